@@ -1,0 +1,89 @@
+// Package duration reads and prints lengths of time the way people write them in workflow files.
+package duration
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// units are the units that Parse knows. Where one is the beginning of another, the longer one stands first.
+var units = []struct {
+	name string
+	size time.Duration
+}{
+	{"ns", time.Nanosecond},
+	{"us", time.Microsecond},
+	{"ms", time.Millisecond},
+	{"min", time.Minute},
+	{"s", time.Second},
+	{"m", time.Minute},
+	{"h", time.Hour},
+	{"d", 24 * time.Hour},
+}
+
+// Parse reads one or more "<integer><unit>" pairs, as in "500ms" or "1h30m"; units are ns us ms s m min h d.
+// Anything else, a negative number, a fraction or an overflow is an error that shows the valid form.
+func Parse(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, invalid(s, "")
+	}
+	var total time.Duration
+	for rest := s; rest != ""; {
+		n, unit, tail, ok := pair(rest)
+		if !ok {
+			return 0, invalid(s, "")
+		}
+		if n > uint64(math.MaxInt64-total)/uint64(unit) {
+			return 0, invalid(s, "it is longer than 292 years; ")
+		}
+		total += time.Duration(n) * unit
+		rest = tail
+	}
+	return total, nil
+}
+
+// pair cuts one number and its unit off s. A number too large for uint64 becomes the largest one.
+func pair(s string) (n uint64, unit time.Duration, rest string, ok bool) {
+	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
+	for _, c := range []byte(s[:digits]) {
+		if n > (math.MaxUint64-9)/10 {
+			n = math.MaxUint64
+			break
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	if digits == 0 {
+		return 0, 0, "", false
+	}
+	for _, u := range units {
+		if rest, ok := strings.CutPrefix(s[digits:], u.name); ok {
+			return n, u.size, rest, true
+		}
+	}
+	return 0, 0, "", false
+}
+
+func invalid(s, why string) error {
+	return fmt.Errorf("%.40q is not a duration: %swrite a number and a unit, as in 500ms, 30s or 1h30m", s, why)
+}
+
+// Format prints d like "1m12.3s": at most one decimal in seconds, and milliseconds below one second.
+// What is shorter than a millisecond is printed in us or ns, so that nothing but zero looks like zero.
+func Format(d time.Duration) string {
+	for _, p := range precisions {
+		if d.Abs() >= p.from {
+			d = d.Round(p.to)
+			break
+		}
+	}
+	return strings.Replace(d.String(), "µ", "u", 1)
+}
+
+// precisions says from which length on Format rounds to what.
+var precisions = []struct{ from, to time.Duration }{
+	{time.Second, 100 * time.Millisecond},
+	{time.Millisecond, time.Millisecond},
+	{time.Microsecond, time.Microsecond},
+}
