@@ -1,0 +1,241 @@
+package breaker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// opened returns a breaker of c that has just opened at noon.
+func opened(t *testing.T, c Config) *Breaker {
+	t.Helper()
+	b := New(c)
+	for range c.FailureThreshold {
+		ticket, _ := b.Start(noon)
+		b.Failure(ticket, noon)
+	}
+	if got := b.State(noon); got != Open {
+		t.Fatalf("state after %d failures: got %v, want %v", c.FailureThreshold, got, Open)
+	}
+	return b
+}
+
+func TestZeroBreakerNeverOpens(t *testing.T) {
+	var b Breaker
+	for range 1000 {
+		ticket, _ := b.Start(noon)
+		if got := b.Failure(ticket, noon); got != nil {
+			t.Fatalf("transitions: got %v, want none", got)
+		}
+	}
+	if got := b.Admit(noon).Verdict; got != Run {
+		t.Errorf("verdict: got %v, want %v", got, Run)
+	}
+}
+
+func TestOnlyConsecutiveFailuresOpen(t *testing.T) {
+	b := New(Config{FailureThreshold: 3, Timeout: time.Minute})
+	for i, fails := range []bool{true, true, false, true, true} {
+		ticket, _ := b.Start(noon)
+		step := b.Success
+		if fails {
+			step = b.Failure
+		}
+		if got := step(ticket, noon); got != nil {
+			t.Fatalf("transitions at outcome %d: got %v, want none", i, got)
+		}
+	}
+	ticket, _ := b.Start(noon)
+	got := b.Failure(ticket, noon)
+	want := []Transition{{To: Open, ConsecutiveFailures: 3, Until: noon.Add(time.Minute)}}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("transitions (-got +want):\n%s", diff)
+	}
+}
+
+func TestOpenBreakerIsShutUntilItsTimeoutHasPassed(t *testing.T) {
+	b := opened(t, Config{FailureThreshold: 2, SuccessThreshold: 1, Timeout: 30 * time.Second, HalfOpenRequests: 1})
+	until := noon.Add(30 * time.Second)
+	if got, want := b.Admit(until.Add(-1)), (Admission{Shut, until}); got != want {
+		t.Errorf("a moment before: got %v, want %v", got, want)
+	}
+	if got, want := b.Admit(until), (Admission{Verdict: Run}); got != want {
+		t.Errorf("at the timeout: got %v, want %v", got, want)
+	}
+	if got := b.State(until); got != HalfOpen {
+		t.Errorf("state at the timeout: got %v, want %v", got, HalfOpen)
+	}
+	_, got := b.Start(until)
+	if diff := cmp.Diff(got, []Transition{{To: HalfOpen}}); diff != "" {
+		t.Errorf("transitions of the first test (-got +want):\n%s", diff)
+	}
+}
+
+func TestMoreSuccessesThanTestsAtOnceStillClose(t *testing.T) {
+	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 2, Timeout: time.Second, HalfOpenRequests: 1})
+	now := noon.Add(time.Second)
+	first, _ := b.Start(now)
+	if got := b.Admit(now).Verdict; got != Full {
+		t.Errorf("verdict during the only test: got %v, want %v", got, Full)
+	}
+	if got := b.Success(first, now); got != nil {
+		t.Errorf("transitions of the first success: got %v, want none", got)
+	}
+	second, _ := b.Start(now)
+	if diff := cmp.Diff(b.Success(second, now), []Transition{{To: Closed, Successes: 2}}); diff != "" {
+		t.Errorf("transitions of the second success (-got +want):\n%s", diff)
+	}
+	if got := b.State(now); got != Closed {
+		t.Errorf("state: got %v, want %v", got, Closed)
+	}
+}
+
+func TestFailedTestOpensAgainAndRestartsTheTimeout(t *testing.T) {
+	b := opened(t, Config{FailureThreshold: 2, SuccessThreshold: 3, Timeout: time.Minute, HalfOpenRequests: 3})
+	now := noon.Add(time.Hour)
+	failing, _ := b.Start(now)
+	late, _ := b.Start(now)
+	want := []Transition{{To: Open, ConsecutiveFailures: 3, Until: now.Add(time.Minute)}}
+	if diff := cmp.Diff(b.Failure(failing, now), want); diff != "" {
+		t.Errorf("transitions (-got +want):\n%s", diff)
+	}
+	if got := b.Failure(late, now.Add(time.Second)); got != nil {
+		t.Errorf("the other test of that round: got %v, want that it counts for nothing", got)
+	}
+	if got, want := b.Admit(now).Until, now.Add(time.Minute); !got.Equal(want) {
+		t.Errorf("until: got %v, want %v", got, want)
+	}
+}
+
+func TestOutcomesFromBeforeTheOpeningCountForNothing(t *testing.T) {
+	c := Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2}
+	b := New(c)
+	good, _ := b.Start(noon)
+	bad, _ := b.Start(noon)
+	trip, _ := b.Start(noon)
+	b.Failure(trip, noon)
+	now := noon.Add(time.Second)
+	test, _ := b.Start(now)
+	if got := b.Success(good, now); got != nil || b.State(now) != HalfOpen {
+		t.Errorf("an old success: got %v and state %v, want nothing and %v", got, b.State(now), HalfOpen)
+	}
+	if got := b.Failure(bad, now); got != nil || b.State(now) != HalfOpen {
+		t.Errorf("an old failure: got %v and state %v, want nothing and %v", got, b.State(now), HalfOpen)
+	}
+	b.Release(bad)
+	if b.Start(now); b.Admit(now).Verdict != Full {
+		t.Errorf("verdict with two tests in flight: got %v, want %v", b.Admit(now).Verdict, Full)
+	}
+	b.Success(test, now)
+	if got := b.State(now); got != Closed {
+		t.Errorf("state after the test: got %v, want %v", got, Closed)
+	}
+}
+
+func TestInterruptedTestGivesItsPlaceBack(t *testing.T) {
+	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 1})
+	now := noon.Add(time.Second)
+	ticket, _ := b.Start(now)
+	b.Release(ticket)
+	if got := b.Admit(now).Verdict; got != Run {
+		t.Errorf("verdict: got %v, want %v", got, Run)
+	}
+	if got := b.State(now); got != HalfOpen {
+		t.Errorf("state: got %v, want %v", got, HalfOpen)
+	}
+}
+
+func TestReplayWithAnEarlierClockStillHalfOpens(t *testing.T) {
+	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Hour, HalfOpenRequests: 1})
+	if _, got := b.Start(noon.Add(time.Minute)); len(got) != 1 || got[0].To != HalfOpen {
+		t.Errorf("transitions: got %v, want one to half-open", got)
+	}
+}
+
+func TestSurvivingTestCountsLikeAnyOtherOnceClosed(t *testing.T) {
+	b := opened(t, Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second, HalfOpenRequests: 2})
+	now := noon.Add(time.Second)
+	first, _ := b.Start(now)
+	second, _ := b.Start(now)
+	b.Success(first, now)
+	if got := b.Failure(second, now); len(got) != 1 || got[0].To != Open {
+		t.Errorf("transitions: got %v, want one to open", got)
+	}
+}
+
+// The invariants of any history:
+//  1. Never more than half_open_requests tests are admitted at once.
+//  2. Shut comes only while open, and ends with the timeout.
+//  3. Whatever happened, successes alone lead back to closed.
+func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := Config{
+			FailureThreshold: rapid.IntRange(1, 4).Draw(t, "failure_threshold"),
+			SuccessThreshold: rapid.IntRange(1, 5).Draw(t, "success_threshold"),
+			HalfOpenRequests: rapid.IntRange(1, 3).Draw(t, "half_open_requests"),
+			Timeout:          time.Duration(rapid.IntRange(1, 5).Draw(t, "timeout")) * time.Second,
+		}
+		b, now := New(c), noon
+		var flying []Ticket
+		land := func(i int, outcome func(Ticket)) {
+			ticket := flying[i]
+			flying = append(flying[:i], flying[i+1:]...)
+			outcome(ticket)
+		}
+		success := func(ticket Ticket) { b.Success(ticket, now) }
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0, 1:
+				a := b.Admit(now)
+				if a.Verdict == Shut && (b.State(now) != Open || !now.Before(a.Until)) {
+					t.Fatalf("got shut until %v at %v in state %v, want an open breaker before its timeout", a.Until, now, b.State(now))
+				}
+				if a.Verdict == Run {
+					ticket, _ := b.Start(now)
+					flying = append(flying, ticket)
+				}
+			case 2:
+				if len(flying) > 0 {
+					land(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), success)
+				}
+			case 3:
+				if len(flying) > 0 {
+					land(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), func(ticket Ticket) { b.Failure(ticket, now) })
+				}
+			case 4:
+				if len(flying) > 0 {
+					land(rapid.IntRange(0, len(flying)-1).Draw(t, "which"), b.Release)
+				}
+			case 5:
+				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+			}
+			tests := 0
+			for _, ticket := range flying {
+				if ticket.test && ticket.epoch == b.epoch {
+					tests++
+				}
+			}
+			if b.state == HalfOpen && (tests > c.HalfOpenRequests || tests != b.testing) {
+				t.Fatalf("tests in flight: got %d (counted %d), want at most %d", tests, b.testing, c.HalfOpenRequests)
+			}
+		}
+		now = now.Add(c.Timeout)
+		for len(flying) > 0 {
+			land(0, success)
+		}
+		for range c.SuccessThreshold {
+			if b.Admit(now).Verdict != Run {
+				t.Fatalf("with nothing in flight and the timeout over: got %v, want %v", b.Admit(now), Run)
+			}
+			ticket, _ := b.Start(now)
+			b.Success(ticket, now)
+		}
+		if got := b.State(now); got != Closed {
+			t.Fatalf("state after %d successes: got %v, want %v", c.SuccessThreshold, got, Closed)
+		}
+	})
+}

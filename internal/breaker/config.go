@@ -1,0 +1,68 @@
+package breaker
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config is a circuit_breaker block.
+type Config struct {
+	FailureThreshold int           `yaml:"failure_threshold"`  // consecutive failures that open it; default 5
+	SuccessThreshold int           `yaml:"success_threshold"`  // successful tests that close it; default 3
+	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open; default 30s
+	HalfOpenRequests int           `yaml:"half_open_requests"` // tests in flight at once while half-open; default 3
+	OnOpen           OnOpen        `yaml:"on_open"`            // what happens to items while it is open; default reject
+}
+
+// OnOpen says what an open workflow-level breaker does to the next item.
+type OnOpen string
+
+const (
+	Reject OnOpen = "reject" // the item is dead-lettered without being run
+	Wait   OnOpen = "wait"   // dispatch is held until the breaker half-opens
+)
+
+// Default returns the configuration of an empty circuit_breaker block.
+func Default() Config {
+	return Config{FailureThreshold: 5, SuccessThreshold: 3, Timeout: 30 * time.Second, HalfOpenRequests: 3, OnOpen: Reject}
+}
+
+// Finding is one thing that is wrong with a block of a workflow file. It is declared here because a circuit_breaker
+// block is part of the blocks of packages retry and errorpolicy, which report the same way.
+type Finding struct {
+	Field   string // path of the key below the block, joined by dots, lists by index: "circuit_breaker.timeout", "retry_on.0"
+	Message string // the whole sentence, with the name of the key
+}
+
+// Under returns findings about a block as findings about the block that holds it under key.
+func Under(key string, findings []Finding) []Finding {
+	moved := make([]Finding, 0, len(findings))
+	for _, f := range findings {
+		moved = append(moved, Finding{Field: key + "." + f.Field, Message: f.Message})
+	}
+	return moved
+}
+
+// Check returns what is wrong with c as a block of a workflow file. An absent block is not checked; an absent key has its default.
+func (c Config) Check() []Finding {
+	var found []Finding
+	for _, count := range []struct {
+		key   string
+		value int
+	}{
+		{"failure_threshold", c.FailureThreshold},
+		{"success_threshold", c.SuccessThreshold},
+		{"half_open_requests", c.HalfOpenRequests},
+	} {
+		if count.value < 1 {
+			found = append(found, Finding{count.key, fmt.Sprintf("%s must be at least 1, not %d", count.key, count.value)})
+		}
+	}
+	if c.Timeout <= 0 {
+		found = append(found, Finding{"timeout", fmt.Sprintf("timeout must be more than 0s, not %s", c.Timeout)})
+	}
+	if c.OnOpen != "" && c.OnOpen != Reject && c.OnOpen != Wait {
+		found = append(found, Finding{"on_open", fmt.Sprintf("unknown on_open %q: use reject or wait", c.OnOpen)})
+	}
+	return found
+}
