@@ -1,0 +1,214 @@
+package retry
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"prodigy/internal/breaker"
+)
+
+// Strategy names a way in which delays grow.
+type Strategy string
+
+const (
+	Fixed       Strategy = "fixed"
+	Linear      Strategy = "linear"
+	Exponential Strategy = "exponential"
+	Fibonacci   Strategy = "fibonacci"
+	Custom      Strategy = "custom"
+)
+
+// Backoff is a strategy and the parameters that were written with it; a nil parameter was not written.
+// Which parameters a strategy takes, and its formula, stand in the table backoffs.
+// The zero Backoff is exponential with base 2.
+type Backoff struct {
+	Strategy   Strategy
+	Delay      *time.Duration  `yaml:"delay"`
+	Initial    *time.Duration  `yaml:"initial"`
+	Increment  *time.Duration  `yaml:"increment"`
+	Base       *float64        `yaml:"base"`
+	Multiplier *float64        `yaml:"multiplier"`
+	Delays     []time.Duration `yaml:"delays"`
+}
+
+// forever is where every delay saturates before it is capped.
+const forever time.Duration = math.MaxInt64
+
+// backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the first delay:
+// the parameter delay or initial, else initial_delay. What comes out is capped by the caller; forever stands for "the cap".
+var backoffs = []struct {
+	strategy   Strategy
+	parameters []string
+	delay      func(b Backoff, d time.Duration, n int) time.Duration
+}{
+	{Fixed, []string{"delay"}, func(_ Backoff, d time.Duration, _ int) time.Duration { return d }},
+	{Linear, []string{"initial", "increment"}, linear},
+	{Exponential, []string{"initial", "base", "multiplier"}, func(b Backoff, d time.Duration, n int) time.Duration {
+		return times(d, math.Pow(b.factor(), float64(n-1)))
+	}},
+	{Fibonacci, []string{"initial"}, func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }},
+	{Custom, []string{"delays"}, func(b Backoff, _ time.Duration, n int) time.Duration {
+		if n > len(b.Delays) {
+			return forever
+		}
+		return b.Delays[n-1]
+	}},
+}
+
+// Strategies returns the names of all strategies, in the order of the table.
+func Strategies() []Strategy {
+	names := make([]Strategy, 0, len(backoffs))
+	for _, b := range backoffs {
+		names = append(names, b.strategy)
+	}
+	return names
+}
+
+// Parameters returns the keys that strategy s takes, and false when there is no such strategy.
+func Parameters(s Strategy) ([]string, bool) {
+	for _, b := range backoffs {
+		if b.strategy == s {
+			return b.parameters, true
+		}
+	}
+	return nil, false
+}
+
+// Computed returns the delay before retry n (1 is the first), capped at p.MaxDelay, before jitter.
+func (p Policy) Computed(n int) time.Duration {
+	strategy := p.Backoff.Strategy
+	if strategy == "" {
+		strategy = Exponential
+	}
+	for _, b := range backoffs {
+		if b.strategy == strategy {
+			return min(max(b.delay(p.Backoff, p.first(), max(n, 1)), 0), p.limit())
+		}
+	}
+	return p.limit()
+}
+
+// Worst returns the delays before each retry as p would compute them at most (jitter at its top), cut where the budget ends them.
+// It lists the first 10,000 of them.
+func (p Policy) Worst() []time.Duration {
+	var delays []time.Duration
+	var waited time.Duration
+	previous := p.first()
+	for n := range min(p.Attempts-1, 10_000) {
+		d := p.top(p.Computed(n+1), previous)
+		if p.Budget > 0 && d > p.Budget-waited {
+			break
+		}
+		delays = append(delays, d)
+		waited, previous = plus(waited, d), d
+	}
+	return delays
+}
+
+// limit returns the cap of all delays.
+func (p Policy) limit() time.Duration {
+	if p.MaxDelay > 0 {
+		return p.MaxDelay
+	}
+	return defaultMaxDelay
+}
+
+// first returns the D of the formulas.
+func (p Policy) first() time.Duration {
+	switch b := p.Backoff; {
+	case b.Delay != nil:
+		return *b.Delay
+	case b.Initial != nil:
+		return *b.Initial
+	}
+	return p.InitialDelay
+}
+
+// factor returns what an exponential delay is multiplied by each time.
+func (b Backoff) factor() float64 {
+	switch {
+	case b.Base != nil:
+		return *b.Base
+	case b.Multiplier != nil:
+		return *b.Multiplier
+	}
+	return 2
+}
+
+// linear has three forms: without an increment the delay grows by d itself; with an increment only, the first delay is d;
+// with an initial delay and an increment, the first delay has one increment in it already.
+func linear(b Backoff, d time.Duration, n int) time.Duration {
+	switch {
+	case b.Increment == nil:
+		return times(d, float64(n))
+	case b.Initial == nil:
+		return plus(d, times(*b.Increment, float64(n-1)))
+	}
+	return plus(d, times(*b.Increment, float64(n)))
+}
+
+// fibonacci returns the n-th number of 1 1 2 3 5 8 …, and infinity where that is longer than any delay.
+func fibonacci(n int) float64 {
+	if n > 92 {
+		return math.Inf(1)
+	}
+	a, b := int64(0), int64(1)
+	for range n - 1 {
+		a, b = b, a+b
+	}
+	return float64(b)
+}
+
+// times multiplies and saturates. No delay at all stays none, however often it is multiplied.
+func times(d time.Duration, factor float64) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return saturate(float64(d) * factor)
+}
+
+// plus adds two delays and saturates.
+func plus(a, b time.Duration) time.Duration {
+	if a > forever-b {
+		return forever
+	}
+	return a + b
+}
+
+// saturate turns ns into a delay. What is no number or too large becomes forever, and what is negative none.
+func saturate(ns float64) time.Duration {
+	if ns < 0 {
+		return 0
+	}
+	if ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return forever
+}
+
+// Check returns what is wrong with b as a block of a workflow file.
+func (b Backoff) Check() []breaker.Finding {
+	var found []breaker.Finding
+	report := func(ok bool, field, format string, args ...any) {
+		if !ok {
+			found = append(found, breaker.Finding{Field: field, Message: fmt.Sprintf(format, args...)})
+		}
+	}
+	_, known := Parameters(b.Strategy)
+	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s: use %s",
+		b.Strategy, meant(string(b.Strategy), Strategies()), listed(Strategies()))
+	report(b.Delay == nil || *b.Delay >= 0, "delay", "delay must not be negative")
+	report(b.Initial == nil || *b.Initial >= 0, "initial", "initial must not be negative")
+	report(b.Increment == nil || *b.Increment >= 0, "increment", "increment must not be negative")
+	report(b.Base == nil || positive(*b.Base), "base", "base must be a number above 0")
+	report(b.Multiplier == nil || positive(*b.Multiplier), "multiplier", "multiplier must be a number above 0")
+	report(b.Base == nil || b.Multiplier == nil, "multiplier", "base and multiplier mean the same: write one of them")
+	for i, d := range b.Delays {
+		report(d >= 0, "delays."+strconv.Itoa(i), "a delay must not be negative")
+	}
+	return found
+}
+
+func positive(f float64) bool { return f > 0 && !math.IsInf(f, 1) }

@@ -1,0 +1,134 @@
+package retry
+
+import (
+	"slices"
+	"strings"
+)
+
+// Type classifies a failure, for matchers, metrics and the dead letter queue.
+type Type string
+
+const (
+	TypeTimeout         Type = "timeout"
+	TypeNetwork         Type = "network"
+	TypePermission      Type = "permission"
+	TypeRateLimit       Type = "rate_limit"
+	TypeServerError     Type = "server_error"
+	TypeCommandFailed   Type = "command_failed"
+	TypeCommandNotFound Type = "command_not_found"
+	TypeKilled          Type = "killed"
+	TypeCircuitOpen     Type = "circuit_open"
+	TypeTemplate        Type = "template"
+	TypeCommitMissing   Type = "commit_missing"
+	TypeInternal        Type = "internal"
+)
+
+// errorType is how one type of failure is recognised: by any of its exit codes, phrases or numbers.
+type errorType struct {
+	name      Type
+	matcher   bool // its name can stand in retry_on
+	exitCodes []int
+	phrases   []string // in lower case, anywhere in the text
+	numbers   []string // as whole numbers
+}
+
+// errorTypes is the table of what can be told from a failure itself; the first line that fits wins. A shell reports
+// 128 and the signal when a program it ran was killed; only the signals that other programs send for a reason are taken for one.
+var errorTypes = []errorType{
+	{name: TypeCommandNotFound, exitCodes: []int{127}},
+	{name: TypeKilled, exitCodes: []int{128 + 9, 128 + 15}},
+	{name: TypePermission, exitCodes: []int{126}, phrases: []string{"permission denied", "eacces"}},
+	{name: TypeRateLimit, matcher: true, phrases: []string{"rate limit", "too many requests"}, numbers: []string{"429"}},
+	{name: TypeServerError, matcher: true, phrases: []string{"server error"}, numbers: []string{"500", "502", "503", "504"}},
+	{name: TypeNetwork, matcher: true, phrases: []string{"network", "connection", "refused", "unreachable", "reset", "dns"}},
+	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
+}
+
+// Failure is what is known of one failed attempt.
+type Failure struct {
+	Type     Type   // set by who knows better than Classify (template, circuit_open, ...); else empty
+	Message  string // one line for people
+	Stdout   string // its end
+	Stderr   string // its end
+	ExitCode int    // -1 when there is none: a signal, a timeout, a start that did not happen
+	Signal   string // "SIGKILL", ...; empty when it exited
+	TimedOut bool   // the step's own timeout ended it
+}
+
+// Classify returns f.Type when it is set, else the type that the message, stderr, the end of stdout and the exit code tell.
+func Classify(f Failure) Type {
+	switch {
+	case f.Type != "":
+		return f.Type
+	case f.TimedOut:
+		return TypeTimeout
+	case f.Signal != "":
+		return TypeKilled
+	}
+	texts := lowerTexts(f)
+	for _, t := range errorTypes {
+		if slices.Contains(t.exitCodes, f.ExitCode) || t.inTexts(texts) {
+			return t.name
+		}
+	}
+	return TypeCommandFailed
+}
+
+// permanent tells whether another attempt would meet the same mistake: in the workflow file or in what is installed.
+func permanent(f Failure, t Type) bool {
+	return t == TypeTemplate || t == TypeCommandNotFound || f.ExitCode == 126 || f.ExitCode == 127
+}
+
+func lowerTexts(f Failure) [3]string {
+	return [3]string{strings.ToLower(f.Message), strings.ToLower(f.Stderr), strings.ToLower(f.Stdout)}
+}
+
+func (t errorType) inTexts(texts [3]string) bool {
+	for _, text := range texts {
+		in := func(phrase string) bool { return strings.Contains(text, phrase) }
+		whole := func(number string) bool { return hasNumber(text, number) }
+		if slices.ContainsFunc(t.phrases, in) || slices.ContainsFunc(t.numbers, whole) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasNumber tells whether number stands in text as a word of its own: "HTTP/2 503" and "status=503." do,
+// "5030", "503ms", "x503", "1.503" and "1,503" do not.
+func hasNumber(text, number string) bool {
+	for i := 0; ; i++ {
+		at := strings.Index(text[i:], number)
+		if at < 0 {
+			return false
+		}
+		i += at
+		if !endsInWord(text[:i]) && !startsWithWord(text[i+len(number):]) {
+			return true
+		}
+	}
+}
+
+// endsInWord tells whether a number after s would be part of what s ends with.
+func endsInWord(s string) bool {
+	n := len(s)
+	if n == 0 {
+		return false
+	}
+	return isWord(s[n-1]) || n > 1 && isSeparator(s[n-1]) && isDigit(s[n-2])
+}
+
+// startsWithWord tells whether a number before s would be part of what s begins with.
+func startsWithWord(s string) bool {
+	if s == "" {
+		return false
+	}
+	return isWord(s[0]) || len(s) > 1 && isSeparator(s[0]) && isDigit(s[1])
+}
+
+func isSeparator(c byte) bool { return c == '.' || c == ',' }
+func isDigit(c byte) bool     { return '0' <= c && c <= '9' }
+func isLetter(c byte) bool    { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// isWord counts every byte of a letter beyond ASCII as part of a word.
+func isWord(c byte) bool { return isDigit(c) || isLetter(c) || c == '_' || c >= 0x80 }

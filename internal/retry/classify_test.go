@@ -1,0 +1,47 @@
+package retry
+
+import "testing"
+
+func TestClassifyTellsTheType(t *testing.T) {
+	for name, c := range map[string]struct {
+		failure Failure
+		want    Type
+	}{
+		"what is set stays":            {Failure{Type: TypeTemplate, TimedOut: true, ExitCode: 127}, TypeTemplate},
+		"own timeout":                  {Failure{TimedOut: true, Signal: "SIGTERM", ExitCode: -1, Stderr: "connection refused"}, TypeTimeout},
+		"signal":                       {Failure{Signal: "SIGKILL", ExitCode: -1, Stderr: "timeout"}, TypeKilled},
+		"killed below a shell":         {Failure{ExitCode: 137}, TypeKilled},
+		"exit 127":                     {Failure{ExitCode: 127, Stderr: "sh: 1: foo: not found"}, TypeCommandNotFound},
+		"exit 126":                     {Failure{ExitCode: 126}, TypePermission},
+		"permission denied":            {Failure{ExitCode: 1, Stderr: "cat: x: Permission denied"}, TypePermission},
+		"EACCES":                       {Failure{ExitCode: 1, Stderr: "Error: EACCES: open"}, TypePermission},
+		"429":                          {Failure{ExitCode: 1, Stderr: "HTTP/1.1 429"}, TypeRateLimit},
+		"rate limit before the rest":   {Failure{ExitCode: 1, Stderr: "connection: Rate Limit, 500, timeout"}, TypeRateLimit},
+		"too many requests":            {Failure{ExitCode: 1, Stdout: "Too Many Requests"}, TypeRateLimit},
+		"503":                          {Failure{ExitCode: 22, Message: "error: 503"}, TypeServerError},
+		"server error":                 {Failure{ExitCode: 1, Stderr: "Internal Server Error on connection"}, TypeServerError},
+		"refused":                      {Failure{ExitCode: 7, Stderr: "connect ECONNREFUSED 10.0.0.1:80"}, TypeNetwork},
+		"network before timeout":       {Failure{ExitCode: 28, Stderr: "connection timed out"}, TypeNetwork},
+		"timed out":                    {Failure{ExitCode: 1, Stderr: "Timed out"}, TypeTimeout},
+		"exit 1":                       {Failure{ExitCode: 1, Stderr: "5000 items, 1.503 s, error x500"}, TypeCommandFailed},
+		"a command named in the text":  {Failure{ExitCode: 1, Stderr: "foo: command not found"}, TypeCommandFailed},
+		"interrupted by its own means": {Failure{ExitCode: 130}, TypeCommandFailed},
+	} {
+		if got := Classify(c.failure); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestNumbersMatchAsWholeNumbersOnly(t *testing.T) {
+	for _, text := range []string{"500", "HTTP/2 500", "status=500.", "(500)", "500: oops", "e 500, f", `{"code":500}`, "x500 500", "5500 500"} {
+		if !hasNumber(text, "500") {
+			t.Errorf("%q: got no 500, want it found", text)
+		}
+	}
+	for _, text := range []string{"", "5000", "1500", "x500", "500ms", "500_", "0.500", "1,500", "500.5", "500,000", "50 0", "ä500"} {
+		if hasNumber(text, "500") {
+			t.Errorf("%q: got a 500, want none", text)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package retry
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// State is what retrying of one step or item has used up so far. The zero State is before the first failure.
+type State struct {
+	Attempts  int           // tries made
+	Waited    time.Duration // sum of the delays decided
+	Previous  time.Duration // the last delay decided, for decorrelated jitter
+	ExpiresAt time.Time     // first failure + budget; zero without a budget
+	Resumed   bool          // the job was resumed since the first failure: ExpiresAt counts
+}
+
+// Reason says why there is no further attempt.
+type Reason string
+
+const (
+	Exhausted    Reason = "exhausted"
+	NotRetryable Reason = "not_retryable" // no matcher matched
+	Budget       Reason = "budget"
+	CircuitOpen  Reason = "circuit_open"
+	Permanent    Reason = "permanent"
+)
+
+// Decision is what follows a failed attempt.
+type Decision struct {
+	Retry      bool
+	Reason     Reason        // when not Retry
+	Type       Type          // of the failure
+	Matched    string        // the entry of retry_on that recognised the failure, as it is written there; empty when none did
+	Computed   time.Duration // before jitter
+	Delay      time.Duration // to wait now; with Reason Budget: what the budget had no room for
+	BudgetLeft time.Duration // after this delay; meaningless without a budget
+	State      State         // to carry to the next failure
+}
+
+// Next decides what follows failure f, the one after s.Attempts earlier tries. It is pure but for rnd, which jitter draws from.
+// A failure of type circuit_open was refused, not run: it counts as no try.
+func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision {
+	d := Decision{Type: Classify(f), BudgetLeft: p.Budget - s.Waited, State: s}
+	if d.Type == TypeCircuitOpen {
+		d.Reason = CircuitOpen
+		return d
+	}
+	d.State.Attempts++
+	if p.Budget > 0 && s.ExpiresAt.IsZero() {
+		d.State.ExpiresAt = now.Add(p.Budget)
+	}
+	if d.Reason = p.refusal(&d, f); d.Reason != "" {
+		return d
+	}
+	d.Computed = p.Computed(d.State.Attempts)
+	d.Delay = p.spread(d.Computed, s.Previous, rnd)
+	if p.overBudget(d, now) {
+		d.Reason = Budget
+		return d
+	}
+	d.Retry = true
+	d.BudgetLeft -= d.Delay
+	d.State.Waited = plus(s.Waited, d.Delay)
+	d.State.Previous = d.Delay
+	return d
+}
+
+// refusal returns why failure f itself is not retried, or nothing, and notes in d which matcher recognised it.
+func (p Policy) refusal(d *Decision, f Failure) Reason {
+	m, ok := p.matched(f)
+	if ok {
+		d.Matched = m.String()
+	}
+	switch {
+	case d.State.Attempts >= p.Attempts:
+		return Exhausted
+	case ok:
+		return ""
+	case permanent(f, d.Type):
+		return Permanent
+	case len(p.RetryOn) > 0:
+		return NotRetryable
+	}
+	return ""
+}
+
+// overBudget tells whether waiting d.Delay is more than the budget has left. The wall clock counts only after a resume:
+// within a run it would also count the running.
+func (p Policy) overBudget(d Decision, now time.Time) bool {
+	if p.Budget <= 0 {
+		return false
+	}
+	return d.Delay > d.BudgetLeft || d.State.Resumed && !now.Before(d.State.ExpiresAt)
+}

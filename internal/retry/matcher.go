@@ -1,0 +1,139 @@
+package retry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// Matcher is one entry of retry_on. Exactly one of its exported fields is set.
+type Matcher struct {
+	Name      string // network, timeout, server_error, rate_limit; empty with the others
+	Pattern   string // a regular expression (RE2), case-sensitive unless it says otherwise
+	ExitCodes []int
+
+	compiled *regexp.Regexp // of Pattern; nil where a literal was written: then it is compiled at each use
+}
+
+// PatternMatcher returns the matcher of a regular expression, compiled once.
+func PatternMatcher(expr string) (Matcher, error) {
+	m := Matcher{Pattern: expr}
+	if err := m.Check(); err != nil {
+		return Matcher{}, err
+	}
+	m.compiled = regexp.MustCompile(expr)
+	return m, nil
+}
+
+// UnmarshalJSON reads the exported fields and compiles the pattern, so that a matcher that was sent elsewhere is as fast there.
+func (m *Matcher) UnmarshalJSON(data []byte) error {
+	type plain Matcher
+	var p plain
+	if err := json.Unmarshal(data, &p); err != nil {
+		return fmt.Errorf("read matcher: %w", err)
+	}
+	*m = Matcher(p)
+	if m.Pattern != "" {
+		m.compiled, _ = regexp.Compile(m.Pattern) // a bad one is for Check to report
+	}
+	return nil
+}
+
+// Equal tells whether both matchers were written the same.
+func (m Matcher) Equal(other Matcher) bool {
+	return m.Name == other.Name && m.Pattern == other.Pattern && slices.Equal(m.ExitCodes, other.ExitCodes)
+}
+
+// MatcherNames returns the names that stand for an error type in retry_on.
+func MatcherNames() []string {
+	var names []string
+	for _, t := range errorTypes {
+		if t.matcher {
+			names = append(names, string(t.name))
+		}
+	}
+	return names
+}
+
+// Check returns what is wrong with m, in words for the author of the workflow file.
+func (m Matcher) Check() error {
+	switch {
+	case m.Name != "" && m.Pattern == "" && len(m.ExitCodes) == 0:
+		return checkName(m.Name)
+	case m.Name == "" && m.Pattern != "" && len(m.ExitCodes) == 0:
+		return checkPattern(m.Pattern)
+	case m.Name == "" && m.Pattern == "" && len(m.ExitCodes) > 0:
+		return nil
+	}
+	return fmt.Errorf("an entry of retry_on is one of: %s", matcherForms())
+}
+
+func checkName(name string) error {
+	if slices.Contains(MatcherNames(), name) {
+		return nil
+	}
+	return fmt.Errorf("unknown matcher %q%s in retry_on: use %s", name, meant(name, MatcherNames()), matcherForms())
+}
+
+func checkPattern(expr string) error {
+	_, err := regexp.Compile(expr)
+	if bad, ok := errors.AsType[*syntax.Error](err); ok {
+		return fmt.Errorf("pattern %q is not a regular expression: %s: %s", expr, bad.Code, bad.Expr)
+	}
+	return err
+}
+
+func matcherForms() string {
+	return strings.Join(MatcherNames(), ", ") + ", {pattern: …} or {exit_code: […]}"
+}
+
+// String returns m as it is written in a workflow file.
+func (m Matcher) String() string {
+	switch {
+	case m.Pattern != "":
+		return fmt.Sprintf("{pattern: %q}", m.Pattern)
+	case len(m.ExitCodes) > 0:
+		return "{exit_code: " + strings.ReplaceAll(fmt.Sprint(m.ExitCodes), " ", ", ") + "}"
+	}
+	return m.Name
+}
+
+// matches tells whether m recognises the failure.
+func (m Matcher) matches(f Failure) bool {
+	switch {
+	case m.Pattern != "":
+		return m.matchesPattern(f)
+	case len(m.ExitCodes) > 0:
+		return slices.Contains(m.ExitCodes, f.ExitCode)
+	}
+	for _, t := range errorTypes {
+		if t.matcher && string(t.name) == m.Name {
+			return f.Type == t.name || t.name == TypeTimeout && f.TimedOut || t.inTexts(lowerTexts(f))
+		}
+	}
+	return false
+}
+
+func (m Matcher) matchesPattern(f Failure) bool {
+	re := m.compiled
+	if re == nil {
+		var err error
+		if re, err = regexp.Compile(m.Pattern); err != nil {
+			return false
+		}
+	}
+	return re.MatchString(f.Message) || re.MatchString(f.Stderr) || re.MatchString(f.Stdout)
+}
+
+// matched returns the first matcher of retry_on that recognises the failure.
+func (p Policy) matched(f Failure) (Matcher, bool) {
+	i := slices.IndexFunc(p.RetryOn, func(m Matcher) bool { return m.matches(f) })
+	if i < 0 {
+		return Matcher{}, false
+	}
+	return p.RetryOn[i], true
+}

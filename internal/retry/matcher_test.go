@@ -1,0 +1,156 @@
+package retry
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMatchersRecogniseFailures(t *testing.T) {
+	named := func(name string) Matcher { return Matcher{Name: name} }
+	failed := func(stderr string) Failure { return Failure{ExitCode: 1, Stderr: stderr} }
+	for _, c := range []struct {
+		matcher Matcher
+		failure Failure
+		want    bool
+	}{
+		{named("network"), failed("Network is down"), true},
+		{named("network"), failed("CONNECTION lost"), true},
+		{named("network"), failed("refused"), true},
+		{named("network"), failed("host unreachable"), true},
+		{named("network"), failed("reset by peer"), true},
+		{named("network"), failed("DNS lookup"), true},
+		{named("network"), failed("disk full"), false},
+		{named("network"), Failure{Message: "connection"}, true},
+		{named("network"), Failure{Stdout: "connection"}, true},
+		{named("timeout"), failed("Timeout"), true},
+		{named("timeout"), failed("it timed out"), true},
+		{named("timeout"), Failure{TimedOut: true}, true},
+		{named("timeout"), Failure{Type: TypeTimeout}, true},
+		{named("network"), Failure{TimedOut: true}, false},
+		{named("timeout"), failed("out of time"), false},
+		{named("server_error"), failed("HTTP 500"), true},
+		{named("server_error"), failed("HTTP 502"), true},
+		{named("server_error"), failed("HTTP 503"), true},
+		{named("server_error"), failed("HTTP 504"), true},
+		{named("server_error"), failed("HTTP 501"), false},
+		{named("server_error"), failed("5000 bytes"), false},
+		{named("server_error"), failed("Server Error"), true},
+		{named("rate_limit"), failed("Rate limit reached"), true},
+		{named("rate_limit"), failed("429"), true},
+		{named("rate_limit"), failed("4290"), false},
+		{named("rate_limit"), failed("too many requests"), true},
+		{named("server_error"), failed("429 connection"), false},
+		{Matcher{Pattern: "^E[0-9]+$"}, failed("E17"), true},
+		{Matcher{Pattern: "^E[0-9]+$"}, failed("e17"), false},
+		{Matcher{Pattern: "(?i)^E[0-9]+$"}, failed("e17"), true},
+		{Matcher{Pattern: "^E[0-9]+$"}, Failure{Stdout: "E17", Stderr: "x"}, true},
+		{Matcher{Pattern: "^E[0-9]+$"}, Failure{Message: "E17"}, true},
+		{Matcher{Pattern: "("}, failed("("), false},
+		{Matcher{ExitCodes: []int{75, 111}}, Failure{ExitCode: 111}, true},
+		{Matcher{ExitCodes: []int{75, 111}}, Failure{ExitCode: 1}, false},
+		{named("permission"), failed("permission denied"), false},
+	} {
+		if got := c.matcher.matches(c.failure); got != c.want {
+			t.Errorf("%v on %+v: got %v, want %v", c.matcher, c.failure, got, c.want)
+		}
+	}
+}
+
+func TestCheckSaysWhatIsWrongWithAMatcher(t *testing.T) {
+	for _, c := range []struct {
+		matcher Matcher
+		want    []string
+	}{
+		{Matcher{Name: "netwrok"}, []string{`"netwrok"`, `did you mean "network"?`, "{exit_code: […]}"}},
+		{Matcher{Name: "Rate_Limit"}, []string{`did you mean "rate_limit"?`}},
+		{Matcher{Name: "somethingelse"}, []string{`unknown matcher "somethingelse" in`, "rate_limit"}},
+		{Matcher{Name: "command_failed"}, []string{"unknown matcher"}},
+		{Matcher{Pattern: "a(b"}, []string{`pattern "a(b"`, "missing closing )"}},
+		{Matcher{}, []string{"one of"}},
+		{Matcher{Name: "network", ExitCodes: []int{1}}, []string{"one of"}},
+	} {
+		err := c.matcher.Check()
+		if err == nil {
+			t.Errorf("%+v: got no error, want one with %q", c.matcher, c.want)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: got %q, want it to contain %q", c.matcher, err, want)
+			}
+		}
+	}
+	good := []Matcher{{Pattern: "a|b"}, {ExitCodes: []int{1}}}
+	for _, name := range MatcherNames() {
+		good = append(good, Matcher{Name: name})
+	}
+	for _, m := range good {
+		if err := m.Check(); err != nil {
+			t.Errorf("%v: got %v, want no error", m, err)
+		}
+	}
+}
+
+func TestFourTypesHaveNamedMatchers(t *testing.T) {
+	want := []string{"rate_limit", "server_error", "network", "timeout"}
+	if diff := cmp.Diff(MatcherNames(), want); diff != "" {
+		t.Errorf("names (-got +want):\n%s", diff)
+	}
+}
+
+func TestPatternIsCompiledOnceAndSurvivesJSON(t *testing.T) {
+	m, err := PatternMatcher("E1+")
+	if err != nil || m.compiled == nil {
+		t.Fatalf("got %v, compiled %v, want it compiled", err, m.compiled != nil)
+	}
+	if _, err := PatternMatcher("("); err == nil {
+		t.Error("a pattern that does not compile: got no error, want one")
+	}
+	p := Default()
+	p.RetryOn = []Matcher{m, {Name: "network"}, {ExitCodes: []int{7}}}
+	data, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Policy
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, p); diff != "" {
+		t.Errorf("policy after JSON (-got +want):\n%s", diff)
+	}
+	if got.RetryOn[0].compiled == nil {
+		t.Error("pattern after JSON: got it uncompiled, want it compiled")
+	}
+}
+
+func TestMatcherReadsAsItIsWritten(t *testing.T) {
+	for want, m := range map[string]Matcher{
+		"network":                {Name: "network"},
+		`{pattern: "a b"}`:       {Pattern: "a b"},
+		"{exit_code: [75, 111]}": {ExitCodes: []int{75, 111}},
+	} {
+		if got := m.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func FuzzMatcherCheck(f *testing.F) {
+	for _, s := range []string{"network", "a(b", "", "[", "(?i)x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := PatternMatcher(text)
+		if checked := (Matcher{Pattern: text}).Check(); (err == nil) != (checked == nil) {
+			t.Errorf("%q: got %v from PatternMatcher and %v from Check, want them to agree", text, err, checked)
+		}
+		if err == nil {
+			m.matches(Failure{Message: text})
+		}
+		Matcher{Name: text}.matches(Failure{Stderr: text})
+	})
+}

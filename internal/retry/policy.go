@@ -1,0 +1,102 @@
+// Package retry decides whether a failure is followed by another attempt, and when.
+//
+// It never sleeps, logs or runs anything: failures and the clock go in, decisions come out.
+package retry
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+)
+
+// Policy is a retry_config block. The zero Policy never retries.
+type Policy struct {
+	Attempts       int             `yaml:"attempts" alias:"max_attempts"` // total tries, the first included
+	Backoff        Backoff         `yaml:"backoff"`
+	InitialDelay   time.Duration   `yaml:"initial_delay"`
+	MaxDelay       time.Duration   `yaml:"max_delay"` // 0: 30s
+	Jitter         Jitter          `yaml:"jitter"`
+	JitterFactor   float64         `yaml:"jitter_factor"`
+	RetryOn        []Matcher       `yaml:"retry_on"`     // empty: any failure that is not permanent
+	Budget         time.Duration   `yaml:"retry_budget"` // 0: none
+	OnFailure      FailureAction   `yaml:"on_failure"`
+	CircuitBreaker *breaker.Config `yaml:"circuit_breaker"`
+}
+
+const defaultMaxDelay = 30 * time.Second
+
+// Default returns the policy of an empty retry_config block: 3 attempts, exponential backoff from 1s up to 30s.
+func Default() Policy {
+	return Policy{
+		Attempts: 3, Backoff: Backoff{Strategy: Exponential},
+		InitialDelay: time.Second, MaxDelay: defaultMaxDelay, JitterFactor: 0.3,
+		OnFailure: FailureAction{Kind: Stop},
+	}
+}
+
+// FailureAction says what follows when the attempts are used up.
+type FailureAction struct {
+	Kind    ActionKind
+	Command string // with Fallback: the shell command
+}
+
+// ActionKind is the kind of a FailureAction. The empty one means Stop.
+type ActionKind string
+
+const (
+	Stop     ActionKind = "stop"
+	Continue ActionKind = "continue"
+	Fallback ActionKind = "fallback"
+)
+
+// Check returns what is wrong with p as a block of a workflow file, where an absent key has its value from Default.
+func (p Policy) Check() []breaker.Finding {
+	var found []breaker.Finding
+	report := func(ok bool, field, format string, args ...any) {
+		if !ok {
+			found = append(found, breaker.Finding{Field: field, Message: fmt.Sprintf(format, args...)})
+		}
+	}
+	report(p.Attempts >= 1, "attempts", "attempts must be at least 1, not %d: it counts the first try too", p.Attempts)
+	report(p.InitialDelay >= 0, "initial_delay", "initial_delay must not be negative")
+	report(p.MaxDelay > 0, "max_delay", "max_delay must be more than 0s, not %s: for no waiting, set initial_delay to 0s",
+		duration.Format(p.MaxDelay))
+	report(p.Jitter == NoJitter || slices.Contains(jitters, p.Jitter), "jitter", "unknown jitter %q: use %s", p.Jitter, jitterForms)
+	report(p.JitterFactor >= 0 && p.JitterFactor <= 1, "jitter_factor", "jitter_factor must be from 0 to 1, not %v", p.JitterFactor)
+	report(p.Budget >= 0, "retry_budget", "retry_budget must not be negative")
+	found = append(found, breaker.Under("backoff", p.Backoff.Check())...)
+	found = append(found, checkMatchers(p.RetryOn)...)
+	found = append(found, p.OnFailure.check()...)
+	if p.CircuitBreaker != nil {
+		found = append(found, breaker.Under("circuit_breaker", p.CircuitBreaker.Check())...)
+	}
+	return found
+}
+
+func checkMatchers(matchers []Matcher) []breaker.Finding {
+	var found []breaker.Finding
+	for i, m := range matchers {
+		if err := m.Check(); err != nil {
+			found = append(found, breaker.Finding{Field: "retry_on." + strconv.Itoa(i), Message: err.Error()})
+		}
+	}
+	return found
+}
+
+func (a FailureAction) check() []breaker.Finding {
+	switch a.Kind {
+	case "", Stop, Continue:
+		return nil
+	case Fallback:
+		if a.Command != "" {
+			return nil
+		}
+		return []breaker.Finding{{Field: "on_failure", Message: `on_failure: fallback needs a command, as in {fallback: {command: "…"}}`}}
+	}
+	return []breaker.Finding{{Field: "on_failure", Message: fmt.Sprintf(
+		`unknown on_failure %q: use stop, continue or {fallback: {command: "…"}}`, a.Kind)}}
+}
