@@ -1,0 +1,89 @@
+package errorpolicy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/retry"
+)
+
+// Outcome is what the policy needs to know of one attempt of one item.
+type Outcome struct {
+	ItemID  string
+	Success bool
+	Failure retry.Failure // when not Success
+	Handled bool          // the custom handler ran and succeeded
+	Retry   retry.State   // of the item, before this outcome
+	Ticket  breaker.Ticket
+}
+
+// Decision is what follows a failed attempt of an item.
+type Decision struct {
+	Action Action         // Retry, DLQ, Skip or Stop
+	Retry  retry.Decision // with Action Retry: when; in any case the Type of the failure and the State to carry
+	Reason string         // why this action, in words for people
+}
+
+// Decide says what follows the failure in o. It is pure but for rnd, which jitter draws from. Thresholds do not enter it:
+// the item that trips one is dead-lettered like any other, and a retry that is decided while the job stops waits for its resume.
+func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
+	if o.Success {
+		panic("BUG: there is nothing to decide about a success")
+	}
+	d := Decision{Action: DLQ, Retry: retry.Decision{Type: retry.Classify(o.Failure), State: o.Retry}}
+	d.Retry.State.Attempts++
+	switch a := m.policy.OnItemFailure; a.Kind {
+	case Retry:
+		return m.decideRetry(o, now, rnd)
+	case "", DLQ:
+		d.Reason = "on_item_failure is dlq"
+	case Skip, Stop:
+		d.Action = a.Kind
+		d.Reason = "on_item_failure is " + string(a.Kind)
+	case Custom:
+		d.Reason = fmt.Sprintf("the handler %s failed too", a.Handler)
+		if o.Handled {
+			d.Action = Skip
+			d.Reason = fmt.Sprintf("the handler %s dealt with it", a.Handler)
+		}
+	default:
+		panic("BUG: unknown on_item_failure " + string(a.Kind))
+	}
+	return d
+}
+
+func (m *Machine) decideRetry(o Outcome, now time.Time, rnd *rand.Rand) Decision {
+	p := m.retryPolicy()
+	d := Decision{Action: DLQ, Retry: p.Next(o.Retry, o.Failure, now, rnd)}
+	if d.Retry.Reason == retry.CircuitOpen {
+		d.Retry.State.Attempts++ // a step of it was refused, but the attempt of the item ran
+	}
+	tries := d.Retry.State.Attempts
+	if d.Retry.Retry {
+		d.Action = Retry
+		d.Reason = fmt.Sprintf("try %d of %d failed", tries, p.Attempts)
+		return d
+	}
+	d.Reason = refusals[d.Retry.Reason]
+	if d.Retry.Reason == retry.Exhausted {
+		d.Reason = fmt.Sprintf("all %d tries failed", tries)
+	}
+	return d
+}
+
+// refusals says in words why an item is not run again.
+var refusals = map[retry.Reason]string{
+	retry.NotRetryable: "nothing in retry_on matches the failure",
+	retry.Budget:       "retry budget exhausted",
+	retry.CircuitOpen:  "the circuit breaker of a step is open",
+	retry.Permanent:    "another try would fail the same way",
+}
+
+func (m *Machine) retryPolicy() retry.Policy {
+	if m.policy.RetryConfig != nil {
+		return *m.policy.RetryConfig
+	}
+	return retry.Default()
+}

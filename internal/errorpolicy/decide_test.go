@@ -1,0 +1,77 @@
+package errorpolicy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/retry"
+)
+
+func on(kind Action) Policy { return Policy{OnItemFailure: ItemAction{Kind: kind}} }
+
+func TestItemActionDecidesWhatHappensToTheItem(t *testing.T) {
+	custom := Policy{OnItemFailure: ItemAction{Custom, "notify"}}
+	for name, c := range map[string]struct {
+		policy  Policy
+		outcome Outcome
+		want    Action
+		reason  string
+	}{
+		"zero policy":           {Policy{}, Outcome{}, DLQ, "on_item_failure is dlq"},
+		"dlq":                   {on(DLQ), Outcome{}, DLQ, "on_item_failure is dlq"},
+		"skip":                  {on(Skip), Outcome{}, Skip, "on_item_failure is skip"},
+		"stop":                  {on(Stop), Outcome{}, Stop, "on_item_failure is stop"},
+		"custom that succeeded": {custom, Outcome{Handled: true}, Skip, "the handler notify dealt with it"},
+		"custom that failed":    {custom, Outcome{}, DLQ, "the handler notify failed too"},
+		"retry":                 {on(Retry), Outcome{}, Retry, "try 1 of 3 failed"},
+		"retry of a mistake":    {on(Retry), Outcome{Failure: retry.Failure{ExitCode: 127}}, DLQ, "another try would fail the same way"},
+		"retry, tries used up":  {on(Retry), Outcome{Retry: retry.State{Attempts: 2}}, DLQ, "all 3 tries failed"},
+		"retry, step refused":   {on(Retry), Outcome{Failure: retry.Failure{Type: retry.TypeCircuitOpen}}, DLQ, "the circuit breaker of a step is open"},
+	} {
+		got := New(c.policy).Decide(c.outcome, noon, nil)
+		if got.Action != c.want || got.Reason != c.reason {
+			t.Errorf("%s: got %q because %q, want %q because %q", name, got.Action, got.Reason, c.want, c.reason)
+		}
+		if want := c.outcome.Retry.Attempts + 1; got.Retry.State.Attempts != want {
+			t.Errorf("%s: tries: got %d, want %d", name, got.Retry.State.Attempts, want)
+		}
+		if want := retry.Classify(c.outcome.Failure); got.Retry.Type != want {
+			t.Errorf("%s: type: got %q, want %q", name, got.Retry.Type, want)
+		}
+	}
+}
+
+func TestRetryConfigSetsTriesAndDelays(t *testing.T) {
+	p := on(Retry)
+	p.RetryConfig = new(retry.Default())
+	p.RetryConfig.Attempts = 4
+	p.RetryConfig.Backoff = retry.Backoff{Strategy: retry.Exponential, Initial: new(time.Second), Multiplier: new(2.0)}
+	m := New(p)
+	var got []time.Duration
+	d := m.Decide(Outcome{}, noon, nil)
+	for ; d.Action == Retry; d = m.Decide(Outcome{Retry: d.Retry.State}, noon, nil) {
+		got = append(got, d.Retry.Delay)
+	}
+	if diff := cmp.Diff(got, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}); diff != "" {
+		t.Errorf("delays (-got +want):\n%s", diff)
+	}
+	if d.Action != DLQ || d.Retry.Reason != retry.Exhausted {
+		t.Errorf("after the last try: got %q (%q), want dlq (exhausted)", d.Action, d.Retry.Reason)
+	}
+}
+
+func TestRetryBudgetAndMatchersHoldForItemsToo(t *testing.T) {
+	p := on(Retry)
+	p.RetryConfig = new(retry.Default())
+	p.RetryConfig.Budget = 500 * time.Millisecond
+	if got := New(p).Decide(Outcome{}, noon, nil); got.Action != DLQ || got.Reason != "retry budget exhausted" {
+		t.Errorf("budget: got %q because %q, want dlq because of the budget", got.Action, got.Reason)
+	}
+	p.RetryConfig = new(retry.Default())
+	p.RetryConfig.RetryOn = []retry.Matcher{{Name: "network"}}
+	if got := New(p).Decide(Outcome{}, noon, nil); got.Action != DLQ || got.Retry.Reason != retry.NotRetryable {
+		t.Errorf("matcher: got %q (%q), want dlq (not_retryable)", got.Action, got.Retry.Reason)
+	}
+}

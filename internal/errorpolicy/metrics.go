@@ -1,0 +1,112 @@
+package errorpolicy
+
+import (
+	"cmp"
+	"slices"
+
+	"prodigy/internal/retry"
+)
+
+// Metrics are the counts of a job. Each item is in one of successful, failed, skipped and rejected, or still pending, by
+// its latest outcome. ErrorTypes and FailurePatterns are history: they count final failures and rejections, skipped items
+// included and tries that were retried not, and do not go down when a dead letter succeeds later.
+type Metrics struct {
+	TotalItems      int                `json:"total_items"` // until it is known: the items that are no longer pending
+	Successful      int                `json:"successful"`
+	Failed          int                `json:"failed"`
+	Skipped         int                `json:"skipped"`
+	Rejected        int                `json:"rejected"`
+	FailureRate     float64            `json:"failure_rate"` // failed / (successful + failed + skipped), 0 when nothing finished
+	ErrorTypes      map[retry.Type]int `json:"error_types"`
+	FailurePatterns []Pattern          `json:"failure_patterns"`
+}
+
+// Pattern is a type of error that came at least three times.
+type Pattern struct {
+	PatternType     retry.Type `json:"pattern_type"`
+	Frequency       int        `json:"frequency"`
+	Items           []string   `json:"items"` // the first 100
+	SuggestedAction string     `json:"suggested_action"`
+}
+
+const (
+	patternFrequency = 3   // from which on errors of a type are a pattern
+	patternItems     = 100 // that a pattern names
+)
+
+// suggestions says what to do about a type of error; suggestion is for all others.
+var suggestions = map[retry.Type]string{
+	retry.TypeTimeout:    "Consider increasing agent_timeout_secs in timeout_config",
+	retry.TypeNetwork:    "Check network connectivity and retry settings",
+	retry.TypePermission: "Verify file permissions and access rights",
+}
+
+const suggestion = "Review error logs for more details"
+
+// tally counts the errors of one type.
+type tally struct {
+	count int
+	items []string // the first patternItems
+}
+
+func (t *tally) add(itemID string) {
+	t.count++
+	if len(t.items) < patternItems && !slices.Contains(t.items, itemID) {
+		t.items = append(t.items, itemID)
+	}
+}
+
+// counts is how many items there are of each status but Pending.
+type counts [Turned + 1]int
+
+// move counts an item that was counted as before as after.
+func (c *counts) move(before, after Status) {
+	if before != Pending {
+		c[before]--
+	}
+	c[after]++
+}
+
+// finished returns how many items have an outcome of their own: a rejected item was not run.
+func (c *counts) finished() int { return c[Succeeded] + c[Dead] + c[Skipped] }
+
+// settled returns how many items are no longer pending.
+func (c *counts) settled() int { return c.finished() + c[Turned] }
+
+// Metrics returns the counts so far. Its map and lists are never nil, and the caller's own.
+func (m *Machine) Metrics() Metrics {
+	metrics := Metrics{
+		TotalItems: m.counts.settled(),
+		Successful: m.counts[Succeeded], Failed: m.counts[Dead], Skipped: m.counts[Skipped], Rejected: m.counts[Turned],
+		FailureRate: rate(m.counts[Dead], m.counts.finished()),
+		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
+	}
+	if m.totalKnown {
+		metrics.TotalItems = m.total
+	}
+	for typ, e := range m.errors {
+		metrics.ErrorTypes[typ] = e.count
+		if e.count >= patternFrequency {
+			metrics.FailurePatterns = append(metrics.FailurePatterns, pattern(typ, e))
+		}
+	}
+	slices.SortFunc(metrics.FailurePatterns, func(a, b Pattern) int {
+		return cmp.Or(cmp.Compare(b.Frequency, a.Frequency), cmp.Compare(a.PatternType, b.PatternType))
+	})
+	return metrics
+}
+
+func pattern(typ retry.Type, e *tally) Pattern {
+	action, ok := suggestions[typ]
+	if !ok {
+		action = suggestion
+	}
+	return Pattern{PatternType: typ, Frequency: e.count, Items: slices.Clone(e.items), SuggestedAction: action}
+}
+
+func rate(failed, finished int) float64 {
+	if finished == 0 {
+		return 0
+	}
+	return float64(failed) / float64(finished)
+}

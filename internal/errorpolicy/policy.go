@@ -1,0 +1,144 @@
+// Package errorpolicy decides what the outcome of an item does to the item and to its job.
+//
+// It is a pure state machine: outcomes and the clock go in, decisions come out. Nothing else decides.
+package errorpolicy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/retry"
+)
+
+// Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue and carries on.
+type Policy struct {
+	OnItemFailure     ItemAction      `yaml:"on_item_failure"`
+	ContinueOnFailure *bool           `yaml:"continue_on_failure"` // nil: true
+	MaxFailures       int             `yaml:"max_failures"`        // 0: no limit
+	FailureThreshold  *float64        `yaml:"failure_threshold"`   // nil: no limit
+	ErrorCollection   Collection      `yaml:"error_collection"`
+	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`
+	RetryConfig       *retry.Policy   `yaml:"retry_config"`
+}
+
+// ItemAction is what on_item_failure says; Handler is set with custom:<handler> only. The zero ItemAction is DLQ.
+type ItemAction struct {
+	Kind    Action
+	Handler string
+}
+
+// Action is what happens to a failed item.
+type Action string
+
+const (
+	DLQ    Action = "dlq"
+	Retry  Action = "retry"
+	Skip   Action = "skip"
+	Stop   Action = "stop"   // dead-lettered, and the job stops
+	Custom Action = "custom" // only in a workflow: an outcome is decided as Skip or DLQ
+)
+
+// Collection says how failures are reported. The zero Collection is Aggregate.
+type Collection struct {
+	Kind CollectionKind
+	Size int // with Batched: failures a batch, at least 1
+}
+
+// CollectionKind is the kind of a Collection.
+type CollectionKind string
+
+const (
+	Aggregate CollectionKind = "aggregate"
+	Immediate CollectionKind = "immediate"
+	Batched   CollectionKind = "batched"
+)
+
+const (
+	actionForms     = "dlq, retry, skip, stop or custom:<handler>"
+	collectionForms = `aggregate, immediate or {batched: {size: 10}}, which can also be written "batched:10"`
+)
+
+// ParseItemAction reads what is written after on_item_failure.
+func ParseItemAction(text string) (ItemAction, error) {
+	if handler, ok := strings.CutPrefix(text, string(Custom)+":"); ok {
+		a := ItemAction{Kind: Custom, Handler: handler}
+		return a, a.check()
+	}
+	a := ItemAction{Kind: Action(text)}
+	if text == "" {
+		return a, fmt.Errorf("on_item_failure must not be empty: use %s", actionForms)
+	}
+	return a, a.check()
+}
+
+// ParseCollection reads what is written after error_collection when it is one word.
+func ParseCollection(text string) (Collection, error) {
+	if size, ok := strings.CutPrefix(text, string(Batched)+":"); ok {
+		n, err := strconv.Atoi(size)
+		if err != nil {
+			return Collection{}, fmt.Errorf("%q is not a batch size: use a whole number, as in batched:10", size)
+		}
+		c := Collection{Kind: Batched, Size: n}
+		return c, c.check()
+	}
+	c := Collection{Kind: CollectionKind(text)}
+	switch {
+	case text == "":
+		return c, fmt.Errorf("error_collection must not be empty: use %s", collectionForms)
+	case c.Kind == Batched:
+		return c, fmt.Errorf("error_collection: batched needs a size, as in batched:10")
+	}
+	return c, c.check()
+}
+
+// Check returns what is wrong with p as a block of a workflow file. Whether a custom handler exists is not known here.
+func (p Policy) Check() []breaker.Finding {
+	var found []breaker.Finding
+	if err := p.OnItemFailure.check(); err != nil {
+		found = append(found, breaker.Finding{Field: "on_item_failure", Message: err.Error()})
+	}
+	if p.MaxFailures < 0 {
+		found = append(found, breaker.Finding{Field: "max_failures", Message: fmt.Sprintf("max_failures must be at least 1, not %d", p.MaxFailures)})
+	}
+	if r := p.FailureThreshold; r != nil && !(*r >= 0 && *r <= 1) {
+		found = append(found, breaker.Finding{Field: "failure_threshold", Message: fmt.Sprintf("failure_threshold must be from 0 to 1, not %v", *r)})
+	}
+	if err := p.ErrorCollection.check(); err != nil {
+		found = append(found, breaker.Finding{Field: "error_collection", Message: err.Error()})
+	}
+	if p.CircuitBreaker != nil {
+		found = append(found, breaker.Under("circuit_breaker", p.CircuitBreaker.Check())...)
+	}
+	if p.RetryConfig != nil {
+		found = append(found, breaker.Under("retry_config", p.RetryConfig.Check())...)
+	}
+	return found
+}
+
+func (a ItemAction) check() error {
+	switch a.Kind {
+	case "", DLQ, Retry, Skip, Stop:
+		return nil
+	case Custom:
+		if a.Handler != "" {
+			return nil
+		}
+		return fmt.Errorf("on_item_failure: custom needs the name of a handler, as in custom:notify")
+	}
+	return fmt.Errorf("unknown on_item_failure %q: use %s", a.Kind, actionForms)
+}
+
+func (c Collection) check() error {
+	switch c.Kind {
+	case "", Aggregate, Immediate:
+		return nil
+	case Batched:
+		if c.Size >= 1 {
+			return nil
+		}
+		return fmt.Errorf("the size of error_collection batched must be at least 1, not %d", c.Size)
+	}
+	return fmt.Errorf("unknown error_collection %q: use %s", c.Kind, collectionForms)
+}
