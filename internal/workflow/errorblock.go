@@ -1,0 +1,149 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/errorpolicy"
+)
+
+// rootPolicyKeys are the fields of an error_policy that can stand at the root as well.
+var rootPolicyKeys = []string{
+	"on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection",
+}
+
+// policyKeys returns the keys of an error_policy block. There is one policy, whose fields can be written in several
+// blocks, but each once.
+func (r *reader) policyKeys() []key {
+	keys := r.fields(&r.w.ErrorPolicy)
+	keys = reading(keys, "max_failures", func(e entry) { set(&r.w.ErrorPolicy.MaxFailures)(r.atLeast(e, 1)) })
+	for i, k := range keys {
+		keys[i].read = func(e entry) {
+			if before, twice := r.policy[k.name]; twice {
+				r.fail(e.key, "%q is written in two places (the other is line %d)", k.name, before.key.Line)
+				return
+			}
+			r.policy[k.name] = e
+			k.read(e)
+		}
+	}
+	return keys
+}
+
+// policyKey returns the one of policyKeys with this name.
+func (r *reader) policyKey(name string) key {
+	keys := r.policyKeys()
+	return keys[slices.IndexFunc(keys, func(k key) bool { return k.name == name })]
+}
+
+func (r *reader) errorPolicy(e entry) {
+	r.block("error_policy", e, r.policyKeys())
+}
+
+// checkErrorPolicy checks the policy when all of its places have been read.
+func (r *reader) checkErrorPolicy() {
+	p := &r.w.ErrorPolicy
+	for _, f := range p.Check() {
+		if written, ok := r.policy[f.Field]; ok && !strings.Contains(f.Field, ".") { // inner blocks were checked when they were read
+			r.fail(written.value, "%s", f.Message)
+		}
+	}
+	if retries := p.OnItemFailure.Kind == errorpolicy.Retry; retries && p.RetryConfig == nil {
+		base := r.basePolicy()
+		p.RetryConfig = &base
+	} else if e, ok := r.policy["retry_config"]; ok && !retries {
+		r.warn(e.key, `"retry_config" of items has no effect without "on_item_failure: retry"`)
+	}
+	r.checkHandlers()
+}
+
+// checkHandlers reports a custom action without its handler, and warns of handlers that nothing uses.
+func (r *reader) checkHandlers() {
+	wanted := r.w.ErrorPolicy.OnItemFailure.Handler
+	if e, ok := r.policy["on_item_failure"]; ok && wanted != "" && r.handlerKeys[wanted] == nil {
+		names := make([]string, 0, len(r.handlerKeys))
+		for name := range r.handlerKeys {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		if len(names) == 0 {
+			r.fail(e.value, "there is no handler %q: write its steps under handlers", wanted)
+			return
+		}
+		r.fail(e.value, "there is no handler %q%s", wanted, hint(wanted, names))
+	}
+	for name, key := range r.handlerKeys {
+		if name != wanted {
+			r.warn(key, "handler %q is never used", name)
+		}
+	}
+}
+
+func (r *reader) itemAction(e entry) (errorpolicy.ItemAction, bool) {
+	text, ok := r.text(e)
+	if !ok {
+		return errorpolicy.ItemAction{}, false
+	}
+	a, err := errorpolicy.ParseItemAction(text)
+	if err == nil {
+		return a, true
+	}
+	words := strs([]errorpolicy.Action{errorpolicy.DLQ, errorpolicy.Retry, errorpolicy.Skip, errorpolicy.Stop})
+	if guess := nearest(text, words); guess != "" {
+		r.fail(e.value, "unknown on_item_failure %q (did you mean %q?)", text, guess)
+		return a, false
+	}
+	return a, r.check(e, err)
+}
+
+// collection reads a word, or {batched: {size: n}}.
+func (r *reader) collection(e entry) (errorpolicy.Collection, bool) {
+	if e.value.Kind != yaml.MappingNode {
+		return r.collectionWord(e)
+	}
+	c := errorpolicy.Collection{Kind: errorpolicy.Batched}
+	batched := func(e entry) {
+		size := key{name: "size", read: func(e entry) { set(&c.Size)(r.atLeast(e, 1)) }}
+		if b := r.block("batched", e, []key{size}); b != nil {
+			r.require(b, "size")
+		}
+	}
+	r.require(r.block("error_collection", e, []key{{name: "batched", read: batched}}), "batched")
+	return c, c.Size > 0
+}
+
+func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
+	text, ok := r.text(e)
+	if !ok {
+		return errorpolicy.Collection{}, false
+	}
+	c, err := errorpolicy.ParseCollection(text)
+	if err == nil {
+		return c, true
+	}
+	words := strs([]errorpolicy.CollectionKind{errorpolicy.Aggregate, errorpolicy.Immediate})
+	if guess := nearest(text, words); guess != "" {
+		r.fail(e.value, "unknown error_collection %q (did you mean %q?)", text, guess)
+		return c, false
+	}
+	return c, r.check(e, err)
+}
+
+// handlers reads the named lists of steps that on_item_failure can call.
+func (r *reader) handlers(e entry) map[string][]Step {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrong(e, "a mapping")
+		return nil
+	}
+	all := map[string][]Step{}
+	for _, h := range r.entries(e.value) {
+		if !isLabel(h.name) {
+			r.fail(h.key, "%q is not a name: use letters, digits, underscores and dashes, and no digit first", h.name)
+		}
+		r.handlerKeys[h.name] = h.key
+		all[h.name] = r.steps(h)
+	}
+	return all
+}

@@ -1,0 +1,161 @@
+package workflow
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
+
+// everything is a valid file that holds each key of the language.
+func everything(t *testing.T) *yaml.Node {
+	t.Helper()
+	data, err := os.ReadFile("testdata/valid/everything.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n yaml.Node
+	if err := yaml.Unmarshal(data, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n.Content[0]
+}
+
+// mappings calls do for each mapping whose keys the language fixes, with the key that it is the value of.
+func mappings(n *yaml.Node, key string, do func(n *yaml.Node, key string)) {
+	if n.Kind == yaml.MappingNode && key != "env" && key != "handlers" {
+		do(n, key)
+	}
+	for i, child := range n.Content {
+		under := key
+		if n.Kind == yaml.MappingNode {
+			under = n.Content[i-i%2].Value
+		}
+		mappings(child, under, do)
+	}
+}
+
+func encode(t *testing.T, n *yaml.Node) string {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := yaml.NewEncoder(&buf).Encode(n); err != nil {
+		t.Fatal(err)
+	}
+	return buf.String()
+}
+
+func TestAnUnknownKeyIsRefusedAtEveryLevel(t *testing.T) {
+	root := everything(t)
+	count := 0
+	mappings(root, "root", func(n *yaml.Node, key string) {
+		count++
+		before := n.Content
+		defer func() { n.Content = before }()
+		n.Content = append(slices.Clone(before),
+			&yaml.Node{Kind: yaml.ScalarNode, Value: "zzzzzz"}, &yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
+		text := encode(t, root)
+		line, col := placeOf(text, "zzzzzz")
+		want := fmt.Sprintf("w.yml:%d:%d: unknown key \"zzzzzz\" in ", line, col)
+		if got := problems(t, text); !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("in %s: got %s, want %s", key, got, want)
+		}
+	})
+	if count < 40 {
+		t.Errorf("got %d mappings, want the whole file", count)
+	}
+}
+
+// placeOf returns where in the text a word stands.
+func placeOf(text, word string) (line, col int) {
+	before, _, _ := strings.Cut(text, word)
+	return strings.Count(before, "\n") + 1, len(before) - strings.LastIndex(before, "\n")
+}
+
+func TestAKeyWrittenTwiceIsRefusedAtEveryLevel(t *testing.T) {
+	root := everything(t)
+	mappings(root, "root", func(n *yaml.Node, key string) {
+		before := n.Content
+		defer func() { n.Content = before }()
+		n.Content = append(slices.Clone(before), before[:2]...)
+		want := fmt.Sprintf("key %q is written twice", before[0].Value)
+		if got := problems(t, encode(t, root)); !strings.Contains(got, want) {
+			t.Errorf("in %s: got %q, want %s", key, got, want)
+		}
+	})
+}
+
+func TestEveryTagOfTheTypesIsRead(t *testing.T) {
+	written := map[string]bool{}
+	mappings(everything(t), "root", func(n *yaml.Node, _ string) {
+		for i := 0; i < len(n.Content); i += 2 {
+			written[n.Content[i].Value] = true
+		}
+	})
+	blocks := []any{
+		Workflow{},
+		Phase{},
+		Map{},
+		Input{},
+		Step{},
+		OnFailure{},
+		callOptions{},
+		retry.Policy{},
+		retry.Backoff{},
+		errorpolicy.Policy{},
+		breaker.Config{},
+	}
+	for _, block := range blocks {
+		typ := reflect.TypeOf(block)
+		for field := range typ.Fields() {
+			tag := field.Tag
+			name, alias := tag.Get("yaml"), tag.Get("alias")
+			exempt := name == "command" // excludes file, and is read in its own test
+			if name != "" && !exempt && !written[name] && !written[alias] {
+				t.Errorf("%s.%s: the key %q is not in everything.yml", typ, field.Name, name)
+			}
+		}
+	}
+}
+
+func TestWhatComesLaterIsRefusedByName(t *testing.T) {
+	files := map[string]string{
+		"workflow":   "commands: [{shell: a}]\n%s: x\n",
+		"map":        "map: {input: a.json, agent_template: [{shell: a}], %s: x}\n",
+		"input":      "map: {input: {%s: x}, agent_template: [{shell: a}]}\n",
+		"env value":  "commands: [{shell: a}]\nenv: {A: {%s: x}}\n",
+		"step":       "commands: [{shell: a, %s: x}]\n",
+		"on_failure": "commands: [{shell: a, on_failure: {shell: b, %s: x}}]\n",
+	}
+	for block, keys := range later {
+		for _, key := range keys {
+			text := fmt.Sprintf(files[block], key)
+			line, col := placeOf(text, key+":")
+			want := fmt.Sprintf("w.yml:%d:%d: %q is not supported yet", line, col, key)
+			if got := problems(t, text); got != want {
+				t.Errorf("%s: got %s, want %s", text, got, want)
+			}
+		}
+	}
+}
+
+func TestANearWordIsSuggested(t *testing.T) {
+	words := []string{"retry_config", "timeout", "on_failure", "shell", "max_parallel", "id", "exponential"}
+	for wrong, want := range map[string]string{
+		"retry_cofig": "retry_config", "timeuot": "timeout", "onFailure": "on_failure", "on-failure": "on_failure",
+		"maxParallel": "max_parallel", "Shell": "shell", "expo": "exponential", "zebra": "", "x": "", "": "",
+		strings.Repeat("a", 1000): "",
+	} {
+		if got := nearest(wrong, words); got != want {
+			t.Errorf("nearest(%.20q): got %q, want %q", wrong, got, want)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package workflow
+
+// later are the keys, by the block they stand in, that the language has but that are not built yet. They are refused,
+// so that nobody relies on what would not happen.
+var later = map[string][]string{
+	"workflow":   {"secrets", "env_files", "profiles", "parameters"},
+	"map":        {"key", "sort_by", "distinct", "timeout_config", "agent_timeout_secs"},
+	"input":      {"glob", "stdin"},
+	"env value":  {"command", "cache", "condition", "when_true", "when_false", "value", "secret"},
+	"step":       laterInSteps,
+	"on_failure": laterInSteps,
+}
+
+var laterInSteps = []string{
+	"on_success", "on_exit_code", "when", "commit_required", "capture_format", "output_file", "interpreter",
+	"write_file", "foreach", "validate", "test",
+}
+
+// laterInstead are those of the later keys that are written instead of a key that is required.
+var laterInstead = []string{"write_file", "foreach", "validate", "test", "glob", "stdin"}
+
+// laterFormats are the formats of an input that are not built yet.
+var laterFormats = []string{"jsonl", "csv", "tsv", "lines", "yaml"}

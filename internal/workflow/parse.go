@@ -1,0 +1,88 @@
+package workflow
+
+import (
+	"slices"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// ParseOptions are run-time settings that the reading of a workflow depends on.
+type ParseOptions struct {
+	MaxDelay time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
+}
+
+// Parse reads a workflow. file is its name in messages. The error is an *InvalidError that tells all problems at once.
+func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
+	r := newReader(file, data, o)
+	if root := r.load(data); root != nil && r.inspect(root) {
+		r.root(entry{name: "workflow", value: follow(root)})
+	}
+	if len(r.problems) > 0 {
+		return nil, &InvalidError{Problems: inOrder(r.problems)}
+	}
+	r.w.Warnings = inOrder(r.warnings)
+	return r.w, nil
+}
+
+// root reads a whole file: a mapping, or a bare list of steps.
+func (r *reader) root(e entry) {
+	switch e.value.Kind {
+	case yaml.SequenceNode:
+		r.w.Mode = Standard
+		r.w.Commands = r.steps(e)
+	case yaml.MappingNode:
+		r.mapping(e)
+	default:
+		r.wrong(e, "a mapping or a list of steps")
+	}
+}
+
+func (r *reader) mapping(e entry) {
+	if n := find(e.value, "retry_defaults"); n != nil {
+		r.retryDefaults(entry{name: "retry_defaults", value: n}) // first, because every step is read over it
+	}
+	keys := append(r.fields(r.w), key{name: "retry_defaults", read: func(entry) {}})
+	for _, name := range rootPolicyKeys {
+		keys = append(keys, r.policyKey(name))
+	}
+	b := r.block("workflow", e, keys)
+	r.checkMode(b)
+	r.checkErrorPolicy()
+}
+
+// checkMode fills in the mode and reports what contradicts it.
+func (r *reader) checkMode(b *block) {
+	if r.w.Mode == "" && b.has("mode") {
+		return // not a mode, which is told already
+	}
+	if r.w.Mode == "" {
+		r.w.Mode = Standard
+		if b.has("map") {
+			r.w.Mode = MapReduce
+		}
+	}
+	if r.w.Mode == Standard {
+		r.checkStandard(b)
+		return
+	}
+	r.require(b, "map")
+	if commands, ok := b.written["commands"]; ok && b.has("map") {
+		r.fail(commands.key, `%q and "map" exclude each other: the steps of a map phase are its agent_template`, commands.name)
+	}
+}
+
+// checkStandard reports what a workflow without items cannot have.
+func (r *reader) checkStandard(b *block) {
+	if m, ok := b.written["map"]; ok {
+		r.fail(m.key, `"map" contradicts "mode: standard": remove one of them`)
+		return
+	}
+	r.require(b, "commands")
+	items := append([]string{"setup", "reduce", "merge", "error_policy", "handlers"}, rootPolicyKeys...)
+	for name, e := range b.written {
+		if slices.Contains(items, name) {
+			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"", name)
+		}
+	}
+}

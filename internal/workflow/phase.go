@@ -1,0 +1,123 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+const defaultParallel = 10
+
+// phase reads setup, reduce or merge: a list of steps, or a mapping with commands.
+func (r *reader) phase(e entry) *Phase {
+	p := &Phase{Pos: place(e.value)}
+	if e.value.Kind == yaml.SequenceNode {
+		p.Commands = r.steps(e)
+		return p
+	}
+	if e.value.Kind != yaml.MappingNode {
+		r.wrong(e, "a list of steps or a mapping with commands")
+		return nil
+	}
+	r.require(r.block(e.name, e, r.fields(p)), "commands")
+	return p
+}
+
+// mapPhase reads map.
+func (r *reader) mapPhase(e entry) *Map {
+	m := &Map{Pos: place(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
+	keys := r.fields(m)
+	keys = reading(keys, "json_path", func(e entry) { m.JSONPath, m.JSONPathPos = r.expression(e, r.text) })
+	keys = reading(keys, "filter", func(e entry) { m.Filter, m.FilterPos = r.expression(e, r.filled) })
+	keys = reading(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
+	keys = reading(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
+	keys = reading(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
+	keys = reading(keys, "error_policy", r.errorPolicy)
+	keys = append(keys, r.policyKey("retry_config"))
+	b := r.block("map", e, keys)
+	if b == nil {
+		return m
+	}
+	r.require(b, "input")
+	r.require(b, "agent_template")
+	return m
+}
+
+// expression reads a text that is code of some kind, and where it starts.
+func (r *reader) expression(e entry, read func(entry) (string, bool)) (string, Pos) {
+	s, ok := read(e)
+	if !ok {
+		return "", Pos{}
+	}
+	return s, r.locate(e.value, s).At(1, 1)
+}
+
+// agentTemplate reads a list of steps, or a mapping with commands.
+func (r *reader) agentTemplate(e entry) []Step {
+	if e.value.Kind != yaml.MappingNode {
+		return r.steps(e)
+	}
+	var steps []Step
+	commands := key{name: "commands", read: func(e entry) { steps = r.steps(e) }}
+	r.require(r.block(e.name, e, []key{commands}), "commands")
+	return steps
+}
+
+// input reads where the items come from: a text, a mapping that names the kind of source, or the items themselves.
+func (r *reader) input(e entry) (Input, bool) {
+	in := Input{Pos: place(e.value)}
+	switch e.value.Kind {
+	case yaml.SequenceNode:
+		in.Items = r.items(e)
+		return in, true
+	case yaml.MappingNode:
+		r.inputSource(e, &in)
+		return in, true
+	}
+	var ok bool
+	in.Text, ok = r.filled(e)
+	return in, ok
+}
+
+// inputSource reads the mapping form of an input.
+func (r *reader) inputSource(e entry, in *Input) {
+	keys := r.fields(in)
+	keys = reading(keys, "file", func(e entry) { set(&in.File)(r.filled(e)) })
+	keys = reading(keys, "command", func(e entry) { set(&in.Command)(r.filled(e)) })
+	keys = reading(keys, "format", func(e entry) { set(&in.Format)(r.format(e)) })
+	b := r.block("input", e, keys)
+	if b.has("file") && b.has("command") {
+		r.fail(b.written["command"].key, `input has both "file" and "command": write one of them`)
+	}
+	r.require(b, "file", "command")
+}
+
+func (r *reader) format(e entry) (string, bool) {
+	s, ok := word(r, e, append([]string{"json"}, laterFormats...)...)
+	if ok && slices.Contains(laterFormats, s) {
+		r.fail(e.value, "format %q is not supported yet", s)
+		return "", false
+	}
+	return s, ok
+}
+
+// intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".
+func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
+	v := IntOrVar{Pos: place(e.value)}
+	if isNumber(e.value) {
+		var ok bool
+		v.Value, ok = r.atLeast(e, 1)
+		return v, ok
+	}
+	name, isVar := strings.CutPrefix(e.value.Value, "$")
+	if inner, braced := strings.CutPrefix(name, "{"); braced {
+		name, isVar = strings.CutSuffix(inner, "}")
+	}
+	if e.value.Kind != yaml.ScalarNode || !isVar || !isName(name) {
+		r.wrong(e, `a whole number or "$NAME" of an environment variable`)
+		return v, false
+	}
+	v.Var = name
+	return v, true
+}

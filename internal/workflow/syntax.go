@@ -1,0 +1,173 @@
+package workflow
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// load returns the root node of the one document in data, or nil after it told why there is none.
+func (r *reader) load(data []byte) *yaml.Node {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, second yaml.Node
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		r.empty()
+		return nil
+	}
+	if err == nil {
+		err = decoder.Decode(&second)
+	}
+	switch {
+	case errors.Is(err, io.EOF) && !isNull(document.Content[0]):
+		return document.Content[0]
+	case errors.Is(err, io.EOF):
+		r.empty()
+	case err != nil:
+		r.syntax(data, err)
+	default:
+		r.fail(&second, "a second document starts here: a workflow file has one")
+	}
+	return nil
+}
+
+func (r *reader) empty() {
+	r.failAt(Pos{1, 1}, "the file is empty: want a mapping or a list of steps")
+}
+
+// syntax reports the error of the YAML parser, whose own place is often that of the block around the mistake.
+func (r *reader) syntax(data []byte, err error) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	told := 0
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		number, message, _ := strings.Cut(rest, ": ")
+		told, _ = strconv.Atoi(number)
+		text = message
+	}
+	index := r.brokenLine(data, told)
+	line := r.line(index)
+	col := syntaxColumn(line, text)
+	r.failAt(Pos{index + 1, col}, "%s", explain(text, line, col))
+}
+
+// brokenLine returns the index of the first line that makes the file unreadable: the one after the longest beginning
+// that is readable. Of a long file it tries the lines near the end of what the parser read, then believes the parser.
+func (r *reader) brokenLine(data []byte, told int) int {
+	const tries = 50
+	last := min(lastLineRead(data), len(r.lines)-1)
+	for index := last; index >= max(0, last-tries); index-- {
+		if readable([]byte(strings.Join(r.lines[:index], "\n"))) {
+			return index
+		}
+	}
+	return max(0, min(told, len(r.lines))-1)
+}
+
+func readable(data []byte) bool {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		if err := decoder.Decode(&n); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// lastLineRead returns the index of the line that the parser had come to when it gave up.
+func lastLineRead(data []byte) int {
+	slow := &byteReader{data: data}
+	decoder := yaml.NewDecoder(slow)
+	var n yaml.Node
+	for decoder.Decode(&n) == nil {
+		n = yaml.Node{}
+	}
+	return bytes.Count(data[:slow.read], []byte("\n"))
+}
+
+// byteReader hands out its data byte by byte, so that nothing is read ahead.
+type byteReader struct {
+	data []byte
+	read int
+}
+
+func (b *byteReader) Read(p []byte) (int, error) {
+	if b.read == len(b.data) {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(1, len(p))], b.data[b.read:])
+	b.read += n
+	return n, nil
+}
+
+// syntaxColumn returns where in the line the mistake is, as far as the message tells.
+func syntaxColumn(line, text string) int {
+	at := len(line) - len(strings.TrimLeft(line, " "))
+	switch {
+	case strings.Contains(text, "tab character"), text == "found character that cannot start any token" && strings.HasPrefix(line[at:], "\t"):
+		at = max(at, strings.IndexByte(line, '\t'))
+	case text == "found character that cannot start any token":
+		if m := regexp.MustCompile("(?:^|[ \\[{,])([@`%])").FindStringSubmatchIndex(line); m != nil {
+			at = m[2]
+		}
+	case text == "found unexpected end of stream":
+		at = max(at, strings.LastIndexAny(line, `"'`))
+	case strings.HasPrefix(text, "mapping values"):
+		if key := strings.Index(line, ": "); key > at && strings.Contains(line[key+1:], ": ") {
+			at = key + 2
+		}
+	case strings.HasPrefix(text, "unknown anchor"):
+		at = max(at, strings.Index(line, "*"+anchorName(text)))
+	case text == "control characters are not allowed", strings.Contains(text, "UTF-8"):
+		at = max(at, strings.IndexFunc(line, func(c rune) bool { return c == utf8.RuneError || c < ' ' && c != '\t' || c == 0x7f }))
+	}
+	return utf8.RuneCountInString(line[:at]) + 1
+}
+
+func anchorName(text string) string {
+	_, rest, _ := strings.Cut(text, "'")
+	name, _, _ := strings.Cut(rest, "'")
+	return name
+}
+
+// explanations say in other words what the messages of the YAML parser mean for who wrote the file.
+var explanations = map[string]string{
+	"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
+	"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
+	"did not find expected '-' indicator":            `this does not fit the list around it: check the indentation, or start it with "- "`,
+	"could not find expected ':'":                    `this key has no ":" behind it`,
+	"found unexpected end of stream":                 "the quote that starts here is not closed",
+	"did not find expected ',' or ']'":               `this list is not closed: "," or "]" is missing`,
+	"did not find expected ',' or '}'":               `this mapping is not closed: "," or "}" is missing`,
+	"did not find expected node content":             "a value is missing here",
+	"found unknown escape character":                 `an unknown escape in double quotes: write \\ for a backslash, or use single quotes`,
+	"control characters are not allowed":             "a control character is not allowed here",
+	"found undefined tag handle":                     "unknown tag",
+}
+
+// explain says what the YAML parser found wrong in the line, at a column in runes from 1.
+func explain(text, line string, col int) string {
+	switch {
+	case strings.Contains(text, "tab character"):
+		return "a tab cannot indent: use spaces"
+	case text == "found character that cannot start any token":
+		c := []rune(line + " ")[col-1]
+		if c == '\t' {
+			return "a tab cannot indent: use spaces"
+		}
+		return "a text cannot start with " + strconv.QuoteRune(c) + ": put it in quotes"
+	case strings.HasPrefix(text, "unknown anchor"):
+		return "there is no anchor " + strconv.Quote("&"+anchorName(text)) + " before this alias"
+	case strings.Contains(text, "UTF-8"):
+		return "this is not UTF-8 text"
+	}
+	if better, ok := explanations[text]; ok {
+		return better
+	}
+	return "this is not valid YAML: " + text
+}

@@ -1,0 +1,257 @@
+package workflow
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
+
+// value reads e into target, a pointer to a field. Each type that a field of a block can have is a line here.
+// A value that cannot be read is reported and leaves the target as it is.
+func (r *reader) value(e entry, target any, timeout bool) {
+	switch t := target.(type) {
+	case *string:
+		set(t)(r.text(e))
+	case *Text:
+		set(t)(r.located(e))
+	case **Text:
+		setPointer(t)(r.located(e))
+	case *bool:
+		set(t)(r.truth(e))
+	case **bool:
+		setPointer(t)(r.truth(e))
+	case *int:
+		set(t)(r.whole(e))
+	case **int:
+		setPointer(t)(r.whole(e))
+	case *float64:
+		set(t)(r.number(e))
+	case **float64:
+		setPointer(t)(r.number(e))
+	case *time.Duration:
+		set(t)(r.duration(e, timeout))
+	case **time.Duration:
+		setPointer(t)(r.duration(e, timeout))
+	case *[]time.Duration:
+		set(t)(r.durations(e))
+	default:
+		r.ownValue(e, target)
+	}
+}
+
+// ownValue is value for the types of workflow files.
+func (r *reader) ownValue(e entry, target any) {
+	switch t := target.(type) {
+	case *Mode:
+		set(t)(word(r, e, Standard, MapReduce))
+	case *[]Step:
+		*t = r.steps(e)
+	case **Phase:
+		*t = r.phase(e)
+	case **Map:
+		*t = r.mapPhase(e)
+	case *Input:
+		set(t)(r.input(e))
+	case *IntOrVar:
+		set(t)(r.intOrVar(e))
+	case *[]EnvVar:
+		*t = r.env(e)
+	case *map[string][]Step:
+		*t = r.handlers(e)
+	case *errorpolicy.Policy:
+		r.errorPolicy(e)
+	case *errorpolicy.ItemAction:
+		set(t)(r.itemAction(e))
+	case *errorpolicy.Collection:
+		set(t)(r.collection(e))
+	case **retry.Policy:
+		setPointer(t)(r.itemRetry(e))
+	case *retry.Backoff:
+		set(t)(r.backoff(e))
+	case *retry.Jitter:
+		set(t)(r.jitter(e))
+	case *[]retry.Matcher:
+		*t = r.matchers(e)
+	case *retry.FailureAction:
+		set(t)(r.failureAction(e))
+	case **breaker.Config:
+		setPointer(t)(r.breaker(e))
+	case *breaker.OnOpen:
+		set(t)(word(r, e, breaker.Reject, breaker.Wait))
+	default:
+		panic(fmt.Sprintf("BUG: no way to read a %T", target))
+	}
+}
+
+// set returns what keeps a value that could be read in target.
+func set[T any](target *T) func(T, bool) {
+	return func(v T, ok bool) {
+		if ok {
+			*target = v
+		}
+	}
+}
+
+func setPointer[T any](target **T) func(T, bool) {
+	return func(v T, ok bool) {
+		if ok {
+			*target = &v
+		}
+	}
+}
+
+// text reads a text. A number or a boolean is the text that it is spelled with.
+func (r *reader) text(e entry) (string, bool) {
+	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+		r.wrong(e, "text")
+		return "", false
+	}
+	if strings.ContainsRune(e.value.Value, 0) {
+		r.fail(e.value, "%s holds a NUL character, which no command or variable can", e.name)
+		return "", false
+	}
+	return e.value.Value, true
+}
+
+// filled reads a text that must not be blank.
+func (r *reader) filled(e entry) (string, bool) {
+	s, ok := r.text(e)
+	if ok && strings.TrimSpace(s) == "" {
+		r.fail(e.value, "%s is empty", e.name)
+		return "", false
+	}
+	return s, ok
+}
+
+// word reads one of a few words.
+func word[T ~string](r *reader, e entry, words ...T) (T, bool) {
+	s, ok := r.text(e)
+	if ok && !slices.Contains(words, T(s)) {
+		r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, strs(words)))
+		return "", false
+	}
+	return T(s), ok
+}
+
+func strs[T ~string](words []T) []string {
+	plain := make([]string, len(words))
+	for i, w := range words {
+		plain[i] = string(w)
+	}
+	return plain
+}
+
+func (r *reader) truth(e entry) (v, ok bool) {
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+		r.wrong(e, "true or false")
+		return false, false
+	}
+	return strings.EqualFold(e.value.Value, "true"), true
+}
+
+// whole reads a whole number in decimal.
+func (r *reader) whole(e entry) (int, bool) {
+	n, err := strconv.Atoi(e.value.Value)
+	if !isNumber(e.value) || err != nil || strconv.Itoa(n) != e.value.Value {
+		r.wrong(e, "a whole number")
+		return 0, false
+	}
+	return n, true
+}
+
+// atLeast reads a whole number that has a smallest value.
+func (r *reader) atLeast(e entry, least int) (int, bool) {
+	n, ok := r.whole(e)
+	if ok && n < least {
+		r.fail(e.value, "%s must be at least %d, not %d", e.name, least, n)
+		return 0, false
+	}
+	return n, ok
+}
+
+func (r *reader) number(e entry) (float64, bool) {
+	f, err := strconv.ParseFloat(e.value.Value, 64)
+	if !isNumber(e.value) || err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+		r.wrong(e, "a number")
+		return 0, false
+	}
+	return f, true
+}
+
+func isNumber(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && (n.Tag == "!!int" || n.Tag == "!!float")
+}
+
+// duration reads a duration. A field that takes seconds as a bare number is a timeout, which must be more than nothing.
+func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
+	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+		r.wrong(e, "a duration")
+		return 0, false
+	}
+	if !timeout {
+		return r.span(e)
+	}
+	d, ok := r.seconds(e)
+	if ok && d <= 0 {
+		r.fail(e.value, "%s must be more than 0", e.name)
+		return 0, false
+	}
+	return d, ok
+}
+
+func (r *reader) span(e entry) (time.Duration, bool) {
+	d, err := duration.Parse(e.value.Value)
+	if err != nil {
+		r.fail(e.value, "%s: %v", e.name, err)
+		return 0, false
+	}
+	return d, true
+}
+
+// seconds reads a duration, or a whole number of seconds.
+func (r *reader) seconds(e entry) (time.Duration, bool) {
+	n, err := strconv.ParseInt(e.value.Value, 10, 64)
+	if err != nil || !isNumber(e.value) || strconv.FormatInt(n, 10) != e.value.Value {
+		return r.span(e)
+	}
+	if n > int64(math.MaxInt64/time.Second) {
+		r.fail(e.value, "%s: %d seconds are too long", e.name, n)
+		return 0, false
+	}
+	return time.Duration(max(n, -1)) * time.Second, true
+}
+
+func (r *reader) durations(e entry) ([]time.Duration, bool) {
+	if e.value.Kind != yaml.SequenceNode {
+		r.wrong(e, "a list of durations")
+		return nil, false
+	}
+	all := make([]time.Duration, 0, len(e.value.Content))
+	for _, n := range e.value.Content {
+		d, ok := r.duration(e.with(n), false)
+		if !ok {
+			return nil, false
+		}
+		all = append(all, d)
+	}
+	return all, true
+}
+
+// quoted returns the words in double quotes.
+func quoted(words []string) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = strconv.Quote(w)
+	}
+	return all
+}

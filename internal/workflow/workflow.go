@@ -1,0 +1,191 @@
+// Package workflow is the language of workflow files: their types, strict reading and validation.
+//
+// It knows nothing of jobs, logs or queues. A block with behaviour is the type of the package that behaves:
+// retry.Policy, errorpolicy.Policy, breaker.Config.
+package workflow
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
+
+// Mode is the mode of a workflow.
+type Mode string
+
+const (
+	Standard  Mode = "standard"  // a list of commands
+	MapReduce Mode = "mapreduce" // an agent for each of many items
+)
+
+// Pos is a place in the workflow file, both from 1.
+type Pos struct {
+	Line int `json:"line,omitempty"`
+	Col  int `json:"col,omitempty"`
+}
+
+// Text is a text that is interpolated when it is used, and where it stands.
+type Text struct {
+	Value string `json:"value"`
+	Pos   Pos    `json:"pos"`
+	Block bool   `json:"block,omitempty"` // a block scalar: the text starts on the line after Pos
+
+	Indent int `json:"indent,omitempty"` // of a block scalar: how many columns of the file are not part of the text
+}
+
+// Workflow is a workflow file.
+type Workflow struct {
+	File        string // its name, for messages
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"`
+	Version     string `yaml:"version"`
+	Mode        Mode   `yaml:"mode"`
+	Commands    []Step `yaml:"commands" alias:"steps"`
+	Setup       *Phase `yaml:"setup"`
+	Map         *Map   `yaml:"map"`
+	Reduce      *Phase `yaml:"reduce"`
+	Merge       *Phase `yaml:"merge"`
+
+	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // from whichever of its three places it was written in
+	Handlers    map[string][]Step  `yaml:"handlers"`
+	Env         []EnvVar           `yaml:"env"` // in the order of the file
+
+	Warnings []Problem // what validate and the start of a run tell, though it is no error
+}
+
+// EnvVar is one variable of an env block.
+type EnvVar struct {
+	Name  string `json:"name"`
+	Value Text   `json:"value"`
+}
+
+// Phase is a list of steps that runs once.
+type Phase struct {
+	Commands []Step        `yaml:"commands"`
+	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of the whole phase; a duration or seconds
+	Pos      Pos
+}
+
+// Map is the map phase.
+type Map struct {
+	Input         Input  `yaml:"input"`
+	JSONPath      string `yaml:"json_path"`
+	JSONPathPos   Pos
+	Filter        string `yaml:"filter"`
+	FilterPos     Pos
+	Offset        int      `yaml:"offset"`
+	MaxItems      *int     `yaml:"max_items"`    // nil: all
+	MaxParallel   IntOrVar `yaml:"max_parallel"` // default 10
+	AgentTemplate []Step   `yaml:"agent_template"`
+	Pos           Pos
+}
+
+// IntOrVar is a whole number, or the name of an environment variable that holds one.
+type IntOrVar struct {
+	Value int
+	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
+	Pos   Pos
+}
+
+// Input says where the items come from: exactly one of the fields is set.
+type Input struct {
+	Text    string            // a text: the name of a file, or a command (see package items)
+	File    string            `yaml:"file"`
+	Command string            `yaml:"command"`
+	Items   []json.RawMessage // a YAML list: the items themselves
+	Format  string            `yaml:"format"`
+	Pos     Pos
+}
+
+// Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
+type Step struct {
+	Shell  *Text `yaml:"shell" json:"shell,omitempty"`
+	Claude *Text `yaml:"claude" json:"claude,omitempty"`
+
+	ID           string        `yaml:"id" json:"id,omitempty"`
+	Name         string        `yaml:"name" json:"name,omitempty"`
+	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; a duration or seconds
+	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // with retry_defaults merged in; also what `with` says
+	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // a handler; the textual forms are in Retry.OnFailure
+	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // alias capture_output with a name
+	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`
+	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`
+	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`
+
+	Pos Pos `json:"pos"`
+}
+
+// OnFailure is a failure handler: steps that run when the tries of a step are used up.
+type OnFailure struct {
+	Steps        []Step `json:"steps"`
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"` // rounds of handler and original; 0: the handler's success forgives
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"`
+}
+
+// Label returns what events and messages call the step: its id, its name, or kind and position from 0, as in shell_2.
+func (s Step) Label(position int) string {
+	if label := cmp.Or(s.ID, s.Name); label != "" {
+		return label
+	}
+	return s.Kind() + "_" + strconv.Itoa(position)
+}
+
+// Kind returns the step's command key, as in "shell". It is empty for the zero Step only.
+func (s Step) Kind() string {
+	for _, k := range kinds {
+		if k.text(&s) != nil {
+			return k.key
+		}
+	}
+	return ""
+}
+
+// kinds are the command keys of a step, each with the text that it sets.
+var kinds = []struct {
+	key  string
+	text func(*Step) *Text
+}{
+	{"shell", func(s *Step) *Text { return s.Shell }},
+	{"claude", func(s *Step) *Text { return s.Claude }},
+}
+
+// Kinds returns the command keys that a step can have, in the order in which messages name them.
+func Kinds() []string {
+	keys := make([]string, len(kinds))
+	for i, k := range kinds {
+		keys[i] = k.key
+	}
+	return keys
+}
+
+// Problem is something wrong with a workflow, or something to warn of.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Col     int    `json:"col"`
+	Message string `json:"message"`
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Col, p.Message)
+}
+
+// InvalidError holds every problem of a workflow, in the order of the file.
+type InvalidError struct {
+	Problems []Problem
+}
+
+// Error returns all problems, a line each.
+func (e *InvalidError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
