@@ -26,11 +26,14 @@ type Machine struct {
 
 // New returns the machine of a job that has seen nothing yet.
 func New(p Policy) *Machine {
-	m := &Machine{policy: p, breaker: &breaker.Breaker{}, errors: map[retry.Type]*tally{}}
-	if p.CircuitBreaker != nil {
-		m.breaker = breaker.New(*p.CircuitBreaker)
+	return &Machine{policy: p, breaker: newBreaker(p), errors: map[retry.Type]*tally{}}
+}
+
+func newBreaker(p Policy) *breaker.Breaker {
+	if p.CircuitBreaker == nil {
+		return &breaker.Breaker{}
 	}
-	return m
+	return breaker.New(*p.CircuitBreaker)
 }
 
 // Effects are the things to be told that follow from an applied record. They inform; no state depends on them.
@@ -113,6 +116,9 @@ func (m *Machine) Resumed() {
 	m.thresholds = thresholds{settledBefore: m.counts.settled()}
 	m.stop = ""
 }
+
+// Mended closes the breaker: whoever sends dead letters again says that the cause is gone. Nothing may be in flight.
+func (m *Machine) Mended() { m.breaker = newBreaker(m.policy) }
 
 // Stop tells whether the job is to stop, and why in words for people. Once it is, it stays so until Resumed.
 func (m *Machine) Stop() (reason string, stop bool) { return m.stop, m.stop != "" }

@@ -1,0 +1,211 @@
+package items
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/ohler55/ojg/jp"
+)
+
+// document is a JSON value in the form in which ojg evaluates paths on it. Objects keep their order, and what is selected from it
+// is spelled as it was.
+type document struct {
+	value any
+	plain bool // objects are maps, the only form that ojg measures
+	raws  map[unsafe.Pointer][]byte
+	dec   *jsontext.Decoder
+	raw   []byte
+}
+
+// object is a JSON object for ojg. It is a struct, not a pointer, so that ojg does not look through it.
+type object struct{ *members }
+
+type members struct {
+	raw    []byte
+	names  []string
+	values map[string]any
+}
+
+var _ jp.Keyed = object{}
+
+func (m *members) ValueForKey(key string) (any, bool) {
+	v, ok := m.values[key]
+	return v, ok
+}
+
+func (m *members) Keys() []string { return m.names }
+
+func (m *members) SetValueForKey(string, any) { panic("BUG: a path changes the document") }
+
+func (m *members) RemoveValueForKey(string) { panic("BUG: a path changes the document") }
+
+// load reads a valid JSON value.
+func load(raw []byte, plain bool) (*document, error) {
+	d := &document{
+		plain: plain, raw: raw, raws: map[unsafe.Pointer][]byte{},
+		dec: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true)),
+	}
+	var err error
+	d.value, err = d.read()
+	d.dec = nil
+	return d, err
+}
+
+func (d *document) read() (any, error) {
+	token, err := d.dec.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch token.Kind() {
+	case '{':
+		return d.object()
+	case '[':
+		return d.array()
+	case '"':
+		return token.String(), nil
+	case '0':
+		return d.number(token.String()), nil
+	case 't', 'f':
+		return token.Bool(), nil
+	}
+	return nil, nil
+}
+
+func (d *document) array() (any, error) {
+	out := []any{}
+	for d.dec.PeekKind() != ']' {
+		v, err := d.read()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	_, err := d.dec.ReadToken()
+	return out, err
+}
+
+func (d *document) object() (any, error) {
+	start := d.dec.InputOffset() - 1
+	m := &members{values: map[string]any{}}
+	for d.dec.PeekKind() != '}' {
+		name, err := d.dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		key := name.String()
+		value, err := d.read()
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := m.values[key]; !twice {
+			m.names = append(m.names, key)
+		}
+		m.values[key] = value
+	}
+	_, err := d.dec.ReadToken()
+	m.raw = d.raw[start:d.dec.InputOffset()]
+	if d.plain {
+		d.raws[reflect.ValueOf(m.values).UnsafePointer()] = m.raw
+		return m.values, err
+	}
+	return object{m}, err
+}
+
+// number gives ojg a number that it can compare. One that would be spelled in another way afterwards goes by a pointer, which is
+// then the key to its spelling.
+func (d *document) number(spelled string) any {
+	if n, err := strconv.ParseInt(spelled, 10, 64); err == nil && strconv.FormatInt(n, 10) == spelled {
+		return n
+	}
+	f, _ := strconv.ParseFloat(spelled, 64) // out of range is infinity, which compares well enough
+	if string(appendFloat(nil, f)) == spelled {
+		return f
+	}
+	p := &f
+	d.raws[unsafe.Pointer(p)] = []byte(spelled)
+	return p
+}
+
+func appendFloat(b []byte, f float64) []byte { return strconv.AppendFloat(b, f, 'f', -1, 64) }
+
+// matches tells whether the document passes a filter of a path.
+func (d *document) matches(f *jp.Filter) (ok bool, err error) {
+	defer recoverEvaluation(&err)
+	return f.Match(d.value), nil
+}
+
+// get calls take with what the path selects.
+func (d *document) get(path jp.Expr, take func([]byte) error) error {
+	found, err := d.find(path)
+	if err != nil {
+		return err
+	}
+	for _, v := range found {
+		if err := take(d.spell(nil, v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *document) find(path jp.Expr) (found []any, err error) {
+	defer recoverEvaluation(&err)
+	switch d.value.(type) {
+	case []any, object, map[string]any:
+		return path.Get(d.value), nil
+	}
+	isRoot := func(frag jp.Frag) bool { return frag == jp.Root('$') || frag == jp.At('@') }
+	if slices.IndexFunc(path, func(frag jp.Frag) bool { return !isRoot(frag) }) >= 0 {
+		return nil, nil // nothing is below a scalar
+	}
+	return []any{d.value}, nil
+}
+
+// recoverEvaluation makes an error of a panic of ojg, which it gives, for one, where a filter compares two arrays.
+func recoverEvaluation(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("json_path: cannot be evaluated on this data: %v", r)
+	}
+}
+
+// spell appends a value of the document as JSON.
+func (d *document) spell(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case float64:
+		return appendFloat(b, v)
+	case *float64:
+		return append(b, d.raws[unsafe.Pointer(v)]...)
+	case string:
+		b, _ = jsontext.AppendQuote(b, v) // valid UTF-8: it was read as JSON
+		return b
+	case object:
+		return append(b, v.raw...)
+	case map[string]any:
+		return append(b, d.raws[reflect.ValueOf(v).UnsafePointer()]...)
+	case []any:
+		return d.spellArray(b, v)
+	}
+	panic(fmt.Sprintf("BUG: a path selected a %T", v))
+}
+
+func (d *document) spellArray(b []byte, list []any) []byte {
+	b = append(b, '[')
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = d.spell(b, v)
+	}
+	return append(b, ']')
+}

@@ -1,0 +1,88 @@
+package items
+
+import (
+	"bytes"
+	"io"
+	"slices"
+)
+
+// lookAhead is how much of the data may be read to find out what it is.
+const lookAhead = 64 << 10
+
+// feed is data that is read by lines or by JSON values, as they come, and can be looked at before it is taken.
+type feed struct {
+	r   io.Reader
+	buf []byte // read from r and not yet taken
+	off int64  // how many bytes have been taken
+	err error  // of r, io.EOF at the end
+
+	found bool // a JSON value has been read
+}
+
+// Read gives what has been looked at, then what follows.
+func (f *feed) Read(p []byte) (int, error) {
+	n := copy(p, f.buf)
+	if n == 0 && f.err == nil {
+		n, f.err = f.r.Read(p)
+	} else {
+		f.buf = f.buf[n:]
+	}
+	f.off += int64(n)
+	if n == 0 {
+		return 0, f.err
+	}
+	return n, nil
+}
+
+func (f *feed) skip(n int) {
+	f.buf = f.buf[n:]
+	f.off += int64(n)
+}
+
+func (f *feed) more() {
+	f.buf = slices.Grow(f.buf, 32<<10)
+	var n int
+	n, f.err = f.r.Read(f.buf[len(f.buf):cap(f.buf)])
+	f.buf = f.buf[:len(f.buf)+n]
+}
+
+// line returns what is there up to the end of the line, without taking it. whole is false when the line goes on after limit bytes.
+func (f *feed) line(limit int) (line []byte, whole bool) {
+	for seen := 0; ; {
+		if i := bytes.IndexByte(f.buf[seen:], '\n'); i >= 0 {
+			return f.buf[:seen+i+1], true
+		}
+		seen = len(f.buf)
+		if f.err != nil {
+			return f.buf, true
+		}
+		if seen >= limit {
+			return f.buf, false
+		}
+		f.more()
+	}
+}
+
+// blank takes lines that hold nothing, and tells whether any data follows.
+func (f *feed) blank() (more bool) {
+	for {
+		line, whole := f.line(lookAhead)
+		if len(bytes.TrimSpace(line)) > 0 {
+			return true
+		}
+		f.skip(len(line))
+		if whole && f.err != nil && len(f.buf) == 0 {
+			return false
+		}
+	}
+}
+
+// skipMark takes a byte order mark, which some editors put before UTF-8.
+func (f *feed) skipMark() {
+	for len(f.buf) < 3 && f.err == nil {
+		f.more()
+	}
+	if bytes.HasPrefix(f.buf, []byte("\uFEFF")) {
+		f.skip(3)
+	}
+}

@@ -1,0 +1,340 @@
+package items
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+)
+
+// deepest is how far parentheses and nots may nest.
+const deepest = 200
+
+// parser reads an expression. It looks one token ahead.
+type parser struct {
+	lexer lexer
+	token token // the one that comes next
+	depth int
+}
+
+// parse reads a whole expression.
+func parse(src string) (node, error) {
+	src = strings.TrimRight(src, " \t\r\n")
+	p := &parser{lexer: lexer{src: src}}
+	root, err := p.whole()
+	var place *placeError
+	if errors.As(err, &place) {
+		return nil, fmt.Errorf("%w\n%s", err, pointAt(src, place.at))
+	}
+	return root, err
+}
+
+func (p *parser) whole() (node, error) {
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	root, err := p.or()
+	if err != nil {
+		return nil, err
+	}
+	if p.token.kind != tokenEnd {
+		return nil, mistake(p.token.at, "expected an operator or the end, got %s%s", p.token, p.hint())
+	}
+	return root, nil
+}
+
+// hint guesses at what was meant by a word where an operator should be.
+func (p *parser) hint() string {
+	switch p.token.text {
+	case "AND", "OR", "NOT", "IN":
+		return fmt.Sprintf(" (did you mean %q?)", strings.ToLower(p.token.text))
+	}
+	return ""
+}
+
+func (p *parser) advance() (err error) {
+	p.token, err = p.lexer.next()
+	return err
+}
+
+// accept goes past the token when it is one of those signs or words.
+func (p *parser) accept(sign, word string) (bool, error) {
+	if !p.token.isSign(sign) && !p.token.isWord(word) {
+		return false, nil
+	}
+	return true, p.advance()
+}
+
+func (p *parser) expect(sign, why string) error {
+	if !p.token.isSign(sign) {
+		return mistake(p.token.at, "expected %q %s, got %s", sign, why, p.token)
+	}
+	return p.advance()
+}
+
+func (p *parser) or() (node, error) {
+	return p.chain("||", "or", p.and, func(l, r node) node { return disjunction{l, r} })
+}
+
+func (p *parser) and() (node, error) {
+	return p.chain("&&", "and", p.not, func(l, r node) node { return conjunction{l, r} })
+}
+
+func (p *parser) chain(sign, word string, part func() (node, error), join func(l, r node) node) (node, error) {
+	left, err := part()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		more, err := p.accept(sign, word)
+		if err != nil || !more {
+			return left, err
+		}
+		right, err := part()
+		if err != nil {
+			return nil, err
+		}
+		left = join(left, right)
+	}
+}
+
+func (p *parser) not() (node, error) {
+	at := p.token.at
+	negated, err := p.accept("!", "not")
+	if err != nil {
+		return nil, err
+	}
+	if !negated {
+		return p.comparison()
+	}
+	if err := p.deeper(at); err != nil {
+		return nil, err
+	}
+	defer p.shallower()
+	inner, err := p.not()
+	return negation{inner}, err
+}
+
+func (p *parser) deeper(at int) error {
+	if p.depth++; p.depth > deepest {
+		return mistake(at, "nested too deeply")
+	}
+	return nil
+}
+
+func (p *parser) shallower() { p.depth-- }
+
+func (p *parser) comparison() (node, error) {
+	left, err := p.operand()
+	if err != nil {
+		return nil, err
+	}
+	if p.token.kind == tokenWord {
+		return p.wordOperator(left)
+	}
+	test, ok := comparisons[p.token.text]
+	if !ok || p.token.kind != tokenSign {
+		return left, nil
+	}
+	return p.compared(left, test)
+}
+
+// compared reads what stands right of an operator.
+func (p *parser) compared(left node, test func(a, b value) bool) (node, error) {
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	right, err := p.operand()
+	return comparison{left, right, test}, err
+}
+
+func (p *parser) wordOperator(left node) (node, error) {
+	switch word := p.token.text; word {
+	case "in":
+		return p.in(left)
+	case "matches":
+		if err := p.advance(); err != nil {
+			return nil, err
+		}
+		re, err := p.regex()
+		return match{left, re}, err
+	default:
+		if test, ok := textTests[word]; ok {
+			return p.compared(left, test)
+		}
+	}
+	return left, nil
+}
+
+// in reads the list of an in.
+func (p *parser) in(left node) (node, error) {
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	if err := p.expect("[", "after in"); err != nil {
+		return nil, err
+	}
+	var list []node
+	for !p.token.isSign("]") {
+		if len(list) > 0 {
+			if err := p.expect(",", "or \"]\" in the list"); err != nil {
+				return nil, err
+			}
+		}
+		element, err := p.operand()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, element)
+	}
+	return oneOf{left, list}, p.advance()
+}
+
+func (p *parser) regex() (*regexp.Regexp, error) {
+	t := p.token
+	if t.kind != tokenText {
+		return nil, mistake(t.at, "expected a regular expression in quotes, got %s", t)
+	}
+	re, err := regexp.Compile(t.text)
+	var bad *syntax.Error
+	if errors.As(err, &bad) {
+		return nil, mistake(t.at, "not a regular expression: %s: %s", bad.Code, bad.Expr)
+	}
+	if err != nil {
+		return nil, mistake(t.at, "not a regular expression: %v", err)
+	}
+	return re, p.advance()
+}
+
+// operand reads what can stand beside an operator.
+func (p *parser) operand() (node, error) {
+	t := p.token
+	switch {
+	case t.kind == tokenNumber:
+		return constant{value{kind: number, text: t.text}}, p.advance()
+	case t.kind == tokenText:
+		return constant{value{kind: text, text: t.text}}, p.advance()
+	case t.kind == tokenWord:
+		return p.word()
+	case t.isSign("["):
+		return p.steps(nil)
+	case t.isSign("("):
+		return p.group()
+	}
+	return nil, mistake(t.at, "expected a field, a value or \"(\", got %s", t)
+}
+
+func (p *parser) group() (node, error) {
+	if err := p.deeper(p.token.at); err != nil {
+		return nil, err
+	}
+	defer p.shallower()
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	inner, err := p.or()
+	if err != nil {
+		return nil, err
+	}
+	return inner, p.expect(")", "to close the parenthesis")
+}
+
+// word reads what begins with a word: a constant, a call or a path.
+func (p *parser) word() (node, error) {
+	t := p.token
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	switch t.text {
+	case "null":
+		return constant{}, nil
+	case "true", "false":
+		return constant{booleanValue(t.text == "true")}, nil
+	case "and", "or", "not", "in", "contains", "starts_with", "ends_with":
+		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
+	}
+	if p.token.isSign("(") {
+		return p.call(t)
+	}
+	return p.steps([]step{{name: t.text}})
+}
+
+// call reads the arguments of a function.
+func (p *parser) call(name token) (node, error) {
+	f, known := functions[name.text]
+	if !known && name.text != "matches" {
+		return nil, mistake(name.at, "there is no function %q", name.text)
+	}
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	argument, err := p.operand()
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		return call{f, argument}, p.expect(")", "after the argument of "+name.text)
+	}
+	if err := p.expect(",", "between the arguments of matches"); err != nil {
+		return nil, err
+	}
+	re, err := p.regex()
+	if err != nil {
+		return nil, err
+	}
+	return match{argument, re}, p.expect(")", "after the arguments of matches")
+}
+
+// steps reads the rest of a path.
+func (p *parser) steps(path []step) (node, error) {
+	for {
+		var s step
+		var err error
+		switch {
+		case p.token.isSign("."):
+			s, err = p.name()
+		case p.token.isSign("["):
+			s, err = p.bracket()
+		default:
+			return field{path}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		path = append(path, s)
+	}
+}
+
+func (p *parser) name() (step, error) {
+	if err := p.advance(); err != nil {
+		return step{}, err
+	}
+	t := p.token
+	if t.kind != tokenWord {
+		return step{}, mistake(t.at, "expected a name after \".\", got %s", t)
+	}
+	return step{name: t.text}, p.advance()
+}
+
+func (p *parser) bracket() (step, error) {
+	if err := p.advance(); err != nil {
+		return step{}, err
+	}
+	t := p.token
+	s := step{name: t.text}
+	if t.kind == tokenNumber {
+		n, err := strconv.Atoi(t.text)
+		if err != nil || n < 0 {
+			return step{}, mistake(t.at, "expected an index, a whole number from 0, got %s", t)
+		}
+		s = step{index: n, indexed: true}
+	} else if t.kind != tokenText {
+		return step{}, mistake(t.at, "expected an index or a name in quotes, got %s", t)
+	}
+	if err := p.advance(); err != nil {
+		return step{}, err
+	}
+	return s, p.expect("]", "after it")
+}

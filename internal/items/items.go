@@ -1,0 +1,41 @@
+// Package items finds the items of a map phase: sources, JSONPath, filter; and keeps the chosen ones with the job.
+//
+// What a source means without a path: an array gives its elements, and anything else is one item. Of several values one after the
+// other each is an item. An array that does not end on its first line, or within its first 64 KiB, gives its elements whatever
+// follows, for nobody can wait to see that; in a file named .jsonl or .ndjson it never does. The output of a command is the same, except
+// that a line that does not read as JSON is a text. Lines that hold only blanks count for nothing.
+//
+// With a path, each value of the data is a document, and the path is evaluated on one after the other.
+package items
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Item is one unit of work.
+type Item struct {
+	ID    string          `json:"item_id"`
+	Index int             `json:"index"` // from 0, after selection
+	Data  json.RawMessage `json:"item"`  // compact, with numbers as they were spelled
+}
+
+// Env is the surroundings of a selection.
+type Env struct {
+	Dir     string   // where relative file names start and commands run
+	Environ []string // of commands
+}
+
+// pointAt returns the line of src that holds the byte at, and below it a caret under the place.
+func pointAt(src string, at int) string {
+	at = min(at, len(src))
+	start := strings.LastIndexByte(src[:at], '\n') + 1
+	line, _, _ := strings.Cut(src[start:], "\n")
+	pad := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, src[start:at])
+	return "  " + line + "\n  " + pad + "^"
+}
