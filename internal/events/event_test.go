@@ -1,0 +1,212 @@
+package events
+
+import (
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var start0 = time.Date(2026, 11, 20, 16, 15, 30, 123456000, time.UTC)
+
+// samples returns one event of every type, with all fields filled.
+func samples() []Event {
+	total, code, delay, left := 3, 7, Millis(1500*time.Millisecond), Millis(time.Minute)
+	at := start0.Add(time.Second)
+	captured := map[string]json.RawMessage{"sum": json.RawMessage(`{"a":[1,"<2>"]}`)}
+	metrics := errorpolicy.Metrics{
+		TotalItems: 3, Successful: 1, Failed: 1, Skipped: 1, FailureRate: 0.25,
+		ErrorTypes: map[retry.Type]int{retry.TypeTimeout: 1},
+		FailurePatterns: []errorpolicy.Pattern{{
+			PatternType: retry.TypeTimeout, Frequency: 3, Items: []string{"item_1"}, SuggestedAction: "Wait",
+		}},
+	}
+	return []Event{
+		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0"},
+		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done"},
+		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures"},
+		JobPaused{Reason: "SIGINT"},
+		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3},
+		PhaseStarted{Phase: "map"},
+		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond)},
+		StepCompleted{
+			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
+			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
+		},
+		ItemsSelected{TotalItems: 3},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2},
+		AgentCompleted{
+			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second),
+			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f",
+		},
+		AgentFailed{
+			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
+			Captured: captured, Output: "out", OutputFile: "f", Step: "s", Signal: "SIGKILL", Error: "boom",
+			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
+			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
+			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at},
+		},
+		AgentSkipped{ItemID: "item_1", Reason: "handled"},
+		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop"},
+		AgentProgress{ItemID: "item_1", Step: "s", StepIndex: 1, Steps: 2},
+		StepRetrying{
+			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", ComputedDelayMS: delay,
+			DelayMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
+		},
+		StepFailed{
+			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",
+			ErrorType: retry.TypeNetwork, ExitCode: &code,
+		},
+		CircuitOpen{Scope: "workflow", ConsecutiveFailures: 5, Until: at},
+		CircuitHalfOpen{Scope: "workflow"},
+		CircuitClosed{Scope: "workflow", Successes: 3},
+		DLQItemAdded{ItemID: "item_1", ErrorSignature: "refused", FailureCount: 2},
+		DLQItemRemoved{ItemID: "item_1", Reason: "succeeded"},
+		DLQItemsReprocessed{Succeeded: 1, Failed: 2},
+		DLQItemsEvicted{Count: 4},
+		ErrorBatch{Size: 1, Errors: []errorpolicy.BatchError{{ItemID: "item_1", ErrorType: retry.TypeTimeout, Error: "slow"}}},
+	}
+}
+
+// sampleRecords returns the records of a log with one event of every type.
+func sampleRecords() []Record {
+	var records []Record
+	for i, e := range samples() {
+		r := Record{Seq: int64(i + 1), Time: start0.Add(time.Duration(i) * time.Millisecond), JobID: "j", CorrelationID: "j", Event: e}
+		if e.About() != "" {
+			r.CorrelationID = "j/" + e.About()
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+func encodeAll(t testing.TB, records []Record) []byte {
+	t.Helper()
+	var all []byte
+	for _, r := range records {
+		line, err := Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, line...)
+	}
+	return all
+}
+
+func TestRecordsOfEveryTypeAreWrittenAsInTheGoldenFile(t *testing.T) {
+	const golden = "testdata/events.golden.jsonl"
+	got := encodeAll(t, sampleRecords())
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(got), string(want)); diff != "" {
+		t.Errorf("log differs from %s (-got +want):\n%s", golden, diff)
+	}
+}
+
+func TestRecordsOfEveryTypeReadBackAsTheyWere(t *testing.T) {
+	for _, want := range sampleRecords() {
+		got, err := Decode(encodeAll(t, []Record{want}))
+		if err != nil {
+			t.Fatalf("%s: %v", want.Event.Type(), err)
+		}
+		if diff := cmp.Diff(got, want); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", want.Event.Type(), diff)
+		}
+	}
+}
+
+func TestEveryEventStructIsInTheListUnderItsOwnName(t *testing.T) {
+	declared := declaredStructs(t, "Record", "RetryState")
+	var listed []string
+	for _, e := range types {
+		name := reflect.TypeOf(e).Name()
+		if e.Type() != name {
+			t.Errorf("Type of %s: got %q", name, e.Type())
+		}
+		listed = append(listed, name)
+	}
+	if diff := cmp.Diff(listed, declared); diff != "" {
+		t.Errorf("the list types differs from the declared structs (-got +want):\n%s", diff)
+	}
+}
+
+func TestEveryTypeHasASampleWithAllItsFieldsFilled(t *testing.T) {
+	for i, e := range samples() {
+		if e.Type() != types[i].Type() {
+			t.Fatalf("sample %d: got %s, want %s", i, e.Type(), types[i].Type())
+		}
+		v := reflect.ValueOf(e)
+		for j := range v.NumField() {
+			name := v.Type().Field(j).Name
+			if v.Field(j).IsZero() && name != "ExitCode" && name != "ItemIndex" {
+				t.Errorf("the sample of %s has no %s", e.Type(), name)
+			}
+		}
+	}
+}
+
+// A field called like a key of the head would stand twice in the line.
+func TestNoFieldIsCalledLikeAKeyOfTheHead(t *testing.T) {
+	for _, e := range types {
+		typ := reflect.TypeOf(e)
+		for field := range typ.Fields() {
+			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if slices.Contains([]string{"", "seq", "time", "job_id", "correlation_id", "type"}, key) {
+				t.Errorf("%s.%s has the key %q", e.Type(), field.Name, key)
+			}
+		}
+	}
+}
+
+func TestEventsWithAnItemAreAboutIt(t *testing.T) {
+	for _, e := range samples() {
+		want := ""
+		if f := reflect.ValueOf(e).FieldByName("ItemID"); f.IsValid() {
+			want = f.String()
+		}
+		if got := e.About(); got != want {
+			t.Errorf("%s: got %q, want %q", e.Type(), got, want)
+		}
+	}
+}
+
+func declaredStructs(t *testing.T, but ...string) []string {
+	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		if _, ok := spec.Type.(*ast.StructType); ok && !slices.Contains(but, spec.Name.Name) {
+			names = append(names, spec.Name.Name)
+		}
+		return false
+	})
+	return names
+}

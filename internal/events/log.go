@@ -1,0 +1,191 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Durability says how long the log may lag behind the disk.
+type Durability string
+
+const (
+	Batch  Durability = "batch"  // synced at least every 50 ms while there is something to write
+	Strict Durability = "strict" // as Batch, and synced at once when somebody waits (Log.Wait)
+	None   Durability = "none"   // never synced; survives kill -9, not a power loss
+)
+
+// maxPending is how many bytes may wait for the writer before Append blocks.
+const maxPending = 1 << 20
+
+// ErrClosed is what Wait returns for a record that was not written before the log was closed.
+var ErrClosed = errors.New("the log is closed")
+
+// Options of a Log.
+type Options struct {
+	Durability Durability // empty: Batch
+	// Durable, when set, is called in order with records that are as safe as Durability promises. It runs on the log's own
+	// goroutine, so projections made in it follow the record. An error from it is treated as a write error of the log.
+	// It may keep the slice. It must not call Append, Wait or Close: they may wait for the goroutine that it runs on.
+	Durable func([]Record) error
+}
+
+// Log is the append-only log of one job, written by one goroutine in batches of whole lines.
+type Log struct {
+	jobID   string
+	options Options
+	torn    int64
+	wake    chan struct{} // holds one: there is something for the writer to look at
+	failed  chan struct{}
+	group   errgroup.Group // the writer
+
+	mu      sync.Mutex
+	changed sync.Cond // of mu: the writer took what was pending, made records safe, or ended
+	seq     int64     // the last number given
+	pending *encoder  // the lines that the writer has not taken yet
+	records []Record  // the same as records
+	wanted  int64     // the highest number that somebody waited for
+	safe    int64     // the last record that is as safe as the durability promises
+	closing bool
+	ended   bool // the writer has returned
+	err     error
+}
+
+// Create starts the log of job jobID in directory dir, in a new file events-{timestamp}.jsonl. A directory that has a log
+// already is refused.
+func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
+	files, err := logFiles(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	if len(files) > 0 {
+		return nil, fmt.Errorf("create log: there is one already: %s", files[0])
+	}
+	f, err := createFile(dir, now)
+	if err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	return start(f, jobID, 0, o), nil
+}
+
+// Open continues the log in dir behind record last: in its newest file, whose torn last line, if any, is cut off first.
+// It refuses a log that does not end with record last.
+func Open(dir, jobID string, last int64, o Options) (*Log, error) {
+	f, cut, err := openNewest(dir, last)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	l := start(f, jobID, last, o)
+	l.torn = cut
+	return l, nil
+}
+
+// start starts the writer of a log that goes on in f behind record last.
+func start(f file, jobID string, last int64, o Options) *Log {
+	l := &Log{
+		jobID: jobID, options: o, seq: last, safe: last, pending: newEncoder(),
+		wake: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
+	l.changed.L = &l.mu
+	w := newWriter(l, f)
+	l.group.Go(w.run)
+	return l
+}
+
+// Torn returns the number of bytes of an incomplete last line that Open cut off.
+func (l *Log) Torn() int64 { return l.torn }
+
+// Append numbers the event, stamps it with now and hands it to the writer. It blocks only while the writer is far behind.
+// The record it returns is what a reader of the log will see: texts are bounded and times rounded.
+//
+// After a write error it still returns a record; Err and Failed tell of the error. An event that cannot be encoded is such
+// an error. After Close the record goes nowhere. Safe for concurrent use.
+func (l *Log) Append(now time.Time, e Event) Record {
+	e = normal(e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.pending.lines.Len() >= maxPending && !l.ended {
+		l.changed.Wait()
+	}
+	l.seq++
+	r := Record{Seq: l.seq, Time: written(now), JobID: l.jobID, CorrelationID: l.correlation(e.About()), Event: e}
+	if l.err != nil || l.closing {
+		return r
+	}
+	if err := l.pending.add(r); err != nil {
+		l.fail(fmt.Errorf("write log: %w", err))
+		return r
+	}
+	l.records = append(l.records, r)
+	l.signal()
+	return r
+}
+
+func (l *Log) correlation(itemID string) string {
+	if itemID == "" {
+		return l.jobID
+	}
+	return l.jobID + "/" + itemID
+}
+
+// Wait returns when everything up to record seq is as safe as the durability promises (with Strict it makes the log sync
+// at once) and Durable has seen it, or the write error that prevents it.
+func (l *Log) Wait(seq int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = max(l.wanted, seq)
+	l.signal()
+	for l.safe < seq && !l.ended {
+		l.changed.Wait()
+	}
+	if l.safe >= seq {
+		return nil
+	}
+	if l.err != nil {
+		return l.err
+	}
+	return ErrClosed
+}
+
+// Failed is closed at the first write error.
+func (l *Log) Failed() <-chan struct{} { return l.failed }
+
+// Err returns the first write error.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Close writes and syncs what is left (also with None it writes), calls Durable for it, and ends the writer. It returns the
+// first write error, and may be called again.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	l.closing = true
+	l.signal()
+	l.mu.Unlock()
+	_ = l.group.Wait() // the writer leaves its error in the log
+	return l.Err()
+}
+
+// signal makes the writer look; l.mu is held, or nobody else is there yet.
+func (l *Log) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fail keeps the first error; l.mu is held.
+func (l *Log) fail(err error) {
+	if l.err != nil {
+		return
+	}
+	l.err = err
+	close(l.failed)
+	l.signal()
+}

@@ -1,0 +1,125 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Query selects records; a zero field selects all.
+type Query struct {
+	Type    string // in any case style: circuit_open, CircuitOpen, circuit-open
+	ItemID  string
+	AgentID string
+	Since   time.Time
+	Limit   int // the last n
+}
+
+// filter is a Query made ready for looking at many lines: what can be ruled out by its bytes is not decoded.
+type filter struct {
+	query Query
+	name  []byte // of the type, quoted
+	item  []byte // as it stands in a line
+	agent []byte // as it stands in a line
+}
+
+func newFilter(q Query) (filter, error) {
+	f := filter{query: q}
+	if q.Type != "" {
+		name, err := TypeNamed(q.Type)
+		if err != nil {
+			return filter{}, err
+		}
+		f.name = appendQuoted(nil, name)
+	}
+	if q.ItemID != "" {
+		f.item = appendQuoted([]byte(`"item_id":`), q.ItemID)
+	}
+	if q.AgentID != "" {
+		f.agent = appendQuoted([]byte(`"agent_id":`), q.AgentID)
+	}
+	return f, nil
+}
+
+// match tells whether the query selects the line.
+func (f filter) match(l line) (bool, error) {
+	if !f.typeMatches(l.text) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
+		return false, nil
+	}
+	if !f.query.Since.IsZero() {
+		r, _, _, err := decodeHead(l.text)
+		if err != nil {
+			return false, fmt.Errorf("%s: damaged line: %w", l.place(), err)
+		}
+		if r.Time.Before(f.query.Since) {
+			return false, nil
+		}
+	}
+	if f.item == nil && f.agent == nil {
+		return true, nil
+	}
+	var s subject
+	if err := json.Unmarshal(l.text, &s); err != nil {
+		return false, fmt.Errorf("%s: damaged line: %w", l.place(), err)
+	}
+	return (f.item == nil || s.ItemID == f.query.ItemID) && (f.agent == nil || s.AgentID == f.query.AgentID), nil
+}
+
+// typeMatches looks at the first "type" of the line: the head is written before anything else, and in a text the quotes
+// would be escaped, so it is the event's.
+func (f filter) typeMatches(text []byte) bool {
+	if f.name == nil {
+		return true
+	}
+	key := []byte(`"type":`)
+	i := bytes.Index(text, key)
+	return i >= 0 && bytes.HasPrefix(text[i+len(key):], f.name)
+}
+
+// TypeNamed returns the name of the event type that is meant by a word in any case style, such as circuit_open, or an error
+// that says which one may have been meant.
+func TypeNamed(word string) (string, error) {
+	folded := fold(word)
+	near, best := "", len(folded)/2+1
+	for _, e := range types {
+		name := fold(e.Type())
+		if name == folded {
+			return e.Type(), nil
+		}
+		if d := distance(folded, name); d < best {
+			near, best = e.Type(), d
+		}
+	}
+	if near == "" {
+		return "", fmt.Errorf("there are no events of type %q", word)
+	}
+	return "", fmt.Errorf("there are no events of type %q (did you mean %s?)", word, near)
+}
+
+// fold takes away what differs between the case styles.
+func fold(word string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
+}
+
+// distance is the number of letters to insert, delete or replace to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

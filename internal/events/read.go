@@ -1,0 +1,108 @@
+package events
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+// ErrTorn is what Read yields last when the log ends in an incomplete or unreadable line.
+var ErrTorn = errors.New("the log ends in an incomplete line")
+
+// Read yields the records of the log in dir, oldest first, over all its files. A damaged line in the middle is an error
+// that names file and line, and so is a record that is missing or doubled; a torn last line yields what is before it and
+// then ErrTorn.
+func Read(dir string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		last := int64(0)
+		for line, err := range scan(dir) {
+			var r Record
+			if err == nil {
+				r, err = line.decode(last + 1)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+			last = r.Seq
+		}
+	}
+}
+
+// decode reads the record that should have number seq.
+func (l line) decode(seq int64) (Record, error) {
+	r, err := Decode(l.text)
+	switch {
+	case err == nil && r.Seq == seq:
+		return r, nil
+	case err == nil:
+		return Record{}, fmt.Errorf("%s: record %d where %d should be", l.place(), r.Seq, seq)
+	}
+	if last, peekErr := l.last(); peekErr != nil {
+		return Record{}, peekErr
+	} else if last {
+		return Record{}, ErrTorn
+	}
+	return Record{}, fmt.Errorf("%s: damaged line: %w", l.place(), err)
+}
+
+// ReadLines is Read for people who want the lines as they are written, without their newlines: it decodes only what q does
+// not rule out. A line is good until the next one is asked for. A torn last line is ErrTorn, after all others.
+func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		f, err := newFilter(q)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		kept := ring{size: q.Limit}
+		for line, err := range scan(dir) {
+			if errors.Is(err, ErrTorn) {
+				_ = kept.drain(yield) && yield(nil, err)
+				return
+			}
+			match := false
+			if err == nil {
+				match, err = f.match(line)
+			}
+			switch {
+			case err != nil:
+				yield(nil, err)
+				return
+			case match && q.Limit > 0:
+				kept.add(line.text)
+			case match && !yield(line.text, nil):
+				return
+			}
+		}
+		kept.drain(yield)
+	}
+}
+
+// ring keeps copies of the last size lines.
+type ring struct {
+	size  int
+	lines [][]byte
+	next  int // where the next line goes once there are size
+}
+
+func (r *ring) add(line []byte) {
+	if len(r.lines) < r.size {
+		r.lines = append(r.lines, bytes.Clone(line))
+		return
+	}
+	r.lines[r.next] = append(r.lines[r.next][:0], line...)
+	r.next = (r.next + 1) % r.size
+}
+
+// drain yields the lines, oldest first, and empties the ring. It returns false when no more are wanted.
+func (r *ring) drain(yield func([]byte, error) bool) bool {
+	lines := r.lines
+	r.lines = nil
+	for i := range lines {
+		if !yield(lines[(r.next+i)%len(lines)], nil) {
+			return false
+		}
+	}
+	return true
+}

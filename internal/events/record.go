@@ -1,0 +1,258 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// timeLayout always has six digits after the point, so that lines of a log align and times compare as text.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
+
+// Unknown is an event of a type that this version does not have. It encodes back to the line it came from.
+type Unknown struct {
+	Name string
+	Raw  json.RawMessage // an object of the event's own fields
+}
+
+// Type returns the name that was read.
+func (e Unknown) Type() string { return e.Name }
+
+// About returns the item_id among the fields, if there is one.
+func (e Unknown) About() string {
+	var s subject
+	_ = json.Unmarshal(e.Raw, &s) // no object with an item: about the job
+	return s.ItemID
+}
+
+// subject is what a line says of whom it is about.
+type subject struct {
+	ItemID  string `json:"item_id"`
+	AgentID string `json:"agent_id"`
+}
+
+// Encode returns the line of r, with its newline. The keys are seq, time, job_id, correlation_id, type, and then the fields
+// of the event in the order of its struct. Texts longer than their bounds are clipped.
+func Encode(r Record) ([]byte, error) {
+	r.Event = normal(r.Event)
+	e := newEncoder()
+	if err := e.add(r); err != nil {
+		return nil, err
+	}
+	return e.lines.Bytes(), nil
+}
+
+// encoder collects lines.
+type encoder struct {
+	lines bytes.Buffer
+	body  *json.Encoder
+}
+
+func newEncoder() *encoder {
+	e := new(encoder)
+	e.body = json.NewEncoder(&e.lines)
+	e.body.SetEscapeHTML(false)
+	return e
+}
+
+// add appends the line of r, whose event is normal already. After an error nothing was appended.
+func (e *encoder) add(r Record) error {
+	start := e.lines.Len()
+	e.lines.Write(appendHead(e.lines.AvailableBuffer(), r))
+	join := e.lines.Len()
+	if err := e.addBody(r.Event); err != nil {
+		e.lines.Truncate(start)
+		return fmt.Errorf("encode %s: %w", r.Event.Type(), err)
+	}
+	line := e.lines.Bytes()
+	if string(line[join:]) == "{}\n" {
+		e.lines.Truncate(join)
+		e.lines.WriteString("}\n")
+		return nil
+	}
+	line[join] = ','
+	return nil
+}
+
+func (e *encoder) addBody(ev Event) error {
+	u, ok := ev.(Unknown)
+	if !ok {
+		return e.body.Encode(ev)
+	}
+	if !bytes.HasPrefix(u.Raw, []byte("{")) {
+		return errors.New("an unknown event without an object of fields")
+	}
+	if err := json.Compact(&e.lines, u.Raw); err != nil {
+		return err
+	}
+	return e.lines.WriteByte('\n')
+}
+
+func appendHead(b []byte, r Record) []byte {
+	b = append(b, `{"seq":`...)
+	b = strconv.AppendInt(b, r.Seq, 10)
+	b = append(b, `,"time":"`...)
+	b = r.Time.UTC().AppendFormat(b, timeLayout)
+	b = append(b, `","job_id":`...)
+	b = appendQuoted(b, r.JobID)
+	b = append(b, `,"correlation_id":`...)
+	b = appendQuoted(b, r.CorrelationID)
+	b = append(b, `,"type":`...)
+	return appendQuoted(b, r.Event.Type())
+}
+
+// appendQuoted appends s as a JSON string, escaped exactly as the encoder of the fields does it.
+func appendQuoted(b []byte, s string) []byte {
+	if plain(s) {
+		b = append(b, '"')
+		b = append(b, s...)
+		return append(b, '"')
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic("BUG: a string does not encode: " + err.Error())
+	}
+	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+}
+
+// plain tells whether s stands in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// Decode reads one line, with or without its newline. An event type it does not know becomes an Unknown.
+func Decode(line []byte) (Record, error) {
+	r, name, rest, err := decodeHead(line)
+	if err != nil {
+		return Record{}, err
+	}
+	if e, ok := decodeHot(name, rest, r.CorrelationID); ok {
+		r.Event = e
+		return r, nil
+	}
+	r.Event, err = decodeEvent(name, objectOf(rest))
+	if err != nil {
+		return Record{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return r, nil
+}
+
+// decodeHead reads what all records have, and returns the name of the event's type and what follows it in the line: the
+// other fields with the comma before and the brace behind them.
+func decodeHead(line []byte) (r Record, name string, rest []byte, err error) {
+	line = bytes.TrimRight(line, "\r\n")
+	if r, name, rest, ok := cutHead(line); ok {
+		return r, name, rest, nil
+	}
+	return decodeForeignHead(line)
+}
+
+// cutHead reads a head in the form that Encode gives it; rest is what follows the type. Anything else is not ok.
+func cutHead(line []byte) (r Record, name string, rest []byte, ok bool) {
+	c := cursor{rest: line, ok: true}
+	c.skip(`{"seq":`)
+	r.Seq = c.number()
+	c.skip(`,"time":`)
+	r.Time = c.time()
+	c.skip(`,"job_id":`)
+	job := c.raw()
+	c.skip(`,"correlation_id":`)
+	r.CorrelationID = c.text()
+	c.skip(`,"type":`)
+	name = c.typeName()
+	ok = c.ok && r.Seq > 0 && name != "" && len(c.rest) > 0 && (c.rest[0] == ',' || c.rest[0] == '}')
+	if len(job) > len(r.CorrelationID) || r.CorrelationID[:len(job)] != string(job) {
+		return r, name, c.rest, false
+	}
+	r.JobID = r.CorrelationID[:len(job)]
+	return r, name, c.rest, ok
+}
+
+// objectOf makes an object of what follows the type in a line.
+func objectOf(rest []byte) []byte {
+	body := append(make([]byte, 0, len(rest)+1), '{')
+	return append(body, bytes.TrimPrefix(rest, []byte(","))...)
+}
+
+// decodeForeignHead reads a head in any other form: with escapes, blanks, or keys in another order.
+func decodeForeignHead(line []byte) (r Record, name string, rest []byte, err error) {
+	var h struct {
+		Seq           int64     `json:"seq"`
+		Time          time.Time `json:"time"`
+		JobID         string    `json:"job_id"`
+		CorrelationID string    `json:"correlation_id"`
+		Type          string    `json:"type"`
+	}
+	if err := json.Unmarshal(line, &h); err != nil {
+		return Record{}, "", nil, err
+	}
+	if h.Type == "" || h.Seq < 1 {
+		return Record{}, "", nil, errors.New("no record: it has no seq or no type")
+	}
+	r = Record{Seq: h.Seq, Time: written(h.Time), JobID: h.JobID, CorrelationID: h.CorrelationID}
+	rest, err = withoutHead(line)
+	return r, h.Type, rest, err
+}
+
+// withoutHead returns what would follow the type in line if the keys of its head came first, the others in their order.
+func withoutHead(line []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	var rest []byte
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		name := key.(string) // the line is an object, it was decoded as one before
+		switch name {
+		case "seq", "time", "job_id", "correlation_id", "type":
+			continue
+		}
+		rest = append(appendQuoted(append(rest, ','), name), ':')
+		rest = append(rest, value...)
+	}
+	return append(rest, '}'), nil
+}
+
+// decodeEvent reads the fields of an event out of an object.
+func decodeEvent(name string, body []byte) (Event, error) {
+	t, ok := typesByName()[name]
+	if !ok {
+		if !json.Valid(body) {
+			return nil, errors.New("the line is not JSON")
+		}
+		return Unknown{Name: name, Raw: body}, nil
+	}
+	v := reflect.New(t)
+	if err := json.Unmarshal(body, v.Interface()); err != nil {
+		return nil, err
+	}
+	return normal(v.Elem().Interface().(Event)), nil
+}
+
+var typesByName = sync.OnceValue(func() map[string]reflect.Type {
+	m := make(map[string]reflect.Type, len(types))
+	for _, e := range types {
+		m[e.Type()] = reflect.TypeOf(e)
+	}
+	return m
+})

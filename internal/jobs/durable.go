@@ -1,0 +1,64 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// WriteFile writes a file durably: temporary file, sync, rename, sync of the directory; mode 0600.
+func WriteFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return Rename(f.Name(), path)
+}
+
+// Rename gives a synced file its final name durably, or removes it.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return errors.Join(err, os.Remove(from))
+	}
+	return SyncDir(filepath.Dir(to))
+}
+
+// SyncDir makes the names in a directory durable. Windows offers no way to and needs none.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// MakeDirs makes dir and the directories above it that are missing, mode 0700, durably.
+func MakeDirs(dir string) error {
+	parent := filepath.Dir(dir)
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrNotExist) && parent != dir {
+		if err := MakeDirs(parent); err != nil {
+			return err
+		}
+		err = os.Mkdir(dir, 0o700)
+	}
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return SyncDir(parent)
+}

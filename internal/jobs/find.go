@@ -1,0 +1,78 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Find returns the job with this id, the one whose id has this prefix, or for "latest" the newest. The prefix may be that
+// of the time in the id, without the mode before it. The jobs of all repos are searched.
+func (h Home) Find(id string) (Job, error) {
+	all, err := h.List()
+	if err != nil {
+		return Job{}, err
+	}
+	if id == "latest" && len(all) > 0 {
+		return all[0], nil
+	}
+	if id == "" || id == "latest" || !safe(id) {
+		return Job{}, fmt.Errorf("%w: %q", ErrNotFound, id)
+	}
+	var found []Job
+	for _, job := range all {
+		switch {
+		case job.ID == id:
+			return job, nil
+		case strings.HasPrefix(job.ID, id), strings.HasPrefix(sortKey(job.ID), id):
+			found = append(found, job)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Job{}, fmt.Errorf("%w: %q", ErrNotFound, id)
+	case 1:
+		return found[0], nil
+	}
+	return Job{}, fmt.Errorf("%w: %q fits %s", ErrAmbiguous, id, some(found))
+}
+
+// some names the first few jobs.
+func some(jobs []Job) string {
+	const few = 3
+	var ids []string
+	for _, job := range jobs[:min(few, len(jobs))] {
+		ids = append(ids, job.ID)
+	}
+	if len(jobs) > few {
+		ids = append(ids, fmt.Sprintf("%d more", len(jobs)-few))
+	}
+	return strings.Join(ids, ", ")
+}
+
+// List returns all jobs, newest first. Directories whose names are no ids are left out.
+func (h Home) List() ([]Job, error) {
+	root := filepath.Join(h.Root, "state")
+	repos, err := subdirs(root)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	var all []Job
+	for _, repo := range repos {
+		ids, err := subdirs(filepath.Join(root, repo))
+		if err != nil {
+			return nil, fmt.Errorf("list jobs: %w", err)
+		}
+		for _, id := range ids {
+			if sortKey(id) != "" {
+				all = append(all, Job{ID: id, Repo: repo, home: h})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(sortKey(b.ID), sortKey(a.ID)), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}

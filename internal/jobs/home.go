@@ -1,0 +1,110 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Home is the root of all files of prodigy.
+type Home struct{ Root string }
+
+// FromEnv returns $PRODIGY_HOME, made absolute, or ~/.prodigy.
+func FromEnv() (Home, error) {
+	if root := os.Getenv("PRODIGY_HOME"); root != "" {
+		abs, err := filepath.Abs(root)
+		return Home{Root: abs}, err
+	}
+	user, err := os.UserHomeDir()
+	if err != nil {
+		return Home{}, fmt.Errorf("no place for the files of jobs (set PRODIGY_HOME): %w", err)
+	}
+	return Home{Root: filepath.Join(user, ".prodigy")}, nil
+}
+
+// maxTries is how many ids Create tries before it gives up. A millisecond has 1296 of them.
+const maxTries = 1000
+
+// Create makes the directories of a new job (0700). Mode is "mapreduce" or "standard". The id sorts by time, and no two
+// jobs of one home get the same, also when they start in the same millisecond. What repo has that cannot stand in a path
+// is replaced.
+func (h Home) Create(repo, mode string, now time.Time) (Job, error) {
+	repo = safeName(repo)
+	for range maxTries {
+		job := Job{ID: newID(mode, now, rand.N(suffixes)), Repo: repo, home: h}
+		claimed, err := h.claim(job)
+		if err != nil {
+			return Job{}, fmt.Errorf("create job: %w", err)
+		}
+		if claimed {
+			return job, job.makeDirs()
+		}
+	}
+	return Job{}, errors.New("create job: too many jobs started in the same millisecond")
+}
+
+// claim makes the state directory of a job, which says that its id is taken, and returns false when it was so before. Of
+// two that claim the same id in different repos at once, at least one sees the other and gives way.
+func (h Home) claim(job Job) (bool, error) {
+	if err := MakeDirs(filepath.Dir(job.StateDir())); err != nil {
+		return false, err
+	}
+	err := os.Mkdir(job.StateDir(), 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	n, err := h.places(job.ID)
+	if err != nil || n > 1 {
+		return false, errors.Join(err, os.Remove(job.StateDir()))
+	}
+	return true, nil
+}
+
+// places returns in how many repos there is a job with this id.
+func (h Home) places(id string) (int, error) {
+	repos, err := subdirs(filepath.Join(h.Root, "state"))
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, repo := range repos {
+		_, err := os.Lstat(filepath.Join(h.Root, "state", repo, id))
+		if err == nil {
+			n++
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// makeDirs makes the other directories of a job, and sees that the name of its state directory is on disk.
+func (j Job) makeDirs() error {
+	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.OutputsDir()} {
+		if err := MakeDirs(dir); err != nil {
+			return fmt.Errorf("create job: %w", err)
+		}
+	}
+	return SyncDir(filepath.Dir(j.StateDir()))
+}
+
+// subdirs returns the names of the directories in dir, sorted; none when dir is not there.
+func subdirs(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,105 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// LockedError tells which process holds the lock of a job.
+type LockedError struct {
+	JobID string
+	PID   int // 0 when it could not be read
+}
+
+// Error names the process where it is known.
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("job %s is being run by another process", e.JobID)
+	}
+	return fmt.Sprintf("job %s is being run by process %d", e.JobID, e.PID)
+}
+
+// Unwrap returns ErrLocked.
+func (e *LockedError) Unwrap() error { return ErrLocked }
+
+// Lock is held while a process works on a job. The kernel frees it when the process dies.
+type Lock struct{ file *flock.Flock }
+
+// lockPatience outlasts a Running that looks at the lock at this moment.
+const lockPatience = 50 * time.Millisecond
+
+// Lock takes the lock of the job or returns a *LockedError.
+func (j Job) Lock() (*Lock, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	file := flock.New(j.lockFile())
+	locked, err := file.TryLockContext(ctx, lockPatience/10)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, &LockedError{JobID: j.ID, PID: readPID(j.lockFile())}
+	case err != nil || !locked:
+		return nil, fmt.Errorf("lock job %s: %w", j.ID, err)
+	}
+	if err := writePID(j.lockFile(), os.Getpid()); err != nil {
+		return nil, fmt.Errorf("lock job %s: %w", j.ID, errors.Join(err, file.Unlock()))
+	}
+	return &Lock{file: file}, nil
+}
+
+// Running tells whether some process holds the lock.
+func (j Job) Running() bool {
+	if _, err := os.Stat(j.lockFile()); err != nil {
+		return false
+	}
+	file := flock.New(j.lockFile(), flock.SetFlag(os.O_RDWR))
+	free, err := file.TryRLock()
+	if err == nil && free {
+		_ = file.Unlock() // closing the file frees it in any case
+	}
+	return err == nil && !free
+}
+
+// Unlock frees the lock.
+func (l *Lock) Unlock() error { return l.file.Unlock() }
+
+// The process id stands behind the first byte of the lock file, at a fixed width: Windows locks that byte against all other
+// handles and would refuse to cut the file.
+const (
+	pidOffset = 1
+	pidWidth  = 20
+)
+
+func writePID(path string, pid int) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(fmt.Appendf(nil, "%-*d\n", pidWidth, pid), pidOffset)
+	return errors.Join(err, f.Close())
+}
+
+// readPID returns 0 when there is no process id.
+func readPID(path string) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // only read from
+	text, err := io.ReadAll(io.NewSectionReader(f, pidOffset, pidWidth))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}

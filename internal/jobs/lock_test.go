@@ -1,0 +1,110 @@
+package jobs
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestALockedJobIsRefusedWithTheProcessThatHasIt(t *testing.T) {
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	if job.Running() {
+		t.Error("running before the lock")
+	}
+	lock, err := job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !job.Running() {
+		t.Error("not running with the lock")
+	}
+	_, err = job.Lock()
+	var locked *LockedError
+	if !errors.As(err, &locked) || !errors.Is(err, ErrLocked) || locked.PID != os.Getpid() || locked.JobID != job.ID {
+		t.Fatalf("got %v, want a LockedError with process %d", err, os.Getpid())
+	}
+	if want := "job " + job.ID + " is being run by process " + strconv.Itoa(os.Getpid()); err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if job.Running() {
+		t.Error("running after the unlock")
+	}
+	again, err := job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The test runs itself as the process that holds the lock and is killed.
+func TestTheLockOfADeadProcessIsFree(t *testing.T) {
+	if root := os.Getenv("JOBS_TEST_HOLD"); root != "" {
+		holdLock(t, root)
+		return
+	}
+	h := Home{Root: t.TempDir()}
+	job := create(t, h, "r", "standard", day)
+	holder := exec.Command(os.Args[0], "-test.run=^TestTheLockOfADeadProcessIsFree$")
+	holder.Env = append(os.Environ(), "JOBS_TEST_HOLD="+h.Root)
+	stdout, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holder.StdinPipe(); err != nil { // open as long as the holder lives
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil || line != "locked\n" {
+		t.Fatalf("the holder said %q %v", line, err)
+	}
+	var locked *LockedError
+	if _, err := job.Lock(); !errors.As(err, &locked) || locked.PID != holder.Process.Pid || !job.Running() {
+		t.Errorf("got %v, running %v, want it locked by %d", err, job.Running(), holder.Process.Pid)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Wait(); err == nil {
+		t.Error("the holder was not killed")
+	}
+	lock, err := job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
+func holdLock(t *testing.T, root string) {
+	job, err := Home{Root: root}.Find("latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := job.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stdout.WriteString("locked\n"); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until killed
+}
+
+func TestALockErrorWithoutAProcessStillSaysSo(t *testing.T) {
+	if got := (&LockedError{JobID: "j"}).Error(); !strings.Contains(got, "another process") {
+		t.Errorf("got %q", got)
+	}
+}

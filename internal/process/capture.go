@@ -1,0 +1,114 @@
+package process
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+const defaultLimit = 1 << 20
+
+// Capture keeps what is written to it in bounded memory: all of it up to Limit bytes, then the head and the tail with a marker between.
+// The zero Capture is ready for use, by one goroutine at a time.
+type Capture struct {
+	Limit int // 0: 1 MiB
+
+	head  []byte // the first half of Limit
+	tail  []byte // the other half: a ring once it is full
+	next  int    // where the ring is written next
+	total int64
+}
+
+func (c *Capture) Write(p []byte) (int, error) {
+	n := len(p)
+	c.total += int64(n)
+	p = fill(&c.head, c.limit()/2, p)
+	p = fill(&c.tail, c.limit()-c.limit()/2, p)
+	if over := len(p) - len(c.tail); over > 0 {
+		p = p[over:]
+	}
+	for len(p) > 0 {
+		m := copy(c.tail[c.next:], p)
+		p = p[m:]
+		c.next = (c.next + m) % len(c.tail)
+	}
+	return n, nil
+}
+
+// fill appends to b up to limit and returns what did not fit.
+func fill(b *[]byte, limit int, p []byte) []byte {
+	m := min(limit-len(*b), len(p))
+	*b = append(*b, p[:m]...)
+	return p[m:]
+}
+
+func (c *Capture) limit() int {
+	if c.Limit <= 0 {
+		return defaultLimit
+	}
+	return c.Limit
+}
+
+// Text returns what was kept.
+func (c *Capture) Text() string {
+	if c.total <= int64(c.limit()) {
+		return string(c.head) + string(c.tail)
+	}
+	head := c.head[:wholeEnd(c.head)]
+	tail := c.ring()
+	tail = tail[wholeStart(tail):]
+	out := c.total - int64(len(head)) - int64(len(tail))
+	var b strings.Builder
+	b.Write(head)
+	fmt.Fprintf(&b, "… [%d bytes left out] …", out)
+	b.WriteString(tail)
+	return b.String()
+}
+
+// Tail returns the last n bytes written, cut at the start of a character.
+func (c *Capture) Tail(n int) string {
+	last := c.ring()
+	if len(last) < n && c.total <= int64(c.limit()) {
+		last = string(c.head) + last
+	}
+	last = last[max(0, len(last)-n):]
+	if int64(len(last)) == c.total {
+		return last
+	}
+	return last[wholeStart(last):]
+}
+
+// Total returns the number of bytes written.
+func (c *Capture) Total() int64 { return c.total }
+
+// ring returns the tail in the order in which it was written.
+func (c *Capture) ring() string {
+	return string(c.tail[c.next:]) + string(c.tail[:c.next])
+}
+
+// wholeStart returns where the first whole character of s begins. Bytes that are no UTF-8 count as characters.
+func wholeStart(s string) int {
+	for i := range min(len(s), utf8.UTFMax) {
+		if utf8.RuneStart(s[i]) {
+			return i
+		}
+	}
+	if len(s) < utf8.UTFMax {
+		return len(s)
+	}
+	return 0
+}
+
+// wholeEnd returns where the last whole character of b ends.
+func wholeEnd(b []byte) int {
+	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
+		if !utf8.RuneStart(b[i]) {
+			continue
+		}
+		if utf8.FullRune(b[i:]) {
+			return len(b)
+		}
+		return i
+	}
+	return len(b)
+}

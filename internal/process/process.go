@@ -1,0 +1,243 @@
+// Package process runs one command in a process group of its own and leaves nothing of it behind.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrKill as the cause of a context asks for an end without grace.
+var ErrKill = errors.New("killed")
+
+// What Exit.Start wraps when the command itself is to blame. Anything else in Exit.Start is trouble of the machine.
+var (
+	ErrNotFound      = errors.New("command not found")
+	ErrNotExecutable = errors.New("not executable")
+	ErrTooLarge      = errors.New("the arguments and the environment are too large")
+)
+
+// Command is what to run. Its stdin is /dev/null.
+type Command struct {
+	Path    string // of the program, for who has looked it up; empty: it is looked up as Argv[0]
+	Argv    []string
+	Dir     string
+	Env     []string      // the whole environment, "K=V"; of two with one name the later holds
+	Stdout  io.Writer     // nil: thrown away. Written to by one goroutine, never after Run has returned
+	Stderr  io.Writer     // the same
+	Timeout time.Duration // 0: none
+	Grace   time.Duration // between SIGTERM and SIGKILL to the group, on timeout or stop
+}
+
+// Exit tells how a command ended.
+type Exit struct {
+	Code     int    // -1 when it did not exit by itself
+	Signal   string // "SIGKILL", ...; empty when it exited
+	TimedOut bool   // Timeout ended it
+	Start    error  // it could not be started; all else is zero
+	Duration time.Duration
+}
+
+// Run runs the command and returns when it has ended, nothing of its group is left, and its output has been written. A command
+// that fails is no error. When ctx ends first, the group gets SIGTERM and after Grace SIGKILL, and the error is context.Cause(ctx),
+// unless the command had succeeded all the same. A ctx whose cause is (or wraps) ErrKill gets SIGKILL at once.
+//
+// A leader that has been told to end may do so before its children, as sh does. They have the grace too, as long as they hold the
+// output. A process that left the group with setsid lives on, but what it writes from then on is not waited for.
+func Run(ctx context.Context, c Command) (Exit, error) {
+	if ctx.Err() != nil {
+		return Exit{Code: -1}, context.Cause(ctx)
+	}
+	began := time.Now()
+	var out output
+	cmd, g, err := start(c, &out)
+	if err != nil {
+		return Exit{Start: err}, nil
+	}
+	w := &warden{group: g, grace: c.Grace, expire: out.expire}
+	release := w.watch(ctx, c.Timeout)
+	awaitEnd(cmd)
+	if w.ended() {
+		out.wait()
+	}
+	release()
+	waited := cmd.Wait()
+	written := out.finish()
+
+	exit := w.exit(cmd.ProcessState)
+	exit.Duration = time.Since(began)
+	if ctx.Err() != nil && exit.Code != 0 {
+		return exit, context.Cause(ctx)
+	}
+	if cmd.ProcessState == nil {
+		return exit, fmt.Errorf("wait for %s: %w", c.Argv[0], waited)
+	}
+	return exit, written
+}
+
+// start starts the command and the readers of its output.
+func start(c Command, out *output) (*exec.Cmd, group, error) {
+	cmd := c.command()
+	isolate(cmd)
+	if err := out.connect(cmd, c); err != nil {
+		return nil, group{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		out.abandon()
+		return nil, group{}, startError(c, err)
+	}
+	g := adopt(cmd.Process)
+	out.begin()
+	return cmd, g, nil
+}
+
+func (c Command) command() *exec.Cmd {
+	cmd := &exec.Cmd{Path: c.Path, Args: c.Argv}
+	if c.Path == "" {
+		cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
+	}
+	cmd.Dir, cmd.Env = c.Dir, c.Env
+	return cmd
+}
+
+// startError says whether the command or the machine is why err came. A missing working directory looks like
+// a missing program to exec, so it is asked for first.
+func startError(c Command, err error) error {
+	if c.Dir != "" {
+		if _, missing := os.Stat(c.Dir); missing != nil {
+			return fmt.Errorf("working directory: %w", missing)
+		}
+	}
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s", ErrNotFound, c.Argv[0])
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, exec.ErrDot):
+		return fmt.Errorf("%w: %s", ErrNotExecutable, c.Argv[0])
+	case errors.Is(err, syscall.E2BIG):
+		return fmt.Errorf("%w for %s", ErrTooLarge, c.Argv[0])
+	}
+	return fmt.Errorf("start %s: %w", c.Argv[0], err)
+}
+
+// warden ends a group when its time is up.
+type warden struct {
+	group  group
+	grace  time.Duration
+	expire func() // ends the readers of the output
+
+	mu       sync.Mutex
+	gone     bool // the id of the group may no longer be signalled
+	ending   bool // the group has been told to end
+	timedOut bool
+	limit    *time.Timer // to the timeout
+	last     *time.Timer // from SIGTERM to SIGKILL
+}
+
+// watch guards the group until the returned function is called, which also kills what is left of it.
+func (w *warden) watch(ctx context.Context, timeout time.Duration) (release func()) {
+	if timeout > 0 {
+		w.mu.Lock()
+		w.limit = time.AfterFunc(timeout, w.timeout)
+		w.mu.Unlock()
+	}
+	unhook := context.AfterFunc(ctx, func() { w.stop(context.Cause(ctx)) })
+	return func() {
+		unhook()
+		w.leave()
+	}
+}
+
+func (w *warden) timeout() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		return
+	}
+	w.timedOut = true
+	w.end()
+}
+
+func (w *warden) stop(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		return
+	}
+	if errors.Is(cause, ErrKill) {
+		w.ending = true
+		w.strike()
+		return
+	}
+	w.end()
+}
+
+// end asks the group to end and sees to it that it does.
+func (w *warden) end() {
+	if w.ending {
+		return
+	}
+	w.ending = true
+	if w.grace <= 0 {
+		w.strike()
+		return
+	}
+	w.group.terminate()
+	w.last = time.AfterFunc(w.grace, w.kill)
+}
+
+func (w *warden) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.gone {
+		w.strike()
+	}
+}
+
+// strike kills the group. Whoever still holds the output after that has left the group.
+func (w *warden) strike() {
+	w.group.kill()
+	w.expire()
+}
+
+// ended tells whether the group was told to end.
+func (w *warden) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ending
+}
+
+// leave kills what the leader left behind.
+func (w *warden) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = true
+	for _, t := range []*time.Timer{w.limit, w.last} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	w.group.kill()
+	w.group.close()
+}
+
+func (w *warden) exit(state *os.ProcessState) Exit {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	exit := Exit{Code: -1, TimedOut: w.timedOut}
+	if state == nil {
+		return exit
+	}
+	code, signal := ending(state)
+	exit.Signal = signal
+	if !w.timedOut {
+		exit.Code = code
+	}
+	return exit
+}

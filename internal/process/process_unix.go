@@ -1,0 +1,69 @@
+//go:build unix
+
+package process
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipeCapacity is the most that a pipe holds, as unprivileged programs can set it.
+const pipeCapacity = 1 << 20
+
+// group is a process group; its id is that of its leader.
+type group struct{ id int }
+
+// isolate makes cmd the leader of a group of its own.
+func isolate(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+}
+
+func adopt(p *os.Process) group { return group{id: p.Pid} }
+
+// A signal that finds nobody is what was wanted.
+func (g group) terminate() { _ = unix.Kill(-g.id, unix.SIGTERM) }
+func (g group) kill()      { _ = unix.Kill(-g.id, unix.SIGKILL) }
+func (g group) close()     {}
+
+// ending returns the exit code, or -1 and the name of the signal.
+func ending(state *os.ProcessState) (code int, signal string) {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return state.ExitCode(), ""
+	}
+	if name := unix.SignalName(status.Signal()); name != "" {
+		return -1, name
+	}
+	return -1, fmt.Sprintf("signal %d", int(status.Signal()))
+}
+
+// expire ends a Read of r that waits.
+func expire(r *os.File) {
+	_ = r.SetReadDeadline(time.Unix(1, 0))
+}
+
+// rest delivers what the pipe holds and does not wait for more. It ends though somebody still writes.
+func rest(r *os.File, buf []byte, deliver func([]byte)) {
+	conn, err := r.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Control(func(fd uintptr) {
+		for left := pipeCapacity; left > 0; {
+			n, err := unix.Read(int(fd), buf)
+			if err == unix.EINTR {
+				continue
+			}
+			if n <= 0 {
+				return
+			}
+			deliver(buf[:n])
+			left -= n
+		}
+	})
+}
