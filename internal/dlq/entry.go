@@ -1,0 +1,49 @@
+// Package dlq keeps the items that failed for good, for people to inspect and send again.
+package dlq
+
+import (
+	"encoding/json"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// Entry is one dead letter.
+type Entry struct {
+	ItemID               string          `json:"item_id"`
+	ItemIndex            int             `json:"item_index"`
+	Item                 json.RawMessage `json:"item"`
+	CorrelationID        string          `json:"correlation_id"`
+	JobID                string          `json:"job_id"`
+	Workflow             string          `json:"workflow"`
+	FirstAttempt         time.Time       `json:"first_attempt"`
+	LastAttempt          time.Time       `json:"last_attempt"`
+	FailureCount         int             `json:"failure_count"`
+	FailureHistory       []Failure       `json:"failure_history"`
+	ErrorSignature       string          `json:"error_signature"`
+	ReprocessEligible    bool            `json:"reprocess_eligible"`
+	ManualReviewRequired bool            `json:"manual_review_required"`
+	RetryCount           int             `json:"retry_count"` // times it was sent again from the queue
+}
+
+// Failure is the evidence of one failed attempt.
+type Failure struct {
+	Attempt    int           `json:"attempt"`
+	Time       time.Time     `json:"time"`
+	ErrorType  retry.Type    `json:"error_type"`
+	ExitCode   *int          `json:"exit_code,omitempty"`
+	Message    string        `json:"message"`
+	Step       string        `json:"step"`
+	AgentID    string        `json:"agent_id"`
+	DurationMS events.Millis `json:"duration_ms"`
+	StdoutTail string        `json:"stdout_tail,omitempty"`
+	StderrTail string        `json:"stderr_tail,omitempty"`
+	Retries    []StepRetry   `json:"retries,omitempty"`
+}
+
+// StepRetry is one command-level retry within a failed attempt.
+type StepRetry struct {
+	DelayMS events.Millis `json:"delay_ms"`
+	Error   string        `json:"error"`
+}

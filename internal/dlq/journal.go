@@ -1,0 +1,140 @@
+package dlq
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// The words under "op" in the journal.
+const (
+	opAdd    = "add"
+	opUpdate = "update"
+	opRemove = "remove"
+)
+
+// op is one line of the journal.
+type op struct {
+	Op     string          `json:"op"`
+	ItemID string          `json:"item_id"`
+	Entry  json.RawMessage `json:"entry,omitempty"`
+}
+
+// encode returns the line of o, with its newline.
+func (o op) encode() ([]byte, error) {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	err := e.Encode(o)
+	return line.Bytes(), err
+}
+
+func (o op) check() error {
+	switch {
+	case o.ItemID == "":
+		return errors.New("no item_id")
+	case o.Op == opRemove:
+		return nil
+	case o.Op != opAdd && o.Op != opUpdate:
+		return fmt.Errorf("unknown op %q", o.Op)
+	case !bytes.HasPrefix(o.Entry, []byte("{")):
+		return errors.New("no entry")
+	}
+	return nil
+}
+
+// place is where the line of an entry lies in the journal.
+type place struct {
+	offset int64
+	length int64
+	added  int64 // entries sort by it
+}
+
+// index is what replaying a journal gives.
+type index struct {
+	live  map[string]place
+	ops   int   // lines in the journal
+	size  int64 // of the journal, up to its last whole line
+	added int64 // entries added so far
+}
+
+func newIndex() index { return index{live: map[string]place{}} }
+
+// note follows an op whose line of this length was put at the end of the journal.
+func (x *index) note(o op, length int64) {
+	if o.Op == opRemove {
+		delete(x.live, o.ItemID)
+	} else {
+		p, known := x.live[o.ItemID]
+		if !known {
+			x.added++
+			p.added = x.added
+		}
+		p.offset, p.length = x.size, length
+		x.live[o.ItemID] = p
+	}
+	x.ops++
+	x.size += length
+}
+
+// replay reads a journal. A torn or unreadable last line is left out; x.size tells where it begins. What is damaged before
+// is an error that names the journal and the line.
+func replay(in io.Reader, name string) (index, error) {
+	x := newIndex()
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return x, nil
+		}
+		if err != nil {
+			return index{}, fmt.Errorf("read %s: %w", name, err)
+		}
+		var o op
+		err = json.Unmarshal(line, &o)
+		if err == nil {
+			err = o.check()
+		}
+		if err != nil {
+			if _, end := r.Peek(1); errors.Is(end, io.EOF) {
+				return x, nil
+			}
+			return index{}, fmt.Errorf("%s:%d: damaged line: %w", name, x.ops+1, err)
+		}
+		x.note(o, int64(len(line)))
+	}
+}
+
+// opAt reads the op at p back.
+func opAt(in io.ReaderAt, p place) (op, error) {
+	line := make([]byte, p.length)
+	if _, err := in.ReadAt(line, p.offset); err != nil {
+		return op{}, err
+	}
+	var o op
+	err := json.Unmarshal(line, &o)
+	return o, err
+}
+
+// entryAt reads the entry at p back.
+func entryAt(in io.ReaderAt, p place) (Entry, error) {
+	o, err := opAt(in, p)
+	if err != nil {
+		return Entry{}, err
+	}
+	var e Entry
+	err = json.Unmarshal(o.Entry, &e)
+	return e, err
+}
+
+// encodeEntry returns e as JSON on one line.
+func encodeEntry(e Entry) (json.RawMessage, error) {
+	var data bytes.Buffer
+	enc := json.NewEncoder(&data)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(e)
+	return bytes.TrimSpace(data.Bytes()), err
+}

@@ -1,0 +1,186 @@
+package dlq
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// Projection follows the log of a job and keeps its queue: an item whose AgentFailed says dlq or stop is put, with the
+// evidence of all its attempts; one that completes, is skipped or whose DLQItemRemoved comes is removed. It is idempotent:
+// records may be applied again, and a new Projection over the same queue catches up when it is given the whole log.
+//
+// It keeps in memory the items that are running or have failed and will be tried again, no others.
+type Projection struct {
+	queue      *Queue
+	jobID      string
+	workflow   string
+	maxRetries int
+	item       func(index int) (json.RawMessage, error)
+
+	active map[string]*active
+	resent bool // the records are of a retry of dead letters
+}
+
+// active is an item that is between its first start and its final outcome.
+type active struct {
+	first   time.Time   // start of the first attempt
+	history []Failure   // of the attempts before
+	retries []StepRetry // of the attempt that is running
+}
+
+// NewProjection returns a projection onto q. Item gives the data of an item as it was recorded with the job;
+// maxRetries is how often an entry may be sent again from the queue before it is no longer eligible.
+func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(index int) (json.RawMessage, error)) *Projection {
+	return &Projection{
+		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
+		active: map[string]*active{},
+	}
+}
+
+// Apply follows records that are durable, in their order, and syncs the queue when it changed it.
+func (p *Projection) Apply(records []events.Record) error {
+	for _, r := range records {
+		if err := p.apply(r); err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+	}
+	return p.queue.Sync()
+}
+
+func (p *Projection) apply(r events.Record) error {
+	switch e := r.Event.(type) {
+	case events.JobResumed:
+		p.resent = e.Reason == events.ForDeadLetters
+	case events.AgentStarted:
+		p.started(r.Time, e)
+	case events.StepRetrying:
+		if a := p.active[e.ItemID]; a != nil {
+			a.retries = append(a.retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
+		}
+	case events.AgentInterrupted:
+		p.interrupted(e)
+	case events.AgentFailed:
+		return p.failed(r, e)
+	case events.AgentCompleted:
+		return p.settled(e.ItemID)
+	case events.AgentSkipped:
+		return p.settled(e.ItemID)
+	case events.DLQItemRemoved:
+		return p.settled(e.ItemID)
+	}
+	return nil
+}
+
+func (p *Projection) started(now time.Time, e events.AgentStarted) {
+	a := p.active[e.ItemID]
+	if a == nil {
+		a = &active{first: now}
+		p.active[e.ItemID] = a
+	}
+	a.retries = nil // an attempt that died with its process left them
+}
+
+func (p *Projection) interrupted(e events.AgentInterrupted) {
+	a := p.active[e.ItemID]
+	if a == nil {
+		return
+	}
+	a.retries = nil
+	if len(a.history) == 0 {
+		delete(p.active, e.ItemID)
+	}
+}
+
+// settled forgets an item that is no dead letter, or no longer.
+func (p *Projection) settled(itemID string) error {
+	delete(p.active, itemID)
+	return p.queue.Remove(itemID)
+}
+
+func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
+	a := p.active[e.ItemID]
+	if a == nil { // refused by the open breaker before it was ever started
+		a = &active{first: r.Time}
+	}
+	a.history = append(a.history, failure(r.Time, e, a.retries))
+	a.retries = nil
+	switch e.Action {
+	case errorpolicy.Retry:
+		p.active[e.ItemID] = a
+		return nil
+	case errorpolicy.Skip:
+		return p.settled(e.ItemID)
+	}
+	delete(p.active, e.ItemID)
+	return p.put(r, e, a)
+}
+
+func failure(now time.Time, e events.AgentFailed, retries []StepRetry) Failure {
+	return Failure{
+		Attempt: e.Attempt, Time: now, ErrorType: e.ErrorType, ExitCode: e.ExitCode, Message: e.Error, Step: e.Step,
+		AgentID: e.AgentID, DurationMS: e.DurationMS, StdoutTail: e.StdoutTail, StderrTail: e.StderrTail, Retries: retries,
+	}
+}
+
+// put makes a dead letter of an item, or extends the one that it is.
+func (p *Projection) put(r events.Record, e events.AgentFailed, a *active) error {
+	entry, found, err := p.queue.Load(e.ItemID)
+	if err != nil {
+		return err
+	}
+	if !found {
+		entry, err = p.newEntry(r, e, a)
+		if err != nil {
+			return err
+		}
+	}
+	before := len(entry.FailureHistory)
+	for _, f := range a.history {
+		if !slices.ContainsFunc(entry.FailureHistory, f.same) {
+			entry.FailureHistory = append(entry.FailureHistory, f)
+		}
+	}
+	if len(entry.FailureHistory) == before {
+		return nil // applied before
+	}
+	if found && p.resent {
+		entry.RetryCount++
+	}
+	entry.FailureCount = len(entry.FailureHistory)
+	entry.LastAttempt = r.Time
+	entry.ErrorSignature = e.ErrorSignature
+	entry.ReprocessEligible = eligible(e.ErrorType) && entry.RetryCount < p.maxRetries
+	entry.ManualReviewRequired = !entry.ReprocessEligible
+	return p.queue.Put(entry)
+}
+
+func (p *Projection) newEntry(r events.Record, e events.AgentFailed, a *active) (Entry, error) {
+	data, err := p.item(e.ItemIndex)
+	if err != nil {
+		return Entry{}, fmt.Errorf("data of item %s: %w", e.ItemID, err)
+	}
+	return Entry{
+		ItemID: e.ItemID, ItemIndex: e.ItemIndex, Item: data, CorrelationID: r.CorrelationID,
+		JobID: p.jobID, Workflow: p.workflow, FirstAttempt: a.first,
+	}, nil
+}
+
+// same tells whether f and g are of the same record. Refusals by the breaker have no agent, so the time counts as well.
+func (f Failure) same(g Failure) bool {
+	return f.Attempt == g.Attempt && f.AgentID == g.AgentID && f.Time.Equal(g.Time)
+}
+
+// eligible tells whether sending an item again can help after a failure of this type.
+func eligible(t retry.Type) bool {
+	switch t {
+	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,260 @@
+package dlq
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"prodigy/internal/jobs"
+)
+
+// Queue is the journal dlq.jsonl of one job. Of the entries it keeps in memory only where they lie. One process at a time
+// may have it open: the holder of the job's lock. Within the process it is safe for concurrent use.
+type Queue struct {
+	path string
+
+	mu    sync.Mutex
+	file  *os.File
+	index index
+	dirty bool // there is something to sync
+}
+
+// Open opens the queue at path, which need not exist yet, and replays its journal. A torn last line is cut off.
+func Open(path string) (*Queue, error) {
+	q := &Queue{path: path}
+	if err := jobs.MakeDirs(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("open dead letters: %w", err)
+	}
+	if err := q.open(); err != nil {
+		return nil, fmt.Errorf("open dead letters: %w", err)
+	}
+	if err := q.load(); err != nil {
+		return nil, fmt.Errorf("open dead letters: %w", errors.Join(err, q.file.Close()))
+	}
+	return q, nil
+}
+
+func (q *Queue) open() error {
+	f, err := os.OpenFile(q.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	q.file = f
+	return nil
+}
+
+// load replays the journal of a queue that was just opened.
+func (q *Queue) load() error {
+	x, err := replay(q.file, q.path)
+	if err != nil {
+		return err
+	}
+	q.index = x
+	info, err := q.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > x.size {
+		if err := errors.Join(q.file.Truncate(x.size), q.file.Sync()); err != nil {
+			return fmt.Errorf("cut the torn last line off: %w", err)
+		}
+	}
+	if x.ops == 0 {
+		return jobs.SyncDir(filepath.Dir(q.path)) // it may be new
+	}
+	return q.compactIfDue()
+}
+
+// Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
+func Read(path string) (entries []Entry, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read dead letters: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	x, err := replay(f, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range x.ids() {
+		e, err := entryAt(f, x.live[id])
+		if err != nil {
+			return nil, fmt.Errorf("read dead letter %s: %w", id, err)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// ids returns the item ids of the entries in the order they were added.
+func (x *index) ids() []string {
+	return slices.SortedFunc(maps.Keys(x.live), func(a, b string) int {
+		return cmp.Compare(x.live[a].added, x.live[b].added)
+	})
+}
+
+// Put adds the entry, or updates the one with the same item id.
+func (q *Queue) Put(e Entry) error {
+	data, err := encodeEntry(e)
+	if err != nil {
+		return fmt.Errorf("put dead letter %s: %w", e.ItemID, err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o := op{Op: opAdd, ItemID: e.ItemID, Entry: data}
+	if _, known := q.index.live[e.ItemID]; known {
+		o.Op = opUpdate
+	}
+	if err := q.append(o); err != nil {
+		return fmt.Errorf("put dead letter %s: %w", e.ItemID, err)
+	}
+	return nil
+}
+
+// Remove removes the entry of the item, if there is one.
+func (q *Queue) Remove(itemID string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, known := q.index.live[itemID]; !known {
+		return nil
+	}
+	if err := q.append(op{Op: opRemove, ItemID: itemID}); err != nil {
+		return fmt.Errorf("remove dead letter %s: %w", itemID, err)
+	}
+	return nil
+}
+
+// append writes the line of o at the end of the journal, whole or not at all.
+func (q *Queue) append(o op) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	line, err := o.encode()
+	if err != nil {
+		return err
+	}
+	if _, err := q.file.Write(line); err != nil {
+		return errors.Join(err, q.file.Truncate(q.index.size))
+	}
+	q.index.note(o, int64(len(line)))
+	q.dirty = true
+	return nil
+}
+
+// Get returns the entry of an item. An entry that cannot be read back is not found; Load says why.
+func (q *Queue) Get(itemID string) (Entry, bool) {
+	e, found, err := q.Load(itemID)
+	return e, found && err == nil
+}
+
+// Load returns the entry of an item and whether there is one.
+func (q *Queue) Load(itemID string) (Entry, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p, found := q.index.live[itemID]
+	if !found {
+		return Entry{}, false, nil
+	}
+	e, err := entryAt(q.file, p)
+	if err != nil {
+		return Entry{}, true, fmt.Errorf("read dead letter %s: %w", itemID, err)
+	}
+	return e, true, nil
+}
+
+// Len returns the number of entries.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.index.live)
+}
+
+// Sync makes what was put and removed durable.
+func (q *Queue) Sync() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sync()
+}
+
+func (q *Queue) sync() error {
+	if !q.dirty {
+		return nil
+	}
+	if err := q.file.Sync(); err != nil {
+		return fmt.Errorf("sync dead letters: %w", err)
+	}
+	q.dirty = false
+	return nil
+}
+
+// Close makes what was put and removed durable and closes the queue.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.sync()
+	if err == nil {
+		err = q.compactIfDue()
+	}
+	return errors.Join(err, q.file.Close())
+}
+
+// slack is how many lines more than twice its entries a journal may have.
+const slack = 1000
+
+// compactIfDue rewrites a journal that holds many lines that count no longer.
+func (q *Queue) compactIfDue() error {
+	if q.index.ops <= 2*len(q.index.live)+slack {
+		return nil
+	}
+	temp := q.path + ".new"
+	if err := q.writeLive(temp); err != nil {
+		return fmt.Errorf("compact dead letters: %w", errors.Join(err, os.Remove(temp)))
+	}
+	if err := q.file.Close(); err != nil { // Windows does not rename over an open file
+		return fmt.Errorf("compact dead letters: %w", err)
+	}
+	err := jobs.Rename(temp, q.path)
+	if err = errors.Join(err, q.open()); err != nil {
+		return fmt.Errorf("compact dead letters: %w", err)
+	}
+	x, err := replay(q.file, q.path)
+	if err != nil {
+		return err
+	}
+	q.index = x
+	return nil
+}
+
+// writeLive writes a journal of the entries there are to path, and syncs it.
+func (q *Queue) writeLive(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriterSize(f, 64<<10)
+	for _, id := range q.index.ids() {
+		o, err := opAt(q.file, q.index.live[id])
+		if err != nil {
+			return err
+		}
+		o.Op = opAdd
+		line, err := o.encode()
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Flush(), f.Sync())
+}
