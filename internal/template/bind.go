@@ -1,0 +1,211 @@
+package template
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Limits of what goes through the environment: systems allow 128 KiB for one string, arguments and environment share about 2 MiB.
+const (
+	maxValue    = 64 << 10
+	maxValues   = 128 << 10
+	maxElements = 256
+	maxScript   = 120 << 10
+)
+
+// Invocation is what to run for one item.
+type Invocation struct {
+	Script string   // for sh -c
+	Env    []string // "PRODIGY_V0=…" and declared names that the script uses as $name
+	Values string   // when not empty: write it to a private file, and put the file's path in the environment as PRODIGY_VALUES
+	AsFile bool     // the script is too large for -c: write it to a file and run that
+}
+
+// binding is one Bind under way.
+type binding struct {
+	vars     []variable
+	lists    [][]string // of the slots that are separate words
+	texts    []string   // of the slots that are pasted
+	size     int
+	elements int
+	largest  int
+}
+
+// variable is a shell variable of the script.
+type variable struct {
+	name, value, written string
+	child                bool
+}
+
+// Bind resolves the values. The error is a *BindError: the step fails before anything runs.
+func (t *Template) Bind(r Resolver) (*Invocation, error) {
+	if len(t.slots) == 0 && len(t.exports) == 0 {
+		return t.invocation(t.script), nil
+	}
+	b := &binding{vars: make([]variable, 0, len(t.slots)+len(t.exports))}
+	for i := range t.slots {
+		if err := t.bindSlot(b, i, r); err != nil {
+			return nil, err
+		}
+	}
+	for i := range t.exports {
+		if err := b.export(&t.exports[i], r); err != nil {
+			return nil, err
+		}
+	}
+	inv := t.invocation(t.scriptFor(b))
+	if err := b.deliver(inv); err != nil {
+		return nil, err
+	}
+	return inv, nil
+}
+
+func (t *Template) invocation(script string) *Invocation {
+	return &Invocation{Script: script, AsFile: len(script) > maxScript}
+}
+
+func (t *Template) bindSlot(b *binding, i int, r Resolver) error {
+	s := &t.slots[i]
+	if s.mode != separate {
+		text, err := s.text(r)
+		if err != nil {
+			return err
+		}
+		if s.mode == pastedCode {
+			b.keepText(len(t.slots), i, text)
+			return nil
+		}
+		b.add(variable{s.variable, text, s.written, s.child})
+		return nil
+	}
+	list, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	if b.lists == nil {
+		b.lists = make([][]string, len(t.slots))
+	}
+	b.lists[i] = list
+	b.elements += len(list)
+	for n, text := range list {
+		b.add(variable{s.variable + "_" + strconv.Itoa(n), text, s.written, s.child})
+	}
+	return nil
+}
+
+func (b *binding) keepText(slots, i int, text string) {
+	if b.texts == nil {
+		b.texts = make([]string, slots)
+	}
+	b.texts[i] = text
+}
+
+func (b *binding) add(v variable) {
+	b.vars = append(b.vars, v)
+	b.size += len(v.value)
+	b.largest = max(b.largest, len(v.value))
+}
+
+// export adds a declared name under its own name. Without a value it is left out when every use has a default.
+func (b *binding) export(e *export, r Resolver) error {
+	written := "$" + e.name
+	v, ok := r.Resolve(e.name)
+	if !ok {
+		if e.required {
+			return missing(written, e.name)
+		}
+		return nil
+	}
+	text := v.String()
+	if e.number {
+		n, err := wholeNumber(text)
+		if err != nil {
+			return notWhole(written, err)
+		}
+		text = n
+	}
+	if err := refuseNUL(written, text); err != nil {
+		return err
+	}
+	b.add(variable{e.name, text, written, e.child})
+	return nil
+}
+
+// deliver puts the variables into the environment, or into a file when they are too large for that.
+func (b *binding) deliver(inv *Invocation) error {
+	large := b.largest > maxValue || b.size > maxValues || b.elements > maxElements
+	inv.Env = make([]string, 0, len(b.vars))
+	var file strings.Builder
+	for _, v := range b.vars {
+		if !large || v.child {
+			if len(v.value) > maxValue {
+				return &BindError{v.written, v.written + " stands in nested shell code, and its value of " + strconv.Itoa(len(v.value)) + " bytes is too large for the environment"}
+			}
+			inv.Env = append(inv.Env, v.name+"="+v.value)
+			continue
+		}
+		file.WriteString(v.name + "='" + strings.ReplaceAll(v.value, "'", `'\''`) + "'\n")
+	}
+	if file.Len() > 0 {
+		inv.Values = file.String()
+		inv.Script = `. "${PRODIGY_VALUES}"; ` + inv.Script
+		inv.AsFile = len(inv.Script) > maxScript
+	}
+	return nil
+}
+
+// scriptFor returns the script with as many references as the lists have elements.
+func (t *Template) scriptFor(b *binding) string {
+	if t.pieces == nil {
+		return t.script
+	}
+	var script strings.Builder
+	for i := range t.pieces {
+		switch p := &t.pieces[i]; {
+		case p.slot < 0:
+			script.WriteString(p.text)
+		case p.kind == pasted:
+			script.WriteString(b.texts[p.slot])
+		default:
+			script.WriteString(p.references(t.slots[p.slot].variable, len(b.lists[p.slot])))
+		}
+	}
+	return script.String()
+}
+
+func (p *piece) references(name string, count int) string {
+	var refs strings.Builder
+	for n := range count {
+		if n > 0 {
+			refs.WriteByte(' ')
+		}
+		refs.WriteString(bare.reference(name + "_" + strconv.Itoa(n)))
+	}
+	return encode(refs.String(), p.around)
+}
+
+// shown returns the piece as a reader sees it: the value, quoted for its place.
+func (p *piece) shown(slots []slot, r Resolver) string {
+	if p.slot < 0 {
+		return p.text
+	}
+	s := &slots[p.slot]
+	if p.kind == words {
+		list, err := s.list(r)
+		if err != nil {
+			return p.text
+		}
+		for i := range list {
+			list[i] = shellQuote(list[i])
+		}
+		return encode(strings.Join(list, " "), p.around)
+	}
+	text, err := s.text(r)
+	switch {
+	case err != nil:
+		return p.text
+	case p.kind == pasted:
+		return text
+	}
+	return encode(p.quote.write(text), p.around)
+}

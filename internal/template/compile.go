@@ -1,0 +1,296 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+const (
+	codeNUL       = "PS001"
+	codeReserved  = "PS003"
+	codeShell     = "PS010"
+	codeShellName = "PS030"
+	codeInternal  = "PS090"
+)
+
+// compiler turns one text into a Template.
+type compiler struct {
+	*scanner
+	shell     string
+	parseText string          // src with each ref replaced by a sentinel
+	sets      map[string]bool // variables that the script sets
+	counted   map[string]bool // variables whose values the script evaluates as numbers
+	hasNested bool
+	heredocs  []quotedDoc
+	exports   map[string]*export
+	rootUses  map[string]bool // roots of which the script uses ${root%…}
+	diags     []Diag
+	slots     []slot
+	slotIndex map[string]int
+	used      map[string]bool // roots of refs that are filled in
+}
+
+func newCompiler(src string, o Options) *compiler {
+	return &compiler{
+		scanner: newScanner(src, o.Names), shell: o.Shell,
+		sets: map[string]bool{}, counted: map[string]bool{}, exports: map[string]*export{}, rootUses: map[string]bool{},
+		slotIndex: map[string]int{}, used: map[string]bool{},
+	}
+}
+
+func (c *compiler) report(severity Severity, offset int, f finding) {
+	c.diags = append(c.diags, newDiag(c.src, offset, severity, f))
+}
+
+// failure returns the errors found so far as one error.
+func (c *compiler) failure() error {
+	var errs []Diag
+	for _, d := range c.diags {
+		if d.Severity == Error {
+			errs = append(errs, d)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(errs, func(a, b Diag) int { return a.Offset - b.Offset })
+	return &CompileError{Diags: errs}
+}
+
+// scan finds the refs. A text that holds what no shell can take is refused here.
+func (c *compiler) scan() error {
+	if at := strings.IndexByte(c.src, 0); at >= 0 {
+		c.report(Error, at, finding{codeNUL, "the text holds a NUL byte, which no shell can take"})
+		return c.failure()
+	}
+	c.run()
+	return nil
+}
+
+// mentions tells whether the text names anything of prodigy, and so must be parsed.
+func (c *compiler) mentions() bool {
+	return len(c.refs) > 0 || len(c.natives) > 0 || c.countsWithName()
+}
+
+// countsWithName tells whether a declared name may stand without a dollar in arithmetic, as in $((count + 1)).
+func (c *compiler) countsWithName() bool {
+	if !strings.Contains(c.src, "((") && !strings.Contains(c.src, "let ") {
+		return false
+	}
+	for name := range c.declared {
+		if strings.Contains(c.src, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// analyze parses the text and finds the place of each ref in it.
+func (c *compiler) analyze() error {
+	if at := sentinelLike(c.src); at >= 0 && len(c.refs) > 0 {
+		c.report(Error, at, finding{codeReserved, "names that start with PRODIGY_V are reserved for values"})
+		return c.failure()
+	}
+	dialects, ok := dialectsOf(c.shell)
+	if !ok {
+		c.report(Error, c.firstOffset(), finding{codeShellName, fmt.Sprintf("placeholders do not work in text for %s; known shells: sh, bash, dash, zsh, ksh, mksh", c.shell)})
+		return c.failure()
+	}
+	c.parseText = c.withSentinels()
+	file, err := parseShell(c.parseText, dialects)
+	if err != nil {
+		if len(c.refs) == 0 && len(c.natives) == 0 {
+			return nil
+		}
+		c.report(Error, c.sourceOffset(errorOffset(err)), finding{codeShell, "this is not valid sh: " + c.humane(errorText(err))})
+		return c.failure()
+	}
+	c.collectSets(file)
+	c.collectCounted(file)
+	c.place(file, dialects)
+	return nil
+}
+
+// place finds the place of each ref. Nested code, which only a walk finds, may set and count variables of the code around it:
+// then a second walk sees them from the start.
+func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
+	faults := make([]finding, len(c.refs))
+	for i, r := range c.refs {
+		faults[i] = r.fault
+	}
+	before := len(c.diags)
+	c.walk(file, dialects)
+	if !c.hasNested {
+		return
+	}
+	for i, r := range c.refs {
+		r.fault, r.places = faults[i], nil
+	}
+	c.diags, c.heredocs = c.diags[:before], nil
+	clear(c.exports)
+	clear(c.rootUses)
+	clear(c.used)
+	c.collectCounted(file)
+	c.walk(file, dialects)
+}
+
+func (c *compiler) walk(file *syntax.File, dialects []syntax.LangVariant) {
+	w := &walker{c: c, dialects: dialects}
+	w.comments(file)
+	w.stmts(file.Stmts)
+}
+
+func (c *compiler) firstOffset() int {
+	if len(c.refs) > 0 {
+		return c.refs[0].start
+	}
+	return 0
+}
+
+const sentinelName = "PRODIGY_V"
+
+func sentinel(i int) string { return "${" + sentinelName + strconv.Itoa(i) + "}" }
+
+// withSentinels returns the text in which each ref is an expansion that any shell parser understands.
+func (c *compiler) withSentinels() string {
+	var b strings.Builder
+	last := 0
+	for i, r := range c.refs {
+		b.WriteString(c.src[last:r.start])
+		r.parseStart = b.Len()
+		b.WriteString(sentinel(i))
+		last = r.end
+	}
+	b.WriteString(c.src[last:])
+	return b.String()
+}
+
+func (c *compiler) parseEnd(i int) int { return c.refs[i].parseStart + len(sentinel(i)) }
+
+// sourceOffset returns where an offset of the parsed text is in the text as written.
+func (c *compiler) sourceOffset(offset int) int {
+	for i, r := range slices.Backward(c.refs) {
+		if offset >= c.parseEnd(i) {
+			return r.end + offset - c.parseEnd(i)
+		}
+		if offset >= r.parseStart {
+			return r.start
+		}
+	}
+	return offset
+}
+
+// humane puts placeholders as written in the place of sentinels.
+func (c *compiler) humane(text string) string {
+	for i, r := range slices.Backward(c.refs) {
+		text = strings.ReplaceAll(text, sentinel(i), r.written)
+	}
+	return text
+}
+
+// sentinelLike returns where the text holds a name that could be taken for one of ours, or -1.
+func sentinelLike(s string) int {
+	for from := 0; ; {
+		at := strings.Index(s[from:], sentinelName)
+		if at < 0 {
+			return -1
+		}
+		from += at + len(sentinelName)
+		if from < len(s) && isDigit(s[from]) {
+			return from - len(sentinelName)
+		}
+	}
+}
+
+// sentinelIndex returns the number of the ref whose variable this is, or -1.
+func (c *compiler) sentinelIndex(name string) int {
+	digits, ok := strings.CutPrefix(name, sentinelName)
+	if !ok {
+		return -1
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n >= len(c.refs) {
+		return -1
+	}
+	return n
+}
+
+// span is the place of a ref in a text with sentinels.
+type span struct{ ref, start, end int }
+
+// sentinelsIn finds the sentinels in a text.
+func (c *compiler) sentinelsIn(text string) []span {
+	var found []span
+	for from := 0; ; {
+		at := strings.Index(text[from:], "${"+sentinelName)
+		if at < 0 {
+			return found
+		}
+		start := from + at
+		end := strings.IndexByte(text[start:], '}')
+		if end < 0 {
+			return found
+		}
+		from = start + end + 1
+		if i := c.sentinelIndex(text[start+2 : from-1]); i >= 0 {
+			found = append(found, span{i, start, from})
+		}
+	}
+}
+
+// dialectsOf returns the languages to try for a shell. A superset is the safe side: it finds more places of arithmetic.
+func dialectsOf(shell string) ([]syntax.LangVariant, bool) {
+	switch shell {
+	case "", "sh", "dash", "ash":
+		return []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX}, true
+	case "bash":
+		return []syntax.LangVariant{syntax.LangBash}, true
+	case "zsh":
+		return []syntax.LangVariant{syntax.LangZsh, syntax.LangBash}, true
+	case "ksh", "mksh":
+		return []syntax.LangVariant{syntax.LangMirBSDKorn, syntax.LangBash}, true
+	}
+	return nil, false
+}
+
+// parseShell parses in the first dialect that takes the text. The error is that of the first.
+func parseShell(text string, dialects []syntax.LangVariant) (*syntax.File, error) {
+	var first error
+	for _, d := range dialects {
+		file, err := syntax.NewParser(syntax.Variant(d), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+		if err == nil {
+			return file, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+func errorOffset(err error) int {
+	if e, ok := errors.AsType[syntax.ParseError](err); ok {
+		return int(e.Pos.Offset())
+	}
+	if e, ok := errors.AsType[syntax.LangError](err); ok {
+		return int(e.Pos.Offset())
+	}
+	return 0
+}
+
+func errorText(err error) string {
+	if e, ok := errors.AsType[syntax.ParseError](err); ok {
+		return e.Text
+	}
+	text := err.Error()
+	if at := regexp.MustCompile(`^\d+:\d+: `).FindStringIndex(text); at != nil {
+		text = text[at[1]:]
+	}
+	return text
+}

@@ -1,0 +1,266 @@
+package template
+
+import (
+	"slices"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// place is where a ref stands in the script.
+type place struct {
+	surroundings
+	escaped    bool      // \${…}: text for the shell
+	data       bool      // |sh or |raw in nested code: data for this shell, code for the next
+	child      bool      // another process of the shell reads the variable
+	around     []quoting // the quotes around nested code, the nearest first
+	backquotes int
+	parts      int // of its word
+}
+
+// surroundings are what a place inherits from the constructs around it.
+type surroundings struct {
+	quote   quoting
+	number  bool    // the shell evaluates what stands here
+	plain   bool    // a negative number stands here without parentheses
+	words   bool    // several words may stand here
+	joins   bool    // a list is joined by blanks here
+	command bool    // names the program
+	file    bool    // a redirection writes it
+	loop    bool    // word of a for
+	fault   finding // why no value may stand here; its text goes on after the placeholder
+}
+
+const (
+	codeImpossible = "PS020"
+	codeName       = "PS024"
+	codeDeep       = "PS028"
+	codeShQuoted   = "PS029"
+	codeRemote     = "PS022"
+)
+
+// walker finds the places of refs in a tree.
+type walker struct {
+	c          *compiler
+	dialects   []syntax.LangVariant
+	around     map[int][]quoting // of refs in nested code
+	data       map[int]bool      // refs of this code that the shell outside fills in
+	seen       map[int]bool      // those of data that this code holds outside quotes
+	skip       map[int]bool      // refs that are placed in nested code
+	asData     map[int]bool      // refs that nested code leaves to this shell
+	nested     bool
+	child      bool
+	remote     string // the program that runs this code where the environment may not arrive
+	backquotes int
+}
+
+// put notes that ref i stands in these surroundings.
+func (w *walker) put(i int, s surroundings, parts int) {
+	r := w.c.refs[i]
+	switch {
+	case w.skip[i]:
+		return
+	case w.data[i]:
+		w.checkData(i, s)
+		return
+	}
+	if w.remote != "" && s.quote != comment && r.kind != literal && r.kind != foreign {
+		s.fault = remoteFault(r, w.remote)
+	}
+	if w.backquotes > 2 {
+		s.fault = finding{codeDeep, "stands in backquotes that are nested too deep to follow; use $(...)"}
+	}
+	r.places = append(r.places, place{
+		surroundings: s, data: w.asData[i], child: w.child, around: w.around[i], backquotes: w.backquotes, parts: parts,
+	})
+}
+
+// checkData looks where data that is quoted for this code stands in it. The value itself is filled in by the shell outside.
+func (w *walker) checkData(i int, s surroundings) {
+	r := w.c.refs[i]
+	if r.expr.has("sh") && s.quote != bare && s.quote != comment {
+		r.fault = finding{codeShQuoted, r.written + " stands inside quotes of the nested code; it brings its own, write it outside quotes there"}
+		return
+	}
+	w.seen[i] = true
+}
+
+// comments places the refs that stand in comments.
+func (w *walker) comments(file *syntax.File) {
+	for node := range syntax.Preorder(file) {
+		if n, ok := node.(*syntax.Comment); ok {
+			for _, s := range w.c.sentinelsIn(n.Text) {
+				w.put(s.ref, surroundings{quote: comment}, 1)
+			}
+		}
+	}
+}
+
+func (w *walker) word(word *syntax.Word, s surroundings) {
+	if word == nil {
+		return
+	}
+	s.words = s.words && len(word.Parts) == 1
+	for _, part := range word.Parts {
+		w.part(part, s, len(word.Parts))
+	}
+}
+
+func (w *walker) words(words []*syntax.Word, s surroundings) {
+	for _, word := range words {
+		w.word(word, s)
+	}
+}
+
+func (w *walker) part(part syntax.WordPart, s surroundings, parts int) {
+	switch p := part.(type) {
+	case *syntax.Lit:
+		w.lit(p, s)
+	case *syntax.SglQuoted:
+		w.singleQuoted(p, s, parts)
+	case *syntax.DblQuoted:
+		s.words, s.joins, s.quote = false, true, double
+		for _, inner := range p.Parts {
+			w.part(inner, s, parts)
+		}
+	case *syntax.ParamExp:
+		w.param(p, s, parts)
+	case *syntax.CmdSubst:
+		w.substitution(p)
+	case *syntax.ArithmExp:
+		w.arithm(p.X, surroundings{quote: arithmetic, number: true})
+	case *syntax.ProcSubst:
+		w.stmts(p.Stmts)
+	case *syntax.ExtGlob:
+		w.impossible(p.Pattern.Value, "stands in an extended glob, which cannot hold a value")
+	}
+}
+
+// lit takes the refs that the parser left in literal text: behind a backslash they are text, otherwise no reference can work there.
+func (w *walker) lit(lit *syntax.Lit, s surroundings) {
+	for _, at := range w.c.sentinelsIn(lit.Value) {
+		if backslashes(lit.Value[:at.start])%2 == 0 {
+			w.impossible(lit.Value[at.start:at.end], "stands where a shell has no place for a value")
+			continue
+		}
+		before := len(w.c.refs[at.ref].places)
+		w.put(at.ref, s, 1)
+		if r := w.c.refs[at.ref]; len(r.places) > before {
+			r.places[before].escaped = true
+		}
+	}
+	if s.number {
+		w.c.nativeUse(lit.Value, surroundings{number: true}, true, w.child)
+	}
+}
+
+// impossible refuses the refs in a text.
+func (w *walker) impossible(text, why string) {
+	for _, at := range w.c.sentinelsIn(text) {
+		w.put(at.ref, denied(codeImpossible, why), 1)
+	}
+}
+
+// singleQuoted places the refs of '…'. Inside "${x:-'…'}" shells take the quotes as text, whatever the tree says.
+func (w *walker) singleQuoted(p *syntax.SglQuoted, s surroundings, parts int) {
+	if s.quote == arithmetic {
+		w.impossible(p.Value, "stands in single quotes in arithmetic")
+		return
+	}
+	if s.quote == bare {
+		s.quote = single
+		if p.Dollar {
+			s.quote = ansi
+		}
+	}
+	s.words, s.joins = false, true
+	for _, at := range w.c.sentinelsIn(p.Value) {
+		w.put(at.ref, s, parts)
+	}
+}
+
+func (w *walker) param(p *syntax.ParamExp, s surroundings, parts int) {
+	if p.Param != nil {
+		if i := w.c.sentinelIndex(p.Param.Value); i >= 0 {
+			w.sentinelParam(i, p, s, parts)
+			return
+		}
+		w.c.nativeUse(p.Param.Value, s, !hasDefault(p), w.child)
+	}
+	w.operands(p, s)
+}
+
+func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s surroundings, parts int) {
+	r := w.c.refs[i]
+	pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil && p.Names == 0
+	moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
+	if !pure || moved {
+		s.fault = finding{codeInternal, "cannot be followed here"}
+	}
+	w.put(i, s, parts)
+}
+
+// hasDefault tells whether the expansion says itself what to do without a value.
+func hasDefault(p *syntax.ParamExp) bool {
+	return p.Exp != nil && slices.Contains([]syntax.ParExpOperator{
+		syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
+		syntax.ErrorUnset, syntax.ErrorUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull,
+	}, p.Exp.Op)
+}
+
+// operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…".
+func (w *walker) operands(p *syntax.ParamExp, s surroundings) {
+	count := surroundings{quote: arithmetic, number: true}
+	s.words, s.command, s.joins = false, false, true
+	pattern := s
+	pattern.quote = bare
+	w.arithm(p.Index, count)
+	if p.Slice != nil {
+		w.arithm(p.Slice.Offset, count)
+		w.arithm(p.Slice.Length, count)
+	}
+	if p.Repl != nil {
+		w.word(p.Repl.Orig, pattern)
+		w.word(p.Repl.With, pattern)
+	}
+	if p.NestedParam != nil {
+		w.part(p.NestedParam, s, 2)
+	}
+	if p.Exp == nil {
+		return
+	}
+	if hasDefault(p) {
+		if p.Param != nil && (p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull) {
+			s = w.assigned(p.Param.Value, s)
+		}
+		w.word(p.Exp.Word, s)
+		return
+	}
+	w.word(p.Exp.Word, pattern)
+}
+
+func (w *walker) substitution(p *syntax.CmdSubst) {
+	if !p.Backquotes {
+		w.stmts(p.Stmts)
+		return
+	}
+	w.backquotes++
+	w.stmts(p.Stmts)
+	w.backquotes--
+}
+
+func (w *walker) arithm(x syntax.ArithmExpr, s surroundings) {
+	switch n := x.(type) {
+	case nil:
+	case *syntax.Word:
+		w.word(n, s)
+	case *syntax.BinaryArithm:
+		w.arithm(n.X, s)
+		w.arithm(n.Y, s)
+	case *syntax.UnaryArithm:
+		w.arithm(n.X, s)
+	case *syntax.ParenArithm:
+		w.arithm(n.X, s)
+	case *syntax.FlagsArithm:
+		w.arithm(n.X, s)
+	}
+}

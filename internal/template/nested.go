@@ -1,0 +1,311 @@
+package template
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+const (
+	codeNested   = "PS011"
+	codeOpaque   = "PS021"
+	codeEscaped  = "PS023"
+	codeRawThere = "PS026"
+)
+
+// opaque stands in rebuilt code for what only the shell outside knows.
+const opaque = "${PRODIGY_X}"
+
+// nestedCode is code for another shell, rebuilt from the quotes it is written in.
+type nestedCode struct {
+	text    strings.Builder
+	quotes  map[int]quoting // of the refs in it
+	escaped map[int]bool    // refs behind a backslash
+	hidden  []int           // refs in expansions of the shell outside, whose result is code
+}
+
+// call walks a simple command: first the code among its arguments, then the arguments as the shell itself sees them.
+func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
+	for _, a := range call.Assigns {
+		w.assign(a, surroundings{joins: true})
+	}
+	args := make([]string, len(call.Args))
+	for i, word := range call.Args {
+		args[i] = wordText(word)
+	}
+	skip := maps.Clone(w.skip)
+	asData := maps.Clone(w.asData)
+	if len(args) > 0 {
+		plan := planCall(args)
+		w.codes(plan, call.Args, redirs)
+		w.arguments(plan, call.Args)
+		w.c.lintCall(args, call.Args)
+	}
+	w.redirects(redirs)
+	w.skip, w.asData = skip, asData
+}
+
+func (w *walker) arguments(plan callPlan, words []*syntax.Word) {
+	for i, word := range words {
+		s := surroundings{words: i > 0, command: i == 0}
+		switch {
+		case plan.denied[i] || plan.declares[i] && !isAssignment(word):
+			s = denied(codeName, "stands where the shell expects the name of a variable, or expands it again")
+		case plan.declares[i]:
+			s = surroundings{joins: true}
+		case plan.numbers[i]:
+			s = surroundings{number: true, plain: true}
+		}
+		w.word(word, s)
+	}
+}
+
+// isAssignment tells whether a word starts with a constant name and a sign of equality.
+func isAssignment(word *syntax.Word) bool {
+	name, _, ok := strings.Cut(leadingLit(word), "=")
+	return ok && syntax.ValidName(name)
+}
+
+// codes walks the nested code of a command.
+func (w *walker) codes(plan callPlan, words []*syntax.Word, redirs []*syntax.Redirect) {
+	for _, args := range plan.codes {
+		code := newNestedCode()
+		for n, i := range args.args {
+			if n > 0 {
+				code.text.WriteByte(' ')
+			}
+			code.addParts(w.c, words[i].Parts, bare)
+		}
+		w.inside(code, args)
+	}
+	if plan.stdin == nil {
+		return
+	}
+	for _, r := range redirs {
+		switch {
+		case r.Op == syntax.WordHdoc:
+			code := newNestedCode()
+			code.addParts(w.c, r.Word.Parts, bare)
+			w.inside(code, *plan.stdin)
+		case r.Hdoc != nil:
+			code := newNestedCode()
+			code.addHeredoc(w.c, r)
+			w.inside(code, *plan.stdin)
+		}
+	}
+}
+
+// inside parses nested code and places the refs in it, except for data, which the shell outside fills in.
+func (w *walker) inside(code *nestedCode, args codeArgs) {
+	if w.refuseOpaque(code) {
+		return
+	}
+	w.c.hasNested = true
+	file, err := parseShell(code.text.String(), w.dialects)
+	if err != nil {
+		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.humane(errorText(err)))
+		return
+	}
+	inner := w.innerWalker(code, args)
+	w.c.collectSets(file)
+	w.c.collectCounted(file)
+	inner.comments(file)
+	inner.stmts(file.Stmts)
+	w.takeOver(code, inner)
+}
+
+func newNestedCode() *nestedCode {
+	return &nestedCode{quotes: map[int]quoting{}, escaped: map[int]bool{}}
+}
+
+// refuseOpaque refuses refs whose place in the code nobody can know.
+func (w *walker) refuseOpaque(code *nestedCode) bool {
+	for _, i := range code.hidden {
+		w.c.refs[i].fault = finding{codeOpaque, w.c.refs[i].written + " stands in an expansion whose result another shell takes as code; assign it to a variable of its own"}
+	}
+	for i := range code.escaped {
+		if r := w.c.refs[i]; r.kind == dotted {
+			r.fault = finding{codeEscaped, r.written + " stands behind a backslash in nested code; write $" + r.written + " for the text"}
+		}
+	}
+	if w.backquotes > 0 && len(code.quotes) > 0 {
+		w.refuseAll(code, codeDeep, "stands in nested code inside backquotes; use $(...)")
+		return true
+	}
+	return false
+}
+
+func (w *walker) refuseAll(code *nestedCode, id, why string) {
+	skip := maps.Clone(w.skip)
+	for i := range code.quotes {
+		w.put(i, denied(id, why), 1)
+	}
+	w.skip = skip
+	w.hide(code.quotes)
+}
+
+// hide keeps the walk of the outer words from placing refs again.
+func (w *walker) hide(refs map[int]quoting) {
+	if w.skip == nil {
+		w.skip = map[int]bool{}
+	}
+	for i := range refs {
+		w.skip[i] = true
+	}
+}
+
+func (w *walker) innerWalker(code *nestedCode, args codeArgs) *walker {
+	inner := &walker{
+		c: w.c, dialects: w.dialects, nested: true,
+		child: w.child || args.child, remote: args.remote,
+		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
+	}
+	if inner.remote == "" {
+		inner.remote = w.remote
+	}
+	for i, q := range code.quotes {
+		inner.around[i] = append([]quoting{q}, w.around[i]...)
+		inner.data[i] = w.isData(i, inner.remote)
+	}
+	return inner
+}
+
+// isData tells whether a ref in nested code is filled in by the shell outside of it.
+func (w *walker) isData(i int, remote string) bool {
+	r := w.c.refs[i]
+	if r.kind != dotted || r.expr == nil {
+		return false
+	}
+	return r.expr.has("sh") || r.expr.has("raw") || r.expr.has("int") && remote != ""
+}
+
+// takeOver leaves the data to this shell, and hides the rest from it.
+func (w *walker) takeOver(code *nestedCode, inner *walker) {
+	placed := map[int]quoting{}
+	if w.asData == nil {
+		w.asData = map[int]bool{}
+	}
+	for i, q := range code.quotes {
+		r := w.c.refs[i]
+		switch {
+		case code.escaped[i] && r.kind != dotted && len(r.places) > 0:
+			r.places[0].escaped = true
+			placed[i] = q
+		case !inner.data[i]:
+			placed[i] = q
+		case inner.seen[i]:
+			w.asData[i] = true
+		case r.fault.code == "":
+			r.fault = finding{codeOpaque, r.written + " stands in nested code that cannot be followed"}
+		}
+	}
+	w.hide(placed)
+}
+
+func remoteFault(r *ref, program string) finding {
+	name := strings.Trim(strings.TrimPrefix(r.written, "$"), "{}")
+	return finding{codeRemote, fmt.Sprintf("stands in shell code run by %s, where prodigy's environment may not arrive; write ${%s|sh} outside quotes there", program, name)}
+}
+
+// addParts adds the parts of a word as the shell outside passes them on.
+func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
+	for _, part := range parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			n.addLit(c, p.Value, q)
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				n.addText(c, unescapeAnsi(p.Value), ansi)
+				continue
+			}
+			n.addText(c, p.Value, single)
+		case *syntax.DblQuoted:
+			n.addParts(c, p.Parts, double)
+		case *syntax.ParamExp:
+			n.addParam(c, p, q)
+		default:
+			n.text.WriteString(opaque)
+		}
+	}
+}
+
+// addLit adds literal text. A ref in it stands behind a backslash that the shell outside takes away.
+func (n *nestedCode) addLit(c *compiler, lit string, q quoting) {
+	text := unescape(lit, q)
+	n.addText(c, text, q)
+	for _, at := range c.sentinelsIn(text) {
+		n.escaped[at.ref] = true
+	}
+}
+
+func (n *nestedCode) addText(c *compiler, text string, q quoting) {
+	n.text.WriteString(text)
+	for _, at := range c.sentinelsIn(text) {
+		n.quotes[at.ref] = q
+	}
+}
+
+func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
+	if p.Param != nil && p.Exp == nil {
+		if i := c.sentinelIndex(p.Param.Value); i >= 0 {
+			n.addText(c, sentinel(i), q)
+			return
+		}
+	}
+	n.text.WriteString(opaque)
+	for node := range syntax.Preorder(p) {
+		switch x := node.(type) {
+		case *syntax.ParamExp:
+			if x.Param != nil {
+				n.hide(c.sentinelIndex(x.Param.Value))
+			}
+		case *syntax.SglQuoted:
+			for _, at := range c.sentinelsIn(x.Value) {
+				n.hide(at.ref)
+			}
+		}
+	}
+}
+
+func (n *nestedCode) hide(i int) {
+	if i >= 0 {
+		n.hidden = append(n.hidden, i)
+	}
+}
+
+func (n *nestedCode) addHeredoc(c *compiler, r *syntax.Redirect) {
+	if isQuoted(r.Word) {
+		if body := rawBody(r); body != nil {
+			n.addText(c, body.Value, quotedHeredoc)
+		}
+		return
+	}
+	n.addParts(c, r.Hdoc.Parts, heredoc)
+}
+
+// unescape takes away the backslashes that the shell takes away in literal text.
+func unescape(lit string, q quoting) string {
+	if !strings.Contains(lit, `\`) {
+		return lit
+	}
+	special := map[quoting]string{double: "$`\"\\\n", heredoc: "$`\\\n"}[q]
+	var b strings.Builder
+	for i := 0; i < len(lit); i++ {
+		if lit[i] != '\\' || i+1 == len(lit) || q != bare && strings.IndexByte(special, lit[i+1]) < 0 {
+			b.WriteByte(lit[i])
+			continue
+		}
+		i++
+		if lit[i] != '\n' {
+			b.WriteByte(lit[i])
+		}
+	}
+	return b.String()
+}
+
+// unescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make a word longer.
+func unescapeAnsi(s string) string {
+	return strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\x27`, `'`, `\047`, `'`, `\x22`, `"`).Replace(s)
+}

@@ -1,0 +1,267 @@
+package template
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// expr is a parsed placeholder: ${root.key[0]["key"][*]|filter:-default}.
+type expr struct {
+	root    string
+	steps   []step
+	filters []string
+	def     *string
+}
+
+// step goes from a value to a part of it.
+type step struct {
+	kind  stepKind
+	key   string
+	index int
+}
+
+type stepKind uint8
+
+const (
+	byKey stepKind = iota
+	byIndex
+	all // every element: [*]
+)
+
+const (
+	codePlaceholder = "PS002"
+	codeUnknown     = "PS004"
+)
+
+// exprParser reads the text of a placeholder after its "${". It stops at the first fault.
+type exprParser struct {
+	src   string
+	pos   int
+	fault finding
+}
+
+// parseExpr reads the placeholder whose "${" is at start and whose root ends at rootEnd. It returns the index after its "}".
+func parseExpr(src string, start, rootEnd int) (e *expr, end int, fault finding) {
+	p := &exprParser{src: src, pos: rootEnd}
+	e = &expr{root: src[start+2 : rootEnd]}
+	p.colonKey(e)
+	p.path(e)
+	p.filterList(e)
+	p.byDefault(e)
+	if p.fault.code == "" && p.peek() != '}' {
+		p.operator(e)
+	}
+	if p.fault.code != "" {
+		return e, closing(src, start), p.fault
+	}
+	return e, p.pos + 1, finding{}
+}
+
+func (p *exprParser) peek() byte {
+	if p.pos < len(p.src) {
+		return p.src[p.pos]
+	}
+	return 0
+}
+
+func (p *exprParser) fail(format string, args ...any) {
+	if p.fault.code == "" {
+		p.fault = finding{codePlaceholder, fmt.Sprintf(format, args...)}
+	}
+}
+
+// colonKey reads the spelling ${env:NAME} of ${env.NAME}.
+func (p *exprParser) colonKey(e *expr) {
+	if p.peek() == ':' && p.pos+1 < len(p.src) && isKeyByte(p.src[p.pos+1]) && !isDigit(p.src[p.pos+1]) && p.src[p.pos+1] != '-' {
+		p.pos++
+		e.steps = append(e.steps, step{key: p.key()})
+	}
+}
+
+func (p *exprParser) path(e *expr) {
+	for p.fault.code == "" {
+		switch p.peek() {
+		case '.':
+			p.pos++
+			key := p.key()
+			if key == "" {
+				p.fail("a name is missing after the dot in %s", e.String())
+			}
+			e.steps = append(e.steps, step{key: key})
+		case '[':
+			p.pos++
+			p.subscript(e)
+		default:
+			return
+		}
+	}
+}
+
+func (p *exprParser) key() string {
+	start := p.pos
+	for isKeyByte(p.peek()) {
+		p.pos++
+	}
+	return p.src[start:p.pos]
+}
+
+// subscript reads what follows a "[".
+func (p *exprParser) subscript(e *expr) {
+	if c := p.peek(); c == '"' || c == '\'' {
+		p.quotedKey(e, c)
+		return
+	}
+	text, _, ok := strings.Cut(p.src[p.pos:], "]")
+	n, err := strconv.Atoi(text)
+	switch {
+	case !ok || strings.Contains(text, "\n"):
+		p.fail("a ] is missing in ${%s[", e.root)
+	case text == "*":
+		e.steps = append(e.steps, step{kind: all})
+	case err != nil:
+		p.fail("[%s] is not an index; write [0], [\"key\"] or [*]", text)
+	case n < 0 || text[0] == '-':
+		p.fail("index %s is negative; elements count from 0", text)
+	default:
+		e.steps = append(e.steps, step{kind: byIndex, index: n})
+	}
+	p.pos += len(text) + 1
+}
+
+func (p *exprParser) quotedKey(e *expr, quote byte) {
+	key, _, ok := strings.Cut(p.src[p.pos+1:], string(quote)+"]")
+	if !ok {
+		p.fail("the key in brackets after ${%s has no end", e.root)
+		return
+	}
+	e.steps = append(e.steps, step{key: key})
+	p.pos += len(key) + 3
+}
+
+func (p *exprParser) filterList(e *expr) {
+	for p.fault.code == "" && p.peek() == '|' {
+		p.pos++
+		name := p.key()
+		if text := unknownFilter(name); text != "" {
+			p.fail("%s", text)
+		}
+		e.filters = append(e.filters, name)
+	}
+}
+
+// byDefault reads ":-text}". The text is literal, with \} for a brace.
+func (p *exprParser) byDefault(e *expr) {
+	if p.fault.code != "" || !strings.HasPrefix(p.src[p.pos:], ":-") {
+		return
+	}
+	p.pos += 2
+	var text strings.Builder
+	for ; p.peek() != '}'; p.pos++ {
+		switch c := p.peek(); {
+		case p.pos >= len(p.src):
+			p.fail("${%s has no closing brace", e.root)
+			return
+		case c == '$' || c == '`':
+			p.fail("the default of ${%s…} is literal text, %q would not be expanded in it", e.root, string(c))
+			return
+		case c == '\\' && strings.HasPrefix(p.src[p.pos:], `\}`):
+			p.pos++
+		}
+		text.WriteByte(p.src[p.pos])
+	}
+	def := text.String()
+	if _, filter, ok := strings.Cut(def, "|"); ok && slices.Contains(filterNames, filter) {
+		p.fail("a filter stands in front of the default: ${%s|%s:-…}", e.root, filter)
+	}
+	e.def = &def
+}
+
+// operator says what is wrong with a placeholder that goes on where it should end.
+func (p *exprParser) operator(e *expr) {
+	if p.pos >= len(p.src) {
+		p.fail("${%s has no closing brace", e.root)
+		return
+	}
+	op := p.src[p.pos : p.pos+1]
+	p.fail("%q does not work on a prodigy value; assign it to a shell variable first: v=%s; then use ${v%s...}", op, e.bare(), op)
+}
+
+// bare is the placeholder without its filters and default.
+func (e *expr) bare() string { return (&expr{root: e.root, steps: e.steps}).String() }
+
+// String writes the placeholder in its plainest spelling, which parses to the same expression.
+func (e *expr) String() string {
+	var b strings.Builder
+	b.WriteString("${" + e.root)
+	for _, s := range e.steps {
+		b.WriteString(s.String())
+	}
+	for _, f := range e.filters {
+		b.WriteString("|" + f)
+	}
+	if e.def != nil {
+		b.WriteString(":-" + strings.ReplaceAll(*e.def, "}", `\}`))
+	}
+	return b.String() + "}"
+}
+
+func (s step) String() string {
+	switch {
+	case s.kind == all:
+		return "[*]"
+	case s.kind == byIndex:
+		return "[" + strconv.Itoa(s.index) + "]"
+	case isKey(s.key):
+		return "." + s.key
+	case strings.Contains(s.key, `"]`):
+		return "['" + s.key + "']"
+	}
+	return `["` + s.key + `"]`
+}
+
+// isList tells whether the placeholder stands for several words.
+func (e *expr) isList() bool {
+	return slices.ContainsFunc(e.steps, func(s step) bool { return s.kind == all }) || e.has("words")
+}
+
+func (e *expr) has(filter string) bool { return slices.Contains(e.filters, filter) }
+
+// closing returns the index after the brace that closes the "${" at start, or the end of its line.
+func closing(src string, start int) int {
+	depth := 0
+	for i := start; i < len(src); i++ {
+		switch {
+		case src[i] == '\\':
+			i++
+		case strings.HasPrefix(src[i:], "${"):
+			depth++
+			i++
+		case src[i] == '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case src[i] == '\n':
+			return i
+		}
+	}
+	return len(src)
+}
+
+func isKey(s string) bool {
+	for i := range len(s) {
+		if !isKeyByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isKeyByte(c byte) bool { return isNameByte(c) || c == '-' || c >= 0x80 }
+
+func isNameByte(c byte) bool {
+	return c == '_' || isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

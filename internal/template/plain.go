@@ -1,0 +1,93 @@
+package template
+
+import (
+	"slices"
+	"strings"
+)
+
+// Plain is a text without a shell: a prompt, a value of env, a path.
+type Plain struct {
+	src   string
+	parts []plainPart
+}
+
+// plainPart is constant text, and then a value unless slot is nil.
+type plainPart struct {
+	text string
+	slot *slot
+}
+
+// CompilePlain compiles such a text. Placeholders are replaced by their values as they are; ${name} of nobody stays, and so does a
+// dotted name unless it looks like a mistyped one. The error is a *CompileError.
+func CompilePlain(src string, n Names) (*Plain, error) {
+	c := newCompiler(src, Options{Names: n})
+	if err := c.scan(); err != nil {
+		return nil, err
+	}
+	p := &Plain{src: src}
+	last := 0
+	for _, r := range c.refs {
+		part := c.plainPart(r, src[last:r.start])
+		p.parts = append(p.parts, part)
+		last = r.end
+	}
+	for _, u := range c.natives {
+		c.report(Error, u.offset, finding{codePlaceholder, u.written + " uses an operator of the shell, and this text is read by no shell"})
+	}
+	p.parts = append(p.parts, plainPart{text: src[last:]})
+	return p, c.failure()
+}
+
+func (c *compiler) plainPart(r *ref, before string) plainPart {
+	switch {
+	case r.kind == literal:
+		return plainPart{text: before + r.written[1:]}
+	case r.kind == foreign:
+		if strings.Contains(r.fault.text, "did you mean") {
+			c.report(Error, r.start, r.fault)
+		}
+		return plainPart{text: before + r.written}
+	case r.fault.code != "":
+		c.report(Error, r.start, r.fault)
+	}
+	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: joined}}
+}
+
+// Uses tells whether the text holds a placeholder whose root is this name.
+func (p *Plain) Uses(root string) bool {
+	return slices.ContainsFunc(p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root })
+}
+
+// Bind returns the text with its values. The error is a *BindError.
+func (p *Plain) Bind(r Resolver) (string, error) {
+	var b strings.Builder
+	for _, part := range p.parts {
+		b.WriteString(part.text)
+		if part.slot == nil {
+			continue
+		}
+		text, err := part.slot.text(r)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// Render is Bind for display: a placeholder without a value stays as it was written.
+func (p *Plain) Render(r Resolver) string {
+	var b strings.Builder
+	for _, part := range p.parts {
+		b.WriteString(part.text)
+		if part.slot == nil {
+			continue
+		}
+		text, err := part.slot.text(r)
+		if err != nil {
+			text = part.slot.written
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}

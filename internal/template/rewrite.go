@@ -1,0 +1,286 @@
+package template
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	codeListPlace = "PS027"
+	codeForeign   = "PS101"
+	codeShadowed  = "PS102"
+	codeFilledIn  = "PS103"
+)
+
+// piece is a part of a script: constant text, or what a slot's value becomes at its place.
+type piece struct {
+	text   string // constant, when slot is negative; else the placeholder as written
+	slot   int
+	kind   pieceKind
+	quote  quoting
+	around []quoting
+}
+
+type pieceKind uint8
+
+const (
+	fixed  pieceKind = iota
+	words            // one reference for each element
+	pasted           // |raw: the value itself
+)
+
+// edit replaces a span of the parsed text.
+type edit struct {
+	span [2]int
+	piece
+}
+
+func constant(span [2]int, text string) edit {
+	return edit{span: span, piece: piece{text: text, slot: -1}}
+}
+
+// assemble makes the template of the refs and their places.
+func (c *compiler) assemble() (*Template, error) {
+	edits := c.heredocEdits()
+	display := make([]piece, 0, 2*len(c.refs)+1)
+	last := 0
+	for i, r := range c.refs {
+		script, shown := c.resolve(r)
+		edits = append(edits, edit{[2]int{r.parseStart, c.parseEnd(i)}, script})
+		display = append(display, piece{text: c.src[last:r.start], slot: -1}, shown)
+		last = r.end
+	}
+	display = append(display, piece{text: c.src[last:], slot: -1})
+	c.finishNatives()
+	pieces, ok := merge(c.parseText, edits)
+	if !ok {
+		c.report(Error, c.firstOffset(), finding{codeInternal, "the places of values in this text cannot be told apart"})
+	}
+	if err := c.failure(); err != nil {
+		return nil, err
+	}
+	t := &Template{Diags: c.sortedDiags(), src: c.src, display: display, slots: c.slots, exports: c.sortedExports(), roots: c.used}
+	if c.parseText == "" {
+		t.script, t.display = c.src, nil
+		return t, nil
+	}
+	t.setScript(pieces)
+	return t, nil
+}
+
+func (c *compiler) sortedDiags() []Diag {
+	slices.SortStableFunc(c.diags, func(a, b Diag) int { return cmp.Compare(a.Offset, b.Offset) })
+	return c.diags
+}
+
+// setScript keeps the script as one text when no piece depends on a value.
+func (t *Template) setScript(pieces []piece) {
+	if slices.ContainsFunc(pieces, func(p piece) bool { return p.slot >= 0 }) {
+		t.pieces = pieces
+		return
+	}
+	var b strings.Builder
+	for _, p := range pieces {
+		b.WriteString(p.text)
+	}
+	t.script = b.String()
+}
+
+// merge applies the edits to the text. It returns false when they overlap.
+func merge(text string, edits []edit) ([]piece, bool) {
+	slices.SortFunc(edits, func(a, b edit) int {
+		return cmp.Or(cmp.Compare(a.span[0], b.span[0]), cmp.Compare(a.span[1], b.span[1]))
+	})
+	pieces := make([]piece, 0, 2*len(edits)+1)
+	last := 0
+	for _, e := range edits {
+		if e.span[0] < last {
+			return nil, false
+		}
+		pieces = append(pieces, piece{text: text[last:e.span[0]], slot: -1}, e.piece)
+		last = e.span[1]
+	}
+	return append(pieces, piece{text: text[last:], slot: -1}), true
+}
+
+// heredocEdits rewrites the quoted heredocs that hold values; the others stay as they are.
+func (c *compiler) heredocEdits() []edit {
+	var edits []edit
+	for n := range c.heredocs {
+		d := &c.heredocs[n]
+		d.rewritten = slices.ContainsFunc(d.refs, func(at span) bool { return c.fillsIn(c.refs[at.ref]) })
+		if !d.rewritten {
+			continue
+		}
+		edits = append(edits, d.edits(c.parseText)...)
+		for _, at := range d.refs {
+			c.refs[at.ref].unquoteHeredoc()
+		}
+	}
+	return edits
+}
+
+// unquoteHeredoc notes that the heredoc around the ref becomes an unquoted one.
+func (r *ref) unquoteHeredoc() {
+	for i := range r.places {
+		p := &r.places[i]
+		if last := len(p.around) - 1; last >= 0 {
+			p.around[last] = heredoc
+			continue
+		}
+		p.quote = heredoc
+	}
+}
+
+// fillsIn tells whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in by the next shell.
+func (c *compiler) fillsIn(r *ref) bool {
+	return r.kind != foreign && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc && !c.shadowed(r)
+}
+
+func (c *compiler) shadowed(r *ref) bool {
+	return (r.kind == simple || r.kind == short) && c.sets[r.expr.root]
+}
+
+// resolve decides what stands in the script for a ref, and what a reader is shown.
+func (c *compiler) resolve(r *ref) (script, shown piece) {
+	untouched := piece{text: r.written, slot: -1}
+	if len(r.places) != 1 {
+		f := r.fault
+		if f.code == "" {
+			f = finding{codeInternal, r.written + " cannot be followed here"}
+		}
+		c.report(Error, r.start, f)
+		return untouched, untouched
+	}
+	p := r.places[0]
+	switch {
+	case p.escaped:
+		return c.escaped(r, p), untouched
+	case p.quote == comment && (r.kind == dotted || r.kind == simple && !c.shadowed(r)):
+		return piece{text: r.expr.root, slot: -1}, untouched
+	case p.quote == comment:
+		return untouched, untouched
+	case r.kind == foreign:
+		return c.foreign(r, p), untouched
+	case c.shadowed(r):
+		c.report(Info, r.start, finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root, r.written)})
+		return c.asWritten(r), untouched
+	case c.refuses(r, p):
+		return untouched, untouched
+	case r.kind == literal:
+		return piece{text: encode(p.quote.write(r.written[1:]), p.around), slot: -1}, untouched
+	}
+	return c.fill(r, p)
+}
+
+// escaped leaves \${…} to the shell, which makes text of it.
+func (c *compiler) escaped(r *ref, p place) piece {
+	if p.backquotes > 0 && r.kind == dotted {
+		c.report(Error, r.start, finding{codeEscaped, r.written + " stands behind a backslash in backquotes; use $(...)"})
+	}
+	if r.kind == simple || r.kind == short {
+		c.nativeUse(r.expr.root, surroundings{}, false, p.child)
+	}
+	return c.asWritten(r)
+}
+
+// foreign leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it.
+func (c *compiler) foreign(r *ref, p place) piece {
+	if p.quote != single && p.quote != ansi && p.quote != quotedHeredoc && (len(p.around) > 0 || !c.inRewritten(r)) {
+		c.report(Error, r.start, r.fault)
+		return piece{text: r.written, slot: -1}
+	}
+	c.report(Info, r.start, finding{codeForeign, r.written + " is no value of prodigy and stays as it is"})
+	return c.asWritten(r)
+}
+
+// inRewritten tells whether a ref stands in a quoted heredoc that becomes an unquoted one.
+func (c *compiler) inRewritten(r *ref) bool {
+	return slices.ContainsFunc(c.heredocs, func(d quotedDoc) bool {
+		return d.rewritten && d.body[0] <= r.parseStart && r.parseStart < d.body[1]
+	})
+}
+
+// asWritten keeps the text of a ref. In a heredoc that loses its quotes the text needs backslashes.
+func (c *compiler) asWritten(r *ref) piece {
+	if c.inRewritten(r) {
+		return piece{text: heredoc.write(r.written), slot: -1}
+	}
+	return piece{text: r.written, slot: -1}
+}
+
+// refuses reports why a ref cannot stand at its place.
+func (c *compiler) refuses(r *ref, p place) bool {
+	f := r.fault
+	switch {
+	case r.kind == literal && (p.number && p.quote == arithmetic):
+		f = finding{codeImpossible, r.written + " stands in arithmetic, which is no place for text"}
+	case r.kind == literal && p.backquotes > 0 && p.quote != bare && p.quote != single:
+		f = finding{codeEscaped, r.written + " cannot be written in backquotes; use $(...)"}
+	case f.code != "":
+	case p.fault.code != "":
+		f = finding{p.fault.code, r.written + " " + p.fault.text}
+	case r.kind != literal && r.expr.has("raw") && !p.data && (p.backquotes > 0 || len(p.around) > 0):
+		f = finding{codeRawThere, r.written + " pastes code into nested code or backquotes; use $(...)"}
+	case r.kind != literal && r.expr.isList():
+		f = misplacedList(r, p)
+	}
+	if f.code != "" {
+		c.report(Error, r.start, f)
+	}
+	return f.code != ""
+}
+
+func misplacedList(r *ref, p place) finding {
+	switch {
+	case p.command:
+		return finding{codeListPlace, r.written + " is a list and cannot be the name of a command"}
+	case p.number && !p.words:
+		return finding{codeListPlace, r.written + " is a list and cannot stand in arithmetic"}
+	case p.quote == bare && !p.words && !p.joins:
+		return finding{codeListPlace, r.written + " is a list and must be a word of its own; put it in quotes to join it by blanks"}
+	}
+	return finding{}
+}
+
+// fill makes the slot of a ref.
+func (c *compiler) fill(r *ref, p place) (script, shown piece) {
+	if r.kind == short && !p.number && (p.quote == bare || p.quote == double || p.quote == heredoc && (len(p.around) > 0 || !c.inRewritten(r))) {
+		c.nativeUse(r.expr.root, p.surroundings, true, p.child)
+		return c.asWritten(r), piece{text: r.written, slot: -1}
+	}
+	slot := c.slot(r, p)
+	shown = piece{text: r.written, slot: slot, quote: p.quote, around: p.around}
+	if c.inRewritten(r) && len(p.around) == 0 {
+		shown.quote = quotedHeredoc
+	}
+	c.lintPlace(r, p)
+	c.used[r.expr.root] = true
+	switch {
+	case r.expr.has("raw") && !p.data:
+		shown.kind = pasted
+		return piece{text: r.written, slot: slot, kind: pasted}, shown
+	case c.slots[slot].mode == separate:
+		shown.kind = words
+		return piece{text: r.written, slot: slot, kind: words, around: p.around}, shown
+	}
+	return piece{text: encode(p.quote.reference(c.slots[slot].variable), p.around), slot: -1}, shown
+}
+
+// slot returns the slot for a ref at a place: the same for the same value in the same form.
+func (c *compiler) slot(r *ref, p place) int {
+	s := slot{expr: r.expr, written: r.written, mode: modeOf(r, p), number: p.number, plain: p.plain}
+	key := fmt.Sprint(s.mode, s.number, s.plain, r.expr)
+	i, ok := c.slotIndex[key]
+	if !ok {
+		i = len(c.slots)
+		s.variable = sentinelName + strconv.Itoa(i)
+		c.slots = append(c.slots, s)
+		c.slotIndex[key] = i
+	}
+	c.slots[i].child = c.slots[i].child || p.child
+	return i
+}

@@ -1,0 +1,241 @@
+package template
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ref is a piece of a text that prodigy may have to fill in.
+type ref struct {
+	kind       refKind
+	start, end int    // in the text
+	written    string // the text from start to end
+	expr       *expr  // not of foreign ones
+	fault      finding
+	parseStart int // in the text that is parsed
+	places     []place
+}
+
+type refKind uint8
+
+const (
+	dotted  refKind = iota // ${item.x}, ${item|json}: no shell allows it, so it can only be prodigy's
+	simple                 // ${name} and ${name[0]}: the shell's when the script sets the name
+	short                  // $name
+	literal                // $${item.x}: the text ${item.x}
+	foreign                // ${a.b} of an unknown root
+)
+
+// nativeUse is an expansion such as ${name%.txt} of a name of prodigy, which the shell itself must do.
+type nativeUse struct {
+	name    string
+	offset  int
+	written string
+}
+
+// scanner finds the refs of a text. It knows no quotes.
+type scanner struct {
+	src             string
+	roots, declared map[string]bool
+	refs            []*ref
+	natives         []nativeUse
+}
+
+func newScanner(src string, n Names) *scanner {
+	s := &scanner{src: src, roots: make(map[string]bool, len(n.Roots)), declared: make(map[string]bool, len(n.Declared))}
+	for _, name := range n.Roots {
+		s.roots[name] = true
+	}
+	for _, name := range n.Declared {
+		s.declared[name] = true
+	}
+	return s
+}
+
+func (s *scanner) known(name string) bool { return s.roots[name] || s.declared[name] }
+
+// run looks at each run of dollars: $$ is the process id of the shell, but before a placeholder the doubled dollar makes it text.
+func (s *scanner) run() {
+	for i := 0; i < len(s.src); {
+		next := strings.IndexByte(s.src[i:], '$')
+		if next < 0 {
+			return
+		}
+		first := i + next
+		i = first
+		for i < len(s.src) && s.src[i] == '$' {
+			i++
+		}
+		dollars := i - first
+		if backslashes(s.src[:first])%2 == 1 {
+			dollars--
+		}
+		if dollars > 0 || i-first == 1 {
+			i = s.at(i-1, dollars)
+		}
+	}
+}
+
+// backslashes counts the backslashes at the end of s.
+func backslashes(s string) int { return len(s) - len(strings.TrimRight(s, `\`)) }
+
+// at looks at the expansion whose dollar is at i, and returns where to go on.
+func (s *scanner) at(i, dollars int) int {
+	doubled := dollars > 0 && dollars%2 == 0
+	before := len(s.refs)
+	end := i + 1
+	if strings.HasPrefix(s.src[end:], "{") {
+		end = s.braced(i)
+	} else if !doubled {
+		end = s.unbraced(i)
+	}
+	if doubled && len(s.refs) > before {
+		s.makeLiteral(s.refs[len(s.refs)-1])
+	}
+	return end
+}
+
+// makeLiteral takes the second dollar into r, which then stands for its own text.
+func (s *scanner) makeLiteral(r *ref) {
+	if r.kind == foreign {
+		s.refs = s.refs[:len(s.refs)-1]
+		return
+	}
+	r.kind, r.fault = literal, finding{}
+	r.start--
+	r.written = s.src[r.start:r.end]
+}
+
+func (s *scanner) unbraced(i int) int {
+	end := i + 1 + nameLen(s.src[i+1:])
+	name := s.src[i+1 : end]
+	if name != "" && s.declared[name] {
+		s.add(short, i, end, &expr{root: name}, finding{})
+	}
+	return end
+}
+
+func (s *scanner) braced(i int) int {
+	nameStart := i + 2
+	if nameStart < len(s.src) && (s.src[nameStart] == '#' || s.src[nameStart] == '!') {
+		return s.prefixed(i)
+	}
+	end := s.rootEnd(nameStart)
+	if end == nameStart {
+		return nameStart
+	}
+	if s.known(s.src[nameStart:end]) {
+		return s.ours(i, end)
+	}
+	if looksDotted(s.src[end:]) {
+		s.add(foreign, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
+		return closing(s.src, i)
+	}
+	return end
+}
+
+// rootEnd returns where the name at start ends. Ids of steps may hold dashes; a shell reads ${a-b} as a default, so the dashes
+// count only when the whole is a known name.
+func (s *scanner) rootEnd(start int) int {
+	end := start + nameLen(s.src[start:])
+	long := end
+	for long > start && long < len(s.src) && (isNameByte(s.src[long]) || s.src[long] == '-') {
+		long++
+	}
+	if long > end && s.known(s.src[start:long]) {
+		return long
+	}
+	return end
+}
+
+// prefixed looks at ${#name…} and ${!name…}.
+func (s *scanner) prefixed(i int) int {
+	start := i + 3
+	end := s.rootEnd(start)
+	name := s.src[start:end]
+	switch {
+	case name == "" || !s.known(name):
+	case looksDotted(s.src[end:]):
+		fault := fmt.Sprintf("%q does not work on a prodigy value; assign it to a shell variable first: v=${%s; then use ${%sv}",
+			s.src[i+2:start], s.src[start:closing(s.src, i)], s.src[i+2:start])
+		s.add(dotted, i, closing(s.src, i), &expr{root: name}, finding{codePlaceholder, fault})
+		return closing(s.src, i)
+	default:
+		s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
+	}
+	return end
+}
+
+// ours takes the expansion at i of a known name that ends at nameEnd.
+func (s *scanner) ours(i, nameEnd int) int {
+	name := s.src[i+2 : nameEnd]
+	rest := s.src[nameEnd:]
+	if !strings.HasPrefix(rest, "}") && !looksDotted(rest) && !strings.HasPrefix(rest, "[") && !s.colonRoot(name, rest) {
+		e, end, fault := parseExpr(s.src, i, nameEnd)
+		if !strings.HasPrefix(rest, ":-") || fault.code != "" {
+			s.natives = append(s.natives, nativeUse{name, i, s.src[i:closing(s.src, i)]})
+			return nameEnd
+		}
+		s.add(simple, i, end, e, finding{})
+		return end
+	}
+	e, end, fault := parseExpr(s.src, i, nameEnd)
+	s.add(kindOf(rest, e), i, end, e, fault)
+	return end
+}
+
+// kindOf tells whether a shell could read the placeholder, too.
+func kindOf(rest string, e *expr) refKind {
+	if strings.HasPrefix(rest, "}") || strings.HasPrefix(rest, "[") && len(e.steps) <= 1 && len(e.filters) == 0 {
+		return simple
+	}
+	return dotted
+}
+
+// colonRoot tells whether rest is the ":NAME" of ${env:NAME}.
+func (s *scanner) colonRoot(name, rest string) bool {
+	return s.roots[name] && !s.declared[name] && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) && rest[1] != '-' && !isDigit(rest[1])
+}
+
+func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
+	s.refs = append(s.refs, &ref{kind: kind, start: start, end: end, written: s.src[start:end], expr: e, fault: fault})
+}
+
+// looksDotted tells whether what follows a name can only be a placeholder: no shell has ${a.b} or ${a|b}.
+func looksDotted(rest string) bool {
+	return len(rest) > 1 && (rest[0] == '.' || rest[0] == '|') && rest[1] != '}'
+}
+
+// unknown is the message for a dotted name whose root nobody declared.
+func (s *scanner) unknown(start, rootEnd int) string {
+	name := s.src[start+2 : rootEnd]
+	names := s.names()
+	text := "unknown value " + s.src[start:closing(s.src, start)]
+	if near := nearest(name, names); near != "" {
+		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
+	}
+	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
+}
+
+func (s *scanner) names() []string {
+	names := make([]string, 0, len(s.roots)+len(s.declared))
+	for name := range s.roots {
+		names = append(names, name)
+	}
+	for name := range s.declared {
+		if !s.roots[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func nameLen(s string) int {
+	n := 0
+	for n < len(s) && isNameByte(s[n]) && (n > 0 || !isDigit(s[0])) {
+		n++
+	}
+	return n
+}

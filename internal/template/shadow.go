@@ -1,0 +1,91 @@
+package template
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// collectSets notes the variables that the script itself sets: those names are the shell's then.
+func (c *compiler) collectSets(file *syntax.File) {
+	for node := range syntax.Preorder(file) {
+		switch n := node.(type) {
+		case *syntax.CallExpr:
+			c.setByCall(n)
+		case *syntax.DeclClause:
+			for _, a := range n.Args {
+				c.setLit(a.Name)
+			}
+		case *syntax.WordIter:
+			c.setLit(n.Name)
+		case *syntax.ParamExp:
+			if n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
+				c.setLit(n.Param)
+			}
+		case *syntax.BinaryArithm:
+			if strings.HasSuffix(n.Op.String(), "=") && !isComparison(n.Op) {
+				c.setArithm(n.X)
+			}
+		case *syntax.UnaryArithm:
+			if n.Op == syntax.Inc || n.Op == syntax.Dec {
+				c.setArithm(n.X)
+			}
+		case *syntax.CoprocClause:
+			if n.Name != nil {
+				c.sets[n.Name.Lit()] = true
+			}
+		}
+	}
+}
+
+func isComparison(op syntax.BinAritOperator) bool {
+	return slices.Contains([]syntax.BinAritOperator{syntax.Eql, syntax.Neq, syntax.Leq, syntax.Geq}, op)
+}
+
+func (c *compiler) setLit(name *syntax.Lit) {
+	if name != nil {
+		c.sets[name.Value] = true
+	}
+}
+
+func (c *compiler) setArithm(x syntax.ArithmExpr) {
+	if word, ok := x.(*syntax.Word); ok {
+		c.sets[word.Lit()] = true
+	}
+}
+
+// setByCall takes name=value without a command, and the arguments of read and its like. An assignment in front of a command
+// holds for that command only.
+func (c *compiler) setByCall(call *syntax.CallExpr) {
+	if len(call.Args) == 0 {
+		for _, a := range call.Assigns {
+			c.setLit(a.Name)
+		}
+		return
+	}
+	args := call.Args[1:]
+	switch call.Args[0].Lit() {
+	case "read", "getopts", "mapfile", "readarray", "export", "readonly", "local", "typeset", "declare":
+	case "printf":
+		if len(args) < 2 || args[0].Lit() != "-v" {
+			return
+		}
+		args = args[1:2]
+	default:
+		return
+	}
+	for _, a := range args {
+		if name, _, _ := strings.Cut(leadingLit(a), "="); syntax.ValidName(name) {
+			c.sets[name] = true
+		}
+	}
+}
+
+// leadingLit returns the literal text that a word starts with.
+func leadingLit(word *syntax.Word) string {
+	if lit, ok := word.Parts[0].(*syntax.Lit); ok {
+		return lit.Value
+	}
+	return ""
+}

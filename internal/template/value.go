@@ -1,0 +1,97 @@
+package template
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Value is what a placeholder stands for. The zero Value is an empty text.
+type Value struct {
+	text   string
+	raw    []byte // a JSON document; text is unused then
+	fields map[string]Value
+}
+
+// Text returns the value of a text.
+func Text(s string) Value { return Value{text: s} }
+
+// JSON returns the value of a JSON document: a scalar stands for its text (numbers keep their spelling), anything else for
+// its compact JSON, with keys in their order. Fields and elements are reached by steps of the path. The document must be valid
+// and must not change afterwards.
+func JSON(raw json.RawMessage) Value { return Value{raw: bytes.TrimSpace(raw)} }
+
+// With returns v with more fields. A field that v's own data has wins, so ${item.output} is the item's own output when it has one.
+func (v Value) With(fields map[string]Value) Value {
+	v.fields = fields
+	return v
+}
+
+// String returns the text that the value stands for.
+func (v Value) String() string {
+	switch {
+	case v.raw == nil:
+		return v.text
+	case len(v.raw) == 0:
+		return ""
+	case v.raw[0] == '"':
+		return unquoteJSON(v.raw)
+	case v.raw[0] == '{' || v.raw[0] == '[':
+		return compact(v.raw)
+	}
+	return string(v.raw)
+}
+
+// Field returns the value of a key: of v's own data, else of the fields it was given by With.
+func (v Value) Field(key string) (Value, bool) {
+	if raw, ok := jsonField(v.raw, key); ok {
+		return JSON(raw), true
+	}
+	f, ok := v.fields[key]
+	return f, ok
+}
+
+// element returns the n-th element of an array, from 0.
+func (v Value) element(n int) (Value, bool) {
+	for raw := range jsonElements(v.raw) {
+		if n == 0 {
+			return JSON(raw), true
+		}
+		n--
+	}
+	return Value{}, false
+}
+
+// elements returns the elements of an array. Anything else is a list of itself; null and an empty text are no elements.
+func (v Value) elements() []Value {
+	if !v.isArray() {
+		if v.isEmpty() {
+			return nil
+		}
+		return []Value{v}
+	}
+	var all []Value
+	for raw := range jsonElements(v.raw) {
+		all = append(all, JSON(raw))
+	}
+	return all
+}
+
+func (v Value) isArray() bool { return len(v.raw) > 0 && v.raw[0] == '[' }
+
+func (v Value) isNull() bool { return string(v.raw) == "null" }
+
+// isEmpty tells whether a default takes the place of the value.
+func (v Value) isEmpty() bool {
+	if v.raw == nil {
+		return v.text == ""
+	}
+	return v.isNull() || len(v.raw) == 0 || string(v.raw) == `""`
+}
+
+// literal returns the value as a JSON literal.
+func (v Value) literal() string {
+	if len(v.raw) > 0 && v.raw[0] != '"' {
+		return compact(v.raw)
+	}
+	return quoteJSON(v.String())
+}
