@@ -1,0 +1,346 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// shellStep returns a shell step.
+func shellStep(script string) workflow.Step {
+	return workflow.Step{Shell: &workflow.Text{Value: script, Pos: workflow.Pos{Line: 1, Col: 1}}}
+}
+
+func captured(name, script string) workflow.Step {
+	s := shellStep(script)
+	s.Capture = name
+	return s
+}
+
+// ofItem returns an attempt of the item {"n":1}.
+func ofItem(steps ...workflow.Step) Attempt {
+	return Attempt{
+		ID: "job/item_4/2", JobID: "job", Workflow: "wf", CorrelationID: "job/item_4", Phase: phaseMap,
+		ItemID: "item_4", ItemIndex: 4, ItemTotal: 9, Item: json.RawMessage(`{"n":1}`), Number: 2, Worker: 3, Steps: steps,
+	}
+}
+
+// fake is a Runner that answers without running anything, and the events of the executor that uses it.
+type fake struct {
+	answer func(call int, c process.Command) process.Exit
+
+	mu       sync.Mutex
+	commands []process.Command
+	events   []events.Event
+}
+
+func (f *fake) run(_ context.Context, c process.Command) (process.Exit, error) {
+	f.mu.Lock()
+	f.commands = append(f.commands, c)
+	n := len(f.commands)
+	f.mu.Unlock()
+	return f.answer(n, c), nil
+}
+
+func (f *fake) executor() *Executor {
+	return &Executor{Run: f.run, Claude: []string{"claude", "--print"}, Emit: func(_ *Attempt, e events.Event) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.events = append(f.events, e)
+	}}
+}
+
+// ran returns the last argument of each command that ran.
+func (f *fake) ran() []string {
+	var scripts []string
+	for _, c := range f.commands {
+		scripts = append(scripts, c.Argv[len(c.Argv)-1])
+	}
+	return scripts
+}
+
+// by answers with what the words of the script say: fail exits with 1, err:x prints x to stderr, anything else succeeds.
+func by(_ int, c process.Command) process.Exit {
+	script := c.Argv[len(c.Argv)-1]
+	_, _ = fmt.Fprintln(c.Stdout, "out of "+script)
+	if strings.Contains(script, "fail") {
+		_, _ = fmt.Fprintln(c.Stderr, "it failed")
+		return process.Exit{Code: 1}
+	}
+	return process.Exit{}
+}
+
+// failing answers with code to the first n calls, and then succeeds.
+func failing(n, code int) func(int, process.Command) process.Exit {
+	return func(call int, _ process.Command) process.Exit {
+		if call <= n {
+			return process.Exit{Code: code}
+		}
+		return process.Exit{}
+	}
+}
+
+func execute(t *testing.T, x *Executor, a Attempt) Outcome {
+	t.Helper()
+	o, err := x.Execute(t.Context(), a)
+	if err != nil {
+		t.Fatalf("got error %v, want none", err)
+	}
+	return o
+}
+
+func same(t *testing.T, what string, got, want any, o ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(got, want, o...); diff != "" {
+		t.Errorf("%s: got -, want +:\n%s", what, diff)
+	}
+}
+
+// local returns an executor that runs commands for real.
+func local(t *testing.T) *Executor {
+	return &Executor{Run: process.Run, Environ: os.Environ(), TempDir: t.TempDir(), Grace: time.Second}
+}
+
+func TestOutcomeTellsHowTheCommandEnded(t *testing.T) {
+	tests := []struct {
+		name   string
+		exit   process.Exit
+		stderr string
+		want   retry.Failure
+	}{
+		{"exit code", process.Exit{Code: 3}, "", retry.Failure{Type: retry.TypeCommandFailed, Message: "exit code 3", ExitCode: 3}},
+		{"stderr", process.Exit{Code: 3}, "a\nb  \n\n", retry.Failure{Type: retry.TypeCommandFailed, Message: "exit code 3: b", Stderr: "a\nb  \n\n", ExitCode: 3}},
+		{"type", process.Exit{Code: 7}, "connection refused", retry.Failure{Type: retry.TypeNetwork, Message: "exit code 7: connection refused", Stderr: "connection refused", ExitCode: 7}},
+		{"timeout", process.Exit{TimedOut: true, Signal: "SIGTERM", Code: -1}, "", retry.Failure{Type: retry.TypeTimeout, Message: "timed out after 5s", ExitCode: -1, Signal: "SIGTERM", TimedOut: true}},
+		{"signal", process.Exit{Signal: "SIGKILL", Code: -1}, "", retry.Failure{Type: retry.TypeKilled, Message: "killed by SIGKILL", ExitCode: -1, Signal: "SIGKILL"}},
+		{
+			"not found",
+			process.Exit{Start: fmt.Errorf("%w: foo", process.ErrNotFound)},
+			"",
+			retry.Failure{Type: retry.TypeCommandNotFound, Message: "command not found: foo", ExitCode: 127},
+		},
+		{
+			"not executable",
+			process.Exit{Start: fmt.Errorf("%w: foo", process.ErrNotExecutable)},
+			"",
+			retry.Failure{Type: retry.TypePermission, Message: "not executable: foo", ExitCode: 126},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fake{answer: func(_ int, c process.Command) process.Exit {
+				_, _ = io.WriteString(c.Stderr, test.stderr)
+				return test.exit
+			}}
+			s := shellStep("x")
+			s.Timeout = 5 * time.Second
+			o := execute(t, f.executor(), ofItem(s))
+			same(t, "failure", o.Failure, &Failure{Failure: test.want, Step: "shell_0"})
+			same(t, "exit code", o.ExitCode, test.want.ExitCode)
+		})
+	}
+}
+
+func TestOutcomeHoldsTheOutputOfTheLastStepThatRan(t *testing.T) {
+	f := &fake{answer: by}
+	o := execute(t, f.executor(), ofItem(captured("one", "one <b>"), captured("two", "fail"), shellStep("never")))
+	same(t, "ran", f.ran(), []string{"one <b>", "fail"})
+	same(t, "output", o.Output, "out of fail")
+	same(t, "captured", o.Captured, map[string]json.RawMessage{"one": json.RawMessage(`"out of one <b>"`), "two": json.RawMessage(`"out of fail"`)})
+	same(t, "step", o.Failure.Step, "shell_1")
+}
+
+func TestStepsSeeTheNamesOfTheirPlace(t *testing.T) {
+	tests := []struct{ name, script, want string }{
+		{"item field", "printf %s ${item.n}", "1"},
+		{"item", "printf %s ${item}", `{"n":1}`},
+		{"item id", "printf '%s %s %s' ${item_id} ${item_index} ${item_total}", "item_4 4 9"},
+		{"attempt", "printf '%s %s' ${attempt} ${worker.id}", "2 3"},
+		{"job", "printf '%s %s' ${workflow.name} ${job.id}", "wf job"},
+		{"capture", "printf %s ${first}", "it's  one"},
+		{"capture by the shell", `printf %s "$first"`, "it's  one"},
+		{"fields of a capture", "printf '%s %s %s' ${first.exit_code} ${first.success} ${first.stderr}", "0 true oh"},
+		{"shell", "printf %s ${shell.output}", "three"},
+		{"last", "printf '%s %s' ${last.output} ${last.exit_code}", "three 4"},
+		{"id", "printf '%s %s' ${second.output} ${second.success}", "three false"},
+		{"output of the item", "printf %s ${item.output}", "three"},
+		{"environment", "printf '%s %s' ${GREETING} ${env.GREETING}", "hello hello"},
+		{"environment of the step", `printf "%s %s" ${OWN} "$OWN"`, "hello 1 hello 1"},
+		{"inherited", "printf %s ${env.OUTER}", "inherited"},
+		{"the shell's own", "printf %s ${OUTER}", "inherited"},
+	}
+	first := captured("first", `echo "it's  one"; echo oh >&2; echo; echo`)
+	second := shellStep("echo three; exit 4")
+	second.ID, second.AllowFailure = "second", true
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := shellStep(test.script)
+			s.Env = []workflow.EnvVar{{Name: "OWN", Value: workflow.Text{Value: "${env.GREETING} ${item.n}"}}}
+			a := ofItem(first, second, s)
+			a.Env = []workflow.EnvVar{{Name: "GREETING", Value: workflow.Text{Value: "hello"}}}
+			x := local(t)
+			x.Environ = append(x.Environ, "OUTER=inherited")
+			o := execute(t, x, a)
+			if o.Failure != nil {
+				t.Fatalf("got failure %+v, want none", o.Failure)
+			}
+			same(t, "output", o.Output, test.want)
+		})
+	}
+}
+
+func TestUnknownTotalLeavesRoomForADefault(t *testing.T) {
+	a := ofItem(shellStep("printf %s ${item_total:-unknown}"))
+	a.ItemTotal = 0
+	same(t, "output", execute(t, local(t), a).Output, "unknown")
+}
+
+func TestReduceSeesTheMapPhase(t *testing.T) {
+	file := t.TempDir() + "/results.jsonl"
+	if err := os.WriteFile(file, []byte("{\"item_id\":\"a\"}\n{\"item_id\":\"b\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ script, want string }{
+		{"printf '%s %s %s %s' ${map.total} ${map.successful} ${map.failed} ${map.skipped}", "4 2 1 1"},
+		{"printf '%s %s' ${map.failure_rate} ${map.duration}", "0.25 1m12.3s"},
+		{"printf %s ${map.duration_ms}", "72300"},
+		{"printf %s ${map.results}", `[{"item_id":"a"},{"item_id":"b"}]`},
+		{"printf %s ${map.results[1].item_id}", "b"},
+		{"cat ${map.results_file}", "{\"item_id\":\"a\"}\n{\"item_id\":\"b\"}"},
+		{"printf %s ${early}", "before"},
+	}
+	for _, test := range tests {
+		a := Attempt{JobID: "job", Phase: phaseReduce, Steps: []workflow.Step{shellStep(test.script)}}
+		a.Earlier = []events.StepCompleted{{Phase: "setup", Capture: "early", Output: "before"}}
+		a.Map = &MapResult{Total: 4, Successful: 2, Failed: 1, Skipped: 1, FailureRate: 0.25, Duration: 72300 * time.Millisecond, ResultsFile: file}
+		o := execute(t, local(t), a)
+		if o.Failure != nil {
+			t.Errorf("%s: got failure %q, want none", test.script, o.Failure.Message)
+		}
+		same(t, test.script, o.Output, test.want)
+	}
+}
+
+func TestResultsThatCannotBeReadAreNoFailureOfTheStep(t *testing.T) {
+	a := Attempt{Phase: phaseReduce, Steps: []workflow.Step{shellStep("echo ${map.results}")}, Map: &MapResult{ResultsFile: t.TempDir() + "/none"}}
+	if _, err := local(t).Execute(t.Context(), a); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+func TestMissingValueFailsTheStepBeforeItRuns(t *testing.T) {
+	own := shellStep("echo ${OWN}")
+	own.Env = []workflow.EnvVar{{Name: "OWN", Value: workflow.Text{Value: "${item.missing}"}}}
+	for _, s := range []workflow.Step{shellStep("echo ${item.missing}"), own} {
+		f := &fake{answer: by}
+		s.Retry = &retry.Policy{Attempts: 3, InitialDelay: time.Hour}
+		o := execute(t, f.executor(), ofItem(s))
+		same(t, "ran", f.ran(), []string(nil))
+		if o.Failure == nil || o.Failure.Type != retry.TypeTemplate || !strings.Contains(o.Failure.Message, "item.missing") {
+			t.Errorf("got failure %+v, want one of type template that names item.missing", o.Failure)
+		}
+		same(t, "exit code", o.ExitCode, -1)
+	}
+}
+
+func TestClaudeGetsItsTextAsOneArgument(t *testing.T) {
+	f := &fake{answer: by}
+	a := ofItem(workflow.Step{Claude: &workflow.Text{Value: `/fix "${item.n}" $HOME`}})
+	o := execute(t, f.executor(), a)
+	same(t, "argv", f.commands[0].Argv, []string{"claude", "--print", `/fix "1" $HOME`})
+	same(t, "failure", o.Failure, (*Failure)(nil))
+
+	a.Item = json.RawMessage(`{"n":"\u0000"}`)
+	o = execute(t, f.executor(), a)
+	if o.Failure == nil || o.Failure.Type != retry.TypeTemplate {
+		t.Errorf("NUL: got failure %+v, want one of type template", o.Failure)
+	}
+	same(t, "runs", len(f.commands), 1)
+}
+
+func TestWorkingDirStartsAtTheDirectoryOfTheAttempt(t *testing.T) {
+	for given, want := range map[string]string{"sub/${item.n}": "/base/sub/1", "/abs": "/abs", "": "/base"} {
+		f := &fake{answer: by}
+		s := shellStep("x")
+		if given != "" {
+			s.WorkingDir = &workflow.Text{Value: given}
+		}
+		a := ofItem(s)
+		a.Dir = "/base"
+		execute(t, f.executor(), a)
+		same(t, given, f.commands[0].Dir, want)
+	}
+}
+
+func TestCompletedStepsAreTold(t *testing.T) {
+	f := &fake{answer: by}
+	forgiven := captured("two", "fail")
+	forgiven.AllowFailure = true
+	x := f.executor()
+	execute(t, x, Attempt{Phase: "setup", Steps: []workflow.Step{captured("one", "one"), forgiven}})
+	var got []events.StepCompleted
+	for _, e := range f.events {
+		if c, ok := e.(events.StepCompleted); ok {
+			got = append(got, c)
+		}
+	}
+	same(t, "events", got, []events.StepCompleted{
+		{Phase: "setup", Step: "shell_0", Kind: "shell", Capture: "one", Output: "out of one"},
+		{Phase: "setup", Step: "shell_1", StepIndex: 1, Kind: "shell", Capture: "two", ExitCode: 1, Output: "out of fail", Stderr: "it failed"},
+	})
+
+	f.events = nil
+	execute(t, x, ofItem(shellStep("one")))
+	same(t, "events of an agent", f.events, []events.Event(nil))
+}
+
+func TestDoneStepsAreNotRunAgainAndStaySeen(t *testing.T) {
+	x := local(t)
+	steps := []workflow.Step{captured("one", "exit 1"), shellStep("printf '%s %s' ${one} ${shell.exit_code}")}
+	a := Attempt{Phase: "setup", Steps: steps, Done: []events.StepCompleted{{Kind: "shell", Capture: "one", Output: "before", ExitCode: 5}}}
+	same(t, "output", execute(t, x, a).Output, "before 5")
+}
+
+func TestProgressIsToldOnlyWhenAskedFor(t *testing.T) {
+	f := &fake{answer: by}
+	x := f.executor()
+	x.LogSteps = true
+	execute(t, x, ofItem(shellStep("one"), shellStep("two")))
+	same(t, "events", f.events, []events.Event{
+		events.AgentProgress{ItemID: "item_4", Step: "shell_0", StepIndex: 0, Steps: 2},
+		events.AgentProgress{ItemID: "item_4", Step: "shell_1", StepIndex: 1, Steps: 2},
+	})
+}
+
+func TestAttemptSurvivesJSON(t *testing.T) {
+	s := captured("one", "echo ${item.n}; exit 3")
+	s.Retry = &retry.Policy{Attempts: 2, RetryOn: []retry.Matcher{{ExitCodes: []int{3}}}}
+	a := ofItem(s)
+	a.Env = []workflow.EnvVar{{Name: "A", Value: workflow.Text{Value: "b"}}}
+	data, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Attempt
+	if err := json.Unmarshal(data, &b); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "attempt", b, a)
+	here, there := execute(t, local(t), a), execute(t, local(t), b)
+	here.Duration, there.Duration = 0, 0
+	same(t, "outcome", there, here)
+}

@@ -1,0 +1,34 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"prodigy/internal/process"
+)
+
+// BenchmarkExecute measures what an attempt costs beside its process.
+func BenchmarkExecute(b *testing.B) {
+	x := &Executor{Environ: os.Environ(), Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }}
+	a := ofItem(shellStep("true ${item.n}"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := x.Execute(b.Context(), a); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkProcess measures an attempt with its process.
+func BenchmarkProcess(b *testing.B) {
+	x := &Executor{Environ: os.Environ(), Run: process.Run}
+	a := ofItem(shellStep("true ${item.n}"))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := x.Execute(b.Context(), a); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// Check compiles every command text of a workflow and returns what is wrong with them, and what to warn of.
+func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
+	c := new(compiler)
+	c.env(nil, w.Env, place{})
+	at := place{}.with(w.Env)
+	if w.Mode == workflow.MapReduce {
+		c.phases(w, at)
+	} else {
+		_, at = c.list(w.Commands, at, "")
+		c.handlers(w, at)
+	}
+	return c.problems(w.File)
+}
+
+// phases compiles the phases of a mapreduce workflow: what setup captures is seen by all after it, what reduce captures by merge,
+// and what an agent captures by nobody else.
+func (c *compiler) phases(w *workflow.Workflow, at place) {
+	at = c.phase(w.Setup, at)
+	if w.Map != nil {
+		_, behind := c.list(w.Map.AgentTemplate, at.in(phaseMap), "")
+		c.handlers(w, behind)
+	}
+	at = c.phase(w.Reduce, at.in(phaseReduce))
+	c.phase(w.Merge, at.in(phaseMerge))
+}
+
+// phase compiles the steps of p, which may be absent, and returns the place behind it as the next phase sees it.
+func (c *compiler) phase(p *workflow.Phase, at place) place {
+	if p == nil {
+		return at
+	}
+	_, behind := c.list(p.Commands, at, "")
+	behind.ids = nil
+	return behind
+}
+
+// handlers compiles the custom handlers of items, in the order of their names.
+func (c *compiler) handlers(w *workflow.Workflow, behind place) {
+	for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
+		c.list(w.Handlers[name], behind.failed(), "")
+	}
+}
+
+// in returns p as the first step of a phase sees it.
+func (p place) in(phase string) place {
+	p.phase = phase
+	return p
+}
+
+// problems returns the errors and the warnings among the findings, in the order of the file.
+func (c *compiler) problems(file string) (problems, warnings []workflow.Problem) {
+	slices.SortStableFunc(c.findings, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Col, b.at.Col))
+	})
+	for _, f := range c.findings {
+		p := workflow.Problem{File: file, Line: f.at.Line, Col: f.at.Col, Message: f.message}
+		switch f.severity {
+		case template.Error:
+			problems = append(problems, p)
+		case template.Warning:
+			warnings = append(warnings, p)
+		case template.Info:
+		}
+	}
+	return problems, warnings
+}
+
+// captureName refuses names that would steer the programs of later steps, to which captured values are exported.
+func (c *compiler) captureName(s *workflow.Step) {
+	if !template.ReservedName(s.Capture) {
+		return
+	}
+	c.findings = append(c.findings, finding{
+		at: s.Pos, severity: template.Error,
+		message: fmt.Sprintf("PS031 the output cannot be captured as %s: a variable of that name would steer the shell or its programs; choose another name", s.Capture),
+	})
+}

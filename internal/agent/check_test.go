@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// at returns s with its text on a line.
+func at(line int, s workflow.Step) workflow.Step {
+	s.Pos = workflow.Pos{Line: line, Col: 3}
+	s.Shell.Pos = workflow.Pos{Line: line, Col: 10}
+	return s
+}
+
+func TestCheckKnowsTheNamesOfEachPlace(t *testing.T) {
+	handled := at(21, shellStep("x ${own.output}"))
+	handled.ID, handled.Capture = "own", "mine"
+	handled.OnFailure = &workflow.OnFailure{Steps: []workflow.Step{at(22, shellStep("x ${error.message} ${mine}"))}}
+	good := &workflow.Workflow{
+		File: "f.yml", Mode: workflow.MapReduce,
+		Env:      []workflow.EnvVar{{Name: "E", Value: workflow.Text{Value: "v"}}},
+		Setup:    &workflow.Phase{Commands: []workflow.Step{captured("early", "x ${E} ${env.HOME} ${job.id}")}},
+		Map:      &workflow.Map{AgentTemplate: []workflow.Step{captured("mid", "x ${item.a} ${early.output}"), shellStep("x ${mid.exit_code} ${worker.id}")}},
+		Reduce:   &workflow.Phase{Commands: []workflow.Step{captured("late", "x ${map.total} ${early.output}")}},
+		Merge:    &workflow.Phase{Commands: []workflow.Step{shellStep("x ${map.results_file} ${late.success}")}},
+		Handlers: map[string][]workflow.Step{"h": {shellStep("x ${error.type} ${mid.output} ${item.b}")}},
+	}
+	if problems, _ := Check(good); len(problems) > 0 {
+		t.Errorf("got problems %v, want none", problems)
+	}
+
+	tests := []struct {
+		name string
+		put  func(w *workflow.Workflow, s workflow.Step)
+		text string
+		bad  string
+	}{
+		{"item in setup", inSetup, "x ${item.a}", "item"},
+		{"map in setup", inSetup, "x ${map.total}", "map"},
+		{"error outside of handlers", inMap, "x ${error.type}", "error"},
+		{"map in an agent", inMap, "x ${map.total}", "map"},
+		{"capture of a later step", inMap, "x ${mid.output}", "mid"},
+		{"capture of an agent in reduce", inReduce, "x ${mid.output}", "mid"},
+		{"item in reduce", inReduce, "x ${item.a}", "item"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := *good
+			test.put(&w, at(7, shellStep(test.text)))
+			problems, _ := Check(&w)
+			if len(problems) != 1 {
+				t.Fatalf("got problems %v, want one", problems)
+			}
+			p := problems[0]
+			if p.File != "f.yml" || p.Line != 7 || p.Col != 12 || !strings.HasPrefix(p.Message, "PS004 ") || !strings.Contains(p.Message, test.bad) {
+				t.Errorf("got %s, want PS004 about %s at f.yml:7:12", p, test.bad)
+			}
+		})
+	}
+}
+
+// The step is put in front of the others of its phase.
+func inSetup(w *workflow.Workflow, s workflow.Step) { w.Setup = before(w.Setup, s) }
+
+func inReduce(w *workflow.Workflow, s workflow.Step) { w.Reduce = before(w.Reduce, s) }
+
+func inMap(w *workflow.Workflow, s workflow.Step) {
+	w.Map = &workflow.Map{AgentTemplate: append([]workflow.Step{s}, w.Map.AgentTemplate...)}
+}
+
+func before(p *workflow.Phase, s workflow.Step) *workflow.Phase {
+	return &workflow.Phase{Commands: append([]workflow.Step{s}, p.Commands...)}
+}
+
+func TestCheckLooksIntoAllTexts(t *testing.T) {
+	bad := "${wrkflow.name}"
+	env := at(1, shellStep("x"))
+	env.Env = []workflow.EnvVar{{Name: "A", Value: workflow.Text{Value: bad, Pos: workflow.Pos{Line: 1, Col: 5}}}}
+	dir := at(2, shellStep("x"))
+	dir.WorkingDir = &workflow.Text{Value: bad, Pos: workflow.Pos{Line: 2, Col: 5}}
+	fallback := at(3, retried(retry.Policy{OnFailure: retry.FailureAction{Kind: retry.Fallback, Command: "x " + bad}}))
+	handler := at(4, shellStep("x"))
+	handler.OnFailure = &workflow.OnFailure{Steps: []workflow.Step{at(5, shellStep("x "+bad))}}
+	name := at(6, captured("LD_PRELOAD", "x"))
+	prompt := workflow.Step{Claude: &workflow.Text{Value: bad, Pos: workflow.Pos{Line: 7, Col: 5}}}
+	w := &workflow.Workflow{File: "f.yml", Mode: workflow.Standard, Commands: []workflow.Step{env, dir, fallback, handler, name, prompt}}
+	w.Env = []workflow.EnvVar{{Name: "B", Value: workflow.Text{Value: bad, Pos: workflow.Pos{Line: 8, Col: 5}}}}
+	w.Handlers = map[string][]workflow.Step{"h": {at(9, shellStep("x "+bad))}}
+	problems, _ := Check(w)
+	var lines []int
+	for _, p := range problems {
+		lines = append(lines, p.Line)
+	}
+	same(t, "lines", lines, []int{1, 2, 3, 5, 6, 7, 8, 9})
+}
+
+func TestCheckWarns(t *testing.T) {
+	w := &workflow.Workflow{File: "f.yml", Commands: []workflow.Step{captured("v", "x"), at(2, shellStep("echo ${v|raw}"))}}
+	problems, warnings := Check(w)
+	if len(problems) > 0 || len(warnings) != 1 || warnings[0].Line != 2 || !strings.HasPrefix(warnings[0].Message, "PS106 ") {
+		t.Errorf("got problems %v, warnings %v, want the warning PS106 in line 2", problems, warnings)
+	}
+}
+
+func TestRenderShowsTheCommandsWithTheirValues(t *testing.T) {
+	a := ofItem(shellStep("echo ${item.n} ${E} ${item_id} ${shell.output}"), workflow.Step{Claude: &workflow.Text{Value: "/fix ${item.n}"}})
+	a.Env = []workflow.EnvVar{{Name: "E", Value: workflow.Text{Value: "it's"}}}
+	got, err := Render(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "commands", got, []string{`echo 1 'it'\''s' item_4 ${shell.output}`, "/fix 1"})
+
+	if _, err := Render(ofItem(shellStep("echo ${nothing.at.all}"))); err == nil {
+		t.Error("got no error for a text that does not compile")
+	}
+}

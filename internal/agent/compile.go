@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// plan is all that is compiled of the attempts of one phase. But for its breakers it is immutable.
+type plan struct {
+	env      []variable
+	steps    []*step
+	handler  []*step
+	itemFile bool // some text names PRODIGY_ITEM_FILE
+}
+
+// step is a workflow.Step, compiled.
+type step struct {
+	*workflow.Step
+	label    string
+	kind     string
+	position int // in its list
+	command  command
+	env      []variable
+	dir      *template.Plain // nil: where the attempt runs
+	fallback command         // nil: none
+	handler  []*step
+	guard    *guard // nil: no breaker
+	broken   error  // a text of the step does not compile
+	results  bool   // some text may name map.results
+}
+
+// variable is one of an env block, compiled.
+type variable struct {
+	name  string
+	value *template.Plain
+}
+
+// policy returns the step's retry policy; a step without one has the policy that never retries.
+func (s *step) policy() retry.Policy {
+	if s.Retry == nil {
+		return retry.Policy{}
+	}
+	return *s.Retry
+}
+
+// plans are the plans that an Executor has made, so that the agents of a phase share one, and with it the breakers.
+type plans struct {
+	mu   sync.Mutex
+	made map[planKey]*plan
+}
+
+// planKey tells attempts with different texts apart: their lists are other arrays.
+type planKey struct {
+	phase          string
+	steps, handler *workflow.Step
+	env            *workflow.EnvVar
+}
+
+// maxPlans bounds what attempts that came over a wire, each with arrays of its own, could fill the memory with.
+const maxPlans = 64
+
+func (ps *plans) of(a *Attempt) *plan {
+	key := planKey{phase: a.Phase, steps: first(a.Steps), handler: first(a.Handler), env: first(a.Env)}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.made[key]; p != nil {
+		return p
+	}
+	if ps.made == nil || len(ps.made) >= maxPlans {
+		ps.made = make(map[planKey]*plan)
+	}
+	p := new(compiler).plan(a)
+	ps.made[key] = p
+	return p
+}
+
+func first[T any](list []T) *T {
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
+// compiler compiles step lists and collects what it finds on the way.
+type compiler struct {
+	findings []finding
+	itemFile bool
+}
+
+// finding is something about a text of the workflow file.
+type finding struct {
+	at       workflow.Pos
+	severity template.Severity
+	message  string
+}
+
+func (c *compiler) plan(a *Attempt) *plan {
+	at := placeOf(a)
+	p := &plan{env: c.env(nil, a.Env, place{})}
+	p.steps, at = c.list(a.Steps, at, "")
+	p.handler, _ = c.list(a.Handler, at.failed(), "on_item_failure/")
+	p.itemFile = c.itemFile
+	return p
+}
+
+// list compiles steps that run one after another, the first of them at p, and returns the place behind the last.
+func (c *compiler) list(steps []workflow.Step, p place, prefix string) ([]*step, place) {
+	compiled := make([]*step, len(steps))
+	for i := range steps {
+		compiled[i] = c.step(&steps[i], i, p, prefix)
+		p = p.behind(&steps[i])
+	}
+	return compiled, p
+}
+
+func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) *step {
+	s := &step{Step: w, label: prefix + w.Label(position), kind: w.Kind(), position: position}
+	c.captureName(w)
+	s.env = c.env(s, w.Env, p)
+	p = p.with(w.Env)
+	k, ok := kinds[s.kind]
+	if !ok {
+		panic("BUG: a step of unknown kind " + s.kind)
+	}
+	text := k.text(w)
+	s.command = c.command(s, k, text.Value, text.At, p)
+	if w.WorkingDir != nil {
+		s.dir = c.plain(s, *w.WorkingDir, p)
+	}
+	c.afterFailure(s, p)
+	return s
+}
+
+// afterFailure compiles what a step says about its failures.
+func (c *compiler) afterFailure(s *step, p place) {
+	if on := s.OnFailure; on != nil {
+		s.handler, _ = c.list(on.Steps, p.behind(s.Step).failed(), s.label+"/")
+	}
+	policy := s.policy()
+	if policy.OnFailure.Kind == retry.Fallback {
+		s.fallback = c.command(s, kinds["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())
+	}
+	if policy.CircuitBreaker != nil {
+		s.guard = newGuard(s.label, *policy.CircuitBreaker)
+	}
+}
+
+// locate returns the place in the workflow file of a line and column of a text.
+type locate func(line, col int) workflow.Pos
+
+// somewhere locates texts of s of which only the step is known.
+func (s *step) somewhere(_, _ int) workflow.Pos { return s.Pos }
+
+func (c *compiler) command(s *step, k kind, text string, at locate, p place) command {
+	c.look(s, text)
+	compiled, diags, err := k.compile(text, p.names())
+	for _, d := range diags {
+		c.found(at, d)
+	}
+	c.failed(s, at, err)
+	return compiled
+}
+
+func (c *compiler) plain(s *step, text workflow.Text, p place) *template.Plain {
+	c.look(s, text.Value)
+	compiled, err := template.CompilePlain(text.Value, p.names())
+	c.failed(s, text.At, err)
+	return compiled
+}
+
+// env compiles a block of variables, of which each sees the ones before it. Without a step it is the block of the workflow.
+func (c *compiler) env(s *step, vars []workflow.EnvVar, p place) []variable {
+	compiled := make([]variable, len(vars))
+	for i, v := range vars {
+		compiled[i] = variable{name: v.Name, value: c.plain(s, v.Value, p)}
+		p = p.with(vars[i : i+1])
+	}
+	return compiled
+}
+
+// look notes what a text wants that is not free.
+func (c *compiler) look(s *step, text string) {
+	if strings.Contains(text, itemFileVar) {
+		c.itemFile = true
+	}
+	if s != nil && strings.Contains(strings.ReplaceAll(text, "results_file", ""), "results") {
+		s.results = true
+	}
+}
+
+// failed notes that a text does not compile.
+func (c *compiler) failed(s *step, at locate, err error) {
+	if err == nil {
+		return
+	}
+	if s != nil && s.broken == nil {
+		s.broken = err
+	}
+	var compile *template.CompileError
+	if !errors.As(err, &compile) {
+		c.findings = append(c.findings, finding{at: at(1, 1), severity: template.Error, message: err.Error()})
+		return
+	}
+	for _, d := range compile.Diags {
+		c.found(at, d)
+	}
+}
+
+func (c *compiler) found(at locate, d template.Diag) {
+	f := finding{at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text}
+	c.findings = append(c.findings, f)
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"prodigy/internal/template"
+)
+
+// The variables that prodigy sets for every command. Those of an outer prodigy are not handed on.
+const (
+	jobVar         = "PRODIGY_JOB_ID"
+	itemIDVar      = "PRODIGY_ITEM_ID"
+	itemVar        = "PRODIGY_ITEM"
+	itemFileVar    = "PRODIGY_ITEM_FILE"
+	attemptVar     = "PRODIGY_ATTEMPT"
+	workerVar      = "PRODIGY_WORKER_ID"
+	correlationVar = "PRODIGY_CORRELATION_ID"
+	automationVar  = "PRODIGY_AUTOMATION"
+
+	valuesVar    = "PRODIGY_VALUES"
+	valuesPrefix = "PRODIGY_V" // of the variables that template makes, and of valuesVar
+)
+
+// maxItemVar is the size past which an item does not go into the environment: arguments and environment share one limit.
+const maxItemVar = 96 << 10
+
+// inherited is the environment that every command starts from, made once for all.
+type inherited struct {
+	once sync.Once
+	vars []string
+}
+
+func (i *inherited) of(environ []string) []string {
+	i.once.Do(func() { i.vars = slices.DeleteFunc(slices.Clone(environ), ours) })
+	return i.vars
+}
+
+// ours tells whether a variable is one of those that prodigy sets.
+func ours(kv string) bool {
+	if !strings.HasPrefix(kv, "PRODIGY_") {
+		return false
+	}
+	name, _, _ := strings.Cut(kv, "=")
+	switch name {
+	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, workerVar, correlationVar, automationVar:
+		return true
+	}
+	return strings.HasPrefix(name, valuesPrefix)
+}
+
+// fixed returns the variables that are the same for all commands of the attempt. itemFile is empty when there is none.
+func (a *Attempt) fixed(itemFile string) []string {
+	vars := []string{automationVar + "=true", jobVar + "=" + a.JobID, correlationVar + "=" + a.CorrelationID}
+	if a.Phase != phaseMap {
+		return vars
+	}
+	vars = append(vars, itemIDVar+"="+a.ItemID, attemptVar+"="+strconv.Itoa(a.Number))
+	if itemFile != "" {
+		vars = append(vars, itemFileVar+"="+itemFile)
+	}
+	if len(a.Item) <= maxItemVar {
+		vars = append(vars, itemVar+"="+string(a.Item))
+	}
+	return vars
+}
+
+// environ returns the whole environment of a command: inherited variables, those of the workflow and the step, prodigy's, and
+// those of the command's values.
+func (r *run) environ(vars []string, c call) []string {
+	inherited := r.x.inherited.of(r.x.Environ)
+	env := make([]string, 0, len(inherited)+len(vars)+len(r.fixed)+len(c.env)+2)
+	env = append(env, inherited...)
+	env = append(env, vars...)
+	env = append(env, r.fixed...)
+	if r.a.Phase == phaseMap {
+		env = append(env, workerVar+"="+strconv.Itoa(r.a.Worker))
+	}
+	return append(env, c.env...)
+}
+
+// bindEnv returns the variables of a block as "K=V", after those in s. Each sees the ones before it.
+func bindEnv(s *scope, vars []variable) ([]string, error) {
+	inner := *s
+	inner.env = slices.Clip(s.env)
+	for _, v := range vars {
+		value, err := v.value.Bind(&inner)
+		if err != nil {
+			return nil, fmt.Errorf("env %s: %w", v.name, err)
+		}
+		if strings.IndexByte(value, 0) >= 0 {
+			return nil, fmt.Errorf("env %s: %w", v.name, &template.BindError{Text: "the value holds a NUL byte, which no variable can"})
+		}
+		inner.env = append(inner.env, v.name+"="+value)
+	}
+	return inner.env, nil
+}
+
+// privateFile writes a file that only the user can read, and returns its absolute path.
+func (x *Executor) privateFile(pattern, content string) (path string, err error) {
+	f, err := os.CreateTemp(x.TempDir, pattern)
+	if err != nil {
+		return "", fmt.Errorf("make a private file: %w", err)
+	}
+	_, err = f.WriteString(content)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		path, err = filepath.Abs(f.Name())
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return "", fmt.Errorf("write a private file: %w", err)
+	}
+	return path, nil
+}

@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+
+	"prodigy/internal/events"
+)
+
+// Execute runs the steps of a. A failed step is an Outcome; the error is for a stop, and then it is context.Cause(ctx),
+// or for what prodigy itself could not do.
+func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
+	began := time.Now()
+	r := &run{x: x, a: &a, plan: x.plans.of(&a)}
+	defer r.close()
+	if err := r.begin(); err != nil {
+		return Outcome{}, err
+	}
+	s := r.scope()
+	failed, err := r.all(ctx, s)
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := r.outcome(s, failed)
+	if failed != nil && len(r.plan.handler) > 0 {
+		failure, err := r.list(ctx, s.failing(failed), r.plan.handler)
+		if err != nil {
+			return Outcome{}, err
+		}
+		o.Handled = failure == nil
+	}
+	o.Duration = time.Since(began)
+	return o, nil
+}
+
+// run is one execution of an attempt. It belongs to the goroutine of the attempt.
+type run struct {
+	x        *Executor
+	a        *Attempt
+	plan     *plan
+	fixed    []string // prodigy's variables
+	env      []string // of the workflow
+	envErr   error    // a value of env is missing: the steps fail by it
+	itemFile string
+	rows     json.RawMessage // of map.results, once they were read
+	rowsErr  error           // they could not be read
+	captured map[string]json.RawMessage
+}
+
+// begin makes what all steps of the attempt share.
+func (r *run) begin() error {
+	if r.a.Phase == phaseMap && (r.plan.itemFile || len(r.a.Item) > maxItemVar) {
+		path, err := r.x.privateFile("item-*.json", string(r.a.Item))
+		if err != nil {
+			return err
+		}
+		r.itemFile = path
+	}
+	r.fixed = r.a.fixed(r.itemFile)
+	r.env, r.envErr = bindEnv(&scope{run: r}, r.plan.env)
+	return nil
+}
+
+func (r *run) close() {
+	if r.itemFile != "" {
+		_ = os.Remove(r.itemFile)
+	}
+}
+
+// scope returns the variables before the first step that is to run.
+func (r *run) scope() *scope {
+	s := &scope{run: r, env: r.env}
+	for _, e := range r.a.Earlier {
+		s.set(completed(e), e.Capture)
+	}
+	for _, e := range r.a.Done {
+		s.restore(e)
+	}
+	return s
+}
+
+// all runs the steps of the attempt that are not done yet. It returns how the one that failed for good ended, or nil.
+func (r *run) all(ctx context.Context, s *scope) (*ended, error) {
+	steps := r.plan.steps
+	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
+		if r.x.LogSteps && r.a.Phase == phaseMap {
+			r.emit(events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: len(steps)})
+		}
+		end, err := r.step(ctx, s, st)
+		if err != nil {
+			return nil, err
+		}
+		r.capture(st, end.result)
+		if end.failure != nil {
+			return &end, nil
+		}
+		if r.a.Phase != phaseMap {
+			r.emit(r.stepCompleted(st, end.result))
+		}
+	}
+	return nil, nil
+}
+
+// list runs the steps of a handler. It returns the failure of the one that failed for good, or nil.
+func (r *run) list(ctx context.Context, s *scope, steps []*step) (*Failure, error) {
+	for _, st := range steps {
+		end, err := r.step(ctx, s, st)
+		if err != nil || end.failure != nil {
+			return end.failure, err
+		}
+	}
+	return nil, nil
+}
+
+func (r *run) stepCompleted(st *step, res result) events.StepCompleted {
+	return events.StepCompleted{
+		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.kind, ID: st.ID, Capture: st.Capture,
+		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: res.output, Stderr: res.stderr,
+	}
+}
+
+// capture keeps the output of st for the outcome, when it has a name.
+func (r *run) capture(st *step, res result) {
+	if st.Capture == "" {
+		return
+	}
+	if r.captured == nil {
+		r.captured = make(map[string]json.RawMessage)
+	}
+	r.captured[st.Capture] = jsonText(res.output)
+}
+
+// jsonText returns s as a JSON string. Unlike json.Marshal it leaves <, > and & readable.
+func jsonText(s string) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic("BUG: a string has no JSON: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// outcome returns how the attempt ended, but for its handler. s holds the result of the last step that ran, here or before a resume.
+func (r *run) outcome(s *scope, failed *ended) Outcome {
+	res := s.results[last]
+	o := Outcome{ExitCode: res.code, Output: res.output, Captured: r.captured}
+	if failed != nil {
+		o.Failure = failed.failure
+	}
+	return o
+}
+
+// mapResults returns the array that map.results stands for. What goes wrong is kept for the end of the binding.
+func (r *run) mapResults() json.RawMessage {
+	if r.rows == nil && r.rowsErr == nil {
+		r.rows, r.rowsErr = readRows(r.a.Map.ResultsFile)
+	}
+	return r.rows
+}
+
+func (r *run) emit(e events.Event) {
+	if r.x.Emit != nil {
+		r.x.Emit(r.a, e)
+	}
+}

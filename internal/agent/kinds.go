@@ -1,0 +1,35 @@
+package agent
+
+import (
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// kind is what makes a kind of step.
+type kind struct {
+	text    func(*workflow.Step) *workflow.Text
+	compile func(text string, n template.Names) (command, []template.Diag, error)
+}
+
+// kinds are the kinds of steps by their command key; each has a file of its own.
+var kinds = map[string]kind{
+	"shell":  {text: func(s *workflow.Step) *workflow.Text { return s.Shell }, compile: compileShell},
+	"claude": {text: func(s *workflow.Step) *workflow.Text { return s.Claude }, compile: compileClaude},
+}
+
+// command is the compiled text of a step.
+type command interface {
+	// bind puts the values in. An error fails the step before anything runs.
+	bind(r template.Resolver, x *Executor) (call, error)
+	// render returns the text with its values, for people.
+	render(r template.Resolver) string
+}
+
+// call is a command with its values in place.
+type call struct {
+	path   string // of the program; empty: it is looked up
+	argv   []string
+	env    []string
+	values string // to be put into a private file that PRODIGY_VALUES names
+	script string // to be put into a private file whose path is the last argument
+}

@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+)
+
+// bound is a command with all that it needs to run.
+type bound struct {
+	call
+	env []string
+	dir string
+}
+
+// bind puts the values into one of the commands of st. A value that is missing or does not fit is a failure.
+func (r *run) bind(s *scope, st *step, cmd command) (bound, *Failure, error) {
+	if cmd == nil || st.broken != nil {
+		return bound{}, templateFailure(st, st.broken), nil
+	}
+	if r.envErr != nil {
+		return bound{}, templateFailure(st, r.envErr), nil
+	}
+	b, err := r.values(s.binding(st), st, cmd)
+	if r.rowsErr != nil {
+		return bound{}, nil, r.rowsErr
+	}
+	if err != nil {
+		return bound{}, templateFailure(st, err), nil
+	}
+	return b, nil, nil
+}
+
+func (r *run) values(s *scope, st *step, cmd command) (bound, error) {
+	vars, err := bindEnv(s, st.env)
+	if err != nil {
+		return bound{}, err
+	}
+	s.env = vars
+	c, err := cmd.bind(s, r.x)
+	if err != nil {
+		return bound{}, err
+	}
+	b := bound{call: c, dir: r.a.Dir, env: r.environ(vars, c)}
+	if st.dir == nil {
+		return b, nil
+	}
+	dir, err := st.dir.Bind(s)
+	if err != nil {
+		return bound{}, err
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(r.a.Dir, dir)
+	}
+	b.dir = dir
+	return b, nil
+}
+
+// launch runs a bound command of st.
+func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, error) {
+	files, err := r.files(&b)
+	defer func() {
+		for _, f := range files {
+			_ = os.Remove(f)
+		}
+	}()
+	if err != nil {
+		return result{}, nil, err
+	}
+	var stdout, stderr process.Capture
+	exit, err := r.x.Run(ctx, process.Command{
+		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: &stdout, Stderr: &stderr, Timeout: st.Timeout, Grace: r.x.Grace,
+	})
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return result{}, nil, err
+	}
+	res := result{output: kept(&stdout), stderr: kept(&stderr), code: exit.Code, duration: exit.Duration}
+	failure := failureOf(st, exit, res.stderr)
+	if failure == nil {
+		return res, nil, nil
+	}
+	if ctx.Err() != nil {
+		return result{}, nil, context.Cause(ctx)
+	}
+	failure.Stdout, failure.Stderr = stdout.Tail(events.MaxTail), stderr.Tail(events.MaxTail)
+	res.code = failure.ExitCode
+	return res, failure, nil
+}
+
+// files writes the private files that b needs and points b to them.
+func (r *run) files(b *bound) (written []string, err error) {
+	if b.values != "" {
+		path, err := r.x.privateFile("values-*.sh", b.values)
+		if err != nil {
+			return nil, err
+		}
+		written = append(written, path)
+		b.env = append(b.env, valuesVar+"="+path)
+	}
+	if b.script != "" {
+		path, err := r.x.privateFile("script-*.sh", b.script)
+		if err != nil {
+			return written, err
+		}
+		written = append(written, path)
+		b.argv = append(b.argv, path)
+	}
+	return written, nil
+}
+
+// kept returns what was captured as variables see it.
+func kept(c *process.Capture) string { return strings.TrimRight(c.Text(), "\n") }
+
+func templateFailure(st *step, err error) *Failure {
+	if err == nil {
+		panic("BUG: step " + st.label + " has no command")
+	}
+	return &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeTemplate, Message: err.Error(), ExitCode: -1}}
+}
+
+// failureOf returns what is to be said of an exit, or nil when it is a success.
+func failureOf(st *step, exit process.Exit, stderr string) *Failure {
+	f := &Failure{Step: st.label, Failure: retry.Failure{ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut}}
+	if exit.TimedOut || exit.Signal != "" {
+		f.ExitCode = -1
+	}
+	switch {
+	case exit.Start != nil:
+		notStarted(f, exit.Start)
+	case exit.TimedOut:
+		f.Message = "timed out after " + duration.Format(st.Timeout)
+	case exit.Signal != "":
+		f.Message = "killed by " + exit.Signal
+	case exit.Code != 0:
+		f.Message = exitMessage(exit.Code, stderr)
+	default:
+		return nil
+	}
+	return f
+}
+
+// notStarted tells why a command could not be started, with the exit codes that a shell has for it.
+func notStarted(f *Failure, why error) {
+	f.ExitCode, f.Message = -1, why.Error()
+	switch {
+	case errors.Is(why, process.ErrNotFound):
+		f.Type, f.ExitCode = retry.TypeCommandNotFound, 127
+	case errors.Is(why, process.ErrNotExecutable):
+		f.Type, f.ExitCode = retry.TypePermission, 126
+	case errors.Is(why, process.ErrTooLarge):
+		f.Type, f.ExitCode = retry.TypeTemplate, 126
+	}
+}
+
+// exitMessage adds the last line of stderr that says something.
+func exitMessage(code int, stderr string) string {
+	message := fmt.Sprintf("exit code %d", code)
+	stderr = strings.TrimSpace(stderr)
+	if line := strings.TrimSpace(stderr[strings.LastIndexByte(stderr, '\n')+1:]); line != "" {
+		message += ": " + line
+	}
+	return events.Clip(message, events.MaxError)
+}

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"slices"
+
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// The phases whose steps see names of their own.
+const (
+	phaseMap    = "map"
+	phaseReduce = "reduce"
+	phaseMerge  = "merge"
+)
+
+// place is where in a workflow a text stands, which decides the names that are prodigy's there.
+type place struct {
+	phase    string
+	handler  bool     // after a failure: error.* is known
+	captured []string // by the steps before
+	ids      []string // of the steps before
+	env      []string
+}
+
+// names returns what Compile needs to know of p.
+func (p place) names() template.Names {
+	n := template.Names{
+		Roots:    []string{"env", "workflow", "job", "shell", "claude", "last"},
+		Declared: slices.Concat(p.env, p.captured),
+	}
+	switch p.phase {
+	case phaseMap:
+		n.Roots = append(n.Roots, "item", "worker")
+		n.Declared = append(n.Declared, "item", "item_id", "item_index", "item_total", "attempt")
+	case phaseReduce, phaseMerge:
+		n.Roots = append(n.Roots, "map")
+	}
+	if p.handler {
+		n.Roots = append(n.Roots, "error")
+	}
+	n.Roots = slices.Concat(n.Roots, p.ids, p.captured)
+	return n
+}
+
+// behind returns the place behind step s.
+func (p place) behind(s *workflow.Step) place {
+	if s.Capture != "" {
+		p.captured = append(slices.Clip(p.captured), s.Capture)
+	}
+	if s.ID != "" {
+		p.ids = append(slices.Clip(p.ids), s.ID)
+	}
+	return p
+}
+
+// failed returns the place of what runs after a failure.
+func (p place) failed() place {
+	p.handler = true
+	return p
+}
+
+// with returns the place where these variables are set too.
+func (p place) with(vars []workflow.EnvVar) place {
+	p.env = slices.Clip(p.env)
+	for _, v := range vars {
+		p.env = append(p.env, v.Name)
+	}
+	return p
+}
+
+// placeOf returns where the steps of an attempt begin.
+func placeOf(a *Attempt) place {
+	p := place{phase: a.Phase}.with(a.Env)
+	for _, e := range a.Earlier {
+		if e.Capture != "" {
+			p.captured = append(p.captured, e.Capture)
+		}
+	}
+	return p
+}

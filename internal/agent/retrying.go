@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// ended is how a step came to its end.
+type ended struct {
+	result   result
+	failure  *Failure // nil: it succeeded, or is forgiven
+	attempts int
+	reason   retry.Reason // why there is no further try after the failure
+}
+
+// step runs st: its tries, and what follows when they are used up.
+func (r *run) step(ctx context.Context, s *scope, st *step) (ended, error) {
+	end, err := r.tries(ctx, s, st)
+	if err != nil {
+		return ended{}, err
+	}
+	s.record(st, end.result)
+	if end.failure == nil {
+		return end, nil
+	}
+	return r.afterwards(ctx, s, st, end)
+}
+
+// tries runs st until it succeeds or there is no further try.
+func (r *run) tries(ctx context.Context, s *scope, st *step) (ended, error) {
+	state := r.resumed(st)
+	var before *ended // the last try that ran
+	var rnd *rand.Rand
+	for {
+		res, failure, err := r.try(ctx, s, st)
+		if err != nil {
+			return ended{}, err
+		}
+		if failure == nil {
+			return ended{result: res, attempts: state.Attempts + 1}, nil
+		}
+		if before != nil && failure.Type == retry.TypeCircuitOpen {
+			return before.refused(failure.Message), nil
+		}
+		if rnd == nil {
+			rnd = retry.NewRand(r.x.Seed, r.a.ItemID, st.label)
+		}
+		end, d := decide(st, state, res, failure, rnd)
+		if !d.Retry {
+			return end, nil
+		}
+		r.emit(r.retrying(st, failure, d))
+		if err := r.pause(ctx, d.Delay); err != nil {
+			return ended{}, err
+		}
+		before, state = &end, d.State
+	}
+}
+
+// decide asks the policy of st, and its breaker: when that will still be open after the delay, there is nothing to wait for.
+func decide(st *step, state retry.State, res result, failure *Failure, rnd *rand.Rand) (ended, retry.Decision) {
+	now := time.Now()
+	d := st.policy().Next(state, failure.Failure, now, rnd)
+	failure.Type = d.Type
+	end := ended{result: res, failure: failure, attempts: d.State.Attempts, reason: d.Reason}
+	if d.Reason == retry.Budget {
+		failure.Message = "retry budget exhausted: " + failure.Message
+	}
+	if !d.Retry {
+		return end, d
+	}
+	if refusal := st.guard.shut(now.Add(d.Delay)); refusal != "" {
+		d.Retry = false
+		return end.refused(refusal), d
+	}
+	return end, d
+}
+
+// refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.
+func (e ended) refused(refusal string) ended {
+	failure := *e.failure
+	failure.Type = retry.TypeCircuitOpen
+	failure.Message = refusal + "; the last try: " + failure.Message
+	e.failure, e.reason = &failure, retry.CircuitOpen
+	return e
+}
+
+// try runs st once, when its breaker lets it. A refusal is a failure of type circuit_open.
+func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
+	none := result{code: -1}
+	if ctx.Err() != nil {
+		return none, nil, context.Cause(ctx)
+	}
+	b, failure, err := r.bind(s, st, st.command)
+	if err != nil || failure != nil {
+		return none, failure, err
+	}
+	ticket, refusal := st.guard.admit(time.Now(), r.emit)
+	if refusal != "" {
+		return none, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+	}
+	res, failure, err := r.launch(ctx, st, b)
+	if err != nil {
+		st.guard.release(ticket)
+		return none, nil, err
+	}
+	st.guard.report(ticket, failure == nil, time.Now(), r.emit)
+	return res, failure, nil
+}
+
+// resumed returns what retrying of st had used up before a resume; nothing for any other step. An item begins again at its first
+// step, the other phases go on after the last one that is done.
+func (r *run) resumed(st *step) retry.State {
+	e := r.a.Retrying
+	if e == nil || st.label != e.Step || (r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
+		return retry.State{}
+	}
+	s := retry.State{
+		Attempts: e.Attempt, Waited: time.Duration(e.WaitedMS), Previous: time.Duration(e.DelayMS), Resumed: true,
+	}
+	if e.BudgetExpiresAt != nil {
+		s.ExpiresAt = *e.BudgetExpiresAt
+	}
+	return s
+}
+
+func (r *run) retrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {
+	e := events.StepRetrying{
+		ItemID: r.a.ItemID, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message,
+		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), WaitedMS: events.Millis(d.State.Waited),
+	}
+	if st.policy().Budget > 0 {
+		left, expires := events.Millis(d.BudgetLeft), d.State.ExpiresAt
+		e.BudgetLeftMS, e.BudgetExpiresAt = &left, &expires
+	}
+	return e
+}
+
+func (r *run) pause(ctx context.Context, d time.Duration) error {
+	if r.x.Pause != nil {
+		if err := r.x.Pause(ctx, r.a, d); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/template"
+)
+
+// last is the name under which the result of the previous step is kept, beside those of its kind, id and capture.
+const last = "last"
+
+// scope are the variables as the steps of one list see them.
+type scope struct {
+	run     *run
+	results map[string]result
+	env     []string // of the workflow, and of the step that is bound
+	failed  *ended   // in handlers: the failure
+	wants   bool     // the step that is bound may name map.results
+}
+
+var _ template.Resolver = (*scope)(nil)
+
+// result is what a step that has run leaves to the steps after it.
+type result struct {
+	output   string // without trailing newlines
+	stderr   string // the same
+	code     int
+	duration time.Duration
+}
+
+// record makes r the result of st.
+func (s *scope) record(st *step, r result) {
+	s.set(r, last, st.kind, st.ID, st.Capture)
+}
+
+// restore makes what the log says of a completed step its result.
+func (s *scope) restore(e events.StepCompleted) {
+	s.set(completed(e), last, e.Kind, e.ID, e.Capture)
+}
+
+func (s *scope) set(r result, names ...string) {
+	if s.results == nil {
+		s.results = make(map[string]result, len(names))
+	}
+	for _, name := range names {
+		if name != "" {
+			s.results[name] = r
+		}
+	}
+}
+
+func completed(e events.StepCompleted) result {
+	return result{output: e.Output, stderr: e.Stderr, code: e.ExitCode, duration: time.Duration(e.DurationMS)}
+}
+
+// failing returns the variables of what runs after a failure. What it sets is not seen outside.
+func (s *scope) failing(end *ended) *scope {
+	inner := *s
+	inner.results, inner.failed = maps.Clone(s.results), end
+	return &inner
+}
+
+// binding returns the variables as the texts of st see them.
+func (s *scope) binding(st *step) *scope {
+	inner := *s
+	inner.wants = st.results
+	return &inner
+}
+
+// Resolve implements template.Resolver.
+func (s *scope) Resolve(root string) (template.Value, bool) {
+	a := s.run.a
+	switch root {
+	case "workflow":
+		return fields("", "name", a.Workflow), true
+	case "job":
+		return fields(a.JobID, "id", a.JobID), true
+	case "env":
+		return s.environment(), true
+	case "error":
+		return s.failure()
+	case "map":
+		return s.mapped()
+	}
+	if a.Phase == phaseMap {
+		if v, ok := s.ofItem(root); ok {
+			return v, true
+		}
+	}
+	if r, ok := s.results[root]; ok {
+		return r.value(), true
+	}
+	return s.variable(root)
+}
+
+// fields returns a text with fields, given as names and texts in turn.
+func fields(text string, pairs ...string) template.Value {
+	m := make(map[string]template.Value, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = template.Text(pairs[i+1])
+	}
+	return template.Text(text).With(m)
+}
+
+func (s *scope) ofItem(root string) (template.Value, bool) {
+	a := s.run.a
+	switch root {
+	case "item":
+		return s.item(), true
+	case "item_id":
+		return template.Text(a.ItemID), true
+	case "item_index":
+		return template.Text(strconv.Itoa(a.ItemIndex)), true
+	case "item_total":
+		return total(a.ItemTotal), true
+	case "attempt":
+		return template.Text(strconv.Itoa(a.Number)), true
+	case "worker":
+		id := strconv.Itoa(a.Worker)
+		return fields(id, "id", id), true
+	}
+	return template.Value{}, false
+}
+
+// total is empty while it is unknown, so that a default can take its place.
+func total(n int) template.Value {
+	if n == 0 {
+		return template.Text("")
+	}
+	return template.Text(strconv.Itoa(n))
+}
+
+// item returns the item, to which the output of the step before is added.
+func (s *scope) item() template.Value {
+	v := template.JSON(s.run.a.Item)
+	if r, ok := s.results[last]; ok {
+		return v.With(map[string]template.Value{"output": template.Text(r.output)})
+	}
+	return v
+}
+
+func (r result) value() template.Value {
+	return fields(r.output,
+		"output", r.output,
+		"stderr", r.stderr,
+		"exit_code", strconv.Itoa(r.code),
+		"success", strconv.FormatBool(r.code == 0),
+		"duration", duration.Format(r.duration),
+		"duration_ms", strconv.FormatInt(r.duration.Milliseconds(), 10))
+}
+
+// variable returns the value of a variable that the workflow or the step sets. Inherited ones are the shell's.
+func (s *scope) variable(name string) (template.Value, bool) {
+	for i := len(s.env) - 1; i >= 0; i-- {
+		if key, value, _ := strings.Cut(s.env[i], "="); key == name {
+			return template.Text(value), true
+		}
+	}
+	return template.Value{}, false
+}
+
+func (s *scope) environment() template.Value {
+	inherited := s.run.x.inherited.of(s.run.x.Environ)
+	m := make(map[string]template.Value, len(inherited)+len(s.env))
+	for _, list := range [][]string{inherited, s.env} {
+		for _, kv := range list {
+			key, value, _ := strings.Cut(kv, "=")
+			m[key] = template.Text(value)
+		}
+	}
+	return template.Value{}.With(m)
+}
+
+func (s *scope) failure() (template.Value, bool) {
+	if s.failed == nil {
+		return template.Value{}, false
+	}
+	f := s.failed.failure
+	return fields(f.Message,
+		"message", f.Message,
+		"type", string(f.Type),
+		"exit_code", strconv.Itoa(f.ExitCode),
+		"step", f.Step,
+		"attempts", strconv.Itoa(s.failed.attempts)), true
+}
+
+func (s *scope) mapped() (template.Value, bool) {
+	m := s.run.a.Map
+	if m == nil {
+		return template.Value{}, false
+	}
+	values := map[string]template.Value{
+		"total":        template.Text(strconv.Itoa(m.Total)),
+		"successful":   template.Text(strconv.Itoa(m.Successful)),
+		"failed":       template.Text(strconv.Itoa(m.Failed)),
+		"skipped":      template.Text(strconv.Itoa(m.Skipped)),
+		"failure_rate": template.Text(strconv.FormatFloat(m.FailureRate, 'f', -1, 64)),
+		"duration":     template.Text(duration.Format(m.Duration)),
+		"duration_ms":  template.Text(strconv.FormatInt(m.Duration.Milliseconds(), 10)),
+		"results_file": template.Text(m.ResultsFile),
+	}
+	if s.wants {
+		values["results"] = template.JSON(s.run.mapResults())
+	}
+	return template.Value{}.With(values), true
+}
+
+// readRows returns the rows of a results file as one JSON array.
+func readRows(path string) (json.RawMessage, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the results of the map phase: %w", err)
+	}
+	data = bytes.TrimSpace(data)
+	array := make([]byte, 0, len(data)+2)
+	array = append(array, '[')
+	array = append(array, bytes.ReplaceAll(data, []byte("\n"), []byte(","))...)
+	return append(array, ']'), nil
+}
