@@ -1,0 +1,414 @@
+package mapreduce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/process"
+	"prodigy/internal/workflow"
+)
+
+// job is one run of a job: its state, and what it holds open. One goroutine owns it.
+type job struct {
+	config   Config
+	workflow *workflow.Workflow
+	place    jobs.Job
+	meta     jobs.Meta
+	parallel int
+
+	state   *state
+	log     *events.Log
+	lock    *jobs.Lock
+	store   *items.Store
+	queue   *dlq.Queue
+	project *dlq.Projection
+
+	executor Executor
+	inbox    chan message   // from agents to the owner
+	halting  chan struct{}  // closed when a pool begins to stop
+	agents   errgroup.Group // every goroutine of the run
+	began    time.Time      // of this run
+}
+
+// verdict is how a run went, before it is recorded.
+type verdict struct {
+	state   State
+	reason  string
+	failure *agent.Failure
+
+	reprocessed, recovered int // of a retry of dead letters
+}
+
+// message is what an agent tells the owner: exactly one of its fields is set.
+type message struct {
+	event  events.Event
+	done   *ending
+	park   *parking
+	synced *ack // an agent has waited for the disk
+}
+
+// createJob checks the workflow, makes the places of a new job and begins its log.
+func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
+	if _, err := Check(c, w); err != nil {
+		return nil, err
+	}
+	parallel, err := maxParallel(c, w)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
+	if err != nil {
+		return nil, fmt.Errorf("create the job: %w", err)
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
+	}
+	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), began: now}
+	j.meta = jobs.Meta{
+		JobID: place.ID, Workflow: w.Name, WorkflowPath: absolute(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
+		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: os.Args[1:],
+	}
+	if err := j.create(source); err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	j.record(events.JobStarted{
+		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version,
+	})
+	return j, nil
+}
+
+func absolute(dir, file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(dir, file)
+}
+
+// create writes what was run, and opens the log and the stores.
+func (j *job) create(source []byte) error {
+	var err error
+	if j.lock, err = j.place.Lock(); err != nil {
+		return err
+	}
+	if err := jobs.WriteFile(j.place.WorkflowFile(), source); err != nil {
+		return fmt.Errorf("record the workflow: %w", err)
+	}
+	if err := j.place.WriteMeta(j.meta); err != nil {
+		return err
+	}
+	if j.workflow.Mode == workflow.MapReduce {
+		if j.store, err = items.CreateStore(j.place.ItemsFile()); err != nil {
+			return err
+		}
+		if err := j.openQueue(); err != nil {
+			return err
+		}
+	}
+	j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions())
+	j.start()
+	return err
+}
+
+// openJob takes up a job where its log ends.
+func openJob(c Config, place jobs.Job) (*job, error) {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return nil, fmt.Errorf("read the job: %w", err)
+	}
+	source, err := os.ReadFile(place.WorkflowFile())
+	if err != nil {
+		return nil, fmt.Errorf("read the job's workflow: %w", err)
+	}
+	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
+	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay})
+	if err != nil {
+		return nil, err
+	}
+	c.Dir, c.MaxDelay, c.Seed = meta.Dir, maxDelay, meta.Seed
+	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy), began: time.Now()}
+	if c.MaxParallel > 0 {
+		j.parallel = c.MaxParallel
+	}
+	if err := j.open(); err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// open locks the job, replays its log and lets the projections catch up.
+func (j *job) open() error {
+	var err error
+	if j.lock, err = j.place.Lock(); err != nil {
+		return err
+	}
+	if j.workflow.Mode == workflow.MapReduce {
+		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
+			return err
+		}
+		if err := j.openQueue(); err != nil {
+			return err
+		}
+	}
+	if err := j.replay(); err != nil {
+		return err
+	}
+	j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions())
+	j.start()
+	return err
+}
+
+func (j *job) openQueue() error {
+	var err error
+	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
+		return fmt.Errorf("open the dead letter queue: %w", err)
+	}
+	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, j.itemData)
+	return nil
+}
+
+func (j *job) itemData(index int) (json.RawMessage, error) {
+	it, err := j.store.At(index)
+	return it.Data, err
+}
+
+// replayChunk bounds how many records are held while the projections catch up.
+const replayChunk = 1024
+
+func (j *job) replay() error {
+	chunk := make([]events.Record, 0, replayChunk)
+	catchUp := func() error {
+		defer func() { chunk = chunk[:0] }()
+		if j.project == nil {
+			return nil
+		}
+		return j.project.Apply(chunk)
+	}
+	for r, err := range events.Read(j.place.EventsDir()) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		j.state.apply(r)
+		if chunk = append(chunk, r); len(chunk) == replayChunk {
+			if err := catchUp(); err != nil {
+				return err
+			}
+		}
+	}
+	return catchUp()
+}
+
+func (j *job) logOptions() events.Options {
+	return events.Options{Durability: j.config.Durability, Durable: j.follow}
+}
+
+// follow makes the projections of records that are durable. It runs on the log's goroutine.
+func (j *job) follow(records []events.Record) error {
+	if j.project != nil {
+		if err := j.project.Apply(records); err != nil {
+			return fmt.Errorf("write the dead letter queue: %w", err)
+		}
+	}
+	if j.config.Observe != nil {
+		j.config.Observe(records)
+	}
+	return nil
+}
+
+// start makes the executor, whose messages come to the inbox.
+func (j *job) start() {
+	j.inbox = make(chan message, 4*j.parallel+16)
+	j.halting = make(chan struct{})
+	runner := j.config.Runner
+	if runner == nil {
+		runner = process.Run
+	}
+	j.executor = &agent.Executor{
+		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
+		TempDir: j.place.StateDir(), Environ: j.config.Environ,
+		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
+		Pause: j.pause,
+	}
+	if j.config.Stop == nil {
+		j.config.Stop = context.Background()
+	}
+}
+
+// record appends an event, applies it, and appends what follows from it for people to read.
+func (j *job) record(e events.Event) events.Record {
+	r := j.log.Append(time.Now(), e)
+	effects := j.state.apply(r)
+	for _, t := range effects.Transitions {
+		j.record(events.Circuit("workflow", t))
+	}
+	if len(effects.Batch) > 0 {
+		j.record(events.ErrorBatch{Size: len(effects.Batch), Errors: effects.Batch})
+	}
+	return r
+}
+
+// run runs what is left of the job's phases.
+func (j *job) run(ctx context.Context) (verdict, error) {
+	if j.workflow.Mode == workflow.Standard {
+		return j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
+	}
+	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
+		return v, err
+	}
+	if v, err := j.runMap(ctx); err != nil || v.state != Completed {
+		return v, err
+	}
+	return j.runLast(ctx)
+}
+
+// runLast runs the phases after the map phase, which there are none of when there was no item.
+func (j *job) runLast(ctx context.Context) (verdict, error) {
+	if j.state.total == 0 {
+		return verdict{state: Completed, reason: "no items were selected"}, nil
+	}
+	for name, p := range j.lastPhases() {
+		if p == nil {
+			continue
+		}
+		result, err := j.mapResult()
+		if err != nil {
+			return verdict{}, err
+		}
+		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != Completed {
+			return v, err
+		}
+	}
+	return verdict{state: Completed}, nil
+}
+
+// lastPhases yields the names and steps of the phases after the map phase, in order.
+func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
+	return func(yield func(string, *workflow.Phase) bool) {
+		_ = yield("reduce", j.workflow.Reduce) && yield("merge", j.workflow.Merge)
+	}
+}
+
+// retryDead runs dead letters again, and the phases after the map phase if they are asked for.
+func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (verdict, error) {
+	j.recordResumed(events.ForDeadLetters)
+	indexes := make([]int, 0, len(itemIDs))
+	for _, id := range itemIDs {
+		if e, ok := j.queue.Get(id); ok {
+			indexes = append(indexes, e.ItemIndex)
+		}
+	}
+	v, err := j.runPool(ctx, j.listed(indexes))
+	if err != nil {
+		return v, err
+	}
+	recovered := 0
+	for _, index := range indexes {
+		if !j.state.dead(index) {
+			recovered++
+		}
+	}
+	j.record(events.DLQItemsReprocessed{Succeeded: recovered, Failed: len(indexes) - recovered})
+	v.reprocessed, v.recovered = len(indexes), recovered
+	if v.state != Completed {
+		return v, nil
+	}
+	if pending := j.pending(); pending > 0 || !j.state.selected {
+		v.state, v.reason = Paused, "items that never ran are still pending"
+		return v, nil
+	}
+	if !reduce {
+		return v, nil
+	}
+	for name := range j.lastPhases() {
+		delete(j.state.phases, name)
+	}
+	last, err := j.runLast(ctx)
+	last.reprocessed, last.recovered = v.reprocessed, v.recovered
+	return last, err
+}
+
+// recordResumed writes how far the job had come.
+func (j *job) recordResumed(reason string) {
+	j.record(events.JobResumed{Reason: reason, Completed: j.state.finished(), Pending: j.pending(), InFlight: len(j.state.flights)})
+}
+
+// pending is the number of items known of that are neither settled nor in flight.
+func (j *job) pending() int {
+	known := j.state.total
+	if !j.state.selected && j.store != nil {
+		known = j.store.Len()
+	}
+	return max(0, known-j.state.finished()-len(j.state.flights))
+}
+
+// finish records how the run went, closes everything, and says so.
+func (j *job) finish(v verdict, err error) (Result, error) {
+	result := Result{
+		Job: j.place, State: v.state, Reason: v.reason, Failure: v.failure, Metrics: j.state.policy.Metrics(),
+		Reprocessed: v.reprocessed, Recovered: v.recovered,
+	}
+	result.Duration = time.Since(j.began)
+	if err == nil && j.state.ended == "" {
+		j.recordEnd(v, result)
+	}
+	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
+		result.Results = j.place.ResultsFile()
+	}
+	err = errors.Join(err, j.agents.Wait(), j.close())
+	if err != nil {
+		result.State, result.Reason = Failed, err.Error()
+	}
+	return result, err
+}
+
+func (j *job) recordEnd(v verdict, r Result) {
+	if batch := j.state.policy.Remainder(); len(batch) > 0 {
+		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
+	}
+	switch v.state {
+	case Completed:
+		j.record(events.JobCompleted{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
+	case Failed:
+		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
+	case Paused:
+		j.record(events.JobPaused{Reason: v.reason})
+	default:
+		panic("BUG: a run ended in no state: " + strconv.Quote(string(v.state)))
+	}
+}
+
+// close closes what is open, the log first, so that the projections get its last records. The lock goes last.
+func (j *job) close() error {
+	var errs []error
+	if j.log != nil {
+		errs = append(errs, j.log.Close())
+	}
+	if j.queue != nil {
+		errs = append(errs, j.queue.Close())
+	}
+	if j.store != nil {
+		errs = append(errs, j.store.Close())
+	}
+	if j.lock != nil {
+		errs = append(errs, j.lock.Unlock())
+	}
+	return errors.Join(errs...)
+}

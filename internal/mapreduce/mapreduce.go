@@ -1,0 +1,107 @@
+// Package mapreduce runs a job: phases, the pool, the loop that owns the state, resume.
+//
+// A job is a fold over its event log. One goroutine owns the state and is the only one that changes it, through
+// state.apply, live and on replay alike; agents own nothing and send it messages.
+package mapreduce
+
+import (
+	"context"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// Executor runs one attempt. The local one is *agent.Executor. If it stops because ctx is done it returns context.Cause(ctx):
+// a stop is not a failure, it gives the attempt back.
+type Executor interface {
+	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
+}
+
+var _ Executor = (*agent.Executor)(nil)
+
+// Config is how a job is run.
+type Config struct {
+	Home        jobs.Home
+	Dir         string        // working directory of the run; of a resumed job: ignored, it runs where it began
+	Environ     []string      // inherited by every command
+	Claude      []string      // argv of the AI coding CLI
+	Version     string        // of prodigy
+	MaxParallel int           // 0: what the workflow says
+	Seed        uint64        // of jitter; 0: a random one, recorded with the job
+	MaxDelay    time.Duration // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
+	Durability  events.Durability
+	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
+	StopNow     bool          // no grace for running agents when the policy stops the job
+	LogSteps    bool          // an AgentProgress event for each step
+	MaxRetries  int           // how often a dead letter may be sent again
+
+	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
+	// The ctx that Run is given kills instead. Nil never stops.
+	Stop context.Context
+
+	// Observe, when set, is shown every record once it is durable, in order, on a goroutine of the log.
+	Observe func([]events.Record)
+
+	// Runner runs the commands. Nil: process.Run.
+	Runner agent.Runner
+}
+
+// State is how a run of a job ended.
+type State string
+
+const (
+	Completed State = "completed"
+	Failed    State = "failed" // also: stopped by its policy
+	Paused    State = "paused" // interrupted: to be resumed
+)
+
+// Result is how a run of a job ended.
+type Result struct {
+	Job      jobs.Job
+	State    State
+	Reason   string         // why it failed or paused, and of a completed one what is worth telling
+	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job
+	Metrics  errorpolicy.Metrics
+	Duration time.Duration
+	Results  string // path of results.jsonl, when it was made
+
+	// Of RetryDead: how many entries it ran, and how many of them succeeded.
+	Reprocessed, Recovered int
+}
+
+// Run runs a new job from a parsed workflow and the source it was parsed from. The error is a *workflow.InvalidError when nothing
+// was run, else for what prodigy itself could not do; a job that fails is a Result.
+func Run(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (Result, error) {
+	j, err := createJob(c, w, source)
+	if err != nil {
+		return Result{}, err
+	}
+	return j.finish(j.run(ctx))
+}
+
+// Resume goes on with a job where its log ends. A job that has completed is left alone, and its Result says so.
+func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
+	j, err := openJob(c, place)
+	if err != nil {
+		return Result{}, err
+	}
+	if j.state.ended == Completed {
+		return j.finish(verdict{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
+	}
+	j.recordResumed(events.ForResume)
+	return j.finish(j.run(ctx))
+}
+
+// RetryDead runs these items of a job's dead letter queue again, each as a new agent; with reduce it then runs the reduce
+// phase again over all results.
+func RetryDead(ctx context.Context, c Config, place jobs.Job, itemIDs []string, reduce bool) (Result, error) {
+	j, err := openJob(c, place)
+	if err != nil {
+		return Result{}, err
+	}
+	return j.finish(j.retryDead(ctx, itemIDs, reduce))
+}

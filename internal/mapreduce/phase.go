@@ -1,0 +1,139 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow is one phase
+// without a name.
+func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (verdict, error) {
+	known := j.state.phase(name)
+	if p == nil || known.completed {
+		return verdict{state: Completed}, nil
+	}
+	if name != "" && known.started.IsZero() {
+		j.record(events.PhaseStarted{Phase: name})
+		known = j.state.phase(name)
+	}
+	if p.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, p.Timeout, errPhaseTimeout)
+		defer cancel()
+	}
+	end, err := j.runAlone(ctx, j.phaseAttempt(name, p, m))
+	if err != nil {
+		return verdict{}, err
+	}
+	if errors.Is(end.err, errPhaseTimeout) {
+		end.err, end.outcome.Failure = nil, phaseTimedOut(name, p.Timeout)
+	}
+	return j.phaseVerdict(name, known.started, end), nil
+}
+
+var errPhaseTimeout = errors.New("the phase has timed out")
+
+func phaseTimedOut(name string, after time.Duration) *agent.Failure {
+	return &agent.Failure{Failure: retry.Failure{
+		Type: retry.TypeTimeout, TimedOut: true, ExitCode: -1, Message: fmt.Sprintf("the %s phase timed out after %s", name, after),
+	}}
+}
+
+func (j *job) phaseVerdict(name string, started time.Time, end ending) verdict {
+	switch f := end.outcome.Failure; {
+	case j.stopped(end.err):
+		return verdict{state: Paused, reason: end.err.Error()}
+	case end.err != nil:
+		return verdict{state: Failed, reason: inPhase(name, end.err.Error())}
+	case f != nil:
+		return verdict{state: Failed, reason: inPhase(name, f.Message), failure: f}
+	}
+	if name != "" {
+		j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(time.Since(started))})
+	}
+	return verdict{state: Completed}
+}
+
+func inPhase(name, message string) string {
+	if name == "" {
+		return message
+	}
+	return name + ": " + message
+}
+
+// stopped tells whether err is of a stop that somebody asked for.
+func (j *job) stopped(err error) bool {
+	return err != nil && (errors.Is(err, errStopping) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
+}
+
+func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) agent.Attempt {
+	a := j.attempt(name)
+	a.ID = j.place.ID + "/" + name + "/1"
+	a.CorrelationID = j.place.ID
+	a.Number, a.Worker = 1, 1
+	a.Steps = p.Commands
+	a.Done = j.state.phase(name).steps
+	a.Map = m
+	a.Retrying = j.state.stepRetry("")
+	return a
+}
+
+// attempt is what all attempts of a phase have in common.
+func (j *job) attempt(phase string) agent.Attempt {
+	return agent.Attempt{
+		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.workflow.Env,
+		Earlier: j.earlier(phase),
+	}
+}
+
+// earlier returns the steps of the phases before this one whose output later phases may name.
+func (j *job) earlier(phase string) []events.StepCompleted {
+	var done []events.StepCompleted
+	for _, name := range []string{"setup", "reduce"} {
+		if name == phase || (name == "reduce" && phase != "merge") {
+			break
+		}
+		for _, s := range j.state.phase(name).steps {
+			if s.Capture != "" {
+				done = append(done, s)
+			}
+		}
+	}
+	return done
+}
+
+// runAlone runs one attempt and keeps the owner at its post meanwhile: for its events, a stop, and the log's own failure.
+func (j *job) runAlone(ctx context.Context, a agent.Attempt) (ending, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	j.agents.Go(func() error {
+		j.execute(ctx, a)
+		return nil
+	})
+	stop, failed := j.config.Stop.Done(), j.log.Failed()
+	var grace <-chan time.Time
+	for {
+		select {
+		case m := <-j.inbox:
+			if m.done != nil {
+				return *m.done, j.log.Err()
+			}
+			j.record(m.event)
+		case <-stop:
+			stop, grace = nil, time.After(j.config.Grace)
+		case <-grace:
+			cancel(context.Cause(j.config.Stop))
+		case <-failed:
+			failed = nil
+			cancel(j.log.Err())
+		}
+	}
+}

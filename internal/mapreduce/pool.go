@@ -1,0 +1,331 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+)
+
+// errStopping is what an agent gets that waits for its next try when the pool stops.
+var errStopping = errors.New("the job is stopping")
+
+// pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
+type pool struct {
+	job      *job
+	template agent.Attempt // what all agents have in common
+
+	agents context.Context // ends when the agents are to be ended
+	kill   context.CancelCauseFunc
+	source source
+
+	free    []int       // slots nobody holds, the next one last
+	slotOf  map[int]int // item index → slot, 0 while its agent is parked
+	running int         // agents that have not ended
+	syncing int         // agents that have ended and wait for the disk with their slot
+
+	fresh  *items.Item // the next new item, when it has been received
+	due    dueHeap     // items that wait for their next attempt
+	parked parkHeap    // agents that wait for the next try of a step
+	held   bool        // the breaker admitted nothing when it was last asked
+	hold   time.Time   // when to ask it again; zero: after the next outcome
+
+	halted *verdict // set when the pool stops before its end
+	grace  <-chan time.Time
+}
+
+// runMap runs the map phase, or what is left of it.
+func (j *job) runMap(ctx context.Context) (verdict, error) {
+	p := j.state.phase("map")
+	if p.completed {
+		return verdict{state: Completed}, nil
+	}
+	if p.started.IsZero() {
+		j.record(events.PhaseStarted{Phase: "map"})
+		p = j.state.phase("map")
+	}
+	v, err := j.runPool(ctx, j.selected())
+	if err == nil && v.state == Completed {
+		j.record(events.PhaseCompleted{Phase: "map", DurationMS: events.Millis(time.Since(p.started))})
+	}
+	return v, err
+}
+
+// runPool runs the items of a source, each until it is settled, in at most j.parallel slots.
+func (j *job) runPool(ctx context.Context, s source) (verdict, error) {
+	p := &pool{job: j, template: j.attempt("map"), source: s, slotOf: map[int]int{}}
+	p.template.Steps = j.workflow.Map.AgentTemplate
+	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
+	for slot := j.parallel; slot > 0; slot-- {
+		p.free = append(p.free, slot)
+	}
+	for index, w := range j.state.waiting {
+		if index >= j.store.Len() {
+			continue // a power loss took it from the store: the selection will bring it again
+		}
+		p.due.push(dueItem{id: w.id, index: index, due: w.due})
+	}
+	p.agents, p.kill = context.WithCancelCause(ctx)
+	defer p.kill(nil)
+	p.run(ctx)
+	s.cancel()
+	if err := j.log.Err(); err != nil {
+		return verdict{}, fmt.Errorf("write the event log: %w", err)
+	}
+	if p.halted != nil {
+		return *p.halted, nil
+	}
+	return verdict{state: Completed}, nil
+}
+
+// run is the loop that owns the job while the map phase lasts.
+func (p *pool) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	stop, failed, dead := p.job.config.Stop.Done(), p.job.log.Failed(), ctx.Done()
+	for {
+		more := p.dispatch(time.Now())
+		if p.over() {
+			return
+		}
+		p.arm(timer)
+		select {
+		case m := <-p.job.inbox:
+			p.handle(m)
+		case it, ok := <-p.wanted():
+			p.receive(it, ok)
+		case <-timer.C:
+		case <-ready(more):
+		case <-p.grace:
+			p.kill(errors.New(p.halted.reason))
+		case <-stop:
+			stop = nil
+			p.halt(verdict{state: Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+		case <-dead:
+			dead = nil
+			p.halt(verdict{state: Paused, reason: context.Cause(ctx).Error()}, 0)
+		case <-failed:
+			failed = nil
+			p.halt(verdict{state: Failed, reason: "the event log cannot be written"}, 0)
+			p.kill(p.job.log.Err())
+		}
+	}
+}
+
+// ready returns a channel that can be received from at once when there is more to dispatch.
+func ready(more bool) <-chan time.Time {
+	if !more {
+		return nil
+	}
+	c := make(chan time.Time)
+	close(c)
+	return c
+}
+
+func (p *pool) over() bool {
+	if p.running > 0 || p.syncing > 0 {
+		return false
+	}
+	return p.halted != nil || (p.source.found == nil && p.fresh == nil && len(p.due) == 0)
+}
+
+// wanted returns the channel of new items when one could be started now, so that the reader of the input stays little ahead.
+func (p *pool) wanted() <-chan items.Item {
+	if p.halted != nil || p.fresh != nil {
+		return nil
+	}
+	return p.source.found
+}
+
+func (p *pool) receive(it items.Item, ok bool) {
+	if ok {
+		p.fresh = &it
+		return
+	}
+	p.source.found = nil
+	total, err := p.source.result()
+	if err != nil {
+		p.halt(verdict{state: Failed, reason: "select items: " + err.Error()}, p.stopGrace())
+		return
+	}
+	if p.source.selects && !p.job.state.selected {
+		p.job.record(events.ItemsSelected{TotalItems: total})
+		p.heedPolicy()
+	}
+}
+
+// burst bounds how many items are refused in one go, so that the loop stays awake while the breaker is open.
+const burst = 256
+
+// dispatch starts what may start now. It returns true when it stopped before it was done.
+func (p *pool) dispatch(now time.Time) bool {
+	p.held = false
+	for range burst {
+		if p.halted != nil || p.agents.Err() != nil || len(p.free) == 0 {
+			return false
+		}
+		if !p.wake(now) && !p.admitNext(now) {
+			return false
+		}
+	}
+	return true
+}
+
+// admitNext asks the policy about the next item and does what it says. It returns false when there is nothing to do now.
+func (p *pool) admitNext(now time.Time) bool {
+	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
+	if !retrying && p.fresh == nil {
+		return false
+	}
+	admission := p.job.state.policy.Admit(now)
+	if admission.Verdict == errorpolicy.Hold {
+		p.held, p.hold = true, admission.Until
+		return false
+	}
+	it := p.take(retrying)
+	if admission.Verdict == errorpolicy.Refuse {
+		p.refuse(it)
+		return true
+	}
+	p.start(it)
+	return true
+}
+
+// take removes and returns the next item: the retry that is due longest, or else the new one. The data of a retry is read by
+// its agent.
+func (p *pool) take(retrying bool) items.Item {
+	if retrying {
+		d := p.due.pop()
+		return items.Item{ID: d.id, Index: d.index}
+	}
+	it := *p.fresh
+	p.fresh = nil
+	return it
+}
+
+// start runs one attempt of an item in a free slot.
+func (p *pool) start(it items.Item) {
+	slot := p.takeSlot()
+	p.slotOf[it.Index] = slot
+	a := p.template
+	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
+	a.ItemTotal = p.job.state.total
+	a.Retrying = p.job.state.stepRetry(it.ID)
+	a.Number, a.Worker = p.job.state.nextNumber(it.Index), slot
+	a.CorrelationID = p.job.place.ID + "/" + it.ID
+	a.ID = a.CorrelationID + "/" + strconv.Itoa(a.Number)
+	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: slot})
+	p.running++
+	p.job.agents.Go(func() error {
+		p.job.execute(p.agents, a)
+		return nil
+	})
+}
+
+// refuse dead-letters an item that the open breaker does not admit.
+func (p *pool) refuse(it items.Item) {
+	const message = "refused: the circuit breaker is open"
+	number := p.job.state.nextNumber(it.Index) - 1
+	p.job.record(events.AgentFailed{
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: number, Error: message, ErrorType: retry.TypeCircuitOpen,
+		ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
+	})
+	p.job.record(events.DLQItemAdded{ItemID: it.ID, ErrorSignature: retry.Signature(message), FailureCount: number})
+}
+
+func (p *pool) handle(m message) {
+	switch {
+	case m.event != nil:
+		p.job.record(m.event)
+	case m.park != nil:
+		p.park(m.park)
+	case m.synced != nil:
+		p.syncing--
+		p.freeSlot(m.synced.slot)
+	case m.done != nil:
+		p.running--
+		seq := p.job.settle(m.done, p.halted)
+		p.release(m.done, seq)
+		p.heedPolicy()
+	}
+}
+
+// release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
+func (p *pool) release(e *ending, seq int64) {
+	slot := p.slotOf[e.attempt.ItemIndex]
+	delete(p.slotOf, e.attempt.ItemIndex)
+	if w, ok := p.job.state.waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
+		p.due.push(dueItem{id: w.id, index: e.attempt.ItemIndex, due: w.due})
+	}
+	if e.ack != nil {
+		p.syncing++
+		e.ack <- ack{seq: seq, slot: slot}
+		return
+	}
+	p.freeSlot(slot)
+}
+
+func (p *pool) freeSlot(slot int) {
+	if slot > 0 {
+		p.free = append(p.free, slot)
+	}
+}
+
+// heedPolicy stops the pool when the policy says so.
+func (p *pool) heedPolicy() {
+	if reason, stop := p.job.state.policy.Stop(); stop {
+		p.halt(verdict{state: Failed, reason: reason}, p.stopGrace())
+	}
+}
+
+func (p *pool) stopGrace() time.Duration {
+	if p.job.config.StopNow {
+		return 0
+	}
+	return p.job.config.Grace
+}
+
+// halt begins a stop: nothing starts any more, whoever waits stops waiting, and who runs has the grace to finish. The first
+// reason stands; a later halt can only make it quicker.
+func (p *pool) halt(v verdict, grace time.Duration) {
+	if p.halted == nil {
+		p.halted = &v
+		p.source.cancel()
+		close(p.job.halting)
+		p.grace = time.After(grace)
+	}
+	if grace == 0 {
+		p.kill(stopCause(v))
+	}
+}
+
+// stopCause ends processes without grace when there is none to be given.
+func stopCause(v verdict) error { return fmt.Errorf("%s: %w", v.reason, process.ErrKill) }
+
+// arm sets the timer to the next moment at which something becomes due that could start then.
+func (p *pool) arm(t *time.Timer) {
+	next := time.Now().Add(time.Hour)
+	sooner := func(due time.Time) {
+		if due.Before(next) {
+			next = due
+		}
+	}
+	if len(p.free) > 0 && len(p.parked) > 0 {
+		sooner(p.parked[0].due)
+	}
+	switch {
+	case p.held && !p.hold.IsZero():
+		sooner(p.hold)
+	case !p.held && len(p.free) > 0 && len(p.due) > 0:
+		sooner(p.due[0].due)
+	}
+	t.Reset(time.Until(next))
+}

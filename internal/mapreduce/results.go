@@ -1,0 +1,156 @@
+package mapreduce
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+)
+
+// row is one line of results.jsonl: how one finished item ended.
+type row struct {
+	ItemID     string                     `json:"item_id"`
+	Index      int                        `json:"index"`
+	Status     string                     `json:"status"` // success, failed or skipped
+	Output     string                     `json:"output"`
+	ExitCode   *int                       `json:"exit_code"` // null when there was none
+	DurationMS events.Millis              `json:"duration_ms"`
+	Attempt    int                        `json:"attempt"`
+	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
+}
+
+// mapResult makes results.jsonl and returns what ${map.…} stands for.
+func (j *job) mapResult() (*agent.MapResult, error) {
+	if err := j.log.Wait(j.state.seq); err != nil {
+		return nil, fmt.Errorf("write the event log: %w", err)
+	}
+	if err := writeResults(j.place.EventsDir(), j.place.ResultsFile()); err != nil {
+		return nil, fmt.Errorf("make the results: %w", err)
+	}
+	m := j.state.policy.Metrics()
+	return &agent.MapResult{
+		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
+		Duration: j.state.phase("map").duration, ResultsFile: j.place.ResultsFile(),
+	}, nil
+}
+
+// span is where the last row of an item stands in the file of rows as they came.
+type span struct {
+	index  int
+	offset int64
+	length int
+}
+
+// writeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small: rows as they come
+// into a scratch file, then by item index into the result.
+func writeResults(logDir, path string) (err error) {
+	scratch, err := os.CreateTemp(filepath.Dir(path), "results-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
+	spans, err := writeRows(logDir, scratch)
+	if err != nil {
+		return err
+	}
+	partial := path + ".partial"
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(copySpans(out, scratch, spans), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	return os.Rename(partial, path)
+}
+
+// writeRows writes a row for each end of an item that the log tells, and returns where the last one of each item stands.
+func writeRows(logDir string, w io.Writer) ([]span, error) {
+	buffered := bufio.NewWriterSize(w, 1<<16)
+	last := map[int]span{}
+	var offset int64
+	for r, err := range events.Read(logDir) {
+		if err != nil {
+			return nil, err
+		}
+		found, ok, err := rowOf(r.Event)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		line, err := json.Marshal(found)
+		if err != nil {
+			return nil, err
+		}
+		n, err := buffered.Write(append(line, '\n'))
+		if err != nil {
+			return nil, err
+		}
+		last[found.Index] = span{index: found.Index, offset: offset, length: n}
+		offset += int64(n)
+	}
+	spans := make([]span, 0, len(last))
+	for _, s := range last {
+		spans = append(spans, s)
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.index, b.index) })
+	return spans, buffered.Flush()
+}
+
+func copySpans(w io.Writer, from io.ReaderAt, spans []span) error {
+	buffered := bufio.NewWriterSize(w, 1<<16)
+	for _, s := range spans {
+		if _, err := io.Copy(buffered, io.NewSectionReader(from, s.offset, int64(s.length))); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
+}
+
+// rowOf returns the row of an event that ends an item.
+func rowOf(e events.Event) (row, bool, error) {
+	switch e := e.(type) {
+	case events.AgentCompleted:
+		output, err := outputOf(e.Output, e.OutputFile)
+		return row{
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: "success", Output: output, ExitCode: &e.ExitCode,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
+		}, true, err
+	case events.AgentFailed:
+		if e.Action == errorpolicy.Retry {
+			return row{}, false, nil
+		}
+		output, err := outputOf(e.Output, e.OutputFile)
+		return row{
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: statusOf(e.Action), Output: output, ExitCode: e.ExitCode,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
+		}, true, err
+	}
+	return row{}, false, nil
+}
+
+func statusOf(a errorpolicy.Action) string {
+	if a == errorpolicy.Skip {
+		return "skipped"
+	}
+	return "failed"
+}
+
+func outputOf(inline, file string) (string, error) {
+	if file == "" {
+		return inline, nil
+	}
+	data, err := os.ReadFile(file)
+	return string(data), err
+}

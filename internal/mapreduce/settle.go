@@ -1,0 +1,150 @@
+package mapreduce
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/retry"
+)
+
+// ending is how an agent ended.
+type ending struct {
+	attempt    *agent.Attempt
+	outcome    agent.Outcome
+	outputFile string // of an output that is too large for its record
+	err        error  // a stop, or what prodigy could not do
+	ack        chan ack
+}
+
+// ack tells an agent which record to wait for before its slot is free.
+type ack struct {
+	seq  int64
+	slot int
+}
+
+// execute runs an attempt on a goroutine of its own and tells the owner how it ended.
+func (j *job) execute(ctx context.Context, a agent.Attempt) {
+	e := &ending{attempt: &a}
+	if j.config.Durability == events.Strict && a.ItemID != "" {
+		e.ack = make(chan ack, 1)
+	}
+	j.perform(ctx, e)
+	j.inbox <- message{done: e}
+	if e.ack == nil {
+		return
+	}
+	k := <-e.ack
+	_ = j.log.Wait(k.seq) // the owner learns of a write error from the log itself
+	j.inbox <- message{synced: &k}
+}
+
+func (j *job) perform(ctx context.Context, e *ending) {
+	if e.attempt.ItemID != "" && e.attempt.Item == nil {
+		it, err := j.store.At(e.attempt.ItemIndex)
+		if err != nil {
+			e.err = fmt.Errorf("read the recorded item: %w", err)
+			return
+		}
+		e.attempt.Item = it.Data
+	}
+	if e.outcome, e.err = j.executor.Execute(ctx, *e.attempt); e.err != nil || len(e.outcome.Output) <= events.MaxOutput {
+		return
+	}
+	name := strconv.Itoa(e.attempt.ItemIndex) + "-" + strconv.Itoa(e.attempt.Number) + ".out"
+	file := filepath.Join(j.place.OutputsDir(), name)
+	if err := jobs.WriteFile(file, []byte(e.outcome.Output)); err != nil {
+		e.err = fmt.Errorf("keep the output: %w", err)
+		return
+	}
+	e.outcome.Output, e.outputFile = "", file
+}
+
+// settle records how an agent ended, and in the same record what follows. It returns the record's number.
+func (j *job) settle(e *ending, halted *verdict) int64 {
+	if e.err != nil && (halted != nil || j.stopped(e.err)) {
+		a, reason := e.attempt, e.err.Error()
+		if halted != nil {
+			reason = halted.reason
+		}
+		return j.record(events.AgentInterrupted{
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Reason: reason,
+		}).Seq
+	}
+	if e.err != nil {
+		e.outcome.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeInternal, Message: e.err.Error(), ExitCode: -1}}
+	}
+	if e.outcome.Failure != nil {
+		return j.settleFailure(e)
+	}
+	return j.settleSuccess(e)
+}
+
+func (j *job) settleSuccess(e *ending) int64 {
+	a, o := e.attempt, e.outcome
+	wasDead := j.state.dead(a.ItemIndex)
+	r := j.record(events.AgentCompleted{
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
+		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile,
+	})
+	if wasDead {
+		j.record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
+	}
+	return r.Seq
+}
+
+func (j *job) settleFailure(e *ending) int64 {
+	a, o, f := e.attempt, e.outcome, e.outcome.Failure
+	now := time.Now()
+	flight := j.state.flights[a.ItemIndex]
+	d := j.state.policy.Decide(errorpolicy.Outcome{
+		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.tries, Ticket: flight.ticket,
+	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))
+	failed := events.AgentFailed{
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
+		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, Step: f.Step, Signal: f.Signal,
+		Error: f.Message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(f.Message),
+		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason,
+	}
+	if f.ExitCode >= 0 {
+		failed.ExitCode = &f.ExitCode
+	}
+	if d.Action == errorpolicy.Retry {
+		tellRetry(&failed, d.Retry, now)
+	}
+	r := j.record(failed) // which clips the texts
+	j.tellFailure(failed)
+	return r.Seq
+}
+
+// tellRetry writes into the record when the next attempt is due and what its decision will need.
+func tellRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
+	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
+	e.DelayMS, e.RetryAt = &delay, &at
+	e.Retry = &events.RetryState{
+		Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited), PreviousMS: events.Millis(d.State.Previous),
+	}
+	if !d.State.ExpiresAt.IsZero() {
+		e.Retry.ExpiresAt = &d.State.ExpiresAt
+	}
+}
+
+// tellFailure adds the events that only inform.
+func (j *job) tellFailure(e events.AgentFailed) {
+	switch e.Action {
+	case errorpolicy.DLQ, errorpolicy.Stop:
+		j.record(events.DLQItemAdded{ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: e.Attempt})
+	case errorpolicy.Skip:
+		reason := "on_item_failure: skip"
+		if h := j.workflow.ErrorPolicy.OnItemFailure.Handler; h != "" {
+			reason = "handled by " + h
+		}
+		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: reason})
+	}
+}

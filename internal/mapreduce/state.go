@@ -1,0 +1,247 @@
+package mapreduce
+
+import (
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it.
+type state struct {
+	policy   *errorpolicy.Machine
+	started  time.Time
+	seq      int64 // of the last record
+	seed     uint64
+	mode     string
+	workflow string
+
+	phases   map[string]*phase
+	status   []errorpolicy.Status           // by item index, as far as items have been seen
+	flights  map[int]flight                 // agents that have started and not ended, by item index
+	waiting  map[int]tries                  // items between two attempts, by item index
+	retrying map[string]events.StepRetrying // the last retry of a step by item id, of what has not ended; "" for the other phases
+	lastTry  map[int]int                    // attempt number of items that are dead-lettered, for their retry from the queue
+	total    int                            // number of items; of meaning once selected
+	selected bool                           // selection has ended
+
+	ended  State // how the last run of the job ended; empty while it runs, or when it was killed
+	reason string
+}
+
+// phase is what is known of one phase.
+type phase struct {
+	started   time.Time
+	completed bool
+	duration  time.Duration
+	steps     []events.StepCompleted // done so far, of the phases that run once
+}
+
+// flight is a running agent.
+type flight struct {
+	id     string // of the item
+	number int    // of the attempt
+	ticket breaker.Ticket
+	tries  retry.State // before this attempt
+}
+
+// tries is an item between two attempts.
+type tries struct {
+	id     string    // of the item
+	number int       // of the last attempt that counts
+	due    time.Time // not before
+	state  retry.State
+}
+
+func newState(p errorpolicy.Policy) *state {
+	return &state{
+		policy:   errorpolicy.New(p),
+		phases:   map[string]*phase{},
+		flights:  map[int]flight{},
+		waiting:  map[int]tries{},
+		lastTry:  map[int]int{},
+		retrying: map[string]events.StepRetrying{},
+	}
+}
+
+// apply changes the state by one record. It is the only function that does, live and on replay. What it returns is to be told;
+// on replay it has been told already.
+func (s *state) apply(r events.Record) errorpolicy.Effects {
+	s.seq = r.Seq
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		s.started, s.seed, s.mode, s.workflow = r.Time, e.Seed, e.Mode, e.Workflow
+	case events.JobResumed:
+		s.resume(e.Reason)
+	case events.JobCompleted:
+		s.ended, s.reason = Completed, e.Reason
+	case events.JobFailed:
+		s.ended, s.reason = Failed, e.Reason
+	case events.JobPaused:
+		s.ended, s.reason = Paused, e.Reason
+	case events.PhaseStarted:
+		s.phases[e.Phase] = &phase{started: r.Time}
+	case events.PhaseCompleted:
+		p := s.phase(e.Phase)
+		p.completed, p.duration = true, time.Duration(e.DurationMS)
+	case events.StepCompleted:
+		p := s.phase(e.Phase)
+		p.steps = append(p.steps, e)
+		delete(s.retrying, "")
+	case events.StepRetrying:
+		s.retrying[e.ItemID] = e
+	case events.ErrorBatch:
+		_ = s.policy.Remainder()
+	case events.ItemsSelected:
+		s.total, s.selected = e.TotalItems, true
+		s.policy.SetTotal(e.TotalItems)
+	default:
+		return s.applyAgent(r)
+	}
+	return errorpolicy.Effects{}
+}
+
+// applyAgent is apply for what happens to items.
+func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
+	switch e := r.Event.(type) {
+	case events.AgentStarted:
+		ticket, effects := s.policy.Started(r.Time)
+		s.flights[e.ItemIndex] = flight{id: e.ItemID, number: e.Attempt, ticket: ticket, tries: s.waiting[e.ItemIndex].state}
+		delete(s.waiting, e.ItemIndex)
+		return effects
+	case events.AgentCompleted:
+		effects := s.policy.Succeeded(e.ItemID, s.flights[e.ItemIndex].ticket, s.itemStatus(e.ItemIndex), r.Time)
+		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Succeeded)
+		return effects
+	case events.AgentFailed:
+		return s.applyFailure(r.Time, e)
+	case events.AgentInterrupted:
+		f := s.flights[e.ItemIndex]
+		s.policy.Released(f.ticket)
+		s.giveBack(e.ItemIndex, f, f.number-1)
+	}
+	return errorpolicy.Effects{}
+}
+
+func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
+	before := s.itemStatus(e.ItemIndex)
+	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
+		s.policy.Rejected(e.ItemID, before)
+		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Turned)
+		s.lastTry[e.ItemIndex] = e.Attempt
+		return errorpolicy.Effects{}
+	}
+	effects := s.policy.Failed(e.ItemID, s.flights[e.ItemIndex].ticket, e.Action, e.ErrorType, e.Error, before, now)
+	switch e.Action {
+	case errorpolicy.Retry:
+		delete(s.flights, e.ItemIndex)
+		delete(s.retrying, e.ItemID)
+		s.waiting[e.ItemIndex] = tries{id: e.ItemID, number: e.Attempt, due: *e.RetryAt, state: retryState(e)}
+	case errorpolicy.Skip:
+		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Skipped)
+	default:
+		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Dead)
+		s.lastTry[e.ItemIndex] = e.Attempt
+	}
+	return effects
+}
+
+// retryState reads back what tellRetry wrote.
+func retryState(e events.AgentFailed) retry.State {
+	if e.Retry == nil {
+		return retry.State{}
+	}
+	st := retry.State{Attempts: e.Retry.Attempts, Waited: time.Duration(e.Retry.WaitedMS), Previous: time.Duration(e.Retry.PreviousMS)}
+	if e.Retry.ExpiresAt != nil {
+		st.ExpiresAt = *e.Retry.ExpiresAt
+	}
+	return st
+}
+
+// resume is the beginning of a new run of the job: what was in flight starts again as a new attempt, thresholds count anew.
+func (s *state) resume(reason string) {
+	s.ended, s.reason = "", ""
+	for index, f := range s.flights {
+		s.policy.Released(f.ticket)
+		s.giveBack(index, f, f.number)
+	}
+	for index, w := range s.waiting {
+		w.state.Resumed = true
+		s.waiting[index] = w
+	}
+	s.policy.Resumed()
+	if reason == events.ForDeadLetters {
+		s.policy.Mended()
+	}
+}
+
+// giveBack makes an item that was in flight ready to start again, with number as the last attempt that counts. A dead letter
+// whose retry was stopped is a dead letter as before.
+func (s *state) giveBack(index int, f flight, number int) {
+	delete(s.flights, index)
+	if s.itemStatus(index) != errorpolicy.Pending {
+		s.lastTry[index] = number
+		return
+	}
+	s.waiting[index] = tries{id: f.id, number: number, state: f.tries}
+}
+
+func (s *state) settle(id string, index int, st errorpolicy.Status) {
+	for len(s.status) <= index {
+		s.status = append(s.status, errorpolicy.Pending)
+	}
+	s.status[index] = st
+	delete(s.flights, index)
+	delete(s.waiting, index)
+	delete(s.lastTry, index)
+	delete(s.retrying, id)
+}
+
+func (s *state) itemStatus(index int) errorpolicy.Status {
+	if index < len(s.status) {
+		return s.status[index]
+	}
+	return errorpolicy.Pending
+}
+
+func (s *state) phase(name string) *phase {
+	if s.phases[name] == nil {
+		s.phases[name] = &phase{}
+	}
+	return s.phases[name]
+}
+
+// nextNumber is the number of the item's next attempt.
+func (s *state) nextNumber(index int) int {
+	if w, ok := s.waiting[index]; ok {
+		return w.number + 1
+	}
+	return s.lastTry[index] + 1
+}
+
+// finished is the number of items that are settled.
+func (s *state) finished() int {
+	n := 0
+	for _, st := range s.status {
+		if st != errorpolicy.Pending {
+			n++
+		}
+	}
+	return n
+}
+
+// dead tells whether the item is a dead letter.
+func (s *state) dead(index int) bool {
+	st := s.itemStatus(index)
+	return st == errorpolicy.Dead || st == errorpolicy.Turned
+}
+
+// stepRetry returns the last retry of a step that a run which ended had begun for the item, or nil.
+func (s *state) stepRetry(itemID string) *events.StepRetrying {
+	if e, ok := s.retrying[itemID]; ok {
+		return &e
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package mapreduce
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// Summary is what the log of a job says of it.
+type Summary struct {
+	Job      jobs.Job
+	Workflow string
+	Mode     string
+	State    string // running, completed, failed, paused; killed: it ended without a word
+	Reason   string
+	Started  time.Time
+	Duration time.Duration // from the start to the last record
+	Metrics  errorpolicy.Metrics
+}
+
+// Summarize folds the log of a job. It may be running.
+func Summarize(place jobs.Job) (Summary, error) {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return Summary{}, fmt.Errorf("read the job: %w", err)
+	}
+	s := newState(recordedPolicy(place, meta))
+	var last time.Time
+	for r, err := range events.Read(place.EventsDir()) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return Summary{}, err
+		}
+		s.apply(r)
+		last = r.Time
+	}
+	sum := Summary{
+		Job: place, Workflow: meta.Workflow, Mode: meta.Mode, State: string(s.ended), Reason: s.reason, Started: meta.Started,
+		Metrics: s.policy.Metrics(),
+	}
+	if !last.IsZero() {
+		sum.Duration = last.Sub(meta.Started)
+	}
+	if s.ended == "" {
+		sum.State = "killed"
+	}
+	if place.Running() {
+		sum.State = "running"
+	}
+	return sum, nil
+}
+
+// recordedPolicy returns the policy a job was run with. A workflow that cannot be read any more leaves the counts right all the same.
+func recordedPolicy(place jobs.Job, meta jobs.Meta) errorpolicy.Policy {
+	source, err := os.ReadFile(place.WorkflowFile())
+	if err != nil {
+		return errorpolicy.Policy{}
+	}
+	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond})
+	if err != nil {
+		return errorpolicy.Policy{}
+	}
+	return w.ErrorPolicy
+}

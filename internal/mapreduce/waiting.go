@@ -1,0 +1,129 @@
+package mapreduce
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"time"
+
+	"prodigy/internal/agent"
+)
+
+// dueItem is an item that waits for its next attempt. It holds no slot and no goroutine.
+type dueItem struct {
+	id    string
+	index int
+	due   time.Time
+}
+
+// dueHeap has the item that is due first at its top; of two due at once, the one selected first.
+type dueHeap []dueItem
+
+func (h dueHeap) Len() int { return len(h) }
+func (h dueHeap) Less(i, k int) bool {
+	return cmp.Or(h[i].due.Compare(h[k].due), cmp.Compare(h[i].index, h[k].index)) < 0
+}
+func (h dueHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
+func (h *dueHeap) Push(x any)   { *h = append(*h, x.(dueItem)) }
+
+func (h *dueHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func (h *dueHeap) push(d dueItem) { heap.Push(h, d) }
+func (h *dueHeap) pop() dueItem   { return heap.Pop(h).(dueItem) }
+
+// parking is an agent that waits for the next try of a step and has left its slot to others.
+type parking struct {
+	index int // of its item
+	due   time.Time
+	wake  chan int // the slot it goes on in, or keepSlot
+}
+
+// keepSlot answers an agent that it had better wait in its slot, since so many wait already.
+const keepSlot = -1
+
+// maxParked bounds the agents that wait outside the slots: each is a goroutine with its variables.
+const maxParked = 1024
+
+// parkHeap has the agent that is due first at its top.
+type parkHeap []*parking
+
+func (h parkHeap) Len() int           { return len(h) }
+func (h parkHeap) Less(i, k int) bool { return h[i].due.Before(h[k].due) }
+func (h parkHeap) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
+func (h *parkHeap) Push(x any)        { *h = append(*h, x.(*parking)) }
+
+func (h *parkHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// pause lets an agent wait between two tries of a step. In the map phase it leaves its slot meanwhile. A stop ends it at once.
+func (j *job) pause(ctx context.Context, a *agent.Attempt, d time.Duration) error {
+	due := time.Now().Add(d)
+	if a.ItemID == "" {
+		return j.wait(ctx, due)
+	}
+	k := &parking{index: a.ItemIndex, due: due, wake: make(chan int, 1)}
+	j.inbox <- message{park: k}
+	select {
+	case slot := <-k.wake:
+		if slot == keepSlot {
+			return j.wait(ctx, due)
+		}
+		a.Worker = slot
+		return nil
+	case <-j.halting:
+		return errStopping
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (j *job) wait(ctx context.Context, due time.Time) error {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-j.halting:
+		return errStopping
+	case <-j.config.Stop.Done():
+		return context.Cause(j.config.Stop)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// park takes the slot of an agent that waits, unless too many wait already.
+func (p *pool) park(k *parking) {
+	if len(p.parked) >= maxParked {
+		k.wake <- keepSlot
+		return
+	}
+	p.freeSlot(p.slotOf[k.index])
+	p.slotOf[k.index] = 0
+	heap.Push(&p.parked, k)
+}
+
+// wake gives a free slot to the agent that has been due longest. It returns false when none is due.
+func (p *pool) wake(now time.Time) bool {
+	if len(p.parked) == 0 || p.parked[0].due.After(now) {
+		return false
+	}
+	k := heap.Pop(&p.parked).(*parking)
+	slot := p.takeSlot()
+	p.slotOf[k.index] = slot
+	k.wake <- slot
+	return true
+}
+
+func (p *pool) takeSlot() int {
+	slot := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	return slot
+}
