@@ -359,11 +359,11 @@ func TestCheckTellsAllThatIsWrong(t *testing.T) {
 		{Line: 4, Col: 14, Message: "json_path: not a JSONPath: not terminated\n  $.items[\n          ^"},
 		{Line: 5, Col: 11, Message: "filter: expected a field, a value or \"(\", got the end\n  a ==\n      ^"},
 	}
-	if diff := cmp.Diff(want, Check(m, e)); diff != "" {
+	if diff := cmp.Diff(want, append(CheckInput(m, e), Check(m)...)); diff != "" {
 		t.Errorf("got + want -\n%s", diff)
 	}
 	for _, in := range []workflow.Input{{Text: "x.json"}, {File: "x.json"}, {Command: "rm -f x.json"}, {Text: "rm -f x.json"}, {}} {
-		if got := Check(&workflow.Map{Input: in}, e); got != nil {
+		if got := CheckInput(&workflow.Map{Input: in}, e); got != nil {
 			t.Errorf("%+v: got %v, want nothing", in, got)
 		}
 	}

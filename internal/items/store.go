@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	markItems  = 64       // a mark is set after so many items,
-	markBytes  = 64 << 10 // or after so many bytes
-	storeBatch = 64 << 10 // how much is gathered for one write
+	markItems   = 64        // a mark is set after so many items,
+	markBytes   = 64 << 10  // or after so many bytes
+	storeBuffer = 256 << 10 // a larger buffer is not kept for the next line
 )
 
 // Store is the file of chosen items of one job, items.jsonl. One goroutine appends; any number read.
@@ -28,12 +28,12 @@ type Store struct {
 	file *os.File
 	dir  string // of a new file whose entry there is not yet durable. Only used by the appending goroutine
 
-	mu      sync.Mutex
-	pending []byte // whole lines that are not yet in the file
-	size    int64  // of the whole lines in the file
-	torn    bool   // the file has more than that
-	count   int
-	marks   []mark
+	mu    sync.Mutex
+	line  []byte // buffer of the line being written
+	size  int64  // of the whole lines in the file
+	torn  bool   // the file has more than that
+	count int
+	marks []mark
 }
 
 // mark is where the line of an item starts. Only some items have one, so that a million of them cost little memory.
@@ -88,30 +88,28 @@ func (s *Store) scan() error {
 
 // added counts the line that starts at the end of what there is.
 func (s *Store) added() {
-	at := s.size + int64(len(s.pending))
-	if n := len(s.marks); n == 0 || s.count-s.marks[n-1].index >= markItems || at-s.marks[n-1].at >= markBytes {
-		s.marks = append(s.marks, mark{index: s.count, at: at})
+	if n := len(s.marks); n == 0 || s.count-s.marks[n-1].index >= markItems || s.size-s.marks[n-1].at >= markBytes {
+		s.marks = append(s.marks, mark{index: s.count, at: s.size})
 	}
 	s.count++
 }
 
-// Append records the next item: its index must be the number of those before it. Sync makes what was appended durable.
+// Append records the next item: its index must be the number of those before it. When it returns, the item is in the file, so that
+// it is found again should prodigy be killed; Sync makes it durable.
 func (s *Store) Append(it Item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if it.Index != s.count {
 		panic(fmt.Sprintf("BUG: item %d appended to a store of %d", it.Index, s.count))
 	}
-	line, err := appendLine(s.pending, it)
+	line, err := appendLine(s.line[:0], it)
 	if err != nil {
 		return fmt.Errorf("record item %s: %w", it.ID, err)
 	}
-	s.added()
-	s.pending = line
-	if len(s.pending) < storeBatch {
-		return nil
+	if s.line = line; cap(line) > storeBuffer {
+		s.line = nil
 	}
-	return s.flush()
+	return s.write(line)
 }
 
 // appendLine appends the line of an item.
@@ -130,37 +128,23 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	return append(line, '}', '\n'), nil
 }
 
-// flush writes the pending lines. The caller holds the lock. Lines that could not be written stay pending, and the next try writes them
-// at the same place.
-func (s *Store) flush() error {
-	if len(s.pending) == 0 {
-		return nil
-	}
+func (s *Store) write(line []byte) error {
 	if s.torn {
 		if err := s.file.Truncate(s.size); err != nil {
 			return fmt.Errorf("cut a torn line off the item store: %w", err)
 		}
 		s.torn = false
 	}
-	if _, err := s.file.WriteAt(s.pending, s.size); err != nil {
+	if _, err := s.file.WriteAt(line, s.size); err != nil {
 		return fmt.Errorf("write the item store: %w", err)
 	}
-	s.size += int64(len(s.pending))
-	s.pending = s.pending[:0]
-	if cap(s.pending) > 4*storeBatch {
-		s.pending = nil // a huge item should not keep its memory
-	}
+	s.added()
+	s.size += int64(len(line))
 	return nil
 }
 
 // Sync makes what was appended durable.
 func (s *Store) Sync() error {
-	s.mu.Lock()
-	err := s.flush()
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
 	if err := s.file.Sync(); err != nil {
 		return fmt.Errorf("sync the item store: %w", err)
 	}
@@ -202,15 +186,12 @@ func (s *Store) At(index int) (Item, error) {
 	return it, nil
 }
 
-// find returns the last mark up to an item, which is in the file then.
+// find returns the last mark up to an item.
 func (s *Store) find(index int) (mark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if index < 0 || index >= s.count {
 		return mark{}, fmt.Errorf("there is no item %d in a store of %d", index, s.count)
-	}
-	if err := s.flush(); err != nil {
-		return mark{}, err
 	}
 	after := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].index > index })
 	return s.marks[after-1], nil
@@ -236,5 +217,5 @@ func (s *Store) Len() int {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.flush(), s.file.Close())
+	return s.file.Close()
 }
