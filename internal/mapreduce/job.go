@@ -372,7 +372,10 @@ func (j *job) finish(v verdict, err error) (Result, error) {
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
 		result.Results = j.place.ResultsFile()
 	}
-	err = errors.Join(err, j.agents.Wait(), j.close())
+	_ = j.agents.Wait() // they tell how they ended by their messages
+	if closed := j.close(); err == nil {
+		err = closed
+	}
 	if err != nil {
 		result.State, result.Reason = Failed, err.Error()
 	}

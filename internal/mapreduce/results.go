@@ -2,14 +2,12 @@ package mapreduce
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
@@ -43,9 +41,8 @@ func (j *job) mapResult() (*agent.MapResult, error) {
 	}, nil
 }
 
-// span is where the last row of an item stands in the file of rows as they came.
+// span is where the last row of an item stands in the file of rows as they came. An item without a row has length 0.
 type span struct {
-	index  int
 	offset int64
 	length int
 }
@@ -73,10 +70,10 @@ func writeResults(logDir, path string) (err error) {
 	return os.Rename(partial, path)
 }
 
-// writeRows writes a row for each end of an item that the log tells, and returns where the last one of each item stands.
+// writeRows writes a row for each end of an item that the log tells, and returns by item index where the last one stands.
 func writeRows(logDir string, w io.Writer) ([]span, error) {
 	buffered := bufio.NewWriterSize(w, 1<<16)
-	last := map[int]span{}
+	var last []span
 	var offset int64
 	for r, err := range events.Read(logDir) {
 		if err != nil {
@@ -97,15 +94,13 @@ func writeRows(logDir string, w io.Writer) ([]span, error) {
 		if err != nil {
 			return nil, err
 		}
-		last[found.Index] = span{index: found.Index, offset: offset, length: n}
+		for len(last) <= found.Index {
+			last = append(last, span{})
+		}
+		last[found.Index] = span{offset: offset, length: n}
 		offset += int64(n)
 	}
-	spans := make([]span, 0, len(last))
-	for _, s := range last {
-		spans = append(spans, s)
-	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.index, b.index) })
-	return spans, buffered.Flush()
+	return last, buffered.Flush()
 }
 
 func copySpans(w io.Writer, from io.ReaderAt, spans []span) error {
