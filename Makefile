@@ -1,0 +1,88 @@
+# Everything a developer types. `make check` is what CI runs, nothing more.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS  = -s -w $(if $(VERSION),-X main.version=$(VERSION))
+TOOL     = $(GO) tool -modfile=tools/go.mod
+FUZZTIME ?= 30s
+PREFIX  ?= /usr/local
+
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+build: ## Build bin/prodigy
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy ./cmd/prodigy
+
+test: ## Run all tests
+	$(GO) test ./...
+
+race: ## Run the tests under the race detector, without the long ones
+	$(GO) test -race -short -skip TestSeedScripts ./...
+
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+bench: ## Time 10,000 items against xargs
+	$(GO) run ./bench
+
+bench-quick: ## The same with 1,000 items
+	$(GO) run ./bench -items 1000 -pairs 5
+
+lint: vet modern staticcheck errcheck format deadcode ## Run everything that reads the code and runs nothing
+
+.PHONY: vet modern staticcheck errcheck format deadcode stale cross
+vet:
+	$(GO) vet ./...
+
+modern:
+	@out=$$($(GO) fix -diff ./... 2>&1) || { echo "$$out"; echo "go fix: run make fmt" >&2; exit 1; }; \
+	if [ -n "$$out" ]; then echo "$$out"; echo "go fix: run make fmt" >&2; exit 1; fi
+
+staticcheck:
+	$(TOOL) staticcheck ./...
+
+errcheck:
+	$(TOOL) errcheck ./...
+
+format:
+	@out=$$($(TOOL) gofumpt -l .) || exit 1; \
+	if [ -n "$$out" ]; then echo "$$out"; echo "gofumpt: run make fmt" >&2; exit 1; fi
+
+deadcode:
+	@out=$$($(TOOL) deadcode -test ./...) || exit 1; \
+	if [ -n "$$out" ]; then echo "$$out"; exit 1; fi
+
+stale:
+	$(GO) mod tidy -diff
+
+cross:
+	GOOS=linux $(GO) build -o /dev/null ./cmd/prodigy
+	GOOS=darwin $(GO) vet ./...
+	GOOS=windows $(GO) vet ./...
+
+fmt: ## Format and modernise the code
+	$(GO) fix ./...
+	$(TOOL) gofumpt -w .
+
+# The files that are made from the code are written by the tests that compare them.
+generate: ## Rewrite golden files, schema and reference from the code
+	$(GO) mod tidy
+	$(GO) test $$(grep -rlE 'flag\.Bool\("update"' --include='*_test.go' . | xargs -n1 dirname | sort -u) -update
+
+check: lint stale cross test race ## What CI runs
+
+install: build ## Install prodigy into PREFIX/bin (/usr/local)
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 bin/prodigy '$(DESTDIR)$(PREFIX)/bin/prodigy'
+
+clean: ## Remove what make build made
+	rm -rf bin
+
+.PHONY: help build test race fuzz bench bench-quick lint fmt generate check install clean

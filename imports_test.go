@@ -1,0 +1,105 @@
+package prodigy_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// allowed is the picture of the packages: which of them, and which outside modules, each may import besides the standard
+// library. A package that is not here may not exist. Tests are free.
+var allowed = map[string][]string{
+	"cmd/prodigy": {
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
+		"github.com/rs/zerolog", "github.com/spf13/cobra", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
+	},
+	"bench": {},
+
+	"internal/mapreduce": {
+		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
+		"golang.org/x/sync",
+	},
+	"internal/agent":       {"breaker", "duration", "events", "process", "retry", "template", "workflow"},
+	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
+	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "golang.org/x/sync"},
+	"internal/items":       {"process", "workflow", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/jobs":        {"github.com/gofrs/flock"},
+	"internal/workflow":    {"breaker", "duration", "errorpolicy", "retry", "gopkg.in/yaml.v3"},
+	"internal/errorpolicy": {"breaker", "retry"},
+	"internal/retry":       {"breaker", "duration"},
+	"internal/template":    {"mvdan.cc/sh/v3"},
+	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
+	"internal/breaker":     {},
+	"internal/duration":    {},
+}
+
+func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
+	seen := map[string]bool{}
+	for _, root := range []string{"cmd", "internal", "bench"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if entry.Name() == "testdata" {
+				return filepath.SkipDir
+			}
+			if entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			pkg := filepath.ToSlash(filepath.Dir(path))
+			seen[pkg] = true
+			checkImports(t, pkg, path)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pkg := range allowed {
+		if !seen[pkg] {
+			t.Errorf("package %s is in the map, but there is none", pkg)
+		}
+	}
+}
+
+func checkImports(t *testing.T, pkg, path string) {
+	t.Helper()
+	may, known := allowed[pkg]
+	if !known {
+		t.Errorf("package %s is not in the map", pkg)
+		return
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !permitted(imported, may) {
+			t.Errorf("%s imports %s; package %s may import the standard library and %v", path, imported, pkg, may)
+		}
+	}
+}
+
+func permitted(imported string, may []string) bool {
+	if own, ok := strings.CutPrefix(imported, "prodigy/internal/"); ok {
+		return slices.Contains(may, own)
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	if !strings.Contains(first, ".") {
+		return true
+	}
+	return slices.ContainsFunc(may, func(module string) bool {
+		return imported == module || strings.HasPrefix(imported, module+"/")
+	})
+}
