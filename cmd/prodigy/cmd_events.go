@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/events"
+)
+
+func newEventsCommand(con *console) *cobra.Command {
+	group := newGroup("events", "Read the event log of a job")
+	group.AddCommand(newEventsListCommand(con), newEventsFollowCommand(con))
+	return group
+}
+
+type eventsOptions struct {
+	jobID  string
+	format format
+	since  time.Duration
+	query  events.Query
+}
+
+func (o *eventsOptions) add(cmd *cobra.Command) {
+	addJobID(cmd, &o.jobID)
+	f := cmd.Flags()
+	f.StringVar(&o.query.Type, "event-type", "", "only events of this type, in any case style")
+	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
+	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent")
+	f.Var(length{&o.since}, "since", "only events of this last stretch of time, as in 30m")
+	f.Var(positive{&o.query.Limit}, "limit", "only the last events")
+}
+
+// begin looks the job up and completes the query.
+func (o *eventsOptions) begin(args []string) (string, error) {
+	if len(args) > 0 {
+		o.jobID = args[0]
+	}
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return "", err
+	}
+	if o.query.Type != "" {
+		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
+			return "", usagef("--event-type: %w", err)
+		}
+	}
+	if o.since > 0 {
+		o.query.Since = time.Now().Add(-o.since)
+	}
+	return job.EventsDir(), nil
+}
+
+func newEventsListCommand(con *console) *cobra.Command {
+	var o eventsOptions
+	cmd := &cobra.Command{
+		Use:               "ls [job]",
+		Aliases:           []string{"list"},
+		Short:             "Print the events of a job, oldest first",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir, err := o.begin(args)
+			if err != nil {
+				return err
+			}
+			return runEventsList(con, dir, o)
+		},
+	}
+	o.add(cmd)
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	return cmd
+}
+
+func runEventsList(con *console, dir string, o eventsOptions) error {
+	out := bufio.NewWriter(con.out)
+	err := printEvents(out, con.err, o.format, events.ReadLines(dir, o.query))
+	return errors.Join(err, out.Flush())
+}
+
+func newEventsFollowCommand(con *console) *cobra.Command {
+	var o eventsOptions
+	cmd := &cobra.Command{
+		Use:               "follow [job]",
+		Short:             "Print the events of a job and those to come, until it ends",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := o.begin(args)
+			if err != nil {
+				return err
+			}
+			return runFollow(cmd.Context(), con, dir, o)
+		},
+	}
+	o.add(cmd)
+	addFormat(cmd, &o.format, asJSON, asJSONL)
+	return cmd
+}
+
+func runFollow(ctx context.Context, con *console, dir string, o eventsOptions) error {
+	if o.format == asJSON {
+		// An array would have no end; a line each is JSON as well.
+		o.format = asJSONL
+	}
+	return printEvents(con.out, con.err, o.format, events.Follow(ctx, dir, o.query))
+}
+
+// eventWriter prints events in one form. end is called after the last.
+type eventWriter struct {
+	one func(line []byte) error
+	end func() error
+}
+
+func printEvents(out, diag io.Writer, f format, lines iter.Seq2[[]byte, error]) error {
+	w := newEventWriter(out, f)
+	for line, err := range lines {
+		if errors.Is(err, events.ErrTorn) {
+			_, _ = fmt.Fprintf(diag, "warning: %v\n", err)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.one(line); err != nil {
+			return err
+		}
+	}
+	return w.end()
+}
+
+func newEventWriter(w io.Writer, f format) eventWriter {
+	nothing := func() error { return nil }
+	switch f {
+	case asJSON:
+		return arrayWriter(w)
+	case asJSONL:
+		return eventWriter{func(line []byte) error { return writeLine(w, line) }, nothing}
+	case asCSV:
+		return csvWriter(w)
+	}
+	return eventWriter{func(line []byte) error { return printEvent(w, line) }, nothing}
+}
+
+func writeLine(w io.Writer, line []byte) error {
+	_, err := fmt.Fprintf(w, "%s\n", trimNewline(line))
+	return err
+}
+
+// arrayWriter prints one JSON array, an event a line.
+func arrayWriter(w io.Writer) eventWriter {
+	before := "["
+	return eventWriter{
+		one: func(line []byte) error {
+			_, err := fmt.Fprintf(w, "%s\n%s", before, trimNewline(line))
+			before = "\n,"
+			return err
+		},
+		end: func() error {
+			if before == "[" {
+				_, err := io.WriteString(w, "[]\n")
+				return err
+			}
+			_, err := io.WriteString(w, "\n]\n")
+			return err
+		},
+	}
+}
+
+// csvWriter prints a table: what all events have, the item and agent, and the other fields as JSON.
+func csvWriter(w io.Writer) eventWriter {
+	t := csv.NewWriter(w)
+	err := t.Write([]string{"seq", "time", "job_id", "correlation_id", "type", "item_id", "agent_id", "fields"})
+	return eventWriter{
+		one: func(line []byte) error {
+			if err != nil {
+				return err
+			}
+			e, err := readEvent(line)
+			if err != nil {
+				return err
+			}
+			return t.Write([]string{
+				strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339Nano), e.JobID, e.CorrelationID, e.Type,
+				e.text("item_id"), e.text("agent_id"), e.rest("item_id", "agent_id"),
+			})
+		},
+		end: func() error {
+			t.Flush()
+			return t.Error()
+		},
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+type jobsOptions struct {
+	format format
+	limit  int
+}
+
+func newJobsCommand(con *console) *cobra.Command {
+	o := jobsOptions{limit: 20}
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List the jobs, newest first",
+		Args:  exactly(),
+		RunE:  func(*cobra.Command, []string) error { return runJobs(con, o) },
+	}
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().Var(positive{&o.limit}, "limit", "how many jobs to list")
+	return cmd
+}
+
+// jobStatus is what jobs and status print of a job as JSON.
+type jobStatus struct {
+	JobID      string              `json:"job_id"`
+	Workflow   string              `json:"workflow"`
+	Mode       string              `json:"mode"`
+	State      string              `json:"state"`
+	Started    time.Time           `json:"started"`
+	DurationMS events.Millis       `json:"duration_ms"`
+	Metrics    errorpolicy.Metrics `json:"metrics"`
+}
+
+func statusOf(s mapreduce.Summary) jobStatus {
+	return jobStatus{
+		JobID: s.Job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Started: s.Started,
+		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
+	}
+}
+
+func runJobs(con *console, o jobsOptions) error {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return err
+	}
+	all, err := home.List()
+	if err != nil {
+		return err
+	}
+	list := []jobStatus{}
+	for _, job := range all[:min(len(all), o.limit)] {
+		s, err := mapreduce.Summarize(job)
+		if err != nil {
+			_, _ = fmt.Fprintf(con.err, "warning: %s: %v\n", job.ID, err)
+			continue
+		}
+		list = append(list, statusOf(s))
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, list)
+	}
+	return printJobs(con, list)
+}
+
+func printJobs(con *console, list []jobStatus) error {
+	if len(list) == 0 {
+		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
+		return nil
+	}
+	t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tSTARTED\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
+	for _, s := range list {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", s.JobID, s.State, s.Started.Local().Format(time.DateTime),
+			duration.Format(time.Duration(s.DurationMS)), s.Metrics.Successful, s.Metrics.Failed, s.Metrics.TotalItems, s.Workflow)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/retry"
+)
+
+// print writes the last lines of a run: what happened, where the log is, and what to type next.
+func (e ended) print(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), counts(e.Metrics))
+	if e.Failure != nil {
+		printStepFailure(w, *e.Failure, e.Job.ID)
+	} else if e.State != mapreduce.Completed && e.Reason != "" {
+		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
+	}
+	if e.Results != "" {
+		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
+	}
+	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
+	for _, command := range e.next() {
+		_, _ = fmt.Fprintf(w, "next: %s\n", command)
+	}
+}
+
+// counts says how the items fared, if there were any.
+func counts(m errorpolicy.Metrics) string {
+	if m.TotalItems == 0 {
+		return ""
+	}
+	parts := []string{fmt.Sprintf(": %d of %d items succeeded", m.Successful, m.TotalItems)}
+	for _, c := range []struct {
+		n    int
+		word string
+	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// next returns the commands that lead on from here.
+func (e ended) next() []string {
+	var commands []string
+	if e.State != mapreduce.Completed {
+		commands = append(commands, "prodigy resume "+e.Job.ID)
+	}
+	if letter := firstLetter(e.Job); letter != "" {
+		commands = append(commands,
+			fmt.Sprintf("prodigy dlq inspect %s --job-id %s", letter, e.Job.ID),
+			"prodigy dlq retry "+e.Job.ID)
+	}
+	return commands
+}
+
+// printStepFailure tells of the step that failed the job: one of a phase that runs once.
+func printStepFailure(w io.Writer, f agent.Failure, jobID string) {
+	var code *int
+	if f.ExitCode >= 0 {
+		code = &f.ExitCode
+	}
+	_, _ = fmt.Fprintf(w, "step %s failed: %s\n", cmp.Or(f.Step, "-"), told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))
+	for _, line := range lastLines(f.Stderr, evidenceLines) {
+		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
+	}
+	_, _ = fmt.Fprintf(w, "    all of it: prodigy events ls --job-id %s --json\n", jobID)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+// The exit codes. Scripts rely on them.
+const (
+	exitOK          = 0   // every item succeeded
+	exitFailed      = 1   // the job failed or was stopped by its policy, or prodigy could not go on
+	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
+	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped
+	exitInterrupted = 130 // stopped by SIGINT; can be resumed
+	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP; can be resumed
+)
+
+// statusError ends the process with a code; what there is to say has been said.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// status returns the error for a code: none for 0.
+func status(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	return statusError(code)
+}
+
+// usageError is a mistake of the caller that was found before anything ran. With hint set, the help of the command is named.
+type usageError struct {
+	err  error
+	hint bool
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef returns a usageError about the arguments, which names the help.
+func usagef(format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...), hint: true}
+}
+
+// refusef returns a usageError about what the arguments point to: a file, a job, a setting.
+func refusef(format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...)}
+}
+
+// signalError is the cause of a stop that a signal asked for.
+type signalError struct{ signal os.Signal }
+
+func (e *signalError) Error() string { return signalName(e.signal) }
+
+func (e *signalError) exitCode() int {
+	if e.signal == os.Interrupt {
+		return exitInterrupted
+	}
+	return exitTerminated
+}
+
+func signalName(s os.Signal) string {
+	switch s {
+	case os.Interrupt:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	}
+	return s.String()
+}
+
+// exitCode returns the code for the error that a command ended with.
+func exitCode(err error) int {
+	var code statusError
+	var usage *usageError
+	var invalid *workflow.InvalidError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &usage), errors.As(err, &invalid),
+		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// resultCode returns the code for the way a job ended. Stop is the signal that asked for a stop, if one did.
+func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
+	switch r.State {
+	case mapreduce.Completed:
+		m := r.Metrics
+		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK {
+			return exitLeft
+		}
+		return exitOK
+	case mapreduce.Paused:
+		if stop != nil {
+			return stop.exitCode()
+		}
+	case mapreduce.Failed:
+	}
+	return exitFailed
+}
+
+// explain prints the error that cmd ended with, unless its story has been told.
+func explain(w io.Writer, cmd *cobra.Command, err error) {
+	var code statusError
+	if errors.As(err, &code) {
+		return
+	}
+	var invalid *workflow.InvalidError
+	if errors.As(err, &invalid) {
+		printProblems(w, invalid.Problems, "")
+		return
+	}
+	_, _ = fmt.Fprintf(w, "prodigy: %v\n", err)
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage) && usage.hint:
+		_, _ = fmt.Fprintf(w, "See '%s --help'.\n", cmd.CommandPath())
+	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
+		_, _ = fmt.Fprintln(w, "'prodigy jobs' lists the jobs.")
+	}
+}
+
+// printProblems prints one problem a line, with a word before its message. What stands on further lines is left as it is:
+// it may hold a caret.
+func printProblems(w io.Writer, problems []workflow.Problem, word string) {
+	for _, p := range problems {
+		p.Message = word + p.Message
+		_, _ = fmt.Fprintln(w, p)
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/duration"
+)
+
+// format is the form in which results are printed.
+type format string
+
+const (
+	asHuman format = "human"
+	asJSON  format = "json"
+	asJSONL format = "jsonl"
+	asCSV   format = "csv"
+)
+
+// addFormat gives cmd --output with these formats besides human, and --json, its short form.
+func addFormat(cmd *cobra.Command, f *format, others ...format) {
+	*f = asHuman
+	names := []string{string(asHuman)}
+	for _, o := range others {
+		names = append(names, string(o))
+	}
+	addChoice(cmd, (*string)(f), "output", "form of the results", names...)
+	flag := cmd.Flags().VarPF(jsonFlag{f}, "json", "", "short for --output json")
+	flag.NoOptDefVal = "true"
+}
+
+// jsonFlag is --json. It follows pflag.Value, as the types below do.
+type jsonFlag struct{ format *format }
+
+func (j jsonFlag) String() string { return "" }
+func (j jsonFlag) Type() string   { return "bool" }
+
+func (j jsonFlag) Set(s string) error {
+	on, err := strconv.ParseBool(s)
+	if err == nil && on {
+		*j.format = asJSON
+	}
+	return err
+}
+
+// addChoice gives cmd a flag that takes one of these words.
+func addChoice(cmd *cobra.Command, value *string, name, usage string, words ...string) {
+	cmd.Flags().Var(choice{value, words}, name, usage+": "+strings.Join(words, ", "))
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+type choice struct {
+	value *string
+	words []string
+}
+
+func (c choice) String() string { return *c.value }
+func (c choice) Type() string   { return "word" }
+
+func (c choice) Set(s string) error {
+	if !slices.Contains(c.words, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(c.words, ", "))
+	}
+	*c.value = s
+	return nil
+}
+
+// length is a flag that takes a duration the way workflow files do.
+type length struct{ value *time.Duration }
+
+func (l length) String() string {
+	if *l.value == 0 {
+		return ""
+	}
+	return duration.Format(*l.value)
+}
+
+func (l length) Type() string { return "duration" }
+
+func (l length) Set(s string) error {
+	d, err := duration.Parse(s)
+	if err != nil {
+		return err
+	}
+	*l.value = d
+	return nil
+}
+
+// positive is a flag that takes a whole number from 1.
+type positive struct{ value *int }
+
+func (p positive) String() string {
+	if *p.value == 0 {
+		return ""
+	}
+	return strconv.Itoa(*p.value)
+}
+
+func (p positive) Type() string { return "number" }
+
+func (p positive) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return fmt.Errorf("must be a whole number from 1")
+	}
+	*p.value = n
+	return nil
+}
+
+// addMaxDelay gives cmd the flag that caps delays.
+func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
+	cmd.Flags().Var(length{d}, "max-delay", "cap of all delays that have none of their own (also: PRODIGY_MAX_DELAY)")
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+// checked is a workflow in which nothing was found that would keep it from running.
+type checked struct {
+	*workflow.Workflow
+	source   []byte
+	warnings []workflow.Problem
+	dir      string
+}
+
+// load reads the workflow at path and checks it as it would be run by c, in the current directory.
+// A *workflow.InvalidError holds all that is wrong with it.
+func load(path string, c mapreduce.Config) (checked, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return checked{}, err
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return checked{}, refusef("%w", err)
+	}
+	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay})
+	if err != nil {
+		return checked{}, err
+	}
+	c.Dir, c.Environ = dir, os.Environ()
+	warnings, err := mapreduce.Check(c, w)
+	return checked{Workflow: w, source: source, warnings: warnings, dir: dir}, err
+}
+
+// loadRecorded reads the workflow of a job as it was run.
+func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return nil, fmt.Errorf("read the job: %w", err)
+	}
+	source, err := os.ReadFile(job.WorkflowFile())
+	if err != nil {
+		return nil, fmt.Errorf("read the job's workflow: %w", err)
+	}
+	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
+	return workflow.Parse(job.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay})
+}
+
+// delayCap returns the cap of delays: the flag's, else the environment's, else none.
+func delayCap(flag time.Duration) (time.Duration, error) {
+	text := os.Getenv("PRODIGY_MAX_DELAY")
+	if flag > 0 || text == "" {
+		return flag, nil
+	}
+	d, err := duration.Parse(text)
+	if err != nil {
+		return 0, refusef("PRODIGY_MAX_DELAY: %w", err)
+	}
+	return d, nil
+}
+
+// problemsOf returns what is wrong with a workflow, if err is about that.
+func problemsOf(err error) ([]workflow.Problem, bool) {
+	var invalid *workflow.InvalidError
+	if !errors.As(err, &invalid) {
+		return nil, false
+	}
+	return invalid.Problems, true
+}

@@ -1,0 +1,26 @@
+// Prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can go on after a crash.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+// version is set by the linker.
+var version string
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// run is main without the exit.
+func run(args []string) int {
+	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
+	root := newRootCommand(con)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(context.Background())
+	if err != nil {
+		explain(con.err, cmd, err)
+	}
+	return exitCode(err)
+}

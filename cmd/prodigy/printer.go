@@ -1,0 +1,220 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// printer shows the records of a job as they come: results to stdout, progress to stderr. Its goroutine owns all of it;
+// observe hands the records over.
+type printer struct {
+	records    chan []events.Record
+	notices    chan string // lines from elsewhere
+	collection errorpolicy.CollectionKind
+
+	results  io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	screen   *screen
+	log      zerolog.Logger
+	quiet    bool
+	jobID    string
+	tally    tally
+	failures failures
+	retries  int // lines about retries that were printed
+}
+
+const (
+	redrawEvery = 100 * time.Millisecond
+	reportEvery = 10 * time.Second // off a terminal
+	retryLines  = 20               // further ones are only in the log
+)
+
+func newPrinter(con *console, o jobOptions, collection errorpolicy.CollectionKind) *printer {
+	p := &printer{
+		records:    make(chan []events.Record, 64),
+		notices:    make(chan string),
+		collection: collection,
+		results:    con.out,
+		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, width: con.width},
+		quiet:      o.quiet,
+		tally:      newTally(),
+	}
+	if o.quiet {
+		p.screen = &screen{w: io.Discard, width: con.width}
+	}
+	if o.quiet || o.format == asJSON {
+		p.results = io.Discard
+	}
+	p.log = con.logger(p.screen)
+	return p
+}
+
+// observe is for mapreduce.Config. It waits when the terminal cannot keep up.
+func (p *printer) observe(batch []events.Record) { p.records <- batch }
+
+// show prints what it is handed until records is closed.
+func (p *printer) show() {
+	every := reportEvery
+	if p.screen.live {
+		every = redrawEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case batch, open := <-p.records:
+			if !open {
+				p.screen.clear()
+				return
+			}
+			for _, r := range batch {
+				p.tally.apply(r)
+				p.print(r)
+			}
+		case line := <-p.notices:
+			p.printf("%s\n", line)
+		case now := <-tick.C:
+			p.progress(now)
+		}
+	}
+}
+
+// progress shows where the job stands.
+func (p *printer) progress(now time.Time) {
+	if p.jobID == "" {
+		return
+	}
+	if p.screen.live {
+		p.screen.draw(p.tally.line(now))
+		return
+	}
+	p.printf("%s\n", p.tally.line(now))
+}
+
+func (p *printer) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.screen, format, args...)
+}
+
+// print shows one record, where it is of interest as it happens.
+func (p *printer) print(r events.Record) {
+	p.jobID = r.JobID
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		p.printf("job %s%s\n", r.JobID, prefixed(": ", e.Workflow))
+	case events.JobResumed:
+		p.resumed(e)
+	case events.ItemsSelected:
+		p.selected(e)
+	case events.PhaseCompleted:
+		p.printf("%s took %s\n", e.Phase, duration.Format(time.Duration(e.DurationMS)))
+	case events.StepCompleted:
+		p.result(e)
+	case events.StepRetrying:
+		p.stepRetry(e)
+	case events.StepFailed:
+		p.stepFailed(e)
+	case events.AgentFailed:
+		p.agentFailed(e)
+	case events.ErrorBatch:
+		p.batch(e)
+	case events.CircuitOpen:
+		p.log.Warn().Str("scope", e.Scope).Int("consecutive_failures", e.ConsecutiveFailures).
+			Str("until", e.Until.Local().Format("15:04:05")).Msg("circuit breaker opened")
+	case events.CircuitHalfOpen:
+		p.log.Info().Str("scope", e.Scope).Msg("circuit breaker is half-open, testing")
+	case events.CircuitClosed:
+		p.log.Info().Str("scope", e.Scope).Msg("circuit breaker closed")
+	}
+}
+
+func (p *printer) resumed(e events.JobResumed) {
+	if e.Reason == dlqRetry {
+		p.printf("job %s: dead letters are run again\n", p.jobID)
+		return
+	}
+	if e.Completed+e.Pending+e.InFlight == 0 {
+		p.printf("job %s goes on\n", p.jobID)
+		return
+	}
+	p.printf("job %s: %d items finished before, %d to go\n", p.jobID, e.Completed, e.Pending+e.InFlight)
+}
+
+func (p *printer) selected(e events.ItemsSelected) {
+	if e.TotalItems == 0 {
+		p.log.Warn().Msg("no items were selected: nothing to do")
+		return
+	}
+	p.printf("%s\n", counted(e.TotalItems, "item"))
+}
+
+// result prints the output of the steps that people run a workflow for: all but those of setup.
+func (p *printer) result(e events.StepCompleted) {
+	if e.Phase == "setup" || e.Output == "" {
+		return
+	}
+	p.screen.clear()
+	_, _ = fmt.Fprintln(p.results, e.Output)
+}
+
+func (p *printer) stepRetry(e events.StepRetrying) {
+	if !p.tellRetry() {
+		return
+	}
+	line := p.log.Warn()
+	if e.ItemID != "" {
+		line = line.Str("item", e.ItemID)
+	}
+	line.Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, e.DelayMS))
+}
+
+// tellRetry reports whether one more line about a retry is to be printed.
+func (p *printer) tellRetry() bool {
+	p.retries++
+	if p.retries == retryLines+1 {
+		p.log.Info().Msg("further retries are only in the log: prodigy events ls --event-type StepRetrying, or AgentFailed")
+	}
+	return p.retries <= retryLines
+}
+
+func retrying(attempt int, t retry.Type, message string, delay events.Millis) string {
+	return fmt.Sprintf("attempt %d failed (%s): %s; next in %s", attempt, t, shorten(visible(message), 160), duration.Format(time.Duration(delay)))
+}
+
+// stepFailed tells of a step outside the map phase after which the phase goes on. The last lines of the run tell of one that
+// ends it, and AgentFailed of the failures of items.
+func (p *printer) stepFailed(e events.StepFailed) {
+	if e.ItemID != "" || e.Action == string(retry.Stop) {
+		return
+	}
+	p.log.Warn().Str("step", e.Step).Int("attempts", e.Attempts).Str("then", e.Action).
+		Msg(told(ending(e.ExitCode, "", e.ErrorType), e.Error))
+}
+
+func (p *printer) agentFailed(e events.AgentFailed) {
+	if e.Action == errorpolicy.Retry {
+		if p.tellRetry() {
+			p.log.Warn().Str("item", e.ItemID).Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, *e.DelayMS))
+		}
+		return
+	}
+	if p.collection != errorpolicy.Immediate {
+		p.failures.add(e)
+		return
+	}
+	p.log.Error().Str("action", string(e.Action)).Msg(describe(e))
+	printEvidence(p.screen, e, p.jobID)
+}
+
+func (p *printer) batch(e events.ErrorBatch) {
+	p.log.Error().Int("size", e.Size).Msg("failures")
+	for _, one := range e.Errors {
+		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, shorten(visible(one.Error), 160))
+	}
+}

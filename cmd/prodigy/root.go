@@ -1,0 +1,125 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/jobs"
+)
+
+// newRootCommand returns the whole command tree.
+func newRootCommand(con *console) *cobra.Command {
+	root := newGroup("prodigy", "Run commands over a list of items, with retries, a dead letter queue and resume")
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.SetOut(con.out)
+	root.SetErr(con.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	root.PersistentFlags().BoolVar(&con.noColor, "no-color", false, "do not colour what is printed (also: NO_COLOR)")
+	root.AddCommand(
+		newRunCommand(con),
+		newResumeCommand(con),
+		newValidateCommand(con),
+		newPlanCommand(con),
+		newDLQCommand(con),
+		newEventsCommand(con),
+		newJobsCommand(con),
+		newStatusCommand(con),
+		newVersionCommand(con),
+	)
+	return root
+}
+
+// newGroup returns a command that only holds others. By itself it prints its help.
+func newGroup(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// unknownCommand refuses arguments of a group, and says what may have been meant.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return usagef("there is no command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
+	}
+	return usagef("there is no command %q", args[0])
+}
+
+// exactly wants these arguments, no fewer and no more.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usagef("the argument <%s> is missing", names[len(args)])
+		}
+		if len(args) > len(names) {
+			return usagef("unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// atMostOne allows one argument.
+func atMostOne(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("unexpected argument %q", args[1])
+	}
+	return nil
+}
+
+// completeJob completes the first argument to a job id.
+func completeJob(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return jobIDs(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeWorkflow completes the first argument to a YAML file.
+func completeWorkflow(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// jobIDs returns the ids of all jobs, newest first, and latest.
+func jobIDs() []string {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return nil
+	}
+	all, err := home.List()
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	ids := []string{"latest"}
+	for _, j := range all {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// findJob returns the job that is called id: its id, a prefix of it, or latest.
+func findJob(id string) (jobs.Job, error) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	return home.Find(id)
+}
+
+// addJobID gives cmd the flag that names a job.
+func addJobID(cmd *cobra.Command, id *string) {
+	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, the beginning of it, or latest")
+	_ = cmd.RegisterFlagCompletionFunc("job-id", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return jobIDs(), cobra.ShellCompDirectiveNoFileComp
+	})
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The test binary is prodigy too, and a claude that only says what it was asked.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"prodigy": main,
+		"claude":  fakeClaude,
+	})
+}
+
+// fakeClaude repeats its prompt, which is its last argument, and fails when that says so.
+func fakeClaude() {
+	prompt := os.Args[len(os.Args)-1]
+	fmt.Println("claude was asked: " + prompt)
+	if strings.Contains(prompt, "fail") {
+		os.Exit(1)
+	}
+}
+
+// Every script is something that a user could have typed.
+func TestScripts(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the scripts need a POSIX sh")
+	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dir = "../../testdata/script/"
+	params := testscript.Params{
+		Dir: dir,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
+			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(examples))
+		},
+	}
+	if testing.Short() {
+		// Under the race detector each start of a process is slow, and these use all the goroutines that there are.
+		params.Dir, params.Files = "", []string{dir + "quickstart.txtar", dir + "interrupt.txtar", dir + "interrupt_twice.txtar"}
+	}
+	testscript.Run(t, params)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
+)
+
+// jobOptions are the flags of every command that works on a job.
+type jobOptions struct {
+	format      format
+	quiet       bool
+	maxParallel int
+	durability  events.Durability
+	grace       time.Duration
+	stopNow     bool
+	partialOK   bool
+	logSteps    bool
+	maxRetries  int
+}
+
+// defaultGrace is what running steps get to finish in when the job is to stop.
+const defaultGrace = 5 * time.Second
+
+// defaultMaxRetries is how often a dead letter may be sent again.
+const defaultMaxRetries = 3
+
+// add gives cmd the flags.
+func (o *jobOptions) add(cmd *cobra.Command) {
+	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
+	addFormat(cmd, &o.format, asJSON)
+	f := cmd.Flags()
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
+	addChoice(cmd, (*string)(&o.durability), "durability", "when the log is forced to the disk",
+		string(events.Batch), string(events.Strict), string(events.None))
+	f.Var(length{&o.grace}, "grace", "what running steps get to finish in when the job is to stop")
+	f.BoolVar(&o.stopNow, "stop-now", false, "when the policy stops the job, kill what is running")
+	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 although items were dead-lettered or skipped")
+	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
+}
+
+// config returns how a job is run.
+func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
+	return mapreduce.Config{
+		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
+		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
+		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries,
+	}
+}
+
+// work is a run of a job: mapreduce.Run, Resume or RetryDead with what they need.
+type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
+
+// ended is how a run of a job ended, and what is left to say of it.
+type ended struct {
+	mapreduce.Result
+	stop     *signalError // that asked for the end; nil: none did
+	failures *failures
+}
+
+// watch does the work, shows it on con as it goes on and lets signals stop it: the first asks it to stop, the second kills.
+func (o jobOptions) watch(ctx context.Context, con *console, c mapreduce.Config, collection errorpolicy.CollectionKind, do work) (ended, error) {
+	kill, cancelKill := context.WithCancelCause(ctx)
+	defer cancelKill(nil)
+	stop, cancelStop := context.WithCancelCause(ctx)
+	defer cancelStop(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	p := newPrinter(con, o, collection)
+	c.Stop, c.Observe = stop, p.observe
+	finished := make(chan struct{})
+	var asked *signalError
+	var g errgroup.Group
+	g.Go(func() error { p.show(); return nil })
+	g.Go(func() error {
+		asked = relay(signals, finished, p.notices, cancelStop, cancelKill)
+		return nil
+	})
+	result, err := do(kill, c)
+	close(finished)
+	close(p.records)
+	if groupErr := g.Wait(); groupErr != nil {
+		panic("BUG: " + groupErr.Error())
+	}
+	return ended{Result: result, stop: asked, failures: &p.failures}, err
+}
+
+// relay turns signals into the end of the two contexts until finished is closed, and tells people so. It returns the first
+// signal.
+func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- string, stop, kill context.CancelCauseFunc) *signalError {
+	var first *signalError
+	for {
+		select {
+		case <-finished:
+			return first
+		case s := <-signals:
+			notice := signalName(s) + " again: killing what runs"
+			if first == nil {
+				first = &signalError{s}
+				stop(first)
+				notice = signalName(s) + ": stopping; what runs gets some time to finish (once more kills it)"
+			} else {
+				kill(fmt.Errorf("%s again: %w", signalName(s), process.ErrKill))
+			}
+			select {
+			case notices <- notice:
+			case <-finished:
+			}
+		}
+	}
+}
+
+// outcome is what run --json prints.
+type outcome struct {
+	JobID       string              `json:"job_id"`
+	State       mapreduce.State     `json:"state"`
+	ExitCode    int                 `json:"exit_code"`
+	Reason      string              `json:"reason,omitempty"`
+	DurationMS  events.Millis       `json:"duration_ms"`
+	Metrics     errorpolicy.Metrics `json:"metrics"`
+	Events      string              `json:"events"`
+	DLQ         string              `json:"dlq"`
+	ResultsFile string              `json:"results_file"`
+}
+
+func (e ended) outcome(code int) outcome {
+	return outcome{
+		JobID: e.Job.ID, State: e.State, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
+		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
+	}
+}
+
+// conclude says how the job ended and returns the exit code as an error.
+func (o jobOptions) conclude(con *console, e ended) error {
+	code := resultCode(e.Result, e.stop, o.partialOK)
+	if err := o.tell(con, e, code); err != nil {
+		return err
+	}
+	return status(code)
+}
+
+func (o jobOptions) tell(con *console, e ended, code int) error {
+	if !o.quiet || code != exitOK {
+		e.failures.print(con.err, e.Metrics.FailurePatterns, e.Job.ID)
+		e.print(con.err)
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, e.outcome(code))
+	}
+	return nil
+}
+
+// firstLetter returns the item of the first dead letter of a job, or "".
+func firstLetter(job jobs.Job) string {
+	entries, err := dlq.Read(job.DLQFile())
+	if err != nil || len(entries) == 0 {
+		return ""
+	}
+	return entries[0].ItemID
+}
+
+// ifThere returns path when there is such a file, else "".
+func ifThere(path string) string {
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
