@@ -42,7 +42,6 @@ type job struct {
 	inbox    chan message   // from agents to the owner
 	halting  chan struct{}  // closed when a pool begins to stop
 	agents   errgroup.Group // every goroutine of the run
-	began    time.Time      // of this run
 }
 
 // verdict is how a run went, before it is recorded.
@@ -79,7 +78,7 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
 	}
-	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), began: now}
+	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy)}
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: absolute(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: os.Args[1:],
@@ -141,7 +140,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		return nil, err
 	}
 	c.Dir, c.MaxDelay, c.Seed = meta.Dir, maxDelay, meta.Seed
-	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy), began: time.Now()}
+	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
 	if c.MaxParallel > 0 {
 		j.parallel = c.MaxParallel
 	}
@@ -365,7 +364,7 @@ func (j *job) finish(v verdict, err error) (Result, error) {
 		Job: j.place, State: v.state, Reason: v.reason, Failure: v.failure, Metrics: j.state.policy.Metrics(),
 		Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
-	result.Duration = time.Since(j.began)
+	result.Duration = j.state.duration(time.Now())
 	if err == nil && j.state.ended == "" {
 		j.recordEnd(v, result)
 	}

@@ -595,3 +595,44 @@ func TestAnInputThatChangedIsRefusedOnResume(t *testing.T) {
 		t.Errorf("got %s (%s), %v, want failed because the input changed", r.State, r.Reason, err)
 	}
 }
+
+func TestAnItemInFlightAtTwoCrashesIsSetAside(t *testing.T) {
+	c := config(t, fake(func(call) answer { return answer{} }))
+	c.MaxCrashes = 2
+	whole := run(t, c, workflowOf(3, 1, ""))
+	log := readLog(t, whole.Job)
+	started := strings.Index(log, `"type":"AgentStarted","item_id":"item_1"`)
+	upTo := started + strings.Index(log[started:], "\n") + 1
+	place := copyJob(t, c, whole.Job, log[:upTo]+strings.ReplaceAll(
+		`{"seq":SEQ,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"JobResumed","completed":1,"pending":1,"in_flight":1}
+`, "SEQ", fmt.Sprint(strings.Count(log[:upTo], "\n")+1))+strings.ReplaceAll(
+		`{"seq":SEQ,"time":"2026-11-20T16:15:31.123456Z","job_id":"j","correlation_id":"j/item_1","type":"AgentStarted","item_id":"item_1","item_index":1,"agent_id":"a","attempt":2,"worker":1}
+`, "SEQ", fmt.Sprint(strings.Count(log[:upTo], "\n")+2)))
+	r, err := Resume(t.Context(), withHome(c, place), place.job)
+	if err != nil || r.Metrics.Successful != 2 || r.Metrics.ErrorTypes["killed_runner"] != 1 {
+		t.Fatalf("got %+v, %v, want 2 successful and one killed_runner", r.Metrics, err)
+	}
+	if got := deadIDs(t, place.job); !slices.Equal(got, []string{"item_1"}) {
+		t.Errorf("dead letters: got %v, want item_1", got)
+	}
+}
+
+func TestTheTimeBetweenTwoRunsIsNotTheJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, cancel := context.WithCancelCause(t.Context())
+		c := config(t, fake(func(call) answer { return answer{takes: 10 * time.Second} }))
+		c.Stop = stop
+		time.AfterFunc(12*time.Second, func() { cancel(errors.New("interrupted")) })
+		r := run(t, c, workflowOf(2, 1, ""))
+		<-time.After(time.Hour)
+		c.Stop = nil
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.Duration.Round(time.Second) != 27*time.Second {
+			t.Errorf("got %s, %v, want 27s: 17s until the grace was over, and 10s", r.Duration, err)
+		}
+		s, err := Summarize(r.Job)
+		if err != nil || s.Duration.Round(time.Millisecond) != r.Duration.Round(time.Millisecond) {
+			t.Errorf("the summary says %s, %v, want %s", s.Duration, err, r.Duration)
+		}
+	})
+}

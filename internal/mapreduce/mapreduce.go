@@ -38,6 +38,7 @@ type Config struct {
 	StopNow     bool          // no grace for running agents when the policy stops the job
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
+	MaxCrashes  int           // an item that was in flight when the run died so often is dead-lettered by a resume; 0: never
 
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
 	// The ctx that Run is given kills instead. Nil never stops.
@@ -93,6 +94,7 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return j.finish(verdict{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
 	j.recordResumed(events.ForResume)
+	j.setAside()
 	return j.finish(j.run(ctx))
 }
 

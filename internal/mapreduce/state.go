@@ -13,7 +13,10 @@ import (
 type state struct {
 	policy   *errorpolicy.Machine
 	started  time.Time
-	seq      int64 // of the last record
+	seq      int64         // of the last record
+	earlier  time.Duration // that the runs before this one took
+	runBegan time.Time     // this run
+	last     time.Time     // of the last record
 	seed     uint64
 	mode     string
 	workflow string
@@ -23,6 +26,7 @@ type state struct {
 	flights  map[int]flight                 // agents that have started and not ended, by item index
 	waiting  map[int]tries                  // items between two attempts, by item index
 	retrying map[string]events.StepRetrying // the last retry of a step by item id, of what has not ended; "" for the other phases
+	crashes  map[int]int                    // how often an item was in flight when a run died
 	lastTry  map[int]int                    // attempt number of items that are dead-lettered, for their retry from the queue
 	total    int                            // number of items; of meaning once selected
 	selected bool                           // selection has ended
@@ -61,6 +65,7 @@ func newState(p errorpolicy.Policy) *state {
 		phases:   map[string]*phase{},
 		flights:  map[int]flight{},
 		waiting:  map[int]tries{},
+		crashes:  map[int]int{},
 		lastTry:  map[int]int{},
 		retrying: map[string]events.StepRetrying{},
 	}
@@ -69,7 +74,10 @@ func newState(p errorpolicy.Policy) *state {
 // apply changes the state by one record. It is the only function that does, live and on replay. What it returns is to be told;
 // on replay it has been told already.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
-	s.seq = r.Seq
+	if _, resumed := r.Event.(events.JobResumed); resumed || s.runBegan.IsZero() {
+		s.earlier, s.runBegan = s.duration(s.last), r.Time
+	}
+	s.seq, s.last = r.Seq, r.Time
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		s.started, s.seed, s.mode, s.workflow = r.Time, e.Seed, e.Mode, e.Workflow
@@ -101,6 +109,14 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		return s.applyAgent(r)
 	}
 	return errorpolicy.Effects{}
+}
+
+// duration is how long the runs of the job have taken until now, without the time between them.
+func (s *state) duration(now time.Time) time.Duration {
+	if s.runBegan.IsZero() {
+		return 0
+	}
+	return s.earlier + max(0, now.Sub(s.runBegan))
 }
 
 // applyAgent is apply for what happens to items.
@@ -166,6 +182,7 @@ func (s *state) resume(reason string) {
 	for index, f := range s.flights {
 		s.policy.Released(f.ticket)
 		s.giveBack(index, f, f.number)
+		s.crashes[index]++
 	}
 	for index, w := range s.waiting {
 		w.state.Resumed = true
@@ -196,6 +213,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.flights, index)
 	delete(s.waiting, index)
 	delete(s.lastTry, index)
+	delete(s.crashes, index)
 	delete(s.retrying, id)
 }
 

@@ -20,7 +20,7 @@ type Summary struct {
 	State    string // running, completed, failed, paused; killed: it ended without a word
 	Reason   string
 	Started  time.Time
-	Duration time.Duration // from the start to the last record
+	Duration time.Duration // of all its runs, without the time between them
 	Metrics  errorpolicy.Metrics
 }
 
@@ -31,7 +31,6 @@ func Summarize(place jobs.Job) (Summary, error) {
 		return Summary{}, fmt.Errorf("read the job: %w", err)
 	}
 	s := newState(recordedPolicy(place, meta))
-	var last time.Time
 	for r, err := range events.Read(place.EventsDir()) {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -40,14 +39,10 @@ func Summarize(place jobs.Job) (Summary, error) {
 			return Summary{}, err
 		}
 		s.apply(r)
-		last = r.Time
 	}
 	sum := Summary{
 		Job: place, Workflow: meta.Workflow, Mode: meta.Mode, State: string(s.ended), Reason: s.reason, Started: meta.Started,
-		Metrics: s.policy.Metrics(),
-	}
-	if !last.IsZero() {
-		sum.Duration = last.Sub(meta.Started)
+		Metrics: s.policy.Metrics(), Duration: s.duration(s.last),
 	}
 	if s.ended == "" {
 		sum.State = "killed"

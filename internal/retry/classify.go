@@ -21,6 +21,7 @@ const (
 	TypeTemplate        Type = "template"
 	TypeCommitMissing   Type = "commit_missing"
 	TypeInternal        Type = "internal"
+	TypeKilledRunner    Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
 )
 
 // errorType is how one type of failure is recognised: by any of its exit codes, phrases or numbers.

@@ -1,0 +1,32 @@
+package mapreduce
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// setAside dead-letters the items that were in flight each time the run died, once that has happened too often: one of them may be
+// what kills it, and would kill the next run as well.
+func (j *job) setAside() {
+	if j.config.MaxCrashes <= 0 {
+		return
+	}
+	indexes := slices.Sorted(maps.Keys(j.state.crashes))
+	for _, index := range indexes {
+		n, w := j.state.crashes[index], j.state.waiting[index]
+		if n < j.config.MaxCrashes || j.state.itemStatus(index) != errorpolicy.Pending || index >= j.store.Len() {
+			continue
+		}
+		message := fmt.Sprintf("in flight each time the run died, %d times", n)
+		j.record(events.AgentFailed{
+			ItemID: w.id, ItemIndex: index, Attempt: w.number, Error: message, ErrorType: retry.TypeKilledRunner,
+			ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
+		})
+		j.record(events.DLQItemAdded{ItemID: w.id, ErrorSignature: retry.Signature(message), FailureCount: w.number})
+	}
+}
