@@ -28,7 +28,9 @@ func newResumeCommand(con *console) *cobra.Command {
 		},
 	}
 	o.add(cmd)
-	cmd.Flags().Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	f := cmd.Flags()
+	f.Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was in flight when the run died so often; 0: never")
 	return cmd
 }
 

@@ -30,6 +30,7 @@ type jobOptions struct {
 	partialOK   bool
 	logSteps    bool
 	maxRetries  int
+	maxCrashes  int // of a resume
 }
 
 // defaultGrace is what running steps get to finish in when the job is to stop.
@@ -57,7 +58,7 @@ func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
 	return mapreduce.Config{
 		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
-		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries,
+		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
 	}
 }
 
@@ -83,6 +84,7 @@ func (o jobOptions) watch(ctx context.Context, con *console, c mapreduce.Config,
 
 	p := newPrinter(con, o, collection)
 	c.Stop, c.Observe = stop, p.observe
+	c.Notice = func(text string) { p.notices <- text }
 	finished := make(chan struct{})
 	var asked *signalError
 	var g errgroup.Group

@@ -167,9 +167,14 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return err
 	}
-	j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions())
+	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
+		return err
+	}
+	if n := j.log.Torn(); n > 0 {
+		j.notice(fmt.Sprintf("the log ended in an incomplete line, of which %d bytes were cut off", n))
+	}
 	j.start()
-	return err
+	return nil
 }
 
 func (j *job) openQueue() error {
@@ -248,6 +253,12 @@ func (j *job) start() {
 	}
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
+	}
+}
+
+func (j *job) notice(text string) {
+	if j.config.Notice != nil {
+		j.config.Notice(text)
 	}
 }
 

@@ -47,6 +47,9 @@ type Config struct {
 	// Observe, when set, is shown every record once it is durable, in order, on a goroutine of the log.
 	Observe func([]events.Record)
 
+	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
+	Notice func(text string)
+
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner
 }
