@@ -410,37 +410,6 @@ func TestStrictDurabilityFreesEverySlot(t *testing.T) {
 	}
 }
 
-// A job taken up at any point of its log ends as the uncut one did, with every item settled once after all.
-func TestALogCutAfterAnyRecordResumesToTheSameEnd(t *testing.T) {
-	reply := func(c call) answer {
-		if c.item == "item_2" || (c.item == "item_4" && c.attempt == "1") {
-			return answer{code: 1, stderr: "no"}
-		}
-		return answer{stdout: c.script}
-	}
-	source := workflowOf(6, 2, "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 1ms}\n"+
-		"setup:\n  - shell: first\n    capture: seen\n  - shell: second\nreduce:\n  - shell: reduce ${map.successful}\n  - shell: last\n")
-	c := config(t, fake(reply))
-	whole := run(t, c, source)
-	lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
-	for cut := 1; cut < len(lines)-1; cut++ {
-		t.Run(fmt.Sprint(cut), func(t *testing.T) {
-			place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
-			r, err := Resume(t.Context(), withHome(c, place), place.job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(whole.Metrics, r.Metrics); diff != "" || r.State != whole.State {
-				t.Errorf("got %s, want %s; metrics (-want +got):\n%s", r.State, whole.State, diff)
-			}
-			if got, want := deadIDs(t, place.job), deadIDs(t, whole.Job); !slices.Equal(got, want) {
-				t.Errorf("dead letters: got %v, want %v", got, want)
-			}
-			checkSettledOnce(t, recordsOf(t, place.job), 6)
-		})
-	}
-}
-
 func checkSettledOnce(t *testing.T, all []events.Record, n int) {
 	t.Helper()
 	ended := map[string]int{}

@@ -1,0 +1,208 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/process"
+)
+
+// recorded is a kind of job to be cut.
+type recorded struct {
+	source string
+	reply  func(call) answer
+	items  int  // that it has
+	same   bool // its end does not depend on where it is cut
+}
+
+func kinds() map[string]recorded {
+	flaky := func(c call) answer {
+		if c.item == "item_2" || (c.item == "item_4" && c.attempt == "1") {
+			return answer{takes: time.Second, code: 1, stderr: "no"}
+		}
+		return answer{takes: time.Second, stdout: c.script}
+	}
+	return map[string]recorded{
+		"item retries between two phases": {items: 6, same: true, reply: flaky, source: workflowOf(6, 2,
+			"error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 3s}\n"+
+				"setup:\n  - shell: first\n    capture: seen\n  - shell: second ${seen}\n"+
+				"reduce:\n  - shell: reduce ${map.successful} ${seen}\n  - shell: last\n")},
+		"step retries": {items: 5, same: true, reply: failing("item_2"), source: strings.Replace(workflowOf(5, 3, ""), "- shell: work",
+			"- shell: work\n      retry_config: {attempts: 3, initial_delay: 2s}\n    - shell: more", 1)},
+		"skipped items": {items: 4, same: true, reply: flaky, source: workflowOf(4, 2, "error_policy: {on_item_failure: skip}\n")},
+		"a breaker that opens": {items: 8, reply: failing("item_1", "item_2", "item_3"), source: workflowOf(8, 1,
+			"error_policy:\n  circuit_breaker: {failure_threshold: 2, success_threshold: 2, half_open_requests: 1, timeout: 20s, on_open: wait}\n")},
+		"a stop by the policy": {items: 8, reply: failing("item_1", "item_3", "item_5"), source: workflowOf(8, 2,
+			"error_policy: {max_failures: 2}\n")},
+		"steps that run once": {same: true, reply: flaky, source: "mode: standard\ncommands:\n  - shell: a\n    capture: x\n  - shell: b ${x}\n" +
+			"    retry_config: {attempts: 2}\n  - shell: c\n"},
+		"no items": {same: true, reply: flaky, source: "mode: mapreduce\nmap:\n  input: []\n  agent_template:\n    - shell: work\nreduce:\n  - shell: r\n"},
+	}
+}
+
+// A job that is taken up at any point of its log settles every item exactly once, and where its end does not depend on the
+// clock or on the order of things, it ends as the uncut one did.
+func TestALogCutAfterAnyRecordResumesToTheSameEnd(t *testing.T) {
+	for name, k := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, whole, lines := record(t, k)
+			for cut := 1; cut < len(lines); cut++ {
+				checkCut(t, c, k, whole, cut, strings.Join(lines[:cut], ""))
+			}
+		})
+	}
+}
+
+// A line that was cut short did not happen.
+func TestALogCutInsideALineResumesFromTheLineBefore(t *testing.T) {
+	k := kinds()["item retries between two phases"]
+	c, whole, lines := record(t, k)
+	for cut := 1; cut < len(lines); cut++ {
+		next := lines[cut]
+		for _, kept := range []int{1, len(next) / 2, len(next) - 1} {
+			checkCut(t, c, k, whole, cut, strings.Join(lines[:cut], "")+next[:kept])
+		}
+	}
+}
+
+// record runs a job to its end and returns its log in lines.
+func record(t *testing.T, k recorded) (c Config, whole Result, lines []string) {
+	t.Helper()
+	c = config(t, fake(k.reply))
+	synctest.Test(t, func(t *testing.T) { whole = run(t, c, k.source) })
+	return c, whole, strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
+}
+
+func checkCut(t *testing.T, c Config, k recorded, whole Result, cut int, log string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		place := copyJob(t, c, whole.Job, log)
+		r, err := Resume(t.Context(), withHome(c, place), place.job)
+		for rounds := 0; err == nil && r.State == Failed && rounds < 4; rounds++ {
+			r, err = Resume(t.Context(), withHome(c, place), place.job) // a stop by the policy: go on with what is pending
+		}
+		if err != nil || r.State != Completed {
+			t.Fatalf("cut after record %d: got %s (%s), %v, want completed", cut, r.State, r.Reason, err)
+		}
+		if k.items > 0 {
+			checkSettledOnce(t, recordsOf(t, place.job), k.items)
+		}
+		if k.same {
+			checkSame(t, cut, whole, r, place.job)
+		}
+	})
+}
+
+func checkSame(t *testing.T, cut int, whole, r Result, place jobs.Job) {
+	t.Helper()
+	if diff := cmp.Diff(whole.Metrics, r.Metrics); diff != "" {
+		t.Errorf("cut after record %d: metrics (-want +got):\n%s", cut, diff)
+	}
+	if r.Metrics.TotalItems == 0 {
+		return
+	}
+	if got, want := deadIDs(t, place), deadIDs(t, whole.Job); !slices.Equal(got, want) {
+		t.Errorf("cut after record %d: dead letters: got %v, want %v", cut, got, want)
+	}
+}
+
+// Resuming runs no item again whose end is in the log.
+func TestNoFinishedItemRunsAgain(t *testing.T) {
+	var ran atomic.Int64
+	k := recorded{items: 6, source: workflowOf(6, 2, ""), reply: func(call) answer {
+		ran.Add(1)
+		return answer{takes: time.Second}
+	}}
+	c, whole, lines := record(t, k)
+	for cut := 1; cut < len(lines); cut++ {
+		log := strings.Join(lines[:cut], "")
+		ended := int64(strings.Count(log, `"type":"AgentCompleted"`))
+		ran.Store(0)
+		checkCut(t, c, k, whole, cut, log)
+		if got := ran.Load(); got != 6-ended {
+			t.Errorf("cut after record %d: got %d runs, want %s", cut, got, fmt.Sprint(6-ended))
+		}
+	}
+}
+
+// A step of a phase that is done is not run again, and what it captured is still known.
+func TestDoneStepsAreNotRepeatedAndTheirCapturesStay(t *testing.T) {
+	var mu sync.Mutex
+	var ran []string
+	k := recorded{
+		source: "mode: standard\ncommands:\n  - shell: a\n    capture: x\n  - shell: b $x\n  - shell: c\n",
+		reply: func(c call) answer {
+			mu.Lock()
+			defer mu.Unlock()
+			ran = append(ran, c.script)
+			return answer{stdout: "from " + c.script[:1]}
+		},
+	}
+	c, whole, lines := record(t, k)
+	log := ""
+	for _, line := range lines {
+		log += line
+		if strings.Contains(line, `"type":"StepCompleted"`) && strings.Contains(line, `"step_index":0`) {
+			break
+		}
+	}
+	ran = nil
+	var x string
+	c.Runner = func(ctx context.Context, cmd process.Command) (process.Exit, error) {
+		x += variable(cmd, "x")
+		return fake(k.reply)(ctx, cmd)
+	}
+	checkCut(t, c, k, whole, 2, log)
+	if want := []string{"b $x", "c"}; !slices.Equal(ran, want) || x != "from a" {
+		t.Errorf("got runs %q with x %q, want %q with x %q", ran, x, want, "from a")
+	}
+}
+
+func TestThresholdsCountFromTheResumeOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_1", "item_3", "item_5")))
+		r := run(t, c, workflowOf(8, 1, "error_policy: {max_failures: 2}\n"))
+		if r.State != Failed || r.Metrics.Failed != 2 {
+			t.Fatalf("got %s with %d failed, want failed with 2", r.State, r.Metrics.Failed)
+		}
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.State != Completed || r.Metrics.Failed != 3 {
+			t.Errorf("resumed: got %s (%s) with %d failed, %v, want completed with 3", r.State, r.Reason, r.Metrics.Failed, err)
+		}
+	})
+}
+
+// A budget counts waiting while a job runs, and is a moment on the clock once it has been resumed.
+func TestABudgetThatExpiredBetweenTwoRunsIsSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, cancel := context.WithCancelCause(t.Context())
+		c := config(t, fake(failing("item_0")))
+		c.Stop = stop
+		time.AfterFunc(5*time.Second, func() { cancel(errors.New("interrupted")) }) // in the first wait
+		r := run(t, c, workflowOf(1, 1, "error_policy:\n  on_item_failure: retry\n"+
+			"  retry_config: {max_attempts: 9, backoff: fixed, initial_delay: 10s, retry_budget: 1m}\n"))
+		<-time.After(time.Hour)
+		c.Stop = nil
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.Metrics.Failed != 1 {
+			t.Fatalf("got %+v, %v, want one failed", r.Metrics, err)
+		}
+		failed, _ := told[events.AgentFailed](recordsOf(t, r.Job))
+		if got := len(failed); got != 2 {
+			t.Errorf("got %d attempts, want 2: the one before the budget expired, and the one that was due", got)
+		}
+	})
+}
