@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	},
 	"internal/agent":       {"breaker", "duration", "events", "process", "retry", "template", "workflow"},
 	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
-	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "golang.org/x/sync"},
+	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"internal/items":       {"process", "workflow", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/jobs":        {"github.com/gofrs/flock"},
 	"internal/workflow":    {"breaker", "duration", "errorpolicy", "retry", "gopkg.in/yaml.v3"},

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 )
 
 func newEventsCommand(con *console) *cobra.Command {
@@ -40,23 +44,23 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 }
 
 // begin looks the job up and completes the query.
-func (o *eventsOptions) begin(args []string) (string, error) {
+func (o *eventsOptions) begin(args []string) (jobs.Job, error) {
 	if len(args) > 0 {
 		o.jobID = args[0]
 	}
 	job, err := findJob(o.jobID)
 	if err != nil {
-		return "", err
+		return jobs.Job{}, err
 	}
 	if o.query.Type != "" {
 		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
-			return "", usagef("--event-type: %w", err)
+			return jobs.Job{}, usagef("--event-type: %w", err)
 		}
 	}
 	if o.since > 0 {
 		o.query.Since = time.Now().Add(-o.since)
 	}
-	return job.EventsDir(), nil
+	return job, nil
 }
 
 func newEventsListCommand(con *console) *cobra.Command {
@@ -68,11 +72,11 @@ func newEventsListCommand(con *console) *cobra.Command {
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(_ *cobra.Command, args []string) error {
-			dir, err := o.begin(args)
+			job, err := o.begin(args)
 			if err != nil {
 				return err
 			}
-			return runEventsList(con, dir, o)
+			return runEventsList(con, job, o)
 		},
 	}
 	o.add(cmd)
@@ -80,10 +84,18 @@ func newEventsListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-func runEventsList(con *console, dir string, o eventsOptions) error {
+func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	out := bufio.NewWriter(con.out)
-	err := printEvents(out, con.err, o.format, events.ReadLines(dir, o.query))
-	return errors.Join(err, out.Flush())
+	err := printEvents(out, con.err, o.format, events.ReadLines(job.EventsDir(), o.query))
+	return unlessClosed(errors.Join(err, out.Flush()))
+}
+
+// unlessClosed forgives that whoever reads what is printed has seen enough, as head does.
+func unlessClosed(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
@@ -94,24 +106,36 @@ func newEventsFollowCommand(con *console) *cobra.Command {
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := o.begin(args)
+			job, err := o.begin(args)
 			if err != nil {
 				return err
 			}
-			return runFollow(cmd.Context(), con, dir, o)
+			return runFollow(cmd.Context(), con, job, o)
 		},
 	}
 	o.add(cmd)
-	addFormat(cmd, &o.format, asJSON, asJSONL)
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
 	return cmd
 }
 
-func runFollow(ctx context.Context, con *console, dir string, o eventsOptions) error {
+// runFollow ends with the code of a signal that it is stopped with, without a word.
+func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
 	if o.format == asJSON {
 		// An array would have no end; a line each is JSON as well.
 		o.format = asJSONL
 	}
-	return printEvents(con.out, con.err, o.format, events.Follow(ctx, dir, o.query))
+	interrupted, restore := signal.NotifyContext(ctx, os.Interrupt)
+	defer restore()
+	terminated, restore := signal.NotifyContext(interrupted, syscall.SIGTERM, syscall.SIGHUP)
+	defer restore()
+	err := printEvents(con.out, con.err, o.format, events.Follow(terminated, job.EventsDir(), o.query, job.Running))
+	switch {
+	case interrupted.Err() != nil:
+		return status(exitInterrupted)
+	case terminated.Err() != nil:
+		return status(exitTerminated)
+	}
+	return unlessClosed(err)
 }
 
 // eventWriter prints events in one form. end is called after the last.
@@ -188,10 +212,12 @@ func csvWriter(w io.Writer) eventWriter {
 			if err != nil {
 				return err
 			}
-			return t.Write([]string{
+			err = t.Write([]string{
 				strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339Nano), e.JobID, e.CorrelationID, e.Type,
 				e.text("item_id"), e.text("agent_id"), e.rest("item_id", "agent_id"),
 			})
+			t.Flush() // somebody may be following
+			return errors.Join(err, t.Error())
 		},
 		end: func() error {
 			t.Flush()

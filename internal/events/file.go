@@ -15,12 +15,29 @@ import (
 
 // file is what a log is written to. Write writes all of p or returns an error, as *os.File does.
 type file interface {
+	Name() string
 	Write(p []byte) (int, error)
 	Sync() error
 	Close() error
 }
 
-// logFiles returns the paths of the log in dir, oldest first: their names sort by time.
+// output is where a log goes on.
+type output struct {
+	file file
+	size int64                           // of the file
+	next func(path string) (file, error) // begins another
+}
+
+func newOutput(f *os.File) (output, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return output{}, errors.Join(err, f.Close())
+	}
+	return output{f, info.Size(), func(path string) (file, error) { return createFile(path) }}, nil
+}
+
+// logFiles returns the paths of the log in dir, oldest first: their names sort by time. Of a file that is there compressed
+// and as it was, which say the same, it names the latter.
 func logFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
@@ -28,53 +45,89 @@ func logFiles(dir string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "events-") && strings.HasSuffix(e.Name(), ".jsonl") {
-			files = append(files, filepath.Join(dir, e.Name()))
+		if !strings.HasPrefix(e.Name(), "events-") || !strings.HasSuffix(stem(e.Name()), ".jsonl") {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if n := len(files); n == 0 || files[n-1] != stem(path) {
+			files = append(files, path)
 		}
 	}
 	return files, nil
 }
 
-// createFile makes the log file of time now and sees that its name is on disk.
-func createFile(dir string, now time.Time) (*os.File, error) {
-	if err := jobs.MakeDirs(dir); err != nil {
-		return nil, err
+// nameLayout is the time in the name of a log file.
+const nameLayout = "20060102T150405.000000Z"
+
+// nextPath returns the path of the log file that begins at now. It sorts behind the file before it, also when the clock was
+// set back since.
+func nextPath(dir, before string, now time.Time) string {
+	path := filepath.Join(dir, "events-"+now.UTC().Format(nameLayout)+".jsonl")
+	if path > stem(before) {
+		return path
 	}
-	name := "events-" + now.UTC().Format("20060102T150405.000000Z") + ".jsonl"
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+	word := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(stem(before)), "events-"), ".jsonl")
+	t, err := time.Parse(nameLayout, word)
+	if err != nil {
+		return strings.TrimSuffix(stem(before), ".jsonl") + "0.jsonl" // a name that prodigy did not give
+	}
+	return filepath.Join(dir, "events-"+t.Add(time.Microsecond).Format(nameLayout)+".jsonl")
+}
+
+// createFile makes a log file and sees that its name is on disk.
+func createFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := jobs.SyncDir(dir); err != nil {
+	if err := jobs.SyncDir(filepath.Dir(path)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// openNewest opens the newest log file in dir for appending, less its torn last line, and returns how much was cut off.
-func openNewest(dir string, last int64) (*os.File, int64, error) {
-	files, err := logFiles(dir)
-	if err != nil {
-		return nil, 0, err
+// openNewest opens the last of files for appending behind record last, less its torn last line, and returns how much was cut
+// off.
+func openNewest(files []string, last int64) (*os.File, int64, error) {
+	before, newest := files[:len(files)-1], files[len(files)-1]
+	if compressed(newest) {
+		f, err := openBehind(newest, last)
+		return f, 0, err
 	}
-	if len(files) == 0 {
-		return nil, 0, fmt.Errorf("no log in %s", dir)
-	}
-	f, err := os.OpenFile(files[len(files)-1], os.O_RDWR|os.O_APPEND, 0)
+	f, err := os.OpenFile(newest, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, 0, err
 	}
 	seq, cut, err := repair(f)
-	if err == nil && seq == 0 && len(files) > 1 {
-		seq, err = lastSeq(files[len(files)-2])
+	if err == nil && seq == 0 && len(before) > 0 {
+		seq, err = lastSeq(before[len(before)-1])
 	}
-	if err == nil && seq != last {
-		err = fmt.Errorf("%s ends with record %d, not with %d: somebody else has written to it", f.Name(), seq, last)
+	if err == nil {
+		err = checkLast(newest, seq, last)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, cut, nil
+}
+
+// openBehind begins a file behind a compressed one.
+func openBehind(path string, last int64) (*os.File, error) {
+	seq, err := lastSeq(path)
+	if err == nil {
+		err = checkLast(path, seq, last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return createFile(nextPath(filepath.Dir(path), path, time.Time{}))
+}
+
+func checkLast(path string, seq, last int64) error {
+	if seq == last {
+		return nil
+	}
+	return fmt.Errorf("%s ends with record %d, not with %d: somebody else has written to it", path, seq, last)
 }
 
 // repair cuts a torn or unreadable last line off f. It returns the number of the last record, 0 when there is none, and how
@@ -99,18 +152,15 @@ func repair(f *os.File) (seq, cut int64, err error) {
 	return seq, int64(len(line)), err
 }
 
-// lastSeq returns the number of the last record in the file at path.
+// lastSeq returns the number of the last record in the file at path, which is not the newest.
 func lastSeq(path string) (seq int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
+	for l, err := range scanFile(path, false) {
+		if err != nil {
+			return 0, err
+		}
+		seq = l.seq
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return seqBefore(f, info.Size())
+	return seq, nil
 }
 
 // seqBefore returns the number of the record that ends at offset end of f, 0 at its beginning.

@@ -1,14 +1,11 @@
 package events
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"slices"
 	"time"
 )
 
@@ -16,19 +13,21 @@ import (
 const pollEvery = 250 * time.Millisecond
 
 // Follow yields the lines that match q that are there, then those that come, and returns when the job ends or ctx does.
-// With q.Limit it begins with the last of those that are there. Only complete lines count. The job has ended when
-// JobCompleted, JobFailed or JobPaused is the last record: a job that went on afterwards has several of them. A job that
-// was killed has none, so that the caller has to end ctx.
-func Follow(ctx context.Context, dir string, q Query) iter.Seq2[[]byte, error] {
+// With q.Limit it begins with the last of those that are there. Only complete lines count.
+//
+// The job has ended when JobCompleted, JobFailed or JobPaused is the last record and nobody runs it (any more, or again), or
+// when it was killed: nobody runs it, and nothing says so. Running tells whether somebody does; nil: nobody can tell, so that
+// only a last record ends it.
+func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		filter, err := newFilter(q)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		f := follower{dir: dir, filter: filter, limit: q.Limit > 0, kept: ring{size: q.Limit}}
+		f := follower{dir: dir, filter: filter, running: running, limit: q.Limit > 0, kept: ring{size: q.Limit}}
 		defer f.close()
-		if err := f.run(ctx, yield); err != nil {
+		if err := f.run(ctx, yield); err != nil && !errors.Is(err, errEnough) {
 			yield(nil, err)
 		}
 	}
@@ -39,16 +38,20 @@ var errEnough = errors.New("no more lines are wanted")
 
 // follower reads a log that grows.
 type follower struct {
-	dir    string
-	filter filter
-	limit  bool // still among the lines that were there, of which only the last are wanted
-	kept   ring // those
-	ended  bool // the last line ends the job
+	dir     string
+	filter  filter
+	running func() bool
+	idle    int  // how often in a row nobody ran the job
+	limit   bool // still among the lines that were there, of which only the last are wanted
+	kept    ring // those
+	ended   bool // the last line ends the job
 
-	file   *os.File // nil before there is one
-	lines  lineReader
-	number int   // of the last line
-	offset int64 // behind the last complete line
+	path   string // of the current file, "" before there is one
+	file   io.ReadCloser
+	lines  *lineReader
+	seq    int64 // of the last line
+	number int   // of the last line in its file
+	offset int64 // behind the last line
 	torn   bool  // an incomplete line follows
 }
 
@@ -56,12 +59,12 @@ func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) erro
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
-		err := f.catchUp(ctx, yield)
-		if errors.Is(err, errEnough) || err == nil && f.ended && !f.torn {
-			return nil
-		}
-		if err != nil {
+		f.look()
+		if err := f.catchUp(ctx, yield); err != nil {
 			return err
+		}
+		if f.over() {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -69,6 +72,26 @@ func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) erro
 		case <-ticker.C:
 		}
 	}
+}
+
+// look asks whether somebody runs the job: before the log is read, so that all that was written is read when nobody does.
+func (f *follower) look() {
+	switch {
+	case f.running == nil:
+	case f.running():
+		f.idle = 0
+	default:
+		f.idle++
+	}
+}
+
+// over tells whether nothing more will come. A job that has just begun is not locked yet, so its last record or a second look
+// has to confirm that nobody runs it.
+func (f *follower) over() bool {
+	if f.running == nil {
+		return f.ended && !f.torn
+	}
+	return f.idle > 1 || f.idle > 0 && f.ended && !f.torn
 }
 
 // catchUp yields the lines that there are by now, over all files.
@@ -84,6 +107,9 @@ func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) 
 		if newer == "" {
 			break
 		}
+		if f.torn {
+			return fmt.Errorf("%s:%d: damaged line: it has no end", f.path, f.number+1)
+		}
 		if err := f.open(newer); err != nil {
 			return err
 		}
@@ -95,30 +121,29 @@ func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) 
 	return nil
 }
 
-// newer returns the log file that comes after the current one, which is then complete, or "".
+// newer returns the log file that comes after the current one, which is then complete, or "". The current one may have been
+// compressed since it was opened.
 func (f *follower) newer() (string, error) {
 	files, err := logFiles(f.dir)
 	if err != nil {
 		return "", fmt.Errorf("follow log: %w", err)
 	}
-	next := 0
-	if f.file != nil {
-		next = slices.Index(files, f.file.Name()) + 1
+	for _, path := range files {
+		if stem(path) > f.path {
+			return path, nil
+		}
 	}
-	if next == len(files) {
-		return "", nil
-	}
-	return files[next], nil
+	return "", nil
 }
 
 func (f *follower) open(path string) error {
 	f.close()
-	file, err := os.Open(path)
+	file, err := openToRead(path)
 	if err != nil {
 		return fmt.Errorf("follow log: %w", err)
 	}
-	f.file, f.number, f.offset = file, 0, 0
-	f.lines.in = bufio.NewReaderSize(file, 64<<10)
+	f.path, f.file, f.number, f.offset = stem(path), file, 0, 0
+	f.lines = newLineReader(file)
 	return nil
 }
 
@@ -131,18 +156,24 @@ func (f *follower) close() {
 // drain yields the complete lines up to the end of the current file.
 func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) error {
 	for f.file != nil {
-		text, err := f.lines.next()
+		l, err := f.lines.line(f.path, f.number+1, true)
 		if errors.Is(err, io.EOF) {
-			f.torn = len(text) > 0
+			f.torn = false
+			return nil
+		}
+		if err == nil {
+			err = l.follows(f.seq)
+		}
+		if errors.Is(err, ErrTorn) {
+			f.torn = true
 			return f.rewind()
 		}
 		if err != nil {
-			return fmt.Errorf("follow log: %w", err)
+			return err
 		}
-		f.number++
-		f.offset += int64(len(text)) + 1
-		f.ended = endsJob(text)
-		if err := f.show(line{text: text, path: f.file.Name(), number: f.number}, yield); err != nil {
+		f.seq, f.number, f.offset = l.seq, l.number, f.offset+int64(len(l.text))+1
+		f.ended = endsJob(l.text)
+		if err := f.show(l, yield); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -152,12 +183,13 @@ func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) er
 	return nil
 }
 
-// rewind goes back to where an incomplete line begins: a resume cuts it off and writes another one there.
+// rewind goes back to where an incomplete line begins: its rest may come, or a resume cuts it off and writes another there.
 func (f *follower) rewind() error {
-	if !f.torn {
-		return nil
+	file, ok := f.file.(io.Seeker)
+	if !ok {
+		return nil // a compressed file does not grow
 	}
-	if _, err := f.file.Seek(f.offset, io.SeekStart); err != nil {
+	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("follow log: %w", err)
 	}
 	f.lines.in.Reset(f.file)

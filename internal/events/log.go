@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/jobs"
 )
 
 // Durability says how long the log may lag behind the disk.
@@ -18,6 +20,9 @@ const (
 	Strict Durability = "strict" // as Batch, and synced at once when somebody waits (Log.Wait)
 	None   Durability = "none"   // never synced; survives kill -9, not a power loss
 )
+
+// maxFileSize is how large a file of the log becomes before the next is begun.
+const maxFileSize = 100 << 20
 
 // maxPending is how many bytes may wait for the writer before Append blocks.
 const maxPending = 1 << 20
@@ -32,6 +37,9 @@ type Options struct {
 	// goroutine, so projections made in it follow the record. An error from it is treated as a write error of the log.
 	// It may keep the slice. It must not call Append, Wait or Close: they may wait for the goroutine that it runs on.
 	Durable func([]Record) error
+	// MaxFileSize is how many bytes a file of the log may have before the next is begun, 0 for 100 MiB. A batch of lines is
+	// never divided, so that a file can be larger by one.
+	MaxFileSize int64
 }
 
 // Log is the append-only log of one job, written by one goroutine in batches of whole lines.
@@ -41,7 +49,7 @@ type Log struct {
 	torn    int64
 	wake    chan struct{} // holds one: there is something for the writer to look at
 	failed  chan struct{}
-	group   errgroup.Group // the writer
+	group   errgroup.Group // the writer, and what compresses the files that it leaves
 
 	mu      sync.Mutex
 	changed sync.Cond // of mu: the writer took what was pending, made records safe, or ended
@@ -65,33 +73,55 @@ func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 	if len(files) > 0 {
 		return nil, fmt.Errorf("create log: there is one already: %s", files[0])
 	}
-	f, err := createFile(dir, now)
+	if err := jobs.MakeDirs(dir); err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	f, err := createFile(nextPath(dir, "", now))
 	if err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
-	return start(f, jobID, 0, o), nil
+	out, err := newOutput(f)
+	if err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	return start(out, jobID, 0, o), nil
 }
 
 // Open continues the log in dir behind record last: in its newest file, whose torn last line, if any, is cut off first.
-// It refuses a log that does not end with record last.
+// It refuses a log that does not end with record last. What an earlier run left to be compressed is compressed meanwhile.
 func Open(dir, jobID string, last int64, o Options) (*Log, error) {
-	f, cut, err := openNewest(dir, last)
+	files, err := logFiles(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no log in %s", dir)
+	}
+	if err == nil {
+		err = removeTemporary(dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l := start(f, jobID, last, o)
+	f, cut, err := openNewest(files, last)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	out, err := newOutput(f)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	l := start(out, jobID, last, o)
 	l.torn = cut
+	l.group.Go(func() error { return compressLeft(files[:len(files)-1]) })
 	return l, nil
 }
 
-// start starts the writer of a log that goes on in f behind record last.
-func start(f file, jobID string, last int64, o Options) *Log {
+// start starts the writer of a log that goes on behind record last.
+func start(out output, jobID string, last int64, o Options) *Log {
 	l := &Log{
 		jobID: jobID, options: o, seq: last, safe: last, pending: newEncoder(),
 		wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
 	l.changed.L = &l.mu
-	w := newWriter(l, f)
+	w := newWriter(l, out)
 	l.group.Go(w.run)
 	return l
 }
@@ -161,15 +191,19 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// Close writes and syncs what is left (also with None it writes), calls Durable for it, and ends the writer. It returns the
-// first write error, and may be called again.
+// Close writes and syncs what is left (also with None it writes), calls Durable for it, ends the writer and waits until the
+// files that were left behind are compressed. It returns the first write error, and may be called again. An error in
+// compressing stops nothing before, because the log is whole without it: it is returned here when there is no other.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	l.closing = true
 	l.signal()
 	l.mu.Unlock()
-	_ = l.group.Wait() // the writer leaves its error in the log
-	return l.Err()
+	packed := l.group.Wait() // the writer leaves its error in the log
+	if err := l.Err(); err != nil {
+		return err
+	}
+	return packed
 }
 
 // signal makes the writer look; l.mu is held, or nobody else is there yet.

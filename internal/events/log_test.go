@@ -43,6 +43,8 @@ func (m *memory) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (m *memory) Name() string { return "events-0.jsonl" }
+
 func (m *memory) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,7 +115,7 @@ func TestALogIsReadAsItWasAppended(t *testing.T) {
 }
 
 func TestRecordsOfAnItemCarryItsCorrelationID(t *testing.T) {
-	l := start(&memory{}, "j", 0, Options{})
+	l := start(output{file: &memory{}}, "j", 0, Options{})
 	defer closeLog(t, l)
 	if got := l.Append(start0, AgentSkipped{ItemID: "a"}).CorrelationID; got != "j/a" {
 		t.Errorf("got %q, want j/a", got)
@@ -148,7 +150,7 @@ func TestFilesAndDirectoriesOfALogArePrivate(t *testing.T) {
 func TestAWrittenRecordIsSyncedWithin50Milliseconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m memory
-		l := start(&m, "j", 0, Options{Durability: Batch})
+		l := start(output{file: &m}, "j", 0, Options{Durability: Batch})
 		l.Append(time.Now(), JobPaused{})
 		synctest.Wait()
 		if written, synced := m.lines(); written != 1 || synced != 0 {
@@ -181,7 +183,7 @@ func TestHowLongAWaitTakes(t *testing.T) {
 	}{{"", 50 * time.Millisecond, 1}, {Batch, 50 * time.Millisecond, 1}, {Strict, 0, 1}, {None, 0, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			var m memory
-			l := start(&m, "j", 0, Options{Durability: tt.durability})
+			l := start(output{file: &m}, "j", 0, Options{Durability: tt.durability})
 			begin := time.Now()
 			r := l.Append(begin, JobPaused{})
 			if err := l.Wait(r.Seq); err != nil {
@@ -198,7 +200,7 @@ func TestHowLongAWaitTakes(t *testing.T) {
 func TestStrictDoesNotSyncAtOnceWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m memory
-		l := start(&m, "j", 0, Options{Durability: Strict})
+		l := start(output{file: &m}, "j", 0, Options{Durability: Strict})
 		l.Append(time.Now(), JobPaused{})
 		synctest.Wait()
 		if m.syncCount() != 0 {
@@ -216,7 +218,7 @@ func TestStrictDoesNotSyncAtOnceWhenNobodyWaits(t *testing.T) {
 func TestDurableSeesRecordsOnlyOnceTheyAreSynced(t *testing.T) {
 	var m memory
 	var seen []int64
-	l := start(&m, "j", 0, Options{Durability: Strict, Durable: func(records []Record) error {
+	l := start(output{file: &m}, "j", 0, Options{Durability: Strict, Durable: func(records []Record) error {
 		seen = append(seen, seqs(records)...)
 		if _, synced := m.lines(); synced < len(seen) {
 			return fmt.Errorf("%d seen, %d synced", len(seen), synced)
@@ -252,7 +254,7 @@ func TestCloseWritesSyncsAndShowsWhatIsLeft(t *testing.T) {
 	for durability, syncs := range map[Durability]int{Batch: 1, Strict: 1, None: 0} {
 		var m memory
 		var seen []Record
-		l := start(&m, "j", 0, Options{Durability: durability, Durable: func(r []Record) error { seen = append(seen, r...); return nil }})
+		l := start(output{file: &m}, "j", 0, Options{Durability: durability, Durable: func(r []Record) error { seen = append(seen, r...); return nil }})
 		for range 3 {
 			l.Append(start0, JobPaused{})
 		}
@@ -284,7 +286,7 @@ func TestAnErrorStopsTheLogForGood(t *testing.T) {
 	for name := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{writeErr: tests[name].file.writeErr, syncErr: tests[name].file.syncErr}
-			l := start(m, "j", 0, Options{Durability: Strict, Durable: func([]Record) error { return tests[name].durable }})
+			l := start(output{file: m}, "j", 0, Options{Durability: Strict, Durable: func([]Record) error { return tests[name].durable }})
 			r := l.Append(start0, JobPaused{})
 			if err := l.Wait(r.Seq); !errors.Is(err, full) {
 				t.Errorf("Wait: got %v, want %v", err, full)
@@ -312,7 +314,7 @@ func TestAnErrorStopsTheLogForGood(t *testing.T) {
 
 func TestAnEventThatCannotBeEncodedStopsTheLogButNotWhatCameBefore(t *testing.T) {
 	var m memory
-	l := start(&m, "j", 0, Options{Durability: Batch})
+	l := start(output{file: &m}, "j", 0, Options{Durability: Batch})
 	l.Append(start0, JobPaused{})
 	l.Append(start0, AgentCompleted{Captured: map[string]json.RawMessage{"x": nil, "y": json.RawMessage("{")}})
 	<-l.Failed()
@@ -350,7 +352,7 @@ func TestAppendWaitsForAWriterThatIsFarBehind(t *testing.T) {
 	for _, end := range []error{nil, errors.New("disk full")} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &blocked{gate: make(chan error)}
-			l := start(b, "j", 0, Options{})
+			l := start(output{file: b}, "j", 0, Options{})
 			const n = 40 // 64 KiB each
 			appended := 0
 			var group errgroup.Group

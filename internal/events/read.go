@@ -3,47 +3,35 @@ package events
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"iter"
 )
 
 // ErrTorn is what Read yields last when the log ends in an incomplete or unreadable line.
 var ErrTorn = errors.New("the log ends in an incomplete line")
 
-// Read yields the records of the log in dir, oldest first, over all its files. A damaged line in the middle is an error
-// that names file and line, and so is a record that is missing or doubled; a torn last line yields what is before it and
-// then ErrTorn.
+// Read yields the records of the log in dir, oldest first, over all its files, compressed or not. A damaged line is an
+// error that names file and line, and so is a record that is missing or doubled; a torn last line of the newest file yields
+// what is before it and then ErrTorn.
 func Read(dir string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		last := int64(0)
-		for line, err := range scan(dir) {
+		for l, err := range scan(dir) {
 			var r Record
 			if err == nil {
-				r, err = line.decode(last + 1)
+				r, err = l.decode()
 			}
 			if !yield(r, err) || err != nil {
 				return
 			}
-			last = r.Seq
 		}
 	}
 }
 
-// decode reads the record that should have number seq.
-func (l line) decode(seq int64) (Record, error) {
+func (l line) decode() (Record, error) {
 	r, err := Decode(l.text)
-	switch {
-	case err == nil && r.Seq == seq:
-		return r, nil
-	case err == nil:
-		return Record{}, fmt.Errorf("%s: record %d where %d should be", l.place(), r.Seq, seq)
+	if err != nil {
+		return Record{}, l.damaged(err)
 	}
-	if last, peekErr := l.last(); peekErr != nil {
-		return Record{}, peekErr
-	} else if last {
-		return Record{}, ErrTorn
-	}
-	return Record{}, fmt.Errorf("%s: damaged line: %w", l.place(), err)
+	return r, nil
 }
 
 // ReadLines is Read for people who want the lines as they are written, without their newlines: it decodes only what q does

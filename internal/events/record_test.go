@@ -144,7 +144,7 @@ func TestAReplayedRecordEqualsTheLiveOne(t *testing.T) {
 			JobFailed{DurationMS: delay, Reason: text.Draw(t, "reason")},
 			PhaseCompleted{DurationMS: delay},
 		}
-		l := start(&memory{}, "j", 0, Options{Durability: None})
+		l := start(output{file: &memory{}}, "j", 0, Options{Durability: None})
 		for _, e := range live {
 			want := l.Append(at, e)
 			line, err := Encode(want)

@@ -7,20 +7,21 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 )
 
 // line is one complete line of a log, without its newline, and where it stands. The text is good until the next line.
 type line struct {
+	seq    int64
 	text   []byte
 	path   string
 	number int
-	last   func() (bool, error) // whether nothing follows it
+	newest bool        // the file
+	atEnd  func() bool // whether nothing follows in the file
 }
 
 func (l line) place() string { return fmt.Sprintf("%s:%d", l.path, l.number) }
 
-// scan yields the lines of the log in dir. An incomplete last line is ErrTorn.
+// scan yields the lines of the log in dir. An incomplete or unreadable last line is ErrTorn.
 func scan(dir string) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		files, err := logFiles(dir)
@@ -28,71 +29,98 @@ func scan(dir string) iter.Seq2[line, error] {
 			yield(line{}, fmt.Errorf("read log: %w", err))
 			return
 		}
+		last := int64(0)
 		for i, path := range files {
-			if !scanFile(path, files[i+1:], yield) {
+			for l, err := range scanFile(path, i == len(files)-1) {
+				if err == nil {
+					err = l.follows(last)
+				}
+				if !yield(l, err) || err != nil {
+					return
+				}
+				last = l.seq
+			}
+		}
+	}
+}
+
+// scanFile yields the lines of one file. Only the newest may end in a line that is none.
+func scanFile(path string, newest bool) iter.Seq2[line, error] {
+	return func(yield func(line, error) bool) {
+		f, err := openToRead(path)
+		if err != nil {
+			yield(line{}, fmt.Errorf("read log: %w", err))
+			return
+		}
+		defer func() { _ = f.Close() }() // only read from
+		s := newLineReader(f)
+		for number := 1; ; number++ {
+			l, err := s.line(path, number, newest)
+			if errors.Is(err, io.EOF) || !yield(l, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// scanFile yields the lines of one file; later are the files behind it. It returns false when that is the end.
-func scanFile(path string, later []string, yield func(line, error) bool) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return yield(line{}, fmt.Errorf("read log: %w", err))
+// line returns the next line, io.EOF when there is none, and ErrTorn when it is no whole record and the log ends there.
+func (s *lineReader) line(path string, number int, newest bool) (line, error) {
+	text, err := s.next()
+	l := line{text: text, path: path, number: number, newest: newest, atEnd: s.atEnd}
+	switch {
+	case errors.Is(err, io.EOF) && len(text) == 0:
+		return line{}, io.EOF
+	case errors.Is(err, io.EOF) && newest:
+		// Its rest may have been written by now: that is no damage.
+		return line{}, ErrTorn
+	case errors.Is(err, io.EOF):
+		return line{}, l.damaged(errors.New("it has no end"))
+	case err != nil:
+		return line{}, fmt.Errorf("%s: %w", l.place(), err)
 	}
-	defer func() { _ = f.Close() }() // only read from
-	s := lineReader{in: bufio.NewReaderSize(f, 64<<10)}
-	last := func() (bool, error) { return atEnd(s.in, later) }
-	for number := 1; ; number++ {
-		text, err := s.next()
-		l := line{text: text, path: path, number: number, last: last}
-		switch {
-		case errors.Is(err, io.EOF) && len(text) == 0:
-			return true
-		case errors.Is(err, io.EOF):
-			yield(line{}, l.torn())
-			return false
-		case err != nil:
-			yield(line{}, fmt.Errorf("%s: %w", l.place(), err))
-			return false
-		case !yield(l, nil):
-			return false
-		}
+	if l.seq, err = seqOf(l.text); err != nil {
+		return line{}, l.damaged(err)
 	}
+	return l, nil
 }
 
-// torn is the error for a line without an end: harmless only at the end of the log.
-func (l line) torn() error {
-	last, err := l.last()
-	if err == nil && last {
+// follows checks that the line comes directly after record last.
+func (l line) follows(last int64) error {
+	if l.seq == last+1 {
+		return nil
+	}
+	return fmt.Errorf("%s: record %d where %d should be", l.place(), l.seq, last+1)
+}
+
+// damaged is the error for a line that cannot be read: harmless only at the end of the log.
+func (l line) damaged(err error) error {
+	if l.newest && l.atEnd() {
 		return ErrTorn
 	}
-	return errors.Join(err, fmt.Errorf("%s: damaged line: it has no end", l.place()))
+	return fmt.Errorf("%s: damaged line: %w", l.place(), err)
 }
 
-// atEnd tells whether in is at its end and the later files are empty.
-func atEnd(in *bufio.Reader, later []string) (bool, error) {
-	if _, err := in.Peek(1); !errors.Is(err, io.EOF) {
-		return false, err
+// seqOf returns the number of the record that a line holds, and looks at little more.
+func seqOf(text []byte) (int64, error) {
+	c := cursor{rest: text, ok: true}
+	c.skip(`{"seq":`)
+	seq := c.number()
+	c.skip(",")
+	if c.ok && seq > 0 && text[len(text)-1] == '}' {
+		return seq, nil
 	}
-	for _, path := range later {
-		info, err := os.Stat(path)
-		if err != nil {
-			return false, err
-		}
-		if info.Size() > 0 {
-			return false, nil
-		}
-	}
-	return true, nil
+	r, _, _, err := decodeHead(text)
+	return r.Seq, err
 }
 
 // lineReader cuts lines of any length.
 type lineReader struct {
 	in   *bufio.Reader
 	long []byte // room for a line that does not fit into the buffer of in
+}
+
+func newLineReader(in io.Reader) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(in, 64<<10)}
 }
 
 // next returns a line without its newline. At the end of the input it returns what there is of an incomplete line and
@@ -108,4 +136,10 @@ func (s *lineReader) next() ([]byte, error) {
 		s.long = append(s.long, chunk...)
 	}
 	return bytes.TrimSuffix(s.long, []byte("\n")), err
+}
+
+// atEnd tells whether nothing follows what was read.
+func (s *lineReader) atEnd() bool {
+	_, err := s.in.Peek(1)
+	return errors.Is(err, io.EOF)
 }

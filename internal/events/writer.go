@@ -10,8 +10,8 @@ const syncEvery = 50 * time.Millisecond
 
 // writer is the goroutine that writes a log. Its fields are its own; it meets the others in the log, under the log's mutex.
 type writer struct {
+	output
 	log      *Log
-	file     file
 	lines    *encoder // taken from the log, or the spare one
 	unsynced []Record // written, but not as safe as promised yet
 	timer    *time.Timer
@@ -25,8 +25,8 @@ type task struct {
 	last    bool     // nothing comes after this
 }
 
-func newWriter(l *Log, f file) *writer {
-	w := &writer{log: l, file: f, lines: newEncoder(), timer: time.NewTimer(syncEvery)}
+func newWriter(l *Log, out output) *writer {
+	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery)}
 	w.timer.Stop()
 	return w
 }
@@ -92,9 +92,14 @@ func (w *writer) write(records []Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	if _, err := w.file.Write(w.lines.lines.Bytes()); err != nil {
+	if err := w.rotate(records[0].Time); err != nil {
 		return err
 	}
+	n, err := w.file.Write(w.lines.lines.Bytes())
+	if err != nil {
+		return err
+	}
+	w.size += int64(n)
 	if w.unsynced == nil {
 		w.unsynced = records
 		return nil
