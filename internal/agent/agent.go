@@ -76,6 +76,9 @@ type Executor struct {
 	TempDir  string        // private files of a step; ""= os.TempDir
 	Environ  []string      // the inherited environment
 
+	// Register, when there is one, has a record of each command that runs, in the slot of its attempt.
+	Register *process.Register
+
 	// Emit is told what happens inside an attempt (StepRetrying, StepFailed, StepCompleted outside the map phase, AgentProgress,
 	// the circuit events of steps). It is called from the goroutine of the attempt.
 	Emit func(a *Attempt, e events.Event)

@@ -78,6 +78,7 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 	var stdout, stderr process.Capture
 	exit, err := r.x.Run(ctx, process.Command{
 		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: &stdout, Stderr: &stderr, Timeout: st.Timeout, Grace: r.x.Grace,
+		Register: r.x.Register, Slot: max(1, r.a.Worker),
 	})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -34,6 +34,9 @@ type Command struct {
 	Stderr  io.Writer     // the same
 	Timeout time.Duration // 0: none
 	Grace   time.Duration // between SIGTERM and SIGKILL to the group, on timeout or stop
+
+	Register *Register // nil: the group is not recorded
+	Slot     int       // in the Register; no other command has it at the same time
 }
 
 // Exit tells how a command ended.
@@ -68,6 +71,7 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 		out.wait()
 	}
 	release()
+	c.Register.End(c.Slot)
 	waited := cmd.Wait()
 	written := out.finish()
 
@@ -94,6 +98,7 @@ func start(c Command, out *output) (*exec.Cmd, group, error) {
 		return nil, group{}, startError(c, err)
 	}
 	g := adopt(cmd.Process)
+	c.Register.Begin(c.Slot, g.id)
 	out.begin()
 	return cmd, g, nil
 }
@@ -103,7 +108,7 @@ func (c Command) command() *exec.Cmd {
 	if c.Path == "" {
 		cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
 	}
-	cmd.Dir, cmd.Env = c.Dir, c.Env
+	cmd.Dir, cmd.Env = c.Dir, c.Register.marked(c.Env)
 	return cmd
 }
 

@@ -19,10 +19,14 @@ import (
 
 const long = time.Minute
 
-// TestMain lets the test binary play a program that puts a child of its own into a new session.
+// TestMain lets the test binary play a program that puts a child of its own into a new session, and one that is killed while
+// its command runs.
 func TestMain(m *testing.M) {
 	if os.Getenv("ESCAPE") != "" {
 		os.Exit(escape())
+	}
+	if os.Getenv("ABANDON") != "" {
+		os.Exit(abandon())
 	}
 	os.Exit(m.Run())
 }

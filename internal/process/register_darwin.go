@@ -1,0 +1,51 @@
+package process
+
+import (
+	"bytes"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// zombieState is SZOMB of sys/proc.h.
+const zombieState = 5
+
+// bootID is the same for every boot: the times of starts are those of the calendar here.
+func bootID() string { return "-" }
+
+// startOf returns when a process started, in microseconds.
+func startOf(pid int) (string, bool) {
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return "", false
+	}
+	return memberOf(info).start, true
+}
+
+func memberOf(info *unix.KinfoProc) member {
+	began := info.Proc.P_starttime
+	return member{
+		pid: int(info.Proc.P_pid), group: int(info.Eproc.Pgid),
+		start:  strconv.FormatInt(began.Nano()/1000, 10),
+		zombie: info.Proc.P_stat == zombieState,
+	}
+}
+
+// processes returns all that can be seen.
+func processes() ([]member, error) {
+	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]member, len(infos))
+	for i := range infos {
+		all[i] = memberOf(&infos[i])
+	}
+	return all, nil
+}
+
+// carries tells whether a process was started with this variable. The system does not show the environment of its own programs.
+func carries(pid int, variable string) bool {
+	args, err := unix.SysctlRaw("kern.procargs2", pid)
+	return err == nil && bytes.Contains(args, []byte("\x00"+variable+"\x00"))
+}

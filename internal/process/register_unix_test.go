@@ -1,0 +1,232 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// abandon runs the script that ABANDON holds, with a register, and is killed before it ends.
+func abandon() int {
+	register, err := OpenRegister(os.Getenv("REGISTER"))
+	if err != nil {
+		return 1
+	}
+	c := sh(os.Getenv("ABANDON"))
+	c.Stdout, c.Register, c.Slot = os.Stdout, register, 2
+	_, _ = Run(context.Background(), c)
+	return 2
+}
+
+// recorded waits in a script until its process is in the register.
+const recorded = `until grep -q "^$$ " "$REGISTER"; do :; done; `
+
+// leave lets a process run script and kills that process when the script has printed a line, which leave returns with the path
+// of the register.
+func leave(t *testing.T, script string) (line, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "processes")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "ABANDON="+recorded+script, "REGISTER="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err = bufio.NewReader(out).ReadString('\n')
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line), path
+}
+
+// living tells whether any process of a group that is not a zombie is there.
+func living(t *testing.T, group int) bool {
+	t.Helper()
+	all, err := processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if m.group == group && !m.zombie {
+			return true
+		}
+	}
+	return false
+}
+
+func endLeftovers(t *testing.T, path string, grace time.Duration, want int) {
+	t.Helper()
+	got, err := EndLeftovers(t.Context(), path, grace)
+	if err != nil || got != want {
+		t.Errorf("got %d groups ended and error %v, want %d and none", got, err, want)
+	}
+}
+
+// groupOf returns the only group that a register holds.
+func groupOf(t *testing.T, path string) int {
+	t.Helper()
+	records, err := readRegister(path)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("got records %v and error %v, want one record", records, err)
+	}
+	pid := records[0].pid
+	t.Cleanup(func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	return pid
+}
+
+func TestLeftoversOfADeadRunAreEnded(t *testing.T) {
+	tests := []struct {
+		name, script string
+		grace        time.Duration
+	}{
+		{"at once", "echo $$; sleep 1000; true", 0},
+		{"by SIGTERM", "echo $$; sleep 1000; true", long},
+		{"that ignore SIGTERM", "trap '' TERM; echo $$; while :; do sleep 1000; done", 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			line, path := leave(t, test.script)
+			pid := groupOf(t, path)
+			if strconv.Itoa(pid) != line {
+				t.Fatalf("got group %d recorded, want %s", pid, line)
+			}
+			endLeftovers(t, path, test.grace, 1)
+			if living(t, pid) {
+				t.Errorf("group %d lives, want it ended", pid)
+			}
+			endLeftovers(t, path, test.grace, 0)
+		})
+	}
+}
+
+func TestMembersWhoseLeaderIsGoneAreEnded(t *testing.T) {
+	if bootID() == "-" {
+		t.Skip("the environment of sleep cannot be seen here")
+	}
+	line, path := leave(t, "sleep 1000 & echo $!; wait")
+	pid := groupOf(t, path)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, pid)
+	if !living(t, pid) {
+		t.Fatalf("the child %s of the leader has ended too, want it to live", line)
+	}
+	endLeftovers(t, path, long, 1)
+	if living(t, pid) {
+		t.Errorf("child %s lives, want it ended", line)
+	}
+}
+
+// awaitGone waits until a process is no more than a zombie.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		all, err := processes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := true
+		for _, m := range all {
+			gone = gone && (m.pid != pid || m.zombie)
+		}
+		if gone {
+			return
+		}
+	}
+}
+
+// No process is signalled that is not shown to be the recorded one.
+func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
+	for name, forge := range map[string]func(*record){
+		"another start": func(r *record) { r.start += "1" },
+		"another boot":  func(r *record) { r.boot = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := exec.Command("sleep", "1000")
+			other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := other.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pid := other.Process.Pid
+			t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+			start, ok := startOf(pid)
+			if !ok {
+				t.Fatalf("got no start of process %d", pid)
+			}
+			forged := record{pid: pid, start: start, boot: bootID(), mark: "mark"}
+			forge(&forged)
+			path := filepath.Join(t.TempDir(), "processes")
+			if err := os.WriteFile(path, forged.text(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			endLeftovers(t, path, 0, 0)
+			if !living(t, pid) {
+				t.Errorf("process %d was killed, want it left alone", pid)
+			}
+		})
+	}
+}
+
+func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes")
+	register, err := OpenRegister(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = register.Close() }()
+	during := filepath.Join(t.TempDir(), "during")
+	c := sh(recorded + `cp "$REGISTER" "$COPY"; printf %s "$PRODIGY_REGISTER"`)
+	var out Capture
+	c.Env = append(c.Env, "REGISTER="+path, "COPY="+during)
+	c.Register, c.Slot, c.Stdout = register, 3, &out
+	mustRun(t, t.Context(), c)
+
+	running, err := readRegister(during)
+	if err != nil || len(running) != 1 {
+		t.Errorf("got records %v and error %v while the command ran, want one record", running, err)
+	}
+	if out.Text() != register.mark {
+		t.Errorf("got mark %q in the environment, want %q", out.Text(), register.mark)
+	}
+	if after, err := readRegister(path); err != nil || len(after) > 0 {
+		t.Errorf("got records %v and error %v after it, want none", after, err)
+	}
+}
+
+func TestARegisterThatIsMissingOrTornNamesNothing(t *testing.T) {
+	dir := t.TempDir()
+	torn := filepath.Join(dir, "torn")
+	text := record{pid: 77, start: "1", boot: "b", mark: "m"}.text()
+	if err := os.WriteFile(torn, append(make([]byte, recordSize), text[:4]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "none"), torn} {
+		endLeftovers(t, path, 0, 0)
+	}
+}
+
+func BenchmarkRegister(b *testing.B) {
+	register, err := OpenRegister(filepath.Join(b.TempDir(), "processes"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		register.Begin(1, os.Getpid())
+		register.End(1)
+	}
+}
