@@ -20,13 +20,13 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 		return Outcome{}, err
 	}
 	s := r.scope()
-	failed, err := r.all(ctx, s)
+	end, err := r.all(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
-	o := r.outcome(s, failed)
-	if failed != nil && len(r.plan.handler) > 0 {
-		failure, err := r.list(ctx, s.failing(failed), r.plan.handler)
+	o := r.outcome(s, end)
+	if end.failure != nil && len(r.plan.handler) > 0 {
+		failure, err := r.list(ctx, s.failing(&end), r.plan.handler)
 		if err != nil {
 			return Outcome{}, err
 		}
@@ -82,26 +82,25 @@ func (r *run) scope() *scope {
 	return s
 }
 
-// all runs the steps of the attempt that are not done yet. It returns how the one that failed for good ended, or nil.
-func (r *run) all(ctx context.Context, s *scope) (*ended, error) {
+// all runs the steps of the attempt that are not done yet. It returns how the last one that ran ended: the others have not failed.
+func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 	steps := r.plan.steps
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
 		if r.x.LogSteps && r.a.Phase == phaseMap {
 			r.emit(events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: len(steps)})
 		}
-		end, err := r.step(ctx, s, st)
-		if err != nil {
-			return nil, err
+		if end, err = r.step(ctx, s, st); err != nil {
+			return ended{}, err
 		}
 		r.capture(st, end.result)
 		if end.failure != nil {
-			return &end, nil
+			return end, nil
 		}
 		if r.a.Phase != phaseMap {
 			r.emit(r.stepCompleted(st, end.result))
 		}
 	}
-	return nil, nil
+	return end, nil
 }
 
 // list runs the steps of a handler. It returns the failure of the one that failed for good, or nil.
@@ -144,14 +143,14 @@ func jsonText(s string) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// outcome returns how the attempt ended, but for its handler. s holds the result of the last step that ran, here or before a resume.
-func (r *run) outcome(s *scope, failed *ended) Outcome {
+// outcome returns how the attempt ended, but for its handler. s holds the result of the last step that ran, here or before a
+// resume. A step that was forgiven ended with what its handler did.
+func (r *run) outcome(s *scope, end ended) Outcome {
 	res := s.results[last]
-	o := Outcome{ExitCode: res.code, Output: res.output, Captured: r.captured}
-	if failed != nil {
-		o.Failure = failed.failure
+	if end.failure == nil && end.handler != nil {
+		res = *end.handler
 	}
-	return o
+	return Outcome{Failure: end.failure, ExitCode: res.code, Output: res.output, Captured: r.captured}
 }
 
 // mapResults returns the array that map.results stands for. What goes wrong is kept for the end of the binding.

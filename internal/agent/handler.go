@@ -91,11 +91,13 @@ func (r *run) rounds(ctx context.Context, s *scope, st *step, end ended) (ended,
 	handled := false
 	for range max(1, st.OnFailure.MaxAttempts) {
 		failed := end
-		failure, err := r.list(ctx, s.failing(&failed), st.handler)
+		inner := s.failing(&failed)
+		failure, err := r.list(ctx, inner, st.handler)
 		if err != nil {
 			return ended{}, err
 		}
 		handled = failure == nil
+		end.handler = new(inner.results[last])
 		if !handled || st.OnFailure.MaxAttempts == 0 {
 			continue
 		}
@@ -116,7 +118,7 @@ func (r *run) again(ctx context.Context, s *scope, st *step, end ended) (ended, 
 	if err != nil {
 		return ended{}, err
 	}
-	end.result, end.failure = res, failure
+	end.result, end.failure, end.handler = res, failure, nil
 	end.attempts++
 	if failure != nil {
 		failure.Type = retry.Classify(failure.Failure)

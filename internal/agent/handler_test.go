@@ -90,6 +90,33 @@ func TestFallbackGivesTheOutputOfTheStep(t *testing.T) {
 	same(t, "output", o.Output, "got instead of 3")
 }
 
+// The outcome is that of the last command that ran, also when that stands in a handler; variables are about the step itself.
+func TestAForgivenStepEndsWithWhatItsHandlerDid(t *testing.T) {
+	const failing = "echo own; exit 3"
+	tests := []struct {
+		name, handler string
+		rounds        int
+		code          int
+		output        string
+	}{
+		{"its handler succeeds", "echo handled", 0, 0, "handled"},
+		{"the step runs after it", "echo handled", 1, 3, "own"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := captured("out", failing)
+			s.OnFailure = &workflow.OnFailure{Steps: []workflow.Step{shellStep(test.handler)}, MaxAttempts: test.rounds}
+			o := execute(t, local(t), ofItem(s))
+			if o.Failure != nil || o.ExitCode != test.code || o.Output != test.output {
+				t.Errorf("got exit code %d, output %q, failure %v, want %d, %q and none", o.ExitCode, o.Output, o.Failure, test.code, test.output)
+			}
+			same(t, "captured", string(o.Captured["out"]), `"own"`)
+			o = execute(t, local(t), ofItem(s, shellStep("echo ${out} ${last.exit_code}")))
+			same(t, "seen later", o.Output, "own 3")
+		})
+	}
+}
+
 func TestHandlersSeeTheErrorAndTheFailedStep(t *testing.T) {
 	inner := captured("inner", "printf '%s|' ${error.message} ${error.type} ${error.exit_code} ${error.step} ${error.attempts} ${own} ${shell.stderr} >> \"$FILE\"")
 	s := shellStep("echo out; echo bad >&2; exit 3")

@@ -11,7 +11,8 @@ import (
 
 // ended is how a step came to its end.
 type ended struct {
-	result   result
+	result   result   // the step's own, or that of its fallback
+	handler  *result  // of the last step of its handler; nil: there was none, or the step ran once more after it
 	failure  *Failure // nil: it succeeded, or is forgiven
 	attempts int
 	reason   retry.Reason // why there is no further try after the failure
