@@ -19,6 +19,12 @@ type Invocation struct {
 	Env    []string // "PRODIGY_V0=…" and declared names that the script uses as $name
 	Values string   // when not empty: write it to a private file, and put the file's path in the environment as PRODIGY_VALUES
 	AsFile bool     // the script is too large for -c: write it to a file and run that
+
+	// Argv is not nil when the script is one plain command: a program, looked up in the PATH of Env's process, with constant words
+	// and values for arguments. Running it directly is the same as running Script, except that a shell sets PWD (bash also _ and
+	// SHLVL), and that exported functions of bash may bear the program's name. When the program cannot be started, Script still
+	// tells why in the words and with the exit code of a shell, and runs a file without #!.
+	Argv []string
 }
 
 // binding is one Bind under way.
@@ -40,7 +46,9 @@ type variable struct {
 // Bind resolves the values. The error is a *BindError: the step fails before anything runs.
 func (t *Template) Bind(r Resolver) (*Invocation, error) {
 	if len(t.slots) == 0 && len(t.exports) == 0 {
-		return t.invocation(t.script), nil
+		inv := t.invocation(t.script)
+		t.setArgv(inv, nil)
+		return inv, nil
 	}
 	b := &binding{vars: make([]variable, 0, len(t.slots)+len(t.exports))}
 	for i := range t.slots {
@@ -57,7 +65,15 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 	if err := b.deliver(inv); err != nil {
 		return nil, err
 	}
+	t.setArgv(inv, b)
 	return inv, nil
+}
+
+// setArgv gives the words of a plain command whose values are small enough for arguments.
+func (t *Template) setArgv(inv *Invocation, b *binding) {
+	if t.argv != nil && inv.Values == "" && !inv.AsFile {
+		inv.Argv = t.arguments(b)
+	}
 }
 
 func (t *Template) invocation(script string) *Invocation {

@@ -24,6 +24,7 @@ type compiler struct {
 	*scanner
 	shell     string
 	parseText string          // src with each ref replaced by a sentinel
+	file      *syntax.File    // parseText, parsed
 	sets      map[string]bool // variables that the script sets
 	counted   map[string]bool // variables whose values the script evaluates as numbers
 	hasNested bool
@@ -91,6 +92,19 @@ func (c *compiler) countsWithName() bool {
 	return false
 }
 
+// untouched is the template of a text without prodigy's names. It is parsed only to see whether it needs a shell at all.
+func (c *compiler) untouched() *Template {
+	t := &Template{src: c.src, script: c.src}
+	dialects, ok := dialectsOf(c.shell)
+	if !ok {
+		return t
+	}
+	if file, err := parseShell(c.src, dialects); err == nil {
+		t.argv = c.plainCommand(file)
+	}
+	return t
+}
+
 // analyze parses the text and finds the place of each ref in it.
 func (c *compiler) analyze() error {
 	if at := sentinelLike(c.src); at >= 0 && len(c.refs) > 0 {
@@ -111,6 +125,7 @@ func (c *compiler) analyze() error {
 		c.report(Error, c.sourceOffset(errorOffset(err)), finding{codeShell, "this is not valid sh: " + c.humane(errorText(err))})
 		return c.failure()
 	}
+	c.file = file
 	c.collectSets(file)
 	c.collectCounted(file)
 	c.place(file, dialects)

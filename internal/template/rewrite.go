@@ -68,6 +68,7 @@ func (c *compiler) assemble() (*Template, error) {
 		return t, nil
 	}
 	t.setScript(pieces)
+	t.argv = c.plainCommand(c.file)
 	return t, nil
 }
 
@@ -253,6 +254,7 @@ func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 		return c.asWritten(r), piece{text: r.written, slot: -1}
 	}
 	slot := c.slot(r, p)
+	r.filled, r.slot = true, slot
 	shown = piece{text: r.written, slot: slot, quote: p.quote, around: p.around}
 	if c.inRewritten(r) && len(p.around) == 0 {
 		shown.quote = quotedHeredoc

@@ -15,6 +15,8 @@ type ref struct {
 	fault      finding
 	parseStart int // in the text that is parsed
 	places     []place
+	filled     bool // slot is its value
+	slot       int
 }
 
 type refKind uint8

@@ -28,23 +28,24 @@ type Template struct {
 	Diags []Diag // warnings and notes
 
 	src     string
-	script  string  // the whole script, when no piece of it depends on values
-	pieces  []piece // the script in pieces otherwise
-	display []piece // the text as written, with its placeholders, for Render
+	script  string     // the whole script, when no piece of it depends on values
+	pieces  []piece    // the script in pieces otherwise
+	argv    []argument // the words of the script, when it is one plain command
+	display []piece    // the text as written, with its placeholders, for Render
 	slots   []slot
 	exports []export
 	roots   map[string]bool
 }
 
-// Compile compiles the text of a shell step. The error is a *CompileError. A text without prodigy's names is neither parsed
-// nor changed, so that no gap of the parser can stand in its way.
+// Compile compiles the text of a shell step. The error is a *CompileError. A text without prodigy's names is never
+// changed or refused, so that no gap of the parser can stand in its way.
 func Compile(src string, o Options) (*Template, error) {
 	c := newCompiler(src, o)
 	if err := c.scan(); err != nil {
 		return nil, err
 	}
 	if !c.mentions() {
-		return &Template{src: src, script: src}, nil
+		return c.untouched(), nil
 	}
 	if err := c.analyze(); err != nil {
 		return nil, err
