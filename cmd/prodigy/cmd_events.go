@@ -22,7 +22,10 @@ import (
 
 func newEventsCommand(con *console) *cobra.Command {
 	group := newGroup("events", "Read the event log of a job")
-	group.AddCommand(newEventsListCommand(con), newEventsFollowCommand(con))
+	group.AddCommand(
+		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newEventsSearchCommand(con),
+		newEventsExportCommand(con),
+	)
 	return group
 }
 

@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
 )
 
 // eventLine is a line of the log as people read it: its fields are kept in the order of the log, whatever their names, so
@@ -91,7 +96,13 @@ func (e eventLine) rest(leaveOut ...string) string {
 // valueShown is how much of a field a line shows.
 const valueShown = 120
 
-// printEvent prints an event as one line, its type as it is in the log.
+// leftOut are fields that say nothing to people which the others do not say: the whole of them is in the other formats.
+var leftOut = []string{
+	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms", "waited_ms", "retry",
+	"budget_expires_at", "seed",
+}
+
+// printEvent prints an event as one line, its type as it is in the log, its fields as people read them.
 func printEvent(w io.Writer, line []byte) error {
 	e, err := readEvent(line)
 	if err != nil {
@@ -100,14 +111,102 @@ func printEvent(w io.Writer, line []byte) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%6d  %s  %-19s", e.Seq, e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Type)
 	for _, f := range e.fields {
-		value := shorten(visible(f.text()), valueShown)
-		if strings.ContainsAny(value, " \t\ufffd") && f.value[0] == '"' {
-			value = fmt.Sprintf("%q", value)
+		if !slices.Contains(leftOut, f.name) && !e.said(f) {
+			b.WriteString(f.words())
 		}
-		fmt.Fprintf(&b, " %s=%s", f.name, value)
 	}
 	_, err = fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
 	return err
+}
+
+// said tells whether the error of the event says already what the field has to say.
+func (e eventLine) said(f eventField) bool {
+	message := e.text("error")
+	switch f.name {
+	case "output":
+		return message != ""
+	case "stderr_tail":
+		lines := lastLines(f.text(), 1)
+		return len(lines) == 0 || strings.Contains(message, strings.TrimSpace(lines[0]))
+	}
+	return false
+}
+
+// words returns the field with a blank before it, or nothing when it has nothing to say.
+func (f eventField) words() string {
+	switch f.name {
+	case "metrics":
+		return f.metrics()
+	case "errors":
+		return f.batch()
+	case "stderr_tail":
+		return " stderr=" + inQuotes(strings.Join(lastLines(f.text(), 1), ""))
+	}
+	if name, ok := strings.CutSuffix(f.name, "_ms"); ok {
+		var ms events.Millis
+		if json.Unmarshal(f.value, &ms) == nil {
+			return " " + name + "=" + duration.Format(time.Duration(ms))
+		}
+	}
+	if f.value[0] != '"' {
+		return " " + f.name + "=" + shorten(visible(f.text()), valueShown)
+	}
+	text := f.text()
+	if text == "" {
+		return ""
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		text = t.Local().Format("15:04:05.000")
+	}
+	return " " + f.name + "=" + inQuotes(text)
+}
+
+// metrics names the counts that are not zero.
+func (f eventField) metrics() string {
+	var m errorpolicy.Metrics
+	if json.Unmarshal(f.value, &m) != nil {
+		return " metrics=?"
+	}
+	words := fmt.Sprintf(" items=%d", m.TotalItems)
+	for _, c := range []struct {
+		name  string
+		count int
+	}{{"successful", m.Successful}, {"failed", m.Failed}, {"skipped", m.Skipped}, {"rejected", m.Rejected}} {
+		if c.count > 0 {
+			words += fmt.Sprintf(" %s=%d", c.name, c.count)
+		}
+	}
+	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
+		words += fmt.Sprintf(" %s=%d", t, m.ErrorTypes[t])
+	}
+	return words
+}
+
+// batch names the items of the errors and what they failed with.
+func (f eventField) batch() string {
+	var errs []errorpolicy.BatchError
+	if json.Unmarshal(f.value, &errs) != nil {
+		return " errors=?"
+	}
+	words := make([]string, 0, len(errs))
+	for _, e := range errs {
+		words = append(words, e.ItemID+":"+string(e.ErrorType))
+	}
+	return " " + shorten(visible(strings.Join(words, " ")), valueShown)
+}
+
+// inQuotes returns the text in one line of bounded length, in quotes when they tell where it ends.
+func inQuotes(s string) string {
+	value := shorten(oneLine(s), valueShown)
+	if value == "" || strings.ContainsAny(value, " \t\"\ufffd") {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// oneLine joins the lines of s.
+func oneLine(s string) string {
+	return visible(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | "))
 }
 
 func trimNewline(line []byte) []byte { return bytes.TrimRight(line, "\n") }

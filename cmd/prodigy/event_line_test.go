@@ -15,7 +15,7 @@ func TestEventLineShowsFieldsOfEventsItDoesNotKnow(t *testing.T) {
 	if err := printEvent(&b, []byte(circuitLine)); err != nil {
 		t.Fatal(err)
 	}
-	want := `Later               item_id=item_0 agent_id=j/item_0/1 note="two words" n=1.50 deep={"b":1,"a":[2]}` + "\n"
+	want := `Later               item_id=item_0 note="two words" n=1.50 deep={"b":1,"a":[2]}` + "\n"
 	if got := b.String(); !strings.HasSuffix(got, want) {
 		t.Errorf("got  %q\nwant ...%q", got, want)
 	}
@@ -50,6 +50,31 @@ func TestEventsArePrintedInEveryForm(t *testing.T) {
 		}
 		if !strings.Contains(diag.String(), "incomplete") {
 			t.Errorf("%s: the torn line is not told: %q", c.format, &diag)
+		}
+	}
+}
+
+func TestEventLineSaysWhatAPersonWantsToKnow(t *testing.T) {
+	for event, want := range map[string]string{
+		`"type":"AgentFailed","item_id":"item_3","item_index":3,"agent_id":"j/item_3/1","attempt":1,"worker":0,"duration_ms":1234.5,` +
+			`"exit_code":7,"step":"shell 1","error":"exit status 7","error_type":"exit_code","error_signature":"exit status N",` +
+			`"stdout_tail":"working\\n\\n","stderr_tail":"one\\ncannot do \\"three\\"\\n","action":"retry","delay_ms":2000,` +
+			`"retry":{"attempts":1,"waited_ms":2000,"previous_ms":0}`: `AgentFailed         item_id=item_3 attempt=1 worker=0 duration=1.2s exit_code=7 ` +
+			`step="shell 1" error="exit status 7" error_type=exit_code stderr="cannot do "three"" action=retry delay=2s`,
+		`"type":"StepRetrying","item_id":"item_3","step":"shell","attempt":1,"error_type":"timeout","error":"a\\r\\nb",` +
+			`"computed_delay_ms":10,"delay_ms":12.5,"waited_ms":12.5`: `StepRetrying        item_id=item_3 step=shell attempt=1 error_type=timeout error="a | b" delay=13ms`,
+		`"type":"JobCompleted","duration_ms":61000,"metrics":{"total_items":6,"successful":5,"failed":1,"skipped":0,"rejected":0,` +
+			`"failure_rate":0.1666,"error_types":{"timeout":1},"failure_patterns":[]},"reason":""`: `JobCompleted        duration=1m1s items=6 successful=5 failed=1 timeout=1`,
+		`"type":"ErrorBatch","size":2,"errors":[{"item_id":"a","error_type":"timeout","error":"x"},{"item_id":"b","error_type":"network","error":"y"}]`: `ErrorBatch          size=2 a:timeout b:network`,
+		`"type":"StepFailed","item_id":"i","error":"\\u001b[31mred"`:                                                                                    `StepFailed          item_id=i error="` + "\ufffd" + `[31mred"`,
+	} {
+		line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j",` + strings.ReplaceAll(event, `\\`, `\`) + `}`
+		var b strings.Builder
+		if err := printEvent(&b, []byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.HasSuffix(got, "  "+want+"\n") {
+			t.Errorf("got  %s\nwant ... %s", got, want)
 		}
 	}
 }

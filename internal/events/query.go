@@ -14,7 +14,8 @@ type Query struct {
 	ItemID  string
 	AgentID string
 	Since   time.Time
-	Limit   int // the last n
+	Matches func(line []byte) bool // asked for what all else selects; nil: all
+	Limit   int                    // the last n
 }
 
 // filter is a Query made ready for looking at many lines: what can be ruled out by its bytes is not decoded.
@@ -45,6 +46,12 @@ func newFilter(q Query) (filter, error) {
 
 // match tells whether the query selects the line.
 func (f filter) match(l line) (bool, error) {
+	ok, err := f.selects(l)
+	return ok && (f.query.Matches == nil || f.query.Matches(l.text)), err
+}
+
+// selects is match without Matches.
+func (f filter) selects(l line) (bool, error) {
 	if !f.typeMatches(l.text) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
 		return false, nil
 	}

@@ -1,0 +1,32 @@
+package events
+
+import (
+	"encoding/json"
+	"regexp"
+	"testing"
+)
+
+func TestSearchFindsLinesAsTheyAreWrittenAndTextsAsTheyWere(t *testing.T) {
+	line := []byte(numbered(t, 1, AgentCompleted{
+		ItemID: "a", Output: "cannot do \"three\"\nat C:\\x", Captured: map[string]json.RawMessage{"list": json.RawMessage(`["deep \"er\""]`)},
+	}))
+	for expr, want := range map[string]bool{
+		`cannot`: true, `do "three"`: true, `do \\"three`: true, `C:\\x`: true, `^at C`: false, `(?m)^at C`: true, `^cannot`: true,
+		`deep "er"`: true, `"item_id":"a"`: true, `absent`: false, `(?i)AGENTCOMPLETED`: true,
+	} {
+		if got := Containing(regexp.MustCompile(expr))(line); got != want {
+			t.Errorf("%s: got %v, want %v", expr, got, want)
+		}
+	}
+	if Containing(regexp.MustCompile("x"))([]byte("{")) {
+		t.Error("found in what is no JSON")
+	}
+}
+
+func TestTheLimitIsOfWhatMatches(t *testing.T) {
+	dir := logDir(t, numbered(t, 1, PhaseStarted{Phase: "setup"}, PhaseStarted{Phase: "map"}, PhaseStarted{Phase: "setup"}, JobPaused{}))
+	got, err := collect(t, dir, Query{Limit: 1, Matches: Containing(regexp.MustCompile("setup"))})
+	if err != nil || len(got) != 1 || got[0][:8] != `{"seq":3` {
+		t.Errorf("got %v %v, want record 3", got, err)
+	}
+}

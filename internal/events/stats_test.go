@@ -1,0 +1,60 @@
+package events
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
+
+func TestStatsCountWhatHappened(t *testing.T) {
+	ms := func(n int) Millis { return Millis(time.Duration(n) * time.Millisecond) }
+	happened := []Event{
+		JobStarted{},
+		StepFailed{Step: "setup", ErrorType: retry.TypeNetwork},
+		AgentStarted{ItemID: "a", AgentID: "j/a/1"},
+		StepRetrying{ItemID: "a", ErrorType: retry.TypeTimeout},
+		StepFailed{ItemID: "a", ErrorType: retry.TypeTimeout},
+		AgentFailed{ItemID: "a", AgentID: "j/a/1", ErrorType: retry.TypeTimeout, DurationMS: ms(40), Action: errorpolicy.Retry},
+		AgentStarted{ItemID: "a", AgentID: "j/a/2"},
+		AgentCompleted{ItemID: "a", AgentID: "j/a/2", DurationMS: ms(10)},
+		AgentFailed{ItemID: "b", ErrorType: "circuit_open", Action: errorpolicy.DLQ},
+		AgentStarted{ItemID: "c", AgentID: "j/c/1"},
+		AgentInterrupted{ItemID: "c", AgentID: "j/c/1"},
+		AgentStarted{ItemID: "c", AgentID: "j/c/1"},
+		AgentCompleted{ItemID: "c", AgentID: "j/c/1", DurationMS: ms(20)},
+	}
+	var s Stats
+	for i, e := range happened {
+		s.Add(Record{Seq: int64(i + 1), Time: start0.Add(time.Duration(i) * time.Second), Event: e})
+	}
+	want := Stats{
+		Events: 13, First: start0, Last: start0.Add(12 * time.Second), SpanMS: ms(12000), PerSecond: 13. / 12,
+		Types: map[string]int{
+			"JobStarted": 1, "StepFailed": 2, "AgentStarted": 4, "StepRetrying": 1, "AgentFailed": 2, "AgentCompleted": 2, "AgentInterrupted": 1,
+		},
+		ErrorTypes: map[retry.Type]int{retry.TypeNetwork: 1, retry.TypeTimeout: 1, "circuit_open": 1},
+		Items:      3, Agents: 3, Attempts: 4, Retries: 1, StepRetries: 1,
+		Durations: Durations{Count: 3, P50: ms(20), P95: ms(40), Max: ms(40)},
+	}
+	if diff := cmp.Diff(s.Sum(), want, cmpopts.IgnoreUnexported(Stats{})); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
+func TestRanksAreLengthsThatWereMeasured(t *testing.T) {
+	for n, want := range map[int][2]Millis{1: {1, 1}, 2: {1, 2}, 20: {10, 19}, 100: {50, 95}, 101: {51, 96}} {
+		var s Stats
+		for i := range n {
+			s.lengths = append(s.lengths, Millis(n-i))
+		}
+		d := s.Sum().Durations
+		if got := [2]Millis{d.P50, d.P95}; got != want || d.Max != Millis(n) || d.Count != n {
+			t.Errorf("%d lengths: got %v of %d, at most %v, want %v", n, got, d.Count, d.Max, want)
+		}
+	}
+}
