@@ -98,7 +98,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 
 func makePlan(ctx context.Context, w checked) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
-	sample := agent.Attempt{ID: "plan", JobID: "plan", Workflow: w.Name, Number: 1, Worker: 1, Dir: w.dir, Env: w.Env}
+	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir, Env: w.Env}
 	if w.Map != nil {
 		selected, err := planSelection(ctx, w)
 		if err != nil {
@@ -112,7 +112,10 @@ func makePlan(ctx context.Context, w checked) (plan, error) {
 	for _, s := range sectionsOf(w.Workflow) {
 		a := sample
 		a.Phase, a.Steps = s.phase(), s.steps
-		if s.name == "map" {
+		if s.handler() {
+			a = handling(a, w.Workflow)
+		}
+		if a.Phase == "map" {
 			a = withFirst(a, *p.Items)
 		}
 		steps, err := planSteps(a, s)
@@ -127,6 +130,15 @@ func makePlan(ctx context.Context, w checked) (plan, error) {
 	return p, nil
 }
 
+// handling returns a, whose steps are those of a handler, as an attempt that has it.
+func handling(a agent.Attempt, w *workflow.Workflow) agent.Attempt {
+	a.Phase, a.Handler, a.Steps = "", a.Steps, w.Commands
+	if w.Map != nil {
+		a.Phase, a.Steps = "map", w.Map.AgentTemplate
+	}
+	return a
+}
+
 // withFirst gives a the first item, if it is known.
 func withFirst(a agent.Attempt, selected planItems) agent.Attempt {
 	if len(selected.First) == 0 {
@@ -139,19 +151,18 @@ func withFirst(a agent.Attempt, selected planItems) agent.Attempt {
 }
 
 func planSteps(a agent.Attempt, s section) ([]planStep, error) {
-	var commands []string
-	if !s.handler() {
-		var err error
-		if commands, err = agent.Render(a); err != nil {
-			return nil, err
-		}
+	render := agent.Render
+	if s.handler() {
+		render = agent.RenderHandler
+	}
+	commands, err := render(a)
+	if err != nil {
+		return nil, err
 	}
 	all := make([]planStep, 0, len(s.steps))
 	eachStep(place{section: s.name, handler: s.handler()}, s.steps, func(at place, step workflow.Step) bool {
-		next := planStep{Section: s.name, Step: at.label, Command: written(step), Runs: runs(step), Delays: delays(step.Retry)}
-		if !at.handler {
-			next.Command, commands = commands[0], commands[1:]
-		}
+		next := planStep{Section: s.name, Step: at.label, Command: commands[0], Runs: runs(step), Delays: delays(step.Retry)}
+		commands = commands[1:]
 		all = append(all, next)
 		return true
 	})

@@ -107,11 +107,3 @@ func upTo(n int) string {
 	}
 	return fmt.Sprintf("up to %d runs", n)
 }
-
-// written returns the command of a step as it stands in the workflow.
-func written(s workflow.Step) string {
-	if s.Claude != nil {
-		return s.Claude.Value
-	}
-	return s.Shell.Value
-}

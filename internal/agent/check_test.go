@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -117,4 +118,33 @@ func TestRenderShowsTheCommandsWithTheirValues(t *testing.T) {
 	if _, err := Render(ofItem(shellStep("echo ${nothing.at.all}"))); err == nil {
 		t.Error("got no error for a text that does not compile")
 	}
+}
+
+func TestRenderLeavesWhatIsNotKnownAsItWasWritten(t *testing.T) {
+	s := shellStep("echo ${before} ${before.exit_code} ${E} ${F} ${item.output}")
+	s.Env = []workflow.EnvVar{{Name: "E", Value: workflow.Text{Value: "of ${before}"}}}
+	a := ofItem(s)
+	a.Env = []workflow.EnvVar{{Name: "E", Value: workflow.Text{Value: "outer"}}, {Name: "F", Value: workflow.Text{Value: "f"}}}
+	a.Earlier = []events.StepCompleted{{Phase: "setup", Capture: "before"}}
+	got, err := Render(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "commands", got, []string{"echo ${before} ${before.exit_code} ${E} f ${item.output}"})
+}
+
+func TestRenderShowsHandlersBehindTheirSteps(t *testing.T) {
+	s := captured("out", "echo 1")
+	s.OnFailure = &workflow.OnFailure{Steps: []workflow.Step{shellStep("echo ${error.message} ${item.n}")}}
+	a := ofItem(s, shellStep("echo 2"))
+	a.Handler = []workflow.Step{shellStep("echo ${out} ${item_id} ${error.step}")}
+	got, err := Render(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "steps", got, []string{"echo 1", "echo ${error.message} 1", "echo 2"})
+	if got, err = RenderHandler(a); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "handler", got, []string{"echo ${out} item_4 ${error.step}"})
 }

@@ -83,7 +83,7 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 	case "workflow":
 		return fields("", "name", a.Workflow), true
 	case "job":
-		return fields(a.JobID, "id", a.JobID), true
+		return fields(a.JobID, "id", a.JobID), a.JobID != ""
 	case "env":
 		return s.environment(), true
 	case "error":
@@ -111,22 +111,24 @@ func fields(text string, pairs ...string) template.Value {
 	return template.Text(text).With(m)
 }
 
+// ofItem returns what is known of the item: nothing in a plan for items that nobody has looked for.
 func (s *scope) ofItem(root string) (template.Value, bool) {
 	a := s.run.a
+	known := a.ItemID != ""
 	switch root {
 	case "item":
-		return s.item(), true
+		return s.item(), known
 	case "item_id":
-		return template.Text(a.ItemID), true
+		return template.Text(a.ItemID), known
 	case "item_index":
-		return template.Text(strconv.Itoa(a.ItemIndex)), true
+		return template.Text(strconv.Itoa(a.ItemIndex)), known
 	case "item_total":
-		return total(a.ItemTotal), true
+		return total(a.ItemTotal), known
 	case "attempt":
 		return template.Text(strconv.Itoa(a.Number)), true
 	case "worker":
 		id := strconv.Itoa(a.Worker)
-		return fields(id, "id", id), true
+		return fields(id, "id", id), a.Worker > 0
 	}
 	return template.Value{}, false
 }
