@@ -88,17 +88,16 @@ func (r *run) fallback(ctx context.Context, s *scope, st *step, end ended) (ende
 // handler's success is enough, unless the workflow says that it is not. After a handler that failed, nothing is mended
 // and the step is not run again in that round.
 func (r *run) rounds(ctx context.Context, s *scope, st *step, end ended) (ended, error) {
-	handled := false
+	var unhandled *Failure // of the handler in the last round
 	for range max(1, st.OnFailure.MaxAttempts) {
 		failed := end
 		inner := s.failing(&failed)
-		failure, err := r.list(ctx, inner, st.handler)
-		if err != nil {
+		var err error
+		if unhandled, err = r.list(ctx, inner, st.handler); err != nil {
 			return ended{}, err
 		}
-		handled = failure == nil
 		end.handler = new(inner.results[last])
-		if !handled || st.OnFailure.MaxAttempts == 0 {
+		if unhandled != nil || st.OnFailure.MaxAttempts == 0 {
 			continue
 		}
 		end, err = r.again(ctx, s, st, end)
@@ -106,7 +105,10 @@ func (r *run) rounds(ctx context.Context, s *scope, st *step, end ended) (ended,
 			return end, err
 		}
 	}
-	if handled && !st.OnFailure.FailWorkflow {
+	switch {
+	case unhandled != nil:
+		end.failure.Message += "; on_failure: " + unhandled.Message
+	case !st.OnFailure.FailWorkflow:
 		end.failure = nil
 	}
 	return end, nil

@@ -83,6 +83,14 @@ func TestWhatFollowsAFailedStep(t *testing.T) {
 	}
 }
 
+func TestAHandlerThatFailsIsNamedInTheFailure(t *testing.T) {
+	s := shellStep("exit 3")
+	s.OnFailure = &workflow.OnFailure{Steps: []workflow.Step{shellStep("echo no tools >&2; exit 4")}, MaxAttempts: 2}
+	o := execute(t, local(t), ofItem(s))
+	same(t, "message", o.Failure.Message, "exit code 3; on_failure: exit code 4: no tools")
+	same(t, "exit code", o.Failure.ExitCode, 3)
+}
+
 func TestFallbackGivesTheOutputOfTheStep(t *testing.T) {
 	s := retried(retry.Policy{OnFailure: retry.FailureAction{Kind: retry.Fallback, Command: "echo instead of ${error.exit_code}"}})
 	s.Shell.Value, s.Capture = "echo first; exit 3", "out"
