@@ -76,9 +76,10 @@ func failure(exit process.Exit, stderr *process.Capture) error {
 	}
 }
 
+// after puts what the command said on stderr behind the message, on one line, because the message becomes the reason of a job.
 func after(said string) string {
 	if said == "" {
 		return ""
 	}
-	return ":\n" + said
+	return ": " + strings.Join(strings.FieldsFunc(said, func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
 }

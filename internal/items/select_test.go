@@ -199,7 +199,7 @@ func TestErrorsNameThePlaceInPlainWords(t *testing.T) {
 		{workflow.Input{Command: "cat latin"}, "", 1, "output of the input command: byte 4: not JSON: invalid UTF-8"},
 		{workflow.Input{Command: "echo x"}, "$.a", 0, "output of the input command: byte 0: not JSON: invalid character 'x' at start of value"},
 		{workflow.Input{Command: "printf '[1,\n2'"}, "", 2, "output of the input command: byte 5: the JSON ends too early"},
-		{workflow.Input{Command: "echo 1; echo oh >&2; echo dear >&2; exit 3"}, "", 1, "the input command failed with exit code 3:\noh\ndear"},
+		{workflow.Input{Command: "echo 1; echo oh >&2; echo dear >&2; exit 3"}, "", 1, "the input command failed with exit code 3: oh; dear"},
 		{workflow.Input{Command: "printf '[1,'; exit 4"}, "$[*]", 1, "the input command failed with exit code 4"},
 		{workflow.Input{Command: "echo '[1]'; exit 4"}, "", 1, "the input command failed with exit code 4"},
 		{workflow.Input{Command: "kill -9 $$"}, "", 0, "the input command was ended by SIGKILL"},
