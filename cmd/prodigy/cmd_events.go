@@ -24,7 +24,7 @@ func newEventsCommand(con *console) *cobra.Command {
 	group := newGroup("events", "Read the event log of a job")
 	group.AddCommand(
 		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newEventsSearchCommand(con),
-		newEventsExportCommand(con),
+		newEventsExportCommand(con), newEventsCleanCommand(con),
 	)
 	return group
 }

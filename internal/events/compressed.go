@@ -48,17 +48,38 @@ func packFile(w io.Writer, path string) error {
 		return err
 	}
 	defer func() { _ = in.Close() }() // only read from
-	return Pack(w, in)
-}
-
-// Pack writes to w what in holds, compressed as rotated files of a log are.
-func Pack(w io.Writer, in io.Reader) error {
-	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	z, err := newPacker(w)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(z, in)
 	return errors.Join(err, z.Close())
+}
+
+func newPacker(w io.Writer) (*zstd.Encoder, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+}
+
+// Pack writes all lines of the log in dir to w, compressed as one file. It leaves out a torn last line, which is no record.
+func Pack(w io.Writer, dir string) error {
+	z, err := newPacker(w)
+	if err != nil {
+		return err
+	}
+	var whole []byte
+	for text, err := range ReadLines(dir, Query{}) {
+		if errors.Is(err, ErrTorn) {
+			break
+		}
+		if err == nil {
+			whole = append(append(whole[:0], text...), '\n')
+			_, err = z.Write(whole)
+		}
+		if err != nil {
+			return errors.Join(err, z.Close())
+		}
+	}
+	return z.Close()
 }
 
 // compressLeft compresses the files that a run left behind before it came to it.

@@ -536,3 +536,30 @@ func TestFollowWaitsForAJobThatIsTakenUpAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestAPackedLogIsOneFileWithAllLines(t *testing.T) {
+	dir := rotated(t, 5)
+	want, err := collect(t, dir, Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := logFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, files[len(files)-1], "{")
+	var packed bytes.Buffer
+	if err := Pack(&packed, dir); err != nil {
+		t.Fatal(err)
+	}
+	again := t.TempDir()
+	write(t, filepath.Join(again, "events-0.jsonl.zst"), packed.Bytes())
+	got, err := collect(t, again, Query{})
+	if diff := cmp.Diff(got, want); diff != "" || err != nil {
+		t.Errorf("%v (-got +want):\n%s", err, diff)
+	}
+	remove(t, files[0])
+	if err := Pack(&packed, dir); err == nil {
+		t.Error("a log that lacks a file was packed")
+	}
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+// cleanAge is how old the last event of a job is at least that clean removes when neither job nor age is given.
+const cleanAge = 30 * 24 * time.Hour
+
+type eventsCleanOptions struct {
+	jobID   string // empty: all jobs
+	format  format
+	older   time.Duration
+	archive string // directory; empty: none
+	force   bool
+	dryRun  bool
+	yes     bool
+}
+
+func newEventsCleanCommand(con *console) *cobra.Command {
+	var o eventsCleanOptions
+	cmd := &cobra.Command{
+		Use:   "clean [job]",
+		Short: "Remove jobs that ended long ago, with their logs",
+		Long: `Remove jobs that ended long ago: their logs, and with them all else that is kept of them, because a job without its log
+can be neither shown nor resumed. Without a job it looks at all of them, and at a job that is named whatever its age.
+
+Jobs that were paused or killed can be resumed, and jobs with dead letters can be mended: they stay, but for --force. A
+job that is running always stays.`,
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.jobID = args[0]
+			}
+			if o.jobID == "" && o.older == 0 {
+				o.older = cleanAge
+			}
+			return runEventsClean(con, o, personAt(os.Stdin, con.err), time.Now())
+		},
+	}
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	f := cmd.Flags()
+	f.StringVar(&o.jobID, "job-id", "", "only this job: its id, the beginning of it, or latest")
+	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJob)
+	f.Var(length{&o.older}, "older-than", "only jobs whose last event is older than this; 30d when no job is named")
+	f.StringVar(&o.archive, "archive", "", "keep each log, as <directory>/<repo>/<job>/events.jsonl.zst")
+	f.BoolVar(&o.force, "force", false, "also jobs that can be resumed or have dead letters")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would go")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// question asks a person and returns whether the answer is yes. Nil: there is nobody to ask.
+type question func(text string) (bool, error)
+
+// personAt returns what asks the person at a terminal; nil when in is none.
+func personAt(in *os.File, out io.Writer) question {
+	if !term.IsTerminal(int(in.Fd())) {
+		return nil
+	}
+	return func(text string) (bool, error) {
+		_, _ = fmt.Fprintf(out, "%s [y/N] ", text)
+		line, err := bufio.NewReader(in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, fmt.Errorf("read the answer: %w", err)
+		}
+		return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))), nil
+	}
+}
+
+// oldJob is a job that clean may remove.
+type oldJob struct {
+	job  jobs.Job
+	last events.Record
+
+	JobID       string    `json:"job_id"`
+	State       string    `json:"state"`
+	LastEvent   time.Time `json:"last_event"`
+	Bytes       int64     `json:"bytes"` // of the log
+	DeadLetters int       `json:"dead_letters"`
+	Removed     bool      `json:"removed"` // or, with --dry-run, to be removed
+	Kept        string    `json:"kept,omitempty"`
+}
+
+func runEventsClean(con *console, o eventsCleanOptions, ask question, now time.Time) error {
+	if o.yes {
+		ask = func(string) (bool, error) { return true, nil }
+	}
+	if ask == nil && !o.dryRun {
+		return refusef("nobody is there to be asked whether jobs may be removed (--yes does without, --dry-run shows them)")
+	}
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return err
+	}
+	old, err := o.candidates(con, home, now)
+	if err != nil {
+		return err
+	}
+	if !o.dryRun {
+		if err := home.FinishRemovals(); err != nil {
+			return err
+		}
+		if err := o.removeAll(con, old, ask); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.print(con, old), o.refused(old))
+}
+
+// refused is the error when the job that was named stays.
+func (o eventsCleanOptions) refused(old []oldJob) error {
+	if o.jobID == "" || len(old) == 0 || old[0].Kept == "" {
+		return nil
+	}
+	return fmt.Errorf("job %s stays: %s", old[0].JobID, old[0].Kept)
+}
+
+// candidates returns the jobs that are old enough, with the reason why they stay for those that do.
+func (o eventsCleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]oldJob, error) {
+	all, err := home.List()
+	if o.jobID != "" && err == nil {
+		var job jobs.Job
+		job, err = home.Find(o.jobID)
+		all = []jobs.Job{job}
+	}
+	if err != nil {
+		return nil, err
+	}
+	old := []oldJob{}
+	for _, job := range all {
+		meta, err := job.ReadMeta()
+		if err == nil && now.Sub(meta.Started) < o.older {
+			continue // its log cannot be older
+		}
+		c, err := o.candidate(job)
+		switch {
+		case err != nil && o.jobID != "":
+			return nil, err
+		case err != nil:
+			_, _ = fmt.Fprintf(con.err, "warning: job %s stays: %v\n", job.ID, err)
+		case now.Sub(c.LastEvent) >= o.older:
+			old = append(old, c)
+		}
+	}
+	return old, nil
+}
+
+func (o eventsCleanOptions) candidate(job jobs.Job) (oldJob, error) {
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return oldJob{}, err
+	}
+	last, err := lastRecord(job)
+	if err != nil {
+		return oldJob{}, err
+	}
+	letters, err := deadLettersOf(job)
+	if err != nil {
+		return oldJob{}, err
+	}
+	size, err := sizeOf(job.EventsDir())
+	if err != nil {
+		return oldJob{}, err
+	}
+	c := oldJob{job: job, last: last, JobID: job.ID, State: summary.State, LastEvent: last.Time, Bytes: size, DeadLetters: letters}
+	c.Kept = c.reason(o.force)
+	c.Removed = c.Kept == ""
+	return c, nil
+}
+
+// reason says why a job stays, if it does.
+func (c oldJob) reason(force bool) string {
+	switch {
+	case c.State == "running":
+		return "it is running"
+	case force:
+		return ""
+	case c.State != string(mapreduce.Completed) && c.State != string(mapreduce.Failed):
+		return "it was " + c.State + " and can be resumed (--force removes it)"
+	case c.DeadLetters > 0:
+		return "it has " + counted(c.DeadLetters, "dead letter") + " (--force removes it)"
+	}
+	return ""
+}
+
+// lastRecord returns the last record of the log of a job; the zero Record when there is none.
+func lastRecord(job jobs.Job) (events.Record, error) {
+	var last events.Record
+	for line, err := range events.ReadLines(job.EventsDir(), events.Query{Limit: 1}) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return events.Record{}, err
+		}
+		if last, err = events.Decode(line); err != nil {
+			return events.Record{}, err
+		}
+	}
+	return last, nil
+}
+
+func deadLettersOf(job jobs.Job) (int, error) {
+	letters, err := dlq.Read(job.DLQFile())
+	return len(letters), err
+}
+
+func sizeOf(dir string) (int64, error) {
+	var size int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	return size, err
+}
+
+// removeAll asks, and removes the jobs that do not stay.
+func (o eventsCleanOptions) removeAll(con *console, old []oldJob, ask question) error {
+	n := 0
+	for _, c := range old {
+		if c.Removed {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if !o.yes {
+		if err := printOldJobs(con.err, old); err != nil {
+			return err
+		}
+	}
+	yes, err := ask(fmt.Sprintf("Remove %s for good?", counted(n, "job")))
+	if err != nil {
+		return err
+	}
+	if !yes {
+		_, _ = fmt.Fprintln(con.err, "Nothing was removed.")
+		return status(exitFailed)
+	}
+	for i := range old {
+		if !old[i].Removed {
+			continue
+		}
+		if err := o.remove(&old[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes one job, unless somebody has begun to work on it or has done so since it was looked at.
+func (o eventsCleanOptions) remove(c *oldJob) error {
+	lock, err := c.job.Lock()
+	if errors.Is(err, jobs.ErrLocked) {
+		c.Removed, c.Kept = false, "it is running"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	last, err := lastRecord(c.job)
+	if err == nil && last.Seq != c.last.Seq {
+		c.Removed, c.Kept = false, "it went on meanwhile"
+		return lock.Unlock()
+	}
+	if err == nil && o.archive != "" {
+		err = o.keepLog(c.job)
+	}
+	if err != nil {
+		return errors.Join(err, lock.Unlock())
+	}
+	return c.job.Remove(lock)
+}
+
+func (o eventsCleanOptions) keepLog(job jobs.Job) error {
+	dir := filepath.Join(o.archive, job.Repo, job.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("archive the log: %w", err)
+	}
+	err := writeWhole(filepath.Join(dir, "events.jsonl.zst"), func(w io.Writer) error { return events.Pack(w, job.EventsDir()) })
+	if err != nil {
+		return fmt.Errorf("archive the log of job %s: %w", job.ID, err)
+	}
+	return nil
+}
+
+func (o eventsCleanOptions) print(con *console, old []oldJob) error {
+	switch o.format {
+	case asJSON:
+		return printJSON(con.out, old)
+	case asJSONL:
+		enc := json.NewEncoder(con.out)
+		for _, c := range old {
+			if err := enc.Encode(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	case asCSV:
+		return tabulateOldJobs(con.out, old)
+	}
+	if len(old) == 0 {
+		_, _ = fmt.Fprintln(con.err, "There are no jobs to remove.")
+		return nil
+	}
+	return printOldJobs(con.out, old)
+}
+
+func tabulateOldJobs(w io.Writer, old []oldJob) error {
+	t := csv.NewWriter(w)
+	_ = t.Write([]string{"job_id", "state", "last_event", "bytes", "dead_letters", "removed", "kept"}) // Error tells
+	for _, c := range old {
+		_ = t.Write([]string{
+			c.JobID, c.State, c.LastEvent.Format(time.RFC3339Nano), strconv.FormatInt(c.Bytes, 10), strconv.Itoa(c.DeadLetters),
+			strconv.FormatBool(c.Removed), c.Kept,
+		})
+	}
+	t.Flush()
+	return t.Error()
+}
+
+func printOldJobs(w io.Writer, old []oldJob) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tLAST EVENT\tBYTES\tDEAD LETTERS\tSTAYS") // Flush tells
+	for _, c := range old {
+		stays := "no"
+		if c.Kept != "" {
+			stays = c.Kept
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", c.JobID, c.State, c.LastEvent.Local().Format(time.DateTime), c.Bytes, c.DeadLetters, stays)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,73 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// removedPrefix begins the name of the state directory of a job that is being removed. No id begins with it, so that from
+// then on there is no such job.
+const removedPrefix = ".removed-"
+
+// Remove takes away all files of the job, whose lock the caller holds, and frees the lock. A crash leaves the whole job, or
+// files that nobody finds and FinishRemovals takes away.
+func (j Job) Remove(lock *Lock) error {
+	if runtime.GOOS == "windows" {
+		// What is open cannot be renamed there. Nor can it when somebody else takes the lock meanwhile.
+		if err := lock.Unlock(); err != nil {
+			return fmt.Errorf("remove job %s: %w", j.ID, err)
+		}
+	}
+	repo := filepath.Dir(j.StateDir())
+	err := os.Rename(j.StateDir(), filepath.Join(repo, removedPrefix+j.ID))
+	if err == nil {
+		err = SyncDir(repo)
+	}
+	if err == nil {
+		err = j.finishRemoval()
+	}
+	if err = errors.Join(err, lock.Unlock()); err != nil {
+		return fmt.Errorf("remove job %s: %w", j.ID, err)
+	}
+	return nil
+}
+
+// finishRemoval ends with the directory that says that there is something left to do.
+func (j Job) finishRemoval() error {
+	state := filepath.Join(filepath.Dir(j.StateDir()), removedPrefix+j.ID)
+	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), state} {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FinishRemovals takes away what removals that were cut short have left.
+func (h Home) FinishRemovals() error {
+	root := filepath.Join(h.Root, "state")
+	repos, err := subdirs(root)
+	if err != nil {
+		return fmt.Errorf("remove jobs: %w", err)
+	}
+	for _, repo := range repos {
+		names, err := subdirs(filepath.Join(root, repo))
+		if err != nil {
+			return fmt.Errorf("remove jobs: %w", err)
+		}
+		for _, name := range names {
+			id, removed := strings.CutPrefix(name, removedPrefix)
+			if !removed || sortKey(id) == "" {
+				continue
+			}
+			if err := (Job{ID: id, Repo: repo, home: h}).finishRemoval(); err != nil {
+				return fmt.Errorf("remove job %s: %w", id, err)
+			}
+		}
+	}
+	return nil
+}
