@@ -87,3 +87,14 @@ func (c *compiler) captureName(s *workflow.Step) {
 		message: fmt.Sprintf("PS031 the output cannot be captured as %s: a variable of that name would steer the shell or its programs; choose another name", s.Capture),
 	})
 }
+
+// envName refuses names that prodigy sets for every command, since what the workflow gives them would never be seen.
+func (c *compiler) envName(v workflow.EnvVar) {
+	if !ours(v.Name + "=") {
+		return
+	}
+	c.findings = append(c.findings, finding{
+		at: v.Value.At(1, 1), severity: template.Error,
+		message: fmt.Sprintf("PS032 %s is set by prodigy itself for every command; choose another name", v.Name),
+	})
+}

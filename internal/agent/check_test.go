@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -96,6 +97,19 @@ func TestCheckLooksIntoAllTexts(t *testing.T) {
 		lines = append(lines, p.Line)
 	}
 	same(t, "lines", lines, []int{1, 2, 3, 5, 6, 7, 8, 9})
+}
+
+func TestCheckRefusesVariablesThatProdigySets(t *testing.T) {
+	s := shellStep("x")
+	for i, name := range []string{"PRODIGY_ITEM", "PRODIGY_HOME", "ITEM", "PRODIGY_JOB_ID"} {
+		s.Env = append(s.Env, workflow.EnvVar{Name: name, Value: workflow.Text{Value: "1", Pos: workflow.Pos{Line: i + 1, Col: 5}}})
+	}
+	problems, _ := Check(&workflow.Workflow{File: "f.yml", Commands: []workflow.Step{s}})
+	var places []string
+	for _, p := range problems {
+		places = append(places, fmt.Sprintf("%d:%d %.5s", p.Line, p.Col, p.Message))
+	}
+	same(t, "problems", places, []string{"1:5 PS032", "4:5 PS032"})
 }
 
 func TestCheckWarns(t *testing.T) {

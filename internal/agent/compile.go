@@ -177,6 +177,7 @@ func (c *compiler) plain(s *step, text workflow.Text, p place) *template.Plain {
 func (c *compiler) env(s *step, vars []workflow.EnvVar, p place) []variable {
 	compiled := make([]variable, len(vars))
 	for i, v := range vars {
+		c.envName(v)
 		compiled[i] = variable{name: v.Name, value: c.plain(s, v.Value, p)}
 		p = p.with(vars[i : i+1])
 	}
