@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -83,7 +84,7 @@ func printJobs(con *console, list []jobStatus) error {
 	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tSTARTED\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
 	for _, s := range list {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", s.JobID, s.State, s.Started.Local().Format(time.DateTime),
-			duration.Format(time.Duration(s.DurationMS)), s.Metrics.Successful, s.Metrics.Failed, s.Metrics.TotalItems, s.Workflow)
+			duration.Format(time.Duration(s.DurationMS)), s.Metrics.Successful, s.Metrics.Failed, s.Metrics.TotalItems, cmp.Or(visible(s.Workflow), "-"))
 	}
 	return t.Flush()
 }

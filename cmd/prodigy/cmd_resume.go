@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,12 @@ func newResumeCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "resume [job]",
 		Short:             "Go on with a job where it stopped",
-		Long:              "Go on with a job where it stopped. The job is named by its id, the beginning of it, or latest, which is the default.",
+		Long: `Go on with a job where it stopped. The job is named by its id, the beginning of it, or latest, which is the default.
+
+Finished items are not run again. What was in flight starts again, and retries that were waiting keep their time. The exit codes
+are those of run, but 0 when the job had completed before.`,
+		Example: `  prodigy resume
+  prodigy resume mapreduce-20261120-1615 --max-parallel 2`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,9 +53,32 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	if err != nil {
 		return err
 	}
+	earlier, err := mapreduce.Summarize(job)
+	if err != nil {
+		return err
+	}
+	if earlier.State == string(mapreduce.Completed) {
+		return o.nothingToDo(con, earlier)
+	}
 	return o.again(ctx, con, job, o.conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Resume(ctx, c, job)
 	})
+}
+
+// nothingToDo says that a job had completed before.
+func (o resumeOptions) nothingToDo(con *console, s mapreduce.Summary) error {
+	e := ended{Result: mapreduce.Result{
+		Job: s.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
+		Metrics: s.Metrics, Duration: s.Duration, Results: ifThere(s.Job.ResultsFile()),
+	}}
+	if !o.quiet {
+		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
+		e.print(con.err)
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, e.outcome(exitOK))
+	}
+	return nil
 }
 
 // again works once more on a job as it was recorded, and then says how that ended.
@@ -62,9 +91,13 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	if err != nil {
 		return err
 	}
-	end, err := o.watch(ctx, con, o.config(home, claude), collectionOf(w), do)
+	earlier, err := mapreduce.Summarize(job)
 	if err != nil {
-		return afterError(con, end, err)
+		return err
+	}
+	end, err := watch(ctx, o.config(home, claude), newPrinter(con, o, w, earlier.Metrics), do)
+	if err != nil {
+		return o.afterError(con, end, err)
 	}
 	return conclude(con, end)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +25,14 @@ func newRunCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "run <workflow>",
 		Short:             "Run a workflow as a new job",
+		Long: `Run a workflow as a new job.
+
+Progress goes to stderr, results to stdout. Ctrl-C stops the job so that "prodigy resume" can go on with it.
+
+Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 usage or an invalid workflow (nothing was run),
+3 completed, but items were dead-lettered or skipped, 130 and 143 interrupted.`,
+		Example: `  prodigy run workflow.yml
+  prodigy run workflow.yml --max-parallel 4 --json > outcome.json`,
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,12 +69,12 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	}
 	c := o.config(home, claude)
 	c.Dir, c.Seed, c.MaxDelay = w.dir, o.seed, limit
-	end, err := o.watch(ctx, con, c, collectionOf(w.Workflow),
-		func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-			return mapreduce.Run(ctx, c, w.Workflow, w.source)
-		})
+	p := newPrinter(con, o.jobOptions, w.Workflow, errorpolicy.Metrics{})
+	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		return mapreduce.Run(ctx, c, w.Workflow, w.source)
+	})
 	if err != nil {
-		return afterError(con, end, err)
+		return o.afterError(con, end, err)
 	}
 	return o.conclude(con, end)
 }
@@ -93,10 +100,15 @@ func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
 	return errorpolicy.Aggregate
 }
 
-// afterError adds to an error of prodigy what became of the job.
-func afterError(con *console, end ended, err error) error {
-	if end.Job.ID != "" && end.State != "" {
-		_, _ = fmt.Fprintf(con.err, "job %s\nnext: prodigy resume %s\n", end.Job.ID, end.Job.ID)
+// afterError tells what became of a job that prodigy itself could not go on with. An error that came before there was a job
+// is returned.
+func (o jobOptions) afterError(con *console, end ended, err error) error {
+	if end.Job.ID == "" || end.State == "" {
+		return err
 	}
-	return err
+	code := exitCode(err)
+	if tellErr := o.tell(con, end, code); tellErr != nil {
+		return tellErr
+	}
+	return status(code)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 // print writes the last lines of a run: what happened, where the log is, and what to type next.
 func (e ended) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), counts(e.Metrics))
+	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", counts(e.Metrics)))
 	if e.Failure != nil {
 		printStepFailure(w, *e.Failure, e.Job.ID)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
@@ -35,7 +34,7 @@ func counts(m errorpolicy.Metrics) string {
 	if m.TotalItems == 0 {
 		return ""
 	}
-	parts := []string{fmt.Sprintf(": %d of %d items succeeded", m.Successful, m.TotalItems)}
+	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
 	for _, c := range []struct {
 		n    int
 		word string
@@ -61,15 +60,26 @@ func (e ended) next() []string {
 	return commands
 }
 
+// phaseEvidenceLines is how much of stderr is shown of a step that failed the job: more than of one of many items.
+const phaseEvidenceLines = 20
+
+// failed says what happened, and in which step if it was in one.
+func failed(step, what string) string {
+	if step == "" {
+		return what
+	}
+	return "step " + step + " failed: " + what
+}
+
 // printStepFailure tells of the step that failed the job: one of a phase that runs once.
 func printStepFailure(w io.Writer, f agent.Failure, jobID string) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintf(w, "step %s failed: %s\n", cmp.Or(f.Step, "-"), told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))
-	for _, line := range lastLines(f.Stderr, evidenceLines) {
+	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	for _, line := range lastLines(f.Stderr, phaseEvidenceLines) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
-	_, _ = fmt.Fprintf(w, "    all of it: prodigy events ls --job-id %s --json\n", jobID)
+	_, _ = fmt.Fprintf(w, "    its record: prodigy events ls --job-id %s --event-type StepFailed --json\n", jobID)
 }

@@ -80,12 +80,24 @@ func describe(e events.AgentFailed) string {
 	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
 		return e.ItemID + ": not run, the circuit breaker is open"
 	}
-	return fmt.Sprintf("%s: step %s: %s", e.ItemID, e.Step, told(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error))
+	return e.ItemID + ": " + inStep(e.Step) + told(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
 }
 
-// ending says how a command ended.
+// inStep says which step it was, if it was in one.
+func inStep(step string) string {
+	if step == "" {
+		return ""
+	}
+	return "step " + step + ": "
+}
+
+// ending says how a command ended. Of a command that was killed because its time was up, that is the news, not the signal.
 func ending(code *int, signal string, t retry.Type) string {
 	switch {
+	case t == retry.TypeTimeout && code == nil:
+		return "timed out"
+	case t == retry.TypeInternal:
+		return "internal error"
 	case signal != "":
 		return "killed by " + signal
 	case code != nil:

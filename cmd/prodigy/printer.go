@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -11,6 +12,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // printer shows the records of a job as they come: results to stdout, progress to stderr. Its goroutine owns all of it;
@@ -19,6 +21,7 @@ type printer struct {
 	records    chan []events.Record
 	notices    chan string // lines from elsewhere
 	collection errorpolicy.CollectionKind
+	earlier    errorpolicy.Metrics // of the runs before this one
 
 	results  io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen   *screen
@@ -36,15 +39,17 @@ const (
 	retryLines  = 20               // further ones are only in the log
 )
 
-func newPrinter(con *console, o jobOptions, collection errorpolicy.CollectionKind) *printer {
+// newPrinter returns the printer of a run of w, whose earlier runs came to these metrics.
+func newPrinter(con *console, o jobOptions, w *workflow.Workflow, earlier errorpolicy.Metrics) *printer {
 	p := &printer{
 		records:    make(chan []events.Record, 64),
 		notices:    make(chan string),
-		collection: collection,
+		collection: collectionOf(w),
+		earlier:    earlier,
 		results:    con.out,
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, width: con.width},
 		quiet:      o.quiet,
-		tally:      newTally(),
+		tally:      newTally(earlier),
 	}
 	if o.quiet {
 		p.screen = &screen{w: io.Discard, width: con.width}
@@ -143,7 +148,22 @@ func (p *printer) resumed(e events.JobResumed) {
 		p.printf("job %s goes on\n", p.jobID)
 		return
 	}
-	p.printf("job %s: %d items finished before, %d to go\n", p.jobID, e.Completed, e.Pending+e.InFlight)
+	p.printf("job %s goes on: %s\n", p.jobID, found(e, p.earlier))
+}
+
+// found says how far the job had come, as in "812 done, 3 failed, 9 in flight start again, 176 to go".
+func found(e events.JobResumed, m errorpolicy.Metrics) string {
+	failed := m.Failed + m.Rejected
+	parts := []string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{failed, "failed"}, {m.Skipped, "skipped"}, {e.InFlight, "in flight start again"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%d to go", e.Pending)), ", ")
 }
 
 func (p *printer) selected(e events.ItemsSelected) {
@@ -151,7 +171,7 @@ func (p *printer) selected(e events.ItemsSelected) {
 		p.log.Warn().Msg("no items were selected: nothing to do")
 		return
 	}
-	p.printf("%s\n", counted(e.TotalItems, "item"))
+	p.printf("%s selected\n", counted(e.TotalItems, "item"))
 }
 
 // result prints the output of the steps that people run a workflow for: all but those of setup.

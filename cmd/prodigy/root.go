@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -113,7 +114,11 @@ func findJob(id string) (jobs.Job, error) {
 	if err != nil {
 		return jobs.Job{}, err
 	}
-	return home.Find(id)
+	job, err := home.Find(id)
+	if id == "latest" && errors.Is(err, jobs.ErrNotFound) {
+		return jobs.Job{}, refusef("there are no jobs yet in %s", home.Root)
+	}
+	return job, err
 }
 
 // addJobID gives cmd the flag that names a job.

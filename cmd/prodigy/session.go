@@ -72,8 +72,8 @@ type ended struct {
 	failures *failures
 }
 
-// watch does the work, shows it on con as it goes on and lets signals stop it: the first asks it to stop, the second kills.
-func (o jobOptions) watch(ctx context.Context, con *console, c mapreduce.Config, collection errorpolicy.CollectionKind, do work) (ended, error) {
+// watch does the work, shows it by p as it goes on and lets signals stop it: the first asks it to stop, the second kills.
+func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended, error) {
 	kill, cancelKill := context.WithCancelCause(ctx)
 	defer cancelKill(nil)
 	stop, cancelStop := context.WithCancelCause(ctx)
@@ -82,7 +82,6 @@ func (o jobOptions) watch(ctx context.Context, con *console, c mapreduce.Config,
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
-	p := newPrinter(con, o, collection)
 	c.Stop, c.Observe = stop, p.observe
 	c.Notice = func(text string) { p.notices <- text }
 	finished := make(chan struct{})
@@ -111,13 +110,13 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- st
 		case <-finished:
 			return first
 		case s := <-signals:
-			notice := signalName(s) + " again: killing what runs"
+			notice := signalName(s) + ": killing what runs"
 			if first == nil {
 				first = &signalError{s}
 				stop(first)
 				notice = signalName(s) + ": stopping; what runs gets some time to finish (once more kills it)"
 			} else {
-				kill(fmt.Errorf("%s again: %w", signalName(s), process.ErrKill))
+				kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
 			}
 			select {
 			case notices <- notice:

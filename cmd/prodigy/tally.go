@@ -19,13 +19,18 @@ type tally struct {
 	before                int // of done, failed and skipped: from before this run
 	running, waiting      map[string]bool
 	began                 time.Time // of the map phase, in this run
+	letters               bool      // dead letters are run again
 }
 
 // dlqRetry is the reason of a JobResumed that begins a retry of dead letters.
 const dlqRetry = "dlq_retry"
 
-func newTally() tally {
-	return tally{total: -1, running: map[string]bool{}, waiting: map[string]bool{}}
+// newTally returns the tally of a run of a job whose earlier runs came to these metrics.
+func newTally(earlier errorpolicy.Metrics) tally {
+	return tally{
+		total: -1, failed: earlier.Failed + earlier.Rejected, skipped: earlier.Skipped,
+		running: map[string]bool{}, waiting: map[string]bool{},
+	}
 }
 
 func (t *tally) apply(r events.Record) {
@@ -58,9 +63,11 @@ func (t *tally) apply(r events.Record) {
 // resume counts what was done before. Dead letters that are run again are counted from nothing.
 func (t *tally) resume(e events.JobResumed) {
 	if e.Reason == dlqRetry {
+		t.letters, t.failed, t.skipped = true, 0, 0
 		return
 	}
-	t.done, t.before = e.Completed, e.Completed
+	t.done = max(e.Completed-t.failed-t.skipped, 0)
+	t.before = t.finished()
 	if t.total < 0 {
 		t.total = e.Completed + e.Pending + e.InFlight
 	}
@@ -97,11 +104,14 @@ func (t *tally) line(now time.Time) string {
 		fmt.Fprintf(&b, "/%d", t.total)
 	}
 	fmt.Fprintf(&b, " done, %d failed, %d running, %d waiting", t.failed, len(t.running), len(t.waiting))
+	if t.total < 0 && !t.letters {
+		fmt.Fprintf(&b, ", so far %d found", t.finished()+len(t.running)+len(t.waiting))
+	}
 	rate := t.rate(now)
 	if rate <= 0 {
 		return b.String()
 	}
-	fmt.Fprintf(&b, ", %.1f/s", rate)
+	b.WriteString(", " + pace(rate))
 	if left := t.total - t.finished(); left > 0 {
 		eta := time.Duration(float64(left) / rate * float64(time.Second))
 		fmt.Fprintf(&b, ", eta %s", duration.Format(max(eta.Round(time.Second), time.Second)))
@@ -116,4 +126,17 @@ func (t *tally) rate(now time.Time) float64 {
 		return 0
 	}
 	return float64(t.finished()-t.before) / spent
+}
+
+// pace prints items in a second, and slow ones in a minute or an hour.
+func pace(rate float64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds float64
+	}{{"s", 1}, {"min", 60}} {
+		if rate*unit.seconds >= 1 {
+			return fmt.Sprintf("%.1f/%s", rate*unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.1f/h", rate*3600)
 }

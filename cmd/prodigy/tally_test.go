@@ -10,7 +10,7 @@ import (
 
 func TestStatusLineCountsItemsOnce(t *testing.T) {
 	began := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
-	y := newTally()
+	y := newTally(errorpolicy.Metrics{})
 	for _, e := range []events.Event{
 		events.JobStarted{},
 		events.PhaseStarted{Phase: "map"},
@@ -40,10 +40,27 @@ func TestStatusLineCountsItemsOnce(t *testing.T) {
 
 func TestStatusLineOfAResumeDoesNotCountWhatWasDoneBefore(t *testing.T) {
 	began := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
-	y := newTally()
-	y.apply(events.Record{Time: began, Event: events.JobResumed{Completed: 90, Pending: 10}})
+	y := newTally(errorpolicy.Metrics{Failed: 4, Rejected: 1, Skipped: 2})
+	y.apply(events.Record{Time: began, Event: events.JobResumed{Completed: 90, Pending: 9, InFlight: 1}})
 	y.apply(events.Record{Time: began, Event: events.AgentCompleted{ItemID: "a"}})
-	got, want := y.line(began.Add(time.Second)), "91/100 done, 0 failed, 0 running, 0 waiting, 1.0/s, eta 9s"
+	got, want := y.line(began.Add(time.Second)), "91/100 done, 5 failed, 0 running, 0 waiting, 1.0/s, eta 9s"
+	if got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestStatusLineSaysThatMoreItemsMayCome(t *testing.T) {
+	began := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
+	y := newTally(errorpolicy.Metrics{})
+	for _, e := range []events.Event{
+		events.PhaseStarted{Phase: "map"},
+		events.AgentStarted{ItemID: "a"},
+		events.AgentStarted{ItemID: "b"},
+		events.AgentCompleted{ItemID: "a"},
+	} {
+		y.apply(events.Record{Time: began, Event: e})
+	}
+	got, want := y.line(began.Add(2*time.Minute)), "1 done, 0 failed, 1 running, 0 waiting, so far 2 found, 30.0/h"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
