@@ -35,6 +35,12 @@ bench: ## Time 10,000 items against xargs
 bench-quick: ## The same with 1,000 items
 	$(GO) run ./bench -items 1000 -pairs 5
 
+# SEED 0 stands for a random one, which is printed.
+ROUNDS ?= 200
+SEED   ?= 0
+torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for losses
+	$(GO) run ./torture -rounds $(ROUNDS) -seed $(SEED)
+
 lint: vet modern staticcheck errcheck format deadcode ## Run everything that reads the code and runs nothing
 
 .PHONY: vet modern staticcheck errcheck format deadcode stale cross

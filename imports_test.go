@@ -18,7 +18,8 @@ var allowed = map[string][]string{
 		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
 		"github.com/rs/zerolog", "github.com/spf13/cobra", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
-	"bench": {},
+	"bench":   {},
+	"torture": {},
 
 	"internal/mapreduce": {
 		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
@@ -40,7 +41,7 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
 	seen := map[string]bool{}
-	for _, root := range []string{"cmd", "internal", "bench"} {
+	for _, root := range []string{"cmd", "internal", "bench", "torture"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err

@@ -1,0 +1,164 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// record is what the judge wants to know of a line of the log.
+type record struct {
+	Seq       int    `json:"seq"`
+	Type      string `json:"type"`
+	ItemID    string `json:"item_id"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+	Action    string `json:"action"`
+	ErrorType string `json:"error_type"`
+	Reason    string `json:"reason"`
+	ID        string `json:"id"` // of a step
+}
+
+// logBytes returns all whole lines of the log.
+func (r *round) logBytes() []byte {
+	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*.jsonl"))
+	slices.Sort(files)
+	var all []byte
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		all = append(all, data[:bytes.LastIndexByte(data, '\n')+1]...)
+	}
+	return all
+}
+
+func parseLog(data []byte) ([]record, error) {
+	var all []record
+	for line := range bytes.Lines(data) {
+		var rec record
+		if err := json.Unmarshal(line, &rec); err != nil {
+			return nil, fmt.Errorf("a line of the log is not JSON: %q", line)
+		}
+		all = append(all, rec)
+	}
+	return all, nil
+}
+
+// begun tells whether the job has a log: before that, nothing has run and there is nothing to resume.
+func (r *round) begun() bool { return len(r.logBytes()) > 0 }
+
+// last tells whether the log ends with this event.
+func (r *round) last(event string) bool {
+	all, err := parseLog(r.logBytes())
+	return err == nil && len(all) > 0 && all[len(all)-1].Type == event
+}
+
+// snap keeps what is certain now that the last run was cut short.
+func (r *round) snap() {
+	r.cut[r.runs] = true
+	s := snapshot{log: r.logBytes(), settled: map[string]int{}}
+	all, err := parseLog(s.log)
+	if err != nil {
+		return // the judge will tell
+	}
+	for _, rec := range all {
+		switch rec.Type {
+		case "AgentCompleted":
+			s.settled[rec.ItemID] = begins(r.effects(rec.ItemID))
+		case "StepCompleted":
+			s.settled["step."+rec.ID] = begins(r.effects("step." + rec.ID))
+		}
+	}
+	r.before = append(r.before, s)
+}
+
+// effect is a line that an agent has left.
+type effect struct{ word, run, attempt, pid string }
+
+// effects returns what the agents of an item have left, in order.
+func (r *round) effects(name string) []effect {
+	data, err := os.ReadFile(filepath.Join(r.dir, "effects", name))
+	if err != nil {
+		return nil
+	}
+	var all []effect
+	for line := range strings.Lines(string(data)) {
+		var e effect
+		_, _ = fmt.Sscan(line, &e.word, &e.run, &e.attempt, &e.pid)
+		all = append(all, e)
+	}
+	return all
+}
+
+func begins(all []effect) int {
+	n := 0
+	for _, e := range all {
+		if e.word == "begin" {
+			n++
+		}
+	}
+	return n
+}
+
+// deadLetters returns the items that the journal of the dead letter queue leaves.
+func (r *round) deadLetters() (map[string]bool, error) {
+	left := map[string]bool{}
+	files, _ := filepath.Glob(filepath.Join(r.home(), "dlq", "*", "*", "dlq.jsonl"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(data) {
+			var op struct {
+				Op     string `json:"op"`
+				ItemID string `json:"item_id"`
+			}
+			if err := json.Unmarshal(line, &op); err != nil {
+				return nil, fmt.Errorf("a line of the dead letter queue is not JSON: %q", line)
+			}
+			if op.Op == "remove" {
+				delete(left, op.ItemID)
+			} else {
+				left[op.ItemID] = true
+			}
+		}
+	}
+	return left, nil
+}
+
+// row is a line of results.jsonl.
+type row struct {
+	ItemID string `json:"item_id"`
+	Index  int    `json:"index"`
+	Status string `json:"status"`
+	Output string `json:"output"`
+}
+
+func (r *round) results() ([]row, error) {
+	files, _ := filepath.Glob(filepath.Join(r.home(), "state", "*", "*", "results.jsonl"))
+	if len(files) != 1 {
+		return nil, fmt.Errorf("%d files of results", len(files))
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for line := range bytes.Lines(data) {
+		var found row
+		if err := json.Unmarshal(line, &found); err != nil {
+			return nil, fmt.Errorf("a line of the results is not JSON: %q", line)
+		}
+		rows = append(rows, found)
+	}
+	return rows, nil
+}

@@ -1,0 +1,49 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// leftovers returns the living processes with the mark of the round in their environment. Only Linux tells.
+func (r *round) leftovers() []int {
+	var found []int
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil || !bytes.Contains(data, []byte(r.mark+"\x00")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// endLeftovers kills them all, also those that are just being started by another.
+func (r *round) endLeftovers() {
+	for pids := r.leftovers(); len(pids) > 0; pids = r.leftovers() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// alive returns the leftovers that are still there after the time that a killed process needs to be gone.
+func (r *round) alive() []int {
+	var pids []int
+	for range 20 {
+		if pids = r.leftovers(); len(pids) == 0 {
+			return nil
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	return pids
+}

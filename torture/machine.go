@@ -1,0 +1,152 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clockSetBack makes the log of a killed job an hour older than its future: to the resume, the clock has been set back. A
+// library that lies about the time does not reach a Go program, which asks the kernel.
+func clockSetBack(ctx context.Context, r *round) error {
+	if err := r.killUnderWay(ctx); err != nil {
+		return err
+	}
+	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*.jsonl"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(f, anHourLater(data), 0o600); err != nil {
+			return err
+		}
+	}
+	r.before = nil
+	r.snap()
+	if err := r.complete(ctx); err != nil {
+		return err
+	}
+	return r.noNegativeTimes()
+}
+
+// anHourLater moves every point of time in the text.
+func anHourLater(text []byte) []byte {
+	stamp := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z`)
+	return stamp.ReplaceAllFunc(text, func(found []byte) []byte {
+		at, err := time.Parse(time.RFC3339Nano, string(found))
+		if err != nil {
+			return found
+		}
+		return []byte(at.Add(time.Hour).Format("2006-01-02T15:04:05.000000Z"))
+	})
+}
+
+func (r *round) noNegativeTimes() error {
+	for line := range bytes.Lines(r.logBytes()) {
+		var rec struct {
+			DurationMS float64 `json:"duration_ms"`
+		}
+		if err := json.Unmarshal(line, &rec); err != nil {
+			return err
+		}
+		if rec.DurationMS < 0 {
+			return r.wrong("a duration is negative: %s", line)
+		}
+	}
+	return nil
+}
+
+// diskFull gives the job a disk that is too small, and then a larger one.
+func diskFull(ctx context.Context, r *round) error {
+	if os.Geteuid() != 0 {
+		return skip("only root can mount a small disk")
+	}
+	if err := os.MkdirAll(r.home(), 0o700); err != nil {
+		return err
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", r.home()).CombinedOutput(); err != nil {
+		return skip("a small disk cannot be mounted: " + strings.TrimSpace(string(out)))
+	}
+	err := r.fillAndMend(ctx)
+	r.endLeftovers()
+	return errors.Join(err, exec.Command("umount", "-l", r.home()).Run())
+}
+
+func (r *round) fillAndMend(ctx context.Context) error {
+	p, err := r.start("run", "workflow.yml", "--grace", "100ms")
+	if err != nil {
+		return err
+	}
+	// The item that hangs keeps the job from its end before the disk is full.
+	filler := filepath.Join(r.home(), "filler")
+	if err := r.await(ctx, p, func() bool { return len(r.begunItems()) > 0 }); err != nil {
+		return err
+	}
+	_ = os.WriteFile(filler, make([]byte, 1<<20), 0o600) // fails: it takes all that there is
+	select {
+	case <-p.done:
+	case <-time.After(hung):
+		r.strike(p, true)
+		return r.wrong("prodigy went on without a log\n%s", r.output())
+	}
+	if code := p.code(); code != 1 || !strings.Contains(r.output(), "no space left") {
+		return r.wrong("exit code %d with a full disk, want 1 and the reason\n%s", code, r.output())
+	}
+	if pids := r.alive(); len(pids) > 0 {
+		return r.wrong("processes are still alive: %v", pids)
+	}
+	r.snap()
+	if out, err := exec.Command("mount", "-o", "remount,size=64m", r.home()).CombinedOutput(); err != nil {
+		return r.wrong("enlarge the disk: %v\n%s", err, out)
+	}
+	if err := os.Remove(filler); err != nil {
+		return err
+	}
+	return r.complete(ctx)
+}
+
+// readOnly lets prodigy keep its jobs where it may not write.
+func readOnly(ctx context.Context, r *round) error {
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		r.user = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	if err := os.MkdirAll(r.home(), 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(r.home(), 0o555); err != nil {
+		return err
+	}
+	p, err := r.start("run", "workflow.yml")
+	if err != nil {
+		return skip("prodigy cannot be run as somebody else: " + err.Error())
+	}
+	if code := p.code(); code != 1 || !strings.Contains(r.output(), "permission denied") {
+		return r.wrong("exit code %d in a directory that is read-only, want 1 and the reason\n%s", code, r.output())
+	}
+	if n := len(r.begunItems()); n > 0 {
+		return r.wrong("%d agents ran without a log", n)
+	}
+	if err := os.Chmod(r.home(), 0o777); err != nil {
+		return err
+	}
+	if err := os.Chmod(filepath.Join(r.dir, "effects"), 0o777); err != nil {
+		return err
+	}
+	r.fates = unhung(r.fates)
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	return r.complete(ctx)
+}

@@ -1,0 +1,283 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// scenario is one thing that may happen to a job besides being killed.
+type scenario struct {
+	name string
+	play func(context.Context, *round) error
+}
+
+// scenarios are played once, each with a job of its own.
+var scenarios = []scenario{
+	{"SIGINT", signalled(130, syscall.SIGINT)},
+	{"SIGINT twice", signalled(130, syscall.SIGINT, syscall.SIGINT)},
+	{"SIGTERM", signalled(143, syscall.SIGTERM)},
+	{"SIGHUP", signalled(143, syscall.SIGHUP)},
+	{"stdout closed", stdoutClosed},
+	{"input deleted before the resume", inputDeleted},
+	{"torn last line of the log", tornLine},
+	{"two resumes at once", twoResumes},
+	{"clock set back by an hour", clockSetBack},
+	{"disk full", diskFull},
+	{"read-only directory", readOnly},
+}
+
+// skip is the error of a scenario that cannot be played here, and says why.
+type skip string
+
+func (s skip) Error() string { return string(s) }
+
+// allScenarios plays them all, prints a line for each, and returns what went wrong.
+func allScenarios(ctx context.Context, o options, base, prodigy string) error {
+	o.items = min(o.items, 60)
+	var wrong []error
+	for i, s := range scenarios {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		r := newRound(i+1, o, kind{name: "scenario", fates: []string{fateBad}, percent: 5, tries: 1}, base, prodigy)
+		err := r.prepare()
+		if err == nil {
+			err = s.play(ctx, r)
+		}
+		r.endLeftovers()
+		fmt.Printf("%s: %s\n", s.name, outcome(err))
+		if outcome(err) == wentWrong {
+			wrong = append(wrong, fmt.Errorf("scenario %q: %w\nkept: %s\nrepeat: go run ./torture -seed %d -items %d -rounds 0",
+				s.name, err, r.dir, o.seed, o.items))
+		} else if err := os.RemoveAll(r.dir); err != nil {
+			return err
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+const wentWrong = "WRONG"
+
+// outcome puts how a scenario ended into a word.
+func outcome(err error) string {
+	var reason skip
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &reason):
+		return "skipped: " + reason.Error()
+	}
+	return wentWrong
+}
+
+// underWay starts the job and returns once some agents have begun, of which one hangs.
+func (r *round) underWay(ctx context.Context) (*running, error) {
+	p, err := r.start("run", "workflow.yml", "--grace", "100ms", "--json")
+	if err != nil {
+		return nil, err
+	}
+	return p, r.await(ctx, p, func() bool { return len(r.begunItems()) > r.parallel })
+}
+
+func (r *round) begunItems() []string {
+	files, _ := filepath.Glob(filepath.Join(r.dir, "effects", "item_*"))
+	return files
+}
+
+// await waits for something that p does.
+func (r *round) await(ctx context.Context, p *running, happened func() bool) error {
+	limit := time.After(hung)
+	for !happened() {
+		select {
+		case <-p.done:
+			return r.wrong("prodigy ended too early, with exit code %d\n%s", p.code(), r.output())
+		case <-ctx.Done():
+			r.strike(p, true)
+			return errInterrupted
+		case <-limit:
+			r.strike(p, true)
+			return r.wrong("prodigy hung\n%s", r.output())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// killUnderWay starts the job and kills it.
+func (r *round) killUnderWay(ctx context.Context) error {
+	p, err := r.underWay(ctx)
+	if err != nil {
+		return err
+	}
+	r.strike(p, true)
+	r.kills++
+	r.snap()
+	return nil
+}
+
+// complete resumes the job until it is done, and judges.
+func (r *round) complete(ctx context.Context) error {
+	if err := r.drive(ctx, 0); err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+// signalled sends signals to a job and wants this exit code.
+func signalled(want int, signals ...syscall.Signal) func(context.Context, *round) error {
+	return func(ctx context.Context, r *round) error {
+		p, err := r.underWay(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range signals {
+			if err := p.cmd.Process.Signal(s); err != nil {
+				return err
+			}
+			// Two of the same kind at once are one to the kernel.
+			time.Sleep(20 * time.Millisecond)
+		}
+		if code := p.code(); code != want {
+			return r.wrong("exit code %d, want %d\n%s", code, want, r.output())
+		}
+		if pids := r.alive(); len(pids) > 0 {
+			return r.wrong("processes are still alive: %v", pids)
+		}
+		if !r.last("JobPaused") {
+			return r.wrong("the log does not end with JobPaused\n%s", r.output())
+		}
+		r.snap()
+		return r.complete(ctx)
+	}
+}
+
+// stdoutClosed lets nobody read what prodigy prints.
+func stdoutClosed(ctx context.Context, r *round) error {
+	r.runs++
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	r.fates = unhung(r.fates)
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	cmd := r.command("run", "workflow.yml", "--json")
+	cmd.Stdout, cmd.Stderr = writer, writer
+	p, err := begin(cmd)
+	if err := errors.Join(err, writer.Close(), reader.Close()); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+	case <-time.After(hung):
+		r.strike(p, true)
+		return r.wrong("prodigy hung after its output was closed")
+	}
+	r.snap()
+	return r.complete(ctx)
+}
+
+// unhung returns fates of which every item comes to an end without a kill.
+func unhung(fates []string) []string {
+	all := make([]string, len(fates))
+	for i, f := range fates {
+		all[i] = f
+		if f == fateHang {
+			all[i] = fateSlow
+		}
+	}
+	return all
+}
+
+// inputDeleted takes the input away once it has been selected.
+func inputDeleted(ctx context.Context, r *round) error {
+	p, err := r.underWay(ctx)
+	if err != nil {
+		return err
+	}
+	// The item that hangs keeps the job alive as long as it takes.
+	if err := r.await(ctx, p, func() bool { return strings.Contains(string(r.logBytes()), `"type":"ItemsSelected"`) }); err != nil {
+		return err
+	}
+	r.strike(p, true)
+	r.kills++
+	r.snap()
+	if err := os.Remove(filepath.Join(r.dir, "items.json")); err != nil {
+		return err
+	}
+	return r.complete(ctx)
+}
+
+// tornLine leaves half a record at the end of the log, as a power loss does.
+func tornLine(ctx context.Context, r *round) error {
+	if err := r.killUnderWay(ctx); err != nil {
+		return err
+	}
+	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*.jsonl"))
+	f, err := os.OpenFile(files[len(files)-1], os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(`{"seq":99,"time":"2026-11-`)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := r.drive(ctx, 0); err != nil {
+		return err
+	}
+	if !strings.Contains(r.output(), "cut off") {
+		return r.wrong("the resume does not tell of the torn line\n%s", r.output())
+	}
+	return r.judge()
+}
+
+// twoResumes starts two at once, of which one must win.
+func twoResumes(ctx context.Context, r *round) error {
+	for i := range r.fates {
+		r.fates[i] = fateSlow
+	}
+	r.fates[0] = fateHang
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	if err := r.killUnderWay(ctx); err != nil {
+		return err
+	}
+	var both [2]*running
+	for i := range both {
+		p, err := r.start("resume", "latest", "--max-parallel", "1")
+		if err != nil {
+			return err
+		}
+		both[i] = p
+	}
+	first, second := both[0], both[1]
+	loser, number := first, r.runs-1
+	if first.code() != 1 {
+		loser, number = second, r.runs
+	}
+	winner := first
+	if loser == first {
+		winner = second
+	}
+	if w, l := winner.code(), loser.code(); w != 0 && w != 3 || l != 1 {
+		return r.wrong("exit codes of the two are %d and %d, want 0 and 1\n%s", w, l, r.output())
+	}
+	said, err := os.ReadFile(r.outputFile(number))
+	if err != nil {
+		return err
+	}
+	if want := fmt.Sprintf("process %d", winner.cmd.Process.Pid); !strings.Contains(string(said), want) {
+		return r.wrong("the one that was refused does not name %s:\n%s", want, said)
+	}
+	return r.judge()
+}
