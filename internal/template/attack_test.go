@@ -6,7 +6,7 @@ import (
 )
 
 var payloads = []string{
-	"$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "'; touch pwned; '", "\"; touch pwned; \"", "x\nE\ntouch pwned\n", "touch pwned",
+	"$(touch pwned)", "`touch pwned`", "a[$(touch pwned)]", "'; touch pwned; '", "\"; touch pwned; \"", "x\nE\ntouch pwned\n", "touch pwned", "x[$(touch pwned)]=1", "$(touch pwned >&2)1",
 }
 
 // TestPayloadsFindNoWayIntoACommand runs commands that are known for taking their arguments for code. What they print does not
@@ -185,4 +185,144 @@ bash - <<'E'NLecho HERENLE
 setsid -w sh -c 'echo HERE'
 stdbuf -o0 sh -c 'echo HERE'
 nice -n 5 bash -c 'echo HERE'
+c="echo HERE"; sh -c "$c"
+c="echo HERE"; sh -c "set -e; $c"
+c=HERE; eval "echo $c"
+c=HERE; d=$c; eval "echo '$d'"
+c=(echo HERE); eval "${c[@]}"
+c=(echo HERE); eval "${c[*]}"
+export c=HERE; sh -c 'eval "$c"'
+f() { eval "echo $1"; }; f HERE
+f() { eval "echo $*"; }; f HERE
+f() { eval "$@"; }; f echo HERE
+f() { shift; eval "$1"; }; f a HERE
+g() { eval "$1"; }; f() { g "$1"; }; f HERE
+set -- HERE; eval "$1"
+set -- HERE; eval "$@"
+sh -c 'eval "$1"' _ HERE
+sh -c 'eval "$@"' _ HERE
+read -r c <<< HERE; eval "$c"
+read -r c <<ENLHERENLENLeval "$c"
+printf -v c %s HERE; eval "$c"
+mapfile -t c <<< HERE; eval "${c[0]}"
+sh -c "$(echo HERE)"
+sh -c "echo $(printf %s HERE)"
+sh -c "echo BQecho HEREBQ"
+t=/tmp/HERE; trap "echo $t" EXIT
+echo HERE | sh
+c=HERE; echo "$c" | bash
+printf '%s' HERE | sh
+source <(echo HERE)
+bash <(echo HERE)
+. <(printf '%s' "HERE")
+bash /dev/fd/3 3<<ENLecho HERENLE
+f() { n=$1; shift; eval "$@"; }; f x HERE
+f() { shift; sh -c "$*"; }; f x HERE
+sh <<< HERE
+c=HERE; sh <<ENLecho $cNLE
+f() { echo $(($1)); }; f HERE
+f() { echo $(( $1 + 1 )); }; x=HERE; f $x
+f() { local n=$1; ((n++)); }; f HERE
+f() { local n=$1; echo ${a[n]}; }; f HERE
+f() { [[ $1 -eq 1 ]]; }; f HERE
+set -- HERE; echo $(($1))
+bash -c 'echo $(($1))' _ HERE
+bash -c 'n=$1; echo $((n))' _ HERE
+read n <<< HERE; echo $((n))
+read n <<ENLHERENLENLecho $((n))
+n=$(echo HERE); echo $((n))
+n="$(printf %s HERE)"; ((n++))
+x=HERE; echo "${!x}"
+x=HERE; echo "${x@P}"
+x=HERE; [[ -v $x ]]
+x=HERE; test -v "$x"
+x=HERE; [ -v "$x" ]
+x=HERE; printf -v "$x" y
+x=HERE; read "$x" <<< y
+x=HERE; declare "$x"=1
+x=HERE; export "$x"=1
+x=HERE; unset "$x"
+x=HERE; let "y=$x"
+x=HERE; declare -i y=$x
+x=HERE; y=$((x))
+x=HERE; a[$x]=1
+x=HERE; declare -A a; a[$x]=1; echo "${a[$x]}"
+x=HERE; y=abc; echo "${y:$x}"
+for ((i=0; i<HERE; i++)); do break; done
+x=HERE; for ((i=x; i<1; i++)); do break; done
+x=HERE; case a in $x) ;; "$x") ;; esac
+x=HERE; echo ${y/a/$x} ${x/a/&}
+x=abc; echo "${x/b/HERE}" "${x//c/HERE}"
+IFS=/; x=HERE; echo $x ${x} HERE
+set -f; echo HERE *
+set -- ; for i in HERE; do echo $i; done
+select x in HERE; do break; done </dev/null
+coproc X { cat HERE; }; wait
+cat <(printf %s HERE) > >(cat)
+exec 3<<< HERE; cat <&3
+[[ HERE =~ a ]] || [[ a =~ HERE ]]
+x=HERE; [[ a =~ $x ]]
+echo {1..HERE}
+echo a:HERE=~/HERE PATH=HERE
+export X=HERE Y="HERE"; readonly Z=HERE
+echo -e HERE; printf "%b" HERE
+printf '%d' HERE
+awk -v x=HERE 'BEGIN { print x }'
+make -f /dev/null X=HERE
+xargs -I{} echo HERE {} </dev/null
+env -S "echo HERE"
+git -c alias.x=HERE x
+git -c core.pager=HERE --version
+cd HERE; pwd
+test -e HERE -a HERE
+test HERE = HERE -o HERE
+[ HERE ]
+[ ! HERE ]
+kill -0 HERE
+ulimit -n HERE
+umask HERE
+sleep HERE
+hash HERE
+type HERE
+command -v HERE
+set -o HERE
+shopt -s HERE
+enable -f HERE x
+help HERE
+trap HERE EXIT
+trap -- HERE 0
+x=HERE; trap "$x" EXIT
+x=HERE; trap $x 0
+PROMPT_COMMAND=HERE bash -c :
+ENV=HERE sh -c :
+x=HERE; PS4=$x; set -x; :
+x=HERE; BASH_ENV=$x bash -c :
+. HERE
+source /dev/fd/3 3<<ENLecho HERENLE
+exec HERE
+getopts HERE x -a
+x=HERE; getopts a "$x" -a
+wait -p HERE
+x=HERE; mapfile -t "$x" </dev/null
+fc -s HERE
+history -s HERE
+bind -x HERE
+complete -C HERE x
+x=HERE; compgen -W "$x"
+declare -p HERE
+local HERE
+dirs +HERE
+printf '%s' "${HERE}"
+x=HERE; declare -n r=x; echo "$r"
+x=HERE; declare -n r=$x; echo "$r"
+: $((x = HERE)); y=HERE; : $(( $y ))
+x=HERE; echo $[x]
+x=HERE; echo $(( ${x} )) $(( "$x" ))
+x=HERE; (( $x ))
+x=HERE; exit $x
+x=HERE; f() { return $x; }; f
+time -p sh -c 'echo HERE'
+find . -maxdepth 0 -exec echo HERE {} \;
+tar -cf /dev/null --checkpoint=1 HERE .
+sort HERE </dev/null
 `

@@ -120,11 +120,16 @@ func (p *callPlan) runner(args []string, i int, remote string, direct bool) int 
 		}
 		return p.take(args, i, i+1, end, codeArgs{remote: name, child: true})
 	case name == "source" || name == ".":
-		if i+1 < len(args) && (args[i+1] == "/dev/stdin" || args[i+1] == "/proc/self/fd/0") {
+		if i+1 < len(args) && isDescriptor(args[i+1]) {
 			p.stdin = &codeArgs{}
 		}
 	}
 	return i
+}
+
+// isDescriptor tells whether a file is what a redirection of the command brings.
+func isDescriptor(file string) bool {
+	return file == "/dev/stdin" || strings.HasPrefix(file, "/dev/fd/") || strings.HasPrefix(file, "/proc/self/fd/")
 }
 
 // isCodeOption tells whether the next word is code: -c, -qc or --command.
@@ -173,7 +178,7 @@ func (p *callPlan) shell(args []string, i int, remote string, direct bool) int {
 	if hasCode {
 		return p.take(args, i, j, min(j+1, len(args)), code)
 	}
-	if direct && (fromStdin || j >= len(args) || args[j] == "/dev/stdin") {
+	if direct && (fromStdin || j >= len(args) || isDescriptor(args[j])) {
 		p.stdin = &code
 	}
 	return i

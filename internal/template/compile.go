@@ -28,6 +28,7 @@ type compiler struct {
 	sets      map[string]bool // variables that the script sets
 	counted   map[string]bool // variables whose values the script evaluates as numbers
 	hasNested bool
+	flows     flows
 	heredocs  []quotedDoc
 	exports   map[string]*export
 	rootUses  map[string]bool // roots of which the script uses ${root%…}
@@ -40,7 +41,7 @@ type compiler struct {
 func newCompiler(src string, o Options) *compiler {
 	return &compiler{
 		scanner: newScanner(src, o.Names), shell: o.Shell,
-		sets: map[string]bool{}, counted: map[string]bool{}, exports: map[string]*export{}, rootUses: map[string]bool{},
+		sets: map[string]bool{}, counted: map[string]bool{}, exports: map[string]*export{}, rootUses: map[string]bool{}, flows: flows{},
 		slotIndex: map[string]int{}, used: map[string]bool{},
 	}
 }
@@ -127,7 +128,8 @@ func (c *compiler) analyze() error {
 	}
 	c.file = file
 	c.collectSets(file)
-	c.collectCounted(file)
+	c.collectCounted(file, "")
+	c.collectFlows(file, "", -1)
 	c.place(file, dialects)
 	return nil
 }
@@ -151,7 +153,9 @@ func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
 	clear(c.exports)
 	clear(c.rootUses)
 	clear(c.used)
-	c.collectCounted(file)
+	clear(c.flows)
+	c.collectCounted(file, "")
+	c.collectFlows(file, "", -1)
 	c.walk(file, dialects)
 }
 

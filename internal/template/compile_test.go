@@ -134,7 +134,7 @@ func TestWarningsNameTheirRule(t *testing.T) {
 		{`${item.v} x`, "PS105"},
 		{`p ${item.v|raw}`, "PS106"},
 		{`eval "$(gen ${item.v})"`, "PS107"},
-		{`echo ${item.v} | sh`, "PS108"},
+		{`gen ${item.v} | sh`, "PS108"},
 		{`p ${item.v}; xargs -I{} sh -c 'p {}'`, "PS109"},
 		{`python3 -c 'print("${item.v}")'`, "PS110"},
 		{`rm ${item.v}`, "PS111"},

@@ -2,75 +2,118 @@ package template
 
 import (
 	"slices"
+	"strconv"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
 // collectCounted notes the variables that the script uses in arithmetic. bash runs the command in a[$(cmd)] when it finds that
 // in the value of a variable there, so what is assigned to such a variable must be a number.
-func (c *compiler) collectCounted(file *syntax.File) {
+func (c *compiler) collectCounted(file *syntax.File, fn string) {
+	in := scriptFunctions{fn, functionsOf(file)}
 	for node := range syntax.Preorder(file) {
 		switch n := node.(type) {
 		case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
-			c.count(n)
+			c.count(n, in)
 		case *syntax.ParamExp:
-			c.countIn(n.Index)
+			c.countIn(n.Index, in)
 			if n.Slice != nil {
-				c.countIn(n.Slice.Offset)
-				c.countIn(n.Slice.Length)
+				c.countIn(n.Slice.Offset, in)
+				c.countIn(n.Slice.Length, in)
 			}
 		case *syntax.Assign:
-			c.countIn(n.Index)
+			c.countIn(n.Index, in)
 		case *syntax.BinaryTest:
 			if n.Op >= syntax.TsEql && n.Op <= syntax.TsGtr {
-				c.count(n)
+				c.count(n, in)
 			}
 		case *syntax.DeclClause:
 			c.countDeclared(n)
 		}
 	}
-	for c.countSources(file) {
+	for c.countSources(file, in) {
 	}
 }
 
 // countSources counts the variables whose values are assigned to counted ones. It tells whether that added any.
-func (c *compiler) countSources(file *syntax.File) bool {
+func (c *compiler) countSources(file *syntax.File, in scriptFunctions) bool {
 	before := len(c.counted)
 	for node := range syntax.Preorder(file) {
-		if a, ok := node.(*syntax.Assign); ok && a.Name != nil && a.Value != nil && c.counted[a.Name.Value] {
-			for _, part := range a.Value.Parts {
-				c.countDirect(part)
+		switch n := node.(type) {
+		case *syntax.Assign:
+			if n.Name != nil && n.Value != nil && c.counted[n.Name.Value] {
+				c.countWord(n.Value, in)
 			}
+		case *syntax.CallExpr:
+			c.countArguments(n, in)
 		}
 	}
 	return len(c.counted) > before
 }
 
-// countDirect counts the variable of $x and "$x". What a command prints is its own affair.
-func (c *compiler) countDirect(part syntax.WordPart) {
-	switch p := part.(type) {
-	case *syntax.ParamExp:
-		if p.Param != nil && c.sentinelIndex(p.Param.Value) < 0 {
-			c.counted[p.Param.Value] = true
-		}
-	case *syntax.DblQuoted:
-		for _, inner := range p.Parts {
-			c.countDirect(inner)
+// countArguments counts the variables that are given to functions whose parameters count.
+func (c *compiler) countArguments(call *syntax.CallExpr, in scriptFunctions) {
+	if len(call.Args) == 0 || call.Args[0].Lit() == "" {
+		return
+	}
+	for i, word := range call.Args[1:] {
+		if c.counted[parameterOf(call.Args[0].Lit(), strconv.Itoa(i+1))] {
+			c.countWord(word, in)
 		}
 	}
 }
 
-func (c *compiler) countIn(x syntax.ArithmExpr) {
+func (c *compiler) countWord(word *syntax.Word, in scriptFunctions) {
+	for _, part := range word.Parts {
+		c.countDirect(part, in)
+	}
+}
+
+// scriptFunctions tells in which function of a file something stands.
+type scriptFunctions struct {
+	outside string // the name for what stands in none
+	spans   []functionSpan
+}
+
+// key is the key of a variable, or of the parameter of the function that the expansion stands in.
+func (f scriptFunctions) key(p *syntax.ParamExp) string {
+	fn := f.outside
+	for _, s := range f.spans {
+		if offset := p.Pos().Offset(); s.start <= offset && offset < s.end {
+			fn = s.name
+		}
+	}
+	return variableKey(fn, p.Param.Value)
+}
+
+// countDirect counts the variable of $x and "$x". What a command prints is its own affair.
+func (c *compiler) countDirect(part syntax.WordPart, in scriptFunctions) {
+	switch p := part.(type) {
+	case *syntax.ParamExp:
+		if p.Param != nil && c.sentinelIndex(p.Param.Value) < 0 {
+			c.counted[in.key(p)] = true
+		}
+	case *syntax.DblQuoted:
+		for _, inner := range p.Parts {
+			c.countDirect(inner, in)
+		}
+	}
+}
+
+func (c *compiler) countIn(x syntax.ArithmExpr, in scriptFunctions) {
 	if x != nil {
-		c.count(x)
+		c.count(x, in)
 	}
 }
 
 // count takes every name below a node: one too many only asks for a number where any text would do.
-func (c *compiler) count(node syntax.Node) {
+func (c *compiler) count(node syntax.Node, in scriptFunctions) {
 	for n := range syntax.Preorder(node) {
 		if lit, ok := n.(*syntax.Lit); ok && syntax.ValidName(lit.Value) {
 			c.counted[lit.Value] = true
+		}
+		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil && p.Param.Value != "" && isDigit(p.Param.Value[0]) {
+			c.counted[in.key(p)] = true
 		}
 	}
 }

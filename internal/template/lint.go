@@ -75,8 +75,8 @@ func (c *compiler) refsIn(node syntax.Node) []*ref {
 	return slices.DeleteFunc(found, func(r *ref) bool { return r.kind == foreign || r.kind == literal })
 }
 
-// lintPipe warns about output of a command with a value that a shell reads as code.
-func (c *compiler) lintPipe(n *syntax.BinaryCmd) {
+// pipe looks for values in the output of a command that a shell reads as code: what echo prints surely gets there.
+func (w *walker) pipe(n *syntax.BinaryCmd) {
 	if n.Op != syntax.Pipe && n.Op != syntax.PipeAll {
 		return
 	}
@@ -87,8 +87,12 @@ func (c *compiler) lintPipe(n *syntax.BinaryCmd) {
 	if len(call.Args) > 1 && !strings.HasPrefix(wordText(call.Args[1]), "-s") {
 		return
 	}
-	for _, r := range c.refsIn(n.X) {
-		c.warn(r, "PS108", "reaches a shell as code through the pipe; write |sh where it stands for one word of that code")
+	if printed := printedWords([]*syntax.Stmt{n.X}); len(printed) > 0 {
+		w.c.reachCode(w.trace().words(printed), true)
+		return
+	}
+	for _, r := range w.c.refsIn(n.X) {
+		w.c.warn(r, "PS108", "reaches a shell as code through the pipe; write |sh where it stands for one word of that code")
 	}
 }
 
@@ -154,7 +158,7 @@ func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word)
 		if args[i+1] == "--" {
 			return
 		}
-		if r := c.leadingRef(word); r != nil {
+		if r := c.leadingRef(word); r != nil && !c.ownWord(r.expr) {
 			c.warn(r, "PS111", "may start with a dash, and "+name+" would take it for an option; write -- or ./ in front of it")
 		}
 	}

@@ -3,6 +3,7 @@ package template
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -15,15 +16,17 @@ const (
 	codeRawThere = "PS026"
 )
 
-// opaque stands in rebuilt code for what only the shell outside knows.
-const opaque = "${PRODIGY_X}"
+// opaqueName begins the names that stand for expansions of the shell outside; the digits behind it count them.
+const opaqueName = "PRODIGY_X"
 
 // nestedCode is code for another shell, rebuilt from the quotes it is written in.
 type nestedCode struct {
 	text    strings.Builder
-	quotes  map[int]quoting // of the refs in it
-	escaped map[int]bool    // refs behind a backslash
-	hidden  []int           // refs in expansions of the shell outside, whose result is code
+	quotes  map[int]quoting     // of the refs in it
+	escaped map[int]bool        // refs behind a backslash
+	outer   [][]syntax.WordPart // expansions of the shell outside, in the order of their names
+	params  []*syntax.Word      // arguments of the code, from $0
+	hidden  []int               // refs in expansions of the shell outside, whose result is code
 }
 
 // call walks a simple command: first the code among its arguments, then the arguments as the shell itself sees them.
@@ -42,12 +45,14 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 		w.codes(plan, call.Args, redirs)
 		w.arguments(plan, call.Args)
 		w.c.lintCall(args, call.Args)
+		w.sourced(call.Args)
 	}
 	w.redirects(redirs)
 	w.skip, w.asData = skip, asData
 }
 
 func (w *walker) arguments(plan callPlan, words []*syntax.Word) {
+	fn := words[0].Lit()
 	for i, word := range words {
 		s := surroundings{words: i > 0, command: i == 0}
 		switch {
@@ -55,7 +60,7 @@ func (w *walker) arguments(plan callPlan, words []*syntax.Word) {
 			s = denied(codeName, "stands where the shell expects the name of a variable, or expands it again")
 		case plan.declares[i]:
 			s = surroundings{joins: true}
-		case plan.numbers[i]:
+		case plan.numbers[i] || fn != "" && w.c.counted[parameterOf(fn, strconv.Itoa(i))]:
 			s = surroundings{number: true, plain: true}
 		}
 		w.word(word, s)
@@ -78,7 +83,12 @@ func (w *walker) codes(plan callPlan, words []*syntax.Word, redirs []*syntax.Red
 			}
 			code.addParts(w.c, words[i].Parts, bare)
 		}
-		w.inside(code, args)
+		if last := args.args[len(args.args)-1]; args.child && len(args.args) == 1 {
+			code.params = words[last+1:]
+		}
+		for _, n := range w.inside(code, args) {
+			plan.numbers[args.args[0]+1+n] = true
+		}
 	}
 	if plan.stdin == nil {
 		return
@@ -97,23 +107,53 @@ func (w *walker) codes(plan callPlan, words []*syntax.Word, redirs []*syntax.Red
 	}
 }
 
-// inside parses nested code and places the refs in it, except for data, which the shell outside fills in.
-func (w *walker) inside(code *nestedCode, args codeArgs) {
+// inside parses nested code and places the refs in it, except for data, which the shell outside fills in. It returns the
+// parameters of the code, from $0, that it evaluates as numbers.
+func (w *walker) inside(code *nestedCode, args codeArgs) []int {
 	if w.refuseOpaque(code) {
-		return
+		return nil
 	}
 	w.c.hasNested = true
 	file, err := parseShell(code.text.String(), w.dialects)
 	if err != nil {
 		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.humane(errorText(err)))
-		return
+		w.checkOuter(code, nil)
+		return nil
 	}
 	inner := w.innerWalker(code, args)
 	w.c.collectSets(file)
-	w.c.collectCounted(file)
+	w.c.collectCounted(file, inner.fn)
+	w.c.collectFlows(file, inner.fn, w.at)
+	if args.child && len(code.params) > 1 {
+		w.c.flowsOfParameters(inner.fn, code.params[1:], flow{at: w.at, fn: w.fn})
+	}
 	inner.comments(file)
 	inner.stmts(file.Stmts)
+	w.checkOuter(code, inner.bare)
 	w.takeOver(code, inner)
+	return w.c.countedParameters(inner.fn, len(code.params))
+}
+
+// checkOuter looks for values in what the shell outside expands within the code.
+func (w *walker) checkOuter(code *nestedCode, bare map[string]bool) {
+	for n, parts := range code.outer {
+		found := w.trace().parts(parts)
+		if _, ok := parts[0].(*syntax.CmdSubst); ok {
+			found = provedOnly(found) // the rest is told by lintOutput
+		}
+		w.c.reachCode(found, bare[strconv.Itoa(n)])
+	}
+}
+
+// countedParameters returns which of n parameters of nested code, from $0, are evaluated as numbers.
+func (c *compiler) countedParameters(fn string, n int) []int {
+	var found []int
+	for i := 1; i < n; i++ {
+		if c.counted[parameterOf(fn, strconv.Itoa(i))] {
+			found = append(found, i)
+		}
+	}
+	return found
 }
 
 func newNestedCode() *nestedCode {
@@ -161,6 +201,10 @@ func (w *walker) innerWalker(code *nestedCode, args codeArgs) *walker {
 		c: w.c, dialects: w.dialects, nested: true,
 		child: w.child || args.child, remote: args.remote,
 		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
+		bare: map[string]bool{}, at: w.at, fn: w.fn,
+	}
+	if args.child {
+		inner.fn = "\x00" + strconv.Itoa(w.at) // its parameters are its own
 	}
 	if inner.remote == "" {
 		inner.remote = w.remote
@@ -226,9 +270,15 @@ func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
 		case *syntax.ParamExp:
 			n.addParam(c, p, q)
 		default:
-			n.text.WriteString(opaque)
+			n.addOuter(part)
 		}
 	}
+}
+
+// addOuter adds what only the shell outside knows, under a name of its own.
+func (n *nestedCode) addOuter(part syntax.WordPart) {
+	n.text.WriteString("${" + opaqueName + strconv.Itoa(len(n.outer)) + "}")
+	n.outer = append(n.outer, []syntax.WordPart{part})
 }
 
 // addLit adds literal text. A ref in it stands behind a backslash that the shell outside takes away.
@@ -254,7 +304,7 @@ func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
 			return
 		}
 	}
-	n.text.WriteString(opaque)
+	n.addOuter(p)
 	for node := range syntax.Preorder(p) {
 		switch x := node.(type) {
 		case *syntax.ParamExp:

@@ -12,6 +12,9 @@ func (w *walker) stmt(s *syntax.Stmt) {
 	if s == nil {
 		return
 	}
+	if !w.nested {
+		w.at = int(s.Pos().Offset())
+	}
 	if call, ok := s.Cmd.(*syntax.CallExpr); ok {
 		w.call(call, s.Redirs)
 		return
@@ -36,7 +39,7 @@ func (w *walker) command(cmd syntax.Command) {
 	case *syntax.CaseClause:
 		w.caseClause(n)
 	case *syntax.BinaryCmd:
-		w.c.lintPipe(n)
+		w.pipe(n)
 		w.stmt(n.X)
 		w.stmt(n.Y)
 	case *syntax.FuncDecl:
@@ -92,7 +95,12 @@ func (w *walker) function(n *syntax.FuncDecl) {
 	if n.Name != nil {
 		w.impossible(n.Name.Value, "stands in the name of a function")
 	}
+	outer := w.fn
+	if n.Name != nil {
+		w.fn = n.Name.Value
+	}
 	w.stmt(n.Body)
+	w.fn = outer
 }
 
 func (w *walker) test(x syntax.TestExpr) {
