@@ -91,4 +91,4 @@ install: build ## Install prodigy into PREFIX/bin (/usr/local)
 clean: ## Remove what make build made
 	rm -rf bin
 
-.PHONY: help build test race fuzz bench bench-quick lint fmt generate check install clean
+.PHONY: help build test race fuzz bench bench-quick torture lint fmt generate check install clean
