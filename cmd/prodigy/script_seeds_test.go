@@ -30,8 +30,9 @@ func TestSeedScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "../../testdata/script/seeds",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"faster": faster,
-			"waits":  waits,
+			"faster":      faster,
+			"samemetrics": sameMetrics,
+			"waits":       waits,
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
@@ -119,4 +120,32 @@ func delaysOf(ts *testscript.TestScript, typ string) []string {
 		all = append(all, byStep[key]...)
 	}
 	return all
+}
+
+// sameMetrics compares the metrics in run.json with those that status and the last event of the latest job tell.
+func sameMetrics(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: samemetrics")
+	}
+	want := metricsIn(ts, ts.ReadFile("run.json"))
+	ts.Check(ts.Exec("prodigy", "status", "--json"))
+	if got := metricsIn(ts, ts.ReadFile("stdout")); got != want {
+		ts.Fatalf("status:\n got %s\nwant %s", got, want)
+	}
+	ts.Check(ts.Exec("prodigy", "events", "ls", "--output", "jsonl"))
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	if got := metricsIn(ts, lines[len(lines)-1]); got != want {
+		ts.Fatalf("last event:\n got %s\nwant %s", got, want)
+	}
+}
+
+// metricsIn returns the metrics in a JSON object, in their compact form.
+func metricsIn(ts *testscript.TestScript, text string) string {
+	var o struct {
+		Metrics json.RawMessage `json:"metrics"`
+	}
+	ts.Check(json.Unmarshal([]byte(text), &o))
+	var compact bytes.Buffer
+	ts.Check(json.Compact(&compact, o.Metrics))
+	return compact.String()
 }
