@@ -11,11 +11,14 @@ func (w *writer) rotate(now time.Time) error {
 	if w.size == 0 || w.size+int64(w.lines.lines.Len()) <= w.limit() {
 		return nil
 	}
+	if err := w.await(); err != nil {
+		return err
+	}
 	if err := w.file.Sync(); err != nil {
 		return err
 	}
 	if len(w.unsynced) > 0 {
-		if err := w.settle(); err != nil {
+		if err := w.settle(w.file, w.claim()); err != nil {
 			return err
 		}
 	}

@@ -9,13 +9,19 @@ import (
 const syncEvery = 50 * time.Millisecond
 
 // writer is the goroutine that writes a log. Its fields are its own; it meets the others in the log, under the log's mutex.
+//
+// What is written is made safe and shown by a goroutine beside it, one at a time, so that writing goes on while the disk is busy: a
+// prodigy that is killed then has lost nothing that it had done.
 type writer struct {
 	output
 	log      *Log
 	lines    *encoder // taken from the log, or the spare one
 	unsynced []Record // written, but not as safe as promised yet
 	timer    *time.Timer
-	ticking  bool // the timer runs
+	ticking  bool       // the timer runs
+	settling bool       // records are being made safe
+	settled  chan error // how that ended
+	owed     bool       // what has been written meanwhile is to follow at once
 }
 
 // task is what the log has for its writer.
@@ -26,7 +32,7 @@ type task struct {
 }
 
 func newWriter(l *Log, out output) *writer {
-	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery)}
+	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery), settled: make(chan error, 1)}
 	w.timer.Stop()
 	return w
 }
@@ -35,21 +41,39 @@ func newWriter(l *Log, out output) *writer {
 func (w *writer) run() error {
 	for more := true; more; {
 		due := false
+		var err error
 		select {
 		case <-w.log.wake:
 		case <-w.timer.C:
 			w.ticking, due = false, true
+		case err = <-w.settled:
+			w.settling = false
+			due, w.owed = w.owed, false
 		}
 		t := w.take()
-		err := w.do(t, due)
+		if err == nil {
+			err = w.do(t, due)
+		}
 		if err != nil {
 			w.fail(fmt.Errorf("write log: %w", err))
 		}
 		more = err == nil && !t.last
 	}
 	w.timer.Stop()
+	if err := w.await(); err != nil {
+		w.fail(fmt.Errorf("write log: %w", err))
+	}
 	w.end()
 	return nil
+}
+
+// await waits until nothing is being made safe any more.
+func (w *writer) await() error {
+	if !w.settling {
+		return nil
+	}
+	w.settling = false
+	return <-w.settled
 }
 
 // take swaps the pending lines of the log for empty ones.
@@ -66,26 +90,48 @@ func (w *writer) take() task {
 	return t
 }
 
-// do writes what was taken, and syncs it if it is time to.
+// do writes what was taken, and has it made safe if it is time to.
 func (w *writer) do(t task, due bool) error {
 	if err := w.write(t.records); err != nil {
 		return err
 	}
 	switch {
-	case len(w.unsynced) == 0:
-		return nil
-	case w.log.options.Durability == None:
-		return w.settle()
-	case due, t.urgent, t.last:
-		if err := w.file.Sync(); err != nil {
+	case t.last:
+		if err := w.await(); err != nil || len(w.unsynced) == 0 {
 			return err
 		}
-		return w.settle()
-	case !w.ticking:
+		return w.settle(w.file, w.claim())
+	case len(w.unsynced) == 0:
+	case due, t.urgent, w.log.options.Durability == None:
+		w.begin()
+	case !w.ticking && !w.settling:
 		w.timer.Reset(syncEvery)
 		w.ticking = true
 	}
 	return nil
+}
+
+// begin has what is written made safe beside the writing, now or as soon as what was before it is.
+func (w *writer) begin() {
+	if w.settling {
+		w.owed = true
+		return
+	}
+	w.settling = true
+	file, records := w.file, w.claim()
+	w.log.group.Go(func() error {
+		w.settled <- w.settle(file, records)
+		return nil
+	})
+}
+
+// claim takes the records that are to be made safe.
+func (w *writer) claim() []Record {
+	records := w.unsynced
+	w.unsynced = nil
+	w.timer.Stop()
+	w.ticking = false
+	return records
 }
 
 func (w *writer) write(records []Record) error {
@@ -108,12 +154,13 @@ func (w *writer) write(records []Record) error {
 	return nil
 }
 
-// settle shows the records that have become safe, and then lets those go on who wait for them.
-func (w *writer) settle() error {
-	records := w.unsynced
-	w.unsynced = nil
-	w.timer.Stop()
-	w.ticking = false
+// settle makes records safe, shows them, and then lets those go on who wait for them.
+func (w *writer) settle(file file, records []Record) error {
+	if w.log.options.Durability != None {
+		if err := file.Sync(); err != nil {
+			return err
+		}
+	}
 	if durable := w.log.options.Durable; durable != nil {
 		if err := durable(records); err != nil {
 			return err
