@@ -64,7 +64,7 @@ func TestImpossiblePlacesAreRefused(t *testing.T) {
 		{"echo 'a ${item.v}", "1:6: PS010 this is not valid sh: reached EOF without closing quote `'`"},
 		{"echo \x00", "1:6: PS001 the text holds a NUL byte, which no shell can take"},
 		{`echo ${Item.s}`, "1:6: PS004 unknown value ${Item.s} (did you mean ${item.s}?)"},
-		{`echo ${nothing.s}`, "1:6: PS004 unknown value ${nothing.s} (known: API_KEY, build-step, count, env, item, item_id, map, shell)"},
+		{`echo ${nothing.s}`, "1:6: PS004 unknown value ${nothing.s} (known: API_KEY, build-step, count, env, item, item_id, item_index, map, shell)"},
 		{`echo ${item.v%.x}`, `1:6: PS002 "%" does not work on a prodigy value; assign it to a shell variable first: v=${item.v}; then use ${v%...}`},
 		{`echo ${item.v[-1]}`, `1:6: PS002 index -1 is negative; elements count from 0`},
 		{`echo ${item.v|file}`, `1:6: PS002 the filter |file is not supported yet; feed large values through a heredoc`},
@@ -144,6 +144,7 @@ func TestWarningsNameTheirRule(t *testing.T) {
 		{`p > ${item.v}`, "PS116"},
 		{`p ${map.results}`, "PS117"},
 		{`rm -- ${item.v}`, ""},
+		{`cat ${map.results_file} ${map.total} ${item_id} ${shell.exit_code}`, ""},
 		{`p ${item.v}`, ""},
 	} {
 		t.Run(c.src, func(t *testing.T) {

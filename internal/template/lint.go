@@ -158,7 +158,7 @@ func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word)
 		if args[i+1] == "--" {
 			return
 		}
-		if r := c.leadingRef(word); r != nil && !c.ownWord(r.expr) {
+		if r := c.leadingRef(word); r != nil && !c.ownWord(r.expr) && r.expr.root != "item_id" {
 			c.warn(r, "PS111", "may start with a dash, and "+name+" would take it for an option; write -- or ./ in front of it")
 		}
 	}

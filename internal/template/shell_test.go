@@ -23,7 +23,7 @@ func item(doc string) values { return values{"item": JSON(json.RawMessage(doc))}
 
 var testNames = Names{
 	Roots:    []string{"item", "map", "env", "shell", "build-step"},
-	Declared: []string{"item_id", "count", "API_KEY", "item"},
+	Declared: []string{"item_id", "count", "API_KEY", "item", "item_index"},
 }
 
 // shells are those of the wanted ones that this machine has.

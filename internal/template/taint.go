@@ -427,10 +427,11 @@ func (c *compiler) reachCode(found []source, bare bool) {
 	}
 }
 
-// ownWord tells whether a placeholder stands for a word that prodigy made itself: no one else writes it.
+// ownWord tells whether a placeholder stands for a word that prodigy made itself: no one else writes it. An item's id is none,
+// since it may be a field of the item.
 func (c *compiler) ownWord(e *expr) bool {
 	if len(e.steps) == 0 {
-		return c.roots["item"] && slices.Contains([]string{"item_id", "item_index", "item_total", "attempt", "worker"}, e.root)
+		return c.roots["item"] && slices.Contains([]string{"item_index", "item_total", "attempt", "worker"}, e.root)
 	}
 	if len(e.steps) != 1 || e.def != nil {
 		return false
