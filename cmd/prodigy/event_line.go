@@ -167,19 +167,20 @@ func (f eventField) metrics() string {
 	if json.Unmarshal(f.value, &m) != nil {
 		return " metrics=?"
 	}
-	words := fmt.Sprintf(" items=%d", m.TotalItems)
+	var b strings.Builder
+	fmt.Fprintf(&b, " items=%d", m.TotalItems)
 	for _, c := range []struct {
 		name  string
 		count int
 	}{{"successful", m.Successful}, {"failed", m.Failed}, {"skipped", m.Skipped}, {"rejected", m.Rejected}} {
 		if c.count > 0 {
-			words += fmt.Sprintf(" %s=%d", c.name, c.count)
+			fmt.Fprintf(&b, " %s=%d", c.name, c.count)
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
-		words += fmt.Sprintf(" %s=%d", t, m.ErrorTypes[t])
+		fmt.Fprintf(&b, " %s=%d", t, m.ErrorTypes[t])
 	}
-	return words
+	return b.String()
 }
 
 // batch names the items of the errors and what they failed with.
