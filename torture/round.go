@@ -39,6 +39,7 @@ type round struct {
 	before     []snapshot   // as it was after each kill
 	cut        map[int]bool // runs that were killed or interrupted
 	again      int          // items that ran again since they were in flight at a kill
+	overlaps   []error      // agents of a killed run that went on beside the next one
 	unlogged   int          // tries that a kill took from the log
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -198,19 +199,26 @@ func unhung(fates []string) []string {
 	return all
 }
 
-// inputDeleted takes the input away once it has been selected.
+// inputDeleted takes the input away once it has been selected, which must be long before its last item runs.
 func inputDeleted(ctx context.Context, r *round) error {
+	r.parallel, r.fates = 4, slices.Repeat([]string{fateSlow}, 500)
+	if err := r.prepare(); err != nil {
+		return err
+	}
 	p, err := r.underWay(ctx)
 	if err != nil {
 		return err
 	}
-	// The item that hangs keeps the job alive as long as it takes.
 	if err := r.await(ctx, p, func() bool { return strings.Contains(string(r.logBytes()), `"type":"ItemsSelected"`) }); err != nil {
 		return err
 	}
+	begun := len(r.begunItems())
 	r.strike(p, true)
 	r.kills++
 	r.snap()
+	if begun > len(r.fates)/2 {
+		return r.wrong("%d of %d items had begun before the input was no longer needed", begun, len(r.fates))
+	}
 	if err := os.Remove(filepath.Join(r.dir, "items.json")); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ type table struct {
 	sums  map[string]*sum
 }
 
-type sum struct{ rounds, kills, runs, items, again, unlogged, violations int }
+type sum struct{ rounds, kills, runs, items, again, unlogged, overlaps, violations int }
 
 func newTable() *table { return &table{sums: map[string]*sum{}} }
 
@@ -31,6 +31,7 @@ func (t *table) add(r *round, err error) {
 	s.items += len(r.fates)
 	s.again += r.again
 	s.unlogged += r.unlogged
+	s.overlaps += len(r.overlaps)
 	if err != nil {
 		s.violations++
 	}
@@ -38,19 +39,20 @@ func (t *table) add(r *round, err error) {
 
 func (t *table) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(tw, "job\trounds\tkills\truns\titems\trun again, in flight at a kill\ttries not in the log\tjobs with losses\t")
+	_, _ = fmt.Fprintln(tw, "job\trounds\tkills\truns\titems\trun again\ttries not in the log\toutlived the resume\tlosses\t")
 	var all sum
 	for _, name := range t.order {
 		s := t.sums[name]
 		printSum(tw, name, *s)
 		all.rounds, all.kills, all.runs = all.rounds+s.rounds, all.kills+s.kills, all.runs+s.runs
 		all.items, all.again, all.unlogged = all.items+s.items, all.again+s.again, all.unlogged+s.unlogged
-		all.violations += s.violations
+		all.overlaps, all.violations = all.overlaps+s.overlaps, all.violations+s.violations
 	}
 	printSum(tw, "all", all)
 	_ = tw.Flush() // to a terminal
 }
 
 func printSum(w io.Writer, name string, s sum) {
-	_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", name, s.rounds, s.kills, s.runs, s.items, s.again, s.unlogged, s.violations)
+	_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n",
+		name, s.rounds, s.kills, s.runs, s.items, s.again, s.unlogged, s.overlaps, s.violations)
 }
