@@ -333,7 +333,17 @@ func (o eventsCleanOptions) print(con *console, old []oldJob) error {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs to remove.")
 		return nil
 	}
-	return printOldJobs(con.out, old)
+	if o.dryRun {
+		return printOldJobs(con.out, old)
+	}
+	for _, c := range old {
+		if c.Removed {
+			_, _ = fmt.Fprintf(con.err, "job %s removed\n", c.JobID)
+		} else if o.jobID == "" {
+			_, _ = fmt.Fprintf(con.err, "job %s stays: %s\n", c.JobID, c.Kept)
+		}
+	}
+	return nil
 }
 
 func tabulateOldJobs(w io.Writer, old []oldJob) error {
