@@ -135,11 +135,12 @@ func commandText(t *rapid.T) string {
 		"a", "b c", "${item.v}", `"${item.v}"`, `'${item.w}'`, "${item.list[*]}", `"x ${item.list[*]}"`, "${item.v|json}", "$${item.v}", `\${item.v}`, "''", `""`, `\ `, `\\`, `\`, `"`, `'`, `"\$"`, `"\\\a"`,
 		"=", "~", "/", ":", "{}", "{a,b}", "{", "}", "*", "?", "[", "]", "!", "#", "%", "^", "@", "+", "-", ",", "&", ";", "|", "<", ">", "(", ")", "$", "$x", "$$", "`", "\n", "\t", "\\\n", "1", "2", "=~", "a=", "é", "'é'", "--", "in", "do",
 	})
-	text := program
+	var text strings.Builder
+	text.WriteString(program)
 	for _, word := range rapid.SliceOfN(rapid.SliceOfN(pieces, 1, 3), 0, 4).Draw(t, "words") {
-		text += " " + strings.Join(word, "")
+		text.WriteString(" " + strings.Join(word, ""))
 	}
-	return text
+	return text.String()
 }
 
 func TestRunningAProgramIsTheSameAsAShellRunningIt(t *testing.T) {
