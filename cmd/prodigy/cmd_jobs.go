@@ -23,10 +23,11 @@ type jobsOptions struct {
 func newJobsCommand(con *console) *cobra.Command {
 	o := jobsOptions{limit: 20}
 	cmd := &cobra.Command{
-		Use:   "jobs",
-		Short: "List the jobs, newest first",
-		Args:  exactly(),
-		RunE:  func(*cobra.Command, []string) error { return runJobs(con, o) },
+		Use:     "jobs",
+		Short:   "List the jobs, newest first",
+		Example: "  prodigy jobs --limit 5",
+		Args:    exactly(),
+		RunE:    func(*cobra.Command, []string) error { return runJobs(con, o) },
 	}
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().Var(positive{&o.limit}, "limit", "how many jobs to list")

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -31,8 +30,11 @@ type planOptions struct {
 func newPlanCommand(con *console) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use:               "plan <workflow>",
-		Short:             "Show what a run would do, and run nothing",
+		Use:   "plan <workflow>",
+		Short: "Show what a run would do, and run nothing",
+		Long: `Show what a run would do, and run nothing: the items, the commands as for the first of them, how often each may be run, the
+delays before its retries at most, and how long an item waits in all of them.`,
+		Example:           "  prodigy plan workflow.yml",
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -255,7 +257,8 @@ func delays(p *retry.Policy) []millis {
 
 // worstWaiting returns how long one item waits in all its retries, at most.
 func worstWaiting(w checked) millis {
-	return sum(delays(itemPolicy(w.ErrorPolicy))) + millis(itemRuns(w.ErrorPolicy))*stepsWaiting(w.Map.AgentTemplate)
+	handled := stepsWaiting(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
+	return sum(delays(itemPolicy(w.ErrorPolicy))) + millis(itemRuns(w.ErrorPolicy))*stepsWaiting(w.Map.AgentTemplate) + handled
 }
 
 // stepsWaiting adds up the delays of steps and of what handles their failures.
@@ -294,7 +297,7 @@ func (p plan) print(w io.Writer) {
 	}
 	if p.Items != nil {
 		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
-		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", duration.Format(time.Duration(*p.WorstWaiting)))
+		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", exact(time.Duration(*p.WorstWaiting)))
 	}
 	_, _ = fmt.Fprintln(w, "nothing was run")
 }
@@ -313,6 +316,9 @@ func (p planItems) print(w io.Writer) {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, p.Source)
+	if *p.Total == 0 {
+		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce")
+	}
 	for _, it := range p.First {
 		_, _ = fmt.Fprintf(w, "  %s  %s\n", it.ID, shorten(string(it.Data), 100))
 	}
@@ -339,10 +345,10 @@ func schedule(all []millis) string {
 	var b strings.Builder
 	b.WriteString(", waiting at most")
 	for _, d := range all[:min(len(all), scheduleShown)] {
-		b.WriteString(" " + duration.Format(time.Duration(d)))
+		b.WriteString(" " + exact(time.Duration(d)))
 	}
 	if len(all) > scheduleShown {
 		b.WriteString(" …")
 	}
-	return b.String() + fmt.Sprintf(" (in all %s)", duration.Format(time.Duration(sum(all))))
+	return b.String() + fmt.Sprintf(" (in all %s)", exact(time.Duration(sum(all))))
 }

@@ -18,8 +18,8 @@ type resumeOptions struct {
 func newResumeCommand(con *console) *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
-		Use:               "resume [job]",
-		Short:             "Go on with a job where it stopped",
+		Use:   "resume [job]",
+		Short: "Go on with a job where it stopped",
 		Long: `Go on with a job where it stopped. The job is named by its id, the beginning of it, or latest, which is the default.
 
 Finished items are not run again. What was in flight starts again, and retries that were waiting keep their time. The exit codes

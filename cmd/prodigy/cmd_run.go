@@ -23,8 +23,8 @@ type runOptions struct {
 func newRunCommand(con *console) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:               "run <workflow>",
-		Short:             "Run a workflow as a new job",
+		Use:   "run <workflow>",
+		Short: "Run a workflow as a new job",
 		Long: `Run a workflow as a new job.
 
 Progress goes to stderr, results to stdout. Ctrl-C stops the job so that "prodigy resume" can go on with it.

@@ -24,6 +24,8 @@ func newStatusCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "status [job]",
 		Short:             "Show how a job stands",
+		Long:              "Show how a job stands. The job is named by its id, the beginning of it, or latest, which is the default.",
+		Example:           "  prodigy status --json",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -19,6 +19,7 @@ func newValidateCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "validate <workflow>",
 		Short:             "Check a workflow file and tell everything that is wrong with it",
+		Example:           "  prodigy validate workflow.yml",
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -11,10 +11,11 @@ import (
 func newVersionCommand(con *console) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  exactly(),
-		RunE:  func(*cobra.Command, []string) error { return runVersion(con, f) },
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  prodigy version --json",
+		Args:    exactly(),
+		RunE:    func(*cobra.Command, []string) error { return runVersion(con, f) },
 	}
 	addFormat(cmd, &f, asJSON)
 	return cmd
