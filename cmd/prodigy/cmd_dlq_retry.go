@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -52,49 +54,84 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 }
 
 func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
-	job, entries, err := deadLetters(o.jobID)
+	job, err := findJob(o.jobID)
 	if err != nil {
 		return err
 	}
-	named, err := o.named(job, entries)
+	choice, err := newLetterChoice(o, job)
 	if err != nil {
 		return err
 	}
-	chosen := slices.DeleteFunc(slices.Clone(named), func(e dlq.Entry) bool { return !o.force && !o.eligible(e) })
 	if o.dryRun {
-		return o.announce(con, named, chosen)
+		return o.announce(con, choice)
 	}
-	if kept := len(named) - len(chosen); kept > 0 && !o.quiet {
-		_, _ = fmt.Fprintf(con.err, "warning: %s not eligible, kept as before (--force sends them too)\n", counted(kept, "dead letter"))
-	}
-	if len(chosen) == 0 && !o.reduce {
-		return o.nothing(con, job, len(named))
-	}
-	asked := itemIDs(named)
-	conclude := func(con *console, e ended) error { return o.concludeRetry(con, e, asked) }
+	conclude := func(con *console, e ended) error { return o.concludeRetry(con, e, choice) }
 	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		return mapreduce.RetryDead(ctx, c, job, itemIDs(chosen), o.reduce)
+		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
+			if err := choice.make(q.Each(), nil); err != nil {
+				return nil, err
+			}
+			if kept := len(choice.named) - len(choice.items); kept > 0 && !o.quiet {
+				c.Notice(fmt.Sprintf("warning: %s not eligible, kept as before (--force sends them too)", counted(kept, "dead letter")))
+			}
+			return choice.items, nil
+		}, o.reduce)
 	})
 }
 
-// named returns the entries that --item and --filter name.
-func (o dlqRetryOptions) named(job jobs.Job, entries []dlq.Entry) ([]dlq.Entry, error) {
-	for _, id := range o.items {
-		if !slices.ContainsFunc(entries, func(e dlq.Entry) bool { return e.ItemID == id }) {
-			return nil, refusef("no dead letter %q in job %s", id, job.ID)
-		}
+// letterChoice is which dead letters a retry is about.
+type letterChoice struct {
+	options dlqRetryOptions
+	job     jobs.Job
+	filter  *items.Filter // nil: none
+
+	named map[string]bool // what --item and --filter name
+	items []string        // of those, what is to be run
+}
+
+func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
+	c := &letterChoice{options: o, job: job, named: map[string]bool{}}
+	if o.filter == "" {
+		return c, nil
 	}
-	var filter *items.Filter
-	if o.filter != "" {
-		f, err := items.ParseFilter(o.filter)
+	f, err := items.ParseFilter(o.filter)
+	if err != nil {
+		return nil, refusef("--filter: %w", err)
+	}
+	c.filter = f
+	return c, nil
+}
+
+// make chooses among all, and shows chosen each that it takes. Chosen may be nil.
+func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Entry)) error {
+	missing := map[string]bool{}
+	for _, id := range c.options.items {
+		missing[id] = true
+	}
+	for e, err := range all {
 		if err != nil {
-			return nil, refusef("--filter: %w", err)
+			return err
 		}
-		filter = f
+		asked := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
+		delete(missing, e.ItemID)
+		if !asked || c.filter != nil && !c.filter.Match(e.Item) {
+			continue
+		}
+		c.named[e.ItemID] = true
+		if !c.options.force && !c.options.eligible(e) {
+			continue
+		}
+		c.items = append(c.items, e.ItemID)
+		if chosen != nil {
+			chosen(e)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(entries), func(e dlq.Entry) bool {
-		return len(o.items) > 0 && !slices.Contains(o.items, e.ItemID) || filter != nil && !filter.Match(e.Item)
-	}), nil
+	for _, id := range c.options.items {
+		if missing[id] {
+			return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s shows them)", id, c.job.ID, c.job.ID)
+		}
+	}
+	return nil
 }
 
 // eligible tells whether e is to be sent again. An entry that is not eligible only because it was sent again too often
@@ -103,7 +140,7 @@ func (o dlqRetryOptions) eligible(e dlq.Entry) bool {
 	if e.RetryCount >= o.maxRetries {
 		return false
 	}
-	switch lastType(e) {
+	switch e.Last().ErrorType {
 	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:
 		return e.ReprocessEligible
 	}
@@ -111,15 +148,22 @@ func (o dlqRetryOptions) eligible(e dlq.Entry) bool {
 }
 
 // announce says what would be run.
-func (o dlqRetryOptions) announce(con *console, named, chosen []dlq.Entry) error {
+func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
+	out := bufio.NewWriter(con.out)
+	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
+		if o.format != asJSON {
+			_, _ = fmt.Fprintf(out, "would run %s: %s\n", e.ItemID, shorten(visible(e.Last().Message), 120))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	kept := len(c.named) - len(c.items)
 	if o.format == asJSON {
-		return printJSON(con.out, map[string]any{"would_run": itemIDs(chosen), "not_eligible": len(named) - len(chosen)})
+		return printJSON(con.out, map[string]any{"would_run": append([]string{}, c.items...), "not_eligible": kept})
 	}
-	for _, e := range chosen {
-		_, _ = fmt.Fprintf(con.out, "would run %s: %s\n", e.ItemID, shorten(visible(lastFailure(e).Message), 120))
-	}
-	_, err := fmt.Fprintf(con.out, "%d would be run, %d are not eligible\n", len(chosen), len(named)-len(chosen))
-	return err
+	_, _ = fmt.Fprintf(out, "%d would be run, %d are not eligible\n", len(c.items), kept)
+	return out.Flush()
 }
 
 // nothing says that there is nothing to run. Letters that are not eligible are still left.
@@ -147,17 +191,14 @@ type retried struct {
 	Left        int `json:"left"` // of those that were asked for
 }
 
-// concludeRetry says how a retry of the dead letters ended. Asked are the items that it was about.
-func (o dlqRetryOptions) concludeRetry(con *console, e ended, asked []string) error {
-	entries, err := dlq.Read(e.Job.DLQFile())
+// concludeRetry says how a retry of the dead letters ended.
+func (o dlqRetryOptions) concludeRetry(con *console, e ended, c *letterChoice) error {
+	if e.State == "" {
+		return o.nothing(con, c.job, len(c.named))
+	}
+	left, err := c.left()
 	if err != nil {
 		return err
-	}
-	left := 0
-	for _, entry := range entries {
-		if slices.Contains(asked, entry.ItemID) {
-			left++
-		}
 	}
 	code := o.retryCode(e, left)
 	if !o.quiet || code != exitOK {
@@ -174,12 +215,25 @@ func (o dlqRetryOptions) concludeRetry(con *console, e ended, asked []string) er
 	return status(code)
 }
 
-// retryCode returns the exit code: what became of the letters counts, not the items of the job that were skipped before.
-func (o dlqRetryOptions) retryCode(e ended, left int) int {
-	if e.State != mapreduce.Completed {
-		return resultCode(e.Result, e.stop, o.partialOK)
+// left is how many of the letters that the retry was about are still there.
+func (c *letterChoice) left() (int, error) {
+	ids, err := dlq.IDs(c.job.DLQFile())
+	n := 0
+	for _, id := range ids {
+		if c.named[id] {
+			n++
+		}
 	}
-	if left > 0 && !o.partialOK {
+	return n, err
+}
+
+// retryCode returns the exit code: what became of the letters counts, not the items of the job that were skipped before, or never ran.
+func (o dlqRetryOptions) retryCode(e ended, left int) int {
+	done := e.State == mapreduce.Completed || e.State == mapreduce.Paused && e.stop == nil
+	switch {
+	case !done:
+		return resultCode(e.Result, e.stop, o.partialOK)
+	case left > 0 && !o.partialOK:
 		return exitLeft
 	}
 	return exitOK

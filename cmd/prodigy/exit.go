@@ -91,7 +91,7 @@ func exitCode(err error) int {
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &usage), errors.As(err, &invalid),
-		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
+		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous), errors.Is(err, mapreduce.ErrNoMap):
 		return exitUsage
 	}
 	return exitFailed

@@ -168,11 +168,11 @@ func (o jobOptions) tell(con *console, e ended, code int) error {
 
 // firstLetter returns the item of the first dead letter of a job, or "".
 func firstLetter(job jobs.Job) string {
-	entries, err := dlq.Read(job.DLQFile())
-	if err != nil || len(entries) == 0 {
+	ids, err := dlq.IDs(job.DLQFile())
+	if err != nil || len(ids) == 0 {
 		return ""
 	}
-	return entries[0].ItemID
+	return ids[0]
 }
 
 // ifThere returns path when there is such a file, else "".

@@ -27,6 +27,14 @@ type Entry struct {
 	RetryCount           int             `json:"retry_count"` // times it was sent again from the queue
 }
 
+// Last returns the newest evidence of an entry.
+func (e Entry) Last() Failure {
+	if n := len(e.FailureHistory); n > 0 {
+		return e.FailureHistory[n-1]
+	}
+	return Failure{}
+}
+
 // Failure is the evidence of one failed attempt.
 type Failure struct {
 	Attempt    int           `json:"attempt"`

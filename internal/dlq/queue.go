@@ -2,13 +2,11 @@ package dlq
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"prodigy/internal/jobs"
@@ -69,37 +67,6 @@ func (q *Queue) load() error {
 		return jobs.SyncDir(filepath.Dir(q.path)) // it may be new
 	}
 	return q.compactIfDue()
-}
-
-// Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
-func Read(path string) (entries []Entry, err error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read dead letters: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	x, err := replay(f, path)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range x.ids() {
-		e, err := entryAt(f, x.live[id])
-		if err != nil {
-			return nil, fmt.Errorf("read dead letter %s: %w", id, err)
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
-}
-
-// ids returns the item ids of the entries in the order they were added.
-func (x *index) ids() []string {
-	return slices.SortedFunc(maps.Keys(x.live), func(a, b string) int {
-		return cmp.Compare(x.live[a].added, x.live[b].added)
-	})
 }
 
 // Put adds the entry, or updates the one with the same item id.
@@ -169,6 +136,22 @@ func (q *Queue) Load(itemID string) (Entry, bool, error) {
 		return Entry{}, true, fmt.Errorf("read dead letter %s: %w", itemID, err)
 	}
 	return e, true, nil
+}
+
+// Each yields the entries in the order they were added; those that were removed since it began are left out. An error is the
+// last it yields.
+func (q *Queue) Each() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		q.mu.Lock()
+		ids := q.index.ids()
+		q.mu.Unlock()
+		for _, id := range ids {
+			e, found, err := q.Load(id)
+			if (found || err != nil) && !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Len returns the number of entries.

@@ -325,7 +325,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 			indexes = append(indexes, e.ItemIndex)
 		}
 	}
-	v, err := j.runPool(ctx, j.listed(indexes))
+	v, err := j.runPool(ctx, j.listed(indexes), nil)
 	if err != nil {
 		return v, err
 	}
@@ -337,6 +337,9 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 	}
 	j.record(events.DLQItemsReprocessed{Succeeded: recovered, Failed: len(indexes) - recovered})
 	v.reprocessed, v.recovered = len(indexes), recovered
+	if err := j.refreshResults(recovered); err != nil {
+		return v, err
+	}
 	if v.state != Completed {
 		return v, nil
 	}
@@ -353,6 +356,15 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 	last, err := j.runLast(ctx)
 	last.reprocessed, last.recovered = v.reprocessed, v.recovered
 	return last, err
+}
+
+// refreshResults makes the results again, if they were made before, when there are new ones.
+func (j *job) refreshResults(recovered int) error {
+	if _, err := os.Stat(j.place.ResultsFile()); err != nil || recovered == 0 {
+		return nil
+	}
+	_, err := j.mapResult()
+	return err
 }
 
 // recordResumed writes how far the job had come.

@@ -352,7 +352,7 @@ func TestAnOpenBreakerRejectsItemsAndTheQueueGivesThemBack(t *testing.T) {
 			t.Errorf("got %+v, want 2 failed and 4 rejected", m)
 		}
 		broken = false
-		again, err := RetryDead(t.Context(), c, r.Job, deadIDs(t, r.Job), false)
+		again, err := RetryDead(t.Context(), c, r.Job, these(deadIDs(t, r.Job)...), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +376,7 @@ func TestADeadLetterThatSucceedsLeavesTheQueueAndJoinsTheResults(t *testing.T) {
 			t.Fatalf("dead letters: got %v, want item_1", got)
 		}
 		broken = false
-		again, err := RetryDead(t.Context(), c, r.Job, []string{"item_1"}, true)
+		again, err := RetryDead(t.Context(), c, r.Job, these("item_1"), true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ package mapreduce
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"prodigy/internal/agent"
@@ -101,12 +102,16 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	return j.finish(j.run(ctx))
 }
 
-// RetryDead runs these items of a job's dead letter queue again, each as a new agent; with reduce it then runs the reduce
-// phase again over all results.
-func RetryDead(ctx context.Context, c Config, place jobs.Job, itemIDs []string, reduce bool) (Result, error) {
+// RetryDead runs the chosen dead letters of a job again, each as a new agent; with reduce it then runs the reduce phase again over
+// all results. When none is chosen and there is no reduce to run, the job is left alone and the Result has no State.
+func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, reduce bool) (Result, error) {
 	j, err := openJob(c, place)
 	if err != nil {
 		return Result{}, err
 	}
-	return j.finish(j.retryDead(ctx, itemIDs, reduce))
+	ids, err := j.chosen(choose)
+	if err != nil || len(ids) == 0 && !reduce {
+		return Result{Job: place}, errors.Join(err, j.close())
+	}
+	return j.finish(j.retryDead(ctx, ids, reduce))
 }

@@ -52,26 +52,32 @@ func (j *job) runMap(ctx context.Context) (verdict, error) {
 		j.record(events.PhaseStarted{Phase: "map"})
 		p = j.state.phase("map")
 	}
-	v, err := j.runPool(ctx, j.selected())
+	v, err := j.runPool(ctx, j.selected(), j.due())
 	if err == nil && v.state == Completed {
 		j.record(events.PhaseCompleted{Phase: "map", DurationMS: events.Millis(time.Since(p.started))})
 	}
 	return v, err
 }
 
-// runPool runs the items of a source, each until it is settled, in at most j.parallel slots.
-func (j *job) runPool(ctx context.Context, s source) (verdict, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, slotOf: map[int]int{}}
-	p.template.Steps = j.workflow.Map.AgentTemplate
-	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
-	for slot := j.parallel; slot > 0; slot-- {
-		p.free = append(p.free, slot)
-	}
+// due returns the items that waited for their next attempt when the run before ended.
+func (j *job) due() dueHeap {
+	var due dueHeap
 	for index, w := range j.state.waiting {
 		if index >= j.store.Len() {
 			continue // a power loss took it from the store: the selection will bring it again
 		}
-		p.due.push(dueItem{id: w.id, index: index, due: w.due})
+		due.push(dueItem{id: w.id, index: index, due: w.due})
+	}
+	return due
+}
+
+// runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
+func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, error) {
+	p := &pool{job: j, template: j.attempt("map"), source: s, slotOf: map[int]int{}, due: due}
+	p.template.Steps = j.workflow.Map.AgentTemplate
+	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
+	for slot := j.parallel; slot > 0; slot-- {
+		p.free = append(p.free, slot)
 	}
 	p.agents, p.kill = context.WithCancelCause(ctx)
 	defer p.kill(nil)

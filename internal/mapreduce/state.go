@@ -74,6 +74,11 @@ func newState(p errorpolicy.Policy) *state {
 // apply changes the state by one record. It is the only function that does, live and on replay. What it returns is to be told;
 // on replay it has been told already.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
+	switch r.Event.(type) {
+	case events.DLQItemRemoved, events.DLQItemsEvicted:
+		s.seq = r.Seq // also written between the runs, so that they do not tell how long one took
+		return errorpolicy.Effects{}
+	}
 	if _, resumed := r.Event.(events.JobResumed); resumed || s.runBegan.IsZero() {
 		s.earlier, s.runBegan = s.duration(s.last), r.Time
 	}
@@ -176,7 +181,8 @@ func retryState(e events.AgentFailed) retry.State {
 	return st
 }
 
-// resume is the beginning of a new run of the job: what was in flight starts again as a new attempt, thresholds count anew.
+// resume is the beginning of a new run of the job: what was in flight starts again as a new attempt, thresholds count anew. A dead
+// letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
 func (s *state) resume(reason string) {
 	s.ended, s.reason = "", ""
 	for index, f := range s.flights {
@@ -185,6 +191,11 @@ func (s *state) resume(reason string) {
 		s.crashes[index]++
 	}
 	for index, w := range s.waiting {
+		if s.dead(index) {
+			delete(s.waiting, index)
+			s.lastTry[index] = w.number
+			continue
+		}
 		w.state.Resumed = true
 		s.waiting[index] = w
 	}

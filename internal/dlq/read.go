@@ -1,0 +1,102 @@
+package dlq
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+)
+
+// Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
+func Read(path string) ([]Entry, error) {
+	var entries []Entry
+	for e, err := range Each(path) {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// Each is Read for queues of any size: it yields the entries one by one, as they were when it began. An error is the last it
+// yields.
+func Each(path string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		err := look(path, func(f io.ReaderAt, x index) error {
+			for _, id := range x.ids() {
+				e, err := entryOf(f, x, id)
+				if err != nil {
+					return err
+				}
+				if !yield(e, nil) {
+					return errEnough
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(Entry{}, err)
+		}
+	}
+}
+
+// Find returns the entry of an item at path, and whether there is one.
+func Find(path, itemID string) (e Entry, found bool, err error) {
+	err = look(path, func(f io.ReaderAt, x index) error {
+		if _, found = x.live[itemID]; !found {
+			return nil
+		}
+		var err error
+		e, err = entryOf(f, x, itemID)
+		return err
+	})
+	return e, found, err
+}
+
+// IDs returns the items of the entries at path in the order they were added.
+func IDs(path string) (ids []string, err error) {
+	err = look(path, func(_ io.ReaderAt, x index) error {
+		ids = x.ids()
+		return nil
+	})
+	return ids, err
+}
+
+// errEnough says that whoever ranges over the entries wants no more.
+var errEnough = errors.New("no more entries are wanted")
+
+// look shows use the journal at path and where its entries lie. There may be none.
+func look(path string, use func(f io.ReaderAt, x index) error) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read dead letters: %w", err)
+	}
+	x, err := replay(f, path)
+	if err == nil {
+		err = use(f, x)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// ids returns the item ids of the entries in the order they were added.
+func (x *index) ids() []string {
+	return slices.SortedFunc(maps.Keys(x.live), func(a, b string) int {
+		return cmp.Compare(x.live[a].added, x.live[b].added)
+	})
+}
+
+func entryOf(f io.ReaderAt, x index, id string) (Entry, error) {
+	e, err := entryAt(f, x.live[id])
+	if err != nil {
+		return Entry{}, fmt.Errorf("read dead letter %s: %w", id, err)
+	}
+	return e, nil
+}

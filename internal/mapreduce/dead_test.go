@@ -1,0 +1,189 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+)
+
+// these chooses the items with these ids, as far as they are in the queue.
+func these(ids ...string) Chooser {
+	return func(q *dlq.Queue) ([]string, error) {
+		return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+			_, found := q.Get(id)
+			return !found
+		}), nil
+	}
+}
+
+func evict(t *testing.T, c Config, place jobs.Job, ids ...string) {
+	t.Helper()
+	n, err := Evict(c, place, "cleared", these(ids...))
+	if err != nil || n != len(ids) {
+		t.Fatalf("got %d evicted and %v, want %d", n, err, len(ids))
+	}
+}
+
+const retriesAfterAnHour = `error_policy:
+  on_item_failure: retry
+  retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 1h, max_delay: 2h}
+`
+
+// stopAfter lets a run of its Config be stopped after a time.
+func stopAfter(t *testing.T, c Config, after time.Duration) Config {
+	t.Helper()
+	stop, cancel := context.WithCancelCause(t.Context())
+	c.Stop = stop
+	time.AfterFunc(after, func() { cancel(errors.New("interrupted by SIGINT")) })
+	return c
+}
+
+func TestADeadLetterThatWaitedWhenItsRetryWasStoppedRunsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_0", "item_1")))
+		r := run(t, c, workflowOf(3, 2, retriesAfterAnHour))
+		paused, err := RetryDead(t.Context(), stopAfter(t, c, 10*time.Minute), r.Job, these("item_0", "item_1"), false)
+		if err != nil || paused.State != Paused {
+			t.Fatalf("got %s %v, want paused while both wait", paused.State, err)
+		}
+		if got, want := deadIDs(t, r.Job), []string{"item_0", "item_1"}; !slices.Equal(got, want) {
+			t.Fatalf("dead letters: got %v, want %v", got, want)
+		}
+		// What was not asked for stays as it is.
+		if _, err := RetryDead(t.Context(), c, r.Job, these("item_0"), false); err != nil {
+			t.Fatal(err)
+		}
+		var attempts []int
+		started, _ := told[events.AgentStarted](recordsOf(t, r.Job))
+		for _, e := range started {
+			if e.ItemID == "item_0" {
+				attempts = append(attempts, e.Attempt)
+			}
+			if e.ItemID == "item_1" && e.Attempt > 3 {
+				t.Errorf("item_1 was run again though only item_0 was asked for")
+			}
+		}
+		if want := []int{1, 2, 3, 4, 5}; !slices.Equal(attempts, want) {
+			t.Errorf("attempts of item_0: got %v, want %v", attempts, want)
+		}
+		entry, _, err := dlq.Find(r.Job.DLQFile(), "item_0")
+		if err != nil || entry.FailureCount != 5 || entry.RetryCount != 1 {
+			t.Errorf("got %d failures, sent again %d times, %v; want 5 and once", entry.FailureCount, entry.RetryCount, err)
+		}
+	})
+}
+
+func TestAResumeLeavesTheDeadLettersOfAStoppedRetryAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_0", "item_1")))
+		r := run(t, c, workflowOf(3, 2, retriesAfterAnHour))
+		if _, err := RetryDead(t.Context(), stopAfter(t, c, 10*time.Minute), r.Job, these("item_0", "item_1"), false); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := told[events.AgentStarted](recordsOf(t, r.Job))
+		resumed, err := Resume(t.Context(), c, r.Job)
+		if err != nil || resumed.State != Completed {
+			t.Fatalf("got %s %v, want completed", resumed.State, err)
+		}
+		after, _ := told[events.AgentStarted](recordsOf(t, r.Job))
+		if len(after) != len(before) || len(deadIDs(t, r.Job)) != 2 {
+			t.Errorf("got %d more agents and %v as dead letters, want none and both", len(after)-len(before), deadIDs(t, r.Job))
+		}
+	})
+}
+
+func TestEvictedLettersDoNotComeBackFromTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_0", "item_1", "item_2")))
+		r := run(t, c, workflowOf(4, 2, ""))
+		before, err := Summarize(r.Job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(48 * time.Hour)
+		evict(t, c, r.Job, "item_0", "item_2")
+		evict(t, c, r.Job)
+		after, err := Summarize(r.Job)
+		if err != nil || after.State != "completed" || after.Duration != before.Duration {
+			t.Errorf("got %s after %s and %v, want completed after %s", after.State, after.Duration, err, before.Duration)
+		}
+		if err := os.Remove(r.Job.DLQFile()); err != nil {
+			t.Fatal(err)
+		}
+		evict(t, c, r.Job) // catches up with the log
+		if got, want := deadIDs(t, r.Job), []string{"item_1"}; !slices.Equal(got, want) {
+			t.Errorf("dead letters: got %v, want %v", got, want)
+		}
+		removed, _ := told[events.DLQItemRemoved](recordsOf(t, r.Job))
+		evicted, _ := told[events.DLQItemsEvicted](recordsOf(t, r.Job))
+		if len(removed) != 2 || removed[0].Reason != "cleared" || len(evicted) != 1 || evicted[0].Count != 2 {
+			t.Errorf("got %v and %v, want two removed and one record of it", removed, evicted)
+		}
+		resumed, err := Resume(t.Context(), c, r.Job)
+		if err != nil || resumed.State != Completed || !strings.Contains(resumed.Reason, "had completed") {
+			t.Errorf("resumed: got %s (%s) %v, want that it had completed", resumed.State, resumed.Reason, err)
+		}
+	})
+}
+
+func TestAStoppedJobGoesOnAfterItsLettersWereEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_1")))
+		r := run(t, c, workflowOf(4, 1, "error_policy: {max_failures: 1}\n"))
+		evict(t, c, r.Job, "item_1")
+		if s, err := Summarize(r.Job); err != nil || s.State != "failed" {
+			t.Errorf("got %s %v, want failed", s.State, err)
+		}
+		resumed, err := Resume(t.Context(), c, r.Job)
+		if err != nil || resumed.State != Completed || resumed.Metrics.Successful != 3 || resumed.Metrics.Failed != 1 {
+			t.Errorf("got %s with %+v %v, want completed with 3 successful and 1 failed", resumed.State, resumed.Metrics, err)
+		}
+	})
+}
+
+func TestARetryOfNothingLeavesTheJobAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing()))
+		r := run(t, c, workflowOf(2, 1, ""))
+		before := len(recordsOf(t, r.Job))
+		again, err := RetryDead(t.Context(), c, r.Job, these("item_0"), false)
+		if err != nil || again.State != "" || len(recordsOf(t, r.Job)) != before {
+			t.Errorf("got %+v %v with %d records, want no state and %d", again, err, len(recordsOf(t, r.Job)), before)
+		}
+		standard := run(t, c, "name: s\ncommands:\n  - shell: work\n")
+		if _, err := RetryDead(t.Context(), c, standard.Job, these(), true); !errors.Is(err, ErrNoMap) {
+			t.Errorf("standard: got %v, want ErrNoMap", err)
+		}
+	})
+}
+
+func TestARecoveredLetterIsInTheResultsWithoutAReduce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		c := config(t, fake(func(c call) answer {
+			if broken && c.item == "item_1" {
+				return answer{code: 1}
+			}
+			return answer{stdout: "did " + c.item}
+		}))
+		r := run(t, c, workflowOf(3, 2, "reduce:\n  - shell: reduce\n"))
+		broken = false
+		again, err := RetryDead(t.Context(), c, r.Job, these("item_1"), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := os.ReadFile(again.Results)
+		if err != nil || !strings.Contains(string(rows), `"item_id":"item_1","index":1,"status":"success","output":"did item_1"`) {
+			t.Errorf("got %s %v, want a row of success for item_1", rows, err)
+		}
+	})
+}
