@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -374,6 +375,38 @@ func TestARecordedJobCatchesUpFromEveryPoint(t *testing.T) {
 		project(t, path, h.records[:cut])
 		if diff := cmp.Diff(project(t, path, h.records), want); diff != "" {
 			t.Fatalf("cut at %d (-got +want):\n%s", cut, diff)
+		}
+	}
+}
+
+// A journal that a power loss cut at any byte is made whole again by the log.
+func TestAJournalCutAtAnyByteCatchesUp(t *testing.T) {
+	const typ = retry.TypeCommandFailed
+	var h history
+	h.add(
+		started(0, 1), failed(0, 1, typ, errorpolicy.Retry), started(0, 2), failed(0, 2, typ, errorpolicy.DLQ),
+		failed(1, 1, typ, errorpolicy.DLQ), failed(2, 1, typ, errorpolicy.DLQ),
+		events.DLQItemRemoved{ItemID: itemID(1), Reason: "cleared"}, events.DLQItemsEvicted{Count: 1},
+		events.JobResumed{Reason: "dlq_retry"},
+		started(0, 3), failed(0, 3, typ, errorpolicy.DLQ), started(2, 2), completed(2, 2),
+	)
+	dir := t.TempDir()
+	whole := filepath.Join(dir, "whole.jsonl")
+	want := project(t, whole, h.records)
+	if len(want) != 1 || want[0].RetryCount != 1 || want[0].FailureCount != 3 {
+		t.Fatalf("got %+v, want one entry, sent again once, with 3 failures", want)
+	}
+	journal, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "cut.jsonl")
+	for cut := range journal {
+		if err := os.WriteFile(path, journal[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(project(t, path, h.records), want); diff != "" {
+			t.Fatalf("cut at byte %d (-got +want):\n%s", cut, diff)
 		}
 	}
 }

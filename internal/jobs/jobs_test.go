@@ -50,7 +50,7 @@ func TestJobsOfOneMillisecondGetDifferentIDsInAllRepos(t *testing.T) {
 	h := Home{Root: t.TempDir()}
 	ids := make([]string, 120)
 	var group errgroup.Group
-	group.SetLimit(8)
+	group.SetLimit(50)
 	for i := range ids {
 		group.Go(func() error {
 			job, err := h.Create([]string{"a", "b"}[i%2], "mapreduce", day)
