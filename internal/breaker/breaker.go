@@ -123,6 +123,14 @@ func (b *Breaker) Release(t Ticket) {
 	}
 }
 
+// Resumed tells that the breaker is taken up again at now. An open one opens no later than its timeout from then on, also when the
+// clock has been set back.
+func (b *Breaker) Resumed(now time.Time) {
+	if latest := now.Add(b.config.Timeout); b.until.After(latest) {
+		b.until = latest
+	}
+}
+
 // State returns the state at now: open turns into half-open when its timeout has passed.
 func (b *Breaker) State(now time.Time) State {
 	if b.state == Open && !now.Before(b.until) {

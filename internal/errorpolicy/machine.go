@@ -111,8 +111,9 @@ func (m *Machine) Rejected(itemID string, before Status) {
 // run died: a half-open breaker waits for the outcomes of its tests.
 func (m *Machine) Released(t breaker.Ticket) { m.breaker.Release(t) }
 
-// Resumed starts the thresholds anew; the metrics stay.
-func (m *Machine) Resumed() {
+// Resumed starts the thresholds anew at now; the metrics and the breaker stay.
+func (m *Machine) Resumed(now time.Time) {
+	m.breaker.Resumed(now)
 	m.thresholds = thresholds{settledBefore: m.counts.settled()}
 	m.stop = ""
 }

@@ -133,7 +133,7 @@ func TestThresholdsCountFromTheResumeOn(t *testing.T) {
 	m := New(Policy{MaxFailures: 2, FailureThreshold: new(0.5)})
 	m.SetTotal(7)
 	play(m, "ff")
-	m.Resumed()
+	m.Resumed(time.Unix(0, 0))
 	if reason, stop := m.Stop(); stop {
 		t.Errorf("at the resume: got a stop because %q, want none", reason)
 	}
@@ -150,7 +150,7 @@ func TestFewItemsLeftAtAResumeAreEnoughForTheRate(t *testing.T) {
 	m := New(Policy{FailureThreshold: new(0.25)})
 	m.SetTotal(20)
 	play(m, "sssssssssssssssss")
-	m.Resumed()
+	m.Resumed(time.Unix(0, 0))
 	if got, _ := stopped(m, "fff"); got != 3 {
 		t.Errorf("three items left: got a stop after %d, want after all 3", got)
 	}
@@ -160,7 +160,7 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 	m := New(Policy{FailureThreshold: new(0.9)})
 	m.SetTotal(3)
 	play(m, "ffs")
-	m.Resumed()
+	m.Resumed(time.Unix(0, 0))
 	ticket, _ := m.Started(noon)
 	m.Failed("item_0", ticket, DLQ, retry.TypeTimeout, "late", Dead, noon)
 	if reason, stop := m.Stop(); stop {
@@ -394,7 +394,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
 			case step == 1 && rapid.IntRange(0, 9).Draw(t, "resume") == 0:
 				resumed = true
-				both((*Machine).Resumed)
+				both(func(m *Machine) { m.Resumed(now) })
 			case step == 2:
 				both(func(m *Machine) { m.SetTotal(total) })
 			case !isFlying:

@@ -175,6 +175,11 @@ func (s *Store) At(index int) (Item, error) {
 			return Item{}, fmt.Errorf("read item %d: %w", index, err)
 		}
 	}
+	return readItem(in, index)
+}
+
+// readItem reads the line of the item with this index.
+func readItem(in *bufio.Reader, index int) (Item, error) {
 	line, err := in.ReadBytes('\n')
 	if err != nil {
 		return Item{}, fmt.Errorf("read item %d: %w", index, err)

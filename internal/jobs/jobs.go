@@ -43,6 +43,12 @@ func (j Job) ItemsFile() string { return j.state("items.jsonl") }
 // ResultsFile lists the results, once the map phase is over.
 func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 
+// RegisterFile says which process groups are running.
+func (j Job) RegisterFile() string { return j.state("running") }
+
+// TempDir is for private files of commands that are running.
+func (j Job) TempDir() string { return j.state("tmp") }
+
 // OutputsDir is for outputs that are too large for the log.
 func (j Job) OutputsDir() string { return j.state("outputs") }
 

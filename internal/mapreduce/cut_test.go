@@ -152,9 +152,9 @@ func TestDoneStepsAreNotRepeatedAndTheirCapturesStay(t *testing.T) {
 		},
 	}
 	c, whole, lines := record(t, k)
-	log := ""
+	var log strings.Builder
 	for _, line := range lines {
-		log += line
+		log.WriteString(line)
 		if strings.Contains(line, `"type":"StepCompleted"`) && strings.Contains(line, `"step_index":0`) {
 			break
 		}
@@ -165,7 +165,7 @@ func TestDoneStepsAreNotRepeatedAndTheirCapturesStay(t *testing.T) {
 		x += variable(cmd, "x")
 		return fake(k.reply)(ctx, cmd)
 	}
-	checkCut(t, c, k, whole, 2, log)
+	checkCut(t, c, k, whole, 2, log.String())
 	if want := []string{"b $x", "c"}; !slices.Equal(ran, want) || x != "from a" {
 		t.Errorf("got runs %q with x %q, want %q with x %q", ran, x, want, "from a")
 	}
@@ -203,6 +203,48 @@ func TestABudgetThatExpiredBetweenTwoRunsIsSpent(t *testing.T) {
 		failed, _ := told[events.AgentFailed](recordsOf(t, r.Job))
 		if got := len(failed); got != 2 {
 			t.Errorf("got %d attempts, want 2: the one before the budget expired, and the one that was due", got)
+		}
+	})
+}
+
+// Selection does not wait for the pool, so that a resume depends on the input for as short as can be.
+func TestSelectionIsOverLongBeforeItsLastItemRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(func(call) answer { return answer{takes: time.Second} }))
+		r := run(t, c, workflowOf(100, 1, ""))
+		_, at := told[events.ItemsSelected](recordsOf(t, r.Job))
+		if len(at) != 1 || at[0] > 2*time.Second {
+			t.Errorf("got the end of the selection at %v of 100s, want it at the start", at)
+		}
+	})
+}
+
+// A clock that was set back between two runs makes nothing wait longer than it would have, and no duration negative.
+func TestAClockThatWasSetBackDelaysNothing(t *testing.T) {
+	k := kinds()["item retries between two phases"]
+	c := config(t, fake(k.reply))
+	var whole Result
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(24 * time.Hour)
+		whole = run(t, c, k.source)
+	})
+	log := readLog(t, whole.Job)
+	i := strings.Index(log, `"retry_at"`)
+	log = log[:i+strings.Index(log[i:], "\n")+1]
+	synctest.Test(t, func(t *testing.T) {
+		place := copyJob(t, c, whole.Job, log)
+		began := time.Now()
+		if _, err := Resume(t.Context(), withHome(c, place), place.job); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("the resume took %s, want seconds", took)
+		}
+		ended, _ := told[events.PhaseCompleted](recordsOf(t, place.job))
+		for _, e := range ended {
+			if e.DurationMS < 0 {
+				t.Errorf("%s took %v, want no less than nothing", e.Phase, time.Duration(e.DurationMS))
+			}
 		}
 	})
 }

@@ -31,12 +31,13 @@ type job struct {
 	meta     jobs.Meta
 	parallel int
 
-	state   *state
-	log     *events.Log
-	lock    *jobs.Lock
-	store   *items.Store
-	queue   *dlq.Queue
-	project *dlq.Projection
+	state    *state
+	log      *events.Log
+	lock     *jobs.Lock
+	register *process.Register
+	store    *items.Store
+	queue    *dlq.Queue
+	project  *dlq.Projection
 
 	executor Executor
 	inbox    chan message   // from agents to the owner
@@ -119,9 +120,10 @@ func (j *job) create(source []byte) error {
 			return err
 		}
 	}
-	j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions())
-	j.start()
-	return err
+	if j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions()); err != nil {
+		return err
+	}
+	return j.start()
 }
 
 // openJob takes up a job where its log ends.
@@ -167,14 +169,16 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return err
 	}
+	if err := j.endLeftovers(); err != nil {
+		return err
+	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
 		return err
 	}
 	if n := j.log.Torn(); n > 0 {
 		j.notice(fmt.Sprintf("the log ended in an incomplete line, of which %d bytes were cut off", n))
 	}
-	j.start()
-	return nil
+	return j.start()
 }
 
 func (j *job) openQueue() error {
@@ -237,8 +241,32 @@ func (j *job) follow(records []events.Record) error {
 	return nil
 }
 
+// endLeftovers ends what the run before left running when it was killed, before anything starts again.
+func (j *job) endLeftovers() error {
+	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
+	if n > 0 {
+		j.notice(fmt.Sprintf("commands of the run before that were still running and have been ended: %d", n))
+	}
+	return err
+}
+
+// emptyTemp makes the directory of private files, without what a run that was killed left in it.
+func (j *job) emptyTemp() error {
+	if err := os.RemoveAll(j.place.TempDir()); err != nil {
+		return fmt.Errorf("remove private files: %w", err)
+	}
+	return jobs.MakeDirs(j.place.TempDir())
+}
+
 // start makes the executor, whose messages come to the inbox.
-func (j *job) start() {
+func (j *job) start() error {
+	var err error
+	if j.register, err = process.OpenRegister(j.place.RegisterFile()); err != nil {
+		return err
+	}
+	if err := j.emptyTemp(); err != nil {
+		return err
+	}
 	j.inbox = make(chan message, 4*j.parallel+16)
 	j.halting = make(chan struct{})
 	runner := j.config.Runner
@@ -247,13 +275,14 @@ func (j *job) start() {
 	}
 	j.executor = &agent.Executor{
 		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
-		TempDir: j.place.StateDir(), Environ: j.config.Environ,
+		TempDir: j.place.TempDir(), Environ: j.config.Environ, Register: j.register,
 		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
 		Pause: j.pause,
 	}
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
+	return nil
 }
 
 func (j *job) notice(text string) {
@@ -431,6 +460,9 @@ func (j *job) close() error {
 	}
 	if j.store != nil {
 		errs = append(errs, j.store.Close())
+	}
+	if j.register != nil {
+		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))
 	}
 	if j.lock != nil {
 		errs = append(errs, j.lock.Unlock())

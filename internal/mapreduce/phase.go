@@ -20,9 +20,8 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if p == nil || known.completed {
 		return verdict{state: Completed}, nil
 	}
-	if name != "" && known.started.IsZero() {
+	if name != "" && !known.started {
 		j.record(events.PhaseStarted{Phase: name})
-		known = j.state.phase(name)
 	}
 	if p.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -36,7 +35,7 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if errors.Is(end.err, errPhaseTimeout) {
 		end.err, end.outcome.Failure = nil, phaseTimedOut(name, p.Timeout)
 	}
-	return j.phaseVerdict(name, known.started, end), nil
+	return j.phaseVerdict(name, end), nil
 }
 
 var errPhaseTimeout = errors.New("the phase has timed out")
@@ -47,7 +46,7 @@ func phaseTimedOut(name string, after time.Duration) *agent.Failure {
 	}}
 }
 
-func (j *job) phaseVerdict(name string, started time.Time, end ending) verdict {
+func (j *job) phaseVerdict(name string, end ending) verdict {
 	switch f := end.outcome.Failure; {
 	case j.stopped(end.err):
 		return verdict{state: Paused, reason: end.err.Error()}
@@ -57,9 +56,15 @@ func (j *job) phaseVerdict(name string, started time.Time, end ending) verdict {
 		return verdict{state: Failed, reason: inPhase(name, f.Message), failure: f}
 	}
 	if name != "" {
-		j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(time.Since(started))})
+		j.recordPhaseCompleted(name)
 	}
 	return verdict{state: Completed}
+}
+
+// recordPhaseCompleted tells how long the runs of the job have worked on the phase.
+func (j *job) recordPhaseCompleted(name string) {
+	took := j.state.duration(time.Now()) - j.state.phase(name).began
+	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took)})
 }
 
 func inPhase(name, message string) string {

@@ -48,13 +48,12 @@ func (j *job) runMap(ctx context.Context) (verdict, error) {
 	if p.completed {
 		return verdict{state: Completed}, nil
 	}
-	if p.started.IsZero() {
+	if !p.started {
 		j.record(events.PhaseStarted{Phase: "map"})
-		p = j.state.phase("map")
 	}
 	v, err := j.runPool(ctx, j.selected(), j.due())
 	if err == nil && v.state == Completed {
-		j.record(events.PhaseCompleted{Phase: "map", DurationMS: events.Millis(time.Since(p.started))})
+		j.recordPhaseCompleted("map")
 	}
 	return v, err
 }
@@ -108,6 +107,8 @@ func (p *pool) run(ctx context.Context) {
 			p.handle(m)
 		case it, ok := <-p.wanted():
 			p.receive(it, ok)
+		case <-p.source.chosen:
+			p.selected()
 		case <-timer.C:
 		case <-ready(more):
 		case <-p.grace:
@@ -140,7 +141,7 @@ func (p *pool) over() bool {
 	if p.running > 0 || p.syncing > 0 {
 		return false
 	}
-	return p.halted != nil || (p.source.found == nil && p.fresh == nil && len(p.due) == 0)
+	return p.halted != nil || (p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0)
 }
 
 // wanted returns the channel of new items when one could be started now, so that the reader of the input stays little ahead.
@@ -157,15 +158,25 @@ func (p *pool) receive(it items.Item, ok bool) {
 		return
 	}
 	p.source.found = nil
-	total, err := p.source.result()
+	if err := p.source.failed(); err != nil {
+		p.haltSelecting(err)
+	}
+}
+
+// selected records the end of the selection.
+func (p *pool) selected() {
+	p.source.chosen = nil
+	total, err := p.source.choice()
 	if err != nil {
-		p.halt(verdict{state: Failed, reason: "select items: " + err.Error()}, p.stopGrace())
+		p.haltSelecting(err)
 		return
 	}
-	if p.source.selects && !p.job.state.selected {
-		p.job.record(events.ItemsSelected{TotalItems: total})
-		p.heedPolicy()
-	}
+	p.job.record(events.ItemsSelected{TotalItems: total})
+	p.heedPolicy()
+}
+
+func (p *pool) haltSelecting(err error) {
+	p.halt(verdict{state: Failed, reason: "select items: " + err.Error()}, p.stopGrace())
 }
 
 // burst bounds how many items are refused in one go, so that the loop stays awake while the breaker is open.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/items"
@@ -12,14 +13,20 @@ import (
 
 // source gives a pool its items.
 type source struct {
-	found   <-chan items.Item           // closed at the end
-	result  func() (total int, _ error) // how it ended; after found is closed
-	cancel  func()                      // ends it early
-	selects bool                        // its end is the end of the selection
+	found  <-chan items.Item // closed at the end
+	failed func() error      // how that ended; after found is closed
+	cancel func()            // ends it early
+
+	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their turn, and then
+	// choice tells how it ended.
+	chosen <-chan struct{}
+	choice func() (total int, _ error)
 }
 
-// lead is how many chosen items may wait for a slot before the reader of the input has to wait.
-const lead = 16
+const (
+	lead     = 16      // items in memory that wait for a slot
+	maxAhead = 1 << 20 // items that selection has recorded before their turn; then it waits, so that an endless input cannot fill the disk
+)
 
 // feed runs a producer of items on a goroutine of the job.
 func (j *job) feed(produce func(ctx context.Context, give func(items.Item) bool) error) source {
@@ -39,24 +46,46 @@ func (j *job) feed(produce func(ctx context.Context, give func(items.Item) bool)
 		failed = produce(ctx, give)
 		return nil
 	})
-	return source{found: found, cancel: cancel, result: func() (int, error) { return j.store.Len(), failed }}
+	return source{found: found, cancel: cancel, failed: func() error { return failed }}
 }
 
-// selected is the source of a job's items: as they were recorded if selection had ended, else by selecting them.
+// selected is the source of a job's items: as they were recorded if selection had ended, else by selecting them. The selection runs
+// ahead into items.jsonl, so that the input is needed for as short as can be, and the pool follows that file.
 func (j *job) selected() source {
-	if j.state.selected {
-		return j.recorded()
-	}
 	todo := j.todo()
-	s := j.feed(func(ctx context.Context, give func(items.Item) bool) error { return j.choose(ctx, todo, give) })
-	s.selects = true
+	sel := &selection{job: j, grown: make(chan struct{}, 1), taken: make(chan struct{}, 1), ended: make(chan struct{})}
+	if j.state.selected {
+		close(sel.grown)
+		return j.feed(func(ctx context.Context, give func(items.Item) bool) error { return sel.give(ctx, todo, give) })
+	}
+	known := j.store.Len()
+	s := j.feed(func(ctx context.Context, give func(items.Item) bool) error {
+		j.agents.Go(func() error {
+			defer close(sel.grown)
+			defer close(sel.ended)
+			sel.failed = sel.choose(ctx, known)
+			return nil
+		})
+		return sel.give(ctx, todo, give)
+	})
+	s.chosen = sel.ended
+	s.choice = func() (int, error) { return j.store.Len(), sel.failed }
 	return s
 }
 
-// choose selects items, records each with the job, and gives those on that are not settled. What an earlier run recorded must be
-// what is selected now.
-func (j *job) choose(ctx context.Context, todo func(int) bool, give func(items.Item) bool) error {
-	known, chosen := j.store.Len(), 0
+// selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
+type selection struct {
+	job    *job
+	grown  chan struct{} // the store has more; closed when there will be no more
+	taken  chan struct{} // an item has had its turn
+	turn   atomic.Int64  // index of the item whose turn it is
+	ended  chan struct{} // closed when all is recorded
+	failed error         // after ended is closed
+}
+
+// choose selects items and records each with the job. What an earlier run recorded must be what is selected now.
+func (s *selection) choose(ctx context.Context, known int) error {
+	j, chosen := s.job, 0
 	for it, err := range items.Select(ctx, j.workflow.Map, items.Env{Dir: j.config.Dir, Environ: j.config.Environ}) {
 		if err != nil {
 			return err
@@ -65,14 +94,66 @@ func (j *job) choose(ctx context.Context, todo func(int) bool, give func(items.I
 			return err
 		}
 		chosen++
-		if todo(it.Index) && !give(it) {
-			return ctx.Err()
+		signal(s.grown)
+		if !s.notTooFar(ctx, it.Index) {
+			return context.Cause(ctx)
 		}
 	}
 	if chosen < known {
 		return errInputChanged
 	}
 	return j.store.Sync()
+}
+
+// signal wakes the other side, which looks for itself what there is.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (s *selection) notTooFar(ctx context.Context, index int) bool {
+	for int64(index)-s.turn.Load() >= maxAhead {
+		select {
+		case <-s.taken:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// give gives the recorded items that are to be started, in order, as far as the selection has come.
+func (s *selection) give(ctx context.Context, todo func(int) bool, give func(items.Item) bool) error {
+	c := s.job.store.Cursor()
+	for {
+		for c.More() {
+			s.turn.Store(int64(c.Index()))
+			signal(s.taken)
+			if !todo(c.Index()) {
+				if err := c.Skip(); err != nil {
+					return err
+				}
+				continue
+			}
+			it, err := c.Next()
+			if err != nil {
+				return err
+			}
+			if !give(it) {
+				return context.Cause(ctx)
+			}
+		}
+		select {
+		case _, open := <-s.grown:
+			if !open && !c.More() {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 var errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more")
@@ -89,26 +170,6 @@ func (j *job) keep(it items.Item, known int) error {
 		return errInputChanged
 	}
 	return nil
-}
-
-// recorded gives the items that were recorded with the job and are not settled.
-func (j *job) recorded() source {
-	todo := j.todo()
-	return j.feed(func(_ context.Context, give func(items.Item) bool) error {
-		for index := range j.store.Len() {
-			if !todo(index) {
-				continue
-			}
-			it, err := j.store.At(index)
-			if err != nil {
-				return fmt.Errorf("read the recorded items: %w", err)
-			}
-			if !give(it) {
-				return nil
-			}
-		}
-		return nil
-	})
 }
 
 // todo tells of an index whether its item is still to be started for the first time in this run. It is a picture of the state as it

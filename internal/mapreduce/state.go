@@ -37,7 +37,8 @@ type state struct {
 
 // phase is what is known of one phase.
 type phase struct {
-	started   time.Time
+	began     time.Duration // how long the job had run when it started
+	started   bool
 	completed bool
 	duration  time.Duration
 	steps     []events.StepCompleted // done so far, of the phases that run once
@@ -87,7 +88,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.JobStarted:
 		s.started, s.seed, s.mode, s.workflow = r.Time, e.Seed, e.Mode, e.Workflow
 	case events.JobResumed:
-		s.resume(e.Reason)
+		s.resume(r.Time, e.Reason)
 	case events.JobCompleted:
 		s.ended, s.reason = Completed, e.Reason
 	case events.JobFailed:
@@ -95,7 +96,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.JobPaused:
 		s.ended, s.reason = Paused, e.Reason
 	case events.PhaseStarted:
-		s.phases[e.Phase] = &phase{started: r.Time}
+		s.phases[e.Phase] = &phase{started: true, began: s.duration(r.Time)}
 	case events.PhaseCompleted:
 		p := s.phase(e.Phase)
 		p.completed, p.duration = true, time.Duration(e.DurationMS)
@@ -183,7 +184,7 @@ func retryState(e events.AgentFailed) retry.State {
 
 // resume is the beginning of a new run of the job: what was in flight starts again as a new attempt, thresholds count anew. A dead
 // letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
-func (s *state) resume(reason string) {
+func (s *state) resume(now time.Time, reason string) {
 	s.ended, s.reason = "", ""
 	for index, f := range s.flights {
 		s.policy.Released(f.ticket)
@@ -197,9 +198,12 @@ func (s *state) resume(reason string) {
 			continue
 		}
 		w.state.Resumed = true
+		if latest := now.Add(w.state.Previous); w.due.After(latest) {
+			w.due = latest // the clock has been set back
+		}
 		s.waiting[index] = w
 	}
-	s.policy.Resumed()
+	s.policy.Resumed(now)
 	if reason == events.ForDeadLetters {
 		s.policy.Mended()
 	}

@@ -1,0 +1,58 @@
+package items
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// Cursor reads the items of a store one after the other, also while it grows.
+type Cursor struct {
+	store *Store
+	in    *bufio.Reader
+	read  int64 // bytes of the file that in has been given
+	next  int
+}
+
+// Cursor returns one that stands before the first item.
+func (s *Store) Cursor() *Cursor {
+	c := &Cursor{store: s}
+	c.in = bufio.NewReaderSize(whole{c}, 64<<10)
+	return c
+}
+
+// More tells whether there is an item after the cursor now.
+func (c *Cursor) More() bool { return c.next < c.store.Len() }
+
+// Index is that of the item after the cursor.
+func (c *Cursor) Index() int { return c.next }
+
+// Next returns the item after the cursor, which must be there, and steps over it.
+func (c *Cursor) Next() (Item, error) {
+	c.next++
+	return readItem(c.in, c.next-1)
+}
+
+// Skip steps over the item after the cursor, which must be there.
+func (c *Cursor) Skip() error {
+	c.next++
+	if err := skipLine(c.in); err != nil {
+		return fmt.Errorf("read item %d: %w", c.next-1, err)
+	}
+	return nil
+}
+
+// whole reads what whole lines the store has in its file.
+type whole struct{ *Cursor }
+
+func (w whole) Read(p []byte) (int, error) {
+	w.store.mu.Lock()
+	left := w.store.size - w.read
+	w.store.mu.Unlock()
+	if left == 0 {
+		return 0, io.EOF
+	}
+	n, err := w.store.file.ReadAt(p[:min(int64(len(p)), left)], w.read)
+	w.read += int64(n)
+	return n, err
+}
