@@ -143,8 +143,8 @@ func signalled(want int, signals ...syscall.Signal) func(context.Context, *round
 			if err := p.cmd.Process.Signal(s); err != nil {
 				return err
 			}
-			// Two of the same kind at once are one to the kernel.
-			time.Sleep(20 * time.Millisecond)
+			// Sooner the second would be taken for the same request.
+			time.Sleep(150 * time.Millisecond)
 		}
 		if code := p.code(); code != want {
 			return r.wrong("exit code %d, want %d\n%s", code, want, r.output())

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +13,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/process"
 )
 
 // jobOptions are the flags of every command that works on a job.
@@ -78,9 +74,8 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 	defer cancelKill(nil)
 	stop, cancelStop := context.WithCancelCause(ctx)
 	defer cancelStop(nil)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
+	signals, deaf := listen()
+	defer deaf()
 
 	c.Stop, c.Observe = stop, p.observe
 	c.Notice = func(text string) { p.notices <- text }
@@ -99,31 +94,6 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 		panic("BUG: " + groupErr.Error())
 	}
 	return ended{Result: result, stop: asked, failures: &p.failures}, err
-}
-
-// relay turns signals into the end of the two contexts until finished is closed, and tells people so. It returns the first
-// signal.
-func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- string, stop, kill context.CancelCauseFunc) *signalError {
-	var first *signalError
-	for {
-		select {
-		case <-finished:
-			return first
-		case s := <-signals:
-			notice := signalName(s) + ": killing what runs"
-			if first == nil {
-				first = &signalError{s}
-				stop(first)
-				notice = signalName(s) + ": stopping; what runs gets some time to finish (once more kills it)"
-			} else {
-				kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
-			}
-			select {
-			case notices <- notice:
-			case <-finished:
-			}
-		}
-	}
 }
 
 // outcome is what run --json prints.
