@@ -95,6 +95,7 @@ func TestEveryCommandInTheDocumentsExists(t *testing.T) {
 			}
 			typed, _, _ = strings.Cut(typed, "#")
 			typed, _, _ = strings.Cut(typed, "|")
+			typed, _, _ = strings.Cut(typed, ">")
 			typed = strings.Replace(typed, "go run ./cmd/prodigy", "prodigy", 1)
 			words := strings.Fields(typed)
 			switch words[0] {

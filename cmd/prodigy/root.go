@@ -23,6 +23,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newResumeCommand(con),
 		newValidateCommand(con),
 		newPlanCommand(con),
+		newSchemaCommand(con),
 		newDLQCommand(con),
 		newEventsCommand(con),
 		newJobsCommand(con),

@@ -7,11 +7,11 @@ import (
 
 // Config is a circuit_breaker block.
 type Config struct {
-	FailureThreshold int           `yaml:"failure_threshold"`  // consecutive failures that open it; default 5
-	SuccessThreshold int           `yaml:"success_threshold"`  // successful tests that close it; default 3
-	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open; default 30s
-	HalfOpenRequests int           `yaml:"half_open_requests"` // tests in flight at once while half-open; default 3
-	OnOpen           OnOpen        `yaml:"on_open"`            // what happens to items while it is open; default reject
+	FailureThreshold int           `yaml:"failure_threshold"`  // failures one after another that open it
+	SuccessThreshold int           `yaml:"success_threshold"`  // successful tests that close it again
+	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open before it is tested
+	HalfOpenRequests int           `yaml:"half_open_requests"` // how many tests may run at once
+	OnOpen           OnOpen        `yaml:"on_open"`            // what happens to items while it is open
 }
 
 // OnOpen says what an open workflow-level breaker does to the next item.

@@ -14,13 +14,13 @@ import (
 
 // Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue and carries on.
 type Policy struct {
-	OnItemFailure     ItemAction      `yaml:"on_item_failure"`
-	ContinueOnFailure *bool           `yaml:"continue_on_failure"` // nil: true
-	MaxFailures       int             `yaml:"max_failures"`        // 0: no limit
-	FailureThreshold  *float64        `yaml:"failure_threshold"`   // nil: no limit
-	ErrorCollection   Collection      `yaml:"error_collection"`
-	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`
-	RetryConfig       *retry.Policy   `yaml:"retry_config"`
+	OnItemFailure     ItemAction      `yaml:"on_item_failure"`     // what happens to a failed item; default dlq
+	ContinueOnFailure *bool           `yaml:"continue_on_failure"` // false: the first failure stops the job; default true
+	MaxFailures       int             `yaml:"max_failures"`        // the job stops when so many items have failed; default no limit
+	FailureThreshold  *float64        `yaml:"failure_threshold"`   // the job stops when a larger part of the finished items has failed; default no limit
+	ErrorCollection   Collection      `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
+	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
+	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
 }
 
 // ItemAction is what on_item_failure says; Handler is set with custom:<handler> only. The zero ItemAction is DLQ.

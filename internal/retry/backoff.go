@@ -25,12 +25,12 @@ const (
 // The zero Backoff is exponential with base 2.
 type Backoff struct {
 	Strategy   Strategy
-	Delay      *time.Duration  `yaml:"delay"`
-	Initial    *time.Duration  `yaml:"initial"`
-	Increment  *time.Duration  `yaml:"increment"`
-	Base       *float64        `yaml:"base"`
-	Multiplier *float64        `yaml:"multiplier"`
-	Delays     []time.Duration `yaml:"delays"`
+	Delay      *time.Duration  `yaml:"delay"`      // the delay; default initial_delay
+	Initial    *time.Duration  `yaml:"initial"`    // the first delay; default initial_delay
+	Increment  *time.Duration  `yaml:"increment"`  // what each delay has more than the one before; default the first delay
+	Base       *float64        `yaml:"base"`       // what each delay is multiplied by; default 2
+	Multiplier *float64        `yaml:"multiplier"` // another word for base; default 2
+	Delays     []time.Duration `yaml:"delays"`     // the delays one by one; past their end `max_delay`; default none
 }
 
 // forever is where every delay saturates before it is capped.

@@ -15,16 +15,16 @@ import (
 
 // Policy is a retry_config block. The zero Policy never retries.
 type Policy struct {
-	Attempts       int             `yaml:"attempts" alias:"max_attempts"` // total tries, the first included
-	Backoff        Backoff         `yaml:"backoff"`
-	InitialDelay   time.Duration   `yaml:"initial_delay"`
-	MaxDelay       time.Duration   `yaml:"max_delay"` // 0: 30s
-	Jitter         Jitter          `yaml:"jitter"`
-	JitterFactor   float64         `yaml:"jitter_factor"`
-	RetryOn        []Matcher       `yaml:"retry_on"`     // empty: any failure that is not permanent
-	Budget         time.Duration   `yaml:"retry_budget"` // 0: none
-	OnFailure      FailureAction   `yaml:"on_failure"`
-	CircuitBreaker *breaker.Config `yaml:"circuit_breaker"`
+	Attempts       int             `yaml:"attempts" alias:"max_attempts"` // tries in all, the first included
+	Backoff        Backoff         `yaml:"backoff"`                       // how the delays grow
+	InitialDelay   time.Duration   `yaml:"initial_delay"`                 // D of the backoff: the delay before the first retry
+	MaxDelay       time.Duration   `yaml:"max_delay"`                     // cap of the delays, before jitter; default 30s, or `--max-delay`
+	Jitter         Jitter          `yaml:"jitter"`                        // how the delays are spread; default false
+	JitterFactor   float64         `yaml:"jitter_factor"`                 // with `jitter: true`: a delay d is drawn from d·(1−f) to d·(1+f)
+	RetryOn        []Matcher       `yaml:"retry_on"`                      // which failures are tried again: any match is enough; default any failure that is not permanent
+	Budget         time.Duration   `yaml:"retry_budget"`                  // how long all the waiting may take together; default no limit
+	OnFailure      FailureAction   `yaml:"on_failure"`                    // what follows when the tries are used up; default stop
+	CircuitBreaker *breaker.Config `yaml:"circuit_breaker"`               // refuses to run the step while it keeps failing, for all agents at once; default none
 }
 
 const defaultMaxDelay = 30 * time.Second

@@ -11,11 +11,11 @@ import (
 
 // callOptions are what `with` says of a call.
 type callOptions struct {
-	Retry    int            `yaml:"retry"` // tries after the first
-	Delay    time.Duration  `yaml:"delay"`
-	Backoff  retry.Strategy `yaml:"backoff"`
-	Timeout  time.Duration  `yaml:"timeout" unit:"seconds"`
-	MaxDelay time.Duration  `yaml:"max_delay"`
+	Retry    int            `yaml:"retry"`                  // tries after the first; default 0
+	Delay    time.Duration  `yaml:"delay"`                  // D of the backoff; default 0s
+	Backoff  retry.Strategy `yaml:"backoff"`                // how the delay grows: not at all, n·D, or D·2^(n−1); default fixed
+	Timeout  time.Duration  `yaml:"timeout" unit:"seconds"` // of one attempt; default none
+	MaxDelay time.Duration  `yaml:"max_delay"`              // cap of the delays; default 30s
 }
 
 // callOptions reads `with`, which says by other words what timeout and retry_config say.

@@ -42,19 +42,19 @@ type Text struct {
 // Workflow is a workflow file.
 type Workflow struct {
 	File        string // its name, for messages
-	Name        string `yaml:"name"`
-	Description string `yaml:"description"`
-	Version     string `yaml:"version"`
-	Mode        Mode   `yaml:"mode"`
-	Commands    []Step `yaml:"commands" alias:"steps"`
-	Setup       *Phase `yaml:"setup"`
-	Map         *Map   `yaml:"map"`
-	Reduce      *Phase `yaml:"reduce"`
-	Merge       *Phase `yaml:"merge"`
+	Name        string `yaml:"name"`                   // what people call it; stands in the log, the reports and `${workflow.name}`
+	Description string `yaml:"description"`            // for people who read the file
+	Version     string `yaml:"version"`                // of the workflow, for people who read the file
+	Mode        Mode   `yaml:"mode"`                   // whether there are items; default mapreduce with a map, else standard
+	Commands    []Step `yaml:"commands" alias:"steps"` // the steps of a standard workflow, run once and in order
+	Setup       *Phase `yaml:"setup"`                  // steps that run once before the items; what they capture is seen by all that follows
+	Map         *Map   `yaml:"map"`                    // the items, and what is done with each of them
+	Reduce      *Phase `yaml:"reduce"`                 // steps that run once when the items are done; not when there were none, or the job was stopped
+	Merge       *Phase `yaml:"merge"`                  // steps that run once at the very end
 
-	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // from whichever of its three places it was written in
-	Handlers    map[string][]Step  `yaml:"handlers"`
-	Env         []EnvVar           `yaml:"env"` // in the order of the file
+	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
+	Handlers    map[string][]Step  `yaml:"handlers"`     // named lists of steps, for `on_item_failure: custom:<name>`
+	Env         []EnvVar           `yaml:"env"`          // variables of every command, in the order of the file: each sees those before it
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
 }
@@ -67,22 +67,22 @@ type EnvVar struct {
 
 // Phase is a list of steps that runs once.
 type Phase struct {
-	Commands []Step        `yaml:"commands"`
-	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of the whole phase; a duration or seconds
+	Commands []Step        `yaml:"commands"`               // the steps, run in order; required
+	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of the whole phase; default none
 	Pos      Pos
 }
 
 // Map is the map phase.
 type Map struct {
-	Input         Input  `yaml:"input"`
-	JSONPath      string `yaml:"json_path"`
+	Input         Input  `yaml:"input"`     // where the items come from; required
+	JSONPath      string `yaml:"json_path"` // picks the items out of JSON; default the elements of an array, else the whole as one item
 	JSONPathPos   Pos
-	Filter        string `yaml:"filter"`
+	Filter        string `yaml:"filter"` // an expression over an item's fields: only items for which it is true are taken
 	FilterPos     Pos
-	Offset        int      `yaml:"offset"`
-	MaxItems      *int     `yaml:"max_items"`    // nil: all
-	MaxParallel   IntOrVar `yaml:"max_parallel"` // default 10
-	AgentTemplate []Step   `yaml:"agent_template"`
+	Offset        int      `yaml:"offset"`         // how many of the chosen items are left out at the beginning; default 0
+	MaxItems      *int     `yaml:"max_items"`      // how many items are taken at most; default all
+	MaxParallel   IntOrVar `yaml:"max_parallel"`   // how many agents run at once; default 10
+	AgentTemplate []Step   `yaml:"agent_template"` // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	Pos           Pos
 }
 
@@ -96,27 +96,27 @@ type IntOrVar struct {
 // Input says where the items come from: exactly one of the fields is set.
 type Input struct {
 	Text    string            // a text: the name of a file, or a command (see package items)
-	File    string            `yaml:"file"`
-	Command string            `yaml:"command"`
+	File    string            `yaml:"file"`    // a file to read
+	Command string            `yaml:"command"` // a shell command whose output is read
 	Items   []json.RawMessage // a YAML list: the items themselves
-	Format  string            `yaml:"format"`
+	Format  string            `yaml:"format"` // what the data is; default told by the file's extension, else by its look
 	Pos     Pos
 }
 
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
 type Step struct {
-	Shell  *Text `yaml:"shell" json:"shell,omitempty"`
-	Claude *Text `yaml:"claude" json:"claude,omitempty"`
+	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
+	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, given to it as one argument
 
-	ID           string        `yaml:"id" json:"id,omitempty"`
-	Name         string        `yaml:"name" json:"name,omitempty"`
-	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; a duration or seconds
-	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // with retry_defaults merged in; also what `with` says
-	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // a handler; the textual forms are in Retry.OnFailure
-	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // alias capture_output with a name
-	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`
-	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`
-	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`
+	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
+	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
+	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
+	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // how often and when the step is tried again, over `retry_defaults`
+	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
+	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // the name under which later steps see the output: `${<name>}`
+	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`                          // variables of this step
+	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs; default where prodigy was started
+	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
 
 	Pos Pos `json:"pos"`
 }
@@ -124,8 +124,8 @@ type Step struct {
 // OnFailure is a failure handler: steps that run when the tries of a step are used up.
 type OnFailure struct {
 	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"` // rounds of handler and original; 0: the handler's success forgives
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"`
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"`   // rounds of handler and original, until the original succeeds; default the handler's success forgives
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
 }
 
 // Label returns what events and messages call the step: its id, its name, or kind and position from 0, as in shell_2.

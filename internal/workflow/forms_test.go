@@ -1,0 +1,368 @@
+package workflow
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
+
+// node is a piece of JSON Schema.
+type node = map[string]any
+
+// form is how a value can be written.
+type form struct {
+	schema node
+	words  string   // for people
+	enum   []string // the words it can be, if it is one of a few
+}
+
+const (
+	unitPattern     = `(ns|us|ms|s|min|m|h|d)`
+	spanPattern     = `^([0-9]+` + unitPattern + `)+$`
+	timeoutPattern  = `^([0-9]+` + unitPattern + `)*[0-9]*[1-9][0-9]*` + unitPattern + `([0-9]+` + unitPattern + `)*$`
+	namePattern     = `^[A-Za-z_][A-Za-z0-9_]*$`
+	labelPattern    = `^[A-Za-z_][A-Za-z0-9_-]*$`
+	variablePattern = `^\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})$`
+)
+
+func scalars() []string { return []string{"string", "number", "boolean"} }
+
+func text() form   { return form{schema: node{"type": scalars()}, words: "text"} }
+func filled() form { return form{schema: node{"type": scalars(), "pattern": `\S`}, words: "text"} }
+func truth() form  { return form{schema: node{"type": "boolean"}, words: "true or false"} }
+func span() form {
+	return form{schema: node{"type": "string", "pattern": spanPattern}, words: "duration"}
+}
+
+func atLeast(least int) form {
+	return form{schema: node{"type": "integer", "minimum": least}, words: "whole number from " + strconv.Itoa(least)}
+}
+
+func timeout() form {
+	return either("duration or seconds", form{schema: node{"type": "string", "pattern": timeoutPattern}}, atLeast(1))
+}
+
+func pattern(p, words string) form {
+	return form{schema: node{"type": "string", "pattern": p}, words: words}
+}
+
+// number is one within bounds, which the words tell.
+func number(words string, bounds node) form {
+	schema := node{"type": "number"}
+	maps.Copy(schema, bounds)
+	return form{schema: schema, words: words}
+}
+
+// ownName is a name that step texts can use, and is none of prodigy's own.
+func ownName(p string) form {
+	f := pattern(p, "name")
+	f.schema["not"] = node{"enum": BuiltinNames()}
+	return f
+}
+
+func oneWord[T ~string](words ...T) form {
+	all := strs(words)
+	return form{schema: node{"enum": all}, words: strings.Join(code(all), ", "), enum: all}
+}
+
+// code marks words as code.
+func code(words []string) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = "`" + w + "`"
+	}
+	return all
+}
+
+func reference(name, words string) form {
+	return form{schema: node{"$ref": "#/definitions/" + name}, words: "[" + words + "](#" + words + ")"}
+}
+
+func listOf(f form, words string) form {
+	return form{schema: node{"type": "array", "items": f.schema}, words: words}
+}
+
+// mapping is one that has these keys and no others, of which it needs some.
+func mapping(words string, keys map[string]form, required ...string) form {
+	properties := node{}
+	for name, f := range keys {
+		properties[name] = f.schema
+	}
+	schema := node{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	return form{schema: schema, words: words}
+}
+
+// named is a mapping from names to values.
+func named(p string, value form, words string) form {
+	return form{schema: node{"type": "object", "propertyNames": node{"pattern": p}, "additionalProperties": value.schema}, words: words}
+}
+
+func either(words string, forms ...form) form {
+	var all []node
+	var enum []string
+	for _, f := range forms {
+		all = append(all, f.schema)
+		enum = append(enum, f.enum...)
+	}
+	return form{schema: node{"anyOf": all}, words: words, enum: enum}
+}
+
+// form returns how a value of type t is written under a key. A type of the reader's own has a line in special.
+func (l *language) form(t reflect.Type, key string, isTimeout bool) form {
+	if f, ok := l.special(t); ok {
+		return f
+	}
+	switch {
+	case t == reflect.TypeFor[time.Duration]() && isTimeout:
+		return timeout()
+	case t == reflect.TypeFor[time.Duration]():
+		return span()
+	case t == reflect.TypeFor[Text]():
+		return filled()
+	case len(l.said.words[t.String()]) > 0:
+		return oneWord(l.said.words[t.String()]...)
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return l.form(t.Elem(), key, isTimeout)
+	case reflect.Bool:
+		return truth()
+	case reflect.Int:
+		return form{schema: node{"type": "integer"}, words: "whole number"}
+	case reflect.Float64:
+		return number("number", nil)
+	case reflect.String:
+		return text()
+	case reflect.Slice:
+		element := l.form(t.Elem(), key, isTimeout)
+		return listOf(element, "list of "+element.words)
+	case reflect.Struct:
+		return l.block(t, key)
+	default:
+		l.t.Errorf("how is a %s written (key %s)? Give it a line in language.special", t, key)
+		return form{schema: node{}}
+	}
+}
+
+// special returns the form of a type that is written in a way of its own.
+func (l *language) special(t reflect.Type) (f form, ok bool) {
+	switch t {
+	case reflect.TypeFor[[]Step]():
+		return l.steps(), true
+	case reflect.TypeFor[*Phase]():
+		return l.phase(), true
+	case reflect.TypeFor[map[string][]Step]():
+		return l.handlers(), true
+	case reflect.TypeFor[[]EnvVar]():
+		return l.env(), true
+	case reflect.TypeFor[IntOrVar]():
+		return l.intOrVar(), true
+	case reflect.TypeFor[Input]():
+		return l.input(), true
+	case reflect.TypeFor[*OnFailure]():
+		return l.onFailure(), true
+	case reflect.TypeFor[errorpolicy.ItemAction]():
+		return l.itemAction(), true
+	case reflect.TypeFor[errorpolicy.Collection]():
+		return l.collection(), true
+	case reflect.TypeFor[retry.Jitter]():
+		return l.jitter(), true
+	case reflect.TypeFor[retry.Backoff]():
+		return l.backoff(), true
+	case reflect.TypeFor[[]retry.Matcher]():
+		return l.matchers(), true
+	case reflect.TypeFor[retry.FailureAction]():
+		return l.failureAction(), true
+	}
+	return form{}, false
+}
+
+// specialKey returns the form of a key, by block and name, that takes less than its type, or is written in another way than it.
+func (l *language) specialKey(name string) (f form, ok bool) {
+	switch name {
+	case "workflow.Map.agent_template":
+		return l.agentTemplate(), true
+	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
+		return atLeast(0), true
+	case "workflow.OnFailure.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",
+		"breaker.Config.failure_threshold", "breaker.Config.success_threshold", "breaker.Config.half_open_requests":
+		return atLeast(1), true
+	case "errorpolicy.Policy.failure_threshold", "retry.Policy.jitter_factor":
+		return number("number from 0 to 1", node{"minimum": 0, "maximum": 1}), true
+	case "retry.Backoff.base", "retry.Backoff.multiplier":
+		return number("number above 0", node{"exclusiveMinimum": 0}), true
+	case "retry.Policy.max_delay", "workflow.callOptions.max_delay", "breaker.Config.timeout":
+		return pattern(timeoutPattern, "duration"), true
+	case "errorpolicy.Policy.retry_config":
+		return l.itemRetry(), true
+	case "retry.Policy.circuit_breaker":
+		return l.stepBreaker(), true
+	case "workflow.callOptions.backoff":
+		return oneWord(retry.Fixed, retry.Linear, retry.Exponential), true
+	case "workflow.Step.id":
+		return ownName(labelPattern), true
+	case "workflow.Step.capture":
+		return ownName(namePattern), true
+	case "workflow.Input.file", "workflow.Input.command", "workflow.Map.filter":
+		return filled(), true
+	case "workflow.Input.format":
+		return oneWord("json"), true
+	}
+	return form{}, false
+}
+
+// besides describes the keys of a block that are not fields of its type, because they are other words for such.
+func (l *language) besides(t reflect.Type) []keyDoc {
+	switch t {
+	case reflect.TypeFor[Workflow]():
+		defaults := keyDoc{name: "retry_defaults", meaning: "a retry_config that is merged under that of every step", form: l.block(reflect.TypeFor[retry.Policy](), "retry_config")}
+		return append(l.policyKeys(rootPolicyKeys...), defaults)
+	case reflect.TypeFor[Map]():
+		policy := keyDoc{name: "error_policy", meaning: "the same as at the root", form: l.block(reflect.TypeFor[errorpolicy.Policy](), "error_policy")}
+		return append(l.policyKeys("retry_config"), policy)
+	case reflect.TypeFor[Step]():
+		return []keyDoc{
+			{name: "with", meaning: "retries and timeout in short, instead of `retry_config`", form: l.callOptions()},
+			{
+				name: "capture_output", meaning: "another word for capture; `true` takes the name from `id`",
+				form: either("name or `true`", truth(), ownName(namePattern)),
+			},
+		}
+	}
+	return nil
+}
+
+// policyKeys describes keys of an error_policy where they stand outside of it.
+func (l *language) policyKeys(names ...string) []keyDoc {
+	policy := reflect.TypeFor[errorpolicy.Policy]()
+	l.block(policy, "error_policy")
+	var keys []keyDoc
+	for _, k := range l.fields(policy) {
+		if slices.Contains(names, k.name) {
+			k.meaning = "the same as in [error_policy](#error_policy)"
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func (l *language) steps() form {
+	f := listOf(l.block(reflect.TypeFor[Step](), "step"), "list of [steps](#step)")
+	f.schema["minItems"] = 1
+	return f
+}
+
+func (l *language) phase() form {
+	return either("list of [steps](#step), or [phase](#phase)", l.steps(), l.block(reflect.TypeFor[Phase](), "phase"))
+}
+
+func (l *language) agentTemplate() form {
+	return either("list of [steps](#step)", l.steps(), mapping("", map[string]form{"commands": l.steps()}, "commands"))
+}
+
+func (l *language) handlers() form {
+	return named(labelPattern, l.steps(), "names, each with a list of [steps](#step)")
+}
+
+func (l *language) env() form {
+	return named(namePattern, text(), "names with texts, numbers or booleans")
+}
+
+func (l *language) intOrVar() form {
+	return either("whole number from 1, or `$NAME` of an environment variable", atLeast(1), pattern(variablePattern, ""))
+}
+
+func (l *language) input() form {
+	block := l.block(reflect.TypeFor[Input](), "input")
+	return either("file name, command, [mapping](#input), or list of items", filled(), block, form{schema: node{"type": "array"}})
+}
+
+func (l *language) itemAction() form {
+	words := oneWord(errorpolicy.DLQ, errorpolicy.Retry, errorpolicy.Skip, errorpolicy.Stop)
+	return either(words.words+", `custom:<handler>`", words, pattern(`^custom:.`, ""))
+}
+
+func (l *language) collection() form {
+	words := oneWord(errorpolicy.Aggregate, errorpolicy.Immediate)
+	size := mapping("", map[string]form{"size": atLeast(1)}, "size")
+	return either(words.words+", `batched:10`, `{batched: {size: 10}}`",
+		words, pattern(`^batched:\+?0*[1-9][0-9]*$`, ""), mapping("", map[string]form{"batched": size}, "batched"))
+}
+
+func (l *language) jitter() form {
+	words := oneWord("full", "equal", "decorrelated", "true", "false")
+	return form{
+		schema: node{"enum": []any{true, false, "full", "equal", "decorrelated", "true", "false"}},
+		words:  "`true`, `false`, `full`, `equal`, `decorrelated`", enum: words.enum,
+	}
+}
+
+// backoff is a strategy's name, {name: {parameters}}, or {type: name, parameters}.
+func (l *language) backoff() form {
+	byName := map[string]form{}
+	forms := []form{oneWord(retry.Strategies()...)}
+	for _, s := range retry.Strategies() {
+		names, _ := retry.Parameters(s)
+		parameters := l.part(reflect.TypeFor[retry.Backoff](), "backoff", string(s), func(name string) bool { return slices.Contains(names, name) })
+		byName[string(s)] = either("", parameters, form{schema: node{"type": "null"}})
+		typed := keyDoc{name: "type", meaning: "the strategy", form: oneWord(s)}
+		in := func(name string) bool { return slices.Contains(names, name) }
+		forms = append(forms, l.part(reflect.TypeFor[retry.Backoff](), "backoff", "typed-"+string(s), in, typed))
+	}
+	only := mapping("", byName)
+	only.schema["minProperties"], only.schema["maxProperties"] = 1, 1
+	return either(forms[0].words+", or [with parameters](#backoff)", append(forms, only)...)
+}
+
+func (l *language) matchers() form {
+	names := oneWord(retry.MatcherNames()...)
+	codes := either("", atLeast(1), form{schema: node{"type": "array", "items": atLeast(1).schema, "minItems": 1}})
+	one := either(names.words+", `{pattern: regex}`, `{exit_code: [75]}`", names,
+		mapping("", map[string]form{"pattern": filled()}, "pattern"), mapping("", map[string]form{"exit_code": codes}, "exit_code"))
+	return either("list of "+one.words, listOf(one, ""), one)
+}
+
+func (l *language) failureAction() form {
+	command := mapping("", map[string]form{"command": filled()}, "command")
+	words := oneWord(retry.Stop, retry.Continue)
+	return either(words.words+", `{fallback: {command: …}}`", words, mapping("", map[string]form{"fallback": command}, "fallback"))
+}
+
+// onFailure is a failure action, steps, or a step whose mapping holds the keys of the handler as well.
+func (l *language) onFailure() form {
+	own := reflect.TypeFor[OnFailure]()
+	l.block(own, "on_failure")
+	all := func(string) bool { return true }
+	commands := keyDoc{name: "commands", meaning: "the steps that handle the failure", form: l.steps()}
+	return either("[step](#step), list of steps, or [with more](#on_failure); or "+l.failureAction().words,
+		l.failureAction(), l.steps(), l.part(reflect.TypeFor[Step](), "step", "handling", all, l.fields(own)...), l.part(own, "on_failure", "commands", all, commands))
+}
+
+func (l *language) callOptions() form {
+	return either("[with](#with), or the same as text", pattern(`^\s*[a-z_]+\s*:.`, ""), l.block(reflect.TypeFor[callOptions](), "with"))
+}
+
+// itemRetry has no keys that only steps have.
+func (l *language) itemRetry() form {
+	not := []string{"on_failure", "circuit_breaker"}
+	f := l.part(reflect.TypeFor[retry.Policy](), "retry_config", "of-items", func(name string) bool { return !slices.Contains(not, name) })
+	f.words = "[retry_config](#retry_config) without `on_failure` and `circuit_breaker`"
+	return f
+}
+
+// stepBreaker has no keys that only error policies have.
+func (l *language) stepBreaker() form {
+	f := l.part(reflect.TypeFor[breaker.Config](), "circuit_breaker", "of-step", func(name string) bool { return name != "on_open" })
+	f.words = "[circuit_breaker](#circuit_breaker) without `on_open`"
+	return f
+}

@@ -1,0 +1,125 @@
+package workflow
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// TestTheReferenceIsThatOfTheTypes makes docs/workflow.md of testdata/reference.md, in which a line {{block}} stands for the
+// table of a block's keys.
+func TestTheReferenceIsThatOfTheTypes(t *testing.T) {
+	l := typesOf(t)
+	data, err := os.ReadFile("testdata/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	for _, d := range l.blocks {
+		if d.title == "" {
+			continue // a part of another block, whose text tells the difference
+		}
+		mark := "{{" + d.name + "}}\n"
+		if !strings.Contains(text, "\n## "+d.title+"\n") || strings.Count(text, mark) != 1 {
+			t.Errorf("testdata/reference.md needs a section %q and in it the line {{%s}}", "## "+d.title, d.name)
+		}
+		text = strings.Replace(text, mark, d.table(everything(t)), 1)
+	}
+	if _, rest, left := strings.Cut(text, "{{workflow."); left {
+		t.Errorf("testdata/reference.md names a block that there is none of: {{workflow.%.30s", rest)
+	}
+	compareMade(t, "../../docs/workflow.md", text)
+}
+
+// table returns the keys of a block as a table of Markdown.
+func (d *described) table(examples *yaml.Node) string {
+	var b strings.Builder
+	b.WriteString("| key | value | default | meaning | for example |\n| --- | --- | --- | --- | --- |\n")
+	for _, k := range d.keys {
+		names := "`" + k.name + "`"
+		if k.alias != "" {
+			names += ", `" + k.alias + "`"
+		}
+		example := ""
+		if text := d.example(examples, k); text != "" {
+			example = "`" + text + "`"
+		}
+		cells := []string{names, k.form.words, k.defaultCell(), k.meaning, example}
+		for i, cell := range cells {
+			cells[i] = strings.ReplaceAll(cell, "|", `\|`)
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return b.String()
+}
+
+// defaultCell returns the default, as code where it is a value.
+func (k keyDoc) defaultCell() string {
+	if _, isValue := k.standardValue(); isValue {
+		return "`" + k.standard + "`"
+	}
+	return k.standard
+}
+
+// under are the keys under which the mappings of a block stand, where those are not the title of the block.
+var under = map[string][]string{
+	"workflow":     {"root"},
+	"phase":        {"setup", "reduce", "merge"},
+	"step":         {"commands", "agent_template", "setup", "reduce", "merge", "notify"},
+	"retry_config": {"retry_config", "retry", "retry_defaults"},
+	"backoff":      {"fixed", "linear", "exponential", "fibonacci", "custom", "backoff"},
+}
+
+// example returns how a key is written in the file that holds them all, if that is short: in this block, or else in any.
+func (d *described) example(root *yaml.Node, k keyDoc) string {
+	const longest = 70
+	places := under[d.title]
+	if places == nil {
+		places = []string{d.title}
+	}
+	var here, anywhere string
+	mappings(root, "root", func(n *yaml.Node, key string) {
+		for i := 0; i < len(n.Content); i += 2 {
+			if name := n.Content[i].Value; name != k.name && (k.alias == "" || name != k.alias) {
+				continue
+			}
+			text := flow(&yaml.Node{Kind: yaml.MappingNode, Content: n.Content[i : i+2]})
+			if len(text) > longest {
+				continue
+			}
+			if here == "" && slices.Contains(places, key) {
+				here = text
+			}
+			if anywhere == "" {
+				anywhere = text
+			}
+		}
+	})
+	if here != "" {
+		return here
+	}
+	return anywhere
+}
+
+// flow returns a mapping of one key on one line.
+func flow(n *yaml.Node) string {
+	plain(n)
+	n.Content[1].Style |= yaml.FlowStyle
+	data, err := yaml.Marshal(n)
+	if err != nil {
+		panic(err)
+	}
+	return strings.Join(strings.Fields(string(data)), " ")
+}
+
+// plain takes the comments off n and all below.
+func plain(n *yaml.Node) {
+	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
+	for _, child := range n.Content {
+		plain(child)
+	}
+}
