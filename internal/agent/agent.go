@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -34,6 +35,10 @@ type Attempt struct {
 	Done          []events.StepCompleted `json:"done,omitempty"`     // the first steps of this phase, which are not run again
 	Retrying      *events.StepRetrying   `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
 	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
+
+	// Circuits are the last transitions of the breakers of these steps by their scope, in the runs of the job before this one: the
+	// breakers go on from there.
+	Circuits map[string]breaker.Transition `json:"circuits,omitempty"`
 }
 
 // MapResult is what ${map.…} stands for.

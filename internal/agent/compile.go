@@ -4,7 +4,9 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -74,7 +76,7 @@ func (ps *plans) of(a *Attempt) *plan {
 	if ps.made == nil || len(ps.made) >= maxPlans {
 		ps.made = make(map[planKey]*plan)
 	}
-	p := new(compiler).plan(a)
+	p := (&compiler{circuits: a.Circuits}).plan(a)
 	ps.made[key] = p
 	return p
 }
@@ -90,6 +92,7 @@ func first[T any](list []T) *T {
 type compiler struct {
 	findings []finding
 	itemFile bool
+	circuits map[string]breaker.Transition // see Attempt
 }
 
 // finding is something about a text of the workflow file.
@@ -146,7 +149,7 @@ func (c *compiler) afterFailure(s *step, p place) {
 		s.fallback = c.command(s, kinds["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())
 	}
 	if policy.CircuitBreaker != nil {
-		s.guard = newGuard(s.label, *policy.CircuitBreaker)
+		s.guard = newGuard(s.label, *policy.CircuitBreaker, c.circuits[s.label], time.Now())
 	}
 }
 

@@ -17,8 +17,11 @@ type guard struct {
 	breaker *breaker.Breaker
 }
 
-func newGuard(scope string, c breaker.Config) *guard {
-	return &guard{scope: scope, breaker: breaker.New(c)}
+// newGuard returns the guard of a step whose breaker goes on behind its last transition; the zero one is that of a new breaker.
+func newGuard(scope string, c breaker.Config, last breaker.Transition, now time.Time) *guard {
+	b := breaker.Continue(c, last)
+	b.Resumed(now)
+	return &guard{scope: scope, breaker: b}
 }
 
 // admit asks for a start. A refusal says why. The transitions are told while the breaker is held, so that the log has them in order.

@@ -39,10 +39,10 @@ type Ticket struct {
 
 // Transition is a change of state, as the events CircuitOpen, CircuitHalfOpen and CircuitClosed tell it.
 type Transition struct {
-	To                  State
-	ConsecutiveFailures int       // with Open: since the last success
-	Until               time.Time // with Open
-	Successes           int       // with Closed
+	To                  State     `json:"to"`
+	ConsecutiveFailures int       `json:"consecutive_failures"` // with Open: since the last success
+	Until               time.Time `json:"until"`                // with Open
+	Successes           int       `json:"successes"`            // with Closed
 }
 
 // Breaker is the state machine. The zero Breaker never opens. It is not safe for concurrent use: its owner serialises.
@@ -58,6 +58,12 @@ type Breaker struct {
 
 // New returns a closed breaker. Thresholds of c below 1 count as 1, but a FailureThreshold below 1 means that it never opens.
 func New(c Config) *Breaker { return &Breaker{config: c} }
+
+// Continue returns a breaker that goes on behind its last transition, of which a log knows. What had been counted after it is not
+// known any more: failures in a row of a closed breaker and successes of a half-open one count anew, and no test is in flight.
+func Continue(c Config, last Transition) *Breaker {
+	return &Breaker{config: c, state: last.To, failures: last.ConsecutiveFailures, until: last.Until}
+}
 
 // Admit says whether a start would be admitted at now. It changes nothing.
 func (b *Breaker) Admit(now time.Time) Admission {

@@ -239,3 +239,32 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 		}
 	})
 }
+
+func TestABreakerGoesOnFromItsLastTransition(t *testing.T) {
+	c := Config{FailureThreshold: 3, SuccessThreshold: 1, HalfOpenRequests: 1, Timeout: time.Minute}
+	open := Transition{To: Open, ConsecutiveFailures: 7, Until: noon.Add(time.Minute)}
+	tests := []struct {
+		name string
+		last Transition
+		at   time.Time
+		want Verdict
+	}{
+		{"open", open, noon, Shut},
+		{"open, and its time has come", open, noon.Add(time.Minute), Run},
+		{"half-open, its tests gone with the run", Transition{To: HalfOpen, ConsecutiveFailures: 7}, noon, Run},
+		{"closed", Transition{To: Closed}, noon, Run},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Continue(c, tt.last).Admit(tt.at).Verdict; got != tt.want {
+				t.Errorf("verdict: got %v, want %v", got, tt.want)
+			}
+		})
+	}
+	b := Continue(c, Transition{To: HalfOpen, ConsecutiveFailures: 7})
+	ticket, _ := b.Start(noon)
+	got := b.Failure(ticket, noon)
+	if len(got) != 1 || got[0].ConsecutiveFailures != 8 {
+		t.Errorf("after a failed test: got %v, want open with 8 failures in a row", got)
+	}
+}

@@ -14,3 +14,16 @@ func Circuit(scope string, t breaker.Transition) Event {
 	}
 	panic("BUG: a breaker went into a state that is none")
 }
+
+// Transition is Circuit read backwards: of an event of another kind there is none.
+func Transition(e Event) (scope string, t breaker.Transition, ok bool) {
+	switch e := e.(type) {
+	case CircuitOpen:
+		return e.Scope, breaker.Transition{To: breaker.Open, ConsecutiveFailures: e.ConsecutiveFailures, Until: e.Until}, true
+	case CircuitHalfOpen:
+		return e.Scope, breaker.Transition{To: breaker.HalfOpen}, true
+	case CircuitClosed:
+		return e.Scope, breaker.Transition{To: breaker.Closed, Successes: e.Successes}, true
+	}
+	return "", breaker.Transition{}, false
+}

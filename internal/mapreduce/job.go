@@ -296,7 +296,7 @@ func (j *job) record(e events.Event) events.Record {
 	r := j.log.Append(time.Now(), e)
 	effects := j.state.apply(r)
 	for _, t := range effects.Transitions {
-		j.record(events.Circuit("workflow", t))
+		j.record(events.Circuit(scopeWorkflow, t))
 	}
 	if len(effects.Batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(effects.Batch), Errors: effects.Batch})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"prodigy/internal/agent"
@@ -95,7 +96,7 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 func (j *job) attempt(phase string) agent.Attempt {
 	return agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.workflow.Env,
-		Earlier: j.earlier(phase),
+		Earlier: j.earlier(phase), Circuits: maps.Clone(j.state.circuits[phase]),
 	}
 }
 

@@ -22,14 +22,16 @@ type state struct {
 	workflow string
 
 	phases   map[string]*phase
+	working  string                         // the phase that its events are about
 	status   []errorpolicy.Status           // by item index, as far as items have been seen
 	flights  map[int]flight                 // agents that have started and not ended, by item index
 	waiting  map[int]tries                  // items between two attempts, by item index
 	retrying map[string]events.StepRetrying // the last retry of a step by item id, of what has not ended; "" for the other phases
 	crashes  map[int]int                    // how often an item was in flight when a run died
 	lastTry  map[int]int                    // attempt number of items that are dead-lettered, for their retry from the queue
-	total    int                            // number of items; of meaning once selected
-	selected bool                           // selection has ended
+	circuits circuits
+	total    int  // number of items; of meaning once selected
+	selected bool // selection has ended
 
 	ended  State // how the last run of the job ended; empty while it runs, or when it was killed
 	reason string
@@ -69,6 +71,7 @@ func newState(p errorpolicy.Policy) *state {
 		crashes:  map[int]int{},
 		lastTry:  map[int]int{},
 		retrying: map[string]events.StepRetrying{},
+		circuits: circuits{},
 	}
 }
 
@@ -97,6 +100,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.ended, s.reason = Paused, e.Reason
 	case events.PhaseStarted:
 		s.phases[e.Phase] = &phase{started: true, began: s.duration(r.Time)}
+		s.working = e.Phase
 	case events.PhaseCompleted:
 		p := s.phase(e.Phase)
 		p.completed, p.duration = true, time.Duration(e.DurationMS)
@@ -111,6 +115,8 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.ItemsSelected:
 		s.total, s.selected = e.TotalItems, true
 		s.policy.SetTotal(e.TotalItems)
+	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
+		s.circuits.note(s.working, e)
 	default:
 		return s.applyAgent(r)
 	}
@@ -204,9 +210,21 @@ func (s *state) resume(now time.Time, reason string) {
 		s.waiting[index] = w
 	}
 	s.policy.Resumed(now)
+	s.working = s.unfinished()
 	if reason == events.ForDeadLetters {
 		s.policy.Mended()
+		s.circuits, s.working = circuits{}, "map"
 	}
+}
+
+// unfinished returns the phase that a resume goes on with, as far as one has begun. A standard workflow has one without a name.
+func (s *state) unfinished() string {
+	for _, name := range []string{"setup", "map", "reduce", "merge"} {
+		if p := s.phases[name]; p != nil && p.started && !p.completed {
+			return name
+		}
+	}
+	return ""
 }
 
 // giveBack makes an item that was in flight ready to start again, with number as the last attempt that counts. A dead letter
