@@ -78,8 +78,14 @@ func printStepFailure(w io.Writer, f agent.Failure, jobID string) {
 		code = &f.ExitCode
 	}
 	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
-	for _, line := range lastLines(f.Stderr, phaseEvidenceLines) {
+	evidence := lastLines(f.Stderr, phaseEvidenceLines)
+	if len(evidence) == 0 {
+		evidence = lastLines(f.Stdout, phaseEvidenceLines)
+	}
+	for _, line := range evidence {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
-	_, _ = fmt.Fprintf(w, "    its record: prodigy events ls --job-id %s --event-type StepFailed --json\n", jobID)
+	if f.Step != "" {
+		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", jobID)
+	}
 }

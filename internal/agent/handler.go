@@ -56,6 +56,9 @@ func (r *run) stepFailed(st *step, end ended, action string) events.StepFailed {
 	if code := end.failure.ExitCode; code >= 0 {
 		e.ExitCode = &code
 	}
+	if action != actionStop || r.a.Phase != phaseMap {
+		e.StdoutTail, e.StderrTail = end.failure.Stdout, end.failure.Stderr
+	}
 	return e
 }
 

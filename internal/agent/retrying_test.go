@@ -103,6 +103,31 @@ func TestRetryingEndsForAReason(t *testing.T) {
 	}
 }
 
+// Where no AgentFailed follows, StepFailed is the only place that has what the step printed.
+func TestStepFailedHasTheEndOfTheOutputThatNoOtherRecordHas(t *testing.T) {
+	forgiven := shellStep("x")
+	forgiven.AllowFailure = true
+	tests := []struct {
+		name string
+		a    Attempt
+		want string
+	}{
+		{"of an item that fails by it", ofItem(shellStep("x")), ""},
+		{"of an item that goes on", ofItem(forgiven), "words"},
+		{"of a phase", Attempt{Phase: "setup", Steps: []workflow.Step{shellStep("x")}}, "words"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &fake{answer: func(_ int, c process.Command) process.Exit {
+				_, _ = c.Stderr.Write([]byte("words"))
+				return process.Exit{Code: 1}
+			}}
+			execute(t, f.executor(), tt.a)
+			same(t, "end of stderr", stepFailed(t, f).StderrTail, tt.want)
+		})
+	}
+}
+
 func TestPauseCanTakeTheSlotAway(t *testing.T) {
 	f := &fake{answer: failing(1, 1)}
 	x := f.executor()

@@ -228,7 +228,8 @@ type StepRetrying struct {
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
-// StepFailed tells that the tries of a step are used up, and what follows.
+// StepFailed tells that the tries of a step are used up, and what follows. It has the end of what the step printed where no
+// AgentFailed follows that would have it.
 type StepFailed struct {
 	ItemID    string       `json:"item_id,omitempty"`
 	Step      string       `json:"step"`
@@ -238,6 +239,9 @@ type StepFailed struct {
 	Error     string       `json:"error"`
 	ErrorType retry.Type   `json:"error_type"`
 	ExitCode  *int         `json:"exit_code,omitempty"`
+
+	StdoutTail string `json:"stdout_tail,omitempty"`
+	StderrTail string `json:"stderr_tail,omitempty"`
 }
 
 // Scope of the circuit events: "workflow", or the id of the step.

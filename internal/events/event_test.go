@@ -69,7 +69,7 @@ func samples() []Event {
 		},
 		StepFailed{
 			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",
-			ErrorType: retry.TypeNetwork, ExitCode: &code,
+			ErrorType: retry.TypeNetwork, ExitCode: &code, StdoutTail: "out", StderrTail: "err",
 		},
 		CircuitOpen{Scope: "workflow", ConsecutiveFailures: 5, Until: at},
 		CircuitHalfOpen{Scope: "workflow"},

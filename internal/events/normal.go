@@ -34,6 +34,7 @@ func normal(e Event) Event {
 		return e.normal()
 	case StepFailed:
 		e.Error = Clip(e.Error, MaxError)
+		e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
 		return e
 	case CircuitOpen:
 		e.Until = written(e.Until)
