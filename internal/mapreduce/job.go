@@ -416,8 +416,9 @@ func (j *job) finish(v verdict, err error) (Result, error) {
 		Job: j.place, State: v.state, Reason: v.reason, Failure: v.failure, Metrics: j.state.policy.Metrics(),
 		Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
-	result.Duration = j.state.duration(time.Now())
-	if err == nil && j.state.ended == "" {
+	if j.state.ended != "" {
+		result.Duration = j.state.duration(j.state.last)
+	} else if result.Duration = j.state.duration(time.Now()); err == nil {
 		j.recordEnd(v, result)
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {

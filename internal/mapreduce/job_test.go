@@ -586,6 +586,37 @@ func TestAnItemInFlightAtTwoCrashesIsSetAside(t *testing.T) {
 	}
 }
 
+// A job that had completed is left alone, and how long it took is what the log says.
+func TestAResumeOfACompletedJobTellsHowLongItTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(func(call) answer { return answer{takes: 10 * time.Second} }))
+		whole := run(t, c, workflowOf(2, 1, ""))
+		time.Sleep(time.Hour)
+		r, err := Resume(t.Context(), c, whole.Job)
+		if err != nil || r.Duration.Round(time.Millisecond) != 20*time.Second {
+			t.Errorf("got %s, %v, want 20s", r.Duration, err)
+		}
+	})
+}
+
+// A phase lasts as long as the runs have worked on it, also when one of them was killed and the next began much later.
+func TestAPhaseLastsAsLongAsTheRunsWorkedOnIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(func(call) answer { return answer{takes: 10 * time.Second} }))
+		whole := run(t, c, workflowOf(4, 1, ""))
+		place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_2"`))
+		time.Sleep(time.Hour)
+		r, err := Resume(t.Context(), withHome(c, place), place.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		phases, _ := told[events.PhaseCompleted](recordsOf(t, place.job))
+		if got := time.Duration(phases[0].DurationMS).Round(time.Millisecond); got != 40*time.Second || r.Duration.Round(time.Millisecond) != got {
+			t.Errorf("got %s for the map phase and %s for the job, want 40s for both", got, r.Duration)
+		}
+	})
+}
+
 func TestTheTimeBetweenTwoRunsIsNotTheJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, cancel := context.WithCancelCause(t.Context())
