@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 )
@@ -19,6 +20,10 @@ func (e ended) print(w io.Writer) {
 		printStepFailure(w, *e.Failure, e.Job.ID)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
 		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
+		printAdvice(w, e.Cause)
+		if jobs.CannotWrite(e.Cause) {
+			_, _ = fmt.Fprintln(w, "What the log has is kept and counted here. What was running besides starts again when the job is resumed.")
+		}
 	}
 	if e.Results != "" {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)

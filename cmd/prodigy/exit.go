@@ -129,10 +129,14 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 	_, _ = fmt.Fprintf(w, "prodigy: %v\n", err)
 	var usage *usageError
 	switch {
-	case errors.As(err, &usage) && usage.hint:
-		_, _ = fmt.Fprintf(w, "See '%s --help'.\n", cmd.CommandPath())
+	case errors.As(err, &usage):
+		if usage.hint {
+			_, _ = fmt.Fprintf(w, "See '%s --help'.\n", cmd.CommandPath())
+		}
 	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
 		_, _ = fmt.Fprintln(w, "'prodigy jobs' lists the jobs.")
+	default:
+		printAdvice(w, err)
 	}
 }
 

@@ -44,11 +44,11 @@ func load(path string, c mapreduce.Config) (checked, error) {
 func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
-		return nil, fmt.Errorf("read the job: %w", err)
+		return nil, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
 	}
 	source, err := os.ReadFile(job.WorkflowFile())
 	if err != nil {
-		return nil, fmt.Errorf("read the job's workflow: %w", err)
+		return nil, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
 	return workflow.Parse(job.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay})

@@ -102,11 +102,23 @@ func replay(in io.Reader, name string) (index, error) {
 			if _, end := r.Peek(1); errors.Is(end, io.EOF) {
 				return x, nil
 			}
-			return index{}, fmt.Errorf("%s:%d: damaged line: %w", name, x.ops+1, err)
+			return index{}, &DamagedError{Place: fmt.Sprintf("%s:%d", name, x.ops+1), Err: err}
 		}
 		x.note(o, int64(len(line)))
 	}
 }
+
+// DamagedError says that a line of a journal which is not the last cannot be read.
+type DamagedError struct {
+	Place string // file:line
+	Err   error
+}
+
+// Error begins with the place.
+func (e *DamagedError) Error() string { return e.Place + ": damaged line: " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // opAt reads the op at p back.
 func opAt(in io.ReaderAt, p place) (op, error) {

@@ -47,7 +47,7 @@ func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(i
 func (p *Projection) Apply(records []events.Record) error {
 	for _, r := range records {
 		if err := p.apply(r); err != nil {
-			return fmt.Errorf("record %d: %w", r.Seq, err)
+			return err
 		}
 	}
 	return p.queue.Sync()

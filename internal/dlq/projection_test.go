@@ -253,8 +253,8 @@ func TestAnItemWhoseDataCannotBeReadIsAnError(t *testing.T) {
 	p := NewProjection(q, "j", "w", 3, func(int) (json.RawMessage, error) { return nil, lost })
 	var h history
 	h.add(failed(0, 1, retry.TypeTimeout, errorpolicy.DLQ))
-	if err := p.Apply(h.records); !errors.Is(err, lost) || !strings.Contains(err.Error(), "record 1") {
-		t.Errorf("got %v, want %v at record 1", err, lost)
+	if err := p.Apply(h.records); !errors.Is(err, lost) || !strings.Contains(err.Error(), "key-0") {
+		t.Errorf("got %v, want %v of key-0", err, lost)
 	}
 	closeQueue(t, q)
 }

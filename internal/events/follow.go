@@ -126,7 +126,7 @@ func (f *follower) catchUp(ctx context.Context, yield func([]byte, error) bool) 
 func (f *follower) newer() (string, error) {
 	files, err := logFiles(f.dir)
 	if err != nil {
-		return "", fmt.Errorf("follow log: %w", err)
+		return "", fmt.Errorf("follow the event log: %w", err)
 	}
 	for _, path := range files {
 		if stem(path) > f.path {
@@ -140,7 +140,7 @@ func (f *follower) open(path string) error {
 	f.close()
 	file, err := openToRead(path)
 	if err != nil {
-		return fmt.Errorf("follow log: %w", err)
+		return fmt.Errorf("follow the event log: %w", err)
 	}
 	f.path, f.file, f.number, f.offset = stem(path), file, 0, 0
 	f.lines = newLineReader(file)
@@ -190,7 +190,7 @@ func (f *follower) rewind() error {
 		return nil // a compressed file does not grow
 	}
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
-		return fmt.Errorf("follow log: %w", err)
+		return fmt.Errorf("follow the event log: %w", err)
 	}
 	f.lines.in.Reset(f.file)
 	return nil

@@ -68,21 +68,21 @@ type Log struct {
 func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 	files, err := logFiles(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("create log: %w", err)
+		return nil, fmt.Errorf("create the event log: %w", err)
 	}
 	if len(files) > 0 {
-		return nil, fmt.Errorf("create log: there is one already: %s", files[0])
+		return nil, fmt.Errorf("create the event log: there is one already: %s", files[0])
 	}
 	if err := jobs.MakeDirs(dir); err != nil {
-		return nil, fmt.Errorf("create log: %w", err)
+		return nil, fmt.Errorf("create the event log: %w", err)
 	}
 	f, err := createFile(nextPath(dir, "", now))
 	if err != nil {
-		return nil, fmt.Errorf("create log: %w", err)
+		return nil, fmt.Errorf("create the event log: %w", err)
 	}
 	out, err := newOutput(f)
 	if err != nil {
-		return nil, fmt.Errorf("create log: %w", err)
+		return nil, fmt.Errorf("create the event log: %w", err)
 	}
 	return start(out, jobID, 0, o), nil
 }
@@ -92,21 +92,21 @@ func Create(dir, jobID string, now time.Time, o Options) (*Log, error) {
 func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 	files, err := logFiles(dir)
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("no log in %s", dir)
+		err = fmt.Errorf("there is none in %s", dir)
 	}
 	if err == nil {
 		err = removeTemporary(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 	f, cut, err := openNewest(files, last)
 	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 	out, err := newOutput(f)
 	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+		return nil, fmt.Errorf("open the event log: %w", err)
 	}
 	l := start(out, jobID, last, o)
 	l.torn = cut
@@ -147,7 +147,7 @@ func (l *Log) Append(now time.Time, e Event) Record {
 		return r
 	}
 	if err := l.pending.add(r); err != nil {
-		l.fail(fmt.Errorf("write log: %w", err))
+		l.fail(cannotWrite(err))
 		return r
 	}
 	l.records = append(l.records, r)

@@ -58,7 +58,7 @@ func (f filter) selects(l line) (bool, error) {
 	if !f.query.Since.IsZero() {
 		r, _, _, err := decodeHead(l.text)
 		if err != nil {
-			return false, fmt.Errorf("%s: damaged line: %w", l.place(), err)
+			return false, &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
 		}
 		if r.Time.Before(f.query.Since) {
 			return false, nil
@@ -69,7 +69,7 @@ func (f filter) selects(l line) (bool, error) {
 	}
 	var s subject
 	if err := json.Unmarshal(l.text, &s); err != nil {
-		return false, fmt.Errorf("%s: damaged line: %w", l.place(), err)
+		return false, &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
 	}
 	return (f.item == nil || s.ItemID == f.query.ItemID) && (f.agent == nil || s.AgentID == f.query.AgentID), nil
 }

@@ -26,7 +26,7 @@ func scan(dir string) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		files, err := logFiles(dir)
 		if err != nil {
-			yield(line{}, fmt.Errorf("read log: %w", err))
+			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
 		last := int64(0)
@@ -49,7 +49,7 @@ func scanFile(path string, newest bool) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		f, err := openToRead(path)
 		if err != nil {
-			yield(line{}, fmt.Errorf("read log: %w", err))
+			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
 		defer func() { _ = f.Close() }() // only read from
@@ -89,7 +89,7 @@ func (l line) follows(last int64) error {
 	if l.seq == last+1 {
 		return nil
 	}
-	return fmt.Errorf("%s: record %d where %d should be", l.place(), l.seq, last+1)
+	return &DamagedError{Place: l.place(), Err: fmt.Errorf("record %d where %d should be", l.seq, last+1)}
 }
 
 // damaged is the error for a line that cannot be read: harmless only at the end of the log.
@@ -97,8 +97,20 @@ func (l line) damaged(err error) error {
 	if l.newest && l.atEnd() {
 		return ErrTorn
 	}
-	return fmt.Errorf("%s: damaged line: %w", l.place(), err)
+	return &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
 }
+
+// DamagedError says that a log cannot be read any further, for a reason other than a run that was killed while it wrote.
+type DamagedError struct {
+	Place string // file:line
+	Err   error
+}
+
+// Error begins with the place.
+func (e *DamagedError) Error() string { return e.Place + ": " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // seqOf returns the number of the record that a line holds, and looks at little more.
 func seqOf(text []byte) (int64, error) {

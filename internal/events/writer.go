@@ -55,13 +55,13 @@ func (w *writer) run() error {
 			err = w.do(t, due)
 		}
 		if err != nil {
-			w.fail(fmt.Errorf("write log: %w", err))
+			w.fail(err)
 		}
 		more = err == nil && !t.last
 	}
 	w.timer.Stop()
 	if err := w.await(); err != nil {
-		w.fail(fmt.Errorf("write log: %w", err))
+		w.fail(err)
 	}
 	w.end()
 	return nil
@@ -139,11 +139,11 @@ func (w *writer) write(records []Record) error {
 		return nil
 	}
 	if err := w.rotate(records[0].Time); err != nil {
-		return err
+		return cannotWrite(err)
 	}
 	n, err := w.file.Write(w.lines.lines.Bytes())
 	if err != nil {
-		return err
+		return cannotWrite(err)
 	}
 	w.size += int64(n)
 	if w.unsynced == nil {
@@ -158,7 +158,7 @@ func (w *writer) write(records []Record) error {
 func (w *writer) settle(file file, records []Record) error {
 	if w.log.options.Durability != None {
 		if err := file.Sync(); err != nil {
-			return err
+			return cannotWrite(err)
 		}
 	}
 	if durable := w.log.options.Durable; durable != nil {
@@ -173,6 +173,8 @@ func (w *writer) settle(file file, records []Record) error {
 	return nil
 }
 
+func cannotWrite(err error) error { return fmt.Errorf("the event log cannot be written: %w", err) }
+
 func (w *writer) fail(err error) {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -185,7 +187,7 @@ func (w *writer) end() {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
 	if err != nil {
-		w.log.fail(fmt.Errorf("close log: %w", err))
+		w.log.fail(cannotWrite(err))
 	}
 	w.log.ended = true
 	w.log.changed.Broadcast()

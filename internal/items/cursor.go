@@ -30,7 +30,7 @@ func (c *Cursor) Index() int { return c.next }
 // Next returns the item after the cursor, which must be there, and steps over it.
 func (c *Cursor) Next() (Item, error) {
 	c.next++
-	return readItem(c.in, c.next-1)
+	return readItem(c.in, c.store.file.Name(), c.next-1)
 }
 
 // Skip steps over the item after the cursor, which must be there.

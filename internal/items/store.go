@@ -46,7 +46,7 @@ type mark struct {
 func CreateStore(path string) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("create the item store: %w", err)
+		return nil, err
 	}
 	return &Store{file: file, dir: filepath.Dir(path)}, nil
 }
@@ -55,12 +55,12 @@ func CreateStore(path string) (*Store, error) {
 func OpenStore(path string) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open the item store: %w", err)
+		return nil, err
 	}
 	s := &Store{file: file}
 	if err := s.scan(); err != nil {
 		_ = file.Close()
-		return nil, fmt.Errorf("read the item store: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -136,7 +136,7 @@ func (s *Store) write(line []byte) error {
 		s.torn = false
 	}
 	if _, err := s.file.WriteAt(line, s.size); err != nil {
-		return fmt.Errorf("write the item store: %w", err)
+		return err
 	}
 	s.added()
 	s.size += int64(len(line))
@@ -146,7 +146,7 @@ func (s *Store) write(line []byte) error {
 // Sync makes what was appended durable.
 func (s *Store) Sync() error {
 	if err := s.file.Sync(); err != nil {
-		return fmt.Errorf("sync the item store: %w", err)
+		return err
 	}
 	if s.dir != "" {
 		syncDir(s.dir)
@@ -175,18 +175,18 @@ func (s *Store) At(index int) (Item, error) {
 			return Item{}, fmt.Errorf("read item %d: %w", index, err)
 		}
 	}
-	return readItem(in, index)
+	return readItem(in, s.file.Name(), index)
 }
 
-// readItem reads the line of the item with this index.
-func readItem(in *bufio.Reader, index int) (Item, error) {
+// readItem reads the line of the item with this index in the file at path.
+func readItem(in *bufio.Reader, path string, index int) (Item, error) {
 	line, err := in.ReadBytes('\n')
 	if err != nil {
 		return Item{}, fmt.Errorf("read item %d: %w", index, err)
 	}
 	var it Item
 	if err := json.Unmarshal(line, &it); err != nil || it.Index != index {
-		return Item{}, fmt.Errorf("line %d of the item store is damaged", index+1)
+		return Item{}, fmt.Errorf("%s:%d: damaged line", path, index+1)
 	}
 	return it, nil
 }

@@ -37,13 +37,16 @@ func (h Home) Create(repo, mode string, now time.Time) (Job, error) {
 		job := Job{ID: newID(mode, now, rand.N(suffixes)), Repo: repo, home: h}
 		claimed, err := h.claim(job)
 		if err != nil {
-			return Job{}, fmt.Errorf("create job: %w", err)
+			return Job{}, fmt.Errorf("create the job: %w", err)
 		}
 		if claimed {
-			return job, job.makeDirs()
+			if err := job.makeDirs(); err != nil {
+				return Job{}, fmt.Errorf("create the job: %w", errors.Join(err, job.Discard()))
+			}
+			return job, nil
 		}
 	}
-	return Job{}, errors.New("create job: too many jobs started in the same millisecond")
+	return Job{}, errors.New("create the job: too many jobs started in the same millisecond")
 }
 
 // claim makes the state directory of a job, which says that its id is taken, and returns false when it was so before. Of
@@ -88,7 +91,7 @@ func (h Home) places(id string) (int, error) {
 func (j Job) makeDirs() error {
 	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.OutputsDir()} {
 		if err := MakeDirs(dir); err != nil {
-			return fmt.Errorf("create job: %w", err)
+			return err
 		}
 	}
 	return SyncDir(filepath.Dir(j.StateDir()))

@@ -39,7 +39,7 @@ func (j Job) ReadMeta() (Meta, error) {
 	}
 	var m Meta
 	if err := json.Unmarshal(data, &m); err != nil {
-		return Meta{}, fmt.Errorf("read %s: %w", j.MetaFile(), err)
+		return Meta{}, fmt.Errorf("%s: %w", j.MetaFile(), err)
 	}
 	return m, nil
 }

@@ -36,6 +36,15 @@ func (j Job) Remove(lock *Lock) error {
 	return nil
 }
 
+// Discard takes away a job that could not be begun: nothing of it has run, and nobody has been told of it.
+func (j Job) Discard() error {
+	var errs []error
+	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.StateDir()} {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(errs...)
+}
+
 // finishRemoval ends with the directory that says that there is something left to do.
 func (j Job) finishRemoval() error {
 	state := filepath.Join(filepath.Dir(j.StateDir()), removedPrefix+j.ID)

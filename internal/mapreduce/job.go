@@ -49,6 +49,7 @@ type job struct {
 type verdict struct {
 	state   State
 	reason  string
+	cause   error // of what prodigy itself could not do
 	failure *agent.Failure
 
 	reprocessed, recovered int // of a retry of dead letters
@@ -74,7 +75,7 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 	now := time.Now()
 	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
 	if err != nil {
-		return nil, fmt.Errorf("create the job: %w", err)
+		return nil, err
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
@@ -85,7 +86,7 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: os.Args[1:],
 	}
 	if err := j.create(source); err != nil {
-		return nil, errors.Join(err, j.close())
+		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), j.place.Discard()))
 	}
 	j.record(events.JobStarted{
 		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version,
@@ -130,11 +131,11 @@ func (j *job) create(source []byte) error {
 func openJob(c Config, place jobs.Job) (*job, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return nil, fmt.Errorf("read the job: %w", err)
+		return nil, unusable(err)
 	}
 	source, err := os.ReadFile(place.WorkflowFile())
 	if err != nil {
-		return nil, fmt.Errorf("read the job's workflow: %w", err)
+		return nil, unusable(err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
 	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay})
@@ -160,20 +161,20 @@ func (j *job) open() error {
 	}
 	if j.workflow.Mode == workflow.MapReduce {
 		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
-			return err
+			return unusable(err)
 		}
 		if err := j.openQueue(); err != nil {
 			return err
 		}
 	}
 	if err := j.replay(); err != nil {
-		return err
+		return unusable(err)
 	}
 	if err := j.endLeftovers(); err != nil {
 		return err
 	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
-		return err
+		return unusable(err)
 	}
 	if n := j.log.Torn(); n > 0 {
 		j.notice(fmt.Sprintf("the log ended in an incomplete line, of which %d bytes were cut off", n))
@@ -184,7 +185,7 @@ func (j *job) open() error {
 func (j *job) openQueue() error {
 	var err error
 	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
-		return fmt.Errorf("open the dead letter queue: %w", err)
+		return err
 	}
 	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, j.itemData)
 	return nil
@@ -232,7 +233,7 @@ func (j *job) logOptions() events.Options {
 func (j *job) follow(records []events.Record) error {
 	if j.project != nil {
 		if err := j.project.Apply(records); err != nil {
-			return fmt.Errorf("write the dead letter queue: %w", err)
+			return err
 		}
 	}
 	if j.config.Observe != nil {
@@ -413,7 +414,7 @@ func (j *job) pending() int {
 // finish records how the run went, closes everything, and says so.
 func (j *job) finish(v verdict, err error) (Result, error) {
 	result := Result{
-		Job: j.place, State: v.state, Reason: v.reason, Failure: v.failure, Metrics: j.state.policy.Metrics(),
+		Job: j.place, State: v.state, Reason: v.reason, Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
 		Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
 	if j.state.ended != "" {
@@ -429,9 +430,18 @@ func (j *job) finish(v verdict, err error) (Result, error) {
 		err = closed
 	}
 	if err != nil {
-		result.State, result.Reason = Failed, err.Error()
+		result.State, result.Reason, result.Cause = Failed, err.Error(), err
+		result.countKept()
 	}
 	return result, err
+}
+
+// countKept counts what the log has: after an error of its own not all that was done is in it. A log that cannot be read either
+// leaves the counts as they are.
+func (r *Result) countKept() {
+	if kept, err := Summarize(r.Job); err == nil {
+		r.Metrics, r.Duration = kept.Metrics, kept.Duration
+	}
 }
 
 func (j *job) recordEnd(v verdict, r Result) {

@@ -7,6 +7,7 @@ package mapreduce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"prodigy/internal/agent"
@@ -69,6 +70,7 @@ type Result struct {
 	Job      jobs.Job
 	State    State
 	Reason   string         // why it failed or paused, and of a completed one what is worth telling
+	Cause    error          // of Failed, when it is prodigy itself that could not go on
 	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job
 	Metrics  errorpolicy.Metrics
 	Duration time.Duration
@@ -77,6 +79,11 @@ type Result struct {
 	// Of RetryDead: how many entries it ran, and how many of them succeeded.
 	Reprocessed, Recovered int
 }
+
+// ErrFiles is in the chain when what is kept of a job is missing or cannot be read.
+var ErrFiles = errors.New("the files of the job cannot be used")
+
+func unusable(err error) error { return fmt.Errorf("%w: %w", ErrFiles, err) }
 
 // Run runs a new job from a parsed workflow and the source it was parsed from. The error is a *workflow.InvalidError when nothing
 // was run, else for what prodigy itself could not do; a job that fails is a Result.

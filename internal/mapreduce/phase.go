@@ -52,7 +52,7 @@ func (j *job) phaseVerdict(name string, end ending) verdict {
 	case j.stopped(end.err):
 		return verdict{state: Paused, reason: end.err.Error()}
 	case end.err != nil:
-		return verdict{state: Failed, reason: inPhase(name, end.err.Error())}
+		return verdict{state: Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
 	case f != nil:
 		return verdict{state: Failed, reason: inPhase(name, f.Message), failure: f}
 	}

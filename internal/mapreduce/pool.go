@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -83,7 +84,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, erro
 	p.run(ctx)
 	s.cancel()
 	if err := j.log.Err(); err != nil {
-		return verdict{}, fmt.Errorf("write the event log: %w", err)
+		return verdict{}, err
 	}
 	if p.halted != nil {
 		return *p.halted, nil
@@ -176,7 +177,7 @@ func (p *pool) selected() {
 }
 
 func (p *pool) haltSelecting(err error) {
-	p.halt(verdict{state: Failed, reason: "select items: " + err.Error()}, p.stopGrace())
+	p.halt(verdict{state: Failed, reason: "select items: " + err.Error(), cause: err}, p.stopGrace())
 }
 
 // burst bounds how many items are refused in one go, so that the loop stays awake while the breaker is open.
@@ -271,6 +272,9 @@ func (p *pool) handle(m message) {
 		p.running--
 		seq := p.job.settle(m.done, p.halted)
 		p.release(m.done, seq)
+		if jobs.CannotWrite(m.done.err) {
+			p.halt(verdict{state: Failed, reason: m.done.err.Error(), cause: m.done.err}, p.stopGrace())
+		}
 		p.heedPolicy()
 	}
 }

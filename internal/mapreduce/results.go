@@ -29,7 +29,7 @@ type row struct {
 // mapResult makes results.jsonl and returns what ${map.…} stands for.
 func (j *job) mapResult() (*agent.MapResult, error) {
 	if err := j.log.Wait(j.state.seq); err != nil {
-		return nil, fmt.Errorf("write the event log: %w", err)
+		return nil, err
 	}
 	if err := writeResults(j.place.EventsDir(), j.place.ResultsFile()); err != nil {
 		return nil, fmt.Errorf("make the results: %w", err)

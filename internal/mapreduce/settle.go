@@ -66,9 +66,10 @@ func (j *job) perform(ctx context.Context, e *ending) {
 	e.outcome.Output, e.outputFile = "", file
 }
 
-// settle records how an agent ended, and in the same record what follows. It returns the record's number.
+// settle records how an agent ended, and in the same record what follows. It returns the record's number. That the disk is full is
+// no failure of an item: the attempt is given back.
 func (j *job) settle(e *ending, halted *verdict) int64 {
-	if e.err != nil && (halted != nil || j.stopped(e.err)) {
+	if e.err != nil && (halted != nil || j.stopped(e.err) || jobs.CannotWrite(e.err)) {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {
 			reason = halted.reason

@@ -2,7 +2,6 @@ package mapreduce
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -28,7 +27,7 @@ type Summary struct {
 func Summarize(place jobs.Job) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return Summary{}, fmt.Errorf("read the job: %w", err)
+		return Summary{}, unusable(err)
 	}
 	s := newState(recordedPolicy(place, meta))
 	for r, err := range events.Read(place.EventsDir()) {
@@ -36,7 +35,7 @@ func Summarize(place jobs.Job) (Summary, error) {
 			break
 		}
 		if err != nil {
-			return Summary{}, err
+			return Summary{}, unusable(err)
 		}
 		s.apply(r)
 	}
