@@ -77,9 +77,14 @@ func TestARetryOfDeadLettersBeginsWithClosedBreakers(t *testing.T) {
 func TestTheBreakersOfTwoPhasesAreToldApart(t *testing.T) {
 	s := newState(parse(t, guarded(1)).ErrorPolicy)
 	for i, e := range []events.Event{
-		events.JobStarted{}, events.PhaseStarted{Phase: "setup"}, events.CircuitOpen{Scope: "call", ConsecutiveFailures: 5},
-		events.PhaseCompleted{Phase: "setup"}, events.PhaseStarted{Phase: "map"}, events.JobResumed{Reason: events.ForResume},
-		events.CircuitHalfOpen{Scope: "call"}, events.CircuitOpen{Scope: "workflow"},
+		events.JobStarted{},
+		events.PhaseStarted{Phase: "setup"},
+		events.CircuitOpen{Scope: "call", ConsecutiveFailures: 5},
+		events.PhaseCompleted{Phase: "setup"},
+		events.PhaseStarted{Phase: "map"},
+		events.JobResumed{Reason: events.ForResume},
+		events.CircuitHalfOpen{Scope: "call"},
+		events.CircuitOpen{Scope: "workflow"},
 	} {
 		s.apply(events.Record{Seq: int64(i + 1), Event: e})
 	}
