@@ -29,6 +29,7 @@ type command interface {
 type call struct {
 	path   string // of the program; empty: it is looked up
 	argv   []string
+	words  []string // of the program that argv would run and nothing else; empty: argv has to be asked
 	env    []string
 	values string // to be put into a private file that PRODIGY_VALUES names
 	script string // to be put into a private file whose path is the last argument

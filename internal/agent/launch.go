@@ -76,7 +76,7 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 		return result{}, nil, err
 	}
 	var stdout, stderr process.Capture
-	exit, err := r.x.Run(ctx, process.Command{
+	exit, err := r.perform(ctx, b, process.Command{
 		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: &stdout, Stderr: &stderr, Timeout: st.Timeout, Grace: r.x.Grace,
 		Register: r.x.Register, Slot: max(1, r.a.Worker),
 	})
@@ -97,6 +97,24 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 	failure.Stdout, failure.Stderr = stdout.Tail(events.MaxTail), stderr.Tail(events.MaxTail)
 	res.code = failure.ExitCode
 	return res, failure, nil
+}
+
+// perform runs c, which is b ready to run, or instead of a shell that would only start a program that program.
+func (r *run) perform(ctx context.Context, b bound, c process.Command) (process.Exit, error) {
+	p, ok := r.x.direct(b.call, b.env, b.dir)
+	if !ok {
+		return r.x.Run(ctx, c)
+	}
+	instead := c
+	instead.Path, instead.Argv, instead.Env = p.path, p.argv, p.env
+	exit, err := r.x.Run(ctx, instead)
+	switch {
+	case exit.Start != nil:
+		return r.x.Run(ctx, c)
+	case err != nil || ctx.Err() != nil:
+		return exit, err
+	}
+	return p.shell.told(exit, c.Stderr), nil
 }
 
 // files writes the private files that b needs and points b to them.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"os/exec"
+	"path/filepath"
 	"sync"
 
 	"prodigy/internal/template"
@@ -24,6 +25,7 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 		return call{}, err
 	}
 	c := call{path: x.shell.find(), argv: []string{"sh", "-c", inv.Script}, env: inv.Env, values: inv.Values}
+	c.words = inv.Argv
 	if inv.AsFile {
 		c.argv, c.script = []string{"sh"}, inv.Script
 	}
@@ -32,18 +34,31 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 
 func (s shell) render(r template.Resolver) string { return s.Render(r) }
 
-// shellPath is where sh lies, looked up once: a search of PATH for every command is felt.
+// shellPath is where sh lies and which shell it is, looked up once: a search of PATH for every command is felt.
 type shellPath struct {
 	once sync.Once
 	path string
+	name string // of the file that path leads to
 }
 
 // find returns the path, or nothing when there is no sh; who starts it will then say so.
 func (s *shellPath) find() string {
 	s.once.Do(func() {
-		if path, err := exec.LookPath("sh"); err == nil {
-			s.path = path
+		path, err := exec.LookPath("sh")
+		if err != nil {
+			return
+		}
+		s.path = path
+		if file, err := filepath.EvalSymlinks(path); err == nil {
+			s.name = filepath.Base(file)
 		}
 	})
 	return s.path
+}
+
+// dialect returns how sh starts programs, if that is known.
+func (s *shellPath) dialect() (dialect, bool) {
+	s.find()
+	d, known := dialects[s.name]
+	return d, known
 }

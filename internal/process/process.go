@@ -43,6 +43,8 @@ type Command struct {
 type Exit struct {
 	Code     int    // -1 when it did not exit by itself
 	Signal   string // "SIGKILL", ...; empty when it exited
+	Number   int    // of Signal
+	Core     bool   // Signal made it leave a picture of its memory
 	TimedOut bool   // Timeout ended it
 	Start    error  // it could not be started; all else is zero
 	Duration time.Duration
@@ -235,14 +237,12 @@ func (w *warden) leave() {
 func (w *warden) exit(state *os.ProcessState) Exit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	exit := Exit{Code: -1, TimedOut: w.timedOut}
 	if state == nil {
-		return exit
+		return Exit{Code: -1, TimedOut: w.timedOut}
 	}
-	code, signal := ending(state)
-	exit.Signal = signal
-	if !w.timedOut {
-		exit.Code = code
+	end := ending(state)
+	if w.timedOut {
+		end.Code, end.TimedOut = -1, true
 	}
-	return exit
+	return end
 }

@@ -30,16 +30,17 @@ func (g group) terminate() { _ = unix.Kill(-g.id, unix.SIGTERM) }
 func (g group) kill()      { _ = unix.Kill(-g.id, unix.SIGKILL) }
 func (g group) close()     {}
 
-// ending returns the exit code, or -1 and the name of the signal.
-func ending(state *os.ProcessState) (code int, signal string) {
+// ending returns the exit code, or -1 and the signal.
+func ending(state *os.ProcessState) Exit {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() {
-		return state.ExitCode(), ""
+		return Exit{Code: state.ExitCode()}
 	}
-	if name := unix.SignalName(status.Signal()); name != "" {
-		return -1, name
+	exit := Exit{Code: -1, Signal: unix.SignalName(status.Signal()), Number: int(status.Signal()), Core: status.CoreDump()}
+	if exit.Signal == "" {
+		exit.Signal = fmt.Sprintf("signal %d", exit.Number)
 	}
-	return -1, fmt.Sprintf("signal %d", int(status.Signal()))
+	return exit
 }
 
 // expire ends a Read of r that waits.

@@ -68,7 +68,7 @@ func TestExitTellsHowTheCommandEnded(t *testing.T) {
 	}{
 		{"success", sh("exit 0"), Exit{}},
 		{"an exit code", sh("exit 3"), Exit{Code: 3}},
-		{"a signal", sh("kill -9 $$"), Exit{Code: -1, Signal: "SIGKILL"}},
+		{"a signal", sh("kill -9 $$"), Exit{Code: -1, Signal: "SIGKILL", Number: 9}},
 		{"no such name", Command{Argv: []string{"no-such-program-anywhere"}}, Exit{Start: ErrNotFound}},
 		{"no such file", Command{Argv: []string{filepath.Join(dir, "none")}}, Exit{Start: ErrNotFound}},
 		{"no program", Command{Argv: []string{plain}}, Exit{Start: ErrNotExecutable}},

@@ -75,8 +75,8 @@ func (g group) close() {
 	}
 }
 
-func ending(state *os.ProcessState) (code int, signal string) {
-	return state.ExitCode(), ""
+func ending(state *os.ProcessState) Exit {
+	return Exit{Code: state.ExitCode()}
 }
 
 // expire does nothing: a pipe has no deadline here, and its writers ended with the job object.
