@@ -473,10 +473,10 @@ func copyJob(t *testing.T, c Config, from jobs.Job, log string) placed {
 }
 
 func TestSetupMayMakeTheInput(t *testing.T) {
-	source := "mode: mapreduce\nsetup:\n  - shell: make items\nmap:\n  input: items.json\n  agent_template:\n    - shell: work\n"
+	source := "mode: mapreduce\nsetup:\n  - shell: prepare items\nmap:\n  input: items.json\n  agent_template:\n    - shell: work\n"
 	made := ""
 	c := config(t, fake(func(c call) answer {
-		if c.script == "make items" {
+		if c.script == "prepare items" {
 			if err := os.WriteFile(made, []byte("[1,2]"), 0o600); err != nil {
 				panic(err)
 			}
@@ -487,7 +487,7 @@ func TestSetupMayMakeTheInput(t *testing.T) {
 	if r := run(t, c, source); r.State != Completed || r.Metrics.Successful != 2 {
 		t.Errorf("got %s (%s) with %d successful, want completed with 2", r.State, r.Reason, r.Metrics.Successful)
 	}
-	without := strings.Replace(source, "setup:\n  - shell: make items\n", "", 1)
+	without := strings.Replace(source, "setup:\n  - shell: prepare items\n", "", 1)
 	if err := os.Remove(made); err != nil {
 		t.Fatal(err)
 	}
