@@ -29,6 +29,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newJobsCommand(con),
 		newStatusCommand(con),
 		newVersionCommand(con),
+		newEndLeftoversCommand(),
 	)
 	return root
 }

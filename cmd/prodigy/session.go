@@ -55,6 +55,7 @@ func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
 		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
 		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
+		Watcher: watcherCommand(),
 	}
 }
 

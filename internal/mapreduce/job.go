@@ -262,7 +262,7 @@ func (j *job) emptyTemp() error {
 // start makes the executor, whose messages come to the inbox.
 func (j *job) start() error {
 	var err error
-	if j.register, err = process.OpenRegister(j.place.RegisterFile()); err != nil {
+	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, j.config.Watcher...); err != nil {
 		return err
 	}
 	if err := j.emptyTemp(); err != nil {

@@ -54,6 +54,10 @@ type Config struct {
 
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner
+
+	// Watcher is the argv that starts process.Watch, for process.OpenRegister: it ends the commands at once when this process is
+	// killed. Empty: that is left to the resume.
+	Watcher []string
 }
 
 // State is how a run of a job ended.

@@ -23,6 +23,20 @@ func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
+// detach makes cmd the leader of a session of its own.
+func detach(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+}
+
+// session returns the session of this process, or -1.
+func session() int {
+	id, err := unix.Getsid(0)
+	if err != nil {
+		return -1
+	}
+	return id
+}
+
 func adopt(p *os.Process) group { return group{id: p.Pid} }
 
 // A signal that finds nobody is what was wanted.

@@ -20,6 +20,12 @@ func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
+// There are no sessions, and no watcher is needed where job objects end with their owner.
+
+func detach(*exec.Cmd) {}
+
+func session() int { return -1 }
+
 // adopt puts the process into a new job object that ends with its handle.
 func adopt(p *os.Process) group {
 	g := group{id: p.Pid}

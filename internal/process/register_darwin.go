@@ -24,8 +24,12 @@ func startOf(pid int) (string, bool) {
 
 func memberOf(info *unix.KinfoProc) member {
 	began := info.Proc.P_starttime
+	session, err := unix.Getsid(int(info.Proc.P_pid))
+	if err != nil {
+		session = -1 // it has ended
+	}
 	return member{
-		pid: int(info.Proc.P_pid), group: int(info.Eproc.Pgid),
+		pid: int(info.Proc.P_pid), group: int(info.Eproc.Pgid), session: session,
 		start:  strconv.FormatInt(began.Nano()/1000, 10),
 		zombie: info.Proc.P_stat == zombieState,
 	}

@@ -40,7 +40,7 @@ func memberOf(pid int) (member, bool) {
 }
 
 // parseStat reads the fields behind the name of the program, which may hold anything: the first is the state, the third the
-// group and the twentieth the time of the start.
+// group, the fourth the session and the twentieth the time of the start.
 func parseStat(pid int, stat []byte) (member, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
@@ -50,8 +50,12 @@ func parseStat(pid int, stat []byte) (member, bool) {
 	if err != nil {
 		return member{}, false
 	}
+	session, err := strconv.Atoi(string(fields[3]))
+	if err != nil {
+		return member{}, false
+	}
 	state := fields[0][0]
-	return member{pid: pid, group: group, start: string(fields[19]), zombie: state == 'Z' || state == 'X'}, true
+	return member{pid: pid, group: group, session: session, start: string(fields[19]), zombie: state == 'Z' || state == 'X'}, true
 }
 
 // processes returns all that can be seen.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,7 +18,7 @@ import (
 
 // abandon runs the script that ABANDON holds, with a register, and is killed before it ends.
 func abandon() int {
-	register, err := OpenRegister(os.Getenv("REGISTER"))
+	register, err := OpenRegister(os.Getenv("REGISTER"), long)
 	if err != nil {
 		return 1
 	}
@@ -79,7 +80,7 @@ func endLeftovers(t *testing.T, path string, grace time.Duration, want int) {
 // groupOf returns the only group that a register holds.
 func groupOf(t *testing.T, path string) int {
 	t.Helper()
-	records, err := readRegister(path)
+	_, records, err := readRegister(path)
 	if err != nil || len(records) != 1 {
 		t.Fatalf("got records %v and error %v, want one record", records, err)
 	}
@@ -150,6 +151,119 @@ func awaitGone(t *testing.T, pid int) {
 	}
 }
 
+// The kill may come between the start of a command and its record.
+func TestACommandThatWasNotYetRecordedIsEndedByItsMark(t *testing.T) {
+	if bootID() == "-" {
+		t.Skip("the environment of sh cannot be seen here")
+	}
+	_, path := leave(t, "echo $$; sleep 1000; true")
+	pid := groupOf(t, path)
+	forget(t, path)
+	endLeftovers(t, path, long, 1)
+	if living(t, pid) {
+		t.Errorf("group %d lives, want it ended", pid)
+	}
+}
+
+// A daemon that a step has started on purpose outlives a crash as it outlives the step.
+func TestASessionThatACommandHasStartedIsLeftAlone(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip(err)
+	}
+	line, path := leave(t, "setsid sh -c 'echo $$; sleep 1000; true' & wait")
+	groupOf(t, path)
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	endLeftovers(t, path, long, 1)
+	if !living(t, pid) {
+		t.Errorf("session %d was ended, want it left alone", pid)
+	}
+}
+
+// forget takes the records from a register, but not its owner.
+func forget(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Truncate(path, recordSize); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheWatcherEndsWhatIsLeftOfItsOwnRunOnly(t *testing.T) {
+	for name, test := range map[string]struct {
+		mark  func(of string) string
+		lives bool
+	}{
+		"its own":                          {func(of string) string { return of }, false},
+		"of a run that came after its own": {func(string) string { return "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, path := leave(t, "echo $$; sleep 1000; true")
+			pid := groupOf(t, path)
+			owner, _, err := readRegister(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lifeline, end, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			watched := make(chan error)
+			go func() { watched <- Watch(t.Context(), lifeline, path, test.mark(owner.mark), long) }()
+			if !living(t, pid) {
+				t.Errorf("group %d has ended, want it to live as long as the lifeline", pid)
+			}
+			if err := end.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-watched; err != nil {
+				t.Error(err)
+			}
+			if got := living(t, pid); got != test.lives {
+				t.Errorf("group %d lives: got %t, want %t", pid, got, test.lives)
+			}
+		})
+	}
+}
+
+// The watcher is there from the first command on, and is gone with its register.
+func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
+	dir := t.TempDir()
+	told := filepath.Join(dir, "told")
+	watch := `printf '%s\n' "$$" "$@" > "$0"; exec sleep 1000`
+	register, err := OpenRegister(filepath.Join(dir, "processes"), time.Second, "sh", "-c", watch, told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := sh(`until test -s "$TOLD"; do :; done`)
+	c.Env = append(c.Env, "TOLD="+told)
+	c.Register, c.Slot = register, 1
+	for range 2 {
+		mustRun(t, t.Context(), c)
+	}
+	data, err := os.ReadFile(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(string(data))
+	want := []string{filepath.Join(dir, "processes"), register.owner.mark, "1s"}
+	if len(words) != 4 || !slices.Equal(words[1:], want) {
+		t.Fatalf("the watcher was told %v, want its id and %v", words, want)
+	}
+	if err := register.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(words[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, there := startOf(pid); there {
+		t.Errorf("the watcher %d is still there", pid)
+	}
+}
+
 // No process is signalled that is not shown to be the recorded one.
 func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
 	for name, forge := range map[string]func(*record){
@@ -184,7 +298,7 @@ func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
 
 func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "processes")
-	register, err := OpenRegister(path)
+	register, err := OpenRegister(path, long)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,14 +310,14 @@ func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
 	c.Register, c.Slot, c.Stdout = register, 3, &out
 	mustRun(t, t.Context(), c)
 
-	running, err := readRegister(during)
+	_, running, err := readRegister(during)
 	if err != nil || len(running) != 1 {
 		t.Errorf("got records %v and error %v while the command ran, want one record", running, err)
 	}
-	if out.Text() != register.mark {
-		t.Errorf("got mark %q in the environment, want %q", out.Text(), register.mark)
+	if out.Text() != register.owner.mark {
+		t.Errorf("got mark %q in the environment, want %q", out.Text(), register.owner.mark)
 	}
-	if after, err := readRegister(path); err != nil || len(after) > 0 {
+	if _, after, err := readRegister(path); err != nil || len(after) > 0 {
 		t.Errorf("got records %v and error %v after it, want none", after, err)
 	}
 }
@@ -221,7 +335,7 @@ func TestARegisterThatIsMissingOrTornNamesNothing(t *testing.T) {
 }
 
 func BenchmarkRegister(b *testing.B) {
-	register, err := OpenRegister(filepath.Join(b.TempDir(), "processes"))
+	register, err := OpenRegister(filepath.Join(b.TempDir(), "processes"), long)
 	if err != nil {
 		b.Fatal(err)
 	}

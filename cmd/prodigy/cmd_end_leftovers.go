@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/process"
+)
+
+const endLeftoversName = "end-leftovers"
+
+// newEndLeftoversCommand returns what each run starts beside itself. It is not for people, and so it is not shown.
+func newEndLeftoversCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    endLeftoversName + " <register> <mark> <grace>",
+		Short:  "End the commands of a prodigy that is killed",
+		Args:   exactly("register", "mark", "grace"),
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			grace, err := time.ParseDuration(args[2])
+			if err != nil {
+				return usagef("grace: %w", err)
+			}
+			// It ends with the one that started it, and not sooner.
+			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			if err := process.Watch(cmd.Context(), os.Stdin, args[0], args[1], grace); err != nil {
+				return fmt.Errorf("end leftovers: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// watcherCommand returns the argv of the command for mapreduce.Config, or nil when the program cannot be found: it is done without then.
+func watcherCommand() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, endLeftoversName}
+}

@@ -1,0 +1,63 @@
+package process
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Watch waits until lifeline ends, which it does when the process that has its other end dies, and then ends what the register at
+// path says is left, unless somebody else keeps it by then: mark tells.
+//
+// The kernel gives a lifeline its end only after every command that was being started has become the program it was to run, since
+// until then that has the other end too. So none is missed that carries its environment on.
+func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
+	_, _ = io.Copy(io.Discard, lifeline) // an error is an end as well
+	owner, running, err := readRegister(path)
+	if err != nil || owner.mark != mark {
+		return err
+	}
+	_, err = endGroups(ctx, owner, running, grace)
+	return err
+}
+
+// watcher is a process that calls Watch. Its zero value is none.
+type watcher struct {
+	argv     []string
+	process  *exec.Cmd // nil: none was started
+	lifeline *os.File  // nobody writes to it
+}
+
+// start starts the watcher in a session of its own, so that what ends the owner does not end it too. A watcher that cannot be started
+// is done without: what it would do is then done by EndLeftovers.
+func (w *watcher) start() {
+	if len(w.argv) == 0 {
+		return
+	}
+	r, lifeline, err := os.Pipe()
+	if err != nil {
+		return
+	}
+	defer func() { _ = r.Close() }()
+	cmd := exec.Command(w.argv[0], w.argv[1:]...)
+	cmd.Dir, cmd.Stdin = string(filepath.Separator), r
+	detach(cmd)
+	if err := cmd.Start(); err != nil {
+		_ = lifeline.Close()
+		return
+	}
+	w.process, w.lifeline = cmd, lifeline
+}
+
+// dismiss ends the watcher before it sees the end of its lifeline.
+func (w *watcher) dismiss() {
+	if w.process == nil {
+		return
+	}
+	_ = w.process.Process.Kill()
+	_ = w.process.Wait()
+	_ = w.lifeline.Close()
+}
