@@ -39,6 +39,16 @@ type Attempt struct {
 	// Circuits are the last transitions of the breakers of these steps by their scope, in the runs of the job before this one: the
 	// breakers go on from there.
 	Circuits map[string]breaker.Transition `json:"circuits,omitempty"`
+	Limits   Limits                        `json:"limits,omitzero"`
+}
+
+// Limits are the limits in time of an attempt.
+type Limits struct {
+	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0: none
+	Cleanup *time.Duration `json:"cleanup,omitempty"` // between SIGTERM and SIGKILL when a time is up; nil: the executor's Grace
+
+	// Decided says that what follows when a time is up has been decided for all items, so that Handler is not asked.
+	Decided bool `json:"decided,omitempty"`
 }
 
 // MapResult is what ${map.…} stands for.

@@ -14,18 +14,18 @@ import (
 // or for what prodigy itself could not do.
 func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	began := time.Now()
-	r := &run{x: x, a: &a, plan: x.plans.of(&a)}
+	r := &run{x: x, a: &a, plan: x.plans.of(&a), stop: ctx}
 	defer r.close()
 	if err := r.begin(); err != nil {
 		return Outcome{}, err
 	}
 	s := r.scope()
-	end, err := r.all(ctx, s)
+	end, err := r.inTime(ctx, s)
 	if err != nil {
 		return Outcome{}, err
 	}
 	o := r.outcome(s, end)
-	if end.failure != nil && len(r.plan.handler) > 0 {
+	if r.wantsHandler(end.failure) {
 		failure, err := r.list(ctx, s.failing(&end), r.plan.handler)
 		if err != nil {
 			return Outcome{}, err
@@ -48,6 +48,9 @@ type run struct {
 	rows     json.RawMessage // of map.results, once they were read
 	rowsErr  error           // they could not be read
 	captured map[string]json.RawMessage
+	stop     context.Context // ends when the attempt is to be stopped; the time limits are not in it
+	at       string          // the step that runs, of the attempt's own list
+	cut      *Failure        // the command that a time limit of more than itself ended
 }
 
 // begin makes what all steps of the attempt share.
@@ -86,6 +89,7 @@ func (r *run) scope() *scope {
 func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 	steps := r.plan.steps
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
+		r.at = st.label
 		if r.x.LogSteps && r.a.Phase == phaseMap {
 			r.emit(events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: len(steps)})
 		}

@@ -76,10 +76,16 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 		return result{}, nil, err
 	}
 	var stdout, stderr process.Capture
-	exit, err := r.perform(ctx, b, process.Command{
-		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: &stdout, Stderr: &stderr, Timeout: st.Timeout, Grace: r.x.Grace,
-		Register: r.x.Register, Slot: max(1, r.a.Worker),
+	limit, outer := nearest(ctx, st.Timeout)
+	exit, err := r.perform(r.stop, b, process.Command{
+		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: &stdout, Stderr: &stderr, Timeout: limit, Grace: r.x.Grace,
+		Cleanup: r.a.Limits.Cleanup, Register: r.x.Register, Slot: max(1, r.a.Worker),
 	})
+	if exit.TimedOut && outer {
+		r.cutOff(st, &stdout, &stderr)
+		<-ctx.Done() // in this moment, if not before
+		err = context.Cause(ctx)
+	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

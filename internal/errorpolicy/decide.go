@@ -34,6 +34,9 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	}
 	d := Decision{Action: DLQ, Retry: retry.Decision{Type: retry.Classify(o.Failure), State: o.Retry}}
 	d.Retry.State.Attempts++
+	if m.decidesTimeout(o) {
+		return m.onTimeout(d)
+	}
 	switch a := m.policy.OnItemFailure; a.Kind {
 	case Retry:
 		return m.decideRetry(o, now, rnd)

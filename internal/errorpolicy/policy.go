@@ -21,6 +21,7 @@ type Policy struct {
 	ErrorCollection   Collection      `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
 	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
 	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
+	OnTimeout         TimeoutAction   // timeout_action of the map phase; empty: a timeout is a failure like any other
 }
 
 // ItemAction is what on_item_failure says; Handler is set with custom:<handler> only. The zero ItemAction is DLQ.

@@ -24,6 +24,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 		if _, err := maxParallel(c, w); err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
 		}
+		problems = append(problems, checkLimits(c, w)...)
 	}
 	warnings = slices.Concat(w.Warnings, warnings)
 	for i := range problems {

@@ -3,14 +3,12 @@ package mapreduce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
-	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
 
@@ -24,27 +22,16 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if name != "" && !known.started {
 		j.record(events.PhaseStarted{Phase: name})
 	}
-	if p.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, p.Timeout, errPhaseTimeout)
-		defer cancel()
+	a := j.phaseAttempt(name, p, m)
+	var err error
+	if a.Limits.Agent, err = j.config.limit(j.workflow, "timeout", p.Timeout); err != nil {
+		return verdict{}, err
 	}
-	end, err := j.runAlone(ctx, j.phaseAttempt(name, p, m))
+	end, err := j.runAlone(ctx, a)
 	if err != nil {
 		return verdict{}, err
 	}
-	if errors.Is(end.err, errPhaseTimeout) {
-		end.err, end.outcome.Failure = nil, phaseTimedOut(name, p.Timeout)
-	}
 	return j.phaseVerdict(name, end), nil
-}
-
-var errPhaseTimeout = errors.New("the phase has timed out")
-
-func phaseTimedOut(name string, after time.Duration) *agent.Failure {
-	return &agent.Failure{Failure: retry.Failure{
-		Type: retry.TypeTimeout, TimedOut: true, ExitCode: -1, Message: fmt.Sprintf("the %s phase timed out after %s", name, after),
-	}}
 }
 
 func (j *job) phaseVerdict(name string, end ending) verdict {

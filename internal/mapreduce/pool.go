@@ -75,6 +75,11 @@ func (j *job) due() dueHeap {
 func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, error) {
 	p := &pool{job: j, template: j.attempt("map"), source: s, slotOf: map[int]int{}, due: due}
 	p.template.Steps = j.workflow.Map.AgentTemplate
+	limits, err := j.limits()
+	if err != nil {
+		return verdict{}, err
+	}
+	p.template.Limits = limits
 	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
 	for slot := j.parallel; slot > 0; slot-- {
 		p.free = append(p.free, slot)
@@ -283,6 +288,9 @@ func (p *pool) handle(m message) {
 func (p *pool) release(e *ending, seq int64) {
 	slot := p.slotOf[e.attempt.ItemIndex]
 	delete(p.slotOf, e.attempt.ItemIndex)
+	if slot == 0 {
+		p.unpark(e.attempt.ItemIndex)
+	}
 	if w, ok := p.job.state.waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
 		p.due.push(dueItem{id: w.id, index: e.attempt.ItemIndex, due: w.due})
 	}

@@ -120,7 +120,7 @@ func (j *job) settleFailure(e *ending) int64 {
 		tellRetry(&failed, d.Retry, now)
 	}
 	r := j.record(failed) // which clips the texts
-	j.tellFailure(failed)
+	j.tellFailure(failed, f.TimedOut)
 	return r.Seq
 }
 
@@ -137,14 +137,17 @@ func tellRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 }
 
 // tellFailure adds the events that only inform.
-func (j *job) tellFailure(e events.AgentFailed) {
+func (j *job) tellFailure(e events.AgentFailed, timedOut bool) {
 	switch e.Action {
 	case errorpolicy.DLQ, errorpolicy.Stop:
 		j.record(events.DLQItemAdded{ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: e.Attempt})
 	case errorpolicy.Skip:
 		reason := "on_item_failure: skip"
-		if h := j.workflow.ErrorPolicy.OnItemFailure.Handler; h != "" {
-			reason = "handled by " + h
+		switch p := j.workflow.ErrorPolicy; {
+		case timedOut && p.OnTimeout != "":
+			reason = "timeout_action: " + string(p.OnTimeout)
+		case p.OnItemFailure.Handler != "":
+			reason = "handled by " + p.OnItemFailure.Handler
 		}
 		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: reason})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"slices"
 	"time"
 
 	"prodigy/internal/agent"
@@ -108,6 +109,14 @@ func (p *pool) park(k *parking) {
 	p.freeSlot(p.slotOf[k.index])
 	p.slotOf[k.index] = 0
 	heap.Push(&p.parked, k)
+}
+
+// unpark forgets an agent that ended while it waited, as its time was up.
+func (p *pool) unpark(index int) {
+	at := slices.IndexFunc(p.parked, func(k *parking) bool { return k.index == index })
+	if at >= 0 {
+		heap.Remove(&p.parked, at)
+	}
 }
 
 // wake gives a free slot to the agent that has been due longest. It returns false when none is due.

@@ -29,11 +29,12 @@ type Command struct {
 	Path    string // of the program, for who has looked it up; empty: it is looked up as Argv[0]
 	Argv    []string
 	Dir     string
-	Env     []string      // the whole environment, "K=V"; of two with one name the later holds
-	Stdout  io.Writer     // nil: thrown away. Written to by one goroutine, never after Run has returned
-	Stderr  io.Writer     // the same
-	Timeout time.Duration // 0: none
-	Grace   time.Duration // between SIGTERM and SIGKILL to the group, on timeout or stop
+	Env     []string       // the whole environment, "K=V"; of two with one name the later holds
+	Stdout  io.Writer      // nil: thrown away. Written to by one goroutine, never after Run has returned
+	Stderr  io.Writer      // the same
+	Timeout time.Duration  // 0: none
+	Grace   time.Duration  // between SIGTERM and SIGKILL to the group, at a stop
+	Cleanup *time.Duration // the same at Timeout, where only ErrKill cuts it short; nil: Grace
 
 	Register *Register // nil: the group is not recorded
 	Slot     int       // in the Register; no other command has it at the same time
@@ -66,7 +67,7 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 	if err != nil {
 		return Exit{Start: err}, nil
 	}
-	w := &warden{group: g, grace: c.Grace, expire: out.expire}
+	w := &warden{group: g, grace: c.Grace, cleanup: c.cleanup(), expire: out.expire}
 	release := w.watch(ctx, c.Timeout)
 	awaitEnd(cmd)
 	if w.ended() {
@@ -86,6 +87,13 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 		return exit, fmt.Errorf("wait for %s: %w", c.Argv[0], waited)
 	}
 	return exit, written
+}
+
+func (c Command) cleanup() time.Duration {
+	if c.Cleanup == nil {
+		return c.Grace
+	}
+	return *c.Cleanup
 }
 
 // start starts the command and the readers of its output.
@@ -135,9 +143,10 @@ func startError(c Command, err error) error {
 
 // warden ends a group when its time is up.
 type warden struct {
-	group  group
-	grace  time.Duration
-	expire func() // ends the readers of the output
+	group   group
+	grace   time.Duration // at a stop
+	cleanup time.Duration // when the time is up
+	expire  func()        // ends the readers of the output
 
 	mu       sync.Mutex
 	gone     bool // the id of the group may no longer be signalled
@@ -168,7 +177,7 @@ func (w *warden) timeout() {
 		return
 	}
 	w.timedOut = true
-	w.end()
+	w.end(w.cleanup)
 }
 
 func (w *warden) stop(cause error) {
@@ -182,21 +191,21 @@ func (w *warden) stop(cause error) {
 		w.strike()
 		return
 	}
-	w.end()
+	w.end(w.grace)
 }
 
 // end asks the group to end and sees to it that it does.
-func (w *warden) end() {
+func (w *warden) end(grace time.Duration) {
 	if w.ending {
 		return
 	}
 	w.ending = true
-	if w.grace <= 0 {
+	if grace <= 0 {
 		w.strike()
 		return
 	}
 	w.group.terminate()
-	w.last = time.AfterFunc(w.grace, w.kill)
+	w.last = time.AfterFunc(grace, w.kill)
 }
 
 func (w *warden) kill() {

@@ -72,6 +72,22 @@ func oneWord[T ~string](words ...T) form {
 	return form{schema: node{"enum": all}, words: strings.Join(code(all), ", "), enum: all}
 }
 
+// inAnyCase is one of a few words, with or without capitals, dashes and underscores.
+func inAnyCase[T ~string](words ...T) form {
+	var spellings []string
+	for _, w := range words {
+		var b strings.Builder
+		for _, c := range fold(string(w)) {
+			b.WriteString("[-_ ]*[" + string(c) + strings.ToUpper(string(c)) + "]")
+		}
+		spellings = append(spellings, b.String()+"[-_ ]*")
+	}
+	return pattern("^("+strings.Join(spellings, "|")+")$", oneWord(words...).words)
+}
+
+// commandPattern is that of the names of commands in command_timeouts.
+func commandPattern() string { return "^(" + strings.Join(Kinds(), "|") + ")(_(0|[1-9][0-9]*))?$" }
+
 // code marks words as code.
 func code(words []string) []string {
 	all := make([]string, len(words))
@@ -165,6 +181,12 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.handlers(), true
 	case reflect.TypeFor[[]EnvVar]():
 		return l.env(), true
+	case reflect.TypeFor[SecondsOrVar]():
+		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
+	case reflect.TypeFor[TimeoutPolicy]():
+		return inAnyCase(PerAgent, PerCommand, Hybrid), true
+	case reflect.TypeFor[errorpolicy.TimeoutAction]():
+		return inAnyCase(errorpolicy.TimeoutActions()...), true
 	case reflect.TypeFor[IntOrVar]():
 		return l.intOrVar(), true
 	case reflect.TypeFor[Input]():
@@ -192,6 +214,10 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	switch name {
 	case "workflow.Map.agent_template":
 		return l.agentTemplate(), true
+	case "workflow.Timeouts.command_timeouts":
+		return named(commandPattern(), timeout(), "kinds of steps, or kinds and positions as in `shell_2`, each with a duration or seconds"), true
+	case "workflow.Timeouts.cleanup_grace_period_secs":
+		return either("duration or seconds, also 0", span(), atLeast(0)), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
 		return atLeast(0), true
 	case "workflow.OnFailure.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",

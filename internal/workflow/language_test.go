@@ -32,7 +32,7 @@ func everything(t *testing.T) *yaml.Node {
 
 // mappings calls do for each mapping whose keys the language fixes, with the key that it is the value of.
 func mappings(n *yaml.Node, key string, do func(n *yaml.Node, key string)) {
-	if n.Kind == yaml.MappingNode && key != "env" && key != "handlers" {
+	if n.Kind == yaml.MappingNode && key != "env" && key != "handlers" && key != "command_timeouts" {
 		do(n, key)
 	}
 	for i, child := range n.Content {
@@ -105,6 +105,7 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		Phase{},
 		Map{},
 		Input{},
+		Timeouts{},
 		Step{},
 		OnFailure{},
 		callOptions{},

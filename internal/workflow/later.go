@@ -4,7 +4,7 @@ package workflow
 // so that nobody relies on what would not happen.
 var later = map[string][]string{
 	"workflow":   {"secrets", "env_files", "profiles", "parameters"},
-	"map":        {"key", "sort_by", "distinct", "timeout_config", "agent_timeout_secs"},
+	"map":        {"key", "sort_by", "distinct"},
 	"input":      {"glob", "stdin"},
 	"env value":  {"command", "cache", "condition", "when_true", "when_false", "value", "secret"},
 	"step":       laterInSteps,

@@ -34,6 +34,8 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = reading(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
 	keys = reading(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
 	keys = reading(keys, "error_policy", r.errorPolicy)
+	var timeouts *block
+	keys = reading(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
 	keys = append(keys, r.policyKey("retry_config"))
 	b := r.block("map", e, keys)
 	if b == nil {
@@ -41,6 +43,8 @@ func (r *reader) mapPhase(e entry) *Map {
 	}
 	r.require(b, "input")
 	r.require(b, "agent_template")
+	r.checkTimeouts(m, b, timeouts)
+	r.w.ErrorPolicy.OnTimeout = m.Timeouts.Action
 	return m
 }
 
@@ -110,14 +114,23 @@ func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
 		v.Value, ok = r.atLeast(e, 1)
 		return v, ok
 	}
-	name, isVar := strings.CutPrefix(e.value.Value, "$")
-	if inner, braced := strings.CutPrefix(name, "{"); braced {
-		name, isVar = strings.CutSuffix(inner, "}")
-	}
-	if e.value.Kind != yaml.ScalarNode || !isVar || !isName(name) {
+	name, isVar := variableName(e.value)
+	if !isVar {
 		r.wrong(e, `a whole number or "$NAME" of an environment variable`)
 		return v, false
 	}
 	v.Var = name
 	return v, true
+}
+
+// variableName returns the name in a text that is nothing but "$NAME" or "${NAME}".
+func variableName(n *yaml.Node) (string, bool) {
+	name, isVar := strings.CutPrefix(n.Value, "$")
+	if inner, braced := strings.CutPrefix(name, "{"); braced {
+		name, isVar = strings.CutSuffix(inner, "}")
+	}
+	if n.Kind != yaml.ScalarNode || !isVar || !isName(name) {
+		return "", false
+	}
+	return name, true
 }

@@ -83,7 +83,7 @@ merge: {commands: [{shell: m}], timeout: 1m}
 			{"B", Text{Value: "true", Pos: Pos{5, 16}}},
 			{"C", Text{Value: "x y", Pos: Pos{5, 26}}},
 		},
-		Setup: &Phase{Timeout: 90 * time.Second, Commands: one("s", Pos{6, 33}, Pos{6, 41}), Pos: Pos{6, 8}},
+		Setup: &Phase{Timeout: SecondsOrVar{Value: 90 * time.Second, Pos: Pos{6, 18}}, Commands: one("s", Pos{6, 33}, Pos{6, 41}), Pos: Pos{6, 8}},
 		Map: &Map{
 			Input:    Input{File: "in.json", Format: "json", Pos: Pos{8, 10}},
 			JSONPath: "$.a", JSONPathPos: Pos{9, 15}, Filter: "b > 1", FilterPos: Pos{10, 11},
@@ -91,7 +91,7 @@ merge: {commands: [{shell: m}], timeout: 1m}
 			AgentTemplate: one("t", Pos{14, 20}, Pos{14, 28}), Pos: Pos{8, 3},
 		},
 		Reduce: &Phase{Commands: one("r", Pos{15, 10}, Pos{15, 18}), Pos: Pos{15, 9}},
-		Merge:  &Phase{Commands: one("m", Pos{16, 20}, Pos{16, 28}), Timeout: time.Minute, Pos: Pos{16, 8}},
+		Merge:  &Phase{Commands: one("m", Pos{16, 20}, Pos{16, 28}), Timeout: SecondsOrVar{Value: time.Minute, Pos: Pos{16, 42}}, Pos: Pos{16, 8}},
 	})
 }
 

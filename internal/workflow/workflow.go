@@ -67,8 +67,8 @@ type EnvVar struct {
 
 // Phase is a list of steps that runs once.
 type Phase struct {
-	Commands []Step        `yaml:"commands"`               // the steps, run in order; required
-	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of the whole phase; default none
+	Commands []Step       `yaml:"commands"` // the steps, run in order; required
+	Timeout  SecondsOrVar `yaml:"timeout"`  // of the whole phase; default none
 	Pos      Pos
 }
 
@@ -79,10 +79,12 @@ type Map struct {
 	JSONPathPos   Pos
 	Filter        string `yaml:"filter"` // an expression over an item's fields: only items for which it is true are taken
 	FilterPos     Pos
-	Offset        int      `yaml:"offset"`         // how many of the chosen items are left out at the beginning; default 0
-	MaxItems      *int     `yaml:"max_items"`      // how many items are taken at most; default all
-	MaxParallel   IntOrVar `yaml:"max_parallel"`   // how many agents run at once; default 10
-	AgentTemplate []Step   `yaml:"agent_template"` // the steps that are run for each item; a list, or `{commands: [...]}`; required
+	Offset        int          `yaml:"offset"`             // how many of the chosen items are left out at the beginning; default 0
+	MaxItems      *int         `yaml:"max_items"`          // how many items are taken at most; default all
+	MaxParallel   IntOrVar     `yaml:"max_parallel"`       // how many agents run at once; default 10
+	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
+	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
+	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 	Pos           Pos
 }
 

@@ -1,0 +1,211 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/errorpolicy"
+)
+
+// Timeouts is a timeout_config block. What it says of commands is in their Timeout as well, once the file has been read.
+type Timeouts struct {
+	Agent    SecondsOrVar              `yaml:"agent_timeout_secs"`        // the same as in the map, which has it instead
+	Policy   TimeoutPolicy             `yaml:"timeout_policy"`            // which limits count: that of the agent, those of the commands, or both; default hybrid
+	Commands map[string]time.Duration  `yaml:"command_timeouts"`          // limits of commands that have no `timeout` of their own
+	Action   errorpolicy.TimeoutAction `yaml:"timeout_action"`            // what happens to an item when a time is up; default what `on_item_failure` says
+	Cleanup  *time.Duration            `yaml:"cleanup_grace_period_secs"` // between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
+}
+
+// TimeoutPolicy says which limits count.
+type TimeoutPolicy string
+
+const (
+	PerAgent   TimeoutPolicy = "per_agent"   // that of the agent
+	PerCommand TimeoutPolicy = "per_command" // those of the commands
+	Hybrid     TimeoutPolicy = "hybrid"      // both
+)
+
+// SecondsOrVar is a time limit, or the name of an environment variable that holds one. The zero value is no limit.
+type SecondsOrVar struct {
+	Value time.Duration
+	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
+	Pos   Pos
+}
+
+const (
+	defaultCleanup  = 5 * time.Second // of a map phase with a timeout_config
+	gracefulCleanup = 30 * time.Second
+)
+
+// AgentLimit returns how long an agent may take, wherever that was written; the zero value when nothing limits it.
+func (m *Map) AgentLimit() SecondsOrVar {
+	switch {
+	case m.Timeouts.Policy == PerCommand:
+		return SecondsOrVar{}
+	case m.AgentTimeout != (SecondsOrVar{}):
+		return m.AgentTimeout
+	}
+	return m.Timeouts.Agent
+}
+
+// timeouts reads timeout_config.
+func (r *reader) timeouts(e entry, m *Map) *block {
+	t := &m.Timeouts
+	keys := r.fields(t)
+	keys = reading(keys, "timeout_policy", func(e entry) { set(&t.Policy)(anyCase(r, e, PerAgent, PerCommand, Hybrid)) })
+	keys = reading(keys, "timeout_action", func(e entry) { set(&t.Action)(anyCase(r, e, errorpolicy.TimeoutActions()...)) })
+	keys = reading(keys, "command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
+	keys = reading(keys, "cleanup_grace_period_secs", func(e entry) { setPointer(&t.Cleanup)(r.grace(e)) })
+	b := r.block("timeout_config", e, keys)
+	switch {
+	case t.Cleanup != nil:
+	case t.Action == errorpolicy.GracefulTerminate:
+		t.Cleanup = new(gracefulCleanup)
+	default:
+		t.Cleanup = new(defaultCleanup)
+	}
+	return b
+}
+
+// grace reads a duration or seconds, and nothing is enough.
+func (r *reader) grace(e entry) (time.Duration, bool) {
+	d, ok := r.seconds(e)
+	if ok && d < 0 {
+		r.fail(e.value, "%s cannot be less than 0", e.name)
+		return 0, false
+	}
+	return d, ok
+}
+
+// anyCase reads one of a few words, written as per_agent, PerAgent, per-agent or PER_AGENT.
+func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
+	s, ok := r.text(e)
+	if !ok {
+		return "", false
+	}
+	for _, w := range words {
+		if fold(s) == fold(string(w)) {
+			return w, true
+		}
+	}
+	return word(r, e, words...)
+}
+
+// commandTimeouts reads the limits of commands; their names are checked when the steps are known.
+func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrong(e, `a mapping as in {shell: 60, shell_2: 10}`)
+		return nil
+	}
+	limits := map[string]time.Duration{}
+	for _, limit := range r.entries(e.value) {
+		if d, ok := r.duration(limit, true); ok {
+			limits[limit.name] = d
+		}
+	}
+	return limits
+}
+
+// checkTimeouts reports settings that contradict each other, warns of those without effect, and gives the steps of the template
+// the limits that are meant for them. config is the block of timeout_config, if there is one.
+func (r *reader) checkTimeouts(m *Map, phase, config *block) {
+	if config == nil {
+		return
+	}
+	if phase.has("agent_timeout_secs") && config.has("agent_timeout_secs") {
+		r.fail(config.written["agent_timeout_secs"].key, `"agent_timeout_secs" is written in two places (the other is line %d)`,
+			phase.written["agent_timeout_secs"].key.Line)
+	}
+	for _, b := range []*block{phase, config} {
+		if e, ok := b.written["agent_timeout_secs"]; ok && m.Timeouts.Policy == PerCommand {
+			r.warn(e.key, `"agent_timeout_secs" has no effect with "timeout_policy: per_command"`)
+		}
+	}
+	e, ok := config.written["command_timeouts"]
+	if ok && m.Timeouts.Policy == PerAgent {
+		r.warn(e.key, `"command_timeouts" has no effect with "timeout_policy: per_agent"`)
+		m.Timeouts.Commands = nil
+	}
+	if ok && e.value.Kind == yaml.MappingNode {
+		r.checkCommandNames(e, m.AgentTemplate)
+	}
+	limitCommands(m.AgentTemplate, m.Timeouts.Commands)
+}
+
+// checkCommandNames reports names that stand for no command of the template.
+func (r *reader) checkCommandNames(e entry, steps []Step) {
+	known := Kinds()
+	for i, s := range steps {
+		known = append(known, s.Kind()+"_"+strconv.Itoa(i))
+	}
+	for _, limit := range r.entries(e.value) {
+		if slices.Contains(known, limit.name) {
+			continue
+		}
+		kind, position, _ := strings.Cut(limit.name, "_")
+		if n, err := strconv.Atoi(position); err == nil && slices.Contains(Kinds(), kind) {
+			r.fail(limit.key, "command_timeouts: there is no %s step at position %d: positions count all steps of agent_template from 0", kind, n)
+			continue
+		}
+		r.fail(limit.key, "command_timeouts: %q is no kind of step and no step of agent_template%s", limit.name, hint(limit.name, known))
+	}
+}
+
+// limitCommands gives each step of an agent_template the limit of its place, else that of its kind, unless it has one of its own. Steps
+// inside of steps get that of their kind.
+func limitCommands(steps []Step, limits map[string]time.Duration) {
+	for i := range steps {
+		at := steps[i].Kind() + "_" + strconv.Itoa(i)
+		if limit, ok := limits[at]; ok && steps[i].Timeout == 0 {
+			steps[i].Timeout = limit
+		}
+	}
+	limitKinds(steps, limits)
+}
+
+func limitKinds(steps []Step, limits map[string]time.Duration) {
+	for i := range steps {
+		s := &steps[i]
+		if limit, ok := limits[s.Kind()]; ok && s.Timeout == 0 {
+			s.Timeout = limit
+		}
+		for _, inner := range s.Inner() {
+			limitKinds(inner.Steps, limits)
+		}
+	}
+}
+
+// secondsOrVar reads a time limit, or the name of an environment variable as "$VAR" or "${VAR}".
+func (r *reader) secondsOrVar(e entry) (SecondsOrVar, bool) {
+	v := SecondsOrVar{Pos: place(e.value)}
+	var ok bool
+	if v.Var, ok = variableName(e.value); ok {
+		return v, true
+	}
+	if e.value.Kind == yaml.ScalarNode && strings.HasPrefix(e.value.Value, "$") {
+		r.wrong(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
+		return v, false
+	}
+	v.Value, ok = r.duration(e, true)
+	return v, ok
+}
+
+// ParseSeconds reads what an environment variable holds that a time limit names: a whole number of seconds, or a duration.
+func ParseSeconds(text string) (time.Duration, error) {
+	text = strings.TrimSpace(text)
+	quiet := &reader{}
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	if text != "" && strings.Trim(text, "0123456789") == "" {
+		n.Tag = "!!int"
+	}
+	d, ok := quiet.duration(entry{name: "limit", value: n}, true)
+	if !ok {
+		return 0, fmt.Errorf("%q is neither a number of seconds from 1 nor a duration as in 90s", text)
+	}
+	return d, nil
+}
