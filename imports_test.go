@@ -15,8 +15,8 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
-		"github.com/rs/zerolog", "github.com/spf13/cobra", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "retry", "view", "workflow",
+		"github.com/mattn/go-runewidth", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench":   {},
 	"torture": {},
@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 		"golang.org/x/sync",
 	},
 	"internal/agent":       {"breaker", "duration", "events", "process", "retry", "template", "workflow"},
+	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"internal/items":       {"process", "workflow", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},

@@ -202,7 +202,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, e ended, c *letterChoice) e
 	}
 	code := o.retryCode(e, left)
 	if !o.quiet || code != exitOK {
-		e.failures.print(con.err, nil, e.Job.ID)
+		e.printFailures(con.err)
 		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left\n", counted(e.Reprocessed, "dead letter"), e.Recovered, left)
 		e.print(con.err)
 	}

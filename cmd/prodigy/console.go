@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"os"
+	"runtime"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
@@ -14,10 +17,11 @@ import (
 type console struct {
 	out     io.Writer
 	err     io.Writer
-	plain   bool       // no colours: err is no terminal, or NO_COLOR is set
-	noColor bool       // the flag
-	live    bool       // err is a terminal on which a line can be redrawn
-	width   func() int // of that terminal
+	plain   bool              // no colours: err is no terminal, or NO_COLOR is set
+	noColor bool              // the flag
+	live    bool              // err is a terminal on which lines can be redrawn
+	unicode bool              // it shows more than ASCII
+	size    func() (w, h int) // of that terminal
 }
 
 // newConsole looks at the terminal and the environment.
@@ -28,19 +32,29 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 		err:   err,
 		plain: getenv("NO_COLOR") != "" || !terminal,
 		live:  terminal,
-		width: func() int {
-			w, _, sizeErr := term.GetSize(int(err.Fd()))
-			if sizeErr != nil || w < 1 {
-				return 80
+		size: func() (int, int) {
+			w, h, sizeErr := term.GetSize(int(err.Fd()))
+			if sizeErr != nil || w < 1 || h < 1 {
+				return 80, 24
 			}
-			return w
+			return w, h
 		},
+		unicode: utf8Locale(getenv),
 	}
 }
 
+// utf8Locale tells whether the characters of the terminal are those of Unicode, by the first of the variables that says anything.
+func utf8Locale(getenv func(string) string) bool {
+	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG"))
+	return runtime.GOOS == "windows" || strings.Contains(strings.ReplaceAll(strings.ToUpper(locale), "-", ""), "UTF8")
+}
+
+// colours tells whether what goes to the terminal is coloured.
+func (c *console) colours() bool { return !c.plain && !c.noColor }
+
 // logger returns the log for people that writes to w.
 func (c *console) logger(w io.Writer) zerolog.Logger {
-	return zerolog.New(zerolog.ConsoleWriter{Out: w, NoColor: c.plain || c.noColor, TimeFormat: "15:04:05"}).With().Timestamp().Logger()
+	return zerolog.New(zerolog.ConsoleWriter{Out: w, NoColor: !c.colours(), TimeFormat: "15:04:05"}).With().Timestamp().Logger()
 }
 
 // printJSON prints v as one indented document.
@@ -54,36 +68,4 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// screen is a stream with, when it is live, one line at its end that is redrawn. What is written to it goes above that line.
-type screen struct {
-	w     io.Writer
-	live  bool
-	width func() int
-	drawn bool
-}
-
-const eraseLine = "\r\x1b[K"
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.clear()
-	return s.w.Write(p)
-}
-
-// clear takes the line away until it is drawn again.
-func (s *screen) clear() {
-	if s.drawn {
-		_, _ = io.WriteString(s.w, eraseLine)
-		s.drawn = false
-	}
-}
-
-// draw replaces the line, cut to the width of the terminal.
-func (s *screen) draw(line string) {
-	if limit := s.width() - 1; len(line) > limit {
-		line = line[:max(limit, 0)]
-	}
-	_, _ = io.WriteString(s.w, eraseLine+line)
-	s.drawn = true
 }

@@ -3,76 +3,40 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/view"
 )
 
-// failures groups the items that failed by the signature of their errors, each with one example.
-type failures struct {
-	groups      []*failureGroup
-	bySignature map[string]*failureGroup
-	ungrouped   int // beyond groupLimit
-}
-
-type failureGroup struct {
-	example events.AgentFailed
-	count   int
-}
-
-// groupLimit bounds the memory of a job whose errors are all different.
-const groupLimit = 200
-
-// groupsShown is how many groups the summary prints.
+// groupsShown is how many groups of failures the summary prints.
 const groupsShown = 10
 
-func (f *failures) add(e events.AgentFailed) {
-	key := string(e.ErrorType) + "\x00" + e.ErrorSignature
-	if g, ok := f.bySignature[key]; ok {
-		g.count++
-		return
-	}
-	if len(f.groups) == groupLimit {
-		f.ungrouped++
-		return
-	}
-	if f.bySignature == nil {
-		f.bySignature = map[string]*failureGroup{}
-	}
-	g := &failureGroup{example: e, count: 1}
-	f.bySignature[key] = g
-	f.groups = append(f.groups, g)
-}
-
-// print writes the groups, the largest first, and what the patterns suggest.
-func (f *failures) print(w io.Writer, patterns []errorpolicy.Pattern, jobID string) {
-	groups := slices.Clone(f.groups)
-	slices.SortStableFunc(groups, func(a, b *failureGroup) int { return b.count - a.count })
-	rest := f.ungrouped
-	for i, g := range groups {
+// printFailures writes the groups of failures, the largest first, each with an example.
+func printFailures(w io.Writer, f view.Failures, jobID string) {
+	rest := f.Ungrouped
+	for i, g := range f.Groups() {
 		if i >= groupsShown {
-			rest += g.count
+			rest += g.Count
 			continue
 		}
-		g.print(w, jobID)
+		printGroup(w, g, jobID)
 	}
 	if rest > 0 {
 		_, _ = fmt.Fprintf(w, "and %d more of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
 	}
-	printSuggestions(w, patterns)
 }
 
-func (g *failureGroup) print(w io.Writer, jobID string) {
-	_, _ = fmt.Fprintf(w, "%d failed (%s): %s\n", g.count, g.example.ErrorType, shorten(visible(g.example.ErrorSignature), 160))
+func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
+	_, _ = fmt.Fprintf(w, "%d failed (%s): %s\n", g.Count, g.Type, shorten(visible(g.Signature), 160))
 	word := ""
-	if g.count > 1 {
+	if g.Count > 1 {
 		word = "for example "
 	}
-	_, _ = fmt.Fprintf(w, "  %s%s\n", word, describe(g.example))
-	printEvidence(w, g.example, jobID)
+	_, _ = fmt.Fprintf(w, "  %s%s\n", word, describe(g.Example.AgentFailed))
+	printEvidence(w, g.Example.AgentFailed, jobID)
 }
 
 // describe says in one line what happened to which item in which step.

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -23,14 +24,13 @@ type printer struct {
 	collection errorpolicy.CollectionKind
 	earlier    errorpolicy.Metrics // of the runs before this one
 
-	results  io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
-	screen   *screen
-	log      zerolog.Logger
-	quiet    bool
-	jobID    string
-	tally    tally
-	failures failures
-	retries  int // lines about retries that were printed
+	results io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	screen  *screen
+	region  region
+	log     zerolog.Logger
+	quiet   bool
+	job     *view.Job
+	retries int // lines about retries that were printed
 }
 
 const (
@@ -47,18 +47,30 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow, earlier errorp
 		collection: collectionOf(w),
 		earlier:    earlier,
 		results:    con.out,
-		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, width: con.width},
+		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
+		region:     region{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},
 		quiet:      o.quiet,
-		tally:      newTally(earlier),
+		job:        view.Resumed(earlier),
 	}
 	if o.quiet {
-		p.screen = &screen{w: io.Discard, width: con.width}
+		p.screen = &screen{w: io.Discard, size: con.size}
 	}
 	if o.quiet || o.format == asJSON {
 		p.results = io.Discard
 	}
 	p.log = con.logger(p.screen)
 	return p
+}
+
+// stepCounts returns how many steps the phases have that run once; those of a standard workflow are a phase without a name.
+func stepCounts(w *workflow.Workflow) map[string]int {
+	steps := map[string]int{"": len(w.Commands)}
+	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
+		if p != nil {
+			steps[name] = len(p.Commands)
+		}
+	}
+	return steps
 }
 
 // observe is for mapreduce.Config. It waits when the terminal cannot keep up.
@@ -80,7 +92,7 @@ func (p *printer) show() {
 				return
 			}
 			for _, r := range batch {
-				p.tally.apply(r)
+				p.job.Apply(r)
 				p.print(r)
 			}
 		case line := <-p.notices:
@@ -93,14 +105,15 @@ func (p *printer) show() {
 
 // progress shows where the job stands.
 func (p *printer) progress(now time.Time) {
-	if p.jobID == "" {
+	if p.job.ID == "" {
 		return
 	}
 	if p.screen.live {
-		p.screen.draw(p.tally.line(now))
+		width, height := p.screen.size()
+		p.screen.draw(p.region.lines(p.job, now, width, height))
 		return
 	}
-	p.printf("%s\n", p.tally.line(now))
+	p.printf("%s\n", p.region.statusLine(p.job, now))
 }
 
 func (p *printer) printf(format string, args ...any) {
@@ -109,7 +122,6 @@ func (p *printer) printf(format string, args ...any) {
 
 // print shows one record, where it is of interest as it happens.
 func (p *printer) print(r events.Record) {
-	p.jobID = r.JobID
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		p.printf("job %s%s\n", r.JobID, prefixed(": ", e.Workflow))
@@ -140,15 +152,15 @@ func (p *printer) print(r events.Record) {
 }
 
 func (p *printer) resumed(e events.JobResumed) {
-	if e.Reason == dlqRetry {
-		p.printf("job %s: dead letters are run again\n", p.jobID)
+	if e.Reason == events.ForDeadLetters {
+		p.printf("job %s: dead letters are run again\n", p.job.ID)
 		return
 	}
 	if e.Completed+e.Pending+e.InFlight == 0 {
-		p.printf("job %s goes on\n", p.jobID)
+		p.printf("job %s goes on\n", p.job.ID)
 		return
 	}
-	p.printf("job %s goes on: %s\n", p.jobID, found(e, p.earlier))
+	p.printf("job %s goes on: %s\n", p.job.ID, found(e, p.earlier))
 }
 
 // found says how far the job had come, as in "812 done, 3 failed, 9 in flight start again, 176 to go".
@@ -225,11 +237,10 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 		return
 	}
 	if p.collection != errorpolicy.Immediate {
-		p.failures.add(e)
 		return
 	}
 	p.log.Error().Str("action", string(e.Action)).Msg(describe(e))
-	printEvidence(p.screen, e, p.jobID)
+	printEvidence(p.screen, e, p.job.ID)
 }
 
 func (p *printer) batch(e events.ErrorBatch) {

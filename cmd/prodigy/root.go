@@ -28,6 +28,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newEventsCommand(con),
 		newJobsCommand(con),
 		newStatusCommand(con),
+		newWhyCommand(con),
 		newVersionCommand(con),
 		newEndLeftoversCommand(),
 	)

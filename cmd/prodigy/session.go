@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/dlq"
+	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/view"
 )
 
 // jobOptions are the flags of every command that works on a job.
@@ -65,8 +70,9 @@ type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error
 // ended is how a run of a job ended, and what is left to say of it.
 type ended struct {
 	mapreduce.Result
-	stop     *signalError // that asked for the end; nil: none did
-	failures *failures
+	stop       *signalError // that asked for the end; nil: none did
+	job        *view.Job
+	collection errorpolicy.CollectionKind
 }
 
 // watch does the work, shows it by p as it goes on and lets signals stop it: the first asks it to stop, the second kills.
@@ -94,7 +100,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 	if groupErr := g.Wait(); groupErr != nil {
 		panic("BUG: " + groupErr.Error())
 	}
-	return ended{Result: result, stop: asked, failures: &p.failures}, err
+	return ended{Result: result, stop: asked, job: p.job, collection: p.collection}, err
 }
 
 // outcome is what run --json prints.
@@ -128,13 +134,41 @@ func (o jobOptions) conclude(con *console, e ended) error {
 
 func (o jobOptions) tell(con *console, e ended, code int) error {
 	if !o.quiet || code != exitOK {
-		e.failures.print(con.err, e.Metrics.FailurePatterns, e.Job.ID)
+		e.printFailures(con.err)
+		printSuggestions(con.err, e.Metrics.FailurePatterns)
+		e.printSlowest(con.err)
 		e.print(con.err)
 	}
 	if o.format == asJSON {
 		return printJSON(con.out, e.outcome(code))
 	}
 	return nil
+}
+
+// printFailures writes the failures of this run in groups, unless they were told one by one.
+func (e ended) printFailures(w io.Writer) {
+	if e.job != nil && e.collection != errorpolicy.Immediate {
+		printFailures(w, e.job.Failures, e.Job.ID)
+	}
+}
+
+// slowEnough is how long the slowest attempt must have taken for the summary to name those that took longest.
+const slowEnough = time.Second
+
+func (e ended) printSlowest(w io.Writer) {
+	if e.job == nil || len(e.job.Slowest) == 0 || e.job.Slowest[0].Duration < slowEnough {
+		return
+	}
+	_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(e.job.Slowest))
+}
+
+// slowest lists attempts with what they took.
+func slowest(list []view.Attempt) string {
+	words := make([]string, len(list))
+	for i, a := range list {
+		words[i] = visible(a.ItemID) + " " + duration.Format(a.Duration.Round(10*time.Millisecond))
+	}
+	return strings.Join(words, ", ")
 }
 
 // firstLetter returns the item of the first dead letter of a job, or "".

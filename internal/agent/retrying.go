@@ -131,7 +131,7 @@ func (r *run) resumed(st *step) retry.State {
 
 func (r *run) retrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {
 	e := events.StepRetrying{
-		ItemID: r.a.ItemID, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message,
+		ItemID: r.a.ItemID, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message, Matched: d.Matched,
 		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), WaitedMS: events.Millis(d.State.Waited),
 	}
 	if st.policy().Budget > 0 {

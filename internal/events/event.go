@@ -177,6 +177,7 @@ type AgentFailed struct {
 	StderrTail     string                     `json:"stderr_tail,omitempty"`
 	Action         errorpolicy.Action         `json:"action"`
 	Reason         string                     `json:"reason,omitempty"`   // why this action, where the policy has something to say
+	Matched        string                     `json:"matched,omitempty"`  // the entry of the policy's retry_on that recognised it
 	DelayMS        *Millis                    `json:"delay_ms,omitempty"` // with action retry
 	RetryAt        *time.Time                 `json:"retry_at,omitempty"` // with action retry
 	Retry          *RetryState                `json:"retry,omitempty"`    // with action retry: what the next decision needs
@@ -221,6 +222,7 @@ type StepRetrying struct {
 	Attempt         int        `json:"attempt"` // the one that failed
 	ErrorType       retry.Type `json:"error_type"`
 	Error           string     `json:"error"`
+	Matched         string     `json:"matched,omitempty"` // the entry of retry_on that recognised it
 	ComputedDelayMS Millis     `json:"computed_delay_ms"`
 	DelayMS         Millis     `json:"delay_ms"`  // after jitter
 	WaitedMS        Millis     `json:"waited_ms"` // this delay included

@@ -56,3 +56,17 @@ func (w whole) Read(p []byte) (int, error) {
 	w.read += int64(n)
 	return n, err
 }
+
+// Find returns the item that is called id, and false when the store has none. It reads the lines before it.
+func (s *Store) Find(id string) (Item, bool, error) {
+	for c := s.Cursor(); c.More(); {
+		it, err := c.Next()
+		if err != nil {
+			return Item{}, false, err
+		}
+		if it.ID == id {
+			return it, true, nil
+		}
+	}
+	return Item{}, false, nil
+}

@@ -111,7 +111,7 @@ func (j *job) settleFailure(e *ending) int64 {
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, Step: f.Step, Signal: f.Signal,
 		Error: f.Message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(f.Message),
-		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason,
+		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode

@@ -1,12 +1,15 @@
 package retry
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
 )
 
 // Strategy names a way in which delays grow.
@@ -38,22 +41,35 @@ const forever time.Duration = math.MaxInt64
 
 // backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the first delay:
 // the parameter delay or initial, else initial_delay. What comes out is capped by the caller; forever stands for "the cap".
+// The formula says the same for people, with the numbers in place.
 var backoffs = []struct {
 	strategy   Strategy
 	parameters []string
 	delay      func(b Backoff, d time.Duration, n int) time.Duration
+	formula    func(b Backoff, d time.Duration, n int) string
 }{
-	{Fixed, []string{"delay"}, func(_ Backoff, d time.Duration, _ int) time.Duration { return d }},
-	{Linear, []string{"initial", "increment"}, linear},
+	{Fixed, []string{"delay"}, func(_ Backoff, d time.Duration, _ int) time.Duration { return d }, func(_ Backoff, d time.Duration, _ int) string {
+		return duration.Format(d)
+	}},
+	{Linear, []string{"initial", "increment"}, linear, linearFormula},
 	{Exponential, []string{"initial", "base", "multiplier"}, func(b Backoff, d time.Duration, n int) time.Duration {
 		return times(d, math.Pow(b.factor(), float64(n-1)))
+	}, func(b Backoff, d time.Duration, n int) string {
+		return fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
 	}},
-	{Fibonacci, []string{"initial"}, func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }},
+	{Fibonacci, []string{"initial"}, func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff, d time.Duration, n int) string {
+		return fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
+	}},
 	{Custom, []string{"delays"}, func(b Backoff, _ time.Duration, n int) time.Duration {
 		if n > len(b.Delays) {
 			return forever
 		}
 		return b.Delays[n-1]
+	}, func(b Backoff, _ time.Duration, n int) string {
+		if n > len(b.Delays) {
+			return fmt.Sprintf("past the %d delays of the list: max_delay", len(b.Delays))
+		}
+		return fmt.Sprintf("number %d of the list", n)
 	}},
 }
 
@@ -78,16 +94,46 @@ func Parameters(s Strategy) ([]string, bool) {
 
 // Computed returns the delay before retry n (1 is the first), capped at p.MaxDelay, before jitter.
 func (p Policy) Computed(n int) time.Duration {
-	strategy := p.Backoff.Strategy
-	if strategy == "" {
-		strategy = Exponential
-	}
+	return min(p.uncapped(n), p.limit())
+}
+
+// uncapped returns what the formula gives for retry n.
+func (p Policy) uncapped(n int) time.Duration {
 	for _, b := range backoffs {
-		if b.strategy == strategy {
-			return min(max(b.delay(p.Backoff, p.first(), max(n, 1)), 0), p.limit())
+		if b.strategy == p.strategy() {
+			return max(b.delay(p.Backoff, p.first(), max(n, 1)), 0)
 		}
 	}
-	return p.limit()
+	return forever
+}
+
+func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponential) }
+
+// Explain says in words how the delay before retry n (1 is the first) comes about, as in "exponential: 1s × 2^5 = 32s, capped at
+// max_delay 30s; jitter full takes from 0s to 30s". Previous is the delay before that, 0 for the first retry.
+func (p Policy) Explain(n int, previous time.Duration) string {
+	var b strings.Builder
+	computed := p.Computed(n)
+	for _, row := range backoffs {
+		if row.strategy == p.strategy() {
+			fmt.Fprintf(&b, "%s: %s", row.strategy, row.formula(p.Backoff, p.first(), max(n, 1)))
+		}
+	}
+	full := p.uncapped(n)
+	if full == forever {
+		full = computed
+	}
+	if result := duration.Format(full); !strings.HasSuffix(b.String(), ": "+result) {
+		fmt.Fprintf(&b, " = %s", result)
+	}
+	if full > computed {
+		fmt.Fprintf(&b, ", capped at max_delay %s", duration.Format(computed))
+	}
+	if p.Jitter != NoJitter {
+		low, high := p.bounds(computed, previous)
+		fmt.Fprintf(&b, "; jitter %s takes from %s to %s", p.Jitter, duration.Format(low), duration.Format(min(max(low, high), p.ceiling())))
+	}
+	return b.String()
 }
 
 // Worst returns the delays before each retry as p would compute them at most (jitter at its top), cut where the budget ends them.
@@ -147,6 +193,16 @@ func linear(b Backoff, d time.Duration, n int) time.Duration {
 		return plus(d, times(*b.Increment, float64(n-1)))
 	}
 	return plus(d, times(*b.Increment, float64(n)))
+}
+
+func linearFormula(b Backoff, d time.Duration, n int) string {
+	switch {
+	case b.Increment == nil:
+		return fmt.Sprintf("%d × %s", n, duration.Format(d))
+	case b.Initial == nil:
+		return fmt.Sprintf("%s + %d × %s", duration.Format(d), n-1, duration.Format(*b.Increment))
+	}
+	return fmt.Sprintf("%s + %d × %s", duration.Format(d), n, duration.Format(*b.Increment))
 }
 
 // fibonacci returns the n-th number of 1 1 2 3 5 8 …, and infinity where that is longer than any delay.

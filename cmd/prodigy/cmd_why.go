@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+type whyOptions struct {
+	jobID  string
+	itemID string
+	format format
+}
+
+func newWhyCommand(con *console) *cobra.Command {
+	var o whyOptions
+	cmd := &cobra.Command{
+		Use:   "why <job> <item>",
+		Short: "Tell what happened to an item, and why, in order",
+		Long: `Tell what happened to an item, and why, in order: each attempt, what failed, what matched, how the wait came about, what the policy
+decided, what a resume made of it, and where the item is now.`,
+		Example:           "  prodigy why latest item_17",
+		Args:              exactly("job", "item"),
+		ValidArgsFunction: completeWhy,
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.jobID, o.itemID = args[0], args[1]
+			return runWhy(con, o)
+		},
+	}
+	addFormat(cmd, &o.format, asJSON)
+	return cmd
+}
+
+// completeWhy completes a job, then one of its dead letters: those are what people ask about.
+func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		return lettersOf(&args[0])(cmd, nil, word)
+	}
+	return completeJob(cmd, args, word)
+}
+
+// explained is a story with the item that it is about.
+type explained struct {
+	view.Story
+	Item json.RawMessage `json:"item,omitempty"`
+}
+
+func runWhy(con *console, o whyOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	e, err := storyOf(job, o.itemID)
+	if err != nil {
+		return err
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, e)
+	}
+	e.print(con.out)
+	for _, command := range e.next(job) {
+		_, _ = fmt.Fprintf(con.err, "next: %s\n", command)
+	}
+	return nil
+}
+
+func storyOf(job jobs.Job, itemID string) (explained, error) {
+	var w *workflow.Workflow
+	if recorded, err := loadRecorded(job); err == nil {
+		w = recorded // without it, the story has less reasons
+	}
+	story, err := view.Tell(events.Read(job.EventsDir()), itemID, w)
+	if err != nil {
+		return explained{}, err
+	}
+	it, found, err := recordedItem(job, itemID)
+	switch {
+	case err != nil:
+		return explained{}, err
+	case !found && story.Status == view.Unseen:
+		return explained{}, refusef("job %s has no item %q", job.ID, itemID)
+	}
+	story.JobID = job.ID
+	return explained{Story: story, Item: it.Data}, nil
+}
+
+func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
+	store, err := items.OpenStore(job.ItemsFile())
+	if err != nil {
+		return items.Item{}, false, nil // a standard job has none, and the story is told by the log
+	}
+	defer func() { _ = store.Close() }()
+	return store.Find(itemID)
+}
+
+func (e explained) print(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "item %s of job %s", visible(e.ItemID), e.JobID)
+	if len(e.Item) > 0 {
+		_, _ = fmt.Fprintf(w, ": %s", shorten(visible(string(e.Item)), dataShown))
+	}
+	_, _ = fmt.Fprintln(w)
+	for _, c := range e.Chapters {
+		_, _ = fmt.Fprintf(w, "%s  %s\n", c.Time.Local().Format("2006-01-02 15:04:05.000"), visible(c.Text))
+		for _, why := range c.Why {
+			_, _ = fmt.Fprintf(w, "%25s  %s\n", "", visible(why))
+		}
+	}
+	_, _ = fmt.Fprintf(w, "now: %s\n", e.Now)
+}
+
+// next returns the commands that lead on from where the item is.
+func (e explained) next(job jobs.Job) []string {
+	switch e.Status {
+	case view.DeadLetter, view.Turned:
+		commands := []string{fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(e.ItemID), e.JobID)}
+		if letter, found, err := dlq.Find(job.DLQFile(), e.ItemID); err == nil && found {
+			commands = append(commands, sendAgain(letter))
+		}
+		return commands
+	case view.Unseen, view.Pending, view.Waiting, view.InFlight:
+		if !job.Running() {
+			return []string{"prodigy resume " + e.JobID}
+		}
+	}
+	return nil
+}

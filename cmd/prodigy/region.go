@@ -1,0 +1,269 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/view"
+)
+
+// region draws how a job stands.
+type region struct {
+	colours bool
+	unicode bool
+	steps   map[string]int // of the phases that run once, how many they have
+}
+
+const (
+	regionLines   = 8           // at most, and at most half of the terminal
+	runningShown  = 3           // agents
+	failuresShown = 2           // the newest
+	slow          = time.Second // an agent that runs for less is not shown
+)
+
+// lines returns at most regionLines lines of less than width columns.
+func (g region) lines(j *view.Job, now time.Time, width, height int) []string {
+	width-- // a full line would wrap on some terminals
+	limit := max(min(regionLines, height/2), 1)
+	if !inMap(j) {
+		return []string{fit(width, g.phase(j, now))}
+	}
+	list := []string{fit(width, append([]string{g.bar(j, width)}, whereabouts(j, now)...)...)}
+	if second := append(pace(j, now), g.breakers(j, now)...); len(second) > 0 {
+		list = append(list, fit(width, second...))
+	}
+	list = append(list, g.running(j, now, width)...)
+	list = append(list, g.failures(j, width)...)
+	return list[:min(len(list), limit)]
+}
+
+// inMap tells whether the job is in its map phase, or sends dead letters again.
+func inMap(j *view.Job) bool {
+	return j.Mode != "standard" && (j.Phase == "map" || j.Phase == "" || j.Letters)
+}
+
+// phase says how far a phase that runs once has come.
+func (g region) phase(j *view.Job, now time.Time) string {
+	name, began := j.Phase, j.PhaseBegan
+	if name == "" {
+		name, began = "commands", j.RunBegan
+	}
+	text := fmt.Sprintf("%s: %s", name, duration.Format(now.Sub(began).Truncate(time.Second)))
+	if n := g.steps[j.Phase]; n > 0 {
+		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n)
+	}
+	return text
+}
+
+// bar draws how much of the items has come to an end. It is empty while their number is not known, and where there is no room.
+func (g region) bar(j *view.Job, width int) string {
+	if !j.Complete || j.Total == 0 || j.Letters {
+		return ""
+	}
+	done := j.Counts.Finished()
+	percent := fmt.Sprintf("%3d%%", 100*done/j.Total)
+	cells := min(width/4, 30)
+	if cells < 10 {
+		return percent
+	}
+	full, empty := "#", "-"
+	if g.unicode {
+		full, empty = "█", "░"
+	}
+	filled := cells * done / j.Total
+	return percent + " " + g.paint(green, strings.Repeat(full, filled)) + strings.Repeat(empty, cells-filled)
+}
+
+// whereabouts says how many items are where.
+func whereabouts(j *view.Job, now time.Time) []string {
+	c := j.Counts
+	done := fmt.Sprintf("%d done", c.Finished())
+	if j.Complete && !j.Letters {
+		done = fmt.Sprintf("%d/%d done", c.Finished(), j.Total)
+	}
+	parts := []string{done, fmt.Sprintf("%d failed", c.Failed)}
+	for _, more := range []struct {
+		n    int
+		word string
+	}{{c.Skipped, "skipped"}, {c.Rejected, "rejected"}} {
+		if more.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.word))
+		}
+	}
+	parts = append(parts, fmt.Sprintf("%d running", j.Running()), waiting(j, now))
+	if !j.Complete && !j.Letters {
+		parts = append(parts, fmt.Sprintf("so far %d found", j.Total))
+	}
+	return parts
+}
+
+func waiting(j *view.Job, now time.Time) string {
+	text := fmt.Sprintf("%d waiting", j.Waiting())
+	if next := j.NextRetry(); !next.IsZero() {
+		text += fmt.Sprintf(" (next in %s)", rough(next.Sub(now)))
+	}
+	return text
+}
+
+// pace says how fast it goes and how long it may take.
+func pace(j *view.Job, now time.Time) []string {
+	rate := j.Rate(now)
+	if rate <= 0 {
+		return nil
+	}
+	parts := []string{rateText(rate)}
+	e, ok := j.Remaining(now)
+	if !ok {
+		return parts
+	}
+	low, high := rough(e.Low), rough(e.High)
+	if low == high {
+		return append(parts, "eta "+low)
+	}
+	return append(parts, "eta "+low+" to "+high)
+}
+
+// rough rounds a length of time as people would say it.
+func rough(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "1s"
+	case d < 10*time.Minute:
+		d = d.Round(time.Second)
+	case d < 10*time.Hour:
+		d = d.Round(time.Minute)
+	default:
+		d = d.Round(time.Hour)
+	}
+	text := duration.Format(d)
+	if d >= 10*time.Minute {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d >= 10*time.Hour {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// rateText prints items in a second, and slow ones in a minute or an hour.
+func rateText(rate float64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds float64
+	}{{"s", 1}, {"min", 60}} {
+		if rate*unit.seconds >= 1 {
+			return fmt.Sprintf("%.1f/%s", rate*unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.1f/h", rate*3600)
+}
+
+func (g region) breakers(j *view.Job, now time.Time) []string {
+	var parts []string
+	for _, b := range j.Breakers() {
+		text := "breaker half-open, testing"
+		if b.State == view.Open {
+			text = "breaker open, tests in " + rough(b.Until.Sub(now))
+			if !b.Until.After(now) {
+				text = "breaker open, about to test"
+			}
+		}
+		if b.Scope != "workflow" {
+			text = "step " + visible(b.Scope) + ": " + text
+		}
+		parts = append(parts, g.paint(yellow, text))
+	}
+	return parts
+}
+
+// running shows the agents that have been running for longest.
+func (g region) running(j *view.Job, now time.Time, width int) []string {
+	var list []string
+	for _, a := range j.InFlight() {
+		age := now.Sub(a.Began)
+		if age < slow || len(list) == runningShown {
+			break
+		}
+		parts := []string{"  running " + visible(a.ItemID), rough(age)}
+		if a.Step != "" {
+			parts = append(parts, "step "+visible(a.Step))
+		}
+		if a.Number > 1 {
+			parts = append(parts, fmt.Sprintf("attempt %d", a.Number))
+		}
+		list = append(list, fit(width, parts...))
+	}
+	return list
+}
+
+// failures shows the newest failures.
+func (g region) failures(j *view.Job, width int) []string {
+	newest := j.Failures.Newest
+	var list []string
+	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
+		text := fmt.Sprintf("  failed  %s  %s: %s", visible(f.ItemID), f.ErrorType, visible(f.Error))
+		list = append(list, g.paint(red, fit(width, text)))
+	}
+	return list
+}
+
+// statusLine says in one line how the job stands, for where nothing can be drawn again.
+func (g region) statusLine(j *view.Job, now time.Time) string {
+	if !inMap(j) {
+		return g.phase(j, now)
+	}
+	return strings.Join(append(append(whereabouts(j, now), pace(j, now)...), region{}.breakers(j, now)...), ", ")
+}
+
+// fit joins the parts that are not empty with two blanks between them, as many as there is room for. The first one is cut.
+func fit(width int, parts ...string) string {
+	line := ""
+	for _, part := range parts {
+		switch {
+		case part == "":
+		case line == "":
+			line = part
+			if runewidth.StringWidth(plain(part)) > width {
+				line = runewidth.Truncate(plain(part), width, "…")
+			}
+		case runewidth.StringWidth(plain(line))+2+runewidth.StringWidth(plain(part)) <= width:
+			line += "  " + part
+		default:
+			return line
+		}
+	}
+	return line
+}
+
+// colour is an SGR code: https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
+type colour string
+
+const (
+	red    colour = "31"
+	green  colour = "32"
+	yellow colour = "33"
+)
+
+func (g region) paint(c colour, text string) string {
+	if !g.colours || text == "" {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}
+
+// plain takes the colours away.
+func plain(line string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(line, "\x1b[")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		_, line, _ = strings.Cut(after, "m")
+	}
+}

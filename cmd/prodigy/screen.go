@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/mattn/go-runewidth"
+	"github.com/vbauerster/mpb/v8/cwriter"
+)
+
+// screen is a stream with, when it is live, some lines at its end that are drawn again and again. What is written to it goes above
+// them.
+type screen struct {
+	w     io.Writer
+	live  bool
+	size  func() (w, h int)
+	term  *cwriter.Writer // moves the cursor; made when it is first needed
+	drawn []string
+	width int // that they were drawn for
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	if len(s.drawn) == 0 {
+		return s.w.Write(p)
+	}
+	_, _ = s.term.Write(p)
+	s.show(s.drawn)
+	return len(p), nil
+}
+
+// clear takes the lines away until they are drawn again.
+func (s *screen) clear() {
+	if len(s.drawn) > 0 {
+		s.show(nil)
+	}
+}
+
+// draw replaces the lines.
+func (s *screen) draw(lines []string) {
+	if s.term == nil {
+		s.term = cwriter.New(s.w)
+	}
+	s.show(lines)
+}
+
+func (s *screen) show(lines []string) {
+	width, _ := s.size()
+	if more := s.wrapped(width); more > 0 {
+		_, _ = fmt.Fprintf(s.term, "\x1b[%dA\x1b[J", more)
+	}
+	var b bytes.Buffer
+	for _, line := range lines {
+		b.WriteString(line + "\n")
+	}
+	_, _ = s.term.Write(b.Bytes())
+	_ = s.term.Flush(len(lines))
+	s.drawn, s.width = lines, width
+}
+
+// wrapped returns how many more rows the drawn lines take since the terminal became narrower.
+func (s *screen) wrapped(width int) int {
+	if width >= s.width || width < 1 {
+		return 0
+	}
+	more := 0
+	for _, line := range s.drawn {
+		more += max(runewidth.StringWidth(plain(line))-1, 0) / width
+	}
+	return more
+}

@@ -1,0 +1,72 @@
+package view
+
+import (
+	"slices"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// Failures are the final failures of items, grouped by type and signature, and the newest of them. The zero Failures is empty.
+type Failures struct {
+	Newest    []Failure // at most newestKept, the newest last
+	Ungrouped int       // beyond the groups that are kept
+
+	groups []*FailureGroup
+	byKey  map[string]*FailureGroup
+}
+
+// Failure is the final failure of an item.
+type Failure struct {
+	Time time.Time
+	events.AgentFailed
+}
+
+// FailureGroup are failures that are alike.
+type FailureGroup struct {
+	Type      retry.Type
+	Signature string
+	Count     int
+	Example   Failure // the first
+	Last      time.Time
+}
+
+const (
+	groupsKept = 200 // bounds the memory of a job whose errors are all different
+	newestKept = 5
+)
+
+func (f *Failures) add(now time.Time, e events.AgentFailed) {
+	failure := Failure{now, e}
+	if len(f.Newest) == newestKept {
+		f.Newest = slices.Delete(f.Newest, 0, 1)
+	}
+	f.Newest = append(f.Newest, failure)
+	key := string(e.ErrorType) + "\x00" + e.ErrorSignature
+	if g, ok := f.byKey[key]; ok {
+		g.Count++
+		g.Last = now
+		return
+	}
+	if len(f.groups) == groupsKept {
+		f.Ungrouped++
+		return
+	}
+	if f.byKey == nil {
+		f.byKey = map[string]*FailureGroup{}
+	}
+	g := &FailureGroup{Type: e.ErrorType, Signature: e.ErrorSignature, Count: 1, Example: failure, Last: now}
+	f.byKey[key] = g
+	f.groups = append(f.groups, g)
+}
+
+// Groups returns the groups, the largest first, and those of one size in the order of their first failures.
+func (f *Failures) Groups() []FailureGroup {
+	list := make([]FailureGroup, len(f.groups))
+	for i, g := range f.groups {
+		list[i] = *g
+	}
+	slices.SortStableFunc(list, func(a, b FailureGroup) int { return b.Count - a.Count })
+	return list
+}

@@ -1,0 +1,85 @@
+package view
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// InFlight returns the attempts that run, the longest first.
+func (j *Job) InFlight() []Attempt {
+	list := make([]Attempt, 0, len(j.running))
+	for _, a := range j.running {
+		list = append(list, a)
+	}
+	slices.SortFunc(list, func(a, b Attempt) int {
+		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Index, b.Index))
+	})
+	return list
+}
+
+// Running is the number of attempts that run.
+func (j *Job) Running() int { return len(j.running) }
+
+// Waiting is the number of items that wait for another attempt.
+func (j *Job) Waiting() int { return len(j.waiting.due) }
+
+// NextRetry returns when the first of the waiting items is due; zero: none waits.
+func (j *Job) NextRetry() time.Time { return j.waiting.first() }
+
+// ToGo is the number of items that have not come to an end, as far as they are known.
+func (j *Job) ToGo() int { return max(j.Total-j.Counts.Finished(), 0) }
+
+// waiting are the items between two attempts. The heap may hold moments that do not count any more; due is what does.
+type waiting struct {
+	due     map[int]time.Time // by item index
+	moments moments
+	latest  time.Time // of all that were ever added
+}
+
+func newWaiting() waiting { return waiting{due: map[int]time.Time{}} }
+
+func (w *waiting) add(index int, due time.Time) {
+	w.due[index] = due
+	heap.Push(&w.moments, moment{due, index})
+	if due.After(w.latest) {
+		w.latest = due
+	}
+}
+
+func (w *waiting) remove(index int) {
+	delete(w.due, index)
+	w.first()
+}
+
+// first returns the earliest moment that counts, and drops those before it that do not.
+func (w *waiting) first() time.Time {
+	for len(w.moments) > 0 {
+		m := w.moments[0]
+		if due, ok := w.due[m.index]; ok && due.Equal(m.due) {
+			return m.due
+		}
+		heap.Pop(&w.moments)
+	}
+	return time.Time{}
+}
+
+// moment is when an item is due.
+type moment struct {
+	due   time.Time
+	index int
+}
+
+// moments is a heap with the earliest first.
+type moments []moment
+
+func (m moments) Len() int           { return len(m) }
+func (m moments) Less(a, b int) bool { return m[a].due.Before(m[b].due) }
+func (m moments) Swap(a, b int)      { m[a], m[b] = m[b], m[a] }
+func (m *moments) Push(x any)        { *m = append(*m, x.(moment)) }
+func (m *moments) Pop() any {
+	last := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return last
+}

@@ -1,0 +1,127 @@
+package view
+
+import (
+	"math"
+	"time"
+)
+
+// speed counts the items that came to an end in each of the last seconds of a run.
+type speed struct {
+	before  int // finished before this run
+	n       int // finished in this run
+	seconds [speedSeconds]int
+	newest  int64 // the second, since the epoch, that was counted last
+}
+
+const speedSeconds = 64
+
+func (s *speed) add(now time.Time) {
+	s.n++
+	s.forget(now)
+	if second := now.Unix(); second > s.newest-speedSeconds {
+		s.seconds[second%speedSeconds]++
+	}
+}
+
+// forget empties the cells of the seconds that have passed.
+func (s *speed) forget(now time.Time) {
+	second := now.Unix()
+	for at := max(s.newest+1, second-speedSeconds+1); at <= second; at++ {
+		s.seconds[at%speedSeconds] = 0
+	}
+	s.newest = max(s.newest, second)
+}
+
+// last counts what came to an end in the last n whole seconds, the one that is going on left out.
+func (s *speed) last(now time.Time, n int64) int {
+	s.forget(now)
+	count := 0
+	for at := now.Unix() - n; at < now.Unix(); at++ {
+		count += s.seconds[at%speedSeconds]
+	}
+	return count
+}
+
+// enoughForRate is how many items tell a rate.
+const enoughForRate = 10
+
+// Rate returns the items that come to an end in a second now: by the shortest of the last 5, 15 and 60 seconds in which enough
+// did, else by the whole run; 0 while there is nothing to tell it by.
+func (j *Job) Rate(now time.Time) float64 {
+	run := now.Sub(j.mapBegan())
+	for _, window := range []int64{5, 15, 60} {
+		if run < time.Duration(window)*time.Second {
+			break
+		}
+		if n := j.speed.last(now, window); n >= enoughForRate {
+			return float64(n) / float64(window)
+		}
+	}
+	return j.meanRate(now)
+}
+
+// meanRate is the rate of the whole run.
+func (j *Job) meanRate(now time.Time) float64 {
+	run := now.Sub(j.mapBegan())
+	if run <= 0 {
+		return 0
+	}
+	return float64(j.speed.n) / run.Seconds()
+}
+
+// mapBegan is when the items of this run began to be worked on.
+func (j *Job) mapBegan() time.Time {
+	if j.Phase == "map" && j.PhaseBegan.After(j.RunBegan) {
+		return j.PhaseBegan
+	}
+	return j.RunBegan
+}
+
+// Estimate is how long it may still take until all items have come to an end.
+type Estimate struct {
+	Low, High time.Duration
+}
+
+// enoughForEstimate is how many items must have come to an end before an estimate is better than none.
+const enoughForEstimate = 5
+
+// Remaining estimates the rest of the map phase. It is false while that cannot be known: the items are still being found, too
+// few have come to an end, or dead letters are run.
+//
+// The two rates (of now, and of the whole run) give the range. It is widened by 1/√n, the relative error of counting n events,
+// and by what the last attempts take longer than the others; a retry that is due later, or an open breaker, moves its beginning.
+func (j *Job) Remaining(now time.Time) (Estimate, bool) {
+	left := float64(j.ToGo())
+	recent, mean := j.Rate(now), j.meanRate(now)
+	if !j.Complete || j.Letters || j.speed.n < enoughForEstimate || left == 0 || min(recent, mean) <= 0 {
+		return Estimate{}, false
+	}
+	spread := 1 / math.Sqrt(float64(j.speed.n))
+	e := Estimate{
+		Low:  seconds(left / max(recent, mean) / (1 + spread)),
+		High: seconds(left/min(recent, mean)*(1+spread)) + j.Durations.Quantile(0.9),
+	}
+	if floor := j.notBefore(now); floor > e.Low {
+		e.High += floor - e.Low
+		e.Low = floor
+	}
+	return e, true
+}
+
+// notBefore is how long it takes at least: until the last retry that waits, or until the breaker tests.
+func (j *Job) notBefore(now time.Time) time.Duration {
+	var floor time.Duration
+	if j.Waiting() > 0 {
+		floor = j.waiting.latest.Sub(now) + j.Durations.Quantile(0.5)
+	}
+	for _, b := range j.circuit.breakers {
+		if b.Scope == "workflow" && b.State == Open {
+			floor = max(floor, b.Until.Sub(now))
+		}
+	}
+	return floor
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, 1e9) * float64(time.Second))
+}

@@ -1,0 +1,184 @@
+package view_test
+
+import (
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const recorded = `
+name: fetch
+map:
+  input: [1]
+  agent_template:
+    - id: get
+      shell: "curl -fsS https://api.example.com/${item}"
+      retry_config: {attempts: 3, initial_delay: 1s, jitter: full, retry_on: [network, {exit_code: [75]}], retry_budget: 1m}
+    - id: keep
+      shell: "tee out"
+error_policy:
+  on_item_failure: retry
+  retry_config: {max_attempts: 3, initial_delay: 10s, backoff: fixed}
+  circuit_breaker: {failure_threshold: 2}
+`
+
+func ms(d time.Duration) *events.Millis { m := events.Millis(d); return &m }
+
+func code(n int) *int { return &n }
+
+// stories are what happened to item_0, or around it.
+var stories = []struct {
+	title string
+	log   []events.Event
+}{
+	{"a step is tried again, and the attempt succeeds", []events.Event{
+		begun(0),
+		events.StepRetrying{
+			ItemID: "item_0", Step: "get", Attempt: 1, ErrorType: "network", Error: "exit code 7: connection refused", Matched: "network",
+			ComputedDelayMS: *ms(time.Second), DelayMS: *ms(700 * time.Millisecond), WaitedMS: *ms(700 * time.Millisecond), BudgetLeftMS: ms(59300 * time.Millisecond),
+		},
+		events.StepRetrying{
+			ItemID: "item_0", Step: "get", Attempt: 2, ErrorType: "command_failed", Error: "exit code 75", Matched: "{exit_code: [75]}",
+			ComputedDelayMS: *ms(2 * time.Second), DelayMS: *ms(500 * time.Millisecond), WaitedMS: *ms(1200 * time.Millisecond), BudgetLeftMS: ms(58800 * time.Millisecond),
+		},
+		done(0),
+	}},
+	{"the item is tried again, the job is stopped, and the time is kept", []events.Event{
+		begun(0),
+		events.StepFailed{
+			ItemID: "item_0", Step: "get", Attempts: 1, Reason: "not_retryable", Action: "stop", Error: "exit code 22", ErrorType: "command_failed",
+			ExitCode: code(22),
+		},
+		retried(1),
+		events.JobPaused{Reason: "SIGINT"},
+		events.JobResumed{Reason: events.ForResume},
+		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 4},
+	}},
+	{"the run dies, the breaker opens, and the item is a dead letter in the end", []events.Event{
+		begun(0),
+		events.JobResumed{Reason: events.ForResume},
+		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1},
+		retried(2),
+		events.CircuitOpen{Scope: "workflow", ConsecutiveFailures: 2, Until: start.Add(time.Minute)},
+		events.CircuitHalfOpen{Scope: "workflow"},
+		events.CircuitClosed{Scope: "workflow", Successes: 3},
+		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 1},
+		events.StepFailed{ItemID: "item_0", Step: "keep", Attempts: 1, Reason: "exhausted", Action: "stop", Error: "exit code 1", ErrorType: "command_failed"},
+		failedFor("all 3 tries failed", 3),
+		events.DLQItemAdded{ItemID: "item_0", FailureCount: 3},
+	}},
+	{"a dead letter is sent again, the run dies, and it is one as before", []events.Event{
+		begun(0), failedFor("on_item_failure is dlq", 1),
+		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
+		events.JobCompleted{},
+		events.JobResumed{Reason: events.ForDeadLetters},
+		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1},
+		events.JobResumed{Reason: events.ForDeadLetters},
+		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 1},
+		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second)},
+		events.DLQItemRemoved{ItemID: "item_0", Reason: "succeeded"},
+	}},
+	{"the breaker refuses the item, and a person throws it away", []events.Event{
+		events.CircuitOpen{Scope: "workflow", ConsecutiveFailures: 2, Until: start.Add(time.Minute)},
+		events.AgentFailed{ItemID: "item_0", ErrorType: "circuit_open", Action: errorpolicy.DLQ, Error: "refused: the circuit breaker is open"},
+		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
+		events.DLQItemRemoved{ItemID: "item_0", Reason: "purged"},
+	}},
+	{"an attempt is interrupted", []events.Event{
+		begun(0),
+		events.AgentInterrupted{ItemID: "item_0", Attempt: 1, Reason: "SIGTERM"},
+		events.JobPaused{Reason: "SIGTERM"},
+		events.JobResumed{Reason: events.ForResume},
+	}},
+	{"nothing is known of the item", []events.Event{events.JobStarted{}, begun(1), done(1)}},
+}
+
+// retried is a failed attempt that is followed by another, 10 seconds later.
+func retried(attempt int) events.AgentFailed {
+	at := start.Add(20 * time.Second)
+	return events.AgentFailed{
+		ItemID: "item_0", AgentID: "a", Attempt: attempt, DurationMS: *ms(1200 * time.Millisecond), Step: "get", Error: "exit code 22", ErrorType: "command_failed",
+		Action: errorpolicy.Retry, Reason: fmt.Sprintf("try %d of 3 failed", attempt), DelayMS: ms(10 * time.Second), RetryAt: &at,
+		Retry: &events.RetryState{Attempts: attempt, WaitedMS: *ms(10 * time.Second), PreviousMS: *ms(10 * time.Second)},
+	}
+}
+
+func failedFor(reason string, attempt int) events.AgentFailed {
+	e := broken(0, errorpolicy.DLQ)
+	e.Reason, e.Attempt, e.Step, e.DurationMS = reason, attempt, "keep", *ms(time.Second)
+	return e
+}
+
+func recordsOf(list []events.Event) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		var c clock
+		for _, e := range list {
+			if !yield(c.record(e), nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestStoriesAreToldInWords(t *testing.T) {
+	defer func(local *time.Location) { time.Local = local }(time.Local)
+	time.Local = time.UTC
+	w, err := workflow.Parse("workflow.yml", []byte(recorded), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, c := range stories {
+		s, err := view.Tell(recordsOf(c.log), "item_0", w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "# %s\n", c.title)
+		for _, ch := range s.Chapters {
+			fmt.Fprintf(&b, "%d %s\n", ch.Seq, ch.Text)
+			for _, why := range ch.Why {
+				fmt.Fprintf(&b, "    %s\n", why)
+			}
+		}
+		fmt.Fprintf(&b, "= %s: %s\n\n", s.Status, s.Now)
+	}
+	const golden = "testdata/stories.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("go test ./internal/view -update rewrites it (-want +got):\n%s", diff)
+	}
+}
+
+// A workflow that cannot be read any more leaves a story with less reasons, not none.
+func TestAStoryNeedsNoWorkflow(t *testing.T) {
+	for _, c := range stories {
+		with, err := view.Tell(recordsOf(c.log), "item_0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(with.Chapters) == 0 && with.Status != view.Unseen {
+			t.Errorf("%s: no chapters", c.title)
+		}
+	}
+}

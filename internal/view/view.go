@@ -1,0 +1,317 @@
+// Package view is a job as people see it, folded from the records of its log: how many items are where, what runs and what waits,
+// how fast it goes and how long that may take, what fails; and the story of one item.
+//
+// It informs only. Nothing that runs a job asks it.
+package view
+
+import (
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// State is how a job stands by the last word of its log.
+type State string
+
+const (
+	Running   State = "running" // or killed: whether anybody is running it, the log cannot tell
+	Completed State = "completed"
+	Failed    State = "failed"
+	Paused    State = "paused"
+)
+
+// Job is how a job stands after the records that it was shown. It keeps a byte for each item, what runs and what waits; nothing
+// else of it grows with the log. Make one with New, or with Resumed.
+type Job struct {
+	ID          string
+	Workflow    string
+	Mode        string
+	Version     string
+	MaxParallel int
+	State       State
+	Reason      string    // of the state
+	Began       time.Time // first record
+	Last        time.Time // last record
+	RunBegan    time.Time // of the run that Last is in
+	Runs        int
+	Phase       string // that is going on, or was the last to
+	PhaseBegan  time.Time
+	Phases      []Phase
+	StepsDone   int // of the phase that is going on
+
+	Total    int  // chosen items; until Complete, those found so far
+	Complete bool // the selection is over
+	Counts   Counts
+	Retries  int  // of items and of steps, that were decided
+	Letters  bool // dead letters are being run again
+
+	Durations Durations // of the attempts that ended by themselves
+	Timeline  Timeline
+	Failures  Failures
+	Slowest   []Attempt // the slowest attempts that have ended, the longest first
+
+	status  []errorpolicy.Status // by item index
+	running map[int]Attempt      // by item index
+	waiting waiting
+	circuit circuit
+	speed   speed
+	resumed bool // the records from before this run were not shown
+	known   int  // with resumed: how many items the runs before knew of
+}
+
+// Counts says how many items have come to which end. An item that is run again from the dead letter queue counts by its last end.
+type Counts struct {
+	Successful int `json:"successful"`
+	Failed     int `json:"failed"`
+	Skipped    int `json:"skipped"`
+	Rejected   int `json:"rejected"`
+}
+
+// Finished is the number of items that have come to an end.
+func (c Counts) Finished() int { return c.Successful + c.Failed + c.Skipped + c.Rejected }
+
+// Phase is a phase of the job that has begun.
+type Phase struct {
+	Name     string
+	Began    time.Time
+	Duration time.Duration
+	Done     bool
+}
+
+// Attempt is one attempt of an item.
+type Attempt struct {
+	ItemID   string
+	Index    int
+	Number   int
+	Worker   int
+	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
+	Began    time.Time
+	Duration time.Duration // of one that has ended
+	Type     retry.Type    // of its failure; empty: none
+}
+
+// New returns a job that was shown nothing yet.
+func New() *Job {
+	return &Job{State: Running, running: map[int]Attempt{}, waiting: newWaiting(), circuit: newCircuit()}
+}
+
+// Resumed returns a job of which only the records from a resume on will be shown; earlier is what it came to before.
+func Resumed(earlier errorpolicy.Metrics) *Job {
+	j := New()
+	j.resumed, j.known = true, earlier.TotalItems
+	j.Counts = Counts{Successful: earlier.Successful, Failed: earlier.Failed, Skipped: earlier.Skipped, Rejected: earlier.Rejected}
+	j.speed.before = j.Counts.Finished()
+	return j
+}
+
+// Apply adds a record.
+func (j *Job) Apply(r events.Record) {
+	switch r.Event.(type) {
+	case events.DLQItemRemoved, events.DLQItemsEvicted:
+		return // also written between the runs
+	}
+	if j.Began.IsZero() {
+		j.ID, j.Began, j.RunBegan, j.Runs = r.JobID, r.Time, r.Time, 1
+		j.Timeline.Began = r.Time
+	}
+	j.Last = r.Time
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		j.started(e)
+	case events.JobResumed:
+		j.resume(r.Time, e)
+	case events.JobCompleted:
+		j.end(Completed, e.Reason)
+	case events.JobFailed:
+		j.end(Failed, e.Reason)
+	case events.JobPaused:
+		j.end(Paused, e.Reason)
+	case events.PhaseStarted:
+		j.phaseStarted(r.Time, e.Phase)
+	case events.PhaseCompleted:
+		j.phaseCompleted(e)
+	case events.StepCompleted:
+		j.StepsDone++
+	case events.ItemsSelected:
+		j.Total, j.Complete = e.TotalItems, true
+	case events.StepRetrying:
+		j.Retries++
+		j.at(e.ItemID, e.Step)
+	case events.CircuitOpen:
+		j.circuit.open(e, r.Time)
+	case events.CircuitHalfOpen:
+		j.circuit.change(e.Scope, HalfOpen, r.Time)
+	case events.CircuitClosed:
+		j.circuit.change(e.Scope, Closed, r.Time)
+	default:
+		j.applyAgent(r)
+	}
+}
+
+func (j *Job) applyAgent(r events.Record) {
+	switch e := r.Event.(type) {
+	case events.AgentStarted:
+		j.waiting.remove(e.ItemIndex)
+		j.found(e.ItemIndex)
+		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
+		j.Timeline.at(r.Time).Started++
+	case events.AgentProgress:
+		j.at(e.ItemID, e.Step)
+	case events.AgentCompleted:
+		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
+		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
+		j.Timeline.at(r.Time).Succeeded++
+	case events.AgentFailed:
+		j.failed(r.Time, e)
+	case events.AgentInterrupted:
+		delete(j.running, e.ItemIndex)
+	}
+}
+
+func (j *Job) started(e events.JobStarted) {
+	j.resumed = false
+	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
+	if e.TotalItems != nil {
+		j.Total = *e.TotalItems
+	}
+}
+
+// resume begins another run: what was in flight is not any more. How fast this run goes has to be seen first.
+func (j *Job) resume(now time.Time, e events.JobResumed) {
+	j.State, j.Reason, j.RunBegan = Running, "", now
+	j.Letters = e.Reason == events.ForDeadLetters
+	if !j.resumed || j.Runs > 1 {
+		j.Runs++
+	}
+	clear(j.running)
+	n := e.Completed + e.Pending + e.InFlight
+	j.Total = max(j.Total, n)
+	j.Complete = j.Complete || j.resumed && n == j.known && n > 0
+	j.speed = speed{before: j.Counts.Finished()}
+}
+
+func (j *Job) end(s State, reason string) {
+	j.State, j.Reason = s, reason
+	clear(j.running)
+}
+
+func (j *Job) phaseStarted(now time.Time, name string) {
+	j.Phase, j.PhaseBegan, j.StepsDone = name, now, 0
+	j.Phases = append(j.Phases, Phase{Name: name, Began: now})
+}
+
+func (j *Job) phaseCompleted(e events.PhaseCompleted) {
+	for i := len(j.Phases) - 1; i >= 0; i-- {
+		if j.Phases[i].Name == e.Phase {
+			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
+			return
+		}
+	}
+}
+
+func (j *Job) failed(now time.Time, e events.AgentFailed) {
+	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
+	if e.Action == errorpolicy.Retry {
+		j.Retries++
+		j.waiting.add(e.ItemIndex, *e.RetryAt)
+		j.Timeline.at(now).Retried++
+		return
+	}
+	j.Failures.add(now, e)
+	status := errorpolicy.Dead
+	switch {
+	case e.Action == errorpolicy.Skip:
+		status = errorpolicy.Skipped
+	case e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "":
+		status = errorpolicy.Turned
+	}
+	j.found(e.ItemIndex)
+	j.settle(now, e.ItemIndex, status)
+	j.Timeline.at(now).Failed++
+}
+
+// ended takes an attempt out of those that run and remembers how long it took.
+func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t retry.Type) {
+	a, ok := j.running[index]
+	if !ok {
+		return // it was refused
+	}
+	delete(j.running, index)
+	a.Duration, a.Type = took, t
+	if step != "" {
+		a.Step = step
+	}
+	j.Durations.add(took)
+	j.slow(a)
+}
+
+// slowestKept is how many of the slowest attempts are kept.
+const slowestKept = 5
+
+func (j *Job) slow(a Attempt) {
+	at := len(j.Slowest)
+	for at > 0 && j.Slowest[at-1].Duration < a.Duration {
+		at--
+	}
+	if at == slowestKept {
+		return
+	}
+	j.Slowest = append(j.Slowest, Attempt{})
+	copy(j.Slowest[at+1:], j.Slowest[at:])
+	j.Slowest[at] = a
+	j.Slowest = j.Slowest[:min(len(j.Slowest), slowestKept)]
+}
+
+// settle gives an item its end and takes back the one it had before. When the records from before were not shown, an item that
+// is run again as a dead letter had failed.
+func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
+	for len(j.status) <= index {
+		j.status = append(j.status, errorpolicy.Pending)
+	}
+	before := j.status[index]
+	if before == errorpolicy.Pending && j.resumed && j.Letters {
+		before = errorpolicy.Dead
+	}
+	j.status[index] = s
+	if count := j.Counts.of(before); count != nil && *count > 0 {
+		*count--
+	}
+	if count := j.Counts.of(s); count != nil {
+		*count++
+	}
+	j.speed.add(now)
+}
+
+// of returns the count that an item with status s is in; nil: none.
+func (c *Counts) of(s errorpolicy.Status) *int {
+	switch s {
+	case errorpolicy.Succeeded:
+		return &c.Successful
+	case errorpolicy.Dead:
+		return &c.Failed
+	case errorpolicy.Skipped:
+		return &c.Skipped
+	case errorpolicy.Turned:
+		return &c.Rejected
+	}
+	return nil
+}
+
+// found notes that there are at least so many items.
+func (j *Job) found(index int) { j.Total = max(j.Total, index+1) }
+
+// at notes which step an item has come to.
+func (j *Job) at(itemID, step string) {
+	if itemID == "" {
+		return
+	}
+	for index, a := range j.running {
+		if a.ItemID == itemID {
+			a.Step = step
+			j.running[index] = a
+			return
+		}
+	}
+}

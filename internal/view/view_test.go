@@ -1,0 +1,168 @@
+package view_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/view"
+)
+
+const job = "mapreduce-20261120-161530-k3f9"
+
+var start = time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC)
+
+// clock makes records, each a second after the one before.
+type clock struct {
+	seq int64
+	now time.Time
+}
+
+func (c *clock) record(e events.Event) events.Record {
+	if c.seq == 0 {
+		c.now = start
+	}
+	c.seq++
+	c.now = c.now.Add(time.Second)
+	return events.Record{Seq: c.seq, Time: c.now, JobID: job, Event: e}
+}
+
+func fold(j *view.Job, list ...events.Event) (*view.Job, time.Time) {
+	var c clock
+	for _, e := range list {
+		j.Apply(c.record(e))
+	}
+	return j, c.now
+}
+
+func begun(index int) events.AgentStarted {
+	return events.AgentStarted{ItemID: item(index), ItemIndex: index, Attempt: 1, Worker: 1 + index%8}
+}
+
+func done(index int) events.AgentCompleted {
+	return events.AgentCompleted{ItemID: item(index), ItemIndex: index, Attempt: 1, DurationMS: events.Millis(time.Second)}
+}
+
+func broken(index int, action errorpolicy.Action) events.AgentFailed {
+	at, delay := start.Add(time.Hour), events.Millis(time.Second)
+	e := events.AgentFailed{
+		ItemID: item(index), ItemIndex: index, AgentID: "a", Attempt: 1, Error: "exit code 1", ErrorType: "command_failed",
+		ErrorSignature: "exit code N", Action: action,
+	}
+	if action == errorpolicy.Retry {
+		e.RetryAt, e.DelayMS = &at, &delay
+	}
+	return e
+}
+
+func item(index int) string { return "item_" + string(rune('0'+index)) }
+
+func TestEachItemCountsByItsLastEnd(t *testing.T) {
+	j, _ := fold(view.New(),
+		events.JobStarted{Workflow: "w"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 5},
+		begun(0), begun(1), begun(2), begun(3),
+		done(0), broken(1, errorpolicy.DLQ), broken(2, errorpolicy.Skip), broken(3, errorpolicy.Retry),
+		events.AgentFailed{ItemID: item(4), ItemIndex: 4, ErrorType: "circuit_open", Action: errorpolicy.DLQ},
+	)
+	if want := (view.Counts{Successful: 1, Failed: 1, Skipped: 1, Rejected: 1}); j.Counts != want {
+		t.Errorf("counts = %+v, want %+v", j.Counts, want)
+	}
+	if j.Waiting() != 1 || j.Running() != 0 || j.ToGo() != 1 {
+		t.Errorf("waiting %d, running %d, to go %d; want 1, 0, 1", j.Waiting(), j.Running(), j.ToGo())
+	}
+	if got := j.NextRetry(); !got.Equal(start.Add(time.Hour)) {
+		t.Errorf("next retry at %v", got)
+	}
+	var c clock
+	c.seq, c.now = 100, start.Add(time.Minute)
+	for _, e := range []events.Event{
+		events.JobCompleted{}, events.JobResumed{Reason: events.ForDeadLetters, Completed: 4}, begun(1), done(1), begun(4), broken(4, errorpolicy.DLQ),
+	} {
+		j.Apply(c.record(e))
+	}
+	if want := (view.Counts{Successful: 2, Failed: 1, Skipped: 1}); j.Counts != want {
+		t.Errorf("after the retry of dead letters: counts = %+v, want %+v", j.Counts, want)
+	}
+}
+
+// Whoever is shown only the records of a resume comes to the same counts as who saw all.
+func TestResumedCountsOnFromWhatWasBefore(t *testing.T) {
+	earlier := errorpolicy.Metrics{Successful: 3, Failed: 2, Rejected: 1}
+	j, _ := fold(view.Resumed(earlier), events.JobResumed{Reason: events.ForDeadLetters, Completed: 6}, begun(1), done(1))
+	if want := (view.Counts{Successful: 4, Failed: 1, Rejected: 1}); j.Counts != want {
+		t.Errorf("counts = %+v, want %+v", j.Counts, want)
+	}
+	j, _ = fold(view.Resumed(earlier), events.JobResumed{Reason: events.ForResume, Completed: 6, Pending: 4}, begun(8), done(8))
+	if want := (view.Counts{Successful: 4, Failed: 2, Rejected: 1}); j.Counts != want || j.ToGo() != 3 {
+		t.Errorf("counts = %+v, to go %d; want %+v, 3", j.Counts, j.ToGo(), want)
+	}
+}
+
+// Logs of real jobs end with the metrics of the policy: a view of the same records has the same counts.
+func TestTheCountsAreThoseOfTheMetrics(t *testing.T) {
+	dirs, err := filepath.Glob("../../testdata/golden/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no recorded logs: %v", err)
+	}
+	checked := 0
+	for _, dir := range dirs {
+		logs := dir
+		if _, err := os.Stat(filepath.Join(dir, "events")); err == nil {
+			logs = filepath.Join(dir, "events")
+		}
+		j := view.New()
+		for r, err := range events.Read(logs) {
+			if err != nil {
+				t.Fatalf("%s: %v", dir, err)
+			}
+			j.Apply(r)
+			var m errorpolicy.Metrics
+			switch e := r.Event.(type) {
+			case events.JobCompleted:
+				m = e.Metrics
+			case events.JobFailed:
+				m = e.Metrics
+			default:
+				continue
+			}
+			checked++
+			got := []int{j.Counts.Successful, j.Counts.Failed, j.Counts.Skipped, j.Counts.Rejected}
+			if diff := cmp.Diff([]int{m.Successful, m.Failed, m.Skipped, m.Rejected}, got); diff != "" {
+				t.Errorf("%s, record %d (-metrics +view):\n%s", dir, r.Seq, diff)
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no log had metrics")
+	}
+}
+
+func TestACrashLeavesNothingRunning(t *testing.T) {
+	j, _ := fold(view.New(), events.JobStarted{}, begun(0), begun(1), events.JobResumed{Reason: events.ForResume, InFlight: 2, Pending: 3})
+	if j.Running() != 0 || j.Total != 5 || j.Runs != 2 {
+		t.Errorf("running %d, total %d, runs %d; want 0, 5, 2", j.Running(), j.Total, j.Runs)
+	}
+}
+
+func TestTheSlowestAreKeptLongestFirst(t *testing.T) {
+	j := view.New()
+	var c clock
+	for i, seconds := range []int{3, 9, 1, 7, 5, 8, 2} {
+		j.Apply(c.record(begun(i)))
+		e := done(i)
+		e.DurationMS = events.Millis(time.Duration(seconds) * time.Second)
+		j.Apply(c.record(e))
+	}
+	var got []int
+	for _, a := range j.Slowest {
+		got = append(got, int(a.Duration.Seconds()))
+	}
+	if diff := cmp.Diff([]int{9, 8, 7, 5, 3}, got); diff != "" {
+		t.Error(diff)
+	}
+}
