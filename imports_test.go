@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "github.com/klauspost/compress", "golang.org/x/sync"},
-	"internal/items":       {"process", "workflow", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/items":       {"process", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/jobs":        {"github.com/gofrs/flock"},
 	"internal/workflow":    {"breaker", "duration", "errorpolicy", "retry", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "retry"},

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
@@ -64,7 +64,7 @@ type millis = events.Millis
 // planItems are the items that a run would start with.
 type planItems struct {
 	Source string       `json:"source"`
-	Total  *int         `json:"total,omitempty"` // absent when a command would have to be run to know
+	Total  *int         `json:"total,omitempty"` // absent when a command or a terminal would have to be asked
 	First  []items.Item `json:"first"`
 }
 
@@ -186,18 +186,17 @@ func captures(s section) []events.StepCompleted {
 const firstItems = 5
 
 func planSelection(ctx context.Context, w checked) (planItems, error) {
-	source, isCommand := sourceOf(w.Map.Input, w.dir)
+	source, free := items.Source(w.Map.Input, w.dir)
 	selected := planItems{Source: source, First: []items.Item{}}
-	if isCommand {
+	if !free || w.Map.Input.Stdin && term.IsTerminal(int(os.Stdin.Fd())) {
 		return selected, nil
 	}
 	total := 0
-	for it, err := range items.Select(ctx, w.Map, items.Env{Dir: w.dir, Environ: os.Environ()}) {
+	for it, err := range items.Select(ctx, w.Map, items.Env{Dir: w.dir, Environ: os.Environ(), Stdin: os.Stdin}) {
 		if err != nil {
-			return planItems{}, fmt.Errorf("select the items: %w", err)
+			return planItems{}, planError(err)
 		}
 		if total++; total <= firstItems {
-			it.Data = json.RawMessage(strings.Clone(string(it.Data)))
 			selected.First = append(selected.First, it)
 		}
 	}
@@ -205,23 +204,13 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 	return selected, nil
 }
 
-// sourceOf says in words where the items come from, and whether that is a command. The input has been checked: a text that
-// names no file is a command.
-func sourceOf(in workflow.Input, dir string) (string, bool) {
-	switch {
-	case in.Command != "":
-		return in.Command, true
-	case in.File != "":
-		return in.File, false
-	case in.Text == "":
-		return "the workflow", false
+// planError is the error of a selection, for which the caller is to blame when it is about the key.
+func planError(err error) error {
+	var bad *items.KeyError
+	if errors.As(err, &bad) {
+		return refusef("select the items: %w", err)
 	}
-	path := in.Text
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
-	_, err := os.Stat(path)
-	return in.Text, err != nil
+	return fmt.Errorf("select the items: %w", err)
 }
 
 // itemPolicy returns how failed items are tried again, or nil.
@@ -311,6 +300,10 @@ func (p plan) heading(section string) string {
 }
 
 func (p planItems) print(w io.Writer) {
+	if p.Total == nil && p.Source == items.Stdin {
+		_, _ = fmt.Fprintln(w, "items: come from standard input, which is a terminal and was not read")
+		return
+	}
 	if p.Total == nil {
 		_, _ = fmt.Fprintf(w, "items: come from a command, which was not run: %s\n", p.Source)
 		return

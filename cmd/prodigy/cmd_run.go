@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +69,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 		printProblems(con.err, w.warnings, "warning: ")
 	}
 	c := o.config(home, claude)
-	c.Dir, c.Seed, c.MaxDelay = w.dir, o.seed, limit
+	c.Dir, c.Seed, c.MaxDelay, c.Stdin = w.dir, o.seed, limit, os.Stdin
 	p := newPrinter(con, o.jobOptions, w.Workflow, errorpolicy.Metrics{})
 	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)

@@ -111,6 +111,9 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 			return stop.exitCode()
 		}
 	case mapreduce.Failed:
+		if r.Refused {
+			return exitUsage
+		}
 	}
 	return exitFailed
 }

@@ -14,21 +14,17 @@ func CheckInput(m *workflow.Map, e Env) []workflow.Problem {
 	return nil
 }
 
-// Check looks for a path or filter that does not parse. Messages hold a caret under the place. The File of a problem is left for
-// the caller to fill in.
+// Check looks for a path, filter, order or field that does not parse. Messages hold a caret under the place. The File of a problem is
+// left for the caller to fill in.
 func Check(m *workflow.Map) []workflow.Problem {
 	var found []workflow.Problem
-	add := func(at workflow.Pos, message string) {
-		found = append(found, workflow.Problem{Line: at.Line, Col: at.Col, Message: message})
-	}
-	if _, err := parsePath(m.JSONPath); err != nil {
-		add(m.JSONPathPos, fmt.Sprintf("json_path: %v", err))
-	}
-	if m.Filter == "" {
-		return found
-	}
-	if _, err := ParseFilter(m.Filter); err != nil {
-		add(m.FilterPos, fmt.Sprintf("filter: %v", err))
+	for _, x := range new(chooser).expressions(m) {
+		if x.src == "" {
+			continue
+		}
+		if err := x.parse(x.src); err != nil {
+			found = append(found, workflow.Problem{Line: x.at.Line, Col: x.at.Col, Message: fmt.Sprintf("%s: %v", x.name, err)})
+		}
 	}
 	return found
 }

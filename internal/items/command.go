@@ -17,24 +17,15 @@ import (
 const stopGrace = 2 * time.Second
 
 // eachOfCommand runs a command and calls take with what is selected from its output, while it runs.
-func eachOfCommand(ctx context.Context, command string, e Env, p path, take func([]byte) error) error {
-	return withOutput(ctx, command, e, func(out io.Reader) error {
+func (s source) eachOfCommand(ctx context.Context, e Env, p path, take func([]byte) error) error {
+	return withOutput(ctx, s.command, e, func(out io.Reader) error {
 		f := &feed{r: out}
-		err := f.output(p, take)
+		err := f.read(s.format, p, take)
 		if f.err != nil && f.err != io.EOF && !errors.Is(err, errEnough) {
 			return f.err
 		}
-		return inPlace(err, func(offset int64) string {
-			return fmt.Sprintf("output of the input command: byte %d", offset)
-		})
+		return inPlace(err, "output of the input command", nil)
 	})
-}
-
-func (f *feed) output(p path, take func([]byte) error) error {
-	if p.empty() {
-		return f.textOrValues(take)
-	}
-	return f.selected(p, take)
 }
 
 // withOutput runs a command while use reads its output. When use returns, the command is ended. The end of the output of

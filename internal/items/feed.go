@@ -3,7 +3,7 @@ package items
 import (
 	"bytes"
 	"io"
-	"slices"
+	"strings"
 )
 
 // lookAhead is how much of the data may be read to find out what it is.
@@ -11,10 +11,13 @@ const lookAhead = 64 << 10
 
 // feed is data that is read by lines or by JSON values, as they come, and can be looked at before it is taken.
 type feed struct {
-	r   io.Reader
-	buf []byte // read from r and not yet taken
-	off int64  // how many bytes have been taken
-	err error  // of r, io.EOF at the end
+	r    io.Reader
+	buf  []byte // read from r and not yet taken
+	room []byte // where buf lies, as long as it is
+	off  int64  // how many bytes have been taken
+	err  error  // of r, io.EOF at the end
+
+	out []byte // a value in the making
 
 	found bool // a JSON value has been read
 }
@@ -39,10 +42,19 @@ func (f *feed) skip(n int) {
 	f.off += int64(n)
 }
 
+// chunk is how much is read at once.
+const chunk = 32 << 10
+
+// more reads on. What is looked at stays, but not where it was.
 func (f *feed) more() {
-	f.buf = slices.Grow(f.buf, 32<<10)
+	if cap(f.buf)-len(f.buf) < chunk {
+		if len(f.room) < len(f.buf)+chunk {
+			f.room = make([]byte, 2*len(f.buf)+2*chunk)
+		}
+		f.buf = f.room[:copy(f.room, f.buf)]
+	}
 	var n int
-	n, f.err = f.r.Read(f.buf[len(f.buf):cap(f.buf)])
+	n, f.err = f.r.Read(f.buf[len(f.buf) : len(f.buf)+chunk])
 	f.buf = f.buf[:len(f.buf)+n]
 }
 
@@ -79,10 +91,11 @@ func (f *feed) blank() (more bool) {
 
 // skipMark takes a byte order mark, which some editors put before UTF-8.
 func (f *feed) skipMark() {
-	for len(f.buf) < 3 && f.err == nil {
+	const mark = "\uFEFF"
+	for len(f.buf) < len(mark) && f.err == nil && strings.HasPrefix(mark, string(f.buf)) {
 		f.more()
 	}
-	if bytes.HasPrefix(f.buf, []byte("\uFEFF")) {
-		f.skip(3)
+	if bytes.HasPrefix(f.buf, []byte(mark)) {
+		f.skip(len(mark))
 	}
 }

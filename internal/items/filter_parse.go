@@ -20,21 +20,30 @@ type parser struct {
 }
 
 // parse reads a whole expression.
-func parse(src string) (node, error) {
-	src = strings.TrimRight(src, " \t\r\n")
-	p := &parser{lexer: lexer{src: src}}
-	root, err := p.whole()
-	var place *placeError
-	if errors.As(err, &place) {
-		return nil, fmt.Errorf("%w\n%s", err, pointAt(src, place.at))
-	}
+func parse(src string) (root node, err error) {
+	err = parseWith(src, func(p *parser) error {
+		root, err = p.whole()
+		return err
+	})
 	return root, err
 }
 
-func (p *parser) whole() (node, error) {
-	if err := p.advance(); err != nil {
-		return nil, err
+// parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.
+func parseWith(src string, read func(*parser) error) error {
+	src = strings.TrimRight(src, " \t\r\n")
+	p := &parser{lexer: lexer{src: src}}
+	err := p.advance()
+	if err == nil {
+		err = read(p)
 	}
+	var place *placeError
+	if errors.As(err, &place) {
+		return fmt.Errorf("%w\n%s", err, pointAt(src, place.at))
+	}
+	return err
+}
+
+func (p *parser) whole() (node, error) {
 	root, err := p.or()
 	if err != nil {
 		return nil, err

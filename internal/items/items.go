@@ -10,6 +10,7 @@ package items
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 )
 
@@ -22,8 +23,10 @@ type Item struct {
 
 // Env is the surroundings of a selection.
 type Env struct {
-	Dir     string   // where relative file names start and commands run
-	Environ []string // of commands
+	Dir     string    // where relative file names start and commands run
+	Environ []string  // of commands
+	Stdin   io.Reader // nil: there is none
+	Temp    string    // directory of scratch files; empty: that of the system
 }
 
 // pointAt returns the line of src that holds the byte at, and below it a caret under the place.

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/workflow"
 )
 
 // reader reads JSON values from a feed. It reads ahead; back returns the rest to the feed.
@@ -100,11 +102,20 @@ func (e *notJSONError) Error() string {
 	return fmt.Sprintf("not JSON: %v", e.err)
 }
 
-// inPlace puts the place before an error that has one.
-func inPlace(err error, place func(offset int64) string) error {
+// inPlace names what was read before an error of the data, and the place in it. Place words an offset; nil counts the bytes.
+func inPlace(err error, what string, place func(offset int64) string) error {
 	var bad *notJSONError
-	if !errors.As(err, &bad) {
-		return err
+	var row *rowError
+	var yaml *workflow.DataError
+	switch {
+	case errors.As(err, &bad) && place != nil:
+		return fmt.Errorf("%s: %s: %w", what, place(bad.offset), bad)
+	case errors.As(err, &bad):
+		return fmt.Errorf("%s: byte %d: %w", what, bad.offset, bad)
+	case errors.As(err, &row):
+		return fmt.Errorf("%s: %w", what, row)
+	case errors.As(err, &yaml):
+		return fmt.Errorf("%s: %w", what, yaml)
 	}
-	return fmt.Errorf("%s: %w", place(bad.offset), bad)
+	return err
 }

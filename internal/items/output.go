@@ -1,13 +1,6 @@
 package items
 
-import (
-	"bytes"
-	"io"
-	"math"
-	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "bytes"
 
 // textOrValues calls take with each value and with each line that is no JSON, as text. Only objects and arrays go over several lines.
 func (f *feed) textOrValues(take func([]byte) error) error {
@@ -30,10 +23,7 @@ func (f *feed) textOrValues(take func([]byte) error) error {
 			return err
 		}
 	}
-	if f.err != io.EOF {
-		return f.err
-	}
-	return nil
+	return f.failure()
 }
 
 // longValues takes a value that goes over several lines, and those that follow at once.
@@ -56,32 +46,6 @@ func (f *feed) longValues(take func([]byte) error) error {
 			return nil
 		}
 	}
-}
-
-// text takes a line as text.
-func (f *feed) text(take func([]byte) error) error {
-	line, _ := f.line(math.MaxInt)
-	text := bytes.TrimRight(line, "\r\n")
-	if !utf8.Valid(text) {
-		return &notJSONError{offset: f.off + int64(invalidAt(text)), err: errUTF8}
-	}
-	quoted, err := jsontext.AppendQuote(nil, text)
-	if err != nil {
-		panic("BUG: valid text cannot be quoted: " + err.Error())
-	}
-	f.skip(len(line))
-	return take(quoted)
-}
-
-func invalidAt(text []byte) int {
-	for i := 0; i < len(text); {
-		r, n := utf8.DecodeRune(text[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(text)
 }
 
 // loneArray tells whether the data is one array, whose elements are meant. An array that does not end on its first line, as far as

@@ -1,6 +1,7 @@
 package items
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -23,7 +24,9 @@ func elements() path { return path{expr: jp.Expr{jp.Wildcard('#')}} }
 
 // parsePath compiles a JSONPath. An error shows the place with a caret.
 func parsePath(src string) (path, error) {
-	src = strings.TrimSpace(src)
+	if src = strings.TrimSpace(src); src == "" {
+		return path{}, nil
+	}
 	expr, err := jp.ParseString(src)
 	if err != nil {
 		return path{}, pathError(src, err)
@@ -50,6 +53,18 @@ func pathError(src string, err error) error {
 		}
 	}
 	return fmt.Errorf("not a JSONPath: %s\n%s", what, pointAt(src, at))
+}
+
+// on returns what calls take with what the path selects in each value that it is given.
+func (p path) on(take func([]byte) error) func([]byte) error {
+	if p.empty() {
+		return take
+	}
+	s := &selector{dec: new(jsontext.Decoder), path: p, take: take}
+	return func(raw []byte) error {
+		s.dec.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
+		return s.next()
+	}
 }
 
 // selector evaluates a path on documents as they are read. Names, indexes, wildcards and forward slices are followed without holding

@@ -13,8 +13,8 @@ import (
 // errEnough ends a walk over the data because no more of it is wanted.
 var errEnough = errors.New("enough")
 
-// Select yields the chosen items as they are found. It reads no further than it is asked to, and stops when ctx ends.
-// Nothing follows an error. Data that turns out to be broken after some items is an error after those items.
+// Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further than it is asked to, and
+// stops when ctx ends. Nothing follows an error. Data that turns out to be broken after some items is an error after those items.
 func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		if err := choose(ctx, m, e, yield); err != nil && !errors.Is(err, errEnough) {
@@ -24,24 +24,30 @@ func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] 
 }
 
 func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error) bool) error {
-	p, err := parsePath(m.JSONPath)
-	if err != nil {
-		return fmt.Errorf("json_path: %w", err)
-	}
-	c := &chooser{skip: m.Offset, limit: m.MaxItems, yield: yield}
-	if m.Filter != "" {
-		if c.filter, err = ParseFilter(m.Filter); err != nil {
-			return fmt.Errorf("filter: %w", err)
-		}
-	}
-	src, err := resolve(m.Input, e.Dir)
+	c, err := compile(m)
 	if err != nil {
 		return err
 	}
-	if c.full() {
-		return nil
+	src, err := resolve(m.Input, e.Dir)
+	if err != nil || c.full() {
+		return err
 	}
-	return src.each(ctx, e, p, func(raw []byte) error {
+	c.yield = yield
+	if c.order == nil {
+		return src.each(ctx, e, c.path, c.filtered(ctx, c.take))
+	}
+	sorted := &sorter{dir: e.Temp}
+	defer sorted.close()
+	var key []byte
+	err = src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
+		raw = compact(raw)
+		key = c.order.appendKey(key[:0], newValue(raw))
+		return sorted.add(key, raw)
+	}))
+	if err != nil {
+		return err
+	}
+	return sorted.each(func(_, raw []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -49,25 +55,100 @@ func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error)
 	})
 }
 
-// chooser passes on the values that the filter, offset and max_items of a map phase leave.
+// chooser is the compiled pipeline of a map phase.
 type chooser struct {
-	filter *Filter // nil: all pass
-	skip   int     // how many are still to be left out
-	limit  *int
-	next   int // index of the next item
-	yield  func(Item, error) bool
+	path     path
+	filter   *Filter  // nil: all pass
+	order    order    // nil: as they come
+	distinct *novelty // nil: all pass
+	skip     int      // how many are still to be left out
+	limit    *int
+	keys     *keys // nil: items are named by their index
+	next     int   // index of the next item
+	yield    func(Item, error) bool
 }
 
-// take looks at one value. raw belongs to the caller. The error is errEnough when no more values are wanted.
+// compile reads the expressions of a map phase. Its errors name the key, and show the place with a caret.
+func compile(m *workflow.Map) (*chooser, error) {
+	c := &chooser{skip: m.Offset, limit: m.MaxItems}
+	for _, x := range c.expressions(m) {
+		if x.src == "" {
+			continue
+		}
+		if err := x.parse(x.src); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.name, err)
+		}
+	}
+	return c, nil
+}
+
+// expression is what a map phase says in a language of its own.
+type expression struct {
+	name, src string
+	at        workflow.Pos
+	parse     func(src string) error
+}
+
+// expressions returns those of a map phase, each with what compiles it into c.
+func (c *chooser) expressions(m *workflow.Map) []expression {
+	return []expression{
+		{"json_path", m.JSONPath, m.JSONPathPos, func(src string) (err error) {
+			c.path, err = parsePath(src)
+			return err
+		}},
+		{"filter", m.Filter, m.FilterPos, func(src string) (err error) {
+			c.filter, err = ParseFilter(src)
+			return err
+		}},
+		{"sort_by", m.SortBy, m.SortByPos, func(src string) (err error) {
+			c.order, err = parseOrder(src)
+			return err
+		}},
+		{"distinct", m.Distinct, m.DistinctPos, func(src string) error {
+			path, err := parseField(src)
+			c.distinct = &novelty{path: path, seen: map[fingerprint]struct{}{}}
+			return err
+		}},
+		{"key", m.Key, m.KeyPos, func(src string) error {
+			path, err := parseField(src)
+			c.keys = &keys{src: src, path: path, given: map[fingerprint]int32{}}
+			return err
+		}},
+	}
+}
+
+// filtered returns what gives take the values that pass the filter, until ctx ends.
+func (c *chooser) filtered(ctx context.Context, take func([]byte) error) func([]byte) error {
+	return func(raw []byte) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if c.filter != nil && !c.filter.Match(raw) {
+			return nil
+		}
+		return take(raw)
+	}
+}
+
+// take yields what distinct, offset and max_items leave. raw belongs to the caller. The error is errEnough when no more values are
+// wanted.
 func (c *chooser) take(raw []byte) error {
-	if c.filter != nil && !c.filter.Match(raw) {
+	if c.distinct != nil && !c.distinct.isNew(newValue(raw)) {
 		return nil
 	}
 	if c.skip > 0 {
 		c.skip--
 		return nil
 	}
-	it := Item{ID: itemID(c.next), Index: c.next, Data: compact(raw)}
+	it := Item{Index: c.next, Data: compact(raw)}
+	if c.keys == nil {
+		it.ID = itemID(it.Index)
+	} else {
+		var err error
+		if it.ID, err = c.keys.id(newValue(raw), it.Index); err != nil {
+			return err
+		}
+	}
 	c.next++
 	if !c.yield(it, nil) || c.full() {
 		return errEnough

@@ -192,7 +192,7 @@ func TestErrorsNameThePlaceInPlainWords(t *testing.T) {
 		{workflow.Input{File: "short.json"}, "", 0, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
 		{workflow.Input{File: "utf8.json"}, "", 1, "utf8.json: line 2, column 2 (byte 7): not JSON: invalid UTF-8"},
 		{workflow.Input{File: "empty.json"}, "", 0, "input file empty.json: is empty, not JSON"},
-		{workflow.Input{File: "text.csv"}, "", 0, "text.csv: line 1, column 1 (byte 0): not JSON: invalid character 'i' at start of value"},
+		{workflow.Input{File: "text.csv", Format: "json"}, "", 0, "text.csv: line 1, column 1 (byte 0): not JSON: invalid character 'i' at start of value"},
 		{workflow.Input{File: "dir"}, "", 0, "input file dir: is a directory"},
 		{workflow.Input{File: "none.json"}, "", 0, "input file none.json: there is no such file"},
 		{workflow.Input{Text: "none.json"}, "", 0, "input file none.json: there is no such file"},

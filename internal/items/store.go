@@ -128,6 +128,17 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	return append(line, '}', '\n'), nil
 }
 
+// Clear forgets all items.
+func (s *Store) Clear() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.file.Truncate(0); err != nil {
+		return fmt.Errorf("clear the item store: %w", err)
+	}
+	s.size, s.count, s.marks, s.torn = 0, 0, nil, false
+	return nil
+}
+
 func (s *Store) write(line []byte) error {
 	if s.torn {
 		if err := s.file.Truncate(s.size); err != nil {

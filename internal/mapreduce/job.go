@@ -51,6 +51,7 @@ type verdict struct {
 	reason  string
 	cause   error // of what prodigy itself could not do
 	failure *agent.Failure
+	refused bool // nothing was run
 
 	reprocessed, recovered int // of a retry of dead letters
 }
@@ -142,7 +143,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Dir, c.MaxDelay, c.Seed = meta.Dir, maxDelay, meta.Seed
+	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
 	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
 	if c.MaxParallel > 0 {
 		j.parallel = c.MaxParallel
@@ -415,7 +416,7 @@ func (j *job) pending() int {
 func (j *job) finish(v verdict, err error) (Result, error) {
 	result := Result{
 		Job: j.place, State: v.state, Reason: v.reason, Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
-		Reprocessed: v.reprocessed, Recovered: v.recovered,
+		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
 	if j.state.ended != "" {
 		result.Duration = j.state.duration(j.state.last)

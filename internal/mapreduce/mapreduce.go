@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"prodigy/internal/agent"
@@ -30,6 +31,7 @@ type Config struct {
 	Home        jobs.Home
 	Dir         string        // working directory of the run; of a resumed job: ignored, it runs where it began
 	Environ     []string      // inherited by every command
+	Stdin       io.Reader     // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
 	Claude      []string      // argv of the AI coding CLI
 	Version     string        // of prodigy
 	MaxParallel int           // 0: what the workflow says
@@ -79,6 +81,9 @@ type Result struct {
 	Metrics  errorpolicy.Metrics
 	Duration time.Duration
 	Results  string // path of results.jsonl, when it was made
+
+	// The job failed before anything was run, because the keys of its items are no names for them.
+	Refused bool
 
 	// Of RetryDead: how many entries it ran, and how many of them succeeded.
 	Reprocessed, Recovered int

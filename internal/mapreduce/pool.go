@@ -152,7 +152,7 @@ func (p *pool) over() bool {
 
 // wanted returns the channel of new items when one could be started now, so that the reader of the input stays little ahead.
 func (p *pool) wanted() <-chan items.Item {
-	if p.halted != nil || p.fresh != nil {
+	if p.halted != nil || p.fresh != nil || p.source.whole && p.source.chosen != nil {
 		return nil
 	}
 	return p.source.found
@@ -182,7 +182,10 @@ func (p *pool) selected() {
 }
 
 func (p *pool) haltSelecting(err error) {
-	p.halt(verdict{state: Failed, reason: "select items: " + err.Error(), cause: err}, p.stopGrace())
+	v := verdict{state: Failed, reason: "select items: " + err.Error(), cause: err}
+	var bad *items.KeyError
+	v.refused = errors.As(err, &bad) && p.job.workflow.Setup == nil
+	p.halt(v, p.stopGrace())
 }
 
 // burst bounds how many items are refused in one go, so that the loop stays awake while the breaker is open.

@@ -21,6 +21,7 @@ type source struct {
 	// choice tells how it ended.
 	chosen <-chan struct{}
 	choice func() (total int, _ error)
+	whole  bool // nothing may start before the end of the selection is recorded
 }
 
 const (
@@ -54,24 +55,39 @@ func (j *job) feed(produce func(ctx context.Context, give func(items.Item) bool)
 func (j *job) selected() source {
 	todo := j.todo()
 	sel := &selection{job: j, grown: make(chan struct{}, 1), taken: make(chan struct{}, 1), ended: make(chan struct{})}
-	if j.state.selected {
+	if j.state.selected || j.cutOff() {
 		close(sel.grown)
-		return j.feed(func(ctx context.Context, give func(items.Item) bool) error { return sel.give(ctx, todo, give) })
+		return j.feed(func(ctx context.Context, give func(items.Item) bool) error {
+			if err := sel.give(ctx, todo, give); err != nil || j.state.selected {
+				return err
+			}
+			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest", errInputGone, j.store.Len())
+		})
 	}
-	known := j.store.Len()
 	s := j.feed(func(ctx context.Context, give func(items.Item) bool) error {
 		j.agents.Go(func() error {
 			defer close(sel.grown)
 			defer close(sel.ended)
-			sel.failed = sel.choose(ctx, known)
+			sel.failed = sel.record(ctx)
 			return nil
 		})
+		if j.workflow.Map.Key != "" && !sel.whole(ctx) {
+			return nil // how the selection ended is told by choice
+		}
 		return sel.give(ctx, todo, give)
 	})
-	s.chosen = sel.ended
+	s.chosen, s.whole = sel.ended, j.workflow.Map.Key != ""
 	s.choice = func() (int, error) { return j.store.Len(), sel.failed }
 	return s
 }
+
+var (
+	errInputGone    = errors.New("the run before ended while it read standard input, which cannot be read again")
+	errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more")
+)
+
+// cutOff tells whether the selection of an earlier run was cut off and cannot be made again.
+func (j *job) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdin == nil }
 
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
 type selection struct {
@@ -83,26 +99,65 @@ type selection struct {
 	failed error         // after ended is closed
 }
 
-// choose selects items and records each with the job. What an earlier run recorded must be what is selected now.
-func (s *selection) choose(ctx context.Context, known int) error {
-	j, chosen := s.job, 0
-	for it, err := range items.Select(ctx, j.workflow.Map, items.Env{Dir: j.config.Dir, Environ: j.config.Environ}) {
+// record selects items and records each with the job. With a key no agent has started before the end, so that what an earlier run
+// recorded does not count; else it must be what is selected now.
+func (s *selection) record(ctx context.Context) error {
+	keyed := s.job.workflow.Map.Key != ""
+	if keyed {
+		if err := s.job.store.Clear(); err != nil {
+			return err
+		}
+	}
+	chosen, known := 0, s.job.store.Len()
+	before := s.job.store.Cursor()
+	for it, err := range items.Select(ctx, s.job.workflow.Map, s.job.selectionEnv()) {
 		if err != nil {
 			return err
 		}
-		if err := j.keep(it, known); err != nil {
+		if it.Index >= known {
+			err = s.job.store.Append(it)
+		} else {
+			err = sameAs(before, it)
+		}
+		if err != nil {
 			return err
 		}
 		chosen++
 		signal(s.grown)
-		if !s.notTooFar(ctx, it.Index) {
+		if !keyed && !s.notTooFar(ctx, it.Index) {
 			return context.Cause(ctx)
 		}
 	}
 	if chosen < known {
 		return errInputChanged
 	}
-	return j.store.Sync()
+	return s.job.store.Sync()
+}
+
+func (j *job) selectionEnv() items.Env {
+	return items.Env{Dir: j.config.Dir, Environ: j.config.Environ, Stdin: j.config.Stdin, Temp: j.place.TempDir()}
+}
+
+// sameAs compares an item with the next of those that an earlier run recorded.
+func sameAs(before *items.Cursor, it items.Item) error {
+	old, err := before.Next()
+	if err != nil {
+		return fmt.Errorf("read the recorded items: %w", err)
+	}
+	if old.ID != it.ID || !bytes.Equal(old.Data, it.Data) {
+		return errInputChanged
+	}
+	return nil
+}
+
+// whole waits for the end of the selection and tells whether all of it could be recorded.
+func (s *selection) whole(ctx context.Context) bool {
+	select {
+	case <-s.ended:
+		return s.failed == nil
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // signal wakes the other side, which looks for itself what there is.
@@ -154,22 +209,6 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 			return context.Cause(ctx)
 		}
 	}
-}
-
-var errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more")
-
-func (j *job) keep(it items.Item, known int) error {
-	if it.Index >= known {
-		return j.store.Append(it)
-	}
-	old, err := j.store.At(it.Index)
-	if err != nil {
-		return fmt.Errorf("read the recorded items: %w", err)
-	}
-	if old.ID != it.ID || !bytes.Equal(old.Data, it.Data) {
-		return errInputChanged
-	}
-	return nil
 }
 
 // todo tells of an index whether its item is still to be started for the first time in this run. It is a picture of the state as it

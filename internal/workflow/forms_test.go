@@ -239,10 +239,16 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return ownName(labelPattern), true
 	case "workflow.Step.capture":
 		return ownName(namePattern), true
-	case "workflow.Input.file", "workflow.Input.command", "workflow.Map.filter":
+	case "workflow.Input.file", "workflow.Input.command", "workflow.Input.glob", "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key":
 		return filled(), true
+	case "workflow.Map.distinct":
+		f := filled()
+		f.words = "text or `true`"
+		return f, true
+	case "workflow.Input.stdin":
+		return form{schema: node{"const": true}, words: "`true`"}, true
 	case "workflow.Input.format":
-		return oneWord("json"), true
+		return oneWord(Formats()...), true
 	}
 	return form{}, false
 }

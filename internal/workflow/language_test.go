@@ -16,10 +16,15 @@ import (
 	"prodigy/internal/retry"
 )
 
-// everything is a valid file that holds each key of the language.
+// everything is a valid file that holds each key of the language that has a place beside the others.
 func everything(t *testing.T) *yaml.Node {
 	t.Helper()
-	data, err := os.ReadFile("testdata/valid/everything.yml")
+	return valid(t, "everything")
+}
+
+func valid(t *testing.T, name string) *yaml.Node {
+	t.Helper()
+	data, err := os.ReadFile("testdata/valid/" + name + ".yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,11 +100,13 @@ func TestAKeyWrittenTwiceIsRefusedAtEveryLevel(t *testing.T) {
 
 func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 	written := map[string]bool{}
-	mappings(everything(t), "root", func(n *yaml.Node, _ string) {
-		for i := 0; i < len(n.Content); i += 2 {
-			written[n.Content[i].Value] = true
-		}
-	})
+	for _, name := range []string{"everything", "glob", "stdin", "command"} {
+		mappings(valid(t, name), "root", func(n *yaml.Node, _ string) {
+			for i := 0; i < len(n.Content); i += 2 {
+				written[n.Content[i].Value] = true
+			}
+		})
+	}
 	blocks := []any{
 		Workflow{},
 		Phase{},
@@ -119,9 +126,8 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		for field := range typ.Fields() {
 			tag := field.Tag
 			name, alias := tag.Get("yaml"), tag.Get("alias")
-			exempt := name == "command" // excludes file, and is read in its own test
-			if name != "" && !exempt && !written[name] && !written[alias] {
-				t.Errorf("%s.%s: the key %q is not in everything.yml", typ, field.Name, name)
+			if name != "" && !written[name] && !written[alias] {
+				t.Errorf("%s.%s: the key %q is in no valid file", typ, field.Name, name)
 			}
 		}
 	}

@@ -4,8 +4,6 @@ package workflow
 // so that nobody relies on what would not happen.
 var later = map[string][]string{
 	"workflow":   {"secrets", "env_files", "profiles", "parameters"},
-	"map":        {"key", "sort_by", "distinct"},
-	"input":      {"glob", "stdin"},
 	"env value":  {"command", "cache", "condition", "when_true", "when_false", "value", "secret"},
 	"step":       laterInSteps,
 	"on_failure": laterInSteps,
@@ -17,7 +15,4 @@ var laterInSteps = []string{
 }
 
 // laterInstead are those of the later keys that are written instead of a key that is required.
-var laterInstead = []string{"write_file", "foreach", "validate", "test", "glob", "stdin"}
-
-// laterFormats are the formats of an input that are not built yet.
-var laterFormats = []string{"jsonl", "csv", "tsv", "lines", "yaml"}
+var laterInstead = []string{"write_file", "foreach", "validate", "test"}

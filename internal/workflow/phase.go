@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys := r.fields(m)
 	keys = reading(keys, "json_path", func(e entry) { m.JSONPath, m.JSONPathPos = r.expression(e, r.text) })
 	keys = reading(keys, "filter", func(e entry) { m.Filter, m.FilterPos = r.expression(e, r.filled) })
+	keys = reading(keys, "sort_by", func(e entry) { m.SortBy, m.SortByPos = r.expression(e, r.filled) })
+	keys = reading(keys, "distinct", func(e entry) { m.Distinct, m.DistinctPos = r.expression(e, r.distinct) })
+	keys = reading(keys, "key", func(e entry) { m.Key, m.KeyPos = r.expression(e, r.filled) })
 	keys = reading(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
 	keys = reading(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
 	keys = reading(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
@@ -55,6 +59,18 @@ func (r *reader) expression(e entry, read func(entry) (string, bool)) (string, P
 		return "", Pos{}
 	}
 	return s, r.locate(e.value, s).At(1, 1)
+}
+
+// distinct reads the name of a field, or true for the whole item.
+func (r *reader) distinct(e entry) (string, bool) {
+	if e.value.Kind == yaml.ScalarNode && e.value.Tag == "!!bool" {
+		whole, ok := r.truth(e)
+		if !whole {
+			return "", ok
+		}
+		return "item", ok
+	}
+	return r.filled(e)
 }
 
 // agentTemplate reads a list of steps, or a mapping with commands.
@@ -84,26 +100,48 @@ func (r *reader) input(e entry) (Input, bool) {
 	return in, ok
 }
 
+// inputKinds are the keys of which the mapping form of an input has one.
+var inputKinds = []string{"file", "command", "glob", "stdin"}
+
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
 	keys = reading(keys, "file", func(e entry) { set(&in.File)(r.filled(e)) })
 	keys = reading(keys, "command", func(e entry) { set(&in.Command)(r.filled(e)) })
-	keys = reading(keys, "format", func(e entry) { set(&in.Format)(r.format(e)) })
+	keys = reading(keys, "glob", func(e entry) { set(&in.Glob)(r.filled(e)) })
+	keys = reading(keys, "stdin", func(e entry) { r.stdin(e, in) })
+	keys = reading(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	b := r.block("input", e, keys)
-	if b.has("file") && b.has("command") {
-		r.fail(b.written["command"].key, `input has both "file" and "command": write one of them`)
-	}
-	r.require(b, "file", "command")
+	r.atMostOne(b, inputKinds)
+	r.require(b, inputKinds...)
 }
 
-func (r *reader) format(e entry) (string, bool) {
-	s, ok := word(r, e, append([]string{"json"}, laterFormats...)...)
-	if ok && slices.Contains(laterFormats, s) {
-		r.fail(e.value, "format %q is not supported yet", s)
-		return "", false
+// atMostOne reports that several of the keys are written in b.
+func (r *reader) atMostOne(b *block, names []string) {
+	var found []entry
+	for _, name := range names {
+		if e, ok := b.written[name]; ok {
+			found = append(found, e)
+		}
 	}
-	return s, ok
+	slices.SortFunc(found, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.key.Line, b.key.Line), cmp.Compare(a.key.Column, b.key.Column))
+	})
+	for _, e := range found[min(1, len(found)):] {
+		r.fail(e.key, "%s has both %q and %q: write one of them", b.name, found[0].name, e.name)
+	}
+}
+
+func (r *reader) stdin(e entry, in *Input) {
+	var ok bool
+	if in.Stdin, ok = r.truth(e); ok && !in.Stdin {
+		r.fail(e.value, "stdin: the one value it can have is true")
+	}
+}
+
+// Formats returns the names of the formats that data can have.
+func Formats() []string {
+	return []string{"json", "jsonl", "csv", "tsv", "lines", "yaml"}
 }
 
 // intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".

@@ -114,7 +114,7 @@ func shape(block string) []node {
 	case "workflow.OnFailure-commands":
 		return []node{{"required": []string{"commands"}}}
 	case "workflow.Input":
-		return []node{oneOfKeys("file", "command")}
+		return []node{oneOfKeys(inputKinds...)}
 	case "workflow.Step", "workflow.Step-handling":
 		return []node{oneOfKeys(Kinds()...), notBoth("with", "retry"), notBoth("with", "retry_config"), notBoth("capture", "capture_output")}
 	}

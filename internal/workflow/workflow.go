@@ -79,6 +79,12 @@ type Map struct {
 	JSONPathPos   Pos
 	Filter        string `yaml:"filter"` // an expression over an item's fields: only items for which it is true are taken
 	FilterPos     Pos
+	SortBy        string `yaml:"sort_by"` // the order of the items: `path [ASC|DESC] [NULLS FIRST|LAST], …`; default as they come
+	SortByPos     Pos
+	Distinct      string `yaml:"distinct"` // a field of which each value is taken once, or true for the whole item
+	DistinctPos   Pos
+	Key           string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
+	KeyPos        Pos
 	Offset        int          `yaml:"offset"`             // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int         `yaml:"max_items"`          // how many items are taken at most; default all
 	MaxParallel   IntOrVar     `yaml:"max_parallel"`       // how many agents run at once; default 10
@@ -95,11 +101,13 @@ type IntOrVar struct {
 	Pos   Pos
 }
 
-// Input says where the items come from: exactly one of the fields is set.
+// Input says where the items come from: besides Format, exactly one of the fields is set.
 type Input struct {
 	Text    string            // a text: the name of a file, or a command (see package items)
 	File    string            `yaml:"file"`    // a file to read
 	Command string            `yaml:"command"` // a shell command whose output is read
+	Glob    string            `yaml:"glob"`    // a pattern of file names, `**` for any directories: the names are the items; with a format, what the files hold
+	Stdin   bool              `yaml:"stdin"`   // the standard input of prodigy is read
 	Items   []json.RawMessage // a YAML list: the items themselves
 	Format  string            `yaml:"format"` // what the data is; default told by the file's extension, else by its look
 	Pos     Pos

@@ -1,0 +1,89 @@
+package items
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	slashed "path"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func checkGlob(pattern string) error {
+	if !doublestar.ValidatePattern(filepath.ToSlash(pattern)) {
+		return fmt.Errorf("glob %s: is not a pattern: a bracket or brace is not closed, or a backslash stands last", pattern)
+	}
+	return nil
+}
+
+// eachOfGlob takes the names of the files that match, in the order of their bytes. With a format it takes what the files hold instead,
+// one file after the other.
+func (s source) eachOfGlob(ctx context.Context, e Env, p path, take func([]byte) error) error {
+	found := &sorter{dir: e.Temp}
+	defer found.close()
+	if err := s.walk(ctx, e.Dir, found); err != nil {
+		return err
+	}
+	last := ""
+	name := p.on(take)
+	var quoted []byte
+	return found.each(func(key, _ []byte) error {
+		if string(key) == last { // several alternatives of the pattern match it
+			return nil
+		}
+		last = string(key)
+		if s.format != "" {
+			file := source{name: last, file: within(e.Dir, last), format: s.format}
+			return file.eachOfFile(ctx, p, take)
+		}
+		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // valid, as walk has seen
+		return name(quoted)
+	})
+}
+
+// walk adds the names of the matching files. Links to directories are not followed below the fixed beginning of the pattern, and
+// names that begin with a dot match only where the pattern spells the dot, as in a shell.
+func (s source) walk(ctx context.Context, dir string, found *sorter) error {
+	base, pattern := doublestar.SplitPattern(slashed.Clean(filepath.ToSlash(s.glob)))
+	root := within(dir, filepath.FromSlash(base))
+	err := doublestar.GlobWalk(os.DirFS(root), pattern, func(name string, entry fs.DirEntry) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if entry.IsDir() || isLinkToDir(entry, filepath.Join(root, name)) {
+			return nil
+		}
+		name = slashed.Join(base, name)
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("the name of the file %q is not UTF-8", name)
+		}
+		return found.add([]byte(name), nil)
+	}, doublestar.WithNoFollow(), doublestar.WithNoHidden(), doublestar.WithFailOnIOErrors())
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("glob %s: %w", s.glob, withoutRoot(err))
+	}
+	return err
+}
+
+func isLinkToDir(entry fs.DirEntry, path string) bool {
+	if entry.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.IsDir() // a link to nothing is no file either
+}
+
+// withoutRoot words an error of the file system without the name of the call.
+func withoutRoot(err error) error {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		return fmt.Errorf("%s: %w", strings.TrimPrefix(pathError.Path, "./"), pathError.Err)
+	}
+	return err
+}
