@@ -29,11 +29,14 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 		done; \
 	done
 
-bench: ## Time 10,000 items against xargs
-	$(GO) run ./bench
+bench: ## Hold prodigy against its peers and goals, write docs/benchmarks.md
+	$(GO) run ./bench -out docs/benchmarks.md
 
-bench-quick: ## The same with 1,000 items
-	$(GO) run ./bench -items 1000 -pairs 5
+bench-quick: ## The same on a smaller scale, in less than a minute
+	$(GO) run ./bench -quick
+
+bench-code: ## Time parts of the code, with allocations
+	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
 # SEED 0 stands for a random one, which is printed.
 ROUNDS ?= 200
@@ -91,4 +94,4 @@ install: build ## Install prodigy into PREFIX/bin (/usr/local)
 clean: ## Remove what make build made
 	rm -rf bin
 
-.PHONY: help build test race fuzz bench bench-quick torture lint fmt generate check install clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture lint fmt generate check install clean

@@ -11,39 +11,50 @@ import (
 	"time"
 )
 
-// usage is what one run took, its children included.
+// usage is what something took, its children included.
 type usage struct {
-	wall   time.Duration
-	rusage *syscall.Rusage
+	seconds float64
+	cpu     float64 // seconds
+	memory  float64 // of the largest process, in megabytes
 }
 
-// measure runs cmd and returns what it took. The memory is that of the largest single process.
+// measure runs cmd and returns what it took.
 func measure(cmd *exec.Cmd) (usage, error) {
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
 		return usage{}, err
 	}
-	wall := time.Since(began)
+	return used(cmd, time.Since(began))
+}
+
+// used returns what a process took that has ended.
+func used(cmd *exec.Cmd, wall time.Duration) (usage, error) {
 	r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	if !ok {
 		return usage{}, errors.New("this system does not tell what a process used")
 	}
-	return usage{wall, r}, nil
-}
-
-func (u usage) seconds() float64 { return u.wall.Seconds() }
-
-func (u usage) cpu() float64 {
-	return time.Duration(u.rusage.Utime.Nano() + u.rusage.Stime.Nano()).Seconds()
-}
-
-// memory returns megabytes. Darwin counts in bytes, the others in kilobytes.
-func (u usage) memory() float64 {
+	unit := float64(1 << 10)
 	if runtime.GOOS == "darwin" {
-		return float64(u.rusage.Maxrss) / (1 << 20)
+		unit = 1 << 20 // it counts in bytes, the others in kilobytes
 	}
-	return float64(u.rusage.Maxrss) / (1 << 10)
+	return usage{
+		seconds: wall.Seconds(),
+		cpu:     time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds(),
+		memory:  float64(r.Maxrss) / unit,
+	}, nil
 }
+
+func (u usage) plus(v usage) usage {
+	return usage{u.seconds + v.seconds, u.cpu + v.cpu, max(u.memory, v.memory)}
+}
+
+// per returns what one of n took; the memory is that of all.
+func (u usage) per(n int) usage { return usage{u.seconds / float64(n), u.cpu / float64(n), u.memory} }
+
+func wall(u usage) float64   { return u.seconds }
+func rate(u usage) float64   { return 1 / u.seconds }
+func cpu(u usage) float64    { return u.cpu }
+func memory(u usage) float64 { return u.memory }
 
 // buildNoop makes a program that does nothing, as small as the machine can: the usual ones load a locale first.
 func buildNoop(dir string) (string, error) {
