@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
@@ -127,18 +125,9 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 		// An array would have no end; a line each is JSON as well.
 		o.format = asJSONL
 	}
-	interrupted, restore := signal.NotifyContext(ctx, os.Interrupt)
-	defer restore()
-	terminated, restore := signal.NotifyContext(interrupted, syscall.SIGTERM, syscall.SIGHUP)
-	defer restore()
-	err := printEvents(con.out, con.err, o.format, events.Follow(terminated, job.EventsDir(), o.query, job.Running))
-	switch {
-	case interrupted.Err() != nil:
-		return status(exitInterrupted)
-	case terminated.Err() != nil:
-		return status(exitTerminated)
-	}
-	return unlessClosed(err)
+	return untilSignal(ctx, func(ctx context.Context) error {
+		return unlessClosed(printEvents(con.out, con.err, o.format, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
+	})
 }
 
 // eventWriter prints events in one form. end is called after the last.

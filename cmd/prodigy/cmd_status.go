@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -9,60 +10,276 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/view"
 )
 
 type statusOptions struct {
 	id     string
 	format format
+	watch  bool
 }
 
 func newStatusCommand(con *console) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:               "status [job]",
-		Short:             "Show how a job stands",
-		Long:              "Show how a job stands. The job is named by its id, the beginning of it, or latest, which is the default.",
-		Example:           "  prodigy status --json",
+		Use:   "status [job]",
+		Short: "Show how a job stands",
+		Long: `Show how a job stands, while it runs or afterwards. The job is named by its id, the beginning of it, or latest, which is the default.
+
+With --watch it shows how the job goes on, as the run itself does, until it ends.`,
+		Example:           "  prodigy status --json\n  prodigy status latest --watch",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.id = jobArgument(args)
-			return runStatus(con, o)
+			return runStatus(cmd.Context(), con, o)
 		},
 	}
 	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show how it goes on until it ends")
 	return cmd
 }
 
-func runStatus(con *console, o statusOptions) error {
+func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	job, err := findJob(o.id)
 	if err != nil {
 		return err
 	}
-	summary, err := mapreduce.Summarize(job)
+	if o.watch {
+		if err := watchJob(ctx, con, job); err != nil {
+			return err
+		}
+	}
+	seen := view.New()
+	summary, err := mapreduce.SummarizeAnd(job, seen.Apply)
 	if err != nil {
 		return err
 	}
-	s := statusOf(summary)
+	s := detailsOf(summary, seen)
 	if o.format == asJSON {
 		return printJSON(con.out, s)
 	}
-	s.print(con.out)
+	s.print(con.out, seen, time.Now())
 	_, _ = fmt.Fprintf(con.out, "log: %s\n", job.EventsDir())
 	return nil
 }
 
-func (s jobStatus) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s\nstarted: %s\nduration: %s\n", s.JobID, cmp.Or(s.Workflow, "-"), s.Mode,
-		s.State, s.Started.Local().Format(time.DateTime), duration.Format(time.Duration(s.DurationMS)))
-	m := s.Metrics
+// details is what status prints of a job as JSON.
+type details struct {
+	jobStatus
+	Reason    string       `json:"reason,omitempty"`
+	Phase     string       `json:"phase,omitempty"`
+	Running   int          `json:"running"`
+	Waiting   int          `json:"waiting"`
+	NextRetry *time.Time   `json:"next_retry,omitempty"`
+	ToGo      int          `json:"to_go"`      // of the items found so far
+	Complete  bool         `json:"selected"`   // all items have been found
+	PerSecond float64      `json:"per_second"` // items that come to an end, while it runs
+	Remaining *remaining   `json:"remaining,omitempty"`
+	Attempts  attemptTimes `json:"attempts"`
+	Agents    []agentShown `json:"agents"`  // that run, the longest first
+	Slowest   []agentShown `json:"slowest"` // that have ended
+	Breakers  []breaker    `json:"breakers"`
+	Groups    []group      `json:"failure_groups"`
+}
+
+// remaining is the range that the rest of the map phase is expected to take.
+type remaining struct {
+	LowMS  events.Millis `json:"low_ms"`
+	HighMS events.Millis `json:"high_ms"`
+}
+
+// attemptTimes says how long the attempts took that have ended by themselves.
+type attemptTimes struct {
+	Count    int           `json:"count"`
+	Retries  int           `json:"retries"` // that were decided, of items and of steps
+	MeanMS   events.Millis `json:"mean_ms"`
+	MedianMS events.Millis `json:"median_ms"`
+	P90MS    events.Millis `json:"p90_ms"`
+	MaxMS    events.Millis `json:"max_ms"`
+}
+
+type agentShown struct {
+	ItemID     string        `json:"item_id"`
+	Attempt    int           `json:"attempt"`
+	Worker     int           `json:"worker"`
+	Step       string        `json:"step,omitempty"`
+	DurationMS events.Millis `json:"duration_ms"`
+}
+
+type breaker struct {
+	Scope string     `json:"scope"`
+	State string     `json:"state"`
+	Since time.Time  `json:"since"`
+	Until *time.Time `json:"until,omitempty"`
+}
+
+type group struct {
+	ErrorType string `json:"error_type"`
+	Signature string `json:"error_signature"`
+	Count     int    `json:"count"`
+	Example   string `json:"example"` // an item
+}
+
+// detailsOf puts together what the policy counted and what people see.
+func detailsOf(s mapreduce.Summary, j *view.Job) details {
+	now := time.Now()
+	running := s.State == stateRunning
+	d := details{
+		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(), ToGo: j.ToGo(), Complete: j.Complete,
+		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, func(a view.Attempt) time.Duration { return a.Duration }),
+		Breakers: []breaker{}, Groups: []group{},
+	}
+	if running {
+		d.Running, d.PerSecond = j.Running(), j.Rate(now)
+		d.Agents = agentsShown(j.InFlight(), func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
+		if e, ok := j.Remaining(now); ok {
+			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
+		}
+	}
+	if next := j.NextRetry(); !next.IsZero() {
+		d.NextRetry = &next
+	}
+	for _, b := range j.Breakers() {
+		shown := breaker{Scope: b.Scope, State: string(b.State), Since: b.Since}
+		if !b.Until.IsZero() {
+			shown.Until = &b.Until
+		}
+		d.Breakers = append(d.Breakers, shown)
+	}
+	for _, g := range j.Failures.Groups() {
+		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID})
+	}
+	return d
+}
+
+// stateRunning is the state of a job that a process works on.
+const stateRunning = "running"
+
+func timesOf(j *view.Job) attemptTimes {
+	d := &j.Durations
+	return attemptTimes{
+		Count: d.N(), Retries: j.Retries, MeanMS: events.Millis(d.Mean()), MedianMS: events.Millis(d.Quantile(0.5)),
+		P90MS: events.Millis(d.Quantile(0.9)), MaxMS: events.Millis(d.Max()),
+	}
+}
+
+func agentsShown(list []view.Attempt, took func(view.Attempt) time.Duration) []agentShown {
+	shown := make([]agentShown, len(list))
+	for i, a := range list {
+		shown[i] = agentShown{ItemID: a.ItemID, Attempt: a.Number, Worker: a.Worker, Step: a.Step, DurationMS: events.Millis(took(a))}
+	}
+	return shown
+}
+
+// groupsInStatus is how many groups of failures status shows.
+const groupsInStatus = 5
+
+func (d details) print(w io.Writer, j *view.Job, now time.Time) {
+	state := d.State
+	if d.State == stateRunning && d.Phase != "" {
+		state += ", in phase " + d.Phase
+	}
+	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID, cmp.Or(visible(d.Workflow), "-"), d.Mode,
+		state, prefixed(": ", visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
+	m := d.Metrics
 	_, _ = fmt.Fprintf(w, "items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%\n",
-		m.TotalItems, m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+	d.printProgress(w, j, now)
+	if t := d.Attempts; t.Count > 0 {
+		_, _ = fmt.Fprintf(w, "attempts: %d, median %s, 9 of 10 within %s, longest %s\n", t.Count, duration.Format(time.Duration(t.MedianMS)),
+			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
+	}
 	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
 		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
 	}
+	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
+		_, _ = fmt.Fprintf(w, "  %d × %s: %s (for example %s)\n", g.Count, g.ErrorType, shorten(visible(g.Signature), 120), visible(g.Example))
+	}
+	if len(j.Slowest) > 0 && j.Slowest[0].Duration >= slowEnough {
+		_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(j.Slowest))
+	}
 	printSuggestions(w, m.FailurePatterns)
+}
+
+// printProgress shows what is going on, or what has been left.
+func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
+	if d.ToGo > 0 {
+		_, _ = fmt.Fprintf(w, "to go: %d, of which running %d, %s\n", d.ToGo, d.Running, waiting(j, now))
+	}
+	if d.State != stateRunning {
+		return
+	}
+	g := region{}
+	for _, line := range slices.Concat(pace(j, now), g.breakers(j, now), g.running(j, now, 200)) {
+		_, _ = fmt.Fprintln(w, line)
+	}
+}
+
+// watchJob shows how a job goes on until it ends: on a terminal drawn in place, else a line now and then.
+func watchJob(ctx context.Context, con *console, job jobs.Job) error {
+	w := watcher{
+		job: view.New(), screen: &screen{w: con.err, live: con.live, size: con.size},
+		region: region{colours: con.colours(), unicode: con.unicode},
+	}
+	if recorded, err := loadRecorded(job); err == nil {
+		w.region.steps = stepCounts(recorded)
+	}
+	defer w.screen.clear()
+	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
+}
+
+// watcher shows a job by its log.
+type watcher struct {
+	job    *view.Job
+	screen *screen
+	region region
+}
+
+// follow reads the log until the job ends, and draws now and then, also while nothing happens.
+func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
+	records := make(chan events.Record, 256)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(records)
+		return send(ctx, job, records)
+	})
+	tick := time.NewTicker(w.screen.every())
+	defer tick.Stop()
+	for {
+		select {
+		case r, open := <-records:
+			if !open {
+				return g.Wait()
+			}
+			w.job.Apply(r)
+		case now := <-tick.C:
+			w.screen.progress(w.region, w.job, now)
+		}
+	}
+}
+
+// send hands over the records of a job that are there and those that come.
+func send(ctx context.Context, job jobs.Job, records chan<- events.Record) error {
+	for line, err := range events.Follow(ctx, job.EventsDir(), events.Query{}, job.Running) {
+		if err != nil {
+			return err
+		}
+		r, err := events.Decode(line)
+		if err != nil {
+			return err
+		}
+		select {
+		case records <- r:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }

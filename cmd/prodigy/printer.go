@@ -33,11 +33,8 @@ type printer struct {
 	retries int // lines about retries that were printed
 }
 
-const (
-	redrawEvery = 100 * time.Millisecond
-	reportEvery = 10 * time.Second // off a terminal
-	retryLines  = 20               // further ones are only in the log
-)
+// retryLines is how many lines about retries are printed; further ones are only in the log.
+const retryLines = 20
 
 // newPrinter returns the printer of a run of w, whose earlier runs came to these metrics.
 func newPrinter(con *console, o jobOptions, w *workflow.Workflow, earlier errorpolicy.Metrics) *printer {
@@ -78,11 +75,7 @@ func (p *printer) observe(batch []events.Record) { p.records <- batch }
 
 // show prints what it is handed until records is closed.
 func (p *printer) show() {
-	every := reportEvery
-	if p.screen.live {
-		every = redrawEvery
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(p.screen.every())
 	defer tick.Stop()
 	for {
 		select {
@@ -108,12 +101,7 @@ func (p *printer) progress(now time.Time) {
 	if p.job.ID == "" {
 		return
 	}
-	if p.screen.live {
-		width, height := p.screen.size()
-		p.screen.draw(p.region.lines(p.job, now, width, height))
-		return
-	}
-	p.printf("%s\n", p.region.statusLine(p.job, now))
+	p.screen.progress(p.region, p.job, now)
 }
 
 func (p *printer) printf(format string, args ...any) {

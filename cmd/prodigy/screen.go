@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/mattn/go-runewidth"
 	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"prodigy/internal/view"
 )
 
 // screen is a stream with, when it is live, some lines at its end that are drawn again and again. What is written to it goes above
@@ -18,6 +21,29 @@ type screen struct {
 	term  *cwriter.Writer // moves the cursor; made when it is first needed
 	drawn []string
 	width int // that they were drawn for
+}
+
+const (
+	redrawEvery = 100 * time.Millisecond
+	reportEvery = 10 * time.Second // off a terminal
+)
+
+// every is how often the screen shows how a job stands.
+func (s *screen) every() time.Duration {
+	if s.live {
+		return redrawEvery
+	}
+	return reportEvery
+}
+
+// progress shows how a job stands: drawn in place, or as one line more.
+func (s *screen) progress(g region, j *view.Job, now time.Time) {
+	if !s.live {
+		_, _ = fmt.Fprintln(s, g.statusLine(j, now))
+		return
+	}
+	width, height := s.size()
+	s.draw(g.lines(j, now, width, height))
 }
 
 func (s *screen) Write(p []byte) (int, error) {

@@ -80,3 +80,19 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- st
 		}
 	}
 }
+
+// untilSignal does what only looks on. A signal ends it without a word, and the exit code tells which.
+func untilSignal(ctx context.Context, do func(context.Context) error) error {
+	interrupted, restore := signal.NotifyContext(ctx, os.Interrupt)
+	defer restore()
+	terminated, restore := signal.NotifyContext(interrupted, syscall.SIGTERM, syscall.SIGHUP)
+	defer restore()
+	err := do(terminated)
+	switch {
+	case interrupted.Err() != nil:
+		return status(exitInterrupted)
+	case terminated.Err() != nil:
+		return status(exitTerminated)
+	}
+	return err
+}

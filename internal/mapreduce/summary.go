@@ -25,6 +25,11 @@ type Summary struct {
 
 // Summarize folds the log of a job. It may be running.
 func Summarize(place jobs.Job) (Summary, error) {
+	return SummarizeAnd(place, func(events.Record) {})
+}
+
+// SummarizeAnd is Summarize for those who want to see the records too.
+func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return Summary{}, unusable(err)
@@ -38,6 +43,7 @@ func Summarize(place jobs.Job) (Summary, error) {
 			return Summary{}, unusable(err)
 		}
 		s.apply(r)
+		see(r)
 	}
 	sum := Summary{
 		Job: place, Workflow: meta.Workflow, Mode: meta.Mode, State: string(s.ended), Reason: s.reason, Started: meta.Started,

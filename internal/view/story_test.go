@@ -37,8 +37,6 @@ error_policy:
 
 func ms(d time.Duration) *events.Millis { m := events.Millis(d); return &m }
 
-func code(n int) *int { return &n }
-
 // stories are what happened to item_0, or around it.
 var stories = []struct {
 	title string
@@ -60,7 +58,7 @@ var stories = []struct {
 		begun(0),
 		events.StepFailed{
 			ItemID: "item_0", Step: "get", Attempts: 1, Reason: "not_retryable", Action: "stop", Error: "exit code 22", ErrorType: "command_failed",
-			ExitCode: code(22),
+			ExitCode: new(22),
 		},
 		retried(1),
 		events.JobPaused{Reason: "SIGINT"},
