@@ -21,6 +21,7 @@ import (
 type printer struct {
 	records    chan []events.Record
 	notices    chan string // lines from elsewhere
+	steps      chan events.AgentProgress
 	collection errorpolicy.CollectionKind
 	earlier    errorpolicy.Metrics // of the runs before this one
 
@@ -41,6 +42,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow, earlier errorp
 	p := &printer{
 		records:    make(chan []events.Record, 64),
 		notices:    make(chan string),
+		steps:      make(chan events.AgentProgress, 256),
 		collection: collectionOf(w),
 		earlier:    earlier,
 		results:    con.out,
@@ -73,6 +75,14 @@ func stepCounts(w *workflow.Workflow) map[string]int {
 // observe is for mapreduce.Config. It waits when the terminal cannot keep up.
 func (p *printer) observe(batch []events.Record) { p.records <- batch }
 
+// step is for mapreduce.Config. What there is no room for is not shown: it is soon out of date.
+func (p *printer) step(e events.AgentProgress) {
+	select {
+	case p.steps <- e:
+	default:
+	}
+}
+
 // show prints what it is handed until records is closed.
 func (p *printer) show() {
 	tick := time.NewTicker(p.screen.every())
@@ -88,6 +98,8 @@ func (p *printer) show() {
 				p.job.Apply(r)
 				p.print(r)
 			}
+		case e := <-p.steps:
+			p.job.Step(e)
 		case line := <-p.notices:
 			p.printf("%s\n", line)
 		case now := <-tick.C:

@@ -85,6 +85,9 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 	defer deaf()
 
 	c.Stop, c.Observe = stop, p.observe
+	if p.screen.live {
+		c.Progress = p.step
+	}
 	c.Notice = func(text string) { p.notices <- text }
 	finished := make(chan struct{})
 	var asked *signalError

@@ -88,8 +88,13 @@ type Executor struct {
 	Seed     uint64
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress
-	TempDir  string        // private files of a step; ""= os.TempDir
-	Environ  []string      // the inherited environment
+
+	// Progress, when set, is told which step each agent of the map phase begins, logged or not. It is called from the goroutine of
+	// the attempt.
+	Progress func(events.AgentProgress)
+
+	TempDir string   // private files of a step; ""= os.TempDir
+	Environ []string // the inherited environment
 
 	// Register, when there is one, has a record of each command that runs, in the slot of its attempt.
 	Register *process.Register

@@ -90,9 +90,7 @@ func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 	steps := r.plan.steps
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
 		r.at = st.label
-		if r.x.LogSteps && r.a.Phase == phaseMap {
-			r.emit(events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: len(steps)})
-		}
+		r.progress(st, len(steps))
 		if end, err = r.step(ctx, s, st); err != nil {
 			return ended{}, err
 		}
@@ -105,6 +103,20 @@ func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 		}
 	}
 	return end, nil
+}
+
+// progress tells which step an agent has come to: those who look on, and the log when that is wanted.
+func (r *run) progress(st *step, steps int) {
+	if r.a.Phase != phaseMap || !r.x.LogSteps && r.x.Progress == nil {
+		return
+	}
+	e := events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: steps}
+	if r.x.Progress != nil {
+		r.x.Progress(e)
+	}
+	if r.x.LogSteps {
+		r.emit(e)
+	}
 }
 
 // list runs the steps of a handler. It returns the failure of the one that failed for good, or nil.

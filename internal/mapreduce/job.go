@@ -276,7 +276,7 @@ func (j *job) start() error {
 		runner = process.Run
 	}
 	j.executor = &agent.Executor{
-		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
+		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps, Progress: j.config.Progress,
 		TempDir: j.place.TempDir(), Environ: j.config.Environ, Register: j.register,
 		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
 		Pause: j.pause,

@@ -51,6 +51,10 @@ type Config struct {
 	// Observe, when set, is shown every record once it is durable, in order, on a goroutine of the log.
 	Observe func([]events.Record)
 
+	// Progress, when set, is told which step an agent of the map phase begins, also when the log is not. It is called by many
+	// goroutines and must not wait.
+	Progress func(events.AgentProgress)
+
 	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
 	Notice func(text string)
 

@@ -158,7 +158,7 @@ func (j *Job) applyAgent(r events.Record) {
 		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
 		j.Timeline.at(r.Time).Started++
 	case events.AgentProgress:
-		j.at(e.ItemID, e.Step)
+		j.Step(e)
 	case events.AgentCompleted:
 		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
 		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
@@ -301,6 +301,9 @@ func (c *Counts) of(s errorpolicy.Status) *int {
 
 // found notes that there are at least so many items.
 func (j *Job) found(index int) { j.Total = max(j.Total, index+1) }
+
+// Step notes which step an attempt has come to, as Apply does by the records of logs that have them.
+func (j *Job) Step(e events.AgentProgress) { j.at(e.ItemID, e.Step) }
 
 // at notes which step an item has come to.
 func (j *Job) at(itemID, step string) {
