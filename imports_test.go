@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "duration", "events", "process", "retry", "template", "workflow"},
+	"internal/agent":       {"breaker", "duration", "events", "items", "process", "retry", "template", "workflow"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "github.com/klauspost/compress", "golang.org/x/sync"},

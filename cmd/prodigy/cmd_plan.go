@@ -255,7 +255,10 @@ func stepsWaiting(steps []workflow.Step) millis {
 	var total millis
 	for _, s := range steps {
 		own := sum(delays(s.Retry))
-		total += own
+		total += own + stepsWaiting(s.OnSuccess)
+		for _, steps := range s.OnExitCode {
+			total += stepsWaiting(steps)
+		}
 		if h := s.OnFailure; h != nil {
 			total += millis(max(h.MaxAttempts, 1))*stepsWaiting(h.Steps) + millis(h.MaxAttempts)*own
 		}

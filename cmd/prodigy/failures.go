@@ -64,7 +64,7 @@ func ending(code *int, signal string, t retry.Type) string {
 		return "internal error"
 	case signal != "":
 		return "killed by " + signal
-	case code != nil:
+	case code != nil && *code != 0:
 		return fmt.Sprintf("exit code %d", *code)
 	}
 	return strings.ReplaceAll(string(t), "_", " ")

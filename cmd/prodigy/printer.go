@@ -133,6 +133,8 @@ func (p *printer) print(r events.Record) {
 		p.printf("%s took %s\n", e.Phase, duration.Format(time.Duration(e.DurationMS)))
 	case events.StepCompleted:
 		p.result(e)
+	case events.StepSkipped:
+		p.stepSkipped(e)
 	case events.StepRetrying:
 		p.stepRetry(e)
 	case events.StepFailed:
@@ -193,6 +195,13 @@ func (p *printer) result(e events.StepCompleted) {
 	}
 	p.screen.clear()
 	_, _ = fmt.Fprintln(p.results, e.Output)
+}
+
+// stepSkipped tells of a step outside the map phase; of items only the log does.
+func (p *printer) stepSkipped(e events.StepSkipped) {
+	if e.ItemID == "" {
+		p.log.Info().Str("step", e.Step).Str("when", shorten(visible(e.When), 160)).Msg("skipped")
+	}
 }
 
 func (p *printer) stepRetry(e events.StepRetrying) {

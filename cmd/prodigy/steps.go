@@ -13,8 +13,8 @@ import (
 // place is where in a workflow a step stands.
 type place struct {
 	section string // setup, map, reduce, merge, commands, or handlers.<name>
-	label   string // of the step; of a handler's step, after that of the step it handles
-	handler bool   // it is run by the failure of another step
+	label   string // of the step; of a handler's step, after that of the step it follows
+	handler bool   // it follows another step
 }
 
 func (p place) name() string { return p.section + ": " + p.label }
@@ -62,7 +62,7 @@ func sectionsOf(w *workflow.Workflow) []section {
 	return all
 }
 
-// stepsOf yields every step of a workflow, each followed by the steps that handle its failure.
+// stepsOf yields every step of a workflow, each followed by the steps that its end may lead to.
 func stepsOf(w *workflow.Workflow) iter.Seq2[place, workflow.Step] {
 	return func(yield func(place, workflow.Step) bool) {
 		for _, s := range sectionsOf(w) {
@@ -81,12 +81,11 @@ func eachStep(p place, steps []workflow.Step, yield func(place, workflow.Step) b
 		if !yield(at, step) {
 			return false
 		}
-		if step.OnFailure == nil {
-			continue
-		}
-		below := place{section: p.section, label: at.label + " on_failure ", handler: true}
-		if !eachStep(below, step.OnFailure.Steps, yield) {
-			return false
+		for key, steps := range step.Following() {
+			below := place{section: p.section, label: at.label + " " + key + " ", handler: true}
+			if !eachStep(below, steps, yield) {
+				return false
+			}
 		}
 	}
 	return true

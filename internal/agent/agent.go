@@ -99,7 +99,7 @@ type Executor struct {
 	// Register, when there is one, has a record of each command that runs, in the slot of its attempt.
 	Register *process.Register
 
-	// Emit is told what happens inside an attempt (StepRetrying, StepFailed, StepCompleted outside the map phase, AgentProgress,
+	// Emit is told what happens inside an attempt (StepRetrying, StepFailed, StepSkipped, StepCompleted outside the map phase, AgentProgress,
 	// the circuit events of steps). It is called from the goroutine of the attempt.
 	Emit func(a *Attempt, e events.Event)
 

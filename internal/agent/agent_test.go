@@ -300,7 +300,7 @@ func TestCompletedStepsAreTold(t *testing.T) {
 	}
 	same(t, "events", got, []events.StepCompleted{
 		{Phase: "setup", Step: "shell_0", Kind: "shell", Capture: "one", Output: "out of one"},
-		{Phase: "setup", Step: "shell_1", StepIndex: 1, Kind: "shell", Capture: "two", ExitCode: 1, Output: "out of fail", Stderr: "it failed"},
+		{Phase: "setup", Step: "shell_1", StepIndex: 1, Kind: "shell", Capture: "two", ExitCode: 1, Output: "out of fail", Stderr: "it failed", Failed: true},
 	})
 
 	f.events = nil

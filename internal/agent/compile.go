@@ -2,6 +2,8 @@ package agent
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +31,11 @@ type step struct {
 	command  command
 	env      []variable
 	dir      *template.Plain // nil: where the attempt runs
+	output   *outputFile     // nil: none
+	when     *condition      // nil: always
 	fallback command         // nil: none
+	success  []*step         // of on_success
+	onCode   map[int][]*step
 	handler  []*step
 	guard    *guard // nil: no breaker
 	broken   error  // a text of the step does not compile
@@ -124,26 +130,48 @@ func (c *compiler) list(steps []workflow.Step, p place, prefix string) ([]*step,
 func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) *step {
 	s := &step{Step: w, label: prefix + w.Label(position), kind: w.Kind(), position: position}
 	c.captureName(w)
+	s.when = c.condition(s, p)
 	s.env = c.env(s, w.Env, p)
-	p = p.with(w.Env)
+	inner := p.with(w.Env)
 	k, ok := kinds[s.kind]
 	if !ok {
 		panic("BUG: a step of unknown kind " + s.kind)
 	}
-	text := k.text(w)
-	s.command = c.command(s, k, text.Value, text.At, p)
-	if w.WorkingDir != nil {
-		s.dir = c.plain(s, *w.WorkingDir, p)
+	if len(w.Interpreter) > 0 {
+		k.compile = interpreted(w.Interpreter)
 	}
-	c.afterFailure(s, p)
+	text := k.text(w)
+	s.command = c.command(s, k, text.Value, text.At, inner)
+	if w.WorkingDir != nil {
+		s.dir = c.plain(s, *w.WorkingDir, inner)
+	}
+	s.output = c.outputFile(s, inner)
+	c.following(s, p)
+	c.afterFailure(s, inner)
 	return s
 }
 
-// afterFailure compiles what a step says about its failures.
-func (c *compiler) afterFailure(s *step, p place) {
-	if on := s.OnFailure; on != nil {
-		s.handler, _ = c.list(on.Steps, p.behind(s.Step).failed(), s.label+"/")
+// following compiles the steps that follow s.
+func (c *compiler) following(s *step, p place) {
+	behind := p.behind(s.Step)
+	s.success, _ = c.list(s.OnSuccess, behind, s.label+"/")
+	for _, code := range slices.Sorted(maps.Keys(s.OnExitCode)) {
+		at := behind
+		if code != 0 {
+			at = behind.failed()
+		}
+		if s.onCode == nil {
+			s.onCode = make(map[int][]*step)
+		}
+		s.onCode[code], _ = c.list(s.OnExitCode[code], at, s.label+"/")
 	}
+	if on := s.OnFailure; on != nil {
+		s.handler, _ = c.list(on.Steps, behind.failed(), s.label+"/")
+	}
+}
+
+// afterFailure compiles what else a step says about its failures.
+func (c *compiler) afterFailure(s *step, p place) {
 	policy := s.policy()
 	if policy.OnFailure.Kind == retry.Fallback {
 		s.fallback = c.command(s, kinds["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())

@@ -48,9 +48,10 @@ type run struct {
 	rows     json.RawMessage // of map.results, once they were read
 	rowsErr  error           // they could not be read
 	captured map[string]json.RawMessage
-	stop     context.Context // ends when the attempt is to be stopped; the time limits are not in it
-	at       string          // the step that runs, of the attempt's own list
-	cut      *Failure        // the command that a time limit of more than itself ended
+	stop     context.Context  // ends when the attempt is to be stopped; the time limits are not in it
+	at       string           // the step that runs, of the attempt's own list
+	cut      *Failure         // the command that a time limit of more than itself ended
+	heads    map[*step]string // commits that steps with commit_required began at
 }
 
 // begin makes what all steps of the attempt share.
@@ -91,15 +92,19 @@ func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
 		r.at = st.label
 		r.progress(st, len(steps))
-		if end, err = r.step(ctx, s, st); err != nil {
+		next, err := r.step(ctx, s, st)
+		if err != nil {
 			return ended{}, err
 		}
-		r.capture(st, end.result)
-		if end.failure != nil {
-			return end, nil
+		r.capture(st, next.result)
+		if next.failure != nil {
+			return next, nil
 		}
 		if r.a.Phase != phaseMap {
-			r.emit(r.stepCompleted(st, end.result))
+			r.emit(r.stepCompleted(st, next.result))
+		}
+		if !next.result.skipped {
+			end = next
 		}
 	}
 	return end, nil
@@ -134,18 +139,22 @@ func (r *run) stepCompleted(st *step, res result) events.StepCompleted {
 	return events.StepCompleted{
 		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.kind, ID: st.ID, Capture: st.Capture,
 		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: res.output, Stderr: res.stderr,
+		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped,
 	}
 }
 
-// capture keeps the output of st for the outcome, when it has a name.
+// capture keeps the output of st for the outcome, when it has a name and has run.
 func (r *run) capture(st *step, res result) {
-	if st.Capture == "" {
+	if st.Capture == "" || res.skipped {
 		return
 	}
 	if r.captured == nil {
 		r.captured = make(map[string]json.RawMessage)
 	}
-	r.captured[st.Capture] = jsonText(res.output)
+	r.captured[st.Capture] = res.data
+	if res.data == nil {
+		r.captured[st.Capture] = jsonText(res.output)
+	}
 }
 
 // jsonText returns s as a JSON string. Unlike json.Marshal it leaves <, > and & readable.

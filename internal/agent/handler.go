@@ -31,9 +31,15 @@ func (s *step) action() string {
 
 // afterwards does what the step says should follow its failure, and returns how the step ends by that.
 func (r *run) afterwards(ctx context.Context, s *scope, st *step, end ended) (ended, error) {
+	var err error
+	if len(st.exitSteps(end.failure)) > 0 {
+		r.emit(r.stepFailed(st, end, actionHandler))
+		if end, err = r.mend(ctx, s, st, end); err != nil || end.failure == nil {
+			return end, err
+		}
+	}
 	action := st.action()
 	r.emit(r.stepFailed(st, end, action))
-	var err error
 	switch action {
 	case actionHandler:
 		end, err = r.rounds(ctx, s, st, end)
@@ -84,7 +90,7 @@ func (r *run) fallback(ctx context.Context, s *scope, st *step, end ended) (ende
 	}
 	s.record(st, res)
 	end.result, end.failure = res, nil
-	return end, nil
+	return r.follow(ctx, s, st, end)
 }
 
 // rounds runs the handler, and after it the step once more as often as the handler allows. Without such rounds the
@@ -104,8 +110,11 @@ func (r *run) rounds(ctx context.Context, s *scope, st *step, end ended) (ended,
 			continue
 		}
 		end, err = r.again(ctx, s, st, end)
-		if err != nil || end.failure == nil {
-			return end, err
+		if err != nil {
+			return ended{}, err
+		}
+		if end.failure == nil {
+			return r.follow(ctx, s, st, end)
 		}
 	}
 	switch {

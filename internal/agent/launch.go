@@ -17,8 +17,9 @@ import (
 // bound is a command with all that it needs to run.
 type bound struct {
 	call
-	env []string
-	dir string
+	env    []string
+	dir    string
+	output *destination // of stdout, beside the capture; nil: none
 }
 
 // bind puts the values into one of the commands of st. A value that is missing or does not fit is a failure.
@@ -49,19 +50,24 @@ func (r *run) values(s *scope, st *step, cmd command) (bound, error) {
 	if err != nil {
 		return bound{}, err
 	}
-	b := bound{call: c, dir: r.a.Dir, env: r.environ(vars, c)}
-	if st.dir == nil {
-		return b, nil
-	}
-	dir, err := st.dir.Bind(s)
-	if err != nil {
+	b := bound{call: c, env: r.environ(vars, c)}
+	if b.dir, err = r.dir(s, st); err != nil {
 		return bound{}, err
 	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(r.a.Dir, dir)
+	b.output, err = st.output.bind(s, b.dir)
+	return b, err
+}
+
+// dir returns the working directory of st.
+func (r *run) dir(s *scope, st *step) (string, error) {
+	if st.dir == nil {
+		return r.a.Dir, nil
 	}
-	b.dir = dir
-	return b, nil
+	dir, err := st.dir.Bind(s)
+	if err != nil || filepath.IsAbs(dir) {
+		return dir, err
+	}
+	return filepath.Join(r.a.Dir, dir), nil
 }
 
 // launch runs a bound command of st.
@@ -76,33 +82,47 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 		return result{}, nil, err
 	}
 	var stdout, stderr process.Capture
+	out, err := b.output.open(&stdout)
+	if err != nil {
+		return notRun, outputFailure(st, err), nil
+	}
+	exit, err := r.limited(ctx, st, b, out, &stderr)
+	written := out.close()
+	if err != nil {
+		return result{}, nil, err
+	}
+	res := result{output: kept(&stdout), stderr: kept(&stderr), code: exit.Code, duration: exit.Duration}
+	failure := failureOf(st, exit, res.stderr)
+	if failure != nil && ctx.Err() != nil {
+		return result{}, nil, context.Cause(ctx)
+	}
+	if failure == nil {
+		failure = outputFailure(st, written)
+	}
+	res, failure = res.captured(st, &stdout, failure)
+	if failure != nil {
+		failure.Stdout, failure.Stderr = stdout.Tail(events.MaxTail), stderr.Tail(events.MaxTail)
+		res.code, res.failed = failure.ExitCode, true
+	}
+	return res, failure, nil
+}
+
+// limited runs b within the limits of st and of what is around it. Of those the error tells, as it does of a stop.
+func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stderr *process.Capture) (process.Exit, error) {
 	limit, outer := nearest(ctx, st.Timeout)
 	exit, err := r.perform(r.stop, b, process.Command{
-		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: &stdout, Stderr: &stderr, Timeout: limit, Grace: r.x.Grace,
+		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
 		Cleanup: r.a.Limits.Cleanup, Register: r.x.Register, Slot: max(1, r.a.Worker),
 	})
 	if exit.TimedOut && outer {
-		r.cutOff(st, &stdout, &stderr)
+		r.cutOff(st, stdout.kept, stderr)
 		<-ctx.Done() // in this moment, if not before
 		err = context.Cause(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		return result{}, nil, err
-	}
-	res := result{output: kept(&stdout), stderr: kept(&stderr), code: exit.Code, duration: exit.Duration}
-	failure := failureOf(st, exit, res.stderr)
-	if failure == nil {
-		return res, nil, nil
-	}
-	if ctx.Err() != nil {
-		return result{}, nil, context.Cause(ctx)
-	}
-	failure.Stdout, failure.Stderr = stdout.Tail(events.MaxTail), stderr.Tail(events.MaxTail)
-	res.code = failure.ExitCode
-	return res, failure, nil
+	return exit, err
 }
 
 // perform runs c, which is b ready to run, or instead of a shell that would only start a program that program.

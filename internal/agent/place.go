@@ -43,6 +43,15 @@ func (p place) names() template.Names {
 	return n
 }
 
+// isData tells whether the values of a name come from items or from what commands have printed.
+func (p place) isData(name string) bool {
+	switch name {
+	case "item", "item_id", "map", "shell", "claude", last, "error":
+		return true
+	}
+	return slices.Contains(p.captured, name) || slices.Contains(p.ids, name)
+}
+
 // behind returns the place behind step s.
 func (p place) behind(s *workflow.Step) place {
 	if s.Capture != "" {

@@ -1,12 +1,13 @@
 package agent
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
 
-// Render returns the commands of the steps of a as they would run, for people to read: each step is followed by the steps that handle
-// its failure. Nothing is run. A value that is not known before the run, as what earlier steps leave, stays as it was written.
+// Render returns the commands of the steps of a as they would run, for people to read: each step is followed by the steps that
+// its end may lead to. Nothing is run. A value that is not known before the run, as what earlier steps leave, stays as it was written.
 func Render(a Attempt) ([]string, error) {
 	p := new(compiler).plan(&a)
 	return renderer(&a, p).list(nil, p.steps)
@@ -31,12 +32,24 @@ func (s *scope) list(rendered []string, steps []*step) ([]string, error) {
 			return nil, st.broken
 		}
 		inner := s.binding(st).withKnown(st.env)
+		rendered = append(rendered, st.command.render(inner))
 		var err error
-		if rendered, err = s.list(append(rendered, st.command.render(inner)), st.handler); err != nil {
-			return nil, err
+		for _, steps := range st.following() {
+			if rendered, err = s.list(rendered, steps); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return rendered, nil
+}
+
+// following returns the lists of steps that may follow st, in the order of workflow.Step.Following.
+func (st *step) following() [][]*step {
+	lists := [][]*step{st.success}
+	for _, code := range slices.Sorted(maps.Keys(st.onCode)) {
+		lists = append(lists, st.onCode[code])
+	}
+	return append(lists, st.handler)
 }
 
 // withKnown returns s with those of vars whose values are known. The others hide what had their names before.

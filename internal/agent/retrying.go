@@ -20,13 +20,21 @@ type ended struct {
 
 // step runs st: its tries, and what follows when they are used up.
 func (r *run) step(ctx context.Context, s *scope, st *step) (ended, error) {
+	wanted, err := st.wanted(s)
+	if err != nil {
+		return r.afterwards(ctx, s, st, ended{result: notRun, failure: templateFailure(st, err), attempts: 1, reason: retry.Permanent})
+	}
+	if !wanted {
+		return r.skip(s, st), nil
+	}
+	delete(r.heads, st)
 	end, err := r.tries(ctx, s, st)
 	if err != nil {
 		return ended{}, err
 	}
 	s.record(st, end.result)
 	if end.failure == nil {
-		return end, nil
+		return r.follow(ctx, s, st, end)
 	}
 	return r.afterwards(ctx, s, st, end)
 }
@@ -92,22 +100,21 @@ func (e ended) refused(refusal string) ended {
 
 // try runs st once, when its breaker lets it. A refusal is a failure of type circuit_open.
 func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
-	none := result{code: -1}
 	if ctx.Err() != nil {
-		return none, nil, context.Cause(ctx)
+		return notRun, nil, context.Cause(ctx)
 	}
 	b, failure, err := r.bind(s, st, st.command)
 	if err != nil || failure != nil {
-		return none, failure, err
+		return notRun, failure, err
 	}
 	ticket, refusal := st.guard.admit(time.Now(), r.emit)
 	if refusal != "" {
-		return none, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+		return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
 	}
-	res, failure, err := r.launch(ctx, st, b)
+	res, failure, err := r.watched(ctx, st, b)
 	if err != nil {
 		st.guard.release(ticket)
-		return none, nil, err
+		return notRun, nil, err
 	}
 	st.guard.report(ticket, failure == nil, time.Now(), r.emit)
 	return res, failure, nil

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/template"
+	"prodigy/internal/workflow"
 )
 
 // last is the name under which the result of the previous step is kept, beside those of its kind, id and capture.
@@ -35,16 +36,35 @@ type result struct {
 	stderr   string // the same
 	code     int
 	duration time.Duration
+	failed   bool
+	skipped  bool            // its condition was not met; all else is empty
+	data     json.RawMessage // what output is in the format of the capture; nil: the text
 }
+
+// notRun is the result of a step that could not be run.
+var notRun = result{code: -1, failed: true}
 
 // record makes r the result of st.
 func (s *scope) record(st *step, r result) {
-	s.set(r, last, st.kind, st.ID, st.Capture)
+	s.set(r.plain(), last, st.kind, st.ID)
+	s.set(r, st.Capture)
 }
 
 // restore makes what the log says of a completed step its result.
 func (s *scope) restore(e events.StepCompleted) {
-	s.set(completed(e), last, e.Kind, e.ID, e.Capture)
+	r := completed(e)
+	if r.skipped {
+		s.set(r, e.ID, e.Capture)
+		return
+	}
+	s.set(r.plain(), last, e.Kind, e.ID)
+	s.set(r, e.Capture)
+}
+
+// plain returns r with its output as a text, whatever the format of the capture.
+func (r result) plain() result {
+	r.data = nil
+	return r
 }
 
 func (s *scope) set(r result, names ...string) {
@@ -59,14 +79,28 @@ func (s *scope) set(r result, names ...string) {
 }
 
 func completed(e events.StepCompleted) result {
-	return result{output: e.Output, stderr: e.Stderr, code: e.ExitCode, duration: time.Duration(e.DurationMS)}
+	r := result{
+		output: e.Output, stderr: e.Stderr, code: e.ExitCode, duration: time.Duration(e.DurationMS),
+		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped,
+	}
+	if !r.skipped {
+		r.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), r.output)
+	}
+	return r
+}
+
+// inside returns the variables of steps of which the ones outside see nothing.
+func (s *scope) inside() *scope {
+	inner := *s
+	inner.results = maps.Clone(s.results)
+	return &inner
 }
 
 // failing returns the variables of what runs after a failure. What it sets is not seen outside.
 func (s *scope) failing(end *ended) *scope {
-	inner := *s
-	inner.results, inner.failed = maps.Clone(s.results), end
-	return &inner
+	inner := s.inside()
+	inner.failed = end
+	return inner
 }
 
 // binding returns the variables as the texts of st see them.
@@ -151,13 +185,18 @@ func (s *scope) item() template.Value {
 }
 
 func (r result) value() template.Value {
-	return fields(r.output,
+	v := fields(r.output,
 		"output", r.output,
 		"stderr", r.stderr,
 		"exit_code", strconv.Itoa(r.code),
-		"success", strconv.FormatBool(r.code == 0),
+		"success", strconv.FormatBool(!r.failed && !r.skipped),
+		"skipped", strconv.FormatBool(r.skipped),
 		"duration", duration.Format(r.duration),
 		"duration_ms", strconv.FormatInt(r.duration.Milliseconds(), 10))
+	if r.data != nil {
+		return v.As(r.data)
+	}
+	return v
 }
 
 // variable returns the value of a variable that the workflow or the step sets. Inherited ones are the shell's.

@@ -36,6 +36,7 @@ var types = []Event{
 	PhaseStarted{},
 	PhaseCompleted{},
 	StepCompleted{},
+	StepSkipped{},
 	ItemsSelected{},
 	AgentStarted{},
 	AgentCompleted{},
@@ -125,6 +126,18 @@ type StepCompleted struct {
 	ExitCode   int    `json:"exit_code"`
 	Output     string `json:"output"` // bounded, see process.Capture
 	Stderr     string `json:"stderr,omitempty"`
+
+	CaptureFormat string `json:"capture_format,omitempty"` // what the output is to later steps
+	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
+	Skipped       bool   `json:"skipped,omitempty"`        // its condition was not met
+}
+
+// StepSkipped tells that a step was not run, because the condition in its when was not met.
+type StepSkipped struct {
+	ItemID string `json:"item_id,omitempty"`
+	Phase  string `json:"phase,omitempty"`
+	Step   string `json:"step"` // label
+	When   string `json:"when"`
 }
 
 // ItemsSelected tells that the selection is over and how many items it gave.
@@ -306,6 +319,7 @@ func (JobResumed) Type() string          { return "JobResumed" }
 func (PhaseStarted) Type() string        { return "PhaseStarted" }
 func (PhaseCompleted) Type() string      { return "PhaseCompleted" }
 func (StepCompleted) Type() string       { return "StepCompleted" }
+func (StepSkipped) Type() string         { return "StepSkipped" }
 func (ItemsSelected) Type() string       { return "ItemsSelected" }
 func (AgentStarted) Type() string        { return "AgentStarted" }
 func (AgentCompleted) Type() string      { return "AgentCompleted" }
@@ -347,6 +361,7 @@ func (JobResumed) About() string          { return "" }
 func (PhaseStarted) About() string        { return "" }
 func (PhaseCompleted) About() string      { return "" }
 func (StepCompleted) About() string       { return "" }
+func (e StepSkipped) About() string       { return e.ItemID }
 func (ItemsSelected) About() string       { return "" }
 func (CircuitOpen) About() string         { return "" }
 func (CircuitHalfOpen) About() string     { return "" }

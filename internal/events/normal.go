@@ -21,6 +21,9 @@ func normal(e Event) Event {
 		return e
 	case StepCompleted:
 		return e.normal()
+	case StepSkipped:
+		e.When = Clip(e.When, MaxError)
+		return e
 	case AgentCompleted:
 		e.DurationMS = e.DurationMS.rounded()
 		e.Output = valid(e.Output)

@@ -52,7 +52,7 @@ func (n disjunction) eval(find lookup) value {
 }
 
 func (n comparison) eval(find lookup) value {
-	return booleanValue(n.test(n.left.eval(find), n.right.eval(find)))
+	return booleanValue(n.test(agree(n.left.eval(find), n.right.eval(find))))
 }
 
 func (n oneOf) eval(find lookup) value {

@@ -15,7 +15,8 @@ const (
 	tokenWord
 	tokenNumber
 	tokenText
-	tokenSign // an operator or a bracket
+	tokenSign  // an operator or a bracket
+	tokenPlace // what stands in ${…}, in conditions
 )
 
 // token is a piece of an expression.
@@ -54,8 +55,9 @@ func mistake(at int, format string, args ...any) error {
 
 // lexer cuts an expression into tokens.
 type lexer struct {
-	src string
-	at  int
+	src    string
+	at     int
+	places bool // ${…} is a token
 }
 
 // signs are the operators and brackets. One that begins like another stands after it.
@@ -72,6 +74,9 @@ func (l *lexer) next() (token, error) {
 		return l.text(c)
 	case isDigit(c), c == '-' && len(rest) > 1 && isDigit(rest[1]):
 		return l.number()
+	}
+	if l.places && strings.HasPrefix(rest, "${") {
+		return l.place(rest)
 	}
 	if n := wordLength(rest); n > 0 {
 		return l.token(tokenWord, n), nil

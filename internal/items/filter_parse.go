@@ -17,6 +17,7 @@ type parser struct {
 	lexer lexer
 	token token // the one that comes next
 	depth int
+	terms *[]Term // of a condition; nil: paths are those of an item
 }
 
 // parse reads a whole expression.
@@ -30,15 +31,19 @@ func parse(src string) (root node, err error) {
 
 // parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.
 func parseWith(src string, read func(*parser) error) error {
-	src = strings.TrimRight(src, " \t\r\n")
 	p := &parser{lexer: lexer{src: src}}
+	return p.run(read)
+}
+
+func (p *parser) run(read func(*parser) error) error {
+	p.lexer.src = strings.TrimRight(p.lexer.src, " \t\r\n")
 	err := p.advance()
 	if err == nil {
 		err = read(p)
 	}
 	var place *placeError
 	if errors.As(err, &place) {
-		return fmt.Errorf("%w\n%s", err, pointAt(src, place.at))
+		return fmt.Errorf("%w\n%s", err, pointAt(p.lexer.src, place.at))
 	}
 	return err
 }
@@ -206,6 +211,9 @@ func (p *parser) regex() (*regexp.Regexp, error) {
 	if t.kind != tokenText {
 		return nil, mistake(t.at, "expected a regular expression in quotes, got %s", t)
 	}
+	if p.terms != nil && strings.Contains(t.text, "${") {
+		return nil, mistake(t.at, "a regular expression is constant, no value can stand in it")
+	}
 	re, err := regexp.Compile(t.text)
 	var bad *syntax.Error
 	if errors.As(err, &bad) {
@@ -223,12 +231,14 @@ func (p *parser) operand() (node, error) {
 	switch {
 	case t.kind == tokenNumber:
 		return constant{value{kind: number, text: t.text}}, p.advance()
+	case t.kind == tokenPlace, t.kind == tokenText && p.terms != nil && strings.Contains(t.text, "$"):
+		return p.named(t)
 	case t.kind == tokenText:
 		return constant{value{kind: text, text: t.text}}, p.advance()
 	case t.kind == tokenWord:
 		return p.word()
 	case t.isSign("["):
-		return p.steps(nil)
+		return p.steps(nil, t.at)
 	case t.isSign("("):
 		return p.group()
 	}
@@ -267,7 +277,7 @@ func (p *parser) word() (node, error) {
 	if p.token.isSign("(") {
 		return p.call(t)
 	}
-	return p.steps([]step{{name: t.text}})
+	return p.steps([]step{{name: t.text}}, t.at)
 }
 
 // call reads the arguments of a function.
@@ -296,8 +306,8 @@ func (p *parser) call(name token) (node, error) {
 	return match{argument, re}, p.expect(")", "after the arguments of matches")
 }
 
-// steps reads the rest of a path.
-func (p *parser) steps(path []step) (node, error) {
+// steps reads the rest of a path that starts at start.
+func (p *parser) steps(path []step, start int) (node, error) {
 	for {
 		var s step
 		var err error
@@ -307,7 +317,7 @@ func (p *parser) steps(path []step) (node, error) {
 		case p.token.isSign("["):
 			s, err = p.bracket()
 		default:
-			return field{path}, nil
+			return p.pathNode(path, start), nil
 		}
 		if err != nil {
 			return nil, err

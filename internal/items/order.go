@@ -83,10 +83,10 @@ func (p *parser) field() ([]step, error) {
 	var err error
 	switch {
 	case t.isSign("["):
-		n, err = p.steps(nil)
+		n, err = p.steps(nil, p.token.at)
 	case t.kind == tokenWord:
 		if err = p.advance(); err == nil {
-			n, err = p.steps([]step{{name: t.text}})
+			n, err = p.steps([]step{{name: t.text}}, t.at)
 		}
 	default:
 		return nil, mistake(t.at, "expected the path of a field, got %s", t)

@@ -25,6 +25,8 @@ type value struct {
 	yes  bool   // of a boolean
 	text string // of a text; of a number, its spelling
 	raw  []byte // of an array or object
+
+	loose bool // a text of no known kind: where a number or a boolean is wanted it is one, if it is spelled like one
 }
 
 func booleanValue(yes bool) value { return value{kind: boolean, yes: yes} }
@@ -88,6 +90,9 @@ func (v value) truth() bool {
 	case number:
 		return compareNumbers(v.text, "0") != 0
 	case text:
+		if v.loose {
+			return v.looseTruth()
+		}
 		return v.text != ""
 	case array, objectKind:
 		return v.length().text != "0"
@@ -119,6 +124,7 @@ func (v value) members() map[string][]byte {
 
 // equal compares by value: numbers whatever their spelling, objects whatever their order.
 func (v value) equal(w value) bool {
+	v, w = agree(v, w)
 	if v.kind != w.kind {
 		return false
 	}

@@ -155,7 +155,7 @@ func (b *binding) deliver(inv *Invocation) error {
 	for _, v := range b.vars {
 		if !large || v.child {
 			if len(v.value) > maxValue {
-				return &BindError{v.written, v.written + " stands in nested shell code, and its value of " + strconv.Itoa(len(v.value)) + " bytes is too large for the environment"}
+				return &BindError{Placeholder: v.written, Text: v.written + " stands in nested shell code, and its value of " + strconv.Itoa(len(v.value)) + " bytes is too large for the environment"}
 			}
 			inv.Env = append(inv.Env, v.name+"="+v.value)
 			continue

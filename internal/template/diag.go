@@ -44,6 +44,7 @@ func (e *CompileError) Error() string {
 type BindError struct {
 	Placeholder string // as written
 	Text        string // what is wrong with it, for people; holds the placeholder
+	Missing     bool   // it has no value
 }
 
 func (e *BindError) Error() string { return e.Text }

@@ -53,6 +53,16 @@ func (c *compiler) plainPart(r *ref, before string) plainPart {
 	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: joined}}
 }
 
+// Before returns the text before its first placeholder whose root is one of those, or nil when it has no such placeholder.
+func (p *Plain) Before(of func(root string) bool) *Plain {
+	for i, part := range p.parts {
+		if part.slot != nil && of(part.slot.expr.root) {
+			return &Plain{src: p.src, parts: append(slices.Clone(p.parts[:i]), plainPart{text: part.text})}
+		}
+	}
+	return nil
+}
+
 // Uses tells whether the text holds a placeholder whose root is this name.
 func (p *Plain) Uses(root string) bool {
 	return slices.ContainsFunc(p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root })

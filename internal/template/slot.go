@@ -99,7 +99,7 @@ func (e *expr) filter(v Value, written string) (Value, error) {
 	for _, f := range e.filters {
 		var err error
 		if v, err = filtered(v, f); err != nil {
-			return Value{}, &BindError{written, written + " asks for a whole number, and " + err.Error()}
+			return Value{}, &BindError{Placeholder: written, Text: written + " asks for a whole number, and " + err.Error()}
 		}
 	}
 	return v, nil
@@ -160,7 +160,7 @@ func (e *expr) filterAll(list []Value, written string) ([]Value, error) {
 			}
 			out, err := filtered(v, f)
 			if err != nil {
-				return nil, &BindError{written, written + " asks for a whole number, and " + err.Error()}
+				return nil, &BindError{Placeholder: written, Text: written + " asks for a whole number, and " + err.Error()}
 			}
 			next = append(next, out)
 		}
@@ -171,18 +171,18 @@ func (e *expr) filterAll(list []Value, written string) ([]Value, error) {
 
 func missing(written, root string) error {
 	if root == "item" {
-		return &BindError{written, written + " has no value for this item"}
+		return &BindError{Placeholder: written, Text: written + " has no value for this item", Missing: true}
 	}
-	return &BindError{written, written + " has no value here"}
+	return &BindError{Placeholder: written, Text: written + " has no value here", Missing: true}
 }
 
 func notWhole(written string, err error) error {
-	return &BindError{written, written + " stands in arithmetic, and " + err.Error()}
+	return &BindError{Placeholder: written, Text: written + " stands in arithmetic, and " + err.Error()}
 }
 
 func refuseNUL(written, text string) error {
 	if at := strings.IndexByte(text, 0); at >= 0 {
-		return &BindError{written, fmt.Sprintf("%s has a value with a NUL byte at offset %d, which no shell can take", written, at)}
+		return &BindError{Placeholder: written, Text: fmt.Sprintf("%s has a value with a NUL byte at offset %d, which no shell can take", written, at)}
 	}
 	return nil
 }

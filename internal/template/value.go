@@ -26,6 +26,9 @@ func (v Value) With(fields map[string]Value) Value {
 	return v
 }
 
+// As returns v as a JSON document, with the fields that it was given.
+func (v Value) As(raw json.RawMessage) Value { return JSON(raw).With(v.fields) }
+
 // String returns the text that the value stands for.
 func (v Value) String() string {
 	switch {

@@ -29,6 +29,7 @@ const (
 	timeoutPattern  = `^([0-9]+` + unitPattern + `)*[0-9]*[1-9][0-9]*` + unitPattern + `([0-9]+` + unitPattern + `)*$`
 	namePattern     = `^[A-Za-z_][A-Za-z0-9_]*$`
 	labelPattern    = `^[A-Za-z_][A-Za-z0-9_-]*$`
+	exitCodePattern = `^([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$`
 	variablePattern = `^\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})$`
 )
 
@@ -179,6 +180,10 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.phase(), true
 	case reflect.TypeFor[map[string][]Step]():
 		return l.handlers(), true
+	case reflect.TypeFor[ExitSteps]():
+		return named(exitCodePattern, l.following(), "exit codes from 0 to 255, each with a [step](#step), a list of steps or `{commands: […]}`"), true
+	case reflect.TypeFor[Interpreter]():
+		return l.interpreter(), true
 	case reflect.TypeFor[[]EnvVar]():
 		return l.env(), true
 	case reflect.TypeFor[SecondsOrVar]():
@@ -235,6 +240,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return l.stepBreaker(), true
 	case "workflow.callOptions.backoff":
 		return oneWord(retry.Fixed, retry.Linear, retry.Exponential), true
+	case "workflow.Step.on_success":
+		return l.following(), true
 	case "workflow.Step.id":
 		return ownName(labelPattern), true
 	case "workflow.Step.capture":
@@ -378,6 +385,20 @@ func (l *language) onFailure() form {
 	commands := keyDoc{name: "commands", meaning: "the steps that handle the failure", form: l.steps()}
 	return either("[step](#step), list of steps, or [with more](#on_failure); or "+l.failureAction().words,
 		l.failureAction(), l.steps(), l.part(reflect.TypeFor[Step](), "step", "handling", all, l.fields(own)...), l.part(own, "on_failure", "commands", all, commands))
+}
+
+func (l *language) following() form {
+	commands := mapping("", map[string]form{"commands": l.steps()}, "commands")
+	return either("[step](#step), list of steps, or `{commands: […]}`", l.block(reflect.TypeFor[Step](), "step"), l.steps(), commands)
+}
+
+func (l *language) interpreter() form {
+	programs := slices.Sorted(maps.Keys(scriptFlags))
+	known := pattern(`^([^$]*/)?(`+strings.Join(programs, "|")+`)[0-9.]*$`, "")
+	word := node{"type": scalars(), "not": node{"pattern": `\$\{`}}
+	first := node{"type": scalars(), "not": node{"pattern": `\$\{`}, "pattern": `\S`}
+	argv := form{schema: node{"type": "array", "minItems": 1, "items": []any{first}, "additionalItems": word}}
+	return either("program ("+strings.Join(code(programs), ", ")+"), or list of arguments", known, argv)
 }
 
 func (l *language) callOptions() form {

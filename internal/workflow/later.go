@@ -10,7 +10,6 @@ var later = map[string][]string{
 }
 
 var laterInSteps = []string{
-	"on_success", "on_exit_code", "when", "commit_required", "capture_format", "output_file", "interpreter",
 	"write_file", "foreach", "validate", "test",
 }
 

@@ -49,6 +49,7 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	keys = reading(keys, "with", keep(&p.with))
 	keys = reading(keys, "on_failure", keep(&p.onFailure))
 	keys = reading(keys, "capture_output", keep(&p.captureOutput))
+	keys = reading(keys, "on_success", func(e entry) { s.OnSuccess = r.following(e) })
 	b := r.block(e.name, e, append(keys, more...))
 	if b == nil {
 		return s, nil
@@ -62,6 +63,7 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 		r.fail(b.at("allow_failure"), `"allow_failure" contradicts the on_failure action %q`, action)
 	}
 	r.checkNames(&s, b, p)
+	r.checkOutput(s, b)
 	return s, b
 }
 

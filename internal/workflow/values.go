@@ -66,6 +66,12 @@ func (r *reader) ownValue(e entry, target any) {
 		set(t)(r.secondsOrVar(e))
 	case *IntOrVar:
 		set(t)(r.intOrVar(e))
+	case *ExitSteps:
+		*t = r.exitSteps(e)
+	case *CaptureFormat:
+		set(t)(word(r, e, CaptureFormats()...))
+	case *Interpreter:
+		set(t)(r.interpreter(e))
 	case *[]EnvVar:
 		*t = r.env(e)
 	case *map[string][]Step:

@@ -120,13 +120,21 @@ type Step struct {
 
 	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
 	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
+	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
+	Interpreter  Interpreter   `yaml:"interpreter" json:"interpreter,omitempty"`          // the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
 	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
 	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // how often and when the step is tried again, over `retry_defaults`
 	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
+	OnSuccess    []Step        `yaml:"on_success" json:"on_success,omitempty"`            // steps to run after the step has succeeded
+	OnExitCode   ExitSteps     `yaml:"on_exit_code" json:"on_exit_code,omitempty"`        // steps to run when the last try has exited with that code, by exit code
 	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // the name under which later steps see the output: `${<name>}`
+	Format       CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`    // what the captured output is; default string
+	OutputFile   *Text         `yaml:"output_file" json:"output_file,omitempty"`          // a file that stdout goes to as well
 	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`                          // variables of this step
 	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs; default where prodigy was started
 	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
+
+	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
 
 	Pos Pos `json:"pos"`
 }
