@@ -187,3 +187,37 @@ func TestARecoveredLetterIsInTheResultsWithoutAReduce(t *testing.T) {
 		}
 	})
 }
+
+// DLQItemAdded and the queue count the failures of an item alike: tries that ran and failed, and refusals by the breaker; not
+// attempts that were stopped or died with their run.
+func TestTheLogAndTheQueueCountFailuresAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_0", "item_1", "item_2")))
+		source := workflowOf(4, 1, "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 1s}\n"+
+			"  circuit_breaker: {failure_threshold: 3, timeout: 1h}\n")
+		whole := run(t, c, source)
+		place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_0"`))
+		c = withHome(c, place)
+		r, err := Resume(t.Context(), c, place.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := RetryDead(t.Context(), c, r.Job, these("item_0"), false); err != nil {
+			t.Fatal(err)
+		}
+		added, _ := told[events.DLQItemAdded](recordsOf(t, r.Job))
+		last := map[string]int{}
+		for _, e := range added {
+			last[e.ItemID] = e.FailureCount
+		}
+		entries, err := dlq.Read(r.Job.DLQFile())
+		if err != nil || len(entries) != 4 {
+			t.Fatalf("got %d dead letters, %v, want 4", len(entries), err)
+		}
+		for _, e := range entries {
+			if last[e.ItemID] != e.FailureCount {
+				t.Errorf("%s: the log counts %d failures, the queue %d", e.ItemID, last[e.ItemID], e.FailureCount)
+			}
+		}
+	})
+}

@@ -23,10 +23,9 @@ func (j *job) setAside() {
 			continue
 		}
 		message := fmt.Sprintf("in flight each time the run died, %d times", n)
-		j.record(events.AgentFailed{
+		j.recordFailed(events.AgentFailed{
 			ItemID: w.id, ItemIndex: index, Attempt: w.number, Error: message, ErrorType: retry.TypeKilledRunner,
 			ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
-		})
-		j.record(events.DLQItemAdded{ItemID: w.id, ErrorSignature: retry.Signature(message), FailureCount: w.number})
+		}, "")
 	}
 }

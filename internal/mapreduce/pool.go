@@ -260,11 +260,10 @@ func (p *pool) start(it items.Item) {
 func (p *pool) refuse(it items.Item) {
 	const message = "refused: the circuit breaker is open"
 	number := p.job.state.nextNumber(it.Index) - 1
-	p.job.record(events.AgentFailed{
+	p.job.recordFailed(events.AgentFailed{
 		ItemID: it.ID, ItemIndex: it.Index, Attempt: number, Error: message, ErrorType: retry.TypeCircuitOpen,
 		ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
-	})
-	p.job.record(events.DLQItemAdded{ItemID: it.ID, ErrorSignature: retry.Signature(message), FailureCount: number})
+	}, "")
 }
 
 func (p *pool) handle(m message) {

@@ -119,9 +119,7 @@ func (j *job) settleFailure(e *ending) int64 {
 	if d.Action == errorpolicy.Retry {
 		tellRetry(&failed, d.Retry, now)
 	}
-	r := j.record(failed) // which clips the texts
-	j.tellFailure(failed, f.TimedOut)
-	return r.Seq
+	return j.recordFailed(failed, j.whySkipped(f.TimedOut))
 }
 
 // tellRetry writes into the record when the next attempt is due and what its decision will need.
@@ -136,19 +134,28 @@ func tellRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	}
 }
 
-// tellFailure adds the events that only inform.
-func (j *job) tellFailure(e events.AgentFailed, timedOut bool) {
+// recordFailed records a failure and adds the events that only inform; skipped is why, if it is skipped. It returns the number of the
+// failure's record.
+func (j *job) recordFailed(e events.AgentFailed, skipped string) int64 {
+	seq := j.record(e).Seq
 	switch e.Action {
 	case errorpolicy.DLQ, errorpolicy.Stop:
-		j.record(events.DLQItemAdded{ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: e.Attempt})
+		j.record(events.DLQItemAdded{
+			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.state.failures[e.ItemIndex],
+		})
 	case errorpolicy.Skip:
-		reason := "on_item_failure: skip"
-		switch p := j.workflow.ErrorPolicy; {
-		case timedOut && p.OnTimeout != "":
-			reason = "timeout_action: " + string(p.OnTimeout)
-		case p.OnItemFailure.Handler != "":
-			reason = "handled by " + p.OnItemFailure.Handler
-		}
-		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: reason})
+		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: skipped})
 	}
+	return seq
+}
+
+// whySkipped says what lets a failed item be skipped, if it is.
+func (j *job) whySkipped(timedOut bool) string {
+	switch p := j.workflow.ErrorPolicy; {
+	case timedOut && p.OnTimeout != "":
+		return "timeout_action: " + string(p.OnTimeout)
+	case p.OnItemFailure.Handler != "":
+		return "handled by " + p.OnItemFailure.Handler
+	}
+	return "on_item_failure: skip"
 }

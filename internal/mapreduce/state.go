@@ -28,6 +28,7 @@ type state struct {
 	waiting  map[int]tries                  // items between two attempts, by item index
 	retrying map[string]events.StepRetrying // the last retry of a step by item id, of what has not ended; "" for the other phases
 	crashes  map[int]int                    // how often an item was in flight when a run died
+	failures map[int]int                    // failures so far of items that wait or are dead-lettered
 	lastTry  map[int]int                    // attempt number of items that are dead-lettered, for their retry from the queue
 	circuits circuits
 	total    int  // number of items; of meaning once selected
@@ -69,6 +70,7 @@ func newState(p errorpolicy.Policy) *state {
 		flights:  map[int]flight{},
 		waiting:  map[int]tries{},
 		crashes:  map[int]int{},
+		failures: map[int]int{},
 		lastTry:  map[int]int{},
 		retrying: map[string]events.StepRetrying{},
 		circuits: circuits{},
@@ -154,11 +156,11 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 }
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
-	before := s.itemStatus(e.ItemIndex)
+	before, failures := s.itemStatus(e.ItemIndex), s.failures[e.ItemIndex]+1
 	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
 		s.policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Turned)
-		s.lastTry[e.ItemIndex] = e.Attempt
+		s.lastTry[e.ItemIndex], s.failures[e.ItemIndex] = e.Attempt, failures
 		return errorpolicy.Effects{}
 	}
 	effects := s.policy.Failed(e.ItemID, s.flights[e.ItemIndex].ticket, e.Action, e.ErrorType, e.Error, before, now)
@@ -166,12 +168,13 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	case errorpolicy.Retry:
 		delete(s.flights, e.ItemIndex)
 		delete(s.retrying, e.ItemID)
+		s.failures[e.ItemIndex] = failures
 		s.waiting[e.ItemIndex] = tries{id: e.ItemID, number: e.Attempt, due: *e.RetryAt, state: retryState(e)}
 	case errorpolicy.Skip:
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Skipped)
 	default:
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Dead)
-		s.lastTry[e.ItemIndex] = e.Attempt
+		s.lastTry[e.ItemIndex], s.failures[e.ItemIndex] = e.Attempt, failures
 	}
 	return effects
 }
@@ -246,6 +249,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.flights, index)
 	delete(s.waiting, index)
 	delete(s.lastTry, index)
+	delete(s.failures, index)
 	delete(s.crashes, index)
 	delete(s.retrying, id)
 }
