@@ -70,10 +70,10 @@ func ending(code *int, signal string, t retry.Type) string {
 	return strings.ReplaceAll(string(t), "_", " ")
 }
 
-// told joins how a command ended with the message, which may begin with just that.
+// told joins how a command ended with the message, which may say just that.
 func told(ending, message string) string {
 	message = shorten(visible(message), 300)
-	if strings.HasPrefix(message, ending) {
+	if strings.Contains(message, ending) {
 		return message
 	}
 	return ending + ": " + message

@@ -148,9 +148,9 @@ func (o jobOptions) tell(con *console, e ended, code int) error {
 	return nil
 }
 
-// printFailures writes the failures of this run in groups, unless they were told one by one.
+// printFailures writes the failures of this run in groups, unless they were told as they came.
 func (e ended) printFailures(w io.Writer) {
-	if e.job != nil && e.collection != errorpolicy.Immediate {
+	if e.job != nil && e.collection == errorpolicy.Aggregate {
 		printFailures(w, e.job.Failures, e.Job.ID)
 	}
 }

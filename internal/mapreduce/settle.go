@@ -107,10 +107,14 @@ func (j *job) settleFailure(e *ending) int64 {
 	d := j.state.policy.Decide(errorpolicy.Outcome{
 		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.tries, Ticket: flight.ticket,
 	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))
+	message := f.Message
+	if d.Retry.Reason == retry.Budget {
+		message = "retry budget exhausted: " + message
+	}
 	failed := events.AgentFailed{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, Step: f.Step, Signal: f.Signal,
-		Error: f.Message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(f.Message),
+		Error: message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
 	}
 	if f.ExitCode >= 0 {
