@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,6 +144,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.Name = cmp.Or(meta.Workflow, w.Name) // the file has another name now
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
 	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
 	if c.MaxParallel > 0 {

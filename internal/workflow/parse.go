@@ -1,7 +1,9 @@
 package workflow
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -22,6 +24,9 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		return nil, &InvalidError{Problems: inOrder(r.problems)}
 	}
 	r.w.Warnings = inOrder(r.warnings)
+	if r.w.Name == "" {
+		r.w.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	}
 	return r.w, nil
 }
 

@@ -42,7 +42,7 @@ type Text struct {
 // Workflow is a workflow file.
 type Workflow struct {
 	File        string // its name, for messages
-	Name        string `yaml:"name"`                   // what people call it; stands in the log, the reports and `${workflow.name}`
+	Name        string `yaml:"name"`                   // what people call it, by default the file without its ending; stands in the log, the reports and `${workflow.name}`
 	Description string `yaml:"description"`            // for people who read the file
 	Version     string `yaml:"version"`                // of the workflow, for people who read the file
 	Mode        Mode   `yaml:"mode"`                   // whether there are items; default mapreduce with a map, else standard
