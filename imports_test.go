@@ -31,16 +31,17 @@ var allowed = map[string][]string{
 	"internal/agent":       {"breaker", "duration", "events", "items", "process", "retry", "template", "workflow"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
-	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"internal/items":       {"process", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/jobs":        {"github.com/gofrs/flock"},
-	"internal/workflow":    {"breaker", "duration", "errorpolicy", "retry", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"breaker", "duration", "errorpolicy", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "retry"},
-	"internal/retry":       {"breaker", "duration"},
-	"internal/template":    {"mvdan.cc/sh/v3"},
+	"internal/retry":       {"breaker", "duration", "spelling"},
+	"internal/template":    {"spelling", "mvdan.cc/sh/v3"},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
 	"internal/breaker":     {},
 	"internal/duration":    {},
+	"internal/spelling":    {},
 }
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/dlq"
-	"prodigy/internal/jobs"
 )
 
 type dlqExportOptions struct {
@@ -77,27 +74,6 @@ func (o dlqExportOptions) form() format {
 		return f
 	}
 	return asJSON
-}
-
-// writeOut lets write write to a file, which appears only when it is whole, or to stdout when file is -.
-func writeOut(con *console, file string, write func(io.Writer) error) error {
-	if file == "-" {
-		out := bufio.NewWriter(con.out)
-		return errors.Join(write(out), out.Flush())
-	}
-	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
-		return refusef("%s is not a regular file", file)
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return refusef("write %s: %w", file, err)
-	}
-	out := bufio.NewWriter(f)
-	err = write(out)
-	if err = errors.Join(err, out.Flush(), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", file, errors.Join(err, os.Remove(f.Name())))
-	}
-	return jobs.Rename(f.Name(), file)
 }
 
 // letterWriter prints dead letters in one form. end is called after the last.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -10,14 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
@@ -57,7 +53,7 @@ job that is running always stays.`,
 			if o.jobID == "" && o.older == 0 {
 				o.older = cleanAge
 			}
-			return runEventsClean(con, o, personAt(os.Stdin, con.err), time.Now())
+			return runEventsClean(con, o, terminalAsker(con), time.Now())
 		},
 	}
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
@@ -70,24 +66,6 @@ job that is running always stays.`,
 	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would go")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	return cmd
-}
-
-// question asks a person and returns whether the answer is yes. Nil: there is nobody to ask.
-type question func(text string) (bool, error)
-
-// personAt returns what asks the person at a terminal; nil when in is none.
-func personAt(in *os.File, out io.Writer) question {
-	if !term.IsTerminal(int(in.Fd())) {
-		return nil
-	}
-	return func(text string) (bool, error) {
-		_, _ = fmt.Fprintf(out, "%s [y/N] ", text)
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return false, fmt.Errorf("read the answer: %w", err)
-		}
-		return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))), nil
-	}
 }
 
 // oldJob is a job that clean may remove.
@@ -104,7 +82,7 @@ type oldJob struct {
 	Kept        string    `json:"kept,omitempty"`
 }
 
-func runEventsClean(con *console, o eventsCleanOptions, ask question, now time.Time) error {
+func runEventsClean(con *console, o eventsCleanOptions, ask asker, now time.Time) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
 	}
@@ -244,7 +222,7 @@ func sizeOf(dir string) (int64, error) {
 }
 
 // removeAll asks, and removes the jobs that do not stay.
-func (o eventsCleanOptions) removeAll(con *console, old []oldJob, ask question) error {
+func (o eventsCleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 	n := 0
 	for _, c := range old {
 		if c.Removed {

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -51,47 +47,7 @@ func formatOf(path string) format {
 
 // runEventsExport leaves a file that was there as it is until the new one is whole.
 func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
-	write := func(w io.Writer) error {
-		out := bufio.NewWriter(w)
-		err := printEvents(out, con.err, o.format, events.ReadLines(job.EventsDir(), o.query))
-		return errors.Join(err, out.Flush())
-	}
-	if path == "-" {
-		return write(con.out)
-	}
-	if err := writeWhole(path, write); err != nil {
-		return fmt.Errorf("export the events: %w", err)
-	}
-	return nil
-}
-
-// writeWhole makes a file of what write writes, or replaces it by that: all or nothing. What is no regular file, such as a
-// device or a pipe, is written to as it is.
-func writeWhole(path string, write func(io.Writer) error) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeInto(path, write)
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return jobs.Rename(f.Name(), path)
-}
-
-func writeInto(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
+	return writeOut(con, path, func(w io.Writer) error {
+		return printEvents(w, con.err, o.format, events.ReadLines(job.EventsDir(), o.query))
+	})
 }

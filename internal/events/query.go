@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"prodigy/internal/spelling"
 )
 
 // Query selects records; a zero field selects all.
@@ -95,7 +97,7 @@ func TypeNamed(word string) (string, error) {
 		if name == folded {
 			return e.Type(), nil
 		}
-		if d := distance(folded, name); d < best {
+		if d := spelling.Distance(folded, name); d < best {
 			near, best = e.Type(), d
 		}
 	}
@@ -108,25 +110,4 @@ func TypeNamed(word string) (string, error) {
 // fold takes away what differs between the case styles.
 func fold(word string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
-}
-
-// distance is the number of letters to insert, delete or replace to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -1,12 +1,16 @@
 package retry
 
-import "strings"
+import (
+	"strings"
+
+	"prodigy/internal/spelling"
+)
 
 // meant returns ` (did you mean "x"?)` with the known word that is nearest to word, or nothing when none is near.
 func meant[S ~string](word string, known []S) string {
 	best, least := "", len(word)/3+2
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), string(k)); d < least {
+		if d := spelling.Distance(strings.ToLower(word), string(k)); d < least {
 			best, least = string(k), d
 		}
 	}
@@ -14,27 +18,6 @@ func meant[S ~string](word string, known []S) string {
 		return ""
 	}
 	return ` (did you mean "` + best + `"?)`
-}
-
-// distance returns how many bytes have to be inserted, removed or replaced to make b out of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // listed joins words as in "a, b or c".

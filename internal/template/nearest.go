@@ -1,38 +1,18 @@
 package template
 
-import "strings"
+import (
+	"strings"
+
+	"prodigy/internal/spelling"
+)
 
 // nearest returns the known name that was probably meant, or nothing when none is near.
 func nearest(name string, known []string) string {
 	best, least := "", min(3, len(name)/2+1)
 	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
+		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}
 	}
 	return best
-}
-
-// distance counts the letters to insert, delete, replace or swap to get from a to b.
-func distance(a, b string) int {
-	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

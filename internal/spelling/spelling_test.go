@@ -1,0 +1,32 @@
+package spelling
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDistance(t *testing.T) {
+	long := strings.Repeat("x", 65)
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0},
+		{"", "abc", 3},
+		{"abc", "", 3},
+		{"retry", "retry", 0},
+		{"rety", "retry", 1},
+		{"retryy", "retry", 1},
+		{"retrx", "retry", 1},
+		{"rtery", "retry", 1},
+		{"kitten", "sitting", 3},
+		{long, long, 64},
+	} {
+		if got := Distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("from %q to %q: got %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+		if there, back := Distance(tt.a, tt.b), Distance(tt.b, tt.a); there != back {
+			t.Errorf("from %q to %q: got %d there and %d back", tt.a, tt.b, there, back)
+		}
+	}
+}
