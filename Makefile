@@ -13,7 +13,7 @@ help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 build: ## Build bin/prodigy
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy ./cmd/prodigy
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy ./cmd/prodigy
 
 test: ## Run all tests
 	$(GO) test ./...

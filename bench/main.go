@@ -109,7 +109,9 @@ func bench(o options) (table, error) {
 // build builds prodigy, a program that does nothing, and a Go program that does nothing.
 func (s *stage) build() error {
 	s.prodigy, s.bare = filepath.Join(s.dir, "prodigy"), filepath.Join(s.dir, "bare")
-	if err := command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", s.prodigy, "./cmd/prodigy").Run(); err != nil {
+	build := command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", s.prodigy, "./cmd/prodigy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
+	if err := build.Run(); err != nil {
 		return fmt.Errorf("build prodigy: %w", err)
 	}
 	source, err := s.write("bare.go", "package main\n\nfunc main() {}\n")

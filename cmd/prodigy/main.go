@@ -18,7 +18,12 @@ func run(args []string) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
 	root := newRootCommand(con)
 	root.SetArgs(args)
+	var p profiles
+	p.add(root)
 	cmd, err := root.ExecuteContextC(context.Background())
+	if e := p.end(); err == nil {
+		err = e
+	}
 	if err != nil {
 		explain(con.err, cmd, err)
 	}
