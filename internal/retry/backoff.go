@@ -137,12 +137,12 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 }
 
 // Worst returns the delays before each retry as p would compute them at most (jitter at its top), cut where the budget ends them.
-// It lists the first 10,000 of them.
+// It lists the first ones of very many.
 func (p Policy) Worst() []time.Duration {
 	var delays []time.Duration
 	var waited time.Duration
 	previous := p.first()
-	for n := range min(p.Attempts-1, 10_000) {
+	for n := range min(p.Attempts, mostListed) - 1 {
 		d := p.top(p.Computed(n+1), previous)
 		if p.Budget > 0 && d > p.Budget-waited {
 			break
@@ -152,6 +152,9 @@ func (p Policy) Worst() []time.Duration {
 	}
 	return delays
 }
+
+// mostListed is how many tries Worst looks at.
+const mostListed = 10_001
 
 // limit returns the cap of all delays.
 func (p Policy) limit() time.Duration {

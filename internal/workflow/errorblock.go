@@ -57,6 +57,7 @@ func (r *reader) checkErrorPolicy() {
 		r.warn(e.key, `"retry_config" of items has no effect without "on_item_failure: retry"`)
 	}
 	r.checkHandlers()
+	r.warnOfErrorPolicy()
 }
 
 // checkHandlers reports a custom action without its handler, and warns of handlers that nothing uses.

@@ -23,6 +23,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	if len(r.problems) > 0 {
 		return nil, &InvalidError{Problems: inOrder(r.problems)}
 	}
+	r.warnOfPhases()
 	r.w.Warnings = inOrder(r.warnings)
 	if r.w.Name == "" {
 		r.w.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))

@@ -21,7 +21,11 @@ func (r *reader) phase(e entry) *Phase {
 		r.wrong(e, "a list of steps or a mapping with commands")
 		return nil
 	}
-	r.require(r.block(e.name, e, r.fields(p)), "commands")
+	b := r.block(e.name, e, r.fields(p))
+	r.require(b, "commands")
+	if b.has("timeout") {
+		r.timeouts[p.Pos] = b.written["timeout"]
+	}
 	return p
 }
 
@@ -44,6 +48,9 @@ func (r *reader) mapPhase(e entry) *Map {
 	b := r.block("map", e, keys)
 	if b == nil {
 		return m
+	}
+	if m.MaxItems != nil && *m.MaxItems == 0 {
+		r.warn(b.at("max_items"), "max_items: 0 takes no items")
 	}
 	r.require(b, "input")
 	r.require(b, "agent_template")

@@ -19,6 +19,8 @@ type reader struct {
 	policy   map[string]entry // the fields of the error policy that were written, wherever that was
 
 	handlerKeys map[string]*yaml.Node // by name
+	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the place of the step
+	timeouts    map[Pos]entry         // of phases, by the place of the phase
 
 	problems []Problem
 	warnings []Problem
@@ -28,6 +30,7 @@ func newReader(file string, data []byte, o ParseOptions) *reader {
 	return &reader{
 		file: file, lines: strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n"), options: o,
 		w: &Workflow{File: file}, policy: map[string]entry{}, handlerKeys: map[string]*yaml.Node{},
+		breakers: map[Pos]*yaml.Node{}, timeouts: map[Pos]entry{},
 	}
 }
 

@@ -57,7 +57,10 @@ func (r *reader) retryBlock(e entry, p *placed, not map[string]string) bool {
 	for name, written := range b.written {
 		p.at[name] = written.value
 	}
-	r.checkPolicy(*p, b.node)
+	before := len(r.problems)
+	if r.checkPolicy(*p, b.node); len(r.problems) == before {
+		r.warnOfPolicy(p.policy, b)
+	}
 	return true
 }
 
@@ -105,6 +108,7 @@ func (r *reader) retryOf(s *Step, b *block, p parts) {
 	case p.retry != nil:
 		if own := r.base(); r.retryBlock(*p.retry, &own, nil) {
 			s.Retry = &own.policy
+			r.breakers[s.Pos] = own.at["circuit_breaker"]
 		}
 	case r.defaults != nil:
 		own := r.base()

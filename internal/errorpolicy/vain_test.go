@@ -1,0 +1,56 @@
+package errorpolicy
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/breaker"
+)
+
+func TestWhatAnErrorPolicySaysInVainIsTold(t *testing.T) {
+	five, zero, one, no := new(breaker.Default()), new(0.0), new(1.0), new(false)
+	for name, test := range map[string]struct {
+		policy Policy
+		want   map[string]string // by key
+	}{
+		"nothing":                  {Policy{}, nil},
+		"limits that can be met":   {Policy{MaxFailures: 6, FailureThreshold: new(0.5), CircuitBreaker: five}, nil},
+		"a breaker after the stop": {Policy{MaxFailures: 5, CircuitBreaker: five}, map[string]string{"circuit_breaker": "circuit_breaker cannot open before the job stops: its failure_threshold is 5, and max_failures is 5"}},
+		"retries open it before":   {Policy{MaxFailures: 5, CircuitBreaker: five, OnItemFailure: ItemAction{Kind: Retry}}, nil},
+		"skip counts nothing": {Policy{OnItemFailure: ItemAction{Kind: Skip}, MaxFailures: 2, CircuitBreaker: five}, map[string]string{
+			"max_failures": "max_failures has no effect: on_item_failure: skip counts no failures",
+		}},
+		"stop": {Policy{OnItemFailure: ItemAction{Kind: Stop}, MaxFailures: 2, CircuitBreaker: five}, map[string]string{
+			"max_failures":    "max_failures has no effect: on_item_failure: stop stops the job at the first failure",
+			"circuit_breaker": "circuit_breaker has no effect: on_item_failure: stop stops the job at the first failure",
+		}},
+		"the first one stops": {Policy{ContinueOnFailure: no, MaxFailures: 2}, map[string]string{
+			"max_failures": "max_failures has no effect: continue_on_failure: false stops the job at the first failure",
+		}},
+		"both say one":   {Policy{ContinueOnFailure: no, MaxFailures: 1}, nil},
+		"handled is not": {Policy{ContinueOnFailure: no, MaxFailures: 2, OnItemFailure: ItemAction{Kind: Custom, Handler: "h"}}, nil},
+		"none may fail": {Policy{FailureThreshold: zero}, map[string]string{
+			"failure_threshold": "failure_threshold: 0 stops the job at a first failure, but not before 10 items are finished; continue_on_failure: false does at once",
+		}},
+		"all may fail": {Policy{FailureThreshold: one}, map[string]string{
+			"failure_threshold": "failure_threshold: 1 stops nothing: no more than all items can fail",
+		}},
+	} {
+		got := map[string]string{}
+		for _, f := range test.policy.Vain(test.policy.wrote) {
+			got[f.Field] = f.Message
+		}
+		if !maps.Equal(test.want, got) {
+			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(test.want, got))
+		}
+	}
+}
+
+// wrote tells whether a key of p was written.
+func (p Policy) wrote(key string) bool {
+	return map[string]bool{
+		"max_failures": p.MaxFailures > 0, "failure_threshold": p.FailureThreshold != nil, "circuit_breaker": p.CircuitBreaker != nil,
+	}[key]
+}

@@ -1,0 +1,74 @@
+package workflow
+
+import (
+	"strings"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+	"prodigy/internal/retry"
+)
+
+// warnOfPolicy warns of what a retry policy says in vain, as far as it says it in block b.
+func (r *reader) warnOfPolicy(p retry.Policy, b *block) {
+	r.warnOfFindings(p.Vain(b.has), b.written)
+}
+
+// warnOfFindings warns of each finding at the key that it is about.
+func (r *reader) warnOfFindings(found []breaker.Finding, written map[string]entry) {
+	for _, f := range found {
+		field, _, _ := strings.Cut(f.Field, ".")
+		r.warn(written[field].key, "%s", f.Message)
+	}
+}
+
+// warnOfErrorPolicy warns of what the error policy says in vain.
+func (r *reader) warnOfErrorPolicy() {
+	p := r.w.ErrorPolicy
+	r.warnOfFindings(p.Vain(func(key string) bool { return r.policy[key].key != nil }), r.policy)
+	e := r.policy["circuit_breaker"]
+	if r.w.Map == nil || p.CircuitBreaker == nil || e.value == nil {
+		return
+	}
+	tests := find(e.value, "half_open_requests")
+	if most := r.w.Map.MaxParallel; tests != nil && most.Var == "" && p.CircuitBreaker.HalfOpenRequests > most.Value {
+		r.warn(tests, "half_open_requests is %d, but no more than max_parallel, %d, run at once", p.CircuitBreaker.HalfOpenRequests, most.Value)
+	}
+}
+
+// warnOfPhases warns of what the steps of phases that run once say in vain.
+func (r *reader) warnOfPhases() {
+	r.warnOfIdleBreakers(r.w.Commands)
+	for name, p := range map[string]*Phase{"setup": r.w.Setup, "reduce": r.w.Reduce, "merge": r.w.Merge} {
+		if p == nil {
+			continue
+		}
+		r.warnOfIdleBreakers(p.Commands)
+		if e, ok := r.timeouts[p.Pos]; ok {
+			r.warnOfWaits(e, p.Timeout, name, p.Commands)
+		}
+	}
+}
+
+// warnOfIdleBreakers warns of breakers of steps that are not run often enough to open them and then to be refused.
+func (r *reader) warnOfIdleBreakers(steps []Step) {
+	for _, s := range steps {
+		if s.Retry == nil || s.Retry.CircuitBreaker == nil || r.breakers[s.Pos] == nil {
+			continue
+		}
+		runs := s.Retry.Attempts
+		if s.OnFailure != nil {
+			runs += s.OnFailure.MaxAttempts
+		}
+		if threshold := s.Retry.CircuitBreaker.FailureThreshold; threshold >= runs {
+			r.warn(r.breakers[s.Pos], "circuit_breaker has no effect: its failure_threshold is %d, and this step runs once with at most %d tries", threshold, runs)
+		}
+	}
+}
+
+// warnOfWaits warns of a timeout that the waits between tries of the steps below it use up.
+func (r *reader) warnOfWaits(e entry, timeout time.Duration, what string, steps []Step) {
+	if waits := Waiting(steps); timeout > 0 && waits >= timeout {
+		r.warn(e.value, "%s: the steps of %s may wait %s in their retries, which is no less than this timeout", e.name, what, duration.Format(waits))
+	}
+}
