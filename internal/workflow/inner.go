@@ -9,8 +9,8 @@ type Inner struct {
 // Inner returns the lists of steps that s holds, in the order in which they can run.
 func (s Step) Inner() []Inner {
 	var all []Inner
-	if s.OnFailure != nil {
-		all = append(all, Inner{Name: "on_failure", Steps: s.OnFailure.Steps})
+	for name, steps := range s.Following() {
+		all = append(all, Inner{Name: name, Steps: steps})
 	}
 	return all
 }

@@ -24,7 +24,7 @@ func (r *reader) phase(e entry) *Phase {
 	b := r.block(e.name, e, r.fields(p))
 	r.require(b, "commands")
 	if b.has("timeout") {
-		r.timeouts[p.Pos] = b.written["timeout"]
+		r.limits[p.Pos] = b.written["timeout"]
 	}
 	return p
 }
@@ -55,6 +55,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	r.require(b, "input")
 	r.require(b, "agent_template")
 	r.checkTimeouts(m, b, timeouts)
+	r.warnOfAgentLimit(m, b, timeouts)
 	r.w.ErrorPolicy.OnTimeout = m.Timeouts.Action
 	return m
 }

@@ -20,7 +20,7 @@ type reader struct {
 
 	handlerKeys map[string]*yaml.Node // by name
 	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the place of the step
-	timeouts    map[Pos]entry         // of phases, by the place of the phase
+	limits      map[Pos]entry         // the timeouts of phases, by the place of the phase
 
 	problems []Problem
 	warnings []Problem
@@ -30,7 +30,7 @@ func newReader(file string, data []byte, o ParseOptions) *reader {
 	return &reader{
 		file: file, lines: strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n"), options: o,
 		w: &Workflow{File: file}, policy: map[string]entry{}, handlerKeys: map[string]*yaml.Node{},
-		breakers: map[Pos]*yaml.Node{}, timeouts: map[Pos]entry{},
+		breakers: map[Pos]*yaml.Node{}, limits: map[Pos]entry{},
 	}
 }
 

@@ -44,8 +44,8 @@ func (r *reader) warnOfPhases() {
 			continue
 		}
 		r.warnOfIdleBreakers(p.Commands)
-		if e, ok := r.timeouts[p.Pos]; ok {
-			r.warnOfWaits(e, p.Timeout, name, p.Commands)
+		if e, ok := r.limits[p.Pos]; ok {
+			r.warnOfWaits(e, p.Timeout.Value, name, p.Commands)
 		}
 	}
 }
@@ -62,6 +62,23 @@ func (r *reader) warnOfIdleBreakers(steps []Step) {
 		}
 		if threshold := s.Retry.CircuitBreaker.FailureThreshold; threshold >= runs {
 			r.warn(r.breakers[s.Pos], "circuit_breaker has no effect: its failure_threshold is %d, and this step runs once with at most %d tries", threshold, runs)
+		}
+	}
+}
+
+// warnOfAgentLimit warns of a limit of agents that their steps do not fit in. phase and config are the blocks of the map and of
+// its timeout_config, which may be absent.
+func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
+	for _, b := range []*block{phase, config} {
+		if b == nil || !b.has("agent_timeout_secs") || m.AgentLimit().Value == 0 {
+			continue
+		}
+		e, limit := b.written["agent_timeout_secs"], m.AgentLimit().Value
+		r.warnOfWaits(e, limit, "an agent", m.AgentTemplate)
+		for i, s := range m.AgentTemplate {
+			if s.Timeout > limit {
+				r.warn(e.value, "%s: %s has a timeout of %s, which is longer than this limit of the whole agent", e.name, s.Label(i), duration.Format(s.Timeout))
+			}
 		}
 	}
 }

@@ -412,19 +412,22 @@ handlers: {x: [{shell: a}]}
 func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 	const items = "map: {input: [], max_parallel: 2, agent_template: [{shell: a}]}\n"
 	for text, want := range map[string]string{
-		"- {shell: a, retry: {circuit_breaker: {failure_threshold: 2}}}":                      "",
-		"- {shell: a, retry: {circuit_breaker: {failure_threshold: 3}}}":                      "w.yml:1:39: circuit_breaker has no effect: its failure_threshold is 3, and this step runs once with at most 3 tries",
-		"- {shell: a, retry: {circuit_breaker: {}}, on_failure: {shell: b, max_attempts: 3}}": "",
-		items + "reduce: [{shell: a, retry: {circuit_breaker: {}}}]":                          "w.yml:2:46: circuit_breaker has no effect: its failure_threshold is 5, and this step runs once with at most 3 tries",
-		items + "setup: {commands: [{shell: a, retry: {}}], timeout: 3s}":                     "w.yml:2:53: timeout: the steps of setup may wait 3s in their retries, which is no less than this timeout",
-		items + "setup: {commands: [{shell: a, retry: {}}], timeout: 4s}":                     "",
-		items + "error_policy: {circuit_breaker: {half_open_requests: 3}}":                    "w.yml:2:54: half_open_requests is 3, but no more than max_parallel, 2, run at once",
-		items + "error_policy: {circuit_breaker: {half_open_requests: 2}}":                    "",
-		items + "error_policy: {circuit_breaker: {}, max_failures: 5}":                        "w.yml:2:16: circuit_breaker cannot open before the job stops: its failure_threshold is 5, and max_failures is 5",
-		"- {shell: a, retry: {attempts: 1, jitter: true}}":                                    "w.yml:1:35: jitter has no effect with attempts: 1, which is the first try alone",
-		"retry_defaults: {retry_budget: 1s}\ncommands: [{shell: a}, {shell: a, retry: {}}]":   "w.yml:1:18: retry_budget 1s ends the retrying after 2 tries of 3: the wait before the next one does not fit in",
-		"retry_defaults: {backoff: fixed}\ncommands: [{shell: a, retry: {attempts: 1}}]":      "",
-		"map: {input: [], max_items: 0, agent_template: [{shell: a}]}":                        "w.yml:1:29: max_items: 0 takes no items",
+		"- {shell: a, retry: {circuit_breaker: {failure_threshold: 2}}}":                                                            "",
+		"- {shell: a, retry: {circuit_breaker: {failure_threshold: 3}}}":                                                            "w.yml:1:39: circuit_breaker has no effect: its failure_threshold is 3, and this step runs once with at most 3 tries",
+		"- {shell: a, retry: {circuit_breaker: {}}, on_failure: {shell: b, max_attempts: 3}}":                                       "",
+		items + "reduce: [{shell: a, retry: {circuit_breaker: {}}}]":                                                                "w.yml:2:46: circuit_breaker has no effect: its failure_threshold is 5, and this step runs once with at most 3 tries",
+		items + "setup: {commands: [{shell: a, retry: {}}], timeout: 3s}":                                                           "w.yml:2:53: timeout: the steps of setup may wait 3s in their retries, which is no less than this timeout",
+		items + "setup: {commands: [{shell: a, retry: {}}], timeout: 4s}":                                                           "",
+		items + "error_policy: {circuit_breaker: {half_open_requests: 3}}":                                                          "w.yml:2:54: half_open_requests is 3, but no more than max_parallel, 2, run at once",
+		items + "error_policy: {circuit_breaker: {half_open_requests: 2}}":                                                          "",
+		items + "error_policy: {circuit_breaker: {}, max_failures: 5}":                                                              "w.yml:2:16: circuit_breaker cannot open before the job stops: its failure_threshold is 5, and max_failures is 5",
+		"- {shell: a, retry: {attempts: 1, jitter: true}}":                                                                          "w.yml:1:35: jitter has no effect with attempts: 1, which is the first try alone",
+		"retry_defaults: {retry_budget: 1s}\ncommands: [{shell: a}, {shell: a, retry: {}}]":                                         "w.yml:1:18: retry_budget 1s ends the retrying after 2 tries of 3: the wait before the next one does not fit in",
+		"retry_defaults: {backoff: fixed}\ncommands: [{shell: a, retry: {attempts: 1}}]":                                            "",
+		"map: {input: [], agent_timeout_secs: 3, agent_template: [{shell: a, retry: {}}]}":                                          "w.yml:1:38: agent_timeout_secs: the steps of an agent may wait 3s in their retries, which is no less than this timeout",
+		"map: {input: [], timeout_config: {agent_timeout_secs: 3}, agent_template: [{shell: a, timeout: 4}]}":                       "w.yml:1:55: agent_timeout_secs: shell_0 has a timeout of 4s, which is longer than this limit of the whole agent",
+		"map: {input: [], agent_timeout_secs: 9, agent_template: [{shell: a, on_failure: {shell: b, max_attempts: 3, retry: {}}}]}": "w.yml:1:38: agent_timeout_secs: the steps of an agent may wait 9s in their retries, which is no less than this timeout",
+		"map: {input: [], max_items: 0, agent_template: [{shell: a}]}":                                                              "w.yml:1:29: max_items: 0 takes no items",
 	} {
 		var got []string
 		for _, p := range parse(t, text).Warnings {

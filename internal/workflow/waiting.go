@@ -5,16 +5,24 @@ import (
 	"time"
 )
 
-// Waiting returns how long steps wait in their retries at most, and what handles their failures with them.
+// Waiting returns how long steps wait in their retries at most, and the steps inside of them.
 func Waiting(steps []Step) time.Duration {
 	var total time.Duration
 	for _, s := range steps {
 		total = sum(total, s.waiting())
-		if h := s.OnFailure; h != nil {
-			total = sum(total, times(Waiting(h.Steps), max(h.MaxAttempts, 1)))
+		for _, inner := range s.Inner() {
+			total = sum(total, times(Waiting(inner.Steps), s.rounds(inner.Name)))
 		}
 	}
 	return total
+}
+
+// rounds returns how often the steps under a key of s are run at most.
+func (s Step) rounds(key string) int {
+	if key == "on_failure" {
+		return max(s.OnFailure.MaxAttempts, 1)
+	}
+	return 1
 }
 
 // waiting returns how long s waits between its tries at most. Where its handler has it run again, that is a single try.
