@@ -29,6 +29,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newJobsCommand(con),
 		newStatusCommand(con),
 		newWhyCommand(con),
+		newReportCommand(con),
 		newVersionCommand(con),
 		newEndLeftoversCommand(),
 	)

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/report"
+)
+
+type reportOptions struct {
+	id   string
+	file string // - is stdout
+}
+
+func newReportCommand(con *console) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report [job]",
+		Short: "Make a page of a job that can be mailed",
+		Long: `Make a page of a job that can be mailed: how it ended, what each slot did over time, how fast it went, what failed and was slow, the
+dead letters and the workflow. Everything is in the one file, and nothing is fetched when it is looked at.`,
+		Example:           "  prodigy report latest -o report.html",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.id = jobArgument(args)
+			return runReport(con, o)
+		},
+	}
+	cmd.Flags().StringVarP(&o.file, "out", "o", "-", "the file; - is stdout")
+	_ = cmd.MarkFlagFilename("out", "html")
+	return cmd
+}
+
+func runReport(con *console, o reportOptions) error {
+	job, err := findJob(o.id)
+	if err != nil {
+		return err
+	}
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return err
+	}
+	page, err := report.New(reportSource(job, summary))
+	if err != nil {
+		return err
+	}
+	if err := writeOut(con, o.file, page.WriteHTML); err != nil {
+		return unlessClosed(err)
+	}
+	if o.file != "-" {
+		_, _ = fmt.Fprintf(con.err, "report of %s: %s\n", job.ID, o.file)
+	}
+	return nil
+}
+
+// reportSource is what a report of the job is made from.
+func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
+	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
+	return report.Source{
+		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
+		Metrics: s.Metrics, Version: versionText(), Text: string(text), Made: time.Now(),
+		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
+		Letters: dlq.Each(job.DLQFile()),
+	}
+}

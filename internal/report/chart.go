@@ -1,0 +1,253 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/view"
+)
+
+// width of all charts, in the units of their drawings.
+const width = 1000.0
+
+// rect is a rectangle of a drawing.
+type rect struct {
+	X, Y, W, H float64
+	Class      string
+	Title      string
+}
+
+// tick is a mark on an axis.
+type tick struct {
+	At   float64
+	Text string
+}
+
+// chart is a drawing: what the page makes an SVG element of.
+type chart struct {
+	Height float64
+	Name   string // for those who cannot see it
+	Rects  []rect
+	Lines  []line
+	Labels []label
+	Ticks  []tick    // on the axis
+	Marks  []float64 // where one run ended and the next began
+}
+
+// line is a curve.
+type line struct {
+	Class  string
+	Points string
+}
+
+// label is a text in a drawing.
+type label struct {
+	X, Y float64
+	Text string
+}
+
+// x returns where a time of the job stands in a drawing.
+func (p *plot) x(t time.Duration) float64 { return width * float64(t) / float64(p.length) }
+
+// throughput draws how many items came to an end in each column, and how many wait.
+func (p *plot) throughput() chart {
+	const height = 120.0
+	c := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
+	most, waiting := 1, 1
+	for _, col := range p.cols {
+		most = max(most, col.Succeeded+col.Failed+col.Retried)
+		waiting = max(waiting, col.Waiting)
+	}
+	each := p.length / columns
+	var waits, rates points
+	for i, col := range p.cols {
+		x, y := width*float64(i)/columns, height
+		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each), col.Succeeded, col.Failed, col.Retried)
+		for _, part := range []struct {
+			n     int
+			class string
+		}{{col.Succeeded, "ok"}, {col.Failed, "bad"}, {col.Retried, "again"}} {
+			if part.n == 0 {
+				continue
+			}
+			h := height * float64(part.n) / float64(most)
+			y -= h
+			c.Rects = append(c.Rects, rect{X: x, Y: y, W: width / columns, H: h, Class: part.class, Title: title})
+		}
+		waits.add(x, height-height*float64(col.Waiting)/float64(waiting))
+		if col.Finished > 0 {
+			rates.add(x, height-height*float64(col.FailedSoFar)/float64(col.Finished))
+		}
+	}
+	if slices.ContainsFunc(p.cols[:], func(c column) bool { return c.Waiting > 0 }) {
+		c.Lines = append(c.Lines, line{"waits", waits.String()})
+	}
+	c.Lines = append(c.Lines, line{"rate", rates.String()})
+	c.Name = fmt.Sprintf("Items that came to an end over time, at most %d in %s", most, roughly(each))
+	return c
+}
+
+// points are the corners of a curve.
+type points []byte
+
+func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
+
+func (p points) String() string { return string(p) }
+
+// slots draws what each slot did: attempt by attempt, or summed up where they are many. Behind it stand the times in which a
+// breaker was not closed.
+func (p *plot) slots(periods []view.Period) chart {
+	workers := slices.Sorted(maps.Keys(p.lanes))
+	row := 16.0
+	if len(workers) > 24 {
+		row = 6
+	}
+	c := chart{Height: max(row*float64(len(workers)), row), Ticks: p.ticks(), Marks: p.marks()}
+	for _, period := range periods {
+		c.Rects = append(c.Rects, p.period(period, c.Height))
+	}
+	for i, worker := range workers {
+		y := float64(i) * row
+		if row > 10 {
+			c.Labels = append(c.Labels, label{X: -22, Y: y + row - 4, Text: fmt.Sprint(worker)})
+		}
+		if p.many {
+			c.Rects = append(c.Rects, p.summed(p.lanes[worker], y, row-1)...)
+		}
+	}
+	for _, s := range p.spans {
+		i, _ := slices.BinarySearch(workers, s.Worker)
+		c.Rects = append(c.Rects, p.attempt(s, float64(i)*row, row-1)...)
+	}
+	c.Name = fmt.Sprintf("What each of %d slots did over time", len(workers))
+	return c
+}
+
+func (p *plot) period(b view.Period, height float64) rect {
+	from, to := p.axis.at(b.From), p.length
+	if !b.To.IsZero() {
+		to = p.axis.at(b.To)
+	}
+	what := "open"
+	if b.State == view.HalfOpen {
+		what = "half-open"
+	}
+	return rect{
+		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "breaker-" + what,
+		Title: fmt.Sprintf("breaker of %s %s for %s", b.Scope, what, duration.Format((to - from).Round(time.Millisecond))),
+	}
+}
+
+// classes of the attempts by their outcomes, and the words for them.
+var classes = map[outcome]struct{ class, word string }{
+	succeeded: {"ok", "succeeded"},
+	retried:   {"again", "failed, and was tried again"},
+	failed:    {"bad", "failed"},
+	stopped:   {"stopped", "was stopped, or running when prodigy died"},
+}
+
+func (p *plot) attempt(s span, y, h float64) []rect {
+	how := classes[s.Outcome]
+	x := p.x(s.From)
+	list := []rect{{
+		X: x, Y: y, W: max(p.x(s.To)-x, 1), H: h, Class: how.class,
+		Title: fmt.Sprintf("%s, attempt %d %s after %s", s.ItemID, s.Number, how.word, duration.Format((s.To - s.From).Round(time.Millisecond))),
+	}}
+	for _, w := range s.Waits {
+		from, to := p.x(w.From), p.x(min(w.To, s.To))
+		list = append(list, rect{
+			X: from, Y: y + h/4, W: max(to-from, 0.5), H: h / 2, Class: "gap",
+			Title: fmt.Sprintf("%s waits %s for the next try of a step", s.ItemID, duration.Format((w.To - w.From).Round(time.Millisecond))),
+		})
+	}
+	return list
+}
+
+// summed draws a lane whose attempts are too many: how busy it was, and where something failed. Neighbours that are alike are one.
+func (p *plot) summed(lane []cell, y, h float64) []rect {
+	each := p.length / time.Duration(p.width)
+	step := width / float64(p.width)
+	var list []rect
+	for i, c := range lane {
+		class := "busy" + fmt.Sprint(min(int(4*float64(c.busy)/float64(max(each, 1))), 3))
+		switch {
+		case c.failed:
+			class = "bad"
+		case c.busy == 0:
+			continue
+		}
+		x := float64(i) * step
+		if n := len(list); n > 0 && list[n-1].Class == class && list[n-1].X+list[n-1].W > x-step/2 {
+			list[n-1].W += step
+			continue
+		}
+		list = append(list, rect{X: x, Y: y, W: step, H: h, Class: class})
+	}
+	return list
+}
+
+// lengths draws the histogram of how long the attempts took.
+func lengths(cells []view.DurationCell) chart {
+	const height = 90.0
+	c := chart{Height: height, Name: "How long the attempts took"}
+	if len(cells) == 0 {
+		return c
+	}
+	most := slices.MaxFunc(cells, func(a, b view.DurationCell) int { return cmp.Compare(a.Count, b.Count) }).Count
+	each := width / float64(len(cells))
+	for i, cell := range cells {
+		h := height * float64(cell.Count) / float64(most)
+		c.Rects = append(c.Rects, rect{
+			X: float64(i) * each, Y: height - h, W: max(each-1, 0.5), H: h, Class: "ok",
+			Title: fmt.Sprintf("%s to %s: %d attempts", duration.Format(cell.From), duration.Format(cell.To), cell.Count),
+		})
+		if i%max(len(cells)/6, 1) == 0 {
+			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(cell.From)})
+		}
+	}
+	return c
+}
+
+// marks are where one run ended and the next began.
+func (p *plot) marks() []float64 {
+	var list []float64
+	for _, end := range p.axis.ends() {
+		list = append(list, p.x(end))
+	}
+	return list
+}
+
+// ticks divides the axis into a few round parts.
+func (p *plot) ticks() []tick {
+	var list []tick
+	step := p.length / 6
+	for _, round := range []time.Duration{time.Hour, time.Minute, time.Second, 100 * time.Millisecond, 10 * time.Millisecond, time.Millisecond} {
+		if step >= round {
+			step = step.Round(round)
+			break
+		}
+	}
+	for t := time.Duration(0); t <= p.length; t += max(step, time.Millisecond) {
+		list = append(list, tick{At: p.x(t), Text: roughly(t)})
+	}
+	return list
+}
+
+// roughly prints a length of time with two units at most.
+func roughly(d time.Duration) string {
+	switch {
+	case d >= time.Hour:
+		d = d.Round(time.Minute)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	case d >= time.Second:
+		d = d.Round(100 * time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(time.Millisecond)
+	}
+	return duration.Format(d)
+}

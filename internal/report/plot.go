@@ -1,0 +1,192 @@
+package report
+
+import (
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+)
+
+const (
+	columns   = 160    // of the chart over time
+	spansKept = 2_000  // attempts that are drawn one by one; more are summed up
+	cellsKept = 24_000 // of the summed-up lanes, so that the page stays small with many slots
+	laneCells = 400    // at most, of a lane
+	lanesKept = 512    // slots that are drawn
+)
+
+// outcome is how an attempt ended.
+type outcome byte
+
+const (
+	succeeded outcome = iota
+	retried           // failed, and followed by another attempt
+	failed
+	stopped // interrupted, or running when the run died
+)
+
+// span is an attempt in its slot, on the axis of the job.
+type span struct {
+	From, To time.Duration
+	Worker   int
+	Outcome  outcome
+	ItemID   string
+	Number   int
+	Waits    []wait
+}
+
+// wait is a time in which an attempt waited for the next try of a step.
+type wait struct{ From, To time.Duration }
+
+// column is what happened in one of the equal parts of the axis.
+type column struct {
+	Succeeded, Failed, Retried int
+	Waiting                    int // items that waited for their next attempt, at most
+	Finished, FailedSoFar      int // up to its end
+}
+
+// cell is what a slot did in one of the equal parts of the axis.
+type cell struct {
+	busy   time.Duration
+	failed bool
+}
+
+// plot collects what is drawn over time, of records that come in the order of the log.
+type plot struct {
+	axis    *axis
+	length  time.Duration
+	cols    [columns]column
+	spans   []span // nil once there are more than spansKept
+	many    bool
+	lanes   map[int][]cell // by worker
+	width   int            // cells of a lane
+	open    map[int]*span  // attempts that run, by item index
+	waiting map[int]time.Duration
+	changes [columns + 1]int // of the number of waiting items
+}
+
+// newPlot returns the plot of a job with so many slots.
+func newPlot(a *axis, workers int) *plot {
+	return &plot{
+		axis: a, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, waiting: map[int]time.Duration{},
+		width: min(laneCells, max(cellsKept/max(workers, 1), 40)),
+	}
+}
+
+func (p *plot) see(r events.Record) {
+	now := p.axis.at(r.Time)
+	switch e := r.Event.(type) {
+	case events.JobResumed:
+		p.died(now)
+	case events.AgentStarted:
+		p.stopWaiting(e.ItemIndex, now)
+		p.open[e.ItemIndex] = &span{From: now, Worker: e.Worker, ItemID: e.ItemID, Number: e.Attempt}
+	case events.StepRetrying:
+		p.stepWaits(e, now)
+	case events.AgentCompleted:
+		p.close(e.ItemIndex, now, succeeded)
+		p.column(now).Succeeded++
+	case events.AgentInterrupted:
+		p.close(e.ItemIndex, now, stopped)
+	case events.AgentFailed:
+		p.fail(e, now)
+	}
+}
+
+func (p *plot) fail(e events.AgentFailed, now time.Duration) {
+	if e.Action == errorpolicy.Retry {
+		p.close(e.ItemIndex, now, retried)
+		p.column(now).Retried++
+		p.waiting[e.ItemIndex] = now
+		return
+	}
+	p.close(e.ItemIndex, now, failed)
+	p.column(now).Failed++
+}
+
+// died ends what was running at the end of a run.
+func (p *plot) died(now time.Duration) {
+	for index := range p.open {
+		p.close(index, now, stopped)
+	}
+}
+
+// waitsKept bounds the waits of one attempt.
+const waitsKept = 20
+
+func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
+	for _, s := range p.open {
+		if s.ItemID == e.ItemID && len(s.Waits) < waitsKept {
+			s.Waits = append(s.Waits, wait{From: now, To: now + time.Duration(e.DelayMS)})
+			return
+		}
+	}
+}
+
+func (p *plot) close(index int, now time.Duration, o outcome) {
+	s := p.open[index]
+	if s == nil {
+		return // it was refused
+	}
+	delete(p.open, index)
+	s.To, s.Outcome = now, o
+	p.fill(s)
+	if p.many = p.many || len(p.spans) == spansKept; p.many {
+		p.spans = nil
+		return
+	}
+	p.spans = append(p.spans, *s)
+}
+
+// fill sums up the span in its lane.
+func (p *plot) fill(s *span) {
+	lane := p.lanes[s.Worker]
+	if lane == nil {
+		if len(p.lanes) == lanesKept {
+			return
+		}
+		lane = make([]cell, p.width)
+		p.lanes[s.Worker] = lane
+	}
+	each := p.length / time.Duration(p.width)
+	for i := p.part(s.From, p.width); i <= p.part(s.To, p.width); i++ {
+		from, to := time.Duration(i)*each, time.Duration(i+1)*each
+		lane[i].busy += max(min(s.To, to)-max(s.From, from), 0)
+	}
+	if s.Outcome == failed || s.Outcome == retried {
+		lane[p.part(s.To, p.width)].failed = true
+	}
+}
+
+func (p *plot) stopWaiting(index int, now time.Duration) {
+	from, ok := p.waiting[index]
+	if !ok {
+		return
+	}
+	delete(p.waiting, index)
+	p.changes[p.part(from, columns)]++
+	p.changes[p.part(now, columns)+1]--
+}
+
+// part returns which of n equal parts of the axis t lies in.
+func (p *plot) part(t time.Duration, n int) int {
+	return int(min(max(float64(t)/float64(p.length), 0)*float64(n), float64(n-1)))
+}
+
+func (p *plot) column(t time.Duration) *column { return &p.cols[p.part(t, columns)] }
+
+// finish ends what has no end in the log and adds up the columns.
+func (p *plot) finish() {
+	p.died(p.length)
+	for index := range p.waiting {
+		p.stopWaiting(index, p.length)
+	}
+	finished, bad, waits := 0, 0, 0
+	for i := range p.cols {
+		c := &p.cols[i]
+		finished += c.Succeeded + c.Failed
+		bad += c.Failed
+		waits += p.changes[i]
+		c.Finished, c.FailedSoFar, c.Waiting = finished, bad, waits
+	}
+}

@@ -1,0 +1,174 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+)
+
+var began = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
+
+// story makes records at given moments.
+type story []events.Record
+
+func (s *story) at(after time.Duration, e events.Event) {
+	*s = append(*s, events.Record{Seq: int64(len(*s) + 1), Time: began.Add(after), JobID: "j", Event: e})
+}
+
+func (s story) source() Source {
+	return Source{
+		JobID: "j", Workflow: "w", Mode: "mapreduce", State: "completed", Started: began, Made: began,
+		Records: func() iter.Seq2[events.Record, error] {
+			return func(yield func(events.Record, error) bool) {
+				for _, r := range s {
+					if !yield(r, nil) {
+						return
+					}
+				}
+			}
+		},
+		Letters: func(func(dlq.Entry, error) bool) {},
+	}
+}
+
+func pageOf(t *testing.T, s Source) string {
+	t.Helper()
+	r, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestTheTimeBetweenTwoRunsTakesNoRoom(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{})
+	s.at(10*time.Second, events.AgentStarted{})
+	s.at(100*time.Hour, events.DLQItemsEvicted{}) // by a person, between the runs
+	s.at(200*time.Hour, events.JobResumed{})
+	s.at(200*time.Hour+5*time.Second, events.JobCompleted{})
+	var a axis
+	for _, r := range s {
+		a.see(r)
+	}
+	for _, c := range []struct{ at, want time.Duration }{
+		{-time.Second, 0},
+		{4 * time.Second, 4 * time.Second},
+		{100 * time.Hour, 10 * time.Second},
+		{200*time.Hour + 3*time.Second, 13 * time.Second},
+		{300 * time.Hour, 15 * time.Second},
+	} {
+		if got := a.at(began.Add(c.at)); got != c.want {
+			t.Errorf("after %v: %v, want %v", c.at, got, c.want)
+		}
+	}
+	if a.length() != 15*time.Second || len(a.ends()) != 1 || a.ends()[0] != 10*time.Second {
+		t.Errorf("length %v, ends %v", a.length(), a.ends())
+	}
+}
+
+// A page holds what an item or a workflow says as text, and sends nobody anywhere.
+func TestThePageIsTextAndFetchesNothing(t *testing.T) {
+	const evil = `</title><script>alert(1)</script><img src=x onerror="alert(2)">'"` + "`${x}{{.}}"
+	var s story
+	s.at(0, events.JobStarted{Workflow: evil, MaxParallel: 1})
+	s.at(time.Second, events.AgentStarted{ItemID: evil, Attempt: 1, Worker: 1})
+	s.at(2*time.Second, events.StepRetrying{ItemID: evil, Step: evil, Error: evil, DelayMS: events.Millis(time.Second)})
+	s.at(4*time.Second, events.AgentFailed{
+		ItemID: evil, AgentID: "a", Attempt: 1, Worker: 1, Step: evil, Error: evil, ErrorType: "network", ErrorSignature: evil, Action: errorpolicy.DLQ,
+	})
+	s.at(5*time.Second, events.CircuitOpen{Scope: evil})
+	s.at(6*time.Second, events.JobCompleted{Reason: evil})
+	src := s.source()
+	src.Workflow, src.Reason, src.Text = evil, evil, evil
+	src.Letters = func(yield func(dlq.Entry, error) bool) {
+		yield(dlq.Entry{ItemID: evil, Item: []byte(evil), FailureHistory: []dlq.Failure{{Message: evil}}}, nil)
+	}
+	page := pageOf(t, src)
+	for _, bad := range []string{"<script", "<img", "{{", "src=", "href=", "url(", "http://", "@import"} {
+		if strings.Contains(page, bad) && !strings.Contains(evil, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if n := strings.Count(page, "<script") + strings.Count(page, "<img") + strings.Count(page, "<title><"); n > 0 {
+		t.Errorf("%d elements come from the data", n)
+	}
+	if !strings.Contains(page, "&lt;script&gt;alert(1)&lt;/script&gt;") {
+		t.Error("the page does not show the text")
+	}
+}
+
+func TestEachAttemptIsDrawnWithItsOutcome(t *testing.T) {
+	var s story
+	at := began.Add(5 * time.Second)
+	s.at(0, events.JobStarted{MaxParallel: 2})
+	s.at(0, events.AgentStarted{ItemID: "a", ItemIndex: 0, Attempt: 1, Worker: 1})
+	s.at(0, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 1, Worker: 2})
+	s.at(time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0})
+	s.at(2*time.Second, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.Retry, RetryAt: &at})
+	s.at(5*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 2, Worker: 1})
+	s.at(6*time.Second, events.JobResumed{Reason: events.ForResume})
+	s.at(7*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 3, Worker: 1})
+	s.at(8*time.Second, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.DLQ})
+	page := pageOf(t, s.source())
+	titles := regexp.MustCompile(`<title>([^<]*attempt [^<]*)</title>`).FindAllStringSubmatch(page, -1)
+	var got []string
+	for _, m := range titles {
+		got = append(got, m[1])
+	}
+	want := []string{
+		"a, attempt 1 succeeded after 1s", "b, attempt 1 failed, and was tried again after 2s",
+		"b, attempt 2 was stopped, or running when prodigy died after 0s", "b, attempt 3 failed after 1s",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// A job of a hundred thousand items in many slots makes a page that can still be mailed.
+func TestALargeJobMakesASmallPage(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{MaxParallel: 64})
+	now := time.Duration(0)
+	for i := range 100_000 {
+		now += time.Millisecond
+		id := fmt.Sprintf("item_%d", i)
+		s.at(now, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%64})
+		if i%10 == 0 {
+			s.at(now, events.AgentFailed{
+				ItemID: id, ItemIndex: i, AgentID: "x", ErrorType: "network", ErrorSignature: fmt.Sprint("kind ", i), Error: "refused", Action: errorpolicy.DLQ,
+			})
+			continue
+		}
+		s.at(now, events.AgentCompleted{ItemID: id, ItemIndex: i, DurationMS: events.Millis(time.Millisecond)})
+	}
+	if size := len(pageOf(t, s.source())); size > 5<<20 {
+		t.Errorf("the page has %d bytes", size)
+	}
+}
+
+// What has no end in the log is drawn to the end of the page, and nothing at all makes a page too.
+func TestAJobThatRunsOrDidNothingHasAPage(t *testing.T) {
+	var s story
+	if page := pageOf(t, s.source()); !strings.Contains(page, "</html>") {
+		t.Error("no page of an empty log")
+	}
+	s.at(0, events.JobStarted{MaxParallel: 1})
+	s.at(0, events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 1})
+	s.at(time.Second, events.ItemsSelected{TotalItems: 3})
+	if page := pageOf(t, s.source()); !strings.Contains(page, "</html>") {
+		t.Error("no page of a running job")
+	}
+}
