@@ -32,7 +32,7 @@ func advice(err error) string {
 		return "The log of a job is the one truth about it, so prodigy does not go on with what is left. Bring that file back from a copy;\n" +
 			"'prodigy dlq export' writes the dead letters out as far as they are known."
 	case errors.As(err, &queue):
-		return "The dead letters are made from the log: move that file away, and the next 'prodigy dlq retry' or 'prodigy resume' makes it again."
+		return "The dead letters are made from the log: move that file away, and the next command that reads them makes it again."
 	case errors.Is(err, mapreduce.ErrFiles):
 		return "Without that file the job cannot go on: bring it back from a copy, or run the workflow anew.\n" +
 			"'prodigy events ls' and 'prodigy dlq list' show what is left of the job."

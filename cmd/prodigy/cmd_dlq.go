@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 )
 
@@ -59,6 +61,24 @@ func newDLQListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
+// findLetters is findJob for those who read the dead letters of the job.
+func findLetters(con *console, id string) (jobs.Job, error) {
+	job, err := findJob(id)
+	if err == nil {
+		updateLetters(con, job)
+	}
+	return job, err
+}
+
+// updateLetters sees that the dead letters are those of the log. Where that cannot be done, what is there can be read all the same.
+func updateLetters(con *console, job jobs.Job) {
+	err := mapreduce.UpdateLetters(job, defaultMaxRetries)
+	var damaged *dlq.DamagedError
+	if err != nil && !errors.As(err, &damaged) { // which the reader will come upon
+		_, _ = fmt.Fprintf(con.err, "warning: there may be more dead letters than these: %v\n", err)
+	}
+}
+
 // errorTypes are the words that stand for the kinds of failure.
 func errorTypes() []string {
 	var words []string
@@ -80,7 +100,7 @@ func addErrorType(cmd *cobra.Command, typ *string) {
 }
 
 func runDLQList(con *console, o dlqListOptions) error {
-	job, err := findJob(o.jobID)
+	job, err := findLetters(con, o.jobID)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ type analysis struct {
 }
 
 func runDLQAnalyze(con *console, o dlqAnalyzeOptions) error {
-	job, err := findJob(o.jobID)
+	job, err := findLetters(con, o.jobID)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ type typeCount struct {
 }
 
 func runDLQStats(con *console, o dlqStatsOptions) error {
-	job, err := findJob(o.jobID)
+	job, err := findLetters(con, o.jobID)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func newDLQExportCommand(con *console) *cobra.Command {
 }
 
 func runDLQExport(con *console, o dlqExportOptions) error {
-	job, err := findJob(o.jobID)
+	job, err := findLetters(con, o.jobID)
 	if err != nil {
 		return err
 	}

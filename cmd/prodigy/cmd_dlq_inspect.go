@@ -37,7 +37,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 }
 
 func runDLQInspect(con *console, o dlqInspectOptions) error {
-	job, err := findJob(o.jobID)
+	job, err := findLetters(con, o.jobID)
 	if err != nil {
 		return err
 	}

@@ -63,6 +63,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		return err
 	}
 	if o.dryRun {
+		updateLetters(con, job)
 		return o.announce(con, choice)
 	}
 	conclude := func(con *console, e ended) error { return o.concludeRetry(con, e, choice) }

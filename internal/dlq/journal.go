@@ -14,12 +14,14 @@ const (
 	opAdd    = "add"
 	opUpdate = "update"
 	opRemove = "remove"
+	opMark   = "mark"
 )
 
-// op is one line of the journal.
+// op is one line of the journal. A mark is about no item: it says how far the log had been followed.
 type op struct {
 	Op     string          `json:"op"`
-	ItemID string          `json:"item_id"`
+	Seq    int64           `json:"seq,omitempty"` // the record of the log that it follows; 0: unknown
+	ItemID string          `json:"item_id,omitempty"`
 	Entry  json.RawMessage `json:"entry,omitempty"`
 }
 
@@ -34,6 +36,8 @@ func (o op) encode() ([]byte, error) {
 
 func (o op) check() error {
 	switch {
+	case o.Op == opMark:
+		return nil
 	case o.ItemID == "":
 		return errors.New("no item_id")
 	case o.Op == opRemove:
@@ -59,15 +63,19 @@ type index struct {
 	ops   int   // lines in the journal
 	size  int64 // of the journal, up to its last whole line
 	added int64 // entries added so far
+
+	applied int64 // the record of the log that the last line follows; 0: unknown
 }
 
 func newIndex() index { return index{live: map[string]place{}} }
 
 // note follows an op whose line of this length was put at the end of the journal.
 func (x *index) note(o op, length int64) {
-	if o.Op == opRemove {
+	switch o.Op {
+	case opMark:
+	case opRemove:
 		delete(x.live, o.ItemID)
-	} else {
+	default:
 		p, known := x.live[o.ItemID]
 		if !known {
 			x.added++
@@ -76,6 +84,7 @@ func (x *index) note(o op, length int64) {
 		p.offset, p.length = x.size, length
 		x.live[o.ItemID] = p
 	}
+	x.applied = o.Seq
 	x.ops++
 	x.size += length
 }

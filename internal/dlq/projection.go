@@ -13,7 +13,8 @@ import (
 
 // Projection follows the log of a job and keeps its queue: an item whose AgentFailed says dlq or stop is put, with the
 // evidence of all its attempts; one that completes, is skipped or whose DLQItemRemoved comes is removed. It is idempotent:
-// records may be applied again, and a new Projection over the same queue catches up when it is given the whole log.
+// records may be applied again, and a new Projection over the same queue catches up when it is given the whole log: of the
+// records that the queue has followed before it only learns which items are between two attempts.
 //
 // It keeps in memory the items that are running or have failed and will be tried again, no others.
 type Projection struct {
@@ -23,8 +24,9 @@ type Projection struct {
 	maxRetries int
 	item       func(index int) (json.RawMessage, error)
 
-	active map[string]*active
-	resent bool // the records are of a retry of dead letters
+	active  map[string]*active
+	resent  bool  // the records are of a retry of dead letters
+	applied int64 // records up to this one are in the queue
 }
 
 // active is an item that is between its first start and its final outcome.
@@ -39,8 +41,18 @@ type active struct {
 func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(index int) (json.RawMessage, error)) *Projection {
 	return &Projection{
 		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
-		active: map[string]*active{},
+		active: map[string]*active{}, applied: q.Applied(),
 	}
+}
+
+// Behind tells the projection that the log ends with record last. A queue that is ahead of its log, the end of which a power loss
+// has taken, is followed anew from the beginning.
+func (p *Projection) Behind(last int64) error {
+	if p.applied <= last {
+		return nil
+	}
+	p.applied = 0
+	return p.queue.Restart()
 }
 
 // Apply follows records that are durable, in their order, and syncs the queue when it changed it.
@@ -50,10 +62,14 @@ func (p *Projection) Apply(records []events.Record) error {
 			return err
 		}
 	}
+	p.queue.Followed()
 	return p.queue.Sync()
 }
 
 func (p *Projection) apply(r events.Record) error {
+	if r.Seq > p.applied {
+		p.queue.Follow(r.Seq)
+	}
 	switch e := r.Event.(type) {
 	case events.JobResumed:
 		p.resent = e.Reason == events.ForDeadLetters
@@ -68,11 +84,11 @@ func (p *Projection) apply(r events.Record) error {
 	case events.AgentFailed:
 		return p.failed(r, e)
 	case events.AgentCompleted:
-		return p.settled(e.ItemID)
+		return p.settled(r.Seq, e.ItemID)
 	case events.AgentSkipped:
-		return p.settled(e.ItemID)
+		return p.settled(r.Seq, e.ItemID)
 	case events.DLQItemRemoved:
-		return p.settled(e.ItemID)
+		return p.settled(r.Seq, e.ItemID)
 	}
 	return nil
 }
@@ -98,8 +114,11 @@ func (p *Projection) interrupted(e events.AgentInterrupted) {
 }
 
 // settled forgets an item that is no dead letter, or no longer.
-func (p *Projection) settled(itemID string) error {
+func (p *Projection) settled(seq int64, itemID string) error {
 	delete(p.active, itemID)
+	if seq <= p.applied {
+		return nil
+	}
 	return p.queue.Remove(itemID)
 }
 
@@ -115,9 +134,12 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 		p.active[e.ItemID] = a
 		return nil
 	case errorpolicy.Skip:
-		return p.settled(e.ItemID)
+		return p.settled(r.Seq, e.ItemID)
 	}
 	delete(p.active, e.ItemID)
+	if r.Seq <= p.applied {
+		return nil
+	}
 	return p.put(r, e, a)
 }
 

@@ -20,7 +20,9 @@ type Queue struct {
 	mu    sync.Mutex
 	file  *os.File
 	index index
-	dirty bool // there is something to sync
+	dirty bool  // there is something to sync
+	seq   int64 // of the record that is being followed
+	done  int64 // of the last record that has been
 }
 
 // Open opens the queue at path, which need not exist yet, and replays its journal. A torn last line is cut off.
@@ -53,7 +55,7 @@ func (q *Queue) load() error {
 	if err != nil {
 		return err
 	}
-	q.index = x
+	q.index, q.seq, q.done = x, x.applied, x.applied
 	info, err := q.file.Stat()
 	if err != nil {
 		return err
@@ -69,6 +71,47 @@ func (q *Queue) load() error {
 	return q.compactIfDue()
 }
 
+// Applied returns the record of the log up to which the queue has surely been followed; 0 when that is not known.
+func (q *Queue) Applied() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.index.applied
+}
+
+// Follow tells that what is put and removed from now on follows from record seq of the log, and that the record named before has
+// been followed.
+func (q *Queue) Follow(seq int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.done, q.seq = q.seq, seq
+}
+
+// Followed tells that all that follows from the record named last has been put and removed. Close writes it down.
+func (q *Queue) Followed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.done = q.seq
+}
+
+// Restart tells that the log is to be followed from its beginning again, and writes that down.
+func (q *Queue) Restart() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.seq, q.done = 0, 0
+	return q.mark()
+}
+
+// mark writes down how far the log has been followed.
+func (q *Queue) mark() error {
+	if q.done == q.index.applied {
+		return nil
+	}
+	if err := q.append(op{Op: opMark, Seq: q.done}); err != nil {
+		return fmt.Errorf("mark dead letters: %w", err)
+	}
+	return nil
+}
+
 // Put adds the entry, or updates the one with the same item id.
 func (q *Queue) Put(e Entry) error {
 	data, err := encodeEntry(e)
@@ -77,7 +120,7 @@ func (q *Queue) Put(e Entry) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	o := op{Op: opAdd, ItemID: e.ItemID, Entry: data}
+	o := op{Op: opAdd, Seq: q.seq, ItemID: e.ItemID, Entry: data}
 	if _, known := q.index.live[e.ItemID]; known {
 		o.Op = opUpdate
 	}
@@ -94,7 +137,7 @@ func (q *Queue) Remove(itemID string) error {
 	if _, known := q.index.live[itemID]; !known {
 		return nil
 	}
-	if err := q.append(op{Op: opRemove, ItemID: itemID}); err != nil {
+	if err := q.append(op{Op: opRemove, Seq: q.seq, ItemID: itemID}); err != nil {
 		return fmt.Errorf("remove dead letter %s: %w", itemID, err)
 	}
 	return nil
@@ -183,7 +226,10 @@ func (q *Queue) sync() error {
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	err := q.sync()
+	err := q.mark()
+	if err == nil {
+		err = q.sync()
+	}
 	if err == nil {
 		err = q.compactIfDue()
 	}
@@ -236,6 +282,15 @@ func (q *Queue) writeLive(path string) (err error) {
 			return err
 		}
 		if _, err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	if q.index.applied > 0 {
+		mark, err := op{Op: opMark, Seq: q.index.applied}.encode()
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(mark); err != nil {
 			return err
 		}
 	}

@@ -67,6 +67,15 @@ func IDs(path string) (ids []string, err error) {
 	return ids, err
 }
 
+// Applied returns the record of the log up to which the queue at path has surely been followed; 0 when that is not known.
+func Applied(path string) (seq int64, err error) {
+	err = look(path, func(_ io.ReaderAt, x index) error {
+		seq = x.applied
+		return nil
+	})
+	return seq, err
+}
+
 // errEnough says that whoever ranges over the entries wants no more.
 var errEnough = errors.New("no more entries are wanted")
 

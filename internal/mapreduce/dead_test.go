@@ -221,3 +221,86 @@ func TestTheLogAndTheQueueCountFailuresAlike(t *testing.T) {
 		}
 	})
 }
+
+// A run that is killed between a record and its letter leaves a queue that lacks it. Whoever reads the queue gets it all the same, and
+// what had left the queue is not written to it again.
+func TestLettersOfAKilledRunAreThereForReaders(t *testing.T) {
+	c := config(t, fake(failing("item_1", "item_3")))
+	whole := run(t, c, workflowOf(5, 1, ""))
+	log := readLog(t, whole.Job)
+	for name, cut := range map[string]int{"before the first": 0, "between the two": 1, "after both": 2} {
+		t.Run(name, func(t *testing.T) {
+			place := copyJob(t, c, whole.Job, log)
+			journal, err := os.ReadFile(whole.Job.DLQFile())
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := strings.Join(strings.SplitAfter(string(journal), "\n")[:cut], "")
+			if err := os.WriteFile(place.job.DLQFile(), []byte(kept), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := UpdateLetters(place.job, 3); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := deadIDs(t, place.job), []string{"item_1", "item_3"}; !slices.Equal(got, want) {
+					t.Fatalf("dead letters: got %v, want %v", got, want)
+				}
+			}
+			again, err := os.ReadFile(place.job.DLQFile())
+			if err != nil || string(again) != string(journal) {
+				t.Errorf("the journal, %v: got\n%s\nwant\n%s", err, again, journal)
+			}
+		})
+	}
+}
+
+func TestCatchingUpDoesNotWriteWhatHasLeftTheQueue(t *testing.T) {
+	broken := true
+	c := config(t, fake(func(call) answer {
+		if broken {
+			return answer{code: 1}
+		}
+		return answer{}
+	}))
+	r := run(t, c, workflowOf(3, 1, ""))
+	broken = false
+	if _, err := RetryDead(t.Context(), c, r.Job, these("item_0", "item_1"), false); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(r.Job.DLQFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	evict(t, c, r.Job, "item_2")
+	after, err := os.ReadFile(r.Job.DLQFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := strings.TrimPrefix(string(after), string(before))
+	if strings.Contains(added, `"op":"add"`) || strings.Count(added, "\n") != 2 {
+		t.Errorf("the journal has grown by\n%s\nwant one removal and a mark", added)
+	}
+}
+
+// A power loss can take the end of a log that was never synced, and leave a queue that knows more than its log.
+func TestAQueueAheadOfItsLogIsFollowedAnew(t *testing.T) {
+	c := config(t, fake(failing("item_1", "item_3")))
+	whole := run(t, c, workflowOf(5, 1, ""))
+	place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_1"`))
+	journal, err := os.ReadFile(whole.Job.DLQFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(place.job.DLQFile(), journal, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = withHome(c, place)
+	c.Runner = fake(failing("item_2"))
+	if _, err := Resume(t.Context(), c, place.job); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := deadIDs(t, place.job), []string{"item_2"}; !slices.Equal(got, want) {
+		t.Errorf("dead letters: got %v, want %v", got, want)
+	}
+}

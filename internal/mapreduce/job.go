@@ -3,7 +3,6 @@ package mapreduce
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -190,42 +189,16 @@ func (j *job) openQueue() error {
 	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
 		return err
 	}
-	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, j.itemData)
+	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, dataIn(j.store))
 	return nil
 }
 
-func (j *job) itemData(index int) (json.RawMessage, error) {
-	it, err := j.store.At(index)
-	return it.Data, err
-}
-
-// replayChunk bounds how many records are held while the projections catch up.
-const replayChunk = 1024
-
+// replay folds the log, and lets the queue catch up with it.
 func (j *job) replay() error {
-	chunk := make([]events.Record, 0, replayChunk)
-	catchUp := func() error {
-		defer func() { chunk = chunk[:0] }()
-		if j.project == nil {
-			return nil
-		}
-		return j.project.Apply(chunk)
+	if j.project == nil {
+		return followLog(j.place, j.state.apply, func([]events.Record) error { return nil })
 	}
-	for r, err := range events.Read(j.place.EventsDir()) {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		j.state.apply(r)
-		if chunk = append(chunk, r); len(chunk) == replayChunk {
-			if err := catchUp(); err != nil {
-				return err
-			}
-		}
-	}
-	return catchUp()
+	return catchUp(j.place, j.project, j.state.apply)
 }
 
 func (j *job) logOptions() events.Options {

@@ -1,0 +1,113 @@
+package mapreduce
+
+import (
+	"encoding/json"
+	"errors"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// replayChunk bounds how many records are held while the queue catches up.
+const replayChunk = 1024
+
+// followLog shows each record of the log of a job to one, and then to chunks, in chunks. A torn last line ends it.
+func followLog(place jobs.Job, one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
+	chunk := make([]events.Record, 0, replayChunk)
+	for r, err := range events.Read(place.EventsDir()) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		one(r)
+		if chunk = append(chunk, r); len(chunk) < replayChunk {
+			continue
+		}
+		if err := chunks(chunk); err != nil {
+			return err
+		}
+		chunk = chunk[:0]
+	}
+	return chunks(chunk)
+}
+
+// catchUp folds the log of a job and lets its queue follow what it has not followed yet.
+func catchUp(place jobs.Job, p *dlq.Projection, one func(events.Record) errorpolicy.Effects) error {
+	last, err := events.LastSeq(place.EventsDir())
+	if err != nil {
+		return err
+	}
+	if err := p.Behind(last); err != nil {
+		return err
+	}
+	return followLog(place, one, p.Apply)
+}
+
+// UpdateLetters sees that the dead letters of a job are those of its log, before somebody reads them: a run that was killed may have
+// recorded a failure and not come to write its letter. It costs next to nothing when there is nothing to do, and leaves a job that is
+// running alone, because that does it itself.
+func UpdateLetters(place jobs.Job, maxRetries int) error {
+	behind, err := lettersBehind(place)
+	if err != nil || !behind {
+		return err
+	}
+	lock, err := place.Lock()
+	if errors.Is(err, jobs.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(updateLetters(place, maxRetries), lock.Unlock())
+}
+
+// lettersBehind tells whether the log of a job has records that its queue has not followed.
+func lettersBehind(place jobs.Job) (bool, error) {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return false, unusable(err)
+	}
+	if meta.Mode != string(workflow.MapReduce) {
+		return false, nil
+	}
+	last, err := events.LastSeq(place.EventsDir())
+	if err != nil {
+		return false, unusable(err)
+	}
+	applied, err := dlq.Applied(place.DLQFile())
+	return applied != last, err
+}
+
+// updateLetters is UpdateLetters of a job whose lock is held.
+func updateLetters(place jobs.Job, maxRetries int) (err error) {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return unusable(err)
+	}
+	store, err := items.OpenStore(place.ItemsFile())
+	if err != nil {
+		return unusable(err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	queue, err := dlq.Open(place.DLQFile())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, queue.Close()) }()
+	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, dataIn(store))
+	return catchUp(place, p, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} })
+}
+
+// dataIn returns what gives the data of an item as it was recorded.
+func dataIn(store *items.Store) func(index int) (json.RawMessage, error) {
+	return func(index int) (json.RawMessage, error) {
+		it, err := store.At(index)
+		return it.Data, err
+	}
+}
