@@ -96,7 +96,7 @@ type Executor struct {
 	TempDir string   // private files of a step; ""= os.TempDir
 	Environ []string // the inherited environment
 
-	// Register, when there is one, has a record of each command that runs, in the slot of its attempt.
+	// Register, when there is one, has a record of each command that runs.
 	Register *process.Register
 
 	// Emit is told what happens inside an attempt (StepRetrying, StepFailed, StepSkipped, StepCompleted outside the map phase, AgentProgress,

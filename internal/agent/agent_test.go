@@ -345,33 +345,14 @@ func TestAttemptSurvivesJSON(t *testing.T) {
 	same(t, "outcome", there, here)
 }
 
-// An agent that waited between two tries has another slot, so its record must go there.
-func TestEachCommandIsRegisteredInTheSlotOfItsAttempt(t *testing.T) {
-	f := &fake{answer: func(call int, _ process.Command) process.Exit { return process.Exit{Code: max(0, 2-call)} }}
+func TestEachCommandIsRegistered(t *testing.T) {
+	f := &fake{answer: by}
 	x := f.executor()
 	x.Register = new(process.Register)
-	x.Pause = func(_ context.Context, a *Attempt, _ time.Duration) error {
-		a.Worker = 7
-		return nil
-	}
-	s := shellStep("work")
-	s.Retry = &retry.Policy{Attempts: 2}
-	if _, err := x.Execute(t.Context(), ofItem(s)); err != nil {
-		t.Fatal(err)
-	}
-	setup := ofItem(shellStep("set up"))
-	setup.Phase, setup.Worker = "setup", 0
-	if _, err := x.Execute(t.Context(), setup); err != nil {
-		t.Fatal(err)
-	}
-	var slots []int
+	execute(t, x, ofItem(shellStep("work"), shellStep("more")))
 	for _, c := range f.commands {
 		if c.Register != x.Register {
 			t.Errorf("got register %p, want %p", c.Register, x.Register)
 		}
-		slots = append(slots, c.Slot)
-	}
-	if diff := cmp.Diff(slots, []int{3, 7, 1}); diff != "" {
-		t.Errorf("slots: got -, want +:\n%s", diff)
 	}
 }

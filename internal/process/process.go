@@ -37,7 +37,6 @@ type Command struct {
 	Cleanup *time.Duration // the same at Timeout, where only ErrKill cuts it short; nil: Grace
 
 	Register *Register // nil: the group is not recorded
-	Slot     int       // in the Register; no other command has it at the same time
 }
 
 // Exit tells how a command ended.
@@ -67,6 +66,7 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 	if err != nil {
 		return Exit{Start: err}, nil
 	}
+	line := c.Register.Begin(g.id)
 	w := &warden{group: g, grace: c.Grace, cleanup: c.cleanup(), expire: out.expire}
 	release := w.watch(ctx, c.Timeout)
 	awaitEnd(cmd)
@@ -74,7 +74,7 @@ func Run(ctx context.Context, c Command) (Exit, error) {
 		out.wait()
 	}
 	release()
-	c.Register.End(c.Slot)
+	c.Register.End(line)
 	waited := cmd.Wait()
 	written := out.finish()
 
@@ -108,7 +108,6 @@ func start(c Command, out *output) (*exec.Cmd, group, error) {
 		return nil, group{}, startError(c, err)
 	}
 	g := adopt(cmd.Process)
-	c.Register.Begin(c.Slot, g.id)
 	out.begin()
 	return cmd, g, nil
 }

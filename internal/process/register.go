@@ -20,13 +20,39 @@ const (
 )
 
 // Register is a file that says which process groups are running, so that they can be found when whoever started them was
-// killed and could not end them: see EndLeftovers and Watch. It has a line about its owner, and one for each slot. A nil Register
+// killed and could not end them: see EndLeftovers and Watch. It has a line about its owner, and one for each group. A nil Register
 // keeps nothing, nor does one on Windows, where job objects end with their owner.
 type Register struct {
 	file    *os.File
 	owner   owner
 	first   sync.Once // command
 	watcher watcher
+	lines   lines
+}
+
+// lines are the lines of a register that hold records, so that a line is used again before the file grows.
+type lines struct {
+	mu   sync.Mutex
+	free []int
+	last int // line 0 is the owner's
+}
+
+func (l *lines) take() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.free); n > 0 {
+		at := l.free[n-1]
+		l.free = l.free[:n-1]
+		return at
+	}
+	l.last++
+	return l.last
+}
+
+func (l *lines) giveBack(at int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free = append(l.free, at)
 }
 
 // OpenRegister makes an empty register. What path held before is lost, so EndLeftovers comes first. Argv, unless it is empty, starts
@@ -50,29 +76,33 @@ func (r *Register) Close() error {
 	return r.file.Close()
 }
 
-// Begin records that the group that pid leads runs in slot, which is free and positive. The leader must not have been waited
-// for. A group that cannot be recorded runs all the same: what is lost is only that nobody ends it when nobody else can.
-func (r *Register) Begin(slot, pid int) {
+// Begin records that the group that pid leads is running, and returns the line that says so, for End. The leader must not have been
+// waited for. A group that cannot be recorded runs all the same: what is lost is only that nobody ends it when nobody else can.
+func (r *Register) Begin(pid int) (at int) {
 	if r == nil {
-		return
+		return 0
 	}
 	start, ok := startOf(pid)
 	if !ok {
+		return 0
+	}
+	at = r.lines.take()
+	r.write(at, record{pid: pid, start: start, boot: r.owner.boot, mark: r.owner.mark}.text())
+	r.first.Do(r.watcher.start)
+	return at
+}
+
+// End records that nothing is left of the group that Begin recorded in a line.
+func (r *Register) End(at int) {
+	if r == nil || at == 0 {
 		return
 	}
-	r.write(slot, record{pid: pid, start: start, boot: r.owner.boot, mark: r.owner.mark}.text())
-	r.first.Do(r.watcher.start)
+	r.write(at, blank)
+	r.lines.giveBack(at)
 }
 
-// End records that nothing is left of the group in slot.
-func (r *Register) End(slot int) {
-	if r != nil {
-		r.write(slot, blank)
-	}
-}
-
-func (r *Register) write(slot int, text []byte) {
-	_, _ = r.file.WriteAt(text, int64(slot)*recordSize)
+func (r *Register) write(at int, text []byte) {
+	_, _ = r.file.WriteAt(text, int64(at)*recordSize)
 }
 
 // marked returns env with the mark of r in it.

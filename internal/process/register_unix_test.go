@@ -23,7 +23,7 @@ func abandon() int {
 		return 1
 	}
 	c := sh(os.Getenv("ABANDON"))
-	c.Stdout, c.Register, c.Slot = os.Stdout, register, 2
+	c.Stdout, c.Register = os.Stdout, register
 	_, _ = Run(context.Background(), c)
 	return 2
 }
@@ -239,7 +239,7 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	}
 	c := sh(`until test -s "$TOLD"; do :; done`)
 	c.Env = append(c.Env, "TOLD="+told)
-	c.Register, c.Slot = register, 1
+	c.Register = register
 	for range 2 {
 		mustRun(t, t.Context(), c)
 	}
@@ -307,7 +307,7 @@ func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
 	c := sh(recorded + `cp "$REGISTER" "$COPY"; printf %s "$PRODIGY_REGISTER"`)
 	var out Capture
 	c.Env = append(c.Env, "REGISTER="+path, "COPY="+during)
-	c.Register, c.Slot, c.Stdout = register, 3, &out
+	c.Register, c.Stdout = register, &out
 	mustRun(t, t.Context(), c)
 
 	_, running, err := readRegister(during)
@@ -334,13 +334,33 @@ func TestARegisterThatIsMissingOrTornNamesNothing(t *testing.T) {
 	}
 }
 
+// Commands of one attempt may run at once: each has a line of its own, and lines are used again.
+func TestCommandsThatRunAtOnceHaveLinesOfTheirOwn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes")
+	register, err := OpenRegister(path, long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = register.Close() }()
+	one, two := register.Begin(os.Getpid()), register.Begin(os.Getpid())
+	if one == two {
+		t.Fatalf("got line %d for both", one)
+	}
+	register.End(one)
+	if _, left, err := readRegister(path); err != nil || len(left) != 1 {
+		t.Errorf("got records %v and error %v, want that of the one that runs", left, err)
+	}
+	if again := register.Begin(os.Getpid()); again != one {
+		t.Errorf("got line %d, want %d, which is free", again, one)
+	}
+}
+
 func BenchmarkRegister(b *testing.B) {
 	register, err := OpenRegister(filepath.Join(b.TempDir(), "processes"), long)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		register.Begin(1, os.Getpid())
-		register.End(1)
+		register.End(register.Begin(os.Getpid()))
 	}
 }
