@@ -137,11 +137,11 @@ func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) 
 	if !ok {
 		panic("BUG: a step of unknown kind " + s.kind)
 	}
-	if len(w.Interpreter) > 0 {
-		k.compile = interpreted(w.Interpreter)
+	if k.build != nil {
+		s.command = k.build(c, s, inner)
+	} else {
+		s.command = c.ownCommand(s, k, inner)
 	}
-	text := k.text(w)
-	s.command = c.command(s, k, text.Value, text.At, inner)
 	if w.WorkingDir != nil {
 		s.dir = c.plain(s, *w.WorkingDir, inner)
 	}
@@ -149,6 +149,15 @@ func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) 
 	c.following(s, p)
 	c.afterFailure(s, inner)
 	return s
+}
+
+// ownCommand compiles the command that s is.
+func (c *compiler) ownCommand(s *step, k kind, p place) command {
+	if len(s.Interpreter) > 0 {
+		k.compile = interpreted(s.Interpreter)
+	}
+	text := k.text(s.Step)
+	return c.command(s, k, text.Value, text.At, p)
 }
 
 // following compiles the steps that follow s.

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -9,12 +11,15 @@ import (
 type kind struct {
 	text    func(*workflow.Step) *workflow.Text
 	compile func(text string, n template.Names) (command, []template.Diag, error)
+	build   func(c *compiler, s *step, p place) command // instead of both: of a step that is more than a text
 }
 
 // kinds are the kinds of steps by their command key; each has a file of its own.
 var kinds = map[string]kind{
 	"shell":  {text: func(s *workflow.Step) *workflow.Text { return s.Shell }, compile: compileShell},
 	"claude": {text: func(s *workflow.Step) *workflow.Text { return s.Claude }, compile: compileClaude},
+
+	"write_file": {build: buildWriteFile},
 }
 
 // command is the compiled text of a step.
@@ -33,4 +38,9 @@ type call struct {
 	env    []string
 	values string // to be put into a private file that PRODIGY_VALUES names
 	script string // to be put into a private file whose path is the last argument
+
+	does action // instead of all above: what is done without one process of its own
 }
+
+// action does a bound step once. Its result counts when it failed, too; the error is for a stop, and for what prodigy could not do.
+type action func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error)

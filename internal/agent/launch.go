@@ -19,6 +19,7 @@ type bound struct {
 	call
 	env    []string
 	dir    string
+	scope  *scope
 	output *destination // of stdout, beside the capture; nil: none
 }
 
@@ -50,7 +51,7 @@ func (r *run) values(s *scope, st *step, cmd command) (bound, error) {
 	if err != nil {
 		return bound{}, err
 	}
-	b := bound{call: c, env: r.environ(vars, c)}
+	b := bound{call: c, env: r.environ(vars, c), scope: s}
 	if b.dir, err = r.dir(s, st); err != nil {
 		return bound{}, err
 	}
@@ -70,8 +71,11 @@ func (r *run) dir(s *scope, st *step) (string, error) {
 	return filepath.Join(r.a.Dir, dir), nil
 }
 
-// launch runs a bound command of st.
+// launch runs a bound command of st, or does what it is instead.
 func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, error) {
+	if b.does != nil {
+		return r.do(ctx, st, b)
+	}
 	files, err := r.files(&b)
 	defer func() {
 		for _, f := range files {

@@ -46,7 +46,7 @@ var notRun = result{code: -1, failed: true}
 
 // record makes r the result of st.
 func (s *scope) record(st *step, r result) {
-	s.set(r.plain(), last, st.kind, st.ID)
+	s.set(r.plain(), last, spoken(st.kind), st.ID)
 	s.set(r, st.Capture)
 }
 
@@ -57,7 +57,7 @@ func (s *scope) restore(e events.StepCompleted) {
 		s.set(r, e.ID, e.Capture)
 		return
 	}
-	s.set(r.plain(), last, e.Kind, e.ID)
+	s.set(r.plain(), last, spoken(e.Kind), e.ID)
 	s.set(r, e.Capture)
 }
 
@@ -65,6 +65,14 @@ func (s *scope) restore(e events.StepCompleted) {
 func (r result) plain() result {
 	r.data = nil
 	return r
+}
+
+// spoken returns the name that the result of a step has by its kind: only commands have one, so that others leave ids free.
+func spoken(kind string) string {
+	if kind == "shell" || kind == "claude" {
+		return kind
+	}
+	return ""
 }
 
 func (s *scope) set(r result, names ...string) {

@@ -85,6 +85,41 @@ func (p *Plain) Bind(r Resolver) (string, error) {
 	return b.String(), nil
 }
 
+// Turn makes of a value what takes its place. It is told the constant text before it, from the value before, and how it is written.
+type Turn func(before, written, value string) (string, error)
+
+// Fill is Bind with each value turned.
+func (p *Plain) Fill(r Resolver, turn Turn) (string, error) {
+	return p.fill(turn, func(s *slot) (string, error) { return s.text(r) })
+}
+
+// Sample is Fill with the same value in every place.
+func (p *Plain) Sample(value string, turn Turn) (string, error) {
+	return p.fill(turn, func(*slot) (string, error) { return value, nil })
+}
+
+func (p *Plain) fill(turn Turn, value func(*slot) (string, error)) (string, error) {
+	var b strings.Builder
+	before := ""
+	for _, part := range p.parts {
+		b.WriteString(part.text)
+		before += part.text
+		if part.slot == nil {
+			continue
+		}
+		text, err := value(part.slot)
+		if err != nil {
+			return "", err
+		}
+		if text, err = turn(before, part.slot.written, text); err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+		before = ""
+	}
+	return b.String(), nil
+}
+
 // Render is Bind for display: a placeholder without a value stays as it was written.
 func (p *Plain) Render(r Resolver) string {
 	var b strings.Builder

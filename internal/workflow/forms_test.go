@@ -223,6 +223,12 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return named(commandPattern(), timeout(), "kinds of steps, or kinds and positions as in `shell_2`, each with a duration or seconds"), true
 	case "workflow.Timeouts.cleanup_grace_period_secs":
 		return either("duration or seconds, also 0", span(), atLeast(0)), true
+	case "workflow.WriteFile.path":
+		return filled(), true
+	case "workflow.WriteFile.content":
+		return text(), true
+	case "workflow.WriteFile.mode":
+		return either("octal, as in `\"0644\"`", pattern(`^[0-7]{3,}$`, ""), form{schema: node{"type": "integer", "minimum": 0o10, "maximum": 777}}), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
 		return atLeast(0), true
 	case "workflow.OnFailure.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",

@@ -115,6 +115,7 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		Timeouts{},
 		Step{},
 		OnFailure{},
+		WriteFile{},
 		callOptions{},
 		retry.Policy{},
 		retry.Backoff{},

@@ -174,8 +174,8 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 		if limit, ok := limits[s.Kind()]; ok && s.Timeout == 0 {
 			s.Timeout = limit
 		}
-		for _, inner := range s.Inner() {
-			limitKinds(inner.Steps, limits)
+		for _, steps := range s.Following() {
+			limitKinds(steps, limits)
 		}
 	}
 }

@@ -62,6 +62,8 @@ func (r *reader) ownValue(e entry, target any) {
 		*t = r.mapPhase(e)
 	case *Input:
 		set(t)(r.input(e))
+	case **WriteFile:
+		*t = r.writeFile(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
 	case *IntOrVar:

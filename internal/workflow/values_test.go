@@ -345,8 +345,8 @@ func TestOnFailureIsAHandlerOrAnAction(t *testing.T) {
 		}
 		var got []string
 		for _, each := range s.OnFailure.Steps {
-			for _, k := range kinds {
-				if command := k.text(&each); command != nil {
+			for _, command := range []*Text{each.Shell, each.Claude} {
+				if command != nil {
 					got = append(got, command.Value)
 				}
 			}

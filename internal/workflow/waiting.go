@@ -10,8 +10,8 @@ func Waiting(steps []Step) time.Duration {
 	var total time.Duration
 	for _, s := range steps {
 		total = sum(total, s.waiting())
-		for _, inner := range s.Inner() {
-			total = sum(total, times(Waiting(inner.Steps), s.rounds(inner.Name)))
+		for key, steps := range s.Following() {
+			total = sum(total, times(Waiting(steps), s.rounds(key)))
 		}
 	}
 	return total

@@ -118,6 +118,8 @@ type Step struct {
 	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
 	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, given to it as one argument
 
+	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
+
 	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
 	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
 	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
@@ -157,20 +159,21 @@ func (s Step) Label(position int) string {
 // Kind returns the step's command key, as in "shell". It is empty for the zero Step only.
 func (s Step) Kind() string {
 	for _, k := range kinds {
-		if k.text(&s) != nil {
+		if k.is(&s) {
 			return k.key
 		}
 	}
 	return ""
 }
 
-// kinds are the command keys of a step, each with the text that it sets.
+// kinds are the command keys of a step, each with what tells that it is written.
 var kinds = []struct {
-	key  string
-	text func(*Step) *Text
+	key string
+	is  func(*Step) bool
 }{
-	{"shell", func(s *Step) *Text { return s.Shell }},
-	{"claude", func(s *Step) *Text { return s.Claude }},
+	{"shell", func(s *Step) bool { return s.Shell != nil }},
+	{"claude", func(s *Step) bool { return s.Claude != nil }},
+	{"write_file", func(s *Step) bool { return s.WriteFile != nil }},
 }
 
 // Kinds returns the command keys that a step can have, in the order in which messages name them.

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// writeFile is a step that writes a file in the working directory. Its path and its content are data: no path leads out of the
+// directory, and no value changes the structure of a JSON or YAML document.
+type writeFile struct {
+	*workflow.WriteFile
+	path    *template.Plain
+	content *template.Plain
+}
+
+func buildWriteFile(c *compiler, s *step, p place) command {
+	w := s.WriteFile
+	f := &writeFile{WriteFile: w, path: c.plain(s, w.Path, p), content: c.plain(s, w.Content, p)}
+	if f.content != nil {
+		c.failed(s, w.Content.At, checkDocument(f.content, w.Format))
+	}
+	return f
+}
+
+func (f *writeFile) bind(r template.Resolver, _ *Executor) (call, error) {
+	path, err := f.path.Bind(r)
+	if err != nil {
+		return call{}, err
+	}
+	content, err := fillDocument(f.content, f.Format, r)
+	if err != nil {
+		return call{}, err
+	}
+	return call{does: func(_ context.Context, _ *run, st *step, b bound) (result, *Failure, error) {
+		began := time.Now()
+		if err := f.write(b.dir, path, content); err != nil {
+			return result{code: -1, duration: time.Since(began)}, f.failure(st, err), nil
+		}
+		return result{output: path, duration: time.Since(began)}, nil, nil
+	}}, nil
+}
+
+func (f *writeFile) failure(st *step, err error) *Failure {
+	failure := &Failure{Step: st.label, Failure: retry.Failure{Message: err.Error(), ExitCode: -1}}
+	if errors.Is(err, errOutside) {
+		failure.Type = retry.TypeTemplate
+	}
+	return failure
+}
+
+// errOutside is what is wrong with a path that leads out of the working directory.
+var errOutside = errors.New("the path leads out of the working directory")
+
+// write writes the file below dir at once: whoever reads it sees all of the old content or all of the new.
+func (f *writeFile) write(dir, path, content string) error {
+	if path == "" || strings.HasSuffix(path, "/") {
+		return fmt.Errorf("write_file: %q is not the name of a file", path)
+	}
+	if !filepath.IsLocal(path) {
+		return fmt.Errorf("write_file: %w: %q", errOutside, path)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("write_file: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	if parent := filepath.Dir(path); f.CreateDirs && parent != "." {
+		if err := root.MkdirAll(parent, 0o777); err != nil {
+			return fmt.Errorf("write_file: %w", outside(err))
+		}
+	}
+	if err := f.replace(root, filepath.Clean(path), content); err != nil {
+		return fmt.Errorf("write_file: %w", outside(err))
+	}
+	return nil
+}
+
+// outside marks the error of os.Root that has no name there.
+func outside(err error) error {
+	if strings.Contains(err.Error(), "path escapes from parent") {
+		return fmt.Errorf("%w: %w", errOutside, err)
+	}
+	return err
+}
+
+// replace writes a new file beside the one at path and gives it that name.
+func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
+	beside := filepath.Join(filepath.Dir(path), ".prodigy-"+rand.Text())
+	mode, known := f.mode(root, path)
+	file, err := root.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(beside)
+		}
+	}()
+	_, err = file.WriteString(content)
+	if err == nil && known {
+		err = file.Chmod(mode)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return root.Rename(beside, path)
+}
+
+// mode returns the permissions that the file is to have: those that the step says, else those that it has.
+func (f *writeFile) mode(root *os.Root, path string) (fs.FileMode, bool) {
+	if f.Mode != nil {
+		return fs.FileMode(*f.Mode), true
+	}
+	info, err := root.Stat(path)
+	if err != nil {
+		return 0, false
+	}
+	return info.Mode().Perm(), true
+}
+
+func (f *writeFile) render(r template.Resolver) string {
+	return "write_file " + f.path.Render(r) + "\n" + f.content.Render(r)
+}

@@ -1,0 +1,58 @@
+package workflow
+
+import (
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+)
+
+// WriteFile is a write_file step.
+type WriteFile struct {
+	Path       Text       `yaml:"path" json:"path"`                         // in the working directory, which it never leads out of; required
+	Content    Text       `yaml:"content" json:"content"`                   // what the file is to hold; required
+	Format     FileFormat `yaml:"format" json:"format,omitempty"`           // what the content must be; default text
+	Mode       *int       `yaml:"mode" json:"mode,omitempty"`               // permissions, in octal; default those it has, else 0644 without what the umask takes
+	CreateDirs bool       `yaml:"create_dirs" json:"create_dirs,omitempty"` // make the directories that are missing; default false
+}
+
+// FileFormat is what the content of a file must be.
+type FileFormat string
+
+const (
+	TextFile FileFormat = "text"
+	JSONFile FileFormat = "json"
+	YAMLFile FileFormat = "yaml"
+)
+
+func (r *reader) writeFile(e entry) *WriteFile {
+	w := new(WriteFile)
+	keys := r.fields(w)
+	keys = reading(keys, "content", func(e entry) { set(&w.Content)(r.anyText(e)) })
+	keys = reading(keys, "format", func(e entry) { set(&w.Format)(word(r, e, TextFile, JSONFile, YAMLFile)) })
+	keys = reading(keys, "mode", func(e entry) { setPointer(&w.Mode)(r.permissions(e)) })
+	if b := r.block("write_file", e, keys); b != nil {
+		r.require(b, "path")
+		r.require(b, "content")
+	}
+	return w
+}
+
+// anyText reads a text that can be blank, with its place.
+func (r *reader) anyText(e entry) (Text, bool) {
+	s, ok := r.text(e)
+	if !ok {
+		return Text{}, false
+	}
+	return r.locate(e.value, s), true
+}
+
+// permissions reads permissions in octal, in quotes or not.
+func (r *reader) permissions(e entry) (int, bool) {
+	const least, all = 0o10, 0o777
+	n, err := strconv.ParseInt(e.value.Value, 8, 32)
+	if e.value.Kind != yaml.ScalarNode || err != nil || n < least || n > all || len(e.value.Value) < 3 {
+		r.wrong(e, `permissions in octal, as in "0644"`)
+		return 0, false
+	}
+	return int(n), true
+}
