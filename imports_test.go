@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 		"events", "items", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"torture": {},
+	"torture": {"github.com/klauspost/compress"},
 
 	"internal/mapreduce": {
 		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // record is what the judge wants to know of a line of the log.
@@ -23,21 +26,50 @@ type record struct {
 	ErrorType string `json:"error_type"`
 	Reason    string `json:"reason"`
 	ID        string `json:"id"` // of a step
+
+	Time    time.Time  `json:"time"`
+	RetryAt *time.Time `json:"retry_at"`
+	Metrics *counts    `json:"metrics"`
+}
+
+// counts are what a job says of itself at its end.
+type counts struct {
+	Total      int `json:"total_items"`
+	Successful int `json:"successful"`
+	Failed     int `json:"failed"`
+	Skipped    int `json:"skipped"`
+	Rejected   int `json:"rejected"`
 }
 
 // logBytes returns all whole lines of the log.
 func (r *round) logBytes() []byte {
-	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*.jsonl"))
+	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*.jsonl*"))
 	slices.Sort(files)
 	var all []byte
-	for _, f := range files {
+	for i, f := range files {
+		name, packed := strings.CutSuffix(f, ".zst")
+		if packed && i > 0 && files[i-1] == name {
+			continue // it was killed between the two: they say the same
+		}
 		data, err := os.ReadFile(f)
+		if packed && err == nil {
+			data, err = unpack(data)
+		}
 		if err != nil {
-			continue
+			continue // the judge will miss its records
 		}
 		all = append(all, data[:bytes.LastIndexByte(data, '\n')+1]...)
 	}
 	return all
+}
+
+func unpack(data []byte) ([]byte, error) {
+	z, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return z.DecodeAll(data, nil)
 }
 
 func parseLog(data []byte) ([]record, error) {
@@ -78,10 +110,40 @@ func (r *round) snap() {
 		}
 	}
 	r.before = append(r.before, s)
+	r.early = append(r.early, r.tooEarly(all)...)
+}
+
+// tooEarly looks whether the journal of the dead letters runs ahead of the log, which a crash must not find.
+func (r *round) tooEarly(all []record) (wrong []error) {
+	failed, settled := map[string]bool{}, map[string]bool{}
+	for _, rec := range all {
+		switch {
+		case rec.Type == "AgentFailed" && (rec.Action == "dlq" || rec.Action == "stop"):
+			failed[rec.ItemID] = true
+		case rec.Type == "AgentCompleted":
+			settled[rec.ItemID] = true
+		}
+	}
+	ops, err := r.journal()
+	if err != nil {
+		return []error{err}
+	}
+	for _, o := range ops {
+		if o.Op == "remove" && !settled[o.ItemID] {
+			wrong = append(wrong, fmt.Errorf("%s was no dead letter any more at kill %d, and its success not in the log", o.ItemID, r.kills))
+		}
+		if o.Op != "remove" && !failed[o.ItemID] {
+			wrong = append(wrong, fmt.Errorf("%s was a dead letter at kill %d, and its failure not in the log", o.ItemID, r.kills))
+		}
+	}
+	return wrong
 }
 
 // effect is a line that an agent has left.
-type effect struct{ word, run, attempt, pid string }
+type effect struct {
+	word, run, attempt, pid string
+	value                   string // of a step
+}
 
 // effects returns what the agents of an item have left, in order.
 func (r *round) effects(name string) []effect {
@@ -92,7 +154,13 @@ func (r *round) effects(name string) []effect {
 	var all []effect
 	for line := range strings.Lines(string(data)) {
 		var e effect
-		_, _ = fmt.Sscan(line, &e.word, &e.run, &e.attempt, &e.pid)
+		words := strings.Fields(line)
+		for i, to := range []*string{&e.word, &e.run, &e.attempt, &e.pid} {
+			if i < len(words) {
+				*to = words[i]
+			}
+		}
+		e.value = strings.Join(words[min(4, len(words)):], " ")
 		all = append(all, e)
 	}
 	return all
@@ -110,29 +178,41 @@ func begins(all []effect) int {
 
 // deadLetters returns the items that the journal of the dead letter queue leaves.
 func (r *round) deadLetters() (map[string]bool, error) {
+	ops, err := r.journal()
 	left := map[string]bool{}
+	for _, o := range ops {
+		if o.Op == "remove" {
+			delete(left, o.ItemID)
+		} else {
+			left[o.ItemID] = true
+		}
+	}
+	return left, err
+}
+
+// letterOp is a line of the journal of the dead letter queue.
+type letterOp struct {
+	Op     string `json:"op"`
+	ItemID string `json:"item_id"`
+}
+
+// journal returns its whole lines.
+func (r *round) journal() (all []letterOp, err error) {
 	files, _ := filepath.Glob(filepath.Join(r.home(), "dlq", "*", "*", "dlq.jsonl"))
 	for _, f := range files {
 		data, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
 		}
-		for line := range bytes.Lines(data) {
-			var op struct {
-				Op     string `json:"op"`
-				ItemID string `json:"item_id"`
-			}
-			if err := json.Unmarshal(line, &op); err != nil {
+		for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) {
+			var o letterOp
+			if err := json.Unmarshal(line, &o); err != nil {
 				return nil, fmt.Errorf("a line of the dead letter queue is not JSON: %q", line)
 			}
-			if op.Op == "remove" {
-				delete(left, op.ItemID)
-			} else {
-				left[op.ItemID] = true
-			}
+			all = append(all, o)
 		}
 	}
-	return left, nil
+	return all, nil
 }
 
 // row is a line of results.jsonl.

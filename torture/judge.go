@@ -6,27 +6,35 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // history is the log as the judge reads it, and what it finds wrong on the way.
 type history struct {
-	status   map[string]string // item → success, failed or skipped
-	attempts map[string]int    // item → attempts that have started
-	errors   map[string]string // item → error type of its failure
-	crashes  map[string]int    // item → how often it was in flight when a run died
-	tries    map[string]int    // item → step retries
-	flights  map[string]int    // item → attempt
-	steps    map[string]int    // step → how often it was completed
-	letters  bool              // dead letters are being sent again
+	status   map[string]string    // item → success, failed or skipped
+	attempts map[string]int       // item → attempts that have started
+	errors   map[string]string    // item → error type of its failure
+	crashes  map[string]int       // item → how often it was in flight when a run died
+	tries    map[string]int       // item → step retries
+	flights  map[string]int       // item → attempt
+	steps    map[string]int       // step → how often it was completed
+	letters  bool                 // dead letters are being sent again
+	due      map[string]time.Time // item → when its next attempt may start
+	counts   *counts              // at the end of the job
+	hasty    []error              // attempts that came before their time
 	wrong    []error
 }
+
+// tolerance is what the times of two records may differ by though they were decided together.
+const tolerance = 5 * time.Millisecond
 
 func newHistory() *history {
 	return &history{
 		status: map[string]string{}, attempts: map[string]int{}, errors: map[string]string{}, crashes: map[string]int{},
-		tries: map[string]int{}, flights: map[string]int{}, steps: map[string]int{},
+		tries: map[string]int{}, flights: map[string]int{}, steps: map[string]int{}, due: map[string]time.Time{},
 	}
 }
 
@@ -58,6 +66,8 @@ func (h *history) take(rec record) {
 			h.crashes[item]++
 		}
 		clear(h.flights)
+	case "JobCompleted":
+		h.counts = rec.Metrics
 	case "StepCompleted":
 		h.steps[rec.ID]++
 	case "StepRetrying":
@@ -81,6 +91,10 @@ func (h *history) started(rec record) {
 	if was := h.status[rec.ItemID]; was != "" && (was != "failed" || !h.letters) {
 		h.add("%s: attempt %d has started though the item was settled: %s", rec.ItemID, rec.Attempt, was)
 	}
+	if early := h.due[rec.ItemID].Sub(rec.Time); early > tolerance {
+		h.hasty = append(h.hasty, fmt.Errorf("%s: attempt %d has started %s before it was due", rec.ItemID, rec.Attempt, early))
+	}
+	delete(h.due, rec.ItemID)
 	h.flights[rec.ItemID] = rec.Attempt
 	h.attempts[rec.ItemID]++
 }
@@ -99,6 +113,9 @@ func (h *history) failed(rec record) {
 	h.errors[rec.ItemID] = rec.ErrorType
 	switch rec.Action {
 	case "retry":
+		if rec.RetryAt != nil {
+			h.due[rec.ItemID] = *rec.RetryAt
+		}
 	case "skip":
 		h.settle(rec, "skipped")
 	case "dlq", "stop":
@@ -123,8 +140,11 @@ func (r *round) judge() error {
 		return err
 	}
 	h := read(all)
-	wrong := h.wrong
+	wrong := append(h.wrong, r.early...)
 	wrong = append(wrong, r.judgePast(data)...)
+	if !r.clockSet {
+		wrong = append(wrong, h.hasty...)
+	}
 	if r.kind.standard {
 		wrong = append(wrong, r.judgeSteps(h, "c", standardSteps)...)
 	} else {
@@ -132,6 +152,7 @@ func (r *round) judge() error {
 		wrong = append(wrong, r.judgeResults(h)...)
 		wrong = append(wrong, r.judgeLetters(h)...)
 		wrong = append(wrong, r.judgePhases(h)...)
+		wrong = append(wrong, r.judgeCounts(h)...)
 	}
 	wrong = append(wrong, r.judgeOverlaps()...)
 	if pids := r.alive(); len(pids) > 0 {
@@ -191,6 +212,8 @@ func (r *round) judgeStatus(h *history, id, fate string) error {
 		want = "failed"
 	}
 	switch {
+	case r.maxCrashes > 0 && !r.kind.mends && h.crashes[id] > r.maxCrashes:
+		return fmt.Errorf("%s was in flight at %d crashes, and set aside at none", id, h.crashes[id])
 	case status == want:
 		return nil
 	case status == "":
@@ -266,9 +289,10 @@ func (r *round) findOverlap(id string, effects []effect) {
 	}
 }
 
-// judgeOverlaps allows one for each kill: a command that had only just been started may not have been registered.
+// judgeOverlaps allows none where every process shows its environment. Elsewhere it allows one for each kill: a command that had only
+// just been started may not have been registered.
 func (r *round) judgeOverlaps() []error {
-	if len(r.overlaps) <= len(r.before) {
+	if runtime.GOOS != "linux" && len(r.overlaps) <= len(r.before) {
 		return nil
 	}
 	return r.overlaps
@@ -288,11 +312,49 @@ func (r *round) judgeResults(h *history) (wrong []error) {
 		if found.ItemID != id || found.Index != i || found.Status != h.status[id] {
 			wrong = append(wrong, fmt.Errorf("row %d of the results is %+v, want %s %s", i+1, found, id, h.status[id]))
 		}
-		if found.Status == "success" && strings.TrimSpace(found.Output) != "done "+id {
-			wrong = append(wrong, fmt.Errorf("row %d of the results has the output %q", i+1, found.Output))
+		if err := judgeOutput(found, r.fates[i]); err != nil {
+			wrong = append(wrong, err)
 		}
 	}
 	return wrong
+}
+
+func judgeOutput(found row, fate string) error {
+	if found.Status != "success" {
+		return nil
+	}
+	want := "done " + found.ItemID
+	if fate == fateBig {
+		want = strings.Repeat("x", bigOutput) + "\n" + want
+	}
+	if got := strings.TrimSpace(found.Output); got != want {
+		return fmt.Errorf("the results have %d bytes of output of %s, want %d: …%q", len(got), found.ItemID, len(want), got[max(0, len(got)-80):])
+	}
+	return nil
+}
+
+// judgeCounts compares what the job says of itself with the fates of its items.
+func (r *round) judgeCounts(h *history) []error {
+	if h.counts == nil {
+		return []error{errors.New("the job never said how many items it had")}
+	}
+	got, want := *h.counts, counts{Total: len(r.fates)}
+	for id, status := range h.status {
+		switch {
+		case status == "success":
+			want.Successful++
+		case status == "skipped":
+			want.Skipped++
+		case h.errors[id] == "circuit_open":
+			want.Rejected++
+		default:
+			want.Failed++
+		}
+	}
+	if got != want {
+		return []error{fmt.Errorf("the job counts %+v, the log %+v", got, want)}
+	}
+	return nil
 }
 
 // judgeLetters compares the dead letter queue with the items that the log says have failed.
@@ -315,8 +377,13 @@ func (r *round) judgeLetters(h *history) (wrong []error) {
 
 // judgePhases looks at setup and reduce.
 func (r *round) judgePhases(h *history) (wrong []error) {
+	first := strconv.Itoa(len(r.fates))
 	if r.kind.setup {
 		wrong = r.judgeSteps(h, "s", 2)
+		first += " nothing s0 s1"
+	}
+	if effects := r.effects("step.r0"); len(effects) > 0 && effects[len(effects)-1].value != first {
+		wrong = append(wrong, fmt.Errorf("the first step of reduce was given %q, want %q", effects[len(effects)-1].value, first))
 	}
 	if !r.kind.mends {
 		wrong = append(wrong, r.judgeSteps(h, "r", lastSteps)...)

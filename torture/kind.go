@@ -16,6 +16,7 @@ const (
 	fateBad   = "bad"   // always fails
 	fateFlaky = "flaky" // fails until it has been tried three times
 	fateMend  = "mend"  // fails until the file called mended is there
+	fateBig   = "big"   // succeeds and prints more than a record holds
 )
 
 // kind is one way to use prodigy.
@@ -32,10 +33,13 @@ type kind struct {
 	stops    bool     // the policy stops the job now and then: it is resumed until it is done
 	refuses  bool     // an open breaker may refuse any item
 	mends    bool     // dead letters are sent again when they are mended
+	times    int      // as many items as others have; 0: once
+	padding  int      // for each item so many that the filter leaves out, so that selecting takes long
 }
 
 var kinds = []kind{
-	{name: "map", fates: []string{fateBad}, percent: 5, tries: 1},
+	{name: "map", fates: []string{fateBad, fateBig}, percent: 8, tries: 1},
+	{name: "selection", fates: []string{fateBad}, percent: 5, tries: 1, padding: 400},
 	{
 		name: "item-retry", fates: []string{fateBad, fateFlaky}, percent: 15, tries: 3,
 		policy: "on_item_failure: retry\n  retry_config: {max_attempts: 3, backoff: fixed, initial_delay: 30ms, jitter: true}",
@@ -58,6 +62,7 @@ var kinds = []kind{
 		name: "dlq-retry", fates: []string{fateMend}, percent: 25, mends: true,
 		policy: "on_item_failure: retry\n  retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 20ms}",
 	},
+	{name: "compaction", fates: []string{fateMend}, percent: 100, mends: true, times: 2},
 	{name: "standard", standard: true},
 }
 
@@ -100,8 +105,8 @@ func (k kind) workflow(parallel int) string {
 		writeStep(&b, "s1", "${s0.output}", "capture: token")
 	}
 	_, _ = fmt.Fprintf(&b, `map:
-  input: items.json
-  json_path: "$[*]"
+  input: items.jsonl
+  filter: "fate != 'none'"
   max_parallel: %d
   agent_template:
     - shell: "fate=${item.fate}; . ./agent.sh"
@@ -129,7 +134,7 @@ func (k kind) workflow(parallel int) string {
 }
 
 func writeStep(b *strings.Builder, id, value, more string) {
-	_, _ = fmt.Fprintf(b, "  - shell: \"step=%s; value=%s; . ./step.sh\"\n    id: %s\n", id, value, id)
+	_, _ = fmt.Fprintf(b, "  - shell: \"step=%s; value=\\\"%s\\\"; . ./step.sh\"\n    id: %s\n", id, value, id)
 	if more != "" {
 		_, _ = fmt.Fprintf(b, "    %s\n", more)
 	}
@@ -154,9 +159,14 @@ func (k kind) deal(rng *rand.Rand, n int) []string {
 			fates[j] = fate
 		}
 	}
-	fates[rng.IntN(n)] = fateHang
+	if k.percent < 100 {
+		fates[rng.IntN(n)] = fateHang
+	}
 	return fates
 }
+
+// bigOutput is how many bytes an agent with fateBig prints besides what all do.
+const bigOutput = 200000
 
 // agentScript is what each agent runs: a line when it begins, its fate, a line when it ends.
 const agentScript = `file=effects/$PRODIGY_ITEM_ID
@@ -171,6 +181,7 @@ hang) if [ "$TORTURE_RUN" = 1 ]; then sleep 100; fi ;;
 bad) exit 7 ;;
 flaky) if [ "$tries" -lt 3 ]; then exit 8; fi ;;
 mend) if ! [ -e mended ]; then exit 9; fi ;;
+big) head -c 200000 /dev/zero | tr '\0' x; echo ;;
 esac
 printf 'end %s %s %s\n' "$TORTURE_RUN" "$PRODIGY_ATTEMPT" "$$" >> "$file"
 echo "done $PRODIGY_ITEM_ID"
@@ -180,6 +191,6 @@ echo "done $PRODIGY_ITEM_ID"
 // the end.
 const stepScript = `printf 'begin %s 1 %s\n' "$TORTURE_RUN" "$$" >> "effects/step.$step"
 sleep 0.02
-printf 'end %s 1 %s\n' "$TORTURE_RUN" "$$" >> "effects/step.$step"
+printf 'end %s 1 %s %s\n' "$TORTURE_RUN" "$$" "$value" >> "effects/step.$step"
 echo "$value $step"
 `

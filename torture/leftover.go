@@ -36,6 +36,24 @@ func (r *round) endLeftovers() {
 	}
 }
 
+// watchers returns those of the leftovers that prodigy has started to look after its agents.
+func (r *round) watchers() (found []int) {
+	for _, pid := range r.leftovers() {
+		line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if err == nil && bytes.Contains(line, []byte("\x00end-leftovers\x00")) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// killWatchers kills them, if they are there yet.
+func (r *round) killWatchers() {
+	for _, pid := range r.watchers() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
 // alive returns the leftovers that are still there after the time that a killed process needs to be gone.
 func (r *round) alive() []int {
 	var pids []int

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +40,7 @@ func clockSetBack(ctx context.Context, r *round) error {
 			return err
 		}
 	}
-	r.before = nil
+	r.before, r.clockSet = nil, true
 	r.snap()
 	if err := r.complete(ctx); err != nil {
 		return err
@@ -101,19 +102,9 @@ func (r *round) fillAndMend(ctx context.Context) error {
 		return err
 	}
 	_ = os.WriteFile(filler, make([]byte, 1<<20), 0o600) // fails: it takes all that there is
-	select {
-	case <-p.done:
-	case <-time.After(hung):
-		r.strike(p, true)
-		return r.wrong("prodigy went on without a log\n%s", r.output())
+	if err := r.failed(ctx, p, "no space left"); err != nil {
+		return err
 	}
-	if code := p.code(); code != 1 || !strings.Contains(r.output(), "no space left") {
-		return r.wrong("exit code %d with a full disk, want 1 and the reason\n%s", code, r.output())
-	}
-	if pids := r.alive(); len(pids) > 0 {
-		return r.wrong("processes are still alive: %v", pids)
-	}
-	r.snap()
 	if out, err := exec.Command("mount", "-o", "remount,size=64m", r.home()).CombinedOutput(); err != nil {
 		return r.wrong("enlarge the disk: %v\n%s", err, out)
 	}
@@ -121,6 +112,49 @@ func (r *round) fillAndMend(ctx context.Context) error {
 		return err
 	}
 	return r.complete(ctx)
+}
+
+// writeError lets the log of a running job grow by no more than a part of its next record: what is written is torn, and then fails.
+func writeError(ctx context.Context, r *round) error {
+	limiter, err := exec.LookPath("prlimit")
+	if err != nil {
+		return skip("there is no prlimit")
+	}
+	p, err := r.underWay(ctx, "100ms")
+	if err != nil {
+		return err
+	}
+	// The item that hangs keeps the job from its end before that.
+	most := len(r.logBytes()) + 20 + r.rng.IntN(1000)
+	out, err := exec.Command(limiter, "--pid", strconv.Itoa(p.cmd.Process.Pid), "--fsize="+strconv.Itoa(most)).CombinedOutput()
+	if err != nil {
+		r.strike(p, everything)
+		return skip("prlimit: " + strings.TrimSpace(string(out)))
+	}
+	return r.failAndMend(ctx, p, "file too large")
+}
+
+// failAndMend wants a run to end with this reason because it can no longer write, and a resume to go on.
+func (r *round) failAndMend(ctx context.Context, p *running, reason string) error {
+	if err := r.failed(ctx, p, reason); err != nil {
+		return err
+	}
+	return r.complete(ctx)
+}
+
+func (r *round) failed(ctx context.Context, p *running, reason string) error {
+	code, err := r.end(ctx, p)
+	if err != nil {
+		return err
+	}
+	if code != 1 || !strings.Contains(r.output(), reason) {
+		return r.wrong("exit code %d when the log cannot be written, want 1 and %q\n%s", code, reason, r.output())
+	}
+	if pids := r.alive(); len(pids) > 0 {
+		return r.wrong("processes are still alive: %v", pids)
+	}
+	r.snap()
+	return nil
 }
 
 // readOnly lets prodigy keep its jobs where it may not write.

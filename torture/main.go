@@ -68,15 +68,14 @@ func torture(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	prodigy := filepath.Join(base, "prodigy")
-	if err := build(prodigy); err != nil {
+	if err := build(base); err != nil {
 		return errors.Join(err, os.RemoveAll(base))
 	}
 	fmt.Printf("seed %d, %d rounds of %d items\n", o.seed, o.rounds, o.items)
 	t := newTable()
-	err = allRounds(ctx, o, base, prodigy, t)
+	err = allRounds(ctx, o, base, t)
 	if err == nil && o.scenarios && o.kind == "" {
-		err = allScenarios(ctx, o, base, prodigy)
+		err = allScenarios(ctx, o, base)
 	}
 	t.print(os.Stdout)
 	if err != nil {
@@ -85,20 +84,28 @@ func torture(ctx context.Context, o options) error {
 	return os.RemoveAll(base)
 }
 
-func build(path string) error {
-	// Agents that run as somebody else must be able to reach the binary.
-	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
+// Half of the rounds are played with a prodigy that begins a new file of the log, and compresses the old one, every few records.
+const (
+	plain    = "prodigy"
+	rotating = "prodigy-rotating"
+)
+
+func build(base string) error {
+	// Agents that run as somebody else must be able to reach the binaries.
+	if err := os.Chmod(base, 0o755); err != nil {
 		return err
 	}
-	out, err := exec.Command("go", "build", "-o", path, "./cmd/prodigy").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build prodigy: %w\n%s", err, out)
+	for name, flags := range map[string]string{plain: "", rotating: "-X main.logFileSize=20000"} {
+		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", filepath.Join(base, name), "./cmd/prodigy").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("build prodigy: %w\n%s", err, out)
+		}
 	}
 	return nil
 }
 
 // allRounds plays the rounds, the kinds of jobs in turn, and stops at the first violation.
-func allRounds(ctx context.Context, o options, base, prodigy string, t *table) error {
+func allRounds(ctx context.Context, o options, base string, t *table) error {
 	began := time.Now()
 	for n := o.first; n < o.first+o.rounds; n++ {
 		if o.limit > 0 && time.Since(began) > o.limit {
@@ -111,7 +118,7 @@ func allRounds(ctx context.Context, o options, base, prodigy string, t *table) e
 		if o.kind != "" {
 			k = kindNamed(o.kind)
 		}
-		r := newRound(n, o, k, base, prodigy)
+		r := newRound(n, o, k, base)
 		err := r.play(ctx)
 		r.endLeftovers()
 		t.add(r, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,16 +23,20 @@ type scenario struct {
 
 // scenarios are played once, each with a job of its own.
 var scenarios = []scenario{
-	{"SIGINT", signalled(130, syscall.SIGINT)},
-	{"SIGINT twice", signalled(130, syscall.SIGINT, syscall.SIGINT)},
-	{"SIGTERM", signalled(143, syscall.SIGTERM)},
-	{"SIGHUP", signalled(143, syscall.SIGHUP)},
-	{"stdout closed", stdoutClosed},
+	{"SIGINT", signalled(130, "100ms", syscall.SIGINT)},
+	{"SIGINT twice", signalled(130, "1h", syscall.SIGINT, syscall.SIGINT)},
+	{"SIGTERM", signalled(143, "100ms", syscall.SIGTERM)},
+	{"SIGHUP", signalled(143, "100ms", syscall.SIGHUP)},
+	{"SIGSTOP and SIGCONT", suspended},
+	{"SIGKILL, and no resume", deserted},
+	{"output closed", outputClosed},
 	{"input deleted before the resume", inputDeleted},
 	{"torn last line of the log", tornLine},
 	{"two resumes at once", twoResumes},
+	{"a resume and two retries of dead letters at once", threeAtOnce},
 	{"clock set back by an hour", clockSetBack},
 	{"disk full", diskFull},
+	{"write error inside a record", writeError},
 	{"read-only directory", readOnly},
 }
 
@@ -41,14 +46,15 @@ type skip string
 func (s skip) Error() string { return string(s) }
 
 // allScenarios plays them all, prints a line for each, and returns what went wrong.
-func allScenarios(ctx context.Context, o options, base, prodigy string) error {
+func allScenarios(ctx context.Context, o options, base string) error {
 	o.items = min(o.items, 60)
 	var wrong []error
 	for i, s := range scenarios {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		r := newRound(i+1, o, kind{name: "scenario", fates: []string{fateBad}, percent: 5, tries: 1}, base, prodigy)
+		r := newRound(i+1, o, kind{name: "scenario", fates: []string{fateBad}, percent: 5, tries: 1}, base)
+		r.prodigy = filepath.Join(base, plain)
 		err := r.prepare()
 		if err == nil {
 			err = s.play(ctx, r)
@@ -80,8 +86,8 @@ func outcome(err error) string {
 }
 
 // underWay starts the job and returns once some agents have begun, of which one hangs.
-func (r *round) underWay(ctx context.Context) (*running, error) {
-	p, err := r.start("run", "workflow.yml", "--grace", "100ms", "--json")
+func (r *round) underWay(ctx context.Context, grace string) (*running, error) {
+	p, err := r.start("run", "workflow.yml", "--grace", grace, "--json")
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +107,10 @@ func (r *round) await(ctx context.Context, p *running, happened func() bool) err
 		case <-p.done:
 			return r.wrong("prodigy ended too early, with exit code %d\n%s", p.code(), r.output())
 		case <-ctx.Done():
-			r.strike(p, true)
+			r.strike(p, everything)
 			return errInterrupted
 		case <-limit:
-			r.strike(p, true)
+			r.strike(p, everything)
 			return r.wrong("prodigy hung\n%s", r.output())
 		case <-time.After(5 * time.Millisecond):
 		}
@@ -114,11 +120,11 @@ func (r *round) await(ctx context.Context, p *running, happened func() bool) err
 
 // killUnderWay starts the job and kills it.
 func (r *round) killUnderWay(ctx context.Context) error {
-	p, err := r.underWay(ctx)
+	p, err := r.underWay(ctx, "100ms")
 	if err != nil {
 		return err
 	}
-	r.strike(p, true)
+	r.strike(p, everything)
 	r.kills++
 	r.snap()
 	return nil
@@ -133,9 +139,9 @@ func (r *round) complete(ctx context.Context) error {
 }
 
 // signalled sends signals to a job and wants this exit code.
-func signalled(want int, signals ...syscall.Signal) func(context.Context, *round) error {
+func signalled(want int, grace string, signals ...syscall.Signal) func(context.Context, *round) error {
 	return func(ctx context.Context, r *round) error {
-		p, err := r.underWay(ctx)
+		p, err := r.underWay(ctx, grace)
 		if err != nil {
 			return err
 		}
@@ -160,31 +166,83 @@ func signalled(want int, signals ...syscall.Signal) func(context.Context, *round
 	}
 }
 
-// stdoutClosed lets nobody read what prodigy prints.
-func stdoutClosed(ctx context.Context, r *round) error {
-	r.runs++
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		return err
-	}
+// suspended stops prodigy for a moment, as Ctrl-Z does.
+func suspended(ctx context.Context, r *round) error {
 	r.fates = unhung(r.fates)
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	cmd := r.command("run", "workflow.yml", "--json")
+	p, err := r.underWay(ctx, "100ms")
+	if err != nil {
+		return err
+	}
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := p.cmd.Process.Signal(s); err != nil {
+			return err
+		}
+		time.Sleep(150 * time.Millisecond)
+	}
+	return r.untouched(ctx, p)
+}
+
+// untouched wants a run to end as if nothing had been done to it.
+func (r *round) untouched(ctx context.Context, p *running) error {
+	code, err := r.end(ctx, p)
+	if err != nil {
+		return err
+	}
+	if code != 0 && code != 3 || !r.last("JobCompleted") {
+		return r.wrong("exit code %d, want the job to be completed\n%s", code, r.output())
+	}
+	return r.judge()
+}
+
+// deserted kills prodigy alone, and nobody resumes it: its agents must end all the same.
+func deserted(ctx context.Context, r *round) error {
+	if runtime.GOOS != "linux" {
+		return skip("only Linux shows what is left of a job")
+	}
+	r.fates[0] = fateHang
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	p, err := r.underWay(ctx, "100ms")
+	if err != nil {
+		return err
+	}
+	if err := r.await(ctx, p, func() bool { return len(r.watchers()) == 1 }); err != nil {
+		return err
+	}
+	r.strike(p, alone)
+	r.kills++
+	if pids := r.alive(); len(pids) > 0 {
+		return r.wrong("processes are still alive: %v", pids)
+	}
+	r.snap()
+	return r.complete(ctx)
+}
+
+// outputClosed lets nobody read what prodigy prints. The job goes on.
+func outputClosed(ctx context.Context, r *round) error {
+	r.fates = unhung(r.fates)
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	r.runs++
+	if err := os.WriteFile(r.outputFile(r.runs), nil, 0o600); err != nil {
+		return err
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd := r.command("run", "workflow.yml")
 	cmd.Stdout, cmd.Stderr = writer, writer
 	p, err := begin(cmd)
 	if err := errors.Join(err, writer.Close(), reader.Close()); err != nil {
 		return err
 	}
-	select {
-	case <-p.done:
-	case <-time.After(hung):
-		r.strike(p, true)
-		return r.wrong("prodigy hung after its output was closed")
-	}
-	r.snap()
-	return r.complete(ctx)
+	return r.untouched(ctx, p)
 }
 
 // unhung returns fates of which every item comes to an end without a kill.
@@ -205,7 +263,7 @@ func inputDeleted(ctx context.Context, r *round) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	p, err := r.underWay(ctx)
+	p, err := r.underWay(ctx, "100ms")
 	if err != nil {
 		return err
 	}
@@ -213,13 +271,13 @@ func inputDeleted(ctx context.Context, r *round) error {
 		return err
 	}
 	begun := len(r.begunItems())
-	r.strike(p, true)
+	r.strike(p, everything)
 	r.kills++
 	r.snap()
 	if begun > len(r.fates)/2 {
 		return r.wrong("%d of %d items had begun before the input was no longer needed", begun, len(r.fates))
 	}
-	if err := os.Remove(filepath.Join(r.dir, "items.json")); err != nil {
+	if err := os.Remove(filepath.Join(r.dir, "items.jsonl")); err != nil {
 		return err
 	}
 	return r.complete(ctx)
@@ -286,6 +344,44 @@ func twoResumes(ctx context.Context, r *round) error {
 	}
 	if want := fmt.Sprintf("process %d", winner.cmd.Process.Pid); !strings.Contains(string(said), want) {
 		return r.wrong("the one that was refused does not name %s:\n%s", want, said)
+	}
+	return r.judge()
+}
+
+// threeAtOnce starts a resume and two retries of dead letters of a job that has some, of which one at a time may work.
+func threeAtOnce(ctx context.Context, r *round) error {
+	r.kind = kindNamed("dlq-retry")
+	r.fates = r.kind.deal(r.rng, len(r.fates))
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	if err := r.killUnderWay(ctx); err != nil {
+		return err
+	}
+	var all []*running
+	for _, args := range [][]string{{"resume"}, {"dlq", "retry"}, {"dlq", "retry"}} {
+		p, err := r.start(args...)
+		if err != nil {
+			return err
+		}
+		all = append(all, p)
+	}
+	refused := 0
+	for _, p := range all {
+		if code := p.code(); code == 1 {
+			refused++
+		} else if code != 0 && code != 3 {
+			return r.wrong("exit code %d of one of the three\n%s", code, r.output())
+		}
+	}
+	if refused == len(all) {
+		return r.wrong("all three were refused\n%s", r.output())
+	}
+	if err := r.drive(ctx, 0); err != nil {
+		return err
+	}
+	if err := r.mend(ctx, 0); err != nil {
+		return err
 	}
 	return r.judge()
 }

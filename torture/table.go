@@ -12,11 +12,12 @@ import (
 type table struct {
 	order []string
 	sums  map[string]*sum
+	hits  map[string]int // instant → kills
 }
 
 type sum struct{ rounds, kills, runs, items, again, unlogged, overlaps, violations int }
 
-func newTable() *table { return &table{sums: map[string]*sum{}} }
+func newTable() *table { return &table{sums: map[string]*sum{}, hits: map[string]int{}} }
 
 func (t *table) add(r *round, err error) {
 	s := t.sums[r.kind.name]
@@ -35,6 +36,9 @@ func (t *table) add(r *round, err error) {
 	if err != nil {
 		s.violations++
 	}
+	for name, n := range r.hits {
+		t.hits[name] += n
+	}
 }
 
 func (t *table) print(w io.Writer) {
@@ -49,6 +53,17 @@ func (t *table) print(w io.Writer) {
 		all.overlaps, all.violations = all.overlaps+s.overlaps, all.violations+s.violations
 	}
 	printSum(tw, "all", all)
+	_ = tw.Flush() // to a terminal
+	t.printInstants(w)
+}
+
+// printInstants tells when the kills came.
+func (t *table) printInstants(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(tw, "kills\twhen\t")
+	for _, name := range append([]string{atATime, atADelay}, instantNames()...) {
+		_, _ = fmt.Fprintf(tw, "%d\t%s\t\n", t.hits[name], name)
+	}
 	_ = tw.Flush() // to a terminal
 }
 

@@ -6,8 +6,11 @@ import (
 	"os"
 )
 
-// version is set by the linker.
-var version string
+// Set by the linker.
+var (
+	version     string
+	logFileSize string // bytes of a file of the log before the next is begun, for make torture; empty: the default of the log
+)
 
 func main() {
 	os.Exit(run(os.Args[1:]))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,8 +61,17 @@ func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
 		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
 		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
-		Watcher: watcherCommand(),
+		Watcher: watcherCommand(), LogFileSize: linkedLogFileSize(),
 	}
+}
+
+// linkedLogFileSize returns 0 when the linker has set none.
+func linkedLogFileSize() int64 {
+	n, err := strconv.ParseInt(logFileSize, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // work is a run of a job: mapreduce.Run, Resume or RetryDead with what they need.

@@ -202,7 +202,7 @@ func (j *job) replay() error {
 }
 
 func (j *job) logOptions() events.Options {
-	return events.Options{Durability: j.config.Durability, Durable: j.follow}
+	return events.Options{Durability: j.config.Durability, Durable: j.follow, MaxFileSize: j.config.LogFileSize}
 }
 
 // follow makes the projections of records that are durable. It runs on the log's goroutine.

@@ -38,6 +38,7 @@ type Config struct {
 	Seed        uint64        // of jitter; 0: a random one, recorded with the job
 	MaxDelay    time.Duration // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
 	Durability  events.Durability
+	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
 	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
 	StopNow     bool          // no grace for running agents when the policy stops the job
 	LogSteps    bool          // an AgentProgress event for each step
