@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -33,15 +34,21 @@ func (e *LockedError) Unwrap() error { return ErrLocked }
 // Lock is held while a process works on a job. The kernel frees it when the process dies.
 type Lock struct{ file *flock.Flock }
 
-// lockPatience outlasts a Running that looks at the lock at this moment.
-const lockPatience = 50 * time.Millisecond
+const (
+	// lockPatience outlasts a Running that looks at the lock at this moment.
+	lockPatience = 50 * time.Millisecond
+	// heirPatience outlasts the start of a command. A process that was being started when its parent was killed has the lock of
+	// the dead one until it becomes the program that it is to run, which takes its time on a busy machine.
+	heirPatience = 5 * time.Second
+)
 
 // Lock takes the lock of the job or returns a *LockedError.
 func (j Job) Lock() (*Lock, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
-	defer cancel()
 	file := flock.New(j.lockFile())
-	locked, err := file.TryLockContext(ctx, lockPatience/10)
+	locked, err := tryLock(file, lockPatience)
+	if errors.Is(err, context.DeadlineExceeded) && gone(readPID(j.lockFile())) {
+		locked, err = tryLock(file, heirPatience)
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &LockedError{JobID: j.ID, PID: readPID(j.lockFile())}
@@ -52,6 +59,21 @@ func (j Job) Lock() (*Lock, error) {
 		return nil, fmt.Errorf("lock job %s: %w", j.ID, errors.Join(err, file.Unlock()))
 	}
 	return &Lock{file: file}, nil
+}
+
+func tryLock(file *flock.Flock, patience time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return file.TryLockContext(ctx, lockPatience/10)
+}
+
+// gone tells whether it is certain that there is no such process. Windows does not tell.
+func gone(pid int) bool {
+	if pid <= 0 {
+		return false
+	}
+	p, err := os.FindProcess(pid)
+	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // Running tells whether some process holds the lock.

@@ -6,9 +6,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestALockedJobIsRefusedWithTheProcessThatHasIt(t *testing.T) {
@@ -101,6 +104,39 @@ func holdLock(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until killed
+}
+
+// A command that was being started when its prodigy was killed holds the lock for a moment longer.
+func TestTheLockOfADeadProcessIsAwaited(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is handed down there")
+	}
+	dead := exec.Command(os.Args[0], "-test.run=^$")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	synctest.Test(t, func(t *testing.T) {
+		heir, err := job.Lock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writePID(job.lockFile(), dead.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, func() {
+			if err := heir.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+		lock, err := job.Lock()
+		if err != nil {
+			t.Fatalf("got %v, want the lock once the heir of process %d has let it go", err, dead.Process.Pid)
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestALockErrorWithoutAProcessStillSaysSo(t *testing.T) {
