@@ -18,7 +18,7 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 letters does not matter, but for --regex, where (?i) at the beginning says so.`,
 		Args: exactly("text"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			expr, err := searched(args[0], isRegex)
+			matches, err := searched(args[0], isRegex)
 			if err != nil {
 				return err
 			}
@@ -26,7 +26,7 @@ letters does not matter, but for --regex, where (?i) at the beginning says so.`,
 			if err != nil {
 				return err
 			}
-			o.query.Matches = events.Containing(expr)
+			o.query.Matches = matches
 			return runEventsList(con, job, o)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -37,17 +37,17 @@ letters does not matter, but for --regex, where (?i) at the beginning says so.`,
 	return cmd
 }
 
-// searched returns the expression for what is searched.
-func searched(text string, isRegex bool) (*regexp.Regexp, error) {
+// searched returns what tells whether a line contains what is searched.
+func searched(text string, isRegex bool) (func(line []byte) bool, error) {
 	if text == "" {
 		return nil, usagef("the text to search is empty")
 	}
 	if !isRegex {
-		return regexp.MustCompile("(?i)" + regexp.QuoteMeta(text)), nil
+		return events.ContainingText(text), nil
 	}
 	expr, err := regexp.Compile(text)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	return expr, nil
+	return events.Containing(expr), nil
 }

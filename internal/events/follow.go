@@ -212,11 +212,11 @@ func (f *follower) show(l line, yield func([]byte, error) bool) error {
 
 // endsJob tells whether a run of the job ends with this line.
 func endsJob(text []byte) bool {
-	_, name, _, err := decodeHead(text)
+	h, err := decodeHead(text)
 	if err != nil {
 		return false
 	}
-	switch name {
+	switch h.name {
 	case JobCompleted{}.Type(), JobFailed{}.Type(), JobPaused{}.Type():
 		return true
 	}

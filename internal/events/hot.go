@@ -1,5 +1,7 @@
 package events
 
+import "bytes"
+
 // The names of the types that decodeHot reads.
 const (
 	started   = "AgentStarted"
@@ -9,12 +11,9 @@ const (
 // decodeHot reads the two events that a log has most of, in the form that Encode gives them: a replay of a large job reads
 // little else, and encoding/json takes ten times as long. What it does not expect, such as escapes, captured values or a
 // field that came later, is not ok and left to decodeEvent, which gives the same event for all that is.
-func decodeHot(name string, rest []byte, correlationID string) (Event, bool) {
-	c := cursor{rest: rest, ok: true}
-	if plain(correlationID) {
-		c.seen = correlationID
-	}
-	switch name {
+func (h heading) decodeHot() (Event, bool) {
+	c := cursor{rest: h.rest, ok: true, ids: h.ids}
+	switch h.name {
 	case started:
 		return c.agentStarted()
 	case completed:
@@ -54,12 +53,51 @@ func (c *cursor) agentCompleted() (Event, bool) {
 
 // typeName reads the name of a type; those that come often need no memory of their own.
 func (c *cursor) typeName() string {
-	c.seen = started
-	if c.has(`"AgentC`) {
-		c.seen = completed
+	switch raw := c.raw(); string(raw) {
+	case started:
+		return started
+	case completed:
+		return completed
+	default:
+		c.ok = c.ok && plain(raw)
+		return string(raw)
 	}
-	return c.text()
 }
+
+// ids is a text that the ids of a line are parts of, so that they share its memory: the agent's, or else the correlation.
+type ids struct {
+	text        string
+	correlation int // how much of it that is
+}
+
+// find returns the part of the text that raw is, from its beginning or to the end of the correlation.
+func (i ids) find(raw []byte) (string, bool) {
+	if len(raw) <= len(i.text) && i.text[:len(raw)] == string(raw) {
+		return i.text[:len(raw)], true
+	}
+	if at := i.correlation - len(raw); at >= 0 && i.text[at:i.correlation] == string(raw) {
+		return i.text[at:i.correlation], true
+	}
+	return "", false
+}
+
+// correlation reads the correlation id, and looks ahead for an agent id that begins with it.
+func (c *cursor) correlation() string {
+	raw := c.raw()
+	whole := raw
+	ahead := *c
+	if at := bytes.Index(c.rest, agentKey); at >= 0 {
+		ahead.rest = c.rest[at+len(agentKey):]
+		if agent := ahead.raw(); ahead.ok && bytes.HasPrefix(agent, raw) {
+			whole = agent
+		}
+	}
+	c.ok = c.ok && plain(whole)
+	c.ids = ids{text: string(whole), correlation: len(raw)}
+	return c.ids.text[:len(raw)]
+}
+
+var agentKey = []byte(`,"agent_id":`)
 
 func (c *cursor) textOf(key string) string {
 	c.skip(key)

@@ -58,11 +58,11 @@ func (f filter) selects(l line) (bool, error) {
 		return false, nil
 	}
 	if !f.query.Since.IsZero() {
-		r, _, _, err := decodeHead(l.text)
+		h, err := decodeHead(l.text)
 		if err != nil {
 			return false, &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
 		}
-		if r.Time.Before(f.query.Since) {
+		if h.Time.Before(f.query.Since) {
 			return false, nil
 		}
 	}
@@ -82,10 +82,11 @@ func (f filter) typeMatches(text []byte) bool {
 	if f.name == nil {
 		return true
 	}
-	key := []byte(`"type":`)
-	i := bytes.Index(text, key)
-	return i >= 0 && bytes.HasPrefix(text[i+len(key):], f.name)
+	i := bytes.Index(text, typeKey)
+	return i >= 0 && bytes.HasPrefix(text[i+len(typeKey):], f.name)
 }
+
+var typeKey = []byte(`"type":`)
 
 // TypeNamed returns the name of the event type that is meant by a word in any case style, such as circuit_open, or an error
 // that says which one may have been meant.

@@ -43,27 +43,35 @@ func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
 			yield(nil, err)
 			return
 		}
-		kept := ring{size: q.Limit}
+		if q.Limit > 0 {
+			readNewest(f, dir, yield)
+			return
+		}
 		for line, err := range scan(dir) {
-			if errors.Is(err, ErrTorn) {
-				_ = kept.drain(yield) && yield(nil, err)
-				return
-			}
 			match := false
 			if err == nil {
 				match, err = f.match(line)
 			}
-			switch {
-			case err != nil:
+			if err != nil {
 				yield(nil, err)
 				return
-			case match && q.Limit > 0:
-				kept.add(line.text)
-			case match && !yield(line.text, nil):
+			}
+			if match && !yield(line.text, nil) {
 				return
 			}
 		}
-		kept.drain(yield)
+	}
+}
+
+func readNewest(f filter, dir string, yield func([]byte, error) bool) {
+	lines, err := f.newest(dir, f.query.Limit)
+	for _, text := range lines {
+		if !yield(text, nil) {
+			return
+		}
+	}
+	if err != nil {
+		yield(nil, err)
 	}
 }
 

@@ -123,61 +123,76 @@ func appendQuoted(b []byte, s string) []byte {
 }
 
 // plain tells whether s stands in JSON as it is.
-func plain(s string) bool {
+func plain[T string | []byte](s T) bool {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+		if escaped[s[i]] {
 			return false
 		}
 	}
 	return true
 }
 
+// escaped are the bytes that do not stand in JSON, or not in every JSON, as they are.
+var escaped = func() (set [256]bool) {
+	for c := range set {
+		set[c] = c < ' ' || c > '~' || c == '"' || c == '\\'
+	}
+	return set
+}()
+
 // Decode reads one line, with or without its newline. An event type it does not know becomes an Unknown.
 func Decode(line []byte) (Record, error) {
-	r, name, rest, err := decodeHead(line)
+	h, err := decodeHead(line)
 	if err != nil {
 		return Record{}, err
 	}
-	if e, ok := decodeHot(name, rest, r.CorrelationID); ok {
-		r.Event = e
-		return r, nil
+	if e, ok := h.decodeHot(); ok {
+		h.Event = e
+		return h.Record, nil
 	}
-	r.Event, err = decodeEvent(name, objectOf(rest))
+	h.Event, err = decodeEvent(h.name, objectOf(h.rest))
 	if err != nil {
-		return Record{}, fmt.Errorf("%s: %w", name, err)
+		return Record{}, fmt.Errorf("%s: %w", h.name, err)
 	}
-	return r, nil
+	return h.Record, nil
 }
 
-// decodeHead reads what all records have, and returns the name of the event's type and what follows it in the line: the
-// other fields with the comma before and the brace behind them.
-func decodeHead(line []byte) (r Record, name string, rest []byte, err error) {
+// heading is what all records have, and what follows it in a line.
+type heading struct {
+	Record        // without its event
+	name   string // of the event's type
+	rest   []byte // the other fields, with the comma before and the brace behind them
+	ids    ids    // of which those in rest are parts
+}
+
+func decodeHead(line []byte) (heading, error) {
 	line = bytes.TrimRight(line, "\r\n")
-	if r, name, rest, ok := cutHead(line); ok {
-		return r, name, rest, nil
+	if h, ok := cutHead(line); ok {
+		return h, nil
 	}
 	return decodeForeignHead(line)
 }
 
-// cutHead reads a head in the form that Encode gives it; rest is what follows the type. Anything else is not ok.
-func cutHead(line []byte) (r Record, name string, rest []byte, ok bool) {
+// cutHead reads a head in the form that Encode gives it. Anything else is not ok.
+func cutHead(line []byte) (h heading, ok bool) {
 	c := cursor{rest: line, ok: true}
 	c.skip(`{"seq":`)
-	r.Seq = c.number()
+	h.Seq = c.number()
 	c.skip(`,"time":`)
-	r.Time = c.time()
+	h.Time = c.time()
 	c.skip(`,"job_id":`)
 	job := c.raw()
 	c.skip(`,"correlation_id":`)
-	r.CorrelationID = c.text()
+	h.CorrelationID = c.correlation()
 	c.skip(`,"type":`)
-	name = c.typeName()
-	ok = c.ok && r.Seq > 0 && name != "" && len(c.rest) > 0 && (c.rest[0] == ',' || c.rest[0] == '}')
-	if len(job) > len(r.CorrelationID) || r.CorrelationID[:len(job)] != string(job) {
-		return r, name, c.rest, false
+	h.name = c.typeName()
+	h.rest, h.ids = c.rest, c.ids
+	ok = c.ok && h.Seq > 0 && h.name != "" && len(c.rest) > 0 && (c.rest[0] == ',' || c.rest[0] == '}')
+	if len(job) > len(h.CorrelationID) || h.CorrelationID[:len(job)] != string(job) {
+		return h, false
 	}
-	r.JobID = r.CorrelationID[:len(job)]
-	return r, name, c.rest, ok
+	h.JobID = h.CorrelationID[:len(job)]
+	return h, ok
 }
 
 // objectOf makes an object of what follows the type in a line.
@@ -187,7 +202,7 @@ func objectOf(rest []byte) []byte {
 }
 
 // decodeForeignHead reads a head in any other form: with escapes, blanks, or keys in another order.
-func decodeForeignHead(line []byte) (r Record, name string, rest []byte, err error) {
+func decodeForeignHead(line []byte) (heading, error) {
 	var h struct {
 		Seq           int64     `json:"seq"`
 		Time          time.Time `json:"time"`
@@ -196,14 +211,14 @@ func decodeForeignHead(line []byte) (r Record, name string, rest []byte, err err
 		Type          string    `json:"type"`
 	}
 	if err := json.Unmarshal(line, &h); err != nil {
-		return Record{}, "", nil, err
+		return heading{}, err
 	}
 	if h.Type == "" || h.Seq < 1 {
-		return Record{}, "", nil, errors.New("no record: it has no seq or no type")
+		return heading{}, errors.New("no record: it has no seq or no type")
 	}
-	r = Record{Seq: h.Seq, Time: written(h.Time), JobID: h.JobID, CorrelationID: h.CorrelationID}
-	rest, err = withoutHead(line)
-	return r, h.Type, rest, err
+	rest, err := withoutHead(line)
+	r := Record{Seq: h.Seq, Time: written(h.Time), JobID: h.JobID, CorrelationID: h.CorrelationID}
+	return heading{Record: r, name: h.Type, rest: rest}, err
 }
 
 // withoutHead returns what would follow the type in line if the keys of its head came first, the others in their order.

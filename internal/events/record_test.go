@@ -249,15 +249,15 @@ func TestClippedTextsFitAreValidAndStayAsTheyAre(t *testing.T) {
 
 // hotEqualsCold fails when the fast way of reading the line gives another event than encoding/json.
 func hotEqualsCold(t testing.TB, line []byte) (hot bool) {
-	r, name, rest, err := decodeHead(line)
+	h, err := decodeHead(line)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, hot := decodeHot(name, rest, r.CorrelationID)
+	got, hot := h.decodeHot()
 	if !hot {
 		return false
 	}
-	want, err := decodeEvent(name, objectOf(rest))
+	want, err := decodeEvent(h.name, objectOf(h.rest))
 	if diff := cmp.Diff(got, want); diff != "" || err != nil {
 		t.Fatalf("%s: %v (-hot +cold):\n%s", line, err, diff)
 	}

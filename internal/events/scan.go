@@ -15,8 +15,8 @@ type line struct {
 	text   []byte
 	path   string
 	number int
-	newest bool        // the file
-	atEnd  func() bool // whether nothing follows in the file
+	newest bool // the file
+	reader *lineReader
 }
 
 func (l line) place() string { return fmt.Sprintf("%s:%d", l.path, l.number) }
@@ -66,7 +66,7 @@ func scanFile(path string, newest bool) iter.Seq2[line, error] {
 // line returns the next line, io.EOF when there is none, and ErrTorn when it is no whole record and the log ends there.
 func (s *lineReader) line(path string, number int, newest bool) (line, error) {
 	text, err := s.next()
-	l := line{text: text, path: path, number: number, newest: newest, atEnd: s.atEnd}
+	l := line{text: text, path: path, number: number, newest: newest, reader: s}
 	switch {
 	case errors.Is(err, io.EOF) && len(text) == 0:
 		return line{}, io.EOF
@@ -94,7 +94,7 @@ func (l line) follows(last int64) error {
 
 // damaged is the error for a line that cannot be read: harmless only at the end of the log.
 func (l line) damaged(err error) error {
-	if l.newest && l.atEnd() {
+	if l.newest && l.reader.atEnd() {
 		return ErrTorn
 	}
 	return &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
@@ -121,8 +121,8 @@ func seqOf(text []byte) (int64, error) {
 	if c.ok && seq > 0 && text[len(text)-1] == '}' {
 		return seq, nil
 	}
-	r, _, _, err := decodeHead(text)
-	return r.Seq, err
+	h, err := decodeHead(text)
+	return h.Seq, err
 }
 
 // lineReader cuts lines of any length.

@@ -18,8 +18,27 @@ func TestSearchFindsLinesAsTheyAreWrittenAndTextsAsTheyWere(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", expr, got, want)
 		}
 	}
+	for text, want := range map[string]bool{
+		`CANNOT DO "three"`: true, `c:\X`: true, `deep "ER"`: true, `"item_id":"A"`: true, `absent`: false, "three\"\nat": true,
+	} {
+		if got := ContainingText(text)(line); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
 	if Containing(regexp.MustCompile("x"))([]byte("{")) {
 		t.Error("found in what is no JSON")
+	}
+}
+
+func TestATextIsFoundAsItsExpressionWouldBe(t *testing.T) {
+	for _, output := range []string{"", "item_1", "ITEM_10", "größer", "GRÖSSER", "\u212a", "a\nb", "^item$"} {
+		line := []byte(numbered(t, 1, AgentCompleted{ItemID: "Item_1", Output: output}))
+		for _, text := range []string{"item_1", "iteM_10", "größer", "k", "a\nb", "B", "^item", "agentcompleted", ".", "x"} {
+			want := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(text)))(line)
+			if got := ContainingText(text)(line); got != want {
+				t.Errorf("%q in %s: got %v, want %v", text, line, got, want)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -24,7 +25,8 @@ type Stats struct {
 	StepRetries int                `json:"step_retries"`
 	Durations   Durations          `json:"durations"`
 
-	items, agents map[string]struct{}
+	seed          maphash.Seed
+	items, agents map[uint64]struct{} // hashes of their ids: of a million ids these take a fraction of the memory
 	lengths       []Millis
 }
 
@@ -40,7 +42,7 @@ type Durations struct {
 func (s *Stats) Add(r Record) {
 	if s.Types == nil {
 		s.Types, s.ErrorTypes = map[string]int{}, map[retry.Type]int{}
-		s.items, s.agents = map[string]struct{}{}, map[string]struct{}{}
+		s.seed, s.items, s.agents = maphash.MakeSeed(), map[uint64]struct{}{}, map[uint64]struct{}{}
 		s.First, s.Last = r.Time, r.Time
 	}
 	s.Events++
@@ -52,7 +54,7 @@ func (s *Stats) Add(r Record) {
 		s.Last = r.Time
 	}
 	if id := r.Event.About(); id != "" {
-		s.items[id] = struct{}{}
+		s.items[maphash.String(s.seed, id)] = struct{}{}
 	}
 	s.count(r.Event)
 }
@@ -61,7 +63,7 @@ func (s *Stats) count(e Event) {
 	switch e := e.(type) {
 	case AgentStarted:
 		s.Attempts++
-		s.agents[e.AgentID] = struct{}{}
+		s.agents[maphash.String(s.seed, e.AgentID)] = struct{}{}
 	case AgentCompleted:
 		s.lengths = append(s.lengths, e.DurationMS)
 	case AgentFailed:
