@@ -51,6 +51,7 @@ type run struct {
 	stop     context.Context  // ends when the attempt is to be stopped; the time limits are not in it
 	at       string           // the step that runs, of the attempt's own list
 	cut      *Failure         // the command that a time limit of more than itself ended
+	scratch  scratch          // files of the variables of the workflow
 	heads    map[*step]string // commits that steps with commit_required began at
 }
 
@@ -64,11 +65,13 @@ func (r *run) begin() error {
 		r.itemFile = path
 	}
 	r.fixed = r.a.fixed(r.itemFile)
-	r.env, r.envErr = bindEnv(&scope{run: r}, r.plan.env)
+	r.scratch.x = r.x
+	r.env, r.envErr = bindEnv(&scope{run: r, scratch: &r.scratch}, r.plan.env)
 	return nil
 }
 
 func (r *run) close() {
+	r.scratch.remove()
 	if r.itemFile != "" {
 		_ = os.Remove(r.itemFile)
 	}

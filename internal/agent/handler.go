@@ -79,6 +79,7 @@ func (r *run) fallback(ctx context.Context, s *scope, st *step, end ended) (ende
 	}
 	var res result
 	if failure == nil {
+		defer b.scratch.remove()
 		res, failure, err = r.launch(ctx, st, b)
 	}
 	if err != nil {

@@ -1,10 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -21,6 +21,8 @@ type bound struct {
 	dir    string
 	scope  *scope
 	output *destination // of stdout, beside the capture; nil: none
+
+	scratch *scratch // for who runs it to remove
 }
 
 // bind puts the values into one of the commands of st. A value that is missing or does not fit is a failure.
@@ -31,14 +33,21 @@ func (r *run) bind(s *scope, st *step, cmd command) (bound, *Failure, error) {
 	if r.envErr != nil {
 		return bound{}, templateFailure(st, r.envErr), nil
 	}
-	b, err := r.values(s.binding(st), st, cmd)
-	if r.rowsErr != nil {
-		return bound{}, nil, r.rowsErr
+	inner := s.binding(st)
+	inner.scratch = &scratch{x: r.x}
+	b, err := r.values(inner, st, cmd)
+	if err == nil {
+		b.scratch = inner.scratch
+		err = r.files(&b)
 	}
-	if err != nil {
-		return bound{}, templateFailure(st, err), nil
+	if err == nil && r.rowsErr == nil {
+		return b, nil, nil
 	}
-	return b, nil, nil
+	inner.scratch.remove()
+	if broken := cmp.Or(r.rowsErr, inner.scratch.err); broken != nil {
+		return bound{}, nil, broken
+	}
+	return bound{}, templateFailure(st, err), nil
 }
 
 func (r *run) values(s *scope, st *step, cmd command) (bound, error) {
@@ -75,15 +84,6 @@ func (r *run) dir(s *scope, st *step) (string, error) {
 func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, error) {
 	if b.does != nil {
 		return r.do(ctx, st, b)
-	}
-	files, err := r.files(&b)
-	defer func() {
-		for _, f := range files {
-			_ = os.Remove(f)
-		}
-	}()
-	if err != nil {
-		return result{}, nil, err
 	}
 	var stdout, stderr process.Capture
 	out, err := b.output.open(&stdout)
@@ -148,24 +148,22 @@ func (r *run) perform(ctx context.Context, b bound, c process.Command) (process.
 }
 
 // files writes the private files that b needs and points b to them.
-func (r *run) files(b *bound) (written []string, err error) {
+func (r *run) files(b *bound) error {
 	if b.values != "" {
-		path, err := r.x.privateFile("values-*.sh", b.values)
+		path, err := b.scratch.add("values-*.sh", b.values)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		written = append(written, path)
 		b.env = append(b.env, valuesVar+"="+path)
 	}
 	if b.script != "" {
-		path, err := r.x.privateFile("script-*.sh", b.script)
+		path, err := b.scratch.add("script-*.sh", b.script)
 		if err != nil {
-			return written, err
+			return err
 		}
-		written = append(written, path)
 		b.argv = append(b.argv, path)
 	}
-	return written, nil
+	return nil
 }
 
 // kept returns what was captured as variables see it.

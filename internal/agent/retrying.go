@@ -107,6 +107,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 	if err != nil || failure != nil {
 		return notRun, failure, err
 	}
+	defer b.scratch.remove()
 	ticket, refusal := st.guard.admit(time.Now(), r.emit)
 	if refusal != "" {
 		return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil

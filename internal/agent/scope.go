@@ -26,9 +26,13 @@ type scope struct {
 	env     []string // of the workflow, and of the step that is bound
 	failed  *ended   // in handlers: the failure
 	wants   bool     // the step that is bound may name map.results
+	scratch *scratch // where values go that are wanted in files; nil: they are not to be made
 }
 
-var _ template.Resolver = (*scope)(nil)
+var (
+	_ template.Resolver = (*scope)(nil)
+	_ template.Filer    = (*scope)(nil)
+)
 
 // result is what a step that has run leaves to the steps after it.
 type result struct {

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"path"
@@ -9,22 +10,40 @@ import (
 	"strings"
 )
 
-var filterNames = []string{"raw", "sh", "json", "url", "int", "words", "basename"}
+var filterNames = []string{"raw", "sh", "json", "url", "int", "words", "basename", "file", "opt", "pattern", "default"}
+
+// filter is one of the filters of a placeholder.
+type filter struct {
+	name string
+	glob *glob // of pattern
+}
+
+func (f filter) String() string {
+	if f.glob == nil {
+		return "|" + f.name
+	}
+	return "|" + f.name + ":" + escapeArgument(f.glob.src)
+}
+
+// Filer is a Resolver that can put a value into a private file, which lasts as long as the command that the value is for.
+type Filer interface {
+	File(content string) (path string, err error)
+}
 
 // unknownFilter says what is wrong with the name of a filter, or nothing.
 func unknownFilter(name string) string {
-	switch {
-	case slices.Contains(filterNames, name):
+	if slices.Contains(filterNames, name) {
 		return ""
-	case name == "file":
-		return "the filter |file is not supported yet; feed large values through a heredoc"
 	}
 	return fmt.Sprintf("unknown filter |%s (known: %s)", name, strings.Join(filterNames, ", "))
 }
 
+// makesList tells whether the filter gives any number of words.
+func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" || f.name == "pattern" }
+
 // filtered returns the value after one filter. Filters that only change where a value may stand leave it as it is.
-func filtered(v Value, filter string) (Value, error) {
-	switch filter {
+func filtered(v Value, f filter, r Resolver) (Value, error) {
+	switch f.name {
 	case "sh":
 		return Text(shellQuote(v.String())), nil
 	case "json":
@@ -35,9 +54,49 @@ func filtered(v Value, filter string) (Value, error) {
 		return Text(path.Base(v.String())), nil
 	case "int":
 		n, err := wholeNumber(v.String())
-		return Text(n), err
+		if err != nil {
+			return Value{}, fmt.Errorf("asks for a whole number, and %w", err)
+		}
+		return Text(n), nil
+	case "file":
+		return inFile(v, r)
 	}
 	return v, nil
+}
+
+// expanded returns the words that a filter makes of a value. single: the value is one word already.
+func expanded(v Value, f filter, single bool) []Value {
+	switch {
+	case f.name == "opt" && v.isEmpty():
+		return nil
+	case f.name == "opt":
+		return []Value{v}
+	case f.name == "pattern" && single:
+		return f.glob.matching([]Value{v})
+	case f.name == "pattern" && v.isArray():
+		return f.glob.matching(v.elements())
+	}
+	var words []Value
+	for _, word := range splitBlanks(v.String()) {
+		words = append(words, Text(word))
+	}
+	if f.name == "pattern" {
+		return f.glob.matching(words)
+	}
+	return words
+}
+
+// inFile returns the path of a file that holds the value.
+func inFile(v Value, r Resolver) (Value, error) {
+	files, ok := r.(Filer)
+	if !ok {
+		return Value{}, errors.New("asks for a file, which there is none of here")
+	}
+	path, err := files.File(v.String())
+	if err != nil {
+		return Value{}, fmt.Errorf("asks for a file: %w", err)
+	}
+	return Text(path), nil
 }
 
 // wholeNumber returns a whole number of 64 bits in plain decimal: shells read 010 as eight, and 08 as an error.

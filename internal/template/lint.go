@@ -35,8 +35,8 @@ func (c *compiler) lintPlace(r *ref, p place) {
 		c.warn(r, "PS116", "chooses the file of a redirection, which may lie outside the working directory")
 	case p.loop && p.parts == 1 && p.quote == bare && !r.expr.isList():
 		c.warn(r, "PS115", fmt.Sprintf("is one word, so the loop runs once; write %s[*]} or %s|words}", strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
-	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc:
-		c.warn(r, "PS117", "may be too large for an argument; read ${map.results_file}")
+	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):
+		c.warn(r, "PS117", "may be too large for an argument; read ${map.results_file}, or write |file for the path of a file that holds it")
 	}
 	c.lintText(r, p)
 }

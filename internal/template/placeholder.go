@@ -11,7 +11,7 @@ import (
 type expr struct {
 	root    string
 	steps   []step
-	filters []string
+	filters []filter
 	def     *string
 }
 
@@ -146,10 +146,54 @@ func (p *exprParser) filterList(e *expr) {
 		name := p.key()
 		if text := unknownFilter(name); text != "" {
 			p.fail("%s", text)
+			return
 		}
-		e.filters = append(e.filters, name)
+		p.filter(e, name)
 	}
 }
+
+// filter reads what follows the name of a filter.
+func (p *exprParser) filter(e *expr, name string) {
+	switch name {
+	case "default":
+		def := p.argument(e, name)
+		e.def = &def
+	case "pattern":
+		glob, err := newGlob(p.argument(e, name))
+		if err != nil {
+			p.fail("%v", err)
+			return
+		}
+		e.filters = append(e.filters, filter{name, glob})
+	default:
+		e.filters = append(e.filters, filter{name: name})
+	}
+}
+
+// argument reads the literal text behind the colon of a filter, with \} for a brace and \| for a bar.
+func (p *exprParser) argument(e *expr, name string) string {
+	if p.peek() != ':' {
+		p.fail("the filter |%s needs a text: ${%s|%s:…}", name, e.root, name)
+		return ""
+	}
+	var text strings.Builder
+	for p.pos++; p.peek() != '}' && p.peek() != '|'; p.pos++ {
+		switch c := p.peek(); {
+		case p.pos >= len(p.src):
+			p.fail("${%s has no closing brace", e.root)
+			return ""
+		case c == '$' || c == '`':
+			p.fail("the text behind |%s: is literal, %q would not be expanded in it", name, string(c))
+			return ""
+		case c == '\\' && p.pos+1 < len(p.src) && (p.src[p.pos+1] == '}' || p.src[p.pos+1] == '|'):
+			p.pos++
+		}
+		text.WriteByte(p.src[p.pos])
+	}
+	return text.String()
+}
+
+func escapeArgument(s string) string { return strings.NewReplacer("}", `\}`, "|", `\|`).Replace(s) }
 
 // byDefault reads ":-text}". The text is literal, with \} for a brace.
 func (p *exprParser) byDefault(e *expr) {
@@ -199,7 +243,7 @@ func (e *expr) String() string {
 		b.WriteString(s.String())
 	}
 	for _, f := range e.filters {
-		b.WriteString("|" + f)
+		b.WriteString(f.String())
 	}
 	if e.def != nil {
 		b.WriteString(":-" + strings.ReplaceAll(*e.def, "}", `\}`))
@@ -223,10 +267,17 @@ func (s step) String() string {
 
 // isList tells whether the placeholder stands for several words.
 func (e *expr) isList() bool {
-	return slices.ContainsFunc(e.steps, func(s step) bool { return s.kind == all }) || e.has("words")
+	return e.takesAll() || slices.ContainsFunc(e.filters, filter.makesList)
 }
 
-func (e *expr) has(filter string) bool { return slices.Contains(e.filters, filter) }
+// takesAll tells whether the path goes to every element of a list.
+func (e *expr) takesAll() bool {
+	return slices.ContainsFunc(e.steps, func(s step) bool { return s.kind == all })
+}
+
+func (e *expr) has(name string) bool {
+	return slices.ContainsFunc(e.filters, func(f filter) bool { return f.name == name })
+}
 
 // closing returns the index after the brace that closes the "${" at start, or the end of its line.
 func closing(src string, start int) int {

@@ -92,14 +92,14 @@ func (e *expr) value(r Resolver, written string) (Value, error) {
 	case !ok:
 		return Value{}, missing(written, e.root)
 	}
-	return e.filter(v, written)
+	return e.filter(v, r, written)
 }
 
-func (e *expr) filter(v Value, written string) (Value, error) {
+func (e *expr) filter(v Value, r Resolver, written string) (Value, error) {
 	for _, f := range e.filters {
 		var err error
-		if v, err = filtered(v, f); err != nil {
-			return Value{}, &BindError{Placeholder: written, Text: written + " asks for a whole number, and " + err.Error()}
+		if v, err = filtered(v, f, r); err != nil {
+			return Value{}, &BindError{Placeholder: written, Text: written + " " + err.Error()}
 		}
 	}
 	return v, nil
@@ -128,10 +128,12 @@ func (e *expr) values(r Resolver, written string) ([]Value, error) {
 	switch {
 	case e.def != nil && (!ok || len(list) == 0 || len(list) == 1 && list[0].isEmpty()):
 		list = []Value{Text(*e.def)}
+	case !ok && e.has("opt"):
+		return nil, nil
 	case !ok:
 		return nil, missing(written, e.root)
 	}
-	return e.filterAll(list, written)
+	return e.filterAll(list, r, written)
 }
 
 func (s step) fromAll(list []Value) []Value {
@@ -148,23 +150,22 @@ func (s step) fromAll(list []Value) []Value {
 	return next
 }
 
-func (e *expr) filterAll(list []Value, written string) ([]Value, error) {
+func (e *expr) filterAll(list []Value, r Resolver, written string) ([]Value, error) {
+	single := e.takesAll()
 	for _, f := range e.filters {
 		var next []Value
 		for _, v := range list {
-			if f == "words" {
-				for _, word := range splitBlanks(v.String()) {
-					next = append(next, Text(word))
-				}
+			if f.makesList() {
+				next = append(next, expanded(v, f, single)...)
 				continue
 			}
-			out, err := filtered(v, f)
+			out, err := filtered(v, f, r)
 			if err != nil {
-				return nil, &BindError{Placeholder: written, Text: written + " asks for a whole number, and " + err.Error()}
+				return nil, &BindError{Placeholder: written, Text: written + " " + err.Error()}
 			}
 			next = append(next, out)
 		}
-		list = next
+		list, single = next, single || f.makesList()
 	}
 	return list, nil
 }

@@ -430,6 +430,9 @@ func (c *compiler) reachCode(found []source, bare bool) {
 // ownWord tells whether a placeholder stands for a word that prodigy made itself: no one else writes it. An item's id is none,
 // since it may be a field of the item.
 func (c *compiler) ownWord(e *expr) bool {
+	if e.has("file") {
+		return true
+	}
 	if len(e.steps) == 0 {
 		return c.roots["item"] && slices.Contains([]string{"item_index", "item_total", "attempt", "worker"}, e.root)
 	}
