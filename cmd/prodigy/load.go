@@ -32,12 +32,22 @@ func load(path string, c mapreduce.Config) (checked, error) {
 		return checked{}, refusef("%w", err)
 	}
 	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay})
-	if err != nil {
-		return checked{}, err
-	}
 	c.Dir, c.Environ = dir, os.Environ()
+	if err != nil {
+		return checked{}, withMore(c, err)
+	}
 	warnings, err := mapreduce.Check(c, w)
 	return checked{Workflow: w, source: source, warnings: warnings, dir: dir}, err
+}
+
+// withMore adds to what is wrong with the structure of a workflow what is wrong with the commands and paths in it.
+func withMore(c mapreduce.Config, err error) error {
+	var invalid *workflow.InvalidError
+	if !errors.As(err, &invalid) || invalid.Read == nil {
+		return err
+	}
+	_, more := mapreduce.Check(c, invalid.Read)
+	return invalid.And(more)
 }
 
 // loadRecorded reads the workflow of a job as it was run.

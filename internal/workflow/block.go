@@ -170,11 +170,24 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 	}
 	guess := nearest(e.name, words)
 	if guess == "" {
-		r.fail(e.key, "unknown key %q in %s", e.name, b.name)
+		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, belongs(e.name, b.name))
 		return
 	}
 	b.guessed = append(b.guessed, guess)
 	r.fail(e.key, "unknown key %q in %s (did you mean %q?)", e.name, b.name, guess)
+	r.readGuess(b, e, keys, guess)
+}
+
+// readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it names is known to the rest of
+// the file. What is wrong with it is not told: the guess may be.
+func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == guess || k.alias == guess })
+	if i < 0 || find(b.node, keys[i].name) != nil || keys[i].alias != "" && find(b.node, keys[i].alias) != nil {
+		return
+	}
+	problems, warnings := r.problems, r.warnings
+	keys[i].read(e)
+	r.problems, r.warnings = problems, warnings
 }
 
 // require reports that none of the names is written in b, unless one was probably meant.

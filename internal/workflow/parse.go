@@ -21,7 +21,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		r.root(entry{name: "workflow", value: follow(root)})
 	}
 	if len(r.problems) > 0 {
-		return nil, &InvalidError{Problems: inOrder(r.problems)}
+		return nil, &InvalidError{Problems: inOrder(r.problems), Read: r.readSoFar()}
 	}
 	r.warnOfPhases()
 	r.w.Warnings = inOrder(r.warnings)
@@ -29,6 +29,14 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		r.w.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	}
 	return r.w, nil
+}
+
+// readSoFar returns what could be read of a file with mistakes, or nil when that is nothing.
+func (r *reader) readSoFar() *Workflow {
+	if r.w.Map == nil && r.w.Commands == nil {
+		return nil
+	}
+	return r.w
 }
 
 // root reads a whole file: a mapping, or a bare list of steps.

@@ -196,7 +196,7 @@ func readerSays(n *yaml.Node) string {
 	if len(r.problems) == 0 {
 		return ""
 	}
-	return (&InvalidError{r.problems}).Error()
+	return (&InvalidError{Problems: r.problems}).Error()
 }
 
 func parseNode(t *testing.T, data []byte) *yaml.Node {

@@ -64,6 +64,9 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	}
 	r.checkNames(&s, b, p)
 	r.checkOutput(s, b)
+	if s.Kind() == "" {
+		s.Shell = &Text{Value: ":", Pos: s.Pos} // which was told; the rest of the step is looked at all the same
+	}
 	return s, b
 }
 

@@ -7,7 +7,9 @@ package workflow
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,6 +202,16 @@ func (p Problem) String() string {
 // InvalidError holds every problem of a workflow, in the order of the file.
 type InvalidError struct {
 	Problems []Problem
+	Read     *Workflow // what could be read all the same, to look for more problems in; nil when that is nothing
+}
+
+// And returns e with the problems of another workflow error, if err is one.
+func (e *InvalidError) And(err error) *InvalidError {
+	more, ok := errors.AsType[*InvalidError](err)
+	if !ok {
+		return e
+	}
+	return &InvalidError{Problems: inOrder(slices.Concat(e.Problems, more.Problems)), Read: e.Read}
 }
 
 // Error returns all problems, a line each.
