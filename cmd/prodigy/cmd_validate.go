@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -10,30 +12,45 @@ import (
 )
 
 type validateOptions struct {
-	path   string
+	paths  []string
 	format format
+	strict bool
 }
 
 func newValidateCommand(con *console) *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{
-		Use:               "validate <workflow>",
-		Short:             "Check a workflow file and tell everything that is wrong with it",
-		Example:           "  prodigy validate workflow.yml",
-		Args:              exactly("workflow"),
-		ValidArgsFunction: completeWorkflow,
+		Use:   "validate <workflow>...",
+		Short: "Check workflow files and tell everything that is wrong with them",
+		Long: `Check workflow files and tell everything that is wrong with them: every mistake with its place, and warnings about what has no effect
+or another one than it seems. Nothing is run.
+
+Exit codes: 0 all are valid, 2 some are not; with --strict, a warning counts as a mistake.`,
+		Example: `  prodigy validate workflow.yml
+  prodigy validate --strict workflows/*.yml`,
+		Args:              atLeastOne("workflow"),
+		ValidArgsFunction: completeWorkflows,
 		RunE: func(_ *cobra.Command, args []string) error {
-			o.path = args[0]
+			o.paths = args
 			return runValidate(con, o)
 		},
 	}
 	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "let warnings count as mistakes")
 	return cmd
 }
 
-// verdict is what validate --json prints.
+// verdicts is what validate --json prints.
+type verdicts struct {
+	Valid bool      `json:"valid"` // all of them; with --strict, without a warning too
+	Files []verdict `json:"files"`
+}
+
+// verdict is what there is to say of one file.
 type verdict struct {
+	File     string             `json:"file"`
 	Valid    bool               `json:"valid"`
+	Mode     workflow.Mode      `json:"mode,omitempty"` // of a valid one
 	Problems []workflow.Problem `json:"problems"`
 	Warnings []workflow.Problem `json:"warnings"`
 	Steps    []stepRuns         `json:"steps"`
@@ -52,27 +69,68 @@ func runValidate(con *console, o validateOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := load(o.path, mapreduce.Config{MaxDelay: limit})
-	if problems, invalid := problemsOf(err); invalid && o.format == asJSON {
-		v := verdict{Problems: problems, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
-		if err := printJSON(con.out, v); err != nil {
+	all := verdicts{Valid: true, Files: []verdict{}}
+	for _, path := range o.paths {
+		v, err := judge(path, mapreduce.Config{MaxDelay: limit})
+		if err != nil {
 			return err
 		}
-		return status(exitUsage)
+		all.Files = append(all.Files, v)
+		all.Valid = all.Valid && v.Valid && (!o.strict || len(v.Warnings) == 0)
 	}
-	if err != nil {
+	if err := all.tell(con, o.format); err != nil {
 		return err
 	}
-	if o.format == asJSON {
-		v := verdict{Valid: true, Problems: []workflow.Problem{}, Warnings: w.warnings, Steps: allRuns(w.Workflow)}
-		return printJSON(con.out, v)
-	}
-	printProblems(con.err, w.warnings, "warning: ")
-	_, _ = fmt.Fprintf(con.out, "%s: valid, mode %s\n", o.path, w.Mode)
-	for _, s := range allRuns(w.Workflow) {
-		_, _ = fmt.Fprintf(con.out, "  %s: %s: %s\n", s.Section, s.Step, upTo(s.Runs))
+	if !all.Valid {
+		return status(exitUsage)
 	}
 	return nil
+}
+
+// judge checks the file at path. The error is about what has nothing to do with what it says.
+func judge(path string, c mapreduce.Config) (verdict, error) {
+	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
+	w, err := load(path, c)
+	problems, invalid := problemsOf(err)
+	var usage *usageError
+	switch {
+	case invalid:
+		v.Problems = problems
+	case errors.As(err, &usage):
+		v.Problems = append(v.Problems, workflow.Problem{File: path, Line: 1, Col: 1, Message: err.Error()})
+	case err != nil:
+		return v, err
+	default:
+		v.Valid, v.Mode, v.Steps = true, w.Mode, allRuns(w.Workflow)
+		v.Warnings = append(v.Warnings, w.warnings...)
+	}
+	return v, nil
+}
+
+func (all verdicts) tell(con *console, f format) error {
+	if f == asJSON {
+		return printJSON(con.out, all)
+	}
+	for _, v := range all.Files {
+		printProblems(con.err, v.Problems, "")
+		printProblems(con.err, v.Warnings, "warning: ")
+		if v.Valid {
+			v.print(con.out)
+		}
+	}
+	return nil
+}
+
+// print says how often the steps of a valid file are run.
+func (v verdict) print(out io.Writer) {
+	warned := ""
+	if n := len(v.Warnings); n > 0 {
+		warned = ", " + counted(n, "warning")
+	}
+	_, _ = fmt.Fprintf(out, "%s: valid, mode %s%s\n", v.File, v.Mode, warned)
+	for _, s := range v.Steps {
+		_, _ = fmt.Fprintf(out, "  %s: %s: %s\n", s.Section, s.Step, upTo(s.Runs))
+	}
 }
 
 func allRuns(w *workflow.Workflow) []stepRuns {

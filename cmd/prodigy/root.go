@@ -71,6 +71,16 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atLeastOne wants one argument or more.
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("the argument <%s> is missing", name)
+		}
+		return nil
+	}
+}
+
 // atMostOne allows one argument.
 func atMostOne(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
@@ -88,10 +98,15 @@ func completeJob(_ *cobra.Command, args []string, _ string) ([]string, cobra.She
 }
 
 // completeWorkflow completes the first argument to a YAML file.
-func completeWorkflow(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeWorkflow(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return completeWorkflows(cmd, args, toComplete)
+}
+
+// completeWorkflows completes every argument to a YAML file.
+func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 

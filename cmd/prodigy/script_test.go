@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
+
+var update = flag.Bool("update", false, "rewrite the files that scripts compare output with")
 
 // The test binary is prodigy too, and a claude that only says what it was asked.
 func TestMain(m *testing.M) {
@@ -39,7 +42,7 @@ func TestScripts(t *testing.T) {
 	}
 	const dir = "../../testdata/script/"
 	params := testscript.Params{
-		Dir: dir,
+		Dir: dir, UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
 			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(examples))

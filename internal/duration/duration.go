@@ -66,7 +66,31 @@ func pair(s string) (n uint64, unit time.Duration, rest string, ok bool) {
 }
 
 func invalid(s, why string) error {
+	if guess := meant(s); guess != "" {
+		return fmt.Errorf("%.40q is not a duration (did you mean %s?): write a number and a unit, as in 500ms, 30s or 1h30m", s, guess)
+	}
 	return fmt.Errorf("%.40q is not a duration: %swrite a number and a unit, as in 500ms, 30s or 1h30m", s, why)
+}
+
+// spelled are the ways in which people write out a unit, the longer before those that they begin with.
+var spelled = []struct{ word, unit string }{
+	{"milliseconds", "ms"}, {"millisecond", "ms"}, {"seconds", "s"}, {"second", "s"}, {"secs", "s"}, {"sec", "s"},
+	{"minutes", "m"}, {"minute", "m"}, {"mins", "m"}, {"hours", "h"}, {"hour", "h"}, {"hrs", "h"}, {"hr", "h"}, {"days", "d"}, {"day", "d"},
+}
+
+// meant returns the duration that someone meant who wrote out its units or put blanks between them, or nothing.
+func meant(s string) string {
+	guess := strings.ToLower(strings.Join(strings.Fields(s), ""))
+	for _, w := range spelled {
+		guess = strings.ReplaceAll(guess, w.word, w.unit)
+	}
+	if guess == "" || guess == s {
+		return ""
+	}
+	if _, err := Parse(guess); err != nil {
+		return ""
+	}
+	return guess
 }
 
 // Format prints d like "1m12.3s": at most one decimal in seconds, and milliseconds below one second.

@@ -30,13 +30,18 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	for i := range problems {
 		problems[i].File = w.File
 	}
+	sortByPlace(warnings)
 	if len(problems) == 0 {
 		return warnings, nil
 	}
+	sortByPlace(problems)
+	return warnings, &workflow.InvalidError{Problems: problems}
+}
+
+func sortByPlace(problems []workflow.Problem) {
 	slices.SortStableFunc(problems, func(a, b workflow.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
-	return warnings, &workflow.InvalidError{Problems: problems}
 }
 
 func problemAt(w *workflow.Workflow, at workflow.Pos, message string) workflow.Problem {
