@@ -74,8 +74,21 @@ func invalid(s, why string) error {
 
 // spelled are the ways in which people write out a unit, the longer before those that they begin with.
 var spelled = []struct{ word, unit string }{
-	{"milliseconds", "ms"}, {"millisecond", "ms"}, {"seconds", "s"}, {"second", "s"}, {"secs", "s"}, {"sec", "s"},
-	{"minutes", "m"}, {"minute", "m"}, {"mins", "m"}, {"hours", "h"}, {"hour", "h"}, {"hrs", "h"}, {"hr", "h"}, {"days", "d"}, {"day", "d"},
+	{"milliseconds", "ms"},
+	{"millisecond", "ms"},
+	{"seconds", "s"},
+	{"second", "s"},
+	{"secs", "s"},
+	{"sec", "s"},
+	{"minutes", "m"},
+	{"minute", "m"},
+	{"mins", "m"},
+	{"hours", "h"},
+	{"hour", "h"},
+	{"hrs", "h"},
+	{"hr", "h"},
+	{"days", "d"},
+	{"day", "d"},
 }
 
 // meant returns the duration that someone meant who wrote out its units or put blanks between them, or nothing.
