@@ -12,108 +12,107 @@ import (
 	"github.com/ohler55/ojg/jp"
 )
 
-// document is a JSON value in the form in which ojg evaluates paths on it. Objects keep their order, and what is selected from it
-// is spelled as it was.
+// document is a JSON value in the form in which ojg evaluates paths on it. Objects keep their order and are read when they are
+// looked at, and what is selected is spelled as it was.
 type document struct {
 	value any
 	plain bool // objects are maps, the only form that ojg measures
 	raws  map[unsafe.Pointer][]byte
-	dec   *jsontext.Decoder
-	raw   []byte
 }
 
 // object is a JSON object for ojg. It is a struct, not a pointer, so that ojg does not look through it.
 type object struct{ *members }
 
 type members struct {
-	raw    []byte
-	names  []string
-	values map[string]any
+	document *document
+	raw      []byte
+	names    []string // nil until all have been asked for
+	values   map[string]any
 }
 
 var _ jp.Keyed = object{}
 
+// ValueForKey returns the member of that name, the last if there are several.
 func (m *members) ValueForKey(key string) (any, bool) {
-	v, ok := m.values[key]
-	return v, ok
+	if m.names != nil {
+		v, ok := m.values[key]
+		return v, ok
+	}
+	var raw []byte
+	eachMember(m.raw, func(quoted, value []byte) {
+		if isNamed(quoted, key) {
+			raw = value
+		}
+	})
+	if raw == nil {
+		return nil, false
+	}
+	return m.document.read(raw), true
 }
 
-func (m *members) Keys() []string { return m.names }
+func (m *members) Keys() []string {
+	if m.names != nil {
+		return m.names
+	}
+	m.names, m.values = []string{}, map[string]any{}
+	eachMember(m.raw, func(quoted, value []byte) {
+		name := unquote(quoted)
+		if _, twice := m.values[name]; !twice {
+			m.names = append(m.names, name)
+		}
+		m.values[name] = m.document.read(value)
+	})
+	return m.names
+}
 
 func (m *members) SetValueForKey(string, any) { panic("BUG: a path changes the document") }
 
 func (m *members) RemoveValueForKey(string) { panic("BUG: a path changes the document") }
 
 // load reads a valid JSON value.
-func load(raw []byte, plain bool) (*document, error) {
-	d := &document{
-		plain: plain, raw: raw, raws: map[unsafe.Pointer][]byte{},
-		dec: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true)),
-	}
-	var err error
-	d.value, err = d.read()
-	d.dec = nil
-	return d, err
+func load(raw []byte, plain bool) *document {
+	d := &document{plain: plain}
+	d.value = d.read(bytes.TrimSpace(raw))
+	return d
 }
 
-func (d *document) read() (any, error) {
-	token, err := d.dec.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch token.Kind() {
+func (d *document) read(raw []byte) any {
+	switch raw[0] {
 	case '{':
-		return d.object()
+		return d.object(raw)
 	case '[':
-		return d.array()
+		out := []any{}
+		eachElement(raw, func(element []byte) bool {
+			out = append(out, d.read(element))
+			return true
+		})
+		return out
 	case '"':
-		return token.String(), nil
-	case '0':
-		return d.number(token.String()), nil
+		return unquote(raw)
 	case 't', 'f':
-		return token.Bool(), nil
+		return raw[0] == 't'
+	case 'n':
+		return nil
 	}
-	return nil, nil
+	return d.number(string(raw))
 }
 
-func (d *document) array() (any, error) {
-	out := []any{}
-	for d.dec.PeekKind() != ']' {
-		v, err := d.read()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
+func (d *document) object(raw []byte) any {
+	if !d.plain {
+		return object{&members{document: d, raw: raw}}
 	}
-	_, err := d.dec.ReadToken()
-	return out, err
+	out := map[string]any{}
+	eachMember(raw, func(quoted, value []byte) { out[unquote(quoted)] = d.read(value) })
+	d.keep(reflect.ValueOf(out).UnsafePointer(), raw)
+	return out
 }
 
-func (d *document) object() (any, error) {
-	start := d.dec.InputOffset() - 1
-	m := &members{values: map[string]any{}}
-	for d.dec.PeekKind() != '}' {
-		name, err := d.dec.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		key := name.String()
-		value, err := d.read()
-		if err != nil {
-			return nil, err
-		}
-		if _, twice := m.values[key]; !twice {
-			m.names = append(m.names, key)
-		}
-		m.values[key] = value
+// keep remembers how what is at p is spelled.
+func (d *document) keep(p unsafe.Pointer, raw []byte) {
+	if d.raws == nil {
+		d.raws = map[unsafe.Pointer][]byte{}
 	}
-	_, err := d.dec.ReadToken()
-	m.raw = d.raw[start:d.dec.InputOffset()]
-	if d.plain {
-		d.raws[reflect.ValueOf(m.values).UnsafePointer()] = m.raw
-		return m.values, err
-	}
-	return object{m}, err
+	d.raws[p] = raw
 }
 
 // number gives ojg a number that it can compare. One that would be spelled in another way afterwards goes by a pointer, which is
@@ -127,7 +126,7 @@ func (d *document) number(spelled string) any {
 		return f
 	}
 	p := &f
-	d.raws[unsafe.Pointer(p)] = []byte(spelled)
+	d.keep(unsafe.Pointer(p), []byte(spelled))
 	return p
 }
 

@@ -202,7 +202,7 @@ func TestAKeyNamesTheItems(t *testing.T) {
 
 func TestABadKeyNamesItsItem(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{"k":"a"}`:    `key k: item_1 has "a", as item_0 has`,
+		`{"k":"a"}`:    `key k: item_1 has the name of item_0, "a"`,
 		`{"k":""}`:     `key k: item_1 has an empty one`,
 		`{"k":null}`:   `key k: item_1 has none`,
 		`{}`:           `key k: item_1 has none`,

@@ -197,10 +197,7 @@ func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
 	if err != nil {
 		return err
 	}
-	doc, err := load(raw, s.path.plain)
-	if err != nil {
-		return err
-	}
+	doc := load(raw, s.path.plain)
 	ok, err := doc.matches(f)
 	if err != nil || !ok {
 		return err
@@ -217,9 +214,6 @@ func (s *selector) load(path jp.Expr) error {
 	if err != nil {
 		return err
 	}
-	doc, err := load(raw, s.path.plain)
-	if err != nil {
-		return err
-	}
+	doc := load(raw, s.path.plain)
 	return doc.get(path, s.take)
 }

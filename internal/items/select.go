@@ -14,7 +14,8 @@ import (
 var errEnough = errors.New("enough")
 
 // Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further than it is asked to, and
-// stops when ctx ends. Nothing follows an error. Data that turns out to be broken after some items is an error after those items.
+// stops when ctx ends. Nothing follows an error. Data that turns out to be broken after some items is an error after those items, and so is a
+// name that a key gives twice.
 func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		if err := choose(ctx, m, e, yield); err != nil && !errors.Is(err, errEnough) {
@@ -33,13 +34,26 @@ func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error)
 		return err
 	}
 	c.yield = yield
+	if c.keys == nil {
+		return c.run(ctx, src, e)
+	}
+	c.keys.given.dir = e.Temp
+	defer c.keys.given.close()
+	if err := c.run(ctx, src, e); err != nil && (c.left || !errors.Is(err, errEnough)) {
+		return err
+	}
+	return c.keys.check()
+}
+
+// run gives the values of a source to the pipeline.
+func (c *chooser) run(ctx context.Context, src source, e Env) error {
 	if c.order == nil {
 		return src.each(ctx, e, c.path, c.filtered(ctx, c.take))
 	}
 	sorted := &sorter{dir: e.Temp}
 	defer sorted.close()
 	var key []byte
-	err = src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
+	err := src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
 		raw = compact(raw)
 		key = c.order.appendKey(key[:0], newValue(raw))
 		return sorted.add(key, raw)
@@ -65,6 +79,7 @@ type chooser struct {
 	limit    *int
 	keys     *keys // nil: items are named by their index
 	next     int   // index of the next item
+	left     bool  // who asked wants no more
 	yield    func(Item, error) bool
 }
 
@@ -111,7 +126,7 @@ func (c *chooser) expressions(m *workflow.Map) []expression {
 		}},
 		{"key", m.Key, m.KeyPos, func(src string) error {
 			path, err := parseField(src)
-			c.keys = &keys{src: src, path: path, given: map[fingerprint]int32{}}
+			c.keys = &keys{src: src, path: path}
 			return err
 		}},
 	}
@@ -150,7 +165,7 @@ func (c *chooser) take(raw []byte) error {
 		}
 	}
 	c.next++
-	if !c.yield(it, nil) || c.full() {
+	if c.left = !c.yield(it, nil); c.left || c.full() {
 		return errEnough
 	}
 	return nil

@@ -1,0 +1,102 @@
+package items
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// KeyError says that the key of a map phase is no name for an item.
+type KeyError struct {
+	Key     string // as the workflow has it
+	Item    string // item_<index> of the item
+	Problem string
+}
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("key %s: %s %s", e.Key, e.Item, e.Problem)
+}
+
+// maxKey is how long the text of a key may be, in bytes: it is part of every event about the item.
+const maxKey = 512
+
+// keys names items by a field, and tells at the end whether each name was given once.
+type keys struct {
+	src   string
+	path  []step
+	given sorter // the names, each with the index of its item
+	index []byte
+}
+
+// id returns the text of the key of an item.
+func (k *keys) id(item value, index int) (string, error) {
+	wrong := func(format string, args ...any) error { return k.wrong(index, format, args...) }
+	v, ok := inItem(item)(k.path)
+	id := v.text
+	switch {
+	case !ok, v.kind == null:
+		return "", wrong("has none")
+	case v.kind == array, v.kind == objectKind:
+		return "", wrong("has %s, and only a text, a number or a boolean is the name of an item", kindNames[v.kind])
+	case v.kind == boolean:
+		id = fmt.Sprint(v.yes)
+	}
+	if problem := badID(id); problem != "" {
+		return "", wrong("%s", problem)
+	}
+	k.index = binary.AppendUvarint(k.index[:0], uint64(index))
+	return id, k.given.add([]byte(id), k.index)
+}
+
+func (k *keys) wrong(index int, format string, args ...any) error {
+	return &KeyError{Key: k.src, Item: itemID(index), Problem: fmt.Sprintf(format, args...)}
+}
+
+// check tells of the first item whose name was given before.
+func (k *keys) check() error {
+	const none = ^uint64(0)
+	var last []byte
+	var name string
+	var owner, first, twice uint64 = 0, 0, none
+	err := k.given.each(func(id, data []byte) error {
+		index, _ := binary.Uvarint(data)
+		switch {
+		case last == nil || string(id) != string(last):
+			last, owner = append(last[:0], id...), index
+		case index < twice:
+			first, twice, name = owner, index, string(id)
+		}
+		return nil
+	})
+	if err != nil || twice == none {
+		return err
+	}
+	return k.wrong(int(twice), "has the name of %s, %q", itemID(int(first)), name)
+}
+
+var kindNames = map[kind]string{array: "an array", objectKind: "an object"}
+
+// badID says why a text cannot name an item, or nothing. Slashes are fine: nothing makes a file name of it.
+func badID(id string) string {
+	switch {
+	case id == "":
+		return "has an empty one"
+	case len(id) > maxKey:
+		return fmt.Sprintf("has one of %d bytes, and more than %d are too long", len(id), maxKey)
+	case !utf8.ValidString(id):
+		return "has one that is not UTF-8"
+	}
+	for _, c := range id {
+		if unicode.IsControl(c) {
+			return fmt.Sprintf("has %q, and a name is one line without control characters", id)
+		}
+	}
+	if first, _ := utf8.DecodeRuneInString(id); unicode.IsSpace(first) {
+		return fmt.Sprintf("has %q, and a name does not begin or end with a blank", id)
+	}
+	if last, _ := utf8.DecodeLastRuneInString(id); unicode.IsSpace(last) {
+		return fmt.Sprintf("has %q, and a name does not begin or end with a blank", id)
+	}
+	return ""
+}
