@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -197,6 +198,7 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 			return planItems{}, planError(err)
 		}
 		if total++; total <= firstItems {
+			it.Data = bytes.Clone(it.Data)
 			selected.First = append(selected.First, it)
 		}
 	}

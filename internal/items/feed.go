@@ -43,7 +43,7 @@ func (f *feed) skip(n int) {
 }
 
 // chunk is how much is read at once.
-const chunk = 32 << 10
+const chunk = 64 << 10
 
 // more reads on. What is looked at stays, but not where it was.
 func (f *feed) more() {

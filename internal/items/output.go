@@ -12,10 +12,10 @@ func (f *feed) textOrValues(take func([]byte) error) error {
 		var err error
 		switch {
 		case whole && isJSON(line):
-			err = take(bytes.TrimSpace(line))
+			err = take(compact(bytes.TrimSpace(line)))
 			f.skip(len(line))
 		case opens(line) && readsAsJSON(line):
-			err = f.longValues(take)
+			err = f.longValue(take)
 		default:
 			err = f.text(take)
 		}
@@ -26,26 +26,13 @@ func (f *feed) textOrValues(take func([]byte) error) error {
 	return f.failure()
 }
 
-// longValues takes a value that goes over several lines, and those that follow at once.
-func (f *feed) longValues(take func([]byte) error) error {
-	r := f.reader()
-	for first := true; ; first = false {
-		raw, err := r.ReadValue()
-		if err != nil && first {
-			return r.fault(err)
-		}
-		if err != nil {
-			r.back()
-			return nil
-		}
-		if err := take(raw); err != nil {
-			return err
-		}
-		if !opens(r.UnreadBuffer()) {
-			r.back()
-			return nil
-		}
+// longValue takes a value that goes over several lines.
+func (f *feed) longValue(take func([]byte) error) error {
+	raw, err := (&reader{feed: f}).value()
+	if err != nil {
+		return err
 	}
+	return take(raw)
 }
 
 // loneArray tells whether the data is one array, whose elements are meant. An array that does not end on its first line, as far as

@@ -1,12 +1,11 @@
 package items
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ohler55/ojg/jp"
 )
 
@@ -60,9 +59,9 @@ func (p path) on(take func([]byte) error) func([]byte) error {
 	if p.empty() {
 		return take
 	}
-	s := &selector{dec: new(jsontext.Decoder), path: p, take: take}
+	s := &selector{reader: &reader{feed: &feed{err: io.EOF}}, path: p, take: take}
 	return func(raw []byte) error {
-		s.dec.Reset(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
+		s.reader.feed.buf = raw
 		return s.next()
 	}
 }
@@ -71,13 +70,16 @@ func (p path) on(take func([]byte) error) func([]byte) error {
 // more than one selected value in memory, and so are filters, element by element. From any other step on, the value found there
 // is loaded. Where the same name stands twice in an object, a step that is followed takes the first.
 type selector struct {
-	dec  *jsontext.Decoder
-	path path
-	take func(raw []byte) error // raw is only valid during the call
+	reader *reader
+	path   path
+	take   func(raw []byte) error // raw is compact, and only valid during the call
 }
 
 // next evaluates the path on the next document. The error is io.EOF when there is none.
 func (s *selector) next() error {
+	if _, err := s.reader.kind(); err != nil {
+		return err
+	}
 	if s.path.rooted {
 		return s.load(s.path.expr)
 	}
@@ -87,7 +89,7 @@ func (s *selector) next() error {
 // walk evaluates the path on the value that comes next.
 func (s *selector) walk(path jp.Expr) error {
 	if len(path) == 0 {
-		raw, err := s.dec.ReadValue()
+		raw, err := s.reader.value()
 		if err != nil {
 			return err
 		}
@@ -107,7 +109,7 @@ func (s *selector) walk(path jp.Expr) error {
 	if from, to, by, ok := forward(path[0]); ok {
 		return s.array(func(i int) error {
 			if i < from || i >= to || (i-from)%by != 0 {
-				return s.dec.SkipValue()
+				return s.reader.pass()
 			}
 			return s.walk(rest)
 		})
@@ -138,7 +140,7 @@ func (s *selector) member(name string, rest jp.Expr) error {
 	found := false
 	return s.object(func(quoted []byte) error {
 		if found || !isNamed(quoted, name) {
-			return s.dec.SkipValue()
+			return s.reader.pass()
 		}
 		found = true
 		return s.walk(rest)
@@ -147,53 +149,31 @@ func (s *selector) member(name string, rest jp.Expr) error {
 
 // children calls each before every value in the next value.
 func (s *selector) children(each func() error) error {
-	if s.dec.PeekKind() == '[' {
-		return s.array(func(int) error { return each() })
+	if c, err := s.reader.kind(); err == nil && c == '[' {
+		return s.reader.array(func(int) error { return each() })
 	}
 	return s.object(func([]byte) error { return each() })
 }
 
 // array calls each before every element of the next value, if it is an array.
 func (s *selector) array(each func(i int) error) error {
-	if s.dec.PeekKind() != '[' {
-		return s.dec.SkipValue()
+	if c, err := s.reader.kind(); err != nil || c != '[' {
+		return s.reader.pass()
 	}
-	if _, err := s.dec.ReadToken(); err != nil {
-		return err
-	}
-	for i := 0; s.dec.PeekKind() != ']'; i++ {
-		if err := each(i); err != nil {
-			return err
-		}
-	}
-	_, err := s.dec.ReadToken()
-	return err
+	return s.reader.array(each)
 }
 
 // object calls each before the value of every member of the next value, if it is an object.
 func (s *selector) object(each func(quoted []byte) error) error {
-	if s.dec.PeekKind() != '{' {
-		return s.dec.SkipValue()
+	if c, err := s.reader.kind(); err != nil || c != '{' {
+		return s.reader.pass()
 	}
-	if _, err := s.dec.ReadToken(); err != nil {
-		return err
-	}
-	for s.dec.PeekKind() != '}' {
-		name, err := s.dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		if err := each(name); err != nil {
-			return err
-		}
-	}
-	_, err := s.dec.ReadToken()
-	return err
+	return s.reader.object(each)
 }
 
 // filter goes on with the next value if it passes.
 func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
-	raw, err := s.dec.ReadValue()
+	raw, err := s.reader.value()
 	if err != nil {
 		return err
 	}
@@ -210,7 +190,7 @@ func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
 
 // load evaluates the path on the next value, held in memory.
 func (s *selector) load(path jp.Expr) error {
-	raw, err := s.dec.ReadValue()
+	raw, err := s.reader.value()
 	if err != nil {
 		return err
 	}

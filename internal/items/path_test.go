@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ohler55/ojg/jp"
@@ -16,18 +18,22 @@ import (
 
 // selectAll returns what a path selects in a document, as text.
 func selectAll(t interface{ Fatalf(string, ...any) }, src, doc string) []string {
+	return selectFrom(t, src, strings.NewReader(doc))
+}
+
+func selectFrom(t interface{ Fatalf(string, ...any) }, src string, doc io.Reader) []string {
 	p, err := parsePath(src)
 	if err != nil {
 		t.Fatalf("parse %s: %v", src, err)
 	}
 	var got []string
-	f := &feed{r: strings.NewReader(doc)}
+	f := &feed{r: doc}
 	err = f.selected(p, func(raw []byte) error {
-		got = append(got, string(compact(raw)))
+		got = append(got, string(raw))
 		return nil
 	})
 	if err != nil {
-		t.Fatalf("select %s in %s: %v", src, doc, err)
+		t.Fatalf("select %s: %v", src, err)
 	}
 	return got
 }
@@ -126,6 +132,9 @@ func TestStreamedAnswersAreThoseOfOjg(t *testing.T) {
 			want[i] = normal(t, []byte(oj.JSON(v)))
 		}
 		got := selectAll(t, path, string(doc))
+		if again := selectFrom(t, path, iotest.OneByteReader(bytes.NewReader(doc))); !slices.Equal(got, again) {
+			t.Fatalf("%s in %s\nat once  %v\nby bytes %v", path, doc, got, again)
+		}
 		for i, s := range got {
 			got[i] = normal(t, []byte(s))
 		}

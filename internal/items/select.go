@@ -14,7 +14,7 @@ import (
 var errEnough = errors.New("enough")
 
 // Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further than it is asked to, and
-// stops when ctx ends. Nothing follows an error. Data that turns out to be broken after some items is an error after those items, and so is a
+// stops when ctx ends. The Data of an item is only valid until the next one is asked for. Nothing follows an error. Data that turns out to be broken after some items is an error after those items, and so is a
 // name that a key gives twice.
 func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
@@ -54,7 +54,6 @@ func (c *chooser) run(ctx context.Context, src source, e Env) error {
 	defer sorted.close()
 	var key []byte
 	err := src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
-		raw = compact(raw)
 		key = c.order.appendKey(key[:0], newValue(raw))
 		return sorted.add(key, raw)
 	}))
@@ -145,7 +144,7 @@ func (c *chooser) filtered(ctx context.Context, take func([]byte) error) func([]
 	}
 }
 
-// take yields what distinct, offset and max_items leave. raw belongs to the caller. The error is errEnough when no more values are
+// take yields what distinct, offset and max_items leave. raw is compact and belongs to the caller. The error is errEnough when no more values are
 // wanted.
 func (c *chooser) take(raw []byte) error {
 	if c.distinct != nil && !c.distinct.isNew(newValue(raw)) {
@@ -155,7 +154,7 @@ func (c *chooser) take(raw []byte) error {
 		c.skip--
 		return nil
 	}
-	it := Item{Index: c.next, Data: compact(raw)}
+	it := Item{Index: c.next, Data: raw}
 	if c.keys == nil {
 		it.ID = itemID(it.Index)
 	} else {
