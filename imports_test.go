@@ -15,7 +15,7 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "report", "retry", "view", "workflow",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "report", "retry", "ui", "view", "workflow",
 		"github.com/mattn/go-runewidth", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	},
 	"internal/agent":       {"breaker", "duration", "events", "items", "process", "retry", "template", "workflow", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
+	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
 	"internal/dlq":         {"errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},

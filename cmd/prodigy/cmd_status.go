@@ -248,7 +248,7 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(records)
-		return send(ctx, job, records)
+		return view.Follow(ctx, job.EventsDir(), job.Running, records)
 	})
 	tick := time.NewTicker(w.screen.every())
 	defer tick.Stop()
@@ -263,23 +263,4 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 			w.screen.progress(w.region, w.job, now)
 		}
 	}
-}
-
-// send hands over the records of a job that are there and those that come.
-func send(ctx context.Context, job jobs.Job, records chan<- events.Record) error {
-	for line, err := range events.Follow(ctx, job.EventsDir(), events.Query{}, job.Running) {
-		if err != nil {
-			return err
-		}
-		r, err := events.Decode(line)
-		if err != nil {
-			return err
-		}
-		select {
-		case records <- r:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
 }

@@ -104,7 +104,7 @@ func whereabouts(j *view.Job, now time.Time) []string {
 func waiting(j *view.Job, now time.Time) string {
 	text := fmt.Sprintf("%d waiting", j.Waiting())
 	if next := j.NextRetry(); !next.IsZero() {
-		text += fmt.Sprintf(" (next in %s)", rough(next.Sub(now)))
+		text += fmt.Sprintf(" (next in %s)", view.Rough(next.Sub(now)))
 	}
 	return text
 }
@@ -120,33 +120,11 @@ func pace(j *view.Job, now time.Time) []string {
 	if !ok {
 		return parts
 	}
-	low, high := rough(e.Low), rough(e.High)
+	low, high := view.Rough(e.Low), view.Rough(e.High)
 	if low == high {
 		return append(parts, "eta "+low)
 	}
 	return append(parts, "eta "+low+" to "+high)
-}
-
-// rough rounds a length of time as people would say it.
-func rough(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "1s"
-	case d < 10*time.Minute:
-		d = d.Round(time.Second)
-	case d < 10*time.Hour:
-		d = d.Round(time.Minute)
-	default:
-		d = d.Round(time.Hour)
-	}
-	text := duration.Format(d)
-	if d >= 10*time.Minute {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d >= 10*time.Hour {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 // rateText prints items in a second, and slow ones in a minute or an hour.
@@ -167,7 +145,7 @@ func (g region) breakers(j *view.Job, now time.Time) []string {
 	for _, b := range j.Breakers() {
 		text := "breaker half-open, testing"
 		if b.State == view.Open {
-			text = "breaker open, tests in " + rough(b.Until.Sub(now))
+			text = "breaker open, tests in " + view.Rough(b.Until.Sub(now))
 			if !b.Until.After(now) {
 				text = "breaker open, about to test"
 			}
@@ -188,7 +166,7 @@ func (g region) running(j *view.Job, now time.Time, width int) []string {
 		if age < slow || len(list) == runningShown {
 			break
 		}
-		parts := []string{"  running " + visible(a.ItemID), rough(age)}
+		parts := []string{"  running " + visible(a.ItemID), view.Rough(age)}
 		if a.Step != "" {
 			parts = append(parts, "step "+visible(a.Step))
 		}

@@ -30,6 +30,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newStatusCommand(con),
 		newWhyCommand(con),
 		newReportCommand(con),
+		newUICommand(con),
 		newVersionCommand(con),
 		newEndLeftoversCommand(),
 	)

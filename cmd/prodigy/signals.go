@@ -89,6 +89,7 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 	defer restore()
 	err := do(terminated)
 	switch {
+	case ctx.Err() != nil: // no signal has ended it
 	case interrupted.Err() != nil:
 		return status(exitInterrupted)
 	case terminated.Err() != nil:

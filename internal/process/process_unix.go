@@ -23,8 +23,9 @@ func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
-// detach makes cmd the leader of a session of its own.
-func detach(cmd *exec.Cmd) {
+// Detach makes cmd the leader of a session of its own, so that signals from this one's terminal do not reach it. On Windows it does
+// nothing.
+func Detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 }
 

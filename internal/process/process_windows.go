@@ -22,7 +22,8 @@ func isolate(cmd *exec.Cmd) {
 
 // There are no sessions, and no watcher is needed where job objects end with their owner.
 
-func detach(*exec.Cmd) {}
+// Detach does nothing here.
+func Detach(*exec.Cmd) {}
 
 func session() int { return -1 }
 

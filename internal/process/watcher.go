@@ -44,7 +44,7 @@ func (w *watcher) start() {
 	defer func() { _ = r.Close() }()
 	cmd := exec.Command(w.argv[0], w.argv[1:]...)
 	cmd.Dir, cmd.Stdin = string(filepath.Separator), r
-	detach(cmd)
+	Detach(cmd)
 	if err := cmd.Start(); err != nil {
 		_ = lifeline.Close()
 		return

@@ -65,19 +65,9 @@ func (p *plot) throughput() chart {
 	each := p.length / columns
 	var waits, rates points
 	for i, col := range p.cols {
-		x, y := width*float64(i)/columns, height
+		x := width * float64(i) / columns
 		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each), col.Succeeded, col.Failed, col.Retried)
-		for _, part := range []struct {
-			n     int
-			class string
-		}{{col.Succeeded, "ok"}, {col.Failed, "bad"}, {col.Retried, "again"}} {
-			if part.n == 0 {
-				continue
-			}
-			h := height * float64(part.n) / float64(most)
-			y -= h
-			c.Rects = append(c.Rects, rect{X: x, Y: y, W: width / columns, H: h, Class: part.class, Title: title})
-		}
+		c.stack(x, width/columns, height/float64(most), title, col.Succeeded, col.Failed, col.Retried)
 		waits.add(x, height-height*float64(col.Waiting)/float64(waiting))
 		if col.Finished > 0 {
 			rates.add(x, height-height*float64(col.FailedSoFar)/float64(col.Finished))
@@ -88,6 +78,41 @@ func (p *plot) throughput() chart {
 	}
 	c.Lines = append(c.Lines, line{"rate", rates.String()})
 	c.Name = fmt.Sprintf("Items that came to an end over time, at most %d in %s", most, roughly(each))
+	return c
+}
+
+// stack adds a bar of three parts, one above the other, each of them scale high for one.
+func (c *chart) stack(x, w, scale float64, title string, succeeded, failed, retried int) {
+	y := c.Height
+	for _, part := range []struct {
+		n     int
+		class string
+	}{{succeeded, "ok"}, {failed, "bad"}, {retried, "again"}} {
+		if part.n == 0 {
+			continue
+		}
+		h := scale * float64(part.n)
+		y -= h
+		c.Rects = append(c.Rects, rect{X: x, Y: y, W: w, H: h, Class: part.class, Title: title})
+	}
+}
+
+// timeline draws what a view has counted over time.
+func timeline(t view.Timeline) chart {
+	const height = 90.0
+	c := chart{Height: height, Name: "Attempts that came to an end over time"}
+	most := 1
+	for _, cell := range t.Cells {
+		most = max(most, cell.Succeeded+cell.Failed+cell.Retried)
+	}
+	each := width / float64(max(len(t.Cells), 1))
+	for i, cell := range t.Cells {
+		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*t.Span), cell.Succeeded, cell.Failed, cell.Retried)
+		c.stack(float64(i)*each, each, height/float64(most), title, cell.Succeeded, cell.Failed, cell.Retried)
+		if i%max(len(t.Cells)/6, 1) == 0 {
+			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(time.Duration(i) * t.Span)})
+		}
+	}
 	return c
 }
 

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"iter"
+	"strings"
 	"time"
 
 	"prodigy/internal/dlq"
@@ -121,37 +122,50 @@ func cut(s string, n int) string {
 	return events.Clip(s, n) + "…"
 }
 
-// style is the style sheet of the page.
+// Style is the style sheet of the page, for other pages that show the same things.
 //
 //go:embed page.css
-var style string
+var Style string
 
 //go:embed page.html
 var page string
 
 // WriteHTML writes the page.
 func (r *Report) WriteHTML(w io.Writer) error {
+	return templates().Execute(w, r)
+}
+
+func templates() *template.Template {
 	t, err := template.New("page").Funcs(functions).Parse(page)
 	if err != nil {
 		panic("BUG: the page is no template: " + err.Error())
 	}
-	return t.Execute(w, r)
+	return t
+}
+
+// TimelineSVG draws a timeline for a page that has Style.
+func TimelineSVG(t view.Timeline) template.HTML {
+	var b strings.Builder
+	if err := templates().ExecuteTemplate(&b, "chart", timeline(t)); err != nil {
+		panic("BUG: a chart cannot be drawn: " + err.Error())
+	}
+	return template.HTML(b.String()) // what the template has escaped
 }
 
 // functions are what the page calls.
 var functions = template.FuncMap{
-	"style":   func() template.CSS { return template.CSS(style) },
+	"style":   func() template.CSS { return template.CSS(Style) },
 	"took":    func(d time.Duration) string { return roughly(d) },
 	"exact":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
 	"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-	"number":  number,
+	"number":  Number,
 	"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
 	"below":   func(h, more float64) float64 { return h + more },
 	"short":   func(f float64) string { return fmt.Sprintf("%.1f", f) },
 }
 
-// number groups the digits of n by threes.
-func number(n int) string {
+// Number groups the digits of n by threes.
+func Number(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "\u202f" + text[i:]

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
+	"prodigy/internal/report"
+	"prodigy/internal/ui"
+	"prodigy/internal/view"
+)
+
+type uiOptions struct {
+	listen string
+	token  string
+	hosts  []string
+}
+
+// shortestToken is how long a token that a person chose must be.
+const shortestToken = 16
+
+func newUICommand(con *console) *cobra.Command {
+	o := uiOptions{listen: "127.0.0.1:0"}
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Show the jobs in a browser",
+		Long: `Show the jobs in a browser: the list, a running job, the story of an item, and the dead letters, which can be run again from there.
+
+The address that is printed has a token, without which nothing is shown. Only this machine can reach it, unless --listen says otherwise; then
+--token must give the token.`,
+		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080",
+		Args:    exactly(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
+	}
+	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port; port 0 is one that is free")
+	cmd.Flags().StringVar(&o.token, "token", "", fmt.Sprintf("the token, of at least %d characters; by default a new one each time", shortestToken))
+	cmd.Flags().StringArrayVar(&o.hosts, "host", nil, "a further name and port that browsers may reach it by")
+	return cmd
+}
+
+func runUI(ctx context.Context, con *console, o uiOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return refusef("%w", err)
+	}
+	if o.token == "" {
+		o.token = rand.Text()
+	}
+	hosts := append(o.hosts, hostsOf(listener.Addr())...)
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
+	_, _ = fmt.Fprintln(con.err, "Open this address. Ctrl-C ends it.")
+	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o.token, hosts, home) })
+}
+
+// check refuses to show jobs to the network without a token that somebody has been given.
+func (o uiOptions) check() error {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return usagef("--listen %q is no address and port, as in 127.0.0.1:8080", o.listen)
+	}
+	if o.token != "" && len(o.token) < shortestToken {
+		return usagef("--token must have at least %d characters", shortestToken)
+	}
+	if ip := net.ParseIP(host); o.token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usagef("--listen %s lets others reach it: give --token with a secret of at least %d characters", o.listen, shortestToken)
+	}
+	return nil
+}
+
+// hostsOf returns the names by which a browser may reach the address, the one to print first.
+func hostsOf(addr net.Addr) []string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return []string{addr.String()}
+	}
+	port := fmt.Sprint(tcp.Port)
+	if tcp.IP.IsLoopback() {
+		return []string{net.JoinHostPort(tcp.IP.String(), port), net.JoinHostPort("localhost", port)}
+	}
+	if tcp.IP.IsUnspecified() {
+		return []string{net.JoinHostPort("localhost", port), net.JoinHostPort("127.0.0.1", port)}
+	}
+	return []string{tcp.String()}
+}
+
+func serve(ctx context.Context, listener net.Listener, token string, hosts []string, home jobs.Home) error {
+	var retries errgroup.Group // they go on when the pages are closed, so nobody waits for them in the end
+	g, ctx := errgroup.WithContext(ctx)
+	pages := ui.Server{Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
+		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Story: tellStory, Report: makeReport,
+		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
+	}}
+	server := http.Server{
+		Handler: pages.Handler(), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+	}
+	g.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	g.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+func tellStory(job jobs.Job, item string) (view.Story, json.RawMessage, error) {
+	e, err := storyOf(job, item)
+	return e.Story, e.Item, err
+}
+
+func makeReport(job jobs.Job) (*report.Report, error) {
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return nil, err
+	}
+	return report.New(reportSource(job, summary))
+}
+
+// settled is how long a retry that was started has to go wrong at once.
+const settled = time.Second
+
+// startRetry starts a retry of dead letters as a process of its own, which goes on when the pages are closed. What goes wrong in the
+// first moment is told.
+func startRetry(g *errgroup.Group, job jobs.Job, items []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"dlq", "retry", job.ID, "--quiet"}
+	for _, item := range items {
+		args = append(args, "--item", item)
+	}
+	if len(items) > 0 {
+		args = append(args, "--force") // a person has looked at it
+	}
+	var said bytes.Buffer
+	cmd := exec.Command(self, args...)
+	cmd.Stderr = &said
+	process.Detach(cmd)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	g.Go(func() error {
+		ended <- cmd.Wait()
+		return nil
+	})
+	select {
+	case err := <-ended:
+		code := cmd.ProcessState.ExitCode()
+		if err != nil && code != exitLeft {
+			return fmt.Errorf("%s", strings.TrimSpace(said.String()))
+		}
+		return nil
+	case <-time.After(settled):
+		return nil
+	}
+}

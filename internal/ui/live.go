@@ -1,0 +1,125 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/view"
+)
+
+// How often a page is made anew at most.
+const (
+	jobEvery  = time.Second
+	listEvery = 3 * time.Second
+)
+
+// stream sends pages as server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
+type stream struct {
+	w    http.ResponseWriter
+	last []byte
+}
+
+func newStream(w http.ResponseWriter) *stream {
+	w.Header().Set("Content-Type", "text/event-stream")
+	return &stream{w: w}
+}
+
+// send sends the middle of a page, unless it is the one that was sent last.
+func (s *stream) send(p page) error {
+	html := middle(p)
+	if bytes.Equal(html, s.last) {
+		return nil
+	}
+	s.last = html
+	var b bytes.Buffer
+	b.WriteString("event: page\n")
+	for line := range bytes.Lines(html) {
+		fmt.Fprintf(&b, "data: %s\n", bytes.TrimRight(line, "\r\n"))
+	}
+	b.WriteString("\n")
+	return s.write(b.Bytes())
+}
+
+// end tells the browser that there is no more, so that it does not ask again.
+func (s *stream) end() error { return s.write([]byte("event: end\ndata:\n\n")) }
+
+func (s *stream) write(b []byte) error {
+	if _, err := s.w.Write(b); err != nil {
+		return err
+	}
+	return http.NewResponseController(s.w).Flush()
+}
+
+// liveList streams the list of jobs.
+func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
+	out := newStream(w)
+	tick := time.NewTicker(listEvery)
+	defer tick.Stop()
+	for {
+		p, err := s.list(r)
+		p.Token = s.Token
+		if err != nil || out.send(p) != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// liveJob streams how a job stands, by its log, until the job ends.
+func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	out := newStream(w)
+	if err := s.follow(r.Context(), place, out); err == nil {
+		_ = out.end()
+	}
+}
+
+// follow is the owner of what one browser sees of a job.
+func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error {
+	g, ctx := errgroup.WithContext(ctx)
+	records := make(chan events.Record, 256)
+	g.Go(func() error {
+		defer close(records)
+		return view.Follow(ctx, place.EventsDir(), place.Running, records)
+	})
+	g.Go(func() error {
+		seen := view.New()
+		tick := time.NewTicker(jobEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case r, open := <-records:
+				if !open {
+					return s.sendJob(out, place, seen)
+				}
+				seen.Apply(r)
+			case <-tick.C:
+				if err := s.sendJob(out, place, seen); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	return g.Wait()
+}
+
+func (s *Server) sendJob(out *stream, place jobs.Job, seen *view.Job) error {
+	p := jobPage(place, seen, time.Now())
+	p.Token = s.Token
+	return out.send(p)
+}

@@ -1,0 +1,289 @@
+package ui
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/report"
+	"prodigy/internal/view"
+)
+
+// page is one page: the name of its template and what that is given.
+type page struct {
+	Title string
+	Name  string // of the template of its middle
+	Live  string // address of the stream that replaces the middle; empty: it stays as it is
+	Data  any
+	Token string // for the forms
+	Home  string // version, for the foot
+}
+
+//go:embed ui.html
+var layout string
+
+//go:embed ui.css
+var style string
+
+// templates are made anew for each page: that takes less than a millisecond, and only people look at pages.
+func templates() *template.Template {
+	t, err := template.New("layout").Funcs(functions).Parse(layout)
+	if err != nil {
+		panic("BUG: the pages are no template: " + err.Error())
+	}
+	return t
+}
+
+var functions = template.FuncMap{
+	"path":   url.PathEscape,
+	"number": report.Number,
+	"rough":  view.Rough,
+	"took":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
+	"age":    func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
+	"moment": func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"clock":  func(t time.Time) string { return t.Local().Format("15:04:05.000") },
+	"short":  func(s string) string { return events.Clip(s, 400) },
+	"raw":    func(m json.RawMessage) string { return string(m) },
+	"millis": func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
+	"percent": func(part, all int) string {
+		if all == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d %%", 100*part/all)
+	},
+	"chart": report.TimelineSVG,
+	"newest": func(list []dlq.Failure) *dlq.Failure {
+		if len(list) == 0 {
+			return nil
+		}
+		return &list[len(list)-1]
+	},
+}
+
+// show makes a handler of what makes a page.
+func (s *Server) show(make func(*http.Request) (page, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := make(r)
+		if err != nil {
+			s.fail(w, err)
+			return
+		}
+		s.write(w, http.StatusOK, p)
+	}
+}
+
+// fail shows an error as a page.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	code := http.StatusInternalServerError
+	if errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrAmbiguous) || errors.Is(err, errNoItem) {
+		code = http.StatusNotFound
+	}
+	s.write(w, code, page{Title: http.StatusText(code), Name: "error", Data: err.Error()})
+}
+
+var errNoItem = errors.New("there is no such item")
+
+func (s *Server) write(w http.ResponseWriter, code int, p page) {
+	p.Token, p.Home = s.Token, s.Version
+	var b bytes.Buffer
+	t := templates()
+	template.Must(t.New("middle").Parse(`{{template "` + p.Name + `" .}}`))
+	if err := t.ExecuteTemplate(&b, "layout", p); err != nil {
+		panic("BUG: page " + p.Name + ": " + err.Error())
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes())
+}
+
+// middle makes the part of a page that its stream replaces.
+func middle(p page) []byte {
+	var b bytes.Buffer
+	if err := templates().ExecuteTemplate(&b, p.Name, p); err != nil {
+		panic("BUG: page " + p.Name + ": " + err.Error())
+	}
+	return b.Bytes()
+}
+
+// jobsListed is how many jobs the list shows, the newest.
+const jobsListed = 50
+
+// row is a job in the list.
+type row struct {
+	mapreduce.Summary
+	Error string // why it cannot be read
+}
+
+func (s *Server) list(*http.Request) (page, error) {
+	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
+	all, err := s.Data.Jobs()
+	if err != nil {
+		return p, err
+	}
+	rows := make([]row, 0, jobsListed)
+	for _, j := range all[:min(len(all), jobsListed)] {
+		sum, err := s.Data.Summary(j)
+		r := row{Summary: sum}
+		if err != nil {
+			r.Job, r.Error = j, err.Error()
+		}
+		rows = append(rows, r)
+	}
+	p.Data = struct {
+		Rows []row
+		More int
+	}{rows, len(all) - len(rows)}
+	return p, nil
+}
+
+// standing is a job and how it stands.
+type standing struct {
+	Place     jobs.Job
+	Job       *view.Job
+	State     string
+	Now       time.Time
+	Remaining *view.Estimate
+	Rate      string
+}
+
+func (s *Server) job(r *http.Request) (page, error) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		return page{}, err
+	}
+	seen := view.New()
+	for rec, err := range events.Read(place.EventsDir()) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return page{}, err
+		}
+		seen.Apply(rec)
+	}
+	return jobPage(place, seen, time.Now()), nil
+}
+
+func jobPage(place jobs.Job, seen *view.Job, now time.Time) page {
+	st := standing{Place: place, Job: seen, State: string(seen.State), Now: now}
+	switch running := place.Running(); {
+	case running:
+		st.State = "running"
+	case seen.State == view.Running:
+		st.State = "killed"
+	}
+	if e, ok := seen.Remaining(now); ok && st.State == "running" {
+		st.Remaining = &e
+	}
+	if rate := seen.Rate(now); rate > 0 && st.State == "running" {
+		st.Rate = fmt.Sprintf("%.1f", rate)
+	}
+	return page{Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID), Data: st}
+}
+
+func (s *Server) letters(r *http.Request) (page, error) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		return page{}, err
+	}
+	list, err := dlq.Read(place.DLQFile())
+	if err != nil {
+		return page{}, err
+	}
+	return page{Title: "Dead letters · " + place.ID, Name: "letters", Data: struct {
+		Place   jobs.Job
+		Letters []dlq.Entry
+		More    int
+	}{place, list[:min(len(list), lettersListed)], max(len(list)-lettersListed, 0)}}, nil
+}
+
+// lettersListed is how many dead letters a page shows.
+const lettersListed = 500
+
+func (s *Server) letter(r *http.Request) (page, error) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		return page{}, err
+	}
+	e, found, err := dlq.Find(place.DLQFile(), r.PathValue("item"))
+	switch {
+	case err != nil:
+		return page{}, err
+	case !found:
+		return page{}, fmt.Errorf("%w: job %s has no dead letter %q", errNoItem, place.ID, r.PathValue("item"))
+	}
+	return page{Title: e.ItemID + " · " + place.ID, Name: "letter", Data: struct {
+		Place jobs.Job
+		dlq.Entry
+	}{place, e}}, nil
+}
+
+func (s *Server) story(r *http.Request) (page, error) { return s.storyOf(r, r.PathValue("item")) }
+
+// find is the story of the item that a form asks for.
+func (s *Server) find(r *http.Request) (page, error) { return s.storyOf(r, r.URL.Query().Get("item")) }
+
+func (s *Server) storyOf(r *http.Request, item string) (page, error) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		return page{}, err
+	}
+	story, data, err := s.Data.Story(place, item)
+	if err != nil {
+		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
+	}
+	return page{Title: item + " · " + place.ID, Name: "story", Data: struct {
+		Place jobs.Job
+		view.Story
+		Item json.RawMessage
+	}{place, story, data}}, nil
+}
+
+func (s *Server) report(w http.ResponseWriter, r *http.Request) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	made, err := s.Data.Report(place)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	_ = made.WriteHTML(w)
+}
+
+// retry starts a retry of dead letters. The form must have the token too, so that no other page can send it.
+func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return
+	}
+	if !s.isToken(r.PostForm.Get("token")) {
+		http.Error(w, "the form lacks its token", http.StatusForbidden)
+		return
+	}
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err == nil {
+		err = s.Data.Retry(place, r.PostForm["item"])
+	}
+	if err != nil {
+		s.write(w, http.StatusConflict, page{Title: "Not started", Name: "error", Data: err.Error()})
+		return
+	}
+	http.Redirect(w, r, "/jobs/"+url.PathEscape(place.ID), http.StatusSeeOther)
+}

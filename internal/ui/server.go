@@ -1,0 +1,138 @@
+// Package ui shows jobs in a browser: the list, a running job, an item's story, the dead letters.
+//
+// Pages are made by the server and hold no data that is not text in them; a small script replaces the middle of a page by what the
+// server sends when the log has grown. Everything is embedded.
+package ui
+
+import (
+	"crypto/subtle"
+	_ "embed"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/report"
+	"prodigy/internal/view"
+)
+
+// Server serves the pages. Every request needs the token, because what jobs do is for nobody else on the machine; whoever opens a
+// page with it in the address gets a cookie instead.
+type Server struct {
+	Token   string
+	Hosts   []string // host:port that a request may be for, so that no foreign name can be pointed here
+	Version string
+	Data    Data
+}
+
+// Data is where the pages get what they show.
+type Data struct {
+	Jobs    func() ([]jobs.Job, error)
+	Find    func(id string) (jobs.Job, error)
+	Summary func(jobs.Job) (mapreduce.Summary, error)
+	Story   func(j jobs.Job, item string) (view.Story, json.RawMessage, error)
+	Report  func(jobs.Job) (*report.Report, error)
+	Retry   func(j jobs.Job, items []string) error // starts a retry of dead letters; none: of all that are eligible
+}
+
+//go:embed ui.js
+var script []byte
+
+// Handler returns the routes.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for route, page := range map[string]func(*http.Request) (page, error){
+		"GET /{$}":                       s.list,
+		"GET /jobs/{job}":                s.job,
+		"GET /jobs/{job}/letters":        s.letters,
+		"GET /jobs/{job}/letters/{item}": s.letter,
+		"GET /jobs/{job}/items/{item}":   s.story,
+		"GET /jobs/{job}/items":          s.find,
+	} {
+		mux.HandleFunc(route, s.show(page))
+	}
+	mux.HandleFunc("GET /live/jobs", s.liveList)
+	mux.HandleFunc("GET /live/jobs/{job}", s.liveJob)
+	mux.HandleFunc("GET /jobs/{job}/report", s.report)
+	mux.HandleFunc("POST /jobs/{job}/retry", s.retry)
+	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))
+	mux.HandleFunc("GET /ui.css", asset("text/css; charset=utf-8", []byte(report.Style+style)))
+	return s.guard(mux)
+}
+
+func asset(kind string, data []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(data)
+	}
+}
+
+// policy lets a page use its own style, script and stream, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guard lets through what comes from the person who started the server.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !slices.Contains(s.Hosts, r.Host):
+			http.Error(w, "this server does not answer for "+r.Host, http.StatusMisdirectedRequest)
+		case !sameOrigin(r):
+			http.Error(w, "another site may not do this", http.StatusForbidden)
+		case r.Method == http.MethodGet && s.isToken(r.URL.Query().Get("token")):
+			s.welcome(w, r)
+		case !s.known(r):
+			http.Error(w, "open the address that prodigy ui printed: it has the token that is missing here", http.StatusUnauthorized)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// sameOrigin tells whether the request comes from a page of this server, or from no page.
+func sameOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate"
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	from, err := url.Parse(origin)
+	return err == nil && from.Host == r.Host
+}
+
+func (s *Server) isToken(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(text), []byte(s.Token)) == 1
+}
+
+// cookieName is different for each port: cookies are shared by all ports of a host.
+func cookieName(host string) string {
+	_, port, err := net.SplitHostPort(host)
+	if err != nil {
+		port = "80"
+	}
+	return "prodigy-" + port
+}
+
+// welcome puts the token into a cookie and takes it out of the address.
+func (s *Server) welcome(w http.ResponseWriter, r *http.Request) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r.Host), Value: s.Token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	query := r.URL.Query()
+	query.Del("token")
+	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
+	http.Redirect(w, r, to.String(), http.StatusSeeOther)
+}
+
+func (s *Server) known(r *http.Request) bool {
+	cookie, err := r.Cookie(cookieName(r.Host))
+	return err == nil && s.isToken(cookie.Value)
+}

@@ -1,0 +1,194 @@
+package ui
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/report"
+	"prodigy/internal/view"
+)
+
+const (
+	token = "0123456789abcdef"
+	evil  = `</main><script>alert(1)</script><img src=x onerror=alert(2)>'"`
+)
+
+// site is a server over one job whose every text is evil.
+type site struct {
+	*httptest.Server
+	job     jobs.Job
+	retried [][]string
+	refuse  error
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	home := jobs.Home{Root: t.TempDir()}
+	now := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
+	job, err := home.Create("repo", "mapreduce", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := events.Create(job.EventsDir(), job.ID, now, events.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []events.Event{
+		events.JobStarted{Workflow: evil, Mode: "mapreduce", MaxParallel: 1},
+		events.AgentStarted{ItemID: evil, Attempt: 1, Worker: 1},
+		events.AgentFailed{ItemID: evil, AgentID: "a", Attempt: 1, Error: evil, ErrorSignature: evil, ErrorType: "network", Action: "dlq"},
+		events.JobCompleted{Reason: evil},
+	} {
+		log.Append(now, e)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{job: job}
+	server := &Server{Token: token, Version: "test", Data: Data{
+		Jobs: home.List, Find: home.Find,
+		Summary: func(j jobs.Job) (mapreduce.Summary, error) {
+			return mapreduce.Summary{Job: j, Workflow: evil, State: "completed"}, nil
+		},
+		Story: func(_ jobs.Job, item string) (view.Story, json.RawMessage, error) {
+			if item == "none" {
+				return view.Story{}, nil, errors.New("no item none")
+			}
+			return view.Story{ItemID: item, Now: evil, Chapters: []view.Chapter{{Text: evil, Why: []string{evil}}}}, json.RawMessage(`"` + evil + `"`), nil
+		},
+		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
+		Retry: func(_ jobs.Job, items []string) error {
+			s.retried = append(s.retried, items)
+			return s.refuse
+		},
+	}}
+	s.Server = httptest.NewServer(server.Handler())
+	server.Hosts = []string{strings.TrimPrefix(s.URL, "http://")}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// get asks for a page as the browser of the person does who has the cookie; change may make another request of it.
+func (s *site) get(t *testing.T, path string, change func(*http.Request)) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: cookieName(r.Host), Value: token})
+	if change != nil {
+		change(r)
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestOnlyThePersonWhoStartedItIsLetIn(t *testing.T) {
+	s := newSite(t)
+	for _, c := range []struct {
+		name   string
+		change func(*http.Request)
+		want   int
+	}{
+		{"with the cookie", nil, http.StatusOK},
+		{"without it", func(r *http.Request) { r.Header.Del("Cookie") }, http.StatusUnauthorized},
+		{"with a wrong one", func(r *http.Request) { r.Header.Set("Cookie", cookieName(r.Host)+"=x") }, http.StatusUnauthorized},
+		{"with the token in the address", func(r *http.Request) { r.Header.Del("Cookie"); r.URL.RawQuery = "token=" + token }, http.StatusSeeOther},
+		{"with a wrong one in the address", func(r *http.Request) { r.Header.Del("Cookie"); r.URL.RawQuery = "token=x" }, http.StatusUnauthorized},
+		{"for a name that was pointed here", func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest},
+		{"from a page of another site", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, http.StatusForbidden},
+		{"a picture in another site", func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set("Sec-Fetch-Mode", "no-cors")
+		}, http.StatusForbidden},
+	} {
+		if got, _ := s.get(t, "/", c.change); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// What a workflow, an item or an error says is text on every page.
+func TestPagesShowTexts(t *testing.T) {
+	s := newSite(t)
+	for _, path := range []string{
+		"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/letters", "/jobs/" + s.job.ID + "/items/" + url.PathEscape(evil),
+		"/jobs/" + s.job.ID + "/items?item=" + url.QueryEscape(evil), "/jobs/" + s.job.ID + "/letters/" + url.PathEscape(evil),
+		"/jobs/" + url.PathEscape(evil), "/jobs/" + s.job.ID + "/report", "/live/jobs/" + s.job.ID,
+	} {
+		_, body := s.get(t, path, nil)
+		if strings.Contains(body, "<script>") || strings.Contains(body, "<img") {
+			t.Errorf("%s: the text has become part of the page", path)
+		}
+	}
+	if _, body := s.get(t, "/jobs/"+s.job.ID, nil); !strings.Contains(body, "&lt;script&gt;alert(1)") {
+		t.Error("the name of the workflow is not shown")
+	}
+}
+
+func TestWhatIsNotThereIsSaidSo(t *testing.T) {
+	s := newSite(t)
+	for _, path := range []string{"/jobs/none", "/jobs/" + s.job.ID + "/items/none", "/jobs/" + s.job.ID + "/letters/none", "/none"} {
+		if got, _ := s.get(t, path, nil); got != http.StatusNotFound {
+			t.Errorf("%s: %d", path, got)
+		}
+	}
+}
+
+func TestTheStreamOfAJobThatHasEndedEnds(t *testing.T) {
+	s := newSite(t)
+	_, body := s.get(t, "/live/jobs/"+s.job.ID, nil)
+	if !strings.HasPrefix(body, "event: page\ndata: <h1>") && !strings.Contains(body, "data: <h1>") || !strings.HasSuffix(body, "event: end\ndata:\n\n") {
+		t.Errorf("the stream is %q", body)
+	}
+}
+
+func TestARetryNeedsTheTokenOfThePage(t *testing.T) {
+	s := newSite(t)
+	post := func(form url.Values) (int, string) {
+		return s.get(t, "/jobs/"+s.job.ID+"/retry", func(r *http.Request) {
+			r.Method = http.MethodPost
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Body = io.NopCloser(strings.NewReader(form.Encode()))
+		})
+	}
+	if code, _ := post(url.Values{"item": {"a"}}); code != http.StatusForbidden || s.retried != nil {
+		t.Errorf("without the token: %d, retried %v", code, s.retried)
+	}
+	if code, _ := post(url.Values{"token": {token}, "item": {"a"}}); code != http.StatusSeeOther {
+		t.Errorf("with the token: %d", code)
+	}
+	if code, _ := post(url.Values{"token": {token}}); code != http.StatusSeeOther {
+		t.Errorf("of all: %d", code)
+	}
+	if len(s.retried) != 2 || !slices.Equal(s.retried[0], []string{"a"}) || s.retried[1] != nil {
+		t.Errorf("retried %v", s.retried)
+	}
+	s.refuse = errors.New("another process is running this job")
+	if code, body := post(url.Values{"token": {token}}); code != http.StatusConflict || !strings.Contains(body, s.refuse.Error()) {
+		t.Errorf("refused: %d %s", code, body)
+	}
+	if code, _ := s.get(t, "/jobs/"+s.job.ID+"/retry", nil); code != http.StatusMethodNotAllowed {
+		t.Errorf("by GET: %d", code)
+	}
+}
