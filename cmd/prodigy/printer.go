@@ -158,26 +158,41 @@ func (p *printer) resumed(e events.JobResumed) {
 		p.printf("job %s: dead letters are run again\n", p.job.ID)
 		return
 	}
-	if e.Completed+e.Pending+e.InFlight == 0 {
-		p.printf("job %s goes on\n", p.job.ID)
-		return
-	}
 	p.printf("job %s goes on: %s\n", p.job.ID, found(e, p.earlier))
 }
 
 // found says how far the job had come, as in "812 done, 3 failed, 9 in flight start again, 176 to go".
 func found(e events.JobResumed, m errorpolicy.Metrics) string {
+	var words []string
+	if e.Completed+e.Pending+e.InFlight > 0 {
+		words = append(words, foundItems(e, m))
+	}
+	switch {
+	case e.StepsDone > 0 && e.Phase == "":
+		words = append(words, counted(e.StepsDone, "step")+" done")
+	case e.StepsDone > 0:
+		words = append(words, counted(e.StepsDone, "step")+" of "+e.Phase+" done")
+	case e.Phase != "" && e.Phase != "map":
+		words = append(words, e.Phase+" starts again")
+	}
+	if len(words) == 0 {
+		return "nothing of it was done"
+	}
+	return strings.Join(words, "; ")
+}
+
+func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 	failed := m.Failed + m.Rejected
 	parts := []string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{failed, "failed"}, {m.Skipped, "skipped"}, {e.InFlight, "in flight start again"}} {
+	}{{failed, "failed"}, {m.Skipped, "skipped"}, {e.InFlight, "in flight start again"}, {e.Waiting, "waiting for their next attempt"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
 	}
-	return strings.Join(append(parts, fmt.Sprintf("%d to go", e.Pending)), ", ")
+	return strings.Join(append(parts, fmt.Sprintf("%d to go", max(e.Pending-e.Waiting, 0))), ", ")
 }
 
 func (p *printer) selected(e events.ItemsSelected) {

@@ -93,6 +93,10 @@ type JobResumed struct {
 	Completed int    `json:"completed"`
 	Pending   int    `json:"pending"`
 	InFlight  int    `json:"in_flight"`
+	Waiting   int    `json:"waiting,omitempty"`    // of Pending: those that wait for their next attempt
+	Phase     string `json:"phase,omitempty"`      // that is not finished; empty in standard mode
+	StepsDone int    `json:"steps_done,omitempty"` // of that phase, if it runs once
+	Reduce    bool   `json:"reduce,omitempty"`     // the phases after the map phase are to be run again, now or by a later resume
 }
 
 // Why a job is taken up again.

@@ -304,3 +304,36 @@ func TestAQueueAheadOfItsLogIsFollowedAnew(t *testing.T) {
 		t.Errorf("dead letters: got %v, want %v", got, want)
 	}
 }
+
+// A retry with reduce that is stopped, or dies, owes the reduce phase: the next resume runs it.
+func TestAReduceThatWasAskedForIsRunByTheResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, reduced := true, 0
+		c := config(t, fake(func(c call) answer {
+			switch {
+			case c.script == "sum":
+				reduced++
+			case c.item == "item_1" && broken:
+				return answer{code: 1}
+			}
+			return answer{takes: time.Minute}
+		}))
+		whole := run(t, c, workflowOf(3, 1, "reduce:\n  - shell: sum\n"))
+		broken = false
+		stopped := stopAfter(t, c, time.Second)
+		stopped.Grace = 0
+		if r, err := RetryDead(t.Context(), stopped, whole.Job, these("item_1"), true); err != nil || r.State != Paused {
+			t.Fatalf("got %s, %v, want paused", r.State, err)
+		}
+		for _, want := range []int{2, 2} { // and only once
+			r, err := Resume(t.Context(), c, whole.Job)
+			if err != nil || r.State != Completed || reduced != want {
+				t.Errorf("resume: got %s, %v and %d runs of reduce, want completed and %d", r.State, err, reduced, want)
+			}
+		}
+		resumed, _ := told[events.JobResumed](recordsOf(t, whole.Job))
+		if last := resumed[len(resumed)-1]; last.InFlight != 0 || last.Completed != 3 || last.Pending != 0 {
+			t.Errorf("found: got %+v, want 3 settled, the dead letter among them, and nothing to start again", last)
+		}
+	})
+}

@@ -324,7 +324,8 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
 func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (verdict, error) {
-	j.recordResumed(events.ForDeadLetters)
+	reduce = reduce || j.state.reducing
+	j.recordResumed(events.ForDeadLetters, reduce)
 	indexes := make([]int, 0, len(itemIDs))
 	for _, id := range itemIDs {
 		if e, ok := j.queue.Get(id); ok {
@@ -356,9 +357,6 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 	if !reduce {
 		return v, nil
 	}
-	for name := range j.lastPhases() {
-		delete(j.state.phases, name)
-	}
 	last, err := j.runLast(ctx)
 	last.reprocessed, last.recovered = v.reprocessed, v.recovered
 	return last, err
@@ -373,9 +371,17 @@ func (j *job) refreshResults(recovered int) error {
 	return err
 }
 
-// recordResumed writes how far the job had come.
-func (j *job) recordResumed(reason string) {
-	j.record(events.JobResumed{Reason: reason, Completed: j.state.finished(), Pending: j.pending(), InFlight: len(j.state.flights)})
+// recordResumed writes how far the job had come, and whether the phases after the map phase are to run again.
+func (j *job) recordResumed(reason string, reduce bool) {
+	phase := j.state.unfinished()
+	e := events.JobResumed{
+		Reason: reason, Completed: j.state.finished(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Phase: phase, Reduce: reduce,
+	}
+	if p := j.state.phases[phase]; p != nil {
+		e.StepsDone = len(p.steps)
+	}
+	j.record(e)
 }
 
 // pending is the number of items known of that are neither settled nor in flight.
@@ -384,7 +390,7 @@ func (j *job) pending() int {
 	if !j.state.selected && j.store != nil {
 		known = j.store.Len()
 	}
-	return max(0, known-j.state.finished()-len(j.state.flights))
+	return max(0, known-j.state.finished()-j.state.inFlight())
 }
 
 // finish records how the run went, closes everything, and says so.

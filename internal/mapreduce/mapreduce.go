@@ -118,7 +118,7 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if j.state.ended == Completed {
 		return j.finish(verdict{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	j.recordResumed(events.ForResume)
+	j.recordResumed(events.ForResume, j.state.reducing)
 	j.setAside()
 	return j.finish(j.run(ctx))
 }

@@ -33,6 +33,7 @@ type state struct {
 	circuits circuits
 	total    int  // number of items; of meaning once selected
 	selected bool // selection has ended
+	reducing bool // the phases after the map phase are to be run again
 
 	ended  State // how the last run of the job ended; empty while it runs, or when it was killed
 	reason string
@@ -93,9 +94,9 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.JobStarted:
 		s.started, s.seed, s.mode, s.workflow = r.Time, e.Seed, e.Mode, e.Workflow
 	case events.JobResumed:
-		s.resume(r.Time, e.Reason)
+		s.resume(r.Time, e)
 	case events.JobCompleted:
-		s.ended, s.reason = Completed, e.Reason
+		s.ended, s.reason, s.reducing = Completed, e.Reason, false
 	case events.JobFailed:
 		s.ended, s.reason = Failed, e.Reason
 	case events.JobPaused:
@@ -193,8 +194,13 @@ func retryState(e events.AgentFailed) retry.State {
 
 // resume is the beginning of a new run of the job: what was in flight starts again as a new attempt, thresholds count anew. A dead
 // letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
-func (s *state) resume(now time.Time, reason string) {
+func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.ended, s.reason = "", ""
+	if e.Reduce && !s.reducing {
+		s.reducing = true
+		delete(s.phases, "reduce")
+		delete(s.phases, "merge")
+	}
 	for index, f := range s.flights {
 		s.policy.Released(f.ticket)
 		s.giveBack(index, f, f.number)
@@ -214,7 +220,7 @@ func (s *state) resume(now time.Time, reason string) {
 	}
 	s.policy.Resumed(now)
 	s.working = s.unfinished()
-	if reason == events.ForDeadLetters {
+	if e.Reason == events.ForDeadLetters {
 		s.policy.Mended()
 		s.circuits, s.working = circuits{}, "map"
 	}
@@ -281,6 +287,28 @@ func (s *state) finished() int {
 	n := 0
 	for _, st := range s.status {
 		if st != errorpolicy.Pending {
+			n++
+		}
+	}
+	return n
+}
+
+// inFlight is the number of items that are running, or were when the run ended; not of dead letters, which are settled.
+func (s *state) inFlight() int {
+	n := 0
+	for index := range s.flights {
+		if s.itemStatus(index) == errorpolicy.Pending {
+			n++
+		}
+	}
+	return n
+}
+
+// delayed is the number of items that wait for the time of their next attempt.
+func (s *state) delayed() int {
+	n := 0
+	for index, w := range s.waiting {
+		if !w.due.IsZero() && s.itemStatus(index) == errorpolicy.Pending {
 			n++
 		}
 	}
