@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "duration", "events", "items", "process", "retry", "template", "workflow", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"breaker", "duration", "events", "items", "process", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},

@@ -103,7 +103,8 @@ type Executor struct {
 	// the circuit events of steps). It is called from the goroutine of the attempt.
 	Emit func(a *Attempt, e events.Event)
 
-	// Pause waits d between two tries of a step. When it returns, a.Worker may have changed: a waiting agent need not keep its slot.
+	// Pause waits d between two tries of a step. When it returns, a.Worker may have changed: a waiting agent need not keep its slot,
+	// unless a is nil.
 	// nil: a timer.
 	Pause func(ctx context.Context, a *Attempt, d time.Duration) error
 

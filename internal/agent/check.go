@@ -88,6 +88,16 @@ func (c *compiler) captureName(s *workflow.Step) {
 	})
 }
 
+// elementName is captureName for the element of a foreach.
+func (c *compiler) elementName(s *step) {
+	if name := s.Foreach.ElementName(); template.ReservedName(name) {
+		c.findings = append(c.findings, finding{
+			at: s.Pos, severity: template.Error,
+			message: fmt.Sprintf("PS031 the element cannot be called %s: a variable of that name would steer the shell or its programs; choose another name", name),
+		})
+	}
+}
+
 // envName refuses names that prodigy sets for every command, since what the workflow gives them would never be seen.
 func (c *compiler) envName(v workflow.EnvVar) {
 	if !ours(v.Name + "=") {

@@ -36,6 +36,7 @@ type step struct {
 	fallback command         // nil: none
 	success  []*step         // of on_success
 	onCode   map[int][]*step
+	inner    [][]*step // lists of steps that are part of it
 	handler  []*step
 	guard    *guard // nil: no breaker
 	broken   error  // a text of the step does not compile
@@ -133,7 +134,7 @@ func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) 
 	s.when = c.condition(s, p)
 	s.env = c.env(s, w.Env, p)
 	inner := p.with(w.Env)
-	k, ok := kinds[s.kind]
+	k, ok := kinds()[s.kind]
 	if !ok {
 		panic("BUG: a step of unknown kind " + s.kind)
 	}
@@ -183,7 +184,7 @@ func (c *compiler) following(s *step, p place) {
 func (c *compiler) afterFailure(s *step, p place) {
 	policy := s.policy()
 	if policy.OnFailure.Kind == retry.Fallback {
-		s.fallback = c.command(s, kinds["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())
+		s.fallback = c.command(s, kinds()["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())
 	}
 	if policy.CircuitBreaker != nil {
 		s.guard = newGuard(s.label, *policy.CircuitBreaker, c.circuits[s.label], time.Now())

@@ -50,6 +50,7 @@ type run struct {
 	captured map[string]json.RawMessage
 	stop     context.Context  // ends when the attempt is to be stopped; the time limits are not in it
 	at       string           // the step that runs, of the attempt's own list
+	stays    bool             // it is one of several that share a slot, and cannot leave it while it waits
 	cut      *Failure         // the command that a time limit of more than itself ended
 	scratch  scratch          // files of the variables of the workflow
 	heads    map[*step]string // commits that steps with commit_required began at

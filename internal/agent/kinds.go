@@ -14,12 +14,15 @@ type kind struct {
 	build   func(c *compiler, s *step, p place) command // instead of both: of a step that is more than a text
 }
 
-// kinds are the kinds of steps by their command key; each has a file of its own.
-var kinds = map[string]kind{
-	"shell":  {text: func(s *workflow.Step) *workflow.Text { return s.Shell }, compile: compileShell},
-	"claude": {text: func(s *workflow.Step) *workflow.Text { return s.Claude }, compile: compileClaude},
+// kinds returns the kinds of steps by their command key; each has a file of its own.
+func kinds() map[string]kind {
+	return map[string]kind{
+		"shell":  {text: func(s *workflow.Step) *workflow.Text { return s.Shell }, compile: compileShell},
+		"claude": {text: func(s *workflow.Step) *workflow.Text { return s.Claude }, compile: compileClaude},
 
-	"write_file": {build: buildWriteFile},
+		"write_file": {build: buildWriteFile},
+		"foreach":    {build: buildForeach},
+	}
 }
 
 // command is the compiled text of a step.

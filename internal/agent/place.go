@@ -21,6 +21,7 @@ type place struct {
 	captured []string // by the steps before
 	ids      []string // of the steps before
 	env      []string
+	loops    []string // names of a foreach
 }
 
 // names returns what Compile needs to know of p.
@@ -39,7 +40,8 @@ func (p place) names() template.Names {
 	if p.handler {
 		n.Roots = append(n.Roots, "error")
 	}
-	n.Roots = slices.Concat(n.Roots, p.ids, p.captured)
+	n.Declared = append(n.Declared, p.loops...)
+	n.Roots = slices.Concat(n.Roots, p.ids, p.captured, p.loops)
 	return n
 }
 
@@ -49,7 +51,7 @@ func (p place) isData(name string) bool {
 	case "item", "item_id", "map", "shell", "claude", last, "error":
 		return true
 	}
-	return slices.Contains(p.captured, name) || slices.Contains(p.ids, name)
+	return slices.Contains(p.captured, name) || slices.Contains(p.ids, name) || slices.Contains(p.loops, name)
 }
 
 // behind returns the place behind step s.
@@ -60,6 +62,12 @@ func (p place) behind(s *workflow.Step) place {
 	if s.ID != "" {
 		p.ids = append(slices.Clip(p.ids), s.ID)
 	}
+	return p
+}
+
+// each returns the place of the steps of a foreach whose element has this name.
+func (p place) each(element string) place {
+	p.loops = append(slices.Clip(p.loops), element, "index", "total")
 	return p
 }
 

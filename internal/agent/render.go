@@ -34,6 +34,11 @@ func (s *scope) list(rendered []string, steps []*step) ([]string, error) {
 		inner := s.binding(st).withKnown(st.env)
 		rendered = append(rendered, st.command.render(inner))
 		var err error
+		for _, steps := range st.inner {
+			if rendered, err = s.insideOf(st).list(rendered, steps); err != nil {
+				return nil, err
+			}
+		}
 		for _, steps := range st.following() {
 			if rendered, err = s.list(rendered, steps); err != nil {
 				return nil, err
@@ -50,6 +55,15 @@ func (st *step) following() [][]*step {
 		lists = append(lists, st.onCode[code])
 	}
 	return append(lists, st.handler)
+}
+
+// insideOf returns the variables of the steps that are part of st, of which those of a loop are not known.
+func (s *scope) insideOf(st *step) *scope {
+	inner := *s
+	if st.Foreach != nil {
+		inner.loop = &loop{as: st.Foreach.ElementName(), outer: s.loop}
+	}
+	return &inner
 }
 
 // withKnown returns s with those of vars whose values are known. The others hide what had their names before.

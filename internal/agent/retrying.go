@@ -151,7 +151,11 @@ func (r *run) retrying(st *step, f *Failure, d retry.Decision) events.StepRetryi
 
 func (r *run) pause(ctx context.Context, d time.Duration) error {
 	if r.x.Pause != nil {
-		if err := r.x.Pause(ctx, r.a, d); err != nil && ctx.Err() == nil {
+		a := r.a
+		if r.stays {
+			a = nil
+		}
+		if err := r.x.Pause(ctx, a, d); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return context.Cause(ctx)

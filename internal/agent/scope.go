@@ -27,6 +27,7 @@ type scope struct {
 	failed  *ended   // in handlers: the failure
 	wants   bool     // the step that is bound may name map.results
 	scratch *scratch // where values go that are wanted in files; nil: they are not to be made
+	loop    *loop    // in a foreach
 }
 
 var (
@@ -137,6 +138,9 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 	case "map":
 		return s.mapped()
 	}
+	if v, named, known := s.ofLoop(root); named {
+		return v, known
+	}
 	if a.Phase == phaseMap {
 		if v, ok := s.ofItem(root); ok {
 			return v, true
@@ -189,11 +193,7 @@ func total(n int) template.Value {
 
 // item returns the item, to which the output of the step before is added.
 func (s *scope) item() template.Value {
-	v := template.JSON(s.run.a.Item)
-	if r, ok := s.results[last]; ok {
-		return v.With(map[string]template.Value{"output": template.Text(r.output)})
-	}
-	return v
+	return s.withOutput(template.JSON(s.run.a.Item))
 }
 
 func (r result) value() template.Value {

@@ -66,7 +66,7 @@ func (h *parkHeap) Pop() any {
 // pause lets an agent wait between two tries of a step. In the map phase it leaves its slot meanwhile. A stop ends it at once.
 func (j *job) pause(ctx context.Context, a *agent.Attempt, d time.Duration) error {
 	due := time.Now().Add(d)
-	if a.ItemID == "" {
+	if a == nil || a.ItemID == "" {
 		return j.wait(ctx, due)
 	}
 	k := &parking{index: a.ItemIndex, due: due, wake: make(chan int, 1)}

@@ -12,10 +12,13 @@ import (
 // ExitSteps are the steps of on_exit_code, by exit code.
 type ExitSteps map[int][]Step
 
-// Following yields the lists of steps that may follow s, in the order in which people read them, each with its key, as in
+// Following yields the lists of steps that are part of s or may follow it, in the order in which people read them, each with its key, as in
 // "on_exit_code 101".
 func (s Step) Following() iter.Seq2[string, []Step] {
 	return func(yield func(string, []Step) bool) {
+		if s.Foreach != nil && !yield("do", s.Foreach.Do) {
+			return
+		}
 		if len(s.OnSuccess) > 0 && !yield("on_success", s.OnSuccess) {
 			return
 		}

@@ -186,6 +186,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.interpreter(), true
 	case reflect.TypeFor[[]EnvVar]():
 		return l.env(), true
+	case reflect.TypeFor[Elements]():
+		return either("list, command, or placeholder of a list", filled(), form{schema: node{"type": "array"}}), true
 	case reflect.TypeFor[SecondsOrVar]():
 		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
 	case reflect.TypeFor[TimeoutPolicy]():
@@ -223,6 +225,15 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return named(commandPattern(), timeout(), "kinds of steps, or kinds and positions as in `shell_2`, each with a duration or seconds"), true
 	case "workflow.Timeouts.cleanup_grace_period_secs":
 		return either("duration or seconds, also 0", span(), atLeast(0)), true
+	case "workflow.Foreach.parallel":
+		return either("whole number from 1, or `true` for 10", truth(), atLeast(1)), true
+	case "workflow.Foreach.as":
+		names := slices.DeleteFunc(BuiltinNames(), func(name string) bool { return name == "item" })
+		element := pattern(namePattern, "name")
+		element.schema["not"] = node{"enum": append(names, "index", "total")}
+		return element, true
+	case "workflow.Foreach.max_items":
+		return atLeast(0), true
 	case "workflow.WriteFile.path":
 		return filled(), true
 	case "workflow.WriteFile.content":

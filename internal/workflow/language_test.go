@@ -116,6 +116,7 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		Step{},
 		OnFailure{},
 		WriteFile{},
+		Foreach{},
 		callOptions{},
 		retry.Policy{},
 		retry.Backoff{},

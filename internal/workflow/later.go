@@ -10,8 +10,8 @@ var later = map[string][]string{
 }
 
 var laterInSteps = []string{
-	"foreach", "validate", "test",
+	"validate", "test",
 }
 
 // laterInstead are those of the later keys that are written instead of a key that is required.
-var laterInstead = []string{"foreach", "validate", "test"}
+var laterInstead = []string{"validate", "test"}

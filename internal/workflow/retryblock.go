@@ -110,7 +110,7 @@ func (r *reader) retryOf(s *Step, b *block, p parts) {
 			s.Retry = &own.policy
 			r.breakers[s.Pos] = own.at["circuit_breaker"]
 		}
-	case r.defaults != nil:
+	case r.defaults != nil && s.isCommand():
 		own := r.base()
 		s.Retry = &own.policy
 	}

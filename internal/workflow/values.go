@@ -64,6 +64,8 @@ func (r *reader) ownValue(e entry, target any) {
 		set(t)(r.input(e))
 	case **WriteFile:
 		*t = r.writeFile(e)
+	case **Foreach:
+		*t = r.foreach(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
 	case *IntOrVar:

@@ -121,6 +121,7 @@ type Step struct {
 	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, given to it as one argument
 
 	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
+	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
 
 	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
 	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
@@ -168,6 +169,9 @@ func (s Step) Kind() string {
 	return ""
 }
 
+// isCommand tells whether s is a command, and not made of other steps or of work that prodigy does itself.
+func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
+
 // kinds are the command keys of a step, each with what tells that it is written.
 var kinds = []struct {
 	key string
@@ -176,6 +180,7 @@ var kinds = []struct {
 	{"shell", func(s *Step) bool { return s.Shell != nil }},
 	{"claude", func(s *Step) bool { return s.Claude != nil }},
 	{"write_file", func(s *Step) bool { return s.WriteFile != nil }},
+	{"foreach", func(s *Step) bool { return s.Foreach != nil }},
 }
 
 // Kinds returns the command keys that a step can have, in the order in which messages name them.

@@ -1,0 +1,298 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// foreach is a step that runs steps for each element of a list.
+type foreach struct {
+	*workflow.Foreach
+	listed  []listed
+	command command         // whose output is the list; nil: none
+	value   *template.Plain // that is the list; nil: none
+	do      []*step
+}
+
+// listed is one element that stands in the workflow.
+type listed struct {
+	text *template.Plain // nil: raw
+	raw  json.RawMessage
+}
+
+// onePlaceholder is a text that is nothing but one placeholder of prodigy.
+var onePlaceholder = regexp.MustCompile(`^\$\{[A-Za-z_][^${}]*\}$`)
+
+func buildForeach(c *compiler, s *step, p place) command {
+	f := &foreach{Foreach: s.Foreach}
+	switch text := f.Input.Command; {
+	case text == nil:
+		for _, e := range f.Input.List {
+			l := listed{raw: e.JSON}
+			if e.Text != nil {
+				l.text = c.plain(s, *e.Text, p)
+			}
+			f.listed = append(f.listed, l)
+		}
+	case onePlaceholder.MatchString(text.Value):
+		f.value = c.plain(s, *text, p)
+	default:
+		f.command = c.command(s, kinds()["shell"], text.Value, text.At, p)
+	}
+	c.elementName(s)
+	f.do, _ = c.list(f.Do, p.each(f.ElementName()), s.label+"/")
+	s.inner = append(s.inner, f.do)
+	return f
+}
+
+// bind puts the values into the list, or into the command that prints it.
+func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
+	var elements []json.RawMessage
+	for _, l := range f.listed {
+		if l.text == nil {
+			elements = append(elements, l.raw)
+			continue
+		}
+		text, err := l.text.Bind(r)
+		if err != nil {
+			return call{}, err
+		}
+		elements = append(elements, jsonText(text))
+	}
+	if f.value != nil {
+		text, err := f.value.Bind(r)
+		if err != nil {
+			return call{}, err
+		}
+		elements = elementsOf(text)
+	}
+	var listing call
+	if f.command != nil {
+		var err error
+		if listing, err = f.command.bind(r, x); err != nil {
+			return call{}, err
+		}
+	}
+	return call{env: listing.env, does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
+		if f.command != nil {
+			list := b
+			list.call, list.output = listing, nil
+			var failure *Failure
+			var err error
+			if elements, failure, err = r.listing(ctx, st, list); err != nil || failure != nil {
+				return notRun, failure, err
+			}
+		}
+		return f.run(ctx, r, b.scope, st, elements)
+	}}, nil
+}
+
+// maxListing is how much a command that lists elements may print.
+const maxListing = 64 << 20
+
+// listing runs the command that prints the elements.
+func (r *run) listing(ctx context.Context, st *step, b bound) ([]json.RawMessage, *Failure, error) {
+	if err := r.files(&b); err != nil {
+		return nil, nil, err
+	}
+	stdout, stderr := process.Capture{Limit: maxListing}, process.Capture{}
+	exit, err := r.limited(ctx, st, b, &sink{kept: &stdout}, &stderr)
+	if err != nil {
+		return nil, nil, err
+	}
+	if failure := failureOf(st, exit, kept(&stderr)); failure != nil {
+		failure.Message = "foreach: the command that lists the elements: " + failure.Message
+		return nil, failure, nil
+	}
+	if stdout.Cut() {
+		return nil, &Failure{Step: st.label, Failure: retry.Failure{
+			Type: retry.TypeTemplate, ExitCode: -1, Message: fmt.Sprintf("foreach: the command printed more than %d bytes: use a map phase", maxListing),
+		}}, nil
+	}
+	return elementsOf(stdout.Text()), nil, nil
+}
+
+// elementsOf reads what a command printed: the elements of a JSON array, or else a line each that is not blank. A line that is JSON
+// is that value, any other is text.
+func elementsOf(output string) []json.RawMessage {
+	var elements []json.RawMessage
+	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && json.Unmarshal([]byte(trimmed), &elements) == nil {
+		return elements
+	}
+	for line := range strings.Lines(output) {
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case strings.TrimSpace(line) == "":
+		case json.Valid([]byte(line)):
+			elements = append(elements, json.RawMessage(line))
+		default:
+			elements = append(elements, jsonText(line))
+		}
+	}
+	return elements
+}
+
+// row is what a foreach says of one element.
+type row struct {
+	Index    int             `json:"index"`
+	Item     json.RawMessage `json:"item"`
+	Status   string          `json:"status"` // success, failed
+	Output   string          `json:"output"`
+	ExitCode int             `json:"exit_code"`
+	Error    string          `json:"error,omitempty"`
+
+	failure *Failure
+	cut     *Failure
+}
+
+// run runs the steps for each element, at most as many at once as the step says. After a failure nothing new is started, unless the
+// step goes on; what runs gets to finish.
+func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements []json.RawMessage) (result, *Failure, error) {
+	began := time.Now()
+	if f.MaxItems != nil {
+		elements = elements[:min(len(elements), *f.MaxItems)]
+	}
+	rows := make([]*row, len(elements))
+	var halt atomic.Bool // nothing new is started
+	var group errgroup.Group
+	group.SetLimit(max(1, f.Parallel))
+	for i := range elements {
+		if halt.Load() || ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			if halt.Load() {
+				return nil
+			}
+			l := &loop{as: f.ElementName(), value: elements[i], index: i, total: len(elements), outer: s.loop}
+			one, err := f.element(ctx, r, s, l)
+			rows[i] = one
+			if err != nil || one.failure != nil && !f.Continue {
+				halt.Store(true)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	for _, one := range rows {
+		if one != nil && one.cut != nil {
+			r.cut = one.cut
+		}
+	}
+	if err == nil && !halt.Load() && slices.Contains(rows, nil) {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return notRun, nil, err
+	}
+	res := result{output: told(rows), duration: time.Since(began)}
+	return res, f.failure(st, rows), nil
+}
+
+// element runs the steps for one element, in variables of its own.
+func (f *foreach) element(ctx context.Context, r *run, s *scope, l *loop) (*row, error) {
+	a := *r.a
+	a.Retrying = nil // which is of no single element
+	child := *r
+	child.a, child.heads, child.cut, child.stays = &a, nil, nil, true
+	inner := s.inside()
+	inner.run, inner.loop = &child, l
+	one := &row{Index: l.index, Item: l.value, Status: "success"}
+	for _, st := range f.do {
+		end, err := child.step(ctx, inner, st)
+		one.cut = child.cut
+		if err != nil {
+			return one, err
+		}
+		if !end.result.skipped {
+			one.Output, one.ExitCode = end.result.output, end.result.code
+		}
+		if failure := end.failure; failure != nil {
+			one.Status, one.Error, one.failure = "failed", failure.Message, failure
+			break
+		}
+	}
+	return one, nil
+}
+
+// maxTold is how much of the outputs of its elements a foreach keeps in all.
+const maxTold = 1 << 20
+
+// told returns the rows of the elements that ran as a JSON array.
+func told(rows []*row) string {
+	share := maxTold / max(1, len(rows))
+	ran := slices.DeleteFunc(rows, func(one *row) bool { return one == nil })
+	for _, one := range ran {
+		if len(one.Output) > share {
+			c := process.Capture{Limit: max(share, 2)}
+			_, _ = c.Write([]byte(one.Output))
+			one.Output = c.Text()
+		}
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if ran == nil {
+		ran = []*row{}
+	}
+	if err := enc.Encode(ran); err != nil {
+		panic("BUG: the rows of a foreach have no JSON: " + err.Error())
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// failure is that of the first element that failed, told as the step's, unless the step goes on in spite of it.
+func (f *foreach) failure(st *step, rows []*row) *Failure {
+	var first *row
+	failed := 0
+	for _, one := range rows {
+		if one == nil || one.failure == nil {
+			continue
+		}
+		failed++
+		if first == nil {
+			first = one
+		}
+	}
+	if first == nil || f.Continue {
+		return nil
+	}
+	failure := *first.failure
+	failure.Message = fmt.Sprintf("%d of %d elements failed; %s of element %d: %s", failed, len(rows), failure.Step, first.Index, failure.Message)
+	failure.Step = st.label
+	return &failure
+}
+
+func (f *foreach) render(r template.Resolver) string {
+	var list string
+	switch {
+	case f.command != nil:
+		list = "$(" + f.command.render(r) + ")"
+	case f.value != nil:
+		list = f.value.Render(r)
+	default:
+		var all []string
+		for _, l := range f.listed {
+			if l.text != nil {
+				all = append(all, l.text.Render(r))
+				continue
+			}
+			all = append(all, string(l.raw))
+		}
+		list = strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("for each %s in %s", f.ElementName(), list)
+}
