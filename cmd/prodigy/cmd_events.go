@@ -87,7 +87,7 @@ func newEventsListCommand(con *console) *cobra.Command {
 
 func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	out := bufio.NewWriter(con.out)
-	err := printEvents(out, con.err, o.format, events.ReadLines(job.EventsDir(), o.query))
+	err := printEvents(out, con.err, o.format, con.look(), events.ReadLines(job.EventsDir(), o.query))
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
@@ -126,7 +126,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 		o.format = asJSONL
 	}
 	return untilSignal(ctx, func(ctx context.Context) error {
-		return unlessClosed(printEvents(con.out, con.err, o.format, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
+		return unlessClosed(printEvents(con.out, con.err, o.format, con.look(), events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
 	})
 }
 
@@ -136,8 +136,8 @@ type eventWriter struct {
 	end func() error
 }
 
-func printEvents(out, diag io.Writer, f format, lines iter.Seq2[[]byte, error]) error {
-	w := newEventWriter(out, f)
+func printEvents(out, diag io.Writer, f format, k look, lines iter.Seq2[[]byte, error]) error {
+	w := newEventWriter(out, f, k)
 	for line, err := range lines {
 		if errors.Is(err, events.ErrTorn) {
 			_, _ = fmt.Fprintf(diag, "warning: %v\n", err)
@@ -153,7 +153,7 @@ func printEvents(out, diag io.Writer, f format, lines iter.Seq2[[]byte, error]) 
 	return w.end()
 }
 
-func newEventWriter(w io.Writer, f format) eventWriter {
+func newEventWriter(w io.Writer, f format, k look) eventWriter {
 	nothing := func() error { return nil }
 	switch f {
 	case asJSON:
@@ -163,7 +163,7 @@ func newEventWriter(w io.Writer, f format) eventWriter {
 	case asCSV:
 		return csvWriter(w)
 	}
-	return eventWriter{func(line []byte) error { return printEvent(w, line) }, nothing}
+	return eventWriter{func(line []byte) error { return printEvent(w, line, k) }, nothing}
 }
 
 func writeLine(w io.Writer, line []byte) error {

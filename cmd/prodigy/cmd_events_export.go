@@ -48,6 +48,6 @@ func formatOf(path string) format {
 // runEventsExport leaves a file that was there as it is until the new one is whole.
 func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
 	return writeOut(con, path, func(w io.Writer) error {
-		return printEvents(w, con.err, o.format, events.ReadLines(job.EventsDir(), o.query))
+		return printEvents(w, con.err, o.format, look{}, events.ReadLines(job.EventsDir(), o.query))
 	})
 }

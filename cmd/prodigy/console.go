@@ -17,21 +17,24 @@ import (
 type console struct {
 	out     io.Writer
 	err     io.Writer
-	plain   bool              // no colours: err is no terminal, or NO_COLOR is set
-	noColor bool              // the flag
+	plain   bool              // err is no terminal
+	noColor bool              // the flag, or NO_COLOR is set
 	live    bool              // err is a terminal on which lines can be redrawn
 	unicode bool              // it shows more than ASCII
 	size    func() (w, h int) // of that terminal
+	wide    func() int        // of the terminal that out is; 0: it is none
 }
 
 // newConsole looks at the terminal and the environment.
 func newConsole(out, err *os.File, getenv func(string) string) *console {
-	terminal := term.IsTerminal(int(err.Fd())) && getenv("TERM") != "dumb"
+	able := getenv("TERM") != "dumb"
+	terminal := term.IsTerminal(int(err.Fd())) && able
 	return &console{
-		out:   out,
-		err:   err,
-		plain: getenv("NO_COLOR") != "" || !terminal,
-		live:  terminal,
+		out:     out,
+		err:     err,
+		plain:   !terminal,
+		noColor: getenv("NO_COLOR") != "",
+		live:    terminal,
 		size: func() (int, int) {
 			w, h, sizeErr := term.GetSize(int(err.Fd()))
 			if sizeErr != nil || w < 1 || h < 1 {
@@ -40,7 +43,22 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 			return w, h
 		},
 		unicode: utf8Locale(getenv),
+		wide: func() int {
+			if w, _, sizeErr := term.GetSize(int(out.Fd())); sizeErr == nil && able {
+				return w
+			}
+			return 0
+		},
 	}
+}
+
+// look is how lines for people are printed on out.
+func (c *console) look() look {
+	if c.wide == nil {
+		return look{}
+	}
+	width := c.wide()
+	return look{colours: width > 0 && !c.noColor, width: width}
 }
 
 // utf8Locale tells whether the characters of the terminal are those of Unicode, by the first of the variables that says anything.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mattn/go-runewidth"
+
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -102,8 +104,38 @@ var leftOut = []string{
 	"budget_expires_at", "seed",
 }
 
+// look is how lines for people are printed. The zero look is for where there is no terminal.
+type look struct {
+	colours bool
+	width   int // of the terminal; 0: lines are as long as they are
+}
+
+// of returns a line in the colour of its type, no longer than the terminal is wide.
+func (k look) of(eventType, line string) string {
+	if k.width > 0 {
+		line = runewidth.Truncate(line, k.width, "…")
+	}
+	return region{colours: k.colours}.paint(eventColours[eventType], line)
+}
+
+// eventColours are the colours of the events that catch the eye; the others have none.
+var eventColours = map[string]colour{
+	events.AgentFailed{}.Type():      red,
+	events.StepFailed{}.Type():       red,
+	events.JobFailed{}.Type():        red,
+	events.DLQItemAdded{}.Type():     red,
+	events.StepRetrying{}.Type():     yellow,
+	events.AgentInterrupted{}.Type(): yellow,
+	events.JobPaused{}.Type():        yellow,
+	events.CircuitOpen{}.Type():      yellow,
+	events.CircuitHalfOpen{}.Type():  yellow,
+	events.CircuitClosed{}.Type():    green,
+	events.JobCompleted{}.Type():     green,
+	events.DLQItemRemoved{}.Type():   green,
+}
+
 // printEvent prints an event as one line, its type as it is in the log, its fields as people read them.
-func printEvent(w io.Writer, line []byte) error {
+func printEvent(w io.Writer, line []byte, k look) error {
 	e, err := readEvent(line)
 	if err != nil {
 		return err
@@ -115,7 +147,7 @@ func printEvent(w io.Writer, line []byte) error {
 			b.WriteString(f.words())
 		}
 	}
-	_, err = fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	_, err = fmt.Fprintln(w, k.of(e.Type, strings.TrimRight(b.String(), " ")))
 	return err
 }
 

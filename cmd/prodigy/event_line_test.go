@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mattn/go-runewidth"
+
 	"prodigy/internal/events"
 )
 
@@ -12,7 +14,7 @@ const circuitLine = `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j",
 
 func TestEventLineShowsFieldsOfEventsItDoesNotKnow(t *testing.T) {
 	var b strings.Builder
-	if err := printEvent(&b, []byte(circuitLine)); err != nil {
+	if err := printEvent(&b, []byte(circuitLine), look{}); err != nil {
 		t.Fatal(err)
 	}
 	want := `Later               item_id=item_0 note="two words" n=1.50 deep={"b":1,"a":[2]}` + "\n"
@@ -42,7 +44,7 @@ func TestEventsArePrintedInEveryForm(t *testing.T) {
 				`"{""note"":""two words"",""n"":1.50,""deep"":{""b"":1,""a"":[2]}}"`+"\n", 2)},
 	} {
 		var out, diag strings.Builder
-		if err := printEvents(&out, &diag, c.format, lines); err != nil {
+		if err := printEvents(&out, &diag, c.format, look{}, lines); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != c.want {
@@ -70,11 +72,23 @@ func TestEventLineSaysWhatAPersonWantsToKnow(t *testing.T) {
 	} {
 		line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j",` + strings.ReplaceAll(event, `\\`, `\`) + `}`
 		var b strings.Builder
-		if err := printEvent(&b, []byte(line)); err != nil {
+		if err := printEvent(&b, []byte(line), look{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.String(); !strings.HasSuffix(got, "  "+want+"\n") {
 			t.Errorf("got  %s\nwant ... %s", got, want)
 		}
+	}
+}
+
+func TestOnATerminalAnEventTakesOneLine(t *testing.T) {
+	var b strings.Builder
+	line := strings.Replace(circuitLine, "Later", "CircuitOpen", 1)
+	if err := printEvent(&b, []byte(line), look{colours: true, width: 60}); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.TrimSuffix(b.String(), "\n")
+	if got := plain(text); runewidth.StringWidth(got) != 60 || !strings.HasSuffix(got, "…") || !strings.HasPrefix(text, "\x1b[33m") {
+		t.Errorf("got %q", b.String())
 	}
 }

@@ -17,7 +17,7 @@ func newRootCommand(con *console) *cobra.Command {
 	root.SetOut(con.out)
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
-	root.PersistentFlags().BoolVar(&con.noColor, "no-color", false, "do not colour what is printed (also: NO_COLOR)")
+	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour what is printed (also: NO_COLOR)")
 	root.AddCommand(
 		newRunCommand(con),
 		newResumeCommand(con),
