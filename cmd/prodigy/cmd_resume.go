@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
 
@@ -60,7 +59,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	if earlier.State == string(mapreduce.Completed) {
 		return o.nothingToDo(con, earlier)
 	}
-	return o.again(ctx, con, job, o.conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, earlier, o.conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Resume(ctx, c, job)
 	})
 }
@@ -82,16 +81,12 @@ func (o resumeOptions) nothingToDo(con *console, s mapreduce.Summary) error {
 }
 
 // again works once more on a job as it was recorded, and then says how that ended.
-func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, ended) error, do work) error {
-	w, err := loadRecorded(job)
+func (o jobOptions) again(ctx context.Context, con *console, earlier mapreduce.Summary, conclude func(*console, ended) error, do work) error {
+	w, err := loadRecorded(earlier.Job)
 	if err != nil {
 		return err
 	}
 	home, claude, err := surroundings(w)
-	if err != nil {
-		return err
-	}
-	earlier, err := mapreduce.Summarize(job)
 	if err != nil {
 		return err
 	}

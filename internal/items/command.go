@@ -43,7 +43,7 @@ func withOutput(ctx context.Context, command string, e Env, use func(io.Reader) 
 		stderr := &process.Capture{Limit: 8 << 10}
 		exit, err := process.Run(ctx, process.Command{
 			Argv: []string{"sh", "-c", command}, Dir: e.Dir, Env: e.Environ,
-			Stdout: in, Stderr: stderr, Grace: stopGrace,
+			Stdout: in, Stderr: stderr, Grace: stopGrace, Register: e.Register,
 		})
 		if err == nil {
 			err = failure(exit, stderr)

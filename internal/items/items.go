@@ -12,6 +12,8 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+
+	"prodigy/internal/process"
 )
 
 // Item is one unit of work.
@@ -27,6 +29,9 @@ type Env struct {
 	Environ []string  // of commands
 	Stdin   io.Reader // nil: there is none
 	Temp    string    // directory of scratch files; empty: that of the system
+
+	// Register, when there is one, has a record of the command that runs.
+	Register *process.Register
 }
 
 // pointAt returns the line of src that holds the byte at, and below it a caret under the place.
