@@ -16,7 +16,8 @@ import (
 // records may be applied again, and a new Projection over the same queue catches up when it is given the whole log: of the
 // records that the queue has followed before it only learns which items are between two attempts.
 //
-// It keeps in memory the items that are running or have failed and will be tried again, no others.
+// It keeps in memory the items that are running or have failed and will be tried again, no others, and of the evidence of their
+// failures no more than a few MiB: see evidence.
 type Projection struct {
 	queue      *Queue
 	jobID      string
@@ -25,6 +26,7 @@ type Projection struct {
 	item       func(index int) (json.RawMessage, error)
 
 	active  map[string]*active
+	kept    evidence
 	resent  bool  // the records are of a retry of dead letters
 	applied int64 // records up to this one are in the queue
 }
@@ -32,7 +34,7 @@ type Projection struct {
 // active is an item that is between its first start and its final outcome.
 type active struct {
 	first   time.Time   // start of the first attempt
-	history []Failure   // of the attempts before
+	history []exhibit   // of the attempts before
 	retries []StepRetry // of the attempt that is running
 }
 
@@ -41,7 +43,7 @@ type active struct {
 func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(index int) (json.RawMessage, error)) *Projection {
 	return &Projection{
 		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
-		active: map[string]*active{}, applied: q.Applied(),
+		active: map[string]*active{}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
 	}
 }
 
@@ -115,7 +117,9 @@ func (p *Projection) interrupted(e events.AgentInterrupted) {
 
 // settled forgets an item that is no dead letter, or no longer.
 func (p *Projection) settled(seq int64, itemID string) error {
-	delete(p.active, itemID)
+	if a := p.active[itemID]; a != nil {
+		p.forget(itemID, a)
+	}
 	if seq <= p.applied {
 		return nil
 	}
@@ -127,21 +131,36 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	if a == nil { // refused by the open breaker before it was ever started
 		a = &active{first: r.Time}
 	}
-	a.history = append(a.history, failure(r.Time, e, a.retries))
+	f := failure(r.Time, e, a.retries)
 	a.retries = nil
 	switch e.Action {
 	case errorpolicy.Retry:
+		x, err := p.kept.keep(f)
+		a.history = append(a.history, x)
 		p.active[e.ItemID] = a
-		return nil
+		return err
 	case errorpolicy.Skip:
 		return p.settled(r.Seq, e.ItemID)
 	}
-	delete(p.active, e.ItemID)
+	defer p.forget(e.ItemID, a)
 	if r.Seq <= p.applied {
 		return nil
 	}
-	return p.put(r, e, a)
+	history, err := p.kept.all(a.history)
+	if err != nil {
+		return err
+	}
+	return p.put(r, e, a.first, append(history, f))
 }
+
+// forget drops an item and the evidence kept for it.
+func (p *Projection) forget(itemID string, a *active) {
+	p.kept.drop(a.history)
+	delete(p.active, itemID)
+}
+
+// Close drops what was kept of items that have not come to their end. The log has it.
+func (p *Projection) Close() error { return p.kept.close() }
 
 func failure(now time.Time, e events.AgentFailed, retries []StepRetry) Failure {
 	return Failure{
@@ -151,19 +170,19 @@ func failure(now time.Time, e events.AgentFailed, retries []StepRetry) Failure {
 }
 
 // put makes a dead letter of an item, or extends the one that it is.
-func (p *Projection) put(r events.Record, e events.AgentFailed, a *active) error {
+func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time, history []Failure) error {
 	entry, found, err := p.queue.Load(e.ItemID)
 	if err != nil {
 		return err
 	}
 	if !found {
-		entry, err = p.newEntry(r, e, a)
+		entry, err = p.newEntry(r, e, first)
 		if err != nil {
 			return err
 		}
 	}
 	before := len(entry.FailureHistory)
-	for _, f := range a.history {
+	for _, f := range history {
 		if !slices.ContainsFunc(entry.FailureHistory, f.same) {
 			entry.FailureHistory = append(entry.FailureHistory, f)
 		}
@@ -182,14 +201,14 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, a *active) error
 	return p.queue.Put(entry)
 }
 
-func (p *Projection) newEntry(r events.Record, e events.AgentFailed, a *active) (Entry, error) {
+func (p *Projection) newEntry(r events.Record, e events.AgentFailed, first time.Time) (Entry, error) {
 	data, err := p.item(e.ItemIndex)
 	if err != nil {
 		return Entry{}, fmt.Errorf("data of item %s: %w", e.ItemID, err)
 	}
 	return Entry{
 		ItemID: e.ItemID, ItemIndex: e.ItemIndex, Item: data, CorrelationID: r.CorrelationID,
-		JobID: p.jobID, Workflow: p.workflow, FirstAttempt: a.first,
+		JobID: p.jobID, Workflow: p.workflow, FirstAttempt: first,
 	}, nil
 }
 

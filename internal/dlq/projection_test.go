@@ -410,3 +410,46 @@ func TestAJournalCutAtAnyByteCatchesUp(t *testing.T) {
 		}
 	}
 }
+
+// However many items wait for their next attempt, little of their evidence is in memory, and all of it comes into their letters.
+func TestEvidenceOfManyWaitingItemsIsKeptOutOfMemory(t *testing.T) {
+	const items, tries = 600, 3
+	path := filepath.Join(t.TempDir(), "dlq.jsonl")
+	q := open(t, path)
+	p := NewProjection(q, "j", "w", 3, func(int) (json.RawMessage, error) { return json.RawMessage("1"), nil })
+	tail := strings.Repeat("x", 12<<10)
+	var h history
+	for n := 1; n <= tries; n++ {
+		for i := range items {
+			e := failed(i, n, retry.TypeTimeout, errorpolicy.Retry)
+			if n == tries {
+				e = failed(i, n, retry.TypeTimeout, errorpolicy.DLQ)
+			}
+			e.StderrTail = tail[:12<<10-i]
+			h.add(e)
+		}
+		if err := p.Apply(h.records); err != nil {
+			t.Fatal(err)
+		}
+		h.records = nil
+		if p.kept.held > maxKept {
+			t.Fatalf("got %d bytes in memory, want at most %d", p.kept.held, maxKept)
+		}
+	}
+	if p.kept.file == nil || p.kept.held != 0 || p.kept.out != 0 {
+		t.Errorf("at the end: got %d bytes in memory and %d in the file, want a file, and none wanted", p.kept.held, p.kept.out)
+	}
+	for i := range items {
+		e, found := q.Get(failed(i, 1, retry.TypeTimeout, errorpolicy.DLQ).ItemID)
+		if !found || len(e.FailureHistory) != tries || len(e.FailureHistory[0].StderrTail) != 12<<10-i {
+			t.Fatalf("item %d: got %d failures, want %d with all that they printed", i, len(e.FailureHistory), tries)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closeQueue(t, q)
+	if files, _ := filepath.Glob(path + "*"); len(files) != 1 {
+		t.Errorf("files left: got %v, want the journal only", files)
+	}
+}

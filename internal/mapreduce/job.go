@@ -449,7 +449,7 @@ func (j *job) close() error {
 		errs = append(errs, j.log.Close())
 	}
 	if j.queue != nil {
-		errs = append(errs, j.queue.Close())
+		errs = append(errs, j.project.Close(), j.queue.Close())
 	}
 	if j.store != nil {
 		errs = append(errs, j.store.Close())

@@ -101,6 +101,7 @@ func updateLetters(place jobs.Job, maxRetries int) (err error) {
 	}
 	defer func() { err = errors.Join(err, queue.Close()) }()
 	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, dataIn(store))
+	defer func() { err = errors.Join(err, p.Close()) }()
 	return catchUp(place, p, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} })
 }
 

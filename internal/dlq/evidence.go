@@ -1,0 +1,116 @@
+package dlq
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// maxKept is how many bytes of evidence of items that wait for their next attempt are held in memory. There may be a million of them.
+const maxKept = 8 << 20
+
+// evidence keeps failures until the letter of their item is written, or is not: the first few MiB in memory, the others in a file. That
+// needs no care, because the log has them all.
+type evidence struct {
+	path string
+	file *os.File // nil: nothing has been put there
+	size int64    // of the file
+	out  int      // failures in the file that are still wanted
+	held int      // bytes in memory
+}
+
+// exhibit is a failure in memory, or where it is in the file.
+type exhibit struct {
+	failure *Failure
+	offset  int64
+	length  int
+}
+
+// weight is about how much memory f takes.
+func (f Failure) weight() int {
+	n := 256 + len(f.Message) + len(f.StdoutTail) + len(f.StderrTail)
+	for _, r := range f.Retries {
+		n += 32 + len(r.Error)
+	}
+	return n
+}
+
+func (v *evidence) keep(f Failure) (exhibit, error) {
+	if w := f.weight(); v.held+w <= maxKept {
+		v.held += w
+		return exhibit{failure: &f}, nil
+	}
+	x, err := v.write(f)
+	if err != nil {
+		return exhibit{}, fmt.Errorf("keep the evidence of items that wait: %w", err)
+	}
+	return x, nil
+}
+
+func (v *evidence) write(f Failure) (exhibit, error) {
+	if v.file == nil {
+		file, err := os.OpenFile(v.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return exhibit{}, err
+		}
+		v.file = file
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return exhibit{}, err
+	}
+	if _, err := v.file.WriteAt(data, v.size); err != nil {
+		return exhibit{}, err
+	}
+	x := exhibit{offset: v.size, length: len(data)}
+	v.size += int64(len(data))
+	v.out++
+	return x, nil
+}
+
+// all returns the failures that exhibits stand for.
+func (v *evidence) all(history []exhibit) ([]Failure, error) {
+	failures := make([]Failure, len(history), len(history)+1)
+	for i, x := range history {
+		if x.failure != nil {
+			failures[i] = *x.failure
+			continue
+		}
+		data := make([]byte, x.length)
+		_, err := v.file.ReadAt(data, x.offset)
+		if err == nil {
+			err = json.Unmarshal(data, &failures[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the evidence of an item: %w", err)
+		}
+	}
+	return failures, nil
+}
+
+// drop forgets exhibits. When none in the file is wanted any more, it begins anew.
+func (v *evidence) drop(history []exhibit) {
+	for _, x := range history {
+		if x.failure != nil {
+			v.held -= x.failure.weight()
+			continue
+		}
+		if v.out--; v.out == 0 {
+			v.size = 0
+		}
+	}
+}
+
+// close removes the file, also one that a killed run has left.
+func (v *evidence) close() error {
+	var err error
+	if v.file != nil {
+		err = v.file.Close()
+		v.file = nil
+	}
+	if gone := os.Remove(v.path); !errors.Is(gone, os.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
