@@ -34,6 +34,7 @@ type Attempt struct {
 	Earlier       []events.StepCompleted `json:"earlier,omitempty"`  // of earlier phases: what they captured is visible
 	Done          []events.StepCompleted `json:"done,omitempty"`     // the first steps of this phase, which are not run again
 	Retrying      *events.StepRetrying   `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
+	Due           time.Time              `json:"due,omitzero"`       // of the next try of that step
 	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
 
 	// Circuits are the last transitions of the breakers of these steps by their scope, in the runs of the job before this one: the

@@ -42,6 +42,11 @@ func (r *run) step(ctx context.Context, s *scope, st *step) (ended, error) {
 // tries runs st until it succeeds or there is no further try.
 func (r *run) tries(ctx context.Context, s *scope, st *step) (ended, error) {
 	state := r.resumed(st)
+	if left := r.left(state, time.Now()); left > 0 {
+		if err := r.pause(ctx, left); err != nil {
+			return ended{}, err
+		}
+	}
 	var before *ended // the last try that ran
 	var rnd *rand.Rand
 	for {
@@ -135,6 +140,14 @@ func (r *run) resumed(st *step) retry.State {
 		s.ExpiresAt = *e.BudgetExpiresAt
 	}
 	return s
+}
+
+// left returns how much of the wait before a try is left after a resume: no more than all of it, also when the clock has been set back.
+func (r *run) left(s retry.State, now time.Time) time.Duration {
+	if !s.Resumed {
+		return 0
+	}
+	return min(r.a.Due.Sub(now), s.Previous)
 }
 
 func (r *run) retrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {

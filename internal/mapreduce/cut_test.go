@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/retry"
 )
 
 // recorded is a kind of job to be cut.
@@ -220,6 +221,54 @@ func TestSelectionIsOverLongBeforeItsLastItemRuns(t *testing.T) {
 }
 
 // A clock that was set back between two runs makes nothing wait longer than it would have, and no duration negative.
+// What waits for its next try or attempt waits no longer and no shorter because the job was stopped meanwhile.
+func TestWhatWaitsKeepsItsTimeOverAResume(t *testing.T) {
+	step := strings.Replace(workflowOf(1, 1, ""), "- shell: work",
+		"- shell: work\n      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1h, max_delay: 2h}", 1)
+	for name, source := range map[string]string{"an item": workflowOf(1, 1, retriesAfterAnHour), "a step of an item": step, "a step of a phase": "- shell: work\n" +
+		"  retry_config: {attempts: 2, backoff: fixed, initial_delay: 1h, max_delay: 2h}\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, tried := time.Now(), []time.Duration{}
+				c := config(t, fake(func(call) answer {
+					tried = append(tried, time.Since(began).Round(time.Second))
+					return answer{code: 1}
+				}))
+				r := run(t, stopAfter(t, c, time.Minute), source)
+				if r.State != Paused {
+					t.Fatalf("got %s (%s), want paused", r.State, r.Reason)
+				}
+				time.Sleep(20 * time.Minute)
+				if _, err := Resume(t.Context(), c, r.Job); err != nil {
+					t.Fatal(err)
+				}
+				if want := []time.Duration{0, time.Hour}; !slices.Equal(tried, want) {
+					t.Errorf("tried at %v, want %v", tried, want)
+				}
+			})
+		})
+	}
+}
+
+// A budget of a step that has expired between two runs ends its retrying, with the tries that were used.
+func TestABudgetOfAStepThatExpiredBetweenTwoRunsIsSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(failing("item_0")))
+		source := strings.Replace(workflowOf(1, 1, ""), "- shell: work",
+			"- shell: work\n      retry_config: {attempts: 9, backoff: fixed, initial_delay: 10s, retry_budget: 1m}", 1)
+		r := run(t, stopAfter(t, c, 5*time.Second), source)
+		time.Sleep(time.Hour)
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.Metrics.Failed != 1 {
+			t.Fatalf("got %+v, %v, want one failed", r.Metrics, err)
+		}
+		failed, _ := told[events.StepFailed](recordsOf(t, r.Job))
+		if len(failed) != 1 || failed[0].Reason != retry.Budget || failed[0].Attempts != 2 {
+			t.Errorf("got %+v, want that the budget ended it after 2 tries", failed)
+		}
+	})
+}
+
 func TestAClockThatWasSetBackDelaysNothing(t *testing.T) {
 	k := kinds()["item retries between two phases"]
 	c := config(t, fake(k.reply))

@@ -75,7 +75,7 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	a.Steps = p.Commands
 	a.Done = j.state.phase(name).steps
 	a.Map = m
-	a.Retrying = j.state.stepRetry("")
+	j.state.retried(&a, "")
 	return a
 }
 

@@ -244,7 +244,7 @@ func (p *pool) start(it items.Item) {
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
 	a.ItemTotal = p.job.state.total
-	a.Retrying = p.job.state.stepRetry(it.ID)
+	p.job.state.retried(&a, it.ID)
 	a.Number, a.Worker = p.job.state.nextNumber(it.Index), slot
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(a.Number)

@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -22,14 +23,14 @@ type state struct {
 	workflow string
 
 	phases   map[string]*phase
-	working  string                         // the phase that its events are about
-	status   []errorpolicy.Status           // by item index, as far as items have been seen
-	flights  map[int]flight                 // agents that have started and not ended, by item index
-	waiting  map[int]tries                  // items between two attempts, by item index
-	retrying map[string]events.StepRetrying // the last retry of a step by item id, of what has not ended; "" for the other phases
-	crashes  map[int]int                    // how often an item was in flight when a run died
-	failures map[int]int                    // failures so far of items that wait or are dead-lettered
-	lastTry  map[int]int                    // attempt number of items that are dead-lettered, for their retry from the queue
+	working  string               // the phase that its events are about
+	status   []errorpolicy.Status // by item index, as far as items have been seen
+	flights  map[int]flight       // agents that have started and not ended, by item index
+	waiting  map[int]tries        // items between two attempts, by item index
+	retrying map[string]stepRetry // the last retry of a step by item id, of what has not ended; "" for the other phases
+	crashes  map[int]int          // how often an item was in flight when a run died
+	failures map[int]int          // failures so far of items that wait or are dead-lettered
+	lastTry  map[int]int          // attempt number of items that are dead-lettered, for their retry from the queue
 	circuits circuits
 	total    int  // number of items; of meaning once selected
 	selected bool // selection has ended
@@ -73,7 +74,7 @@ func newState(p errorpolicy.Policy) *state {
 		crashes:  map[int]int{},
 		failures: map[int]int{},
 		lastTry:  map[int]int{},
-		retrying: map[string]events.StepRetrying{},
+		retrying: map[string]stepRetry{},
 		circuits: circuits{},
 	}
 }
@@ -112,7 +113,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		p.steps = append(p.steps, e)
 		delete(s.retrying, "")
 	case events.StepRetrying:
-		s.retrying[e.ItemID] = e
+		s.retrying[e.ItemID] = stepRetry{StepRetrying: e, due: r.Time.Add(time.Duration(e.DelayMS))}
 	case events.ErrorBatch:
 		_ = s.policy.Remainder()
 	case events.ItemsSelected:
@@ -321,10 +322,15 @@ func (s *state) dead(index int) bool {
 	return st == errorpolicy.Dead || st == errorpolicy.Turned
 }
 
-// stepRetry returns the last retry of a step that a run which ended had begun for the item, or nil.
-func (s *state) stepRetry(itemID string) *events.StepRetrying {
-	if e, ok := s.retrying[itemID]; ok {
-		return &e
+// stepRetry is a step between two tries.
+type stepRetry struct {
+	events.StepRetrying
+	due time.Time
+}
+
+// retried tells an attempt of the last retry of a step that a run which ended had begun for the item, if there is one.
+func (s *state) retried(a *agent.Attempt, itemID string) {
+	if k, ok := s.retrying[itemID]; ok {
+		a.Retrying, a.Due = &k.StepRetrying, k.due
 	}
-	return nil
 }
