@@ -209,7 +209,9 @@ func (r *round) journal() (all []letterOp, err error) {
 			if err := json.Unmarshal(line, &o); err != nil {
 				return nil, fmt.Errorf("a line of the dead letter queue is not JSON: %q", line)
 			}
-			all = append(all, o)
+			if o.Op != "mark" { // how far the log has been followed: about no item
+				all = append(all, o)
+			}
 		}
 	}
 	return all, nil
