@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,9 +21,10 @@ import (
 )
 
 type planOptions struct {
-	path     string
-	format   format
-	maxDelay time.Duration
+	path        string
+	format      format
+	maxDelay    time.Duration
+	maxParallel int
 }
 
 func newPlanCommand(con *console) *cobra.Command {
@@ -34,7 +33,10 @@ func newPlanCommand(con *console) *cobra.Command {
 		Use:   "plan <workflow>",
 		Short: "Show what a run would do, and run nothing",
 		Long: `Show what a run would do, and run nothing: the items, the commands as for the first of them, how often each may be run, the
-delays before its retries at most, and how long an item waits in all of them.`,
+delays before its retries, and how long an item and the whole job take at most.
+
+What is only known when the job runs, as the output of earlier steps, stays as it is written. --json prints one object, whose
+keys stay the same; a time that has no limit is left out.`,
 		Example:           "  prodigy plan workflow.yml",
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
@@ -45,6 +47,7 @@ delays before its retries at most, and how long an item waits in all of them.`,
 	}
 	addFormat(cmd, &o.format, asJSON)
 	addMaxDelay(cmd, &o.maxDelay)
+	cmd.Flags().Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
 	return cmd
 }
 
@@ -52,11 +55,16 @@ delays before its retries at most, and how long an item waits in all of them.`,
 type plan struct {
 	Workflow     string        `json:"workflow"`
 	Mode         workflow.Mode `json:"mode"`
-	Items        *planItems    `json:"items,omitempty"` // with a map phase
+	Items        *planItems    `json:"items,omitempty"`        // with a map phase
+	MaxParallel  int           `json:"max_parallel,omitempty"` // with a map phase
 	Steps        []planStep    `json:"steps"`
 	ItemRuns     int           `json:"item_runs,omitempty"` // with a map phase
 	ItemDelays   []millis      `json:"item_delays_ms,omitempty"`
 	WorstWaiting *millis       `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
+	WorstItem    *millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
+	WorstMap     *millis       `json:"worst_map_ms,omitempty"`              // absent when nothing limits it, or the number of items is not known
+	WorstJob     *millis       `json:"worst_job_ms,omitempty"`              // the same
+	Unlimited    string        `json:"unlimited,omitempty"`                 // the first step that nothing limits, if there is one
 }
 
 // millis is a delay, in milliseconds.
@@ -75,7 +83,11 @@ type planStep struct {
 	Step    string   `json:"step"`
 	Command string   `json:"command"` // for the first item, in the map phase; of a handler of failures: as it is written
 	Runs    int      `json:"runs"`
-	Delays  []millis `json:"delays_ms"` // before each retry, at most
+	Timeout millis   `json:"timeout_ms,omitempty"` // of each run
+	Delays  []millis `json:"delays_ms"`            // before each retry, at most
+	Least   []millis `json:"delays_least_ms"`      // the same at least, where jitter spreads them
+	RetryOn []string `json:"retry_on"`             // which failures are tried again; empty: any
+	When    string   `json:"when,omitempty"`       // the condition of the step
 }
 
 func runPlan(ctx context.Context, con *console, o planOptions) error {
@@ -83,11 +95,12 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := load(o.path, mapreduce.Config{MaxDelay: limit})
+	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ()}
+	w, err := load(o.path, c)
 	if err != nil {
 		return err
 	}
-	p, err := makePlan(ctx, w)
+	p, err := makePlan(ctx, w, mapreduce.Slots(c, w.Workflow))
 	if err != nil {
 		return err
 	}
@@ -99,7 +112,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	return nil
 }
 
-func makePlan(ctx context.Context, w checked) (plan, error) {
+func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
 	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir, Env: w.Env}
 	if w.Map != nil {
@@ -111,7 +124,9 @@ func makePlan(ctx context.Context, w checked) (plan, error) {
 		p.ItemRuns = itemRuns(w.ErrorPolicy)
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(w))
+		p.MaxParallel = slots
 	}
+	p.estimate(w.Workflow)
 	for _, s := range sectionsOf(w.Workflow) {
 		a := sample
 		a.Phase, a.Steps = s.phase(), s.steps
@@ -164,12 +179,62 @@ func planSteps(a agent.Attempt, s section) ([]planStep, error) {
 	}
 	all := make([]planStep, 0, len(s.steps))
 	eachStep(place{section: s.name, handler: s.handler()}, s.steps, func(at place, step workflow.Step) bool {
-		next := planStep{Section: s.name, Step: at.label, Command: commands[0], Runs: runs(step), Delays: delays(step.Retry)}
+		all = append(all, plannedStep(s.name, at.label, commands[0], step))
 		commands = commands[1:]
-		all = append(all, next)
 		return true
 	})
 	return all, nil
+}
+
+// plannedStep returns what a plan says of a step.
+func plannedStep(section, label, command string, s workflow.Step) planStep {
+	p := planStep{
+		Section: section, Step: label, Command: command, Runs: runs(s), Timeout: millis(s.Timeout),
+		Delays: delays(s.Retry), Least: []millis{}, RetryOn: []string{},
+	}
+	if s.When != nil {
+		p.When = s.When.Value
+	}
+	if s.Retry == nil {
+		return p
+	}
+	for _, m := range s.Retry.RetryOn {
+		p.RetryOn = append(p.RetryOn, m.String())
+	}
+	if s.Retry.Jitter != retry.NoJitter {
+		for _, d := range s.Retry.Spreads() {
+			p.Least = append(p.Least, millis(d.From))
+		}
+	}
+	return p
+}
+
+// estimate fills in how long an item, all of them and the job take at most.
+func (p *plan) estimate(w *workflow.Workflow) {
+	job := costOfOnce(w)
+	known := p.Items == nil || p.Items.Total != nil
+	if p.Items != nil {
+		item := costOfItem(w)
+		p.WorstItem = item.worst()
+		if known {
+			all := costOfMap(w, *p.Items.Total, p.MaxParallel)
+			p.WorstMap = all.worst()
+			item = all
+		}
+		job = item.plus(job)
+	}
+	p.Unlimited = job.unlimited
+	if known {
+		p.WorstJob = job.worst()
+	}
+}
+
+// worst returns how long it takes at most, or nil when nothing limits it.
+func (c cost) worst() *millis {
+	if c.unlimited != "" {
+		return nil
+	}
+	return new(millis(c.time))
 }
 
 // captures returns what the steps of a phase capture, so far as it can be known before they have run: the names.
@@ -248,24 +313,10 @@ func delays(p *retry.Policy) []millis {
 
 // worstWaiting returns how long one item waits in all its retries, at most.
 func worstWaiting(w checked) millis {
-	handled := stepsWaiting(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
-	return sum(delays(itemPolicy(w.ErrorPolicy))) + millis(itemRuns(w.ErrorPolicy))*stepsWaiting(w.Map.AgentTemplate) + handled
-}
-
-// stepsWaiting adds up the delays of steps and of what handles their failures.
-func stepsWaiting(steps []workflow.Step) millis {
-	var total millis
-	for _, s := range steps {
-		own := sum(delays(s.Retry))
-		total += own + stepsWaiting(s.OnSuccess)
-		for _, steps := range s.OnExitCode {
-			total += stepsWaiting(steps)
-		}
-		if h := s.OnFailure; h != nil {
-			total += millis(max(h.MaxAttempts, 1))*stepsWaiting(h.Steps) + millis(h.MaxAttempts)*own
-		}
-	}
-	return total
+	policy := itemPolicy(w.ErrorPolicy)
+	agents := cost{time: workflow.Waiting(w.Map.AgentTemplate)}.times(triesOf(policy))
+	handled := workflow.Waiting(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
+	return millis(agents.plus(cost{time: waitOf(policy)}).plus(cost{time: handled}).time)
 }
 
 func sum(all []millis) millis {
@@ -274,79 +325,4 @@ func sum(all []millis) millis {
 		total += d
 	}
 	return total
-}
-
-func (p plan) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "workflow: %s (mode %s)\n", p.Workflow, p.Mode)
-	if p.Items != nil {
-		p.Items.print(w)
-	}
-	section := ""
-	for _, s := range p.Steps {
-		if s.Section != section {
-			section = s.Section
-			_, _ = fmt.Fprintf(w, "%s:\n", p.heading(section))
-		}
-		s.print(w)
-	}
-	if p.Items != nil {
-		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
-		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", exact(time.Duration(*p.WorstWaiting)))
-	}
-	_, _ = fmt.Fprintln(w, "nothing was run")
-}
-
-// heading names a section, and in the map phase the item its commands are shown for.
-func (p plan) heading(section string) string {
-	if section == "map" && len(p.Items.First) > 0 {
-		return "map, as for " + p.Items.First[0].ID
-	}
-	return section
-}
-
-func (p planItems) print(w io.Writer) {
-	if p.Total == nil && p.Source == items.Stdin {
-		_, _ = fmt.Fprintln(w, "items: come from standard input, which is a terminal and was not read")
-		return
-	}
-	if p.Total == nil {
-		_, _ = fmt.Fprintf(w, "items: come from a command, which was not run: %s\n", p.Source)
-		return
-	}
-	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, p.Source)
-	if *p.Total == 0 {
-		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce")
-	}
-	for _, it := range p.First {
-		_, _ = fmt.Fprintf(w, "  %s  %s\n", it.ID, shorten(string(it.Data), 100))
-	}
-	if more := *p.Total - len(p.First); more > 0 {
-		_, _ = fmt.Fprintf(w, "  and %d more\n", more)
-	}
-}
-
-func (s planStep) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "  %s: %s%s\n", s.Step, upTo(s.Runs), schedule(s.Delays))
-	for line := range strings.SplitSeq(strings.TrimRight(s.Command, "\n"), "\n") {
-		_, _ = fmt.Fprintf(w, "      %s\n", line)
-	}
-}
-
-// scheduleShown is how many delays of a schedule are spelled out.
-const scheduleShown = 10
-
-// schedule spells out delays before retries.
-func schedule(all []millis) string {
-	if len(all) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString(", waiting at most")
-	for _, d := range all[:min(len(all), scheduleShown)] {
-		b.WriteString(" " + exact(time.Duration(d)))
-	}
-	if len(all) > scheduleShown {
-		b.WriteString(" …")
-	}
-	return b.String() + fmt.Sprintf(" (in all %s)", exact(time.Duration(sum(all))))
 }

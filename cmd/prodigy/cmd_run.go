@@ -51,7 +51,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{path: o.path, format: o.format, maxDelay: o.maxDelay})
+		return runPlan(ctx, con, planOptions{path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel})
 	}
 	limit, err := delayCap(o.maxDelay)
 	if err != nil {

@@ -48,6 +48,15 @@ func problemAt(w *workflow.Workflow, at workflow.Pos, message string) workflow.P
 	return workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: message}
 }
 
+// Slots returns how many agents a run would have at once. The workflow has been checked.
+func Slots(c Config, w *workflow.Workflow) int {
+	n, err := maxParallel(c, w)
+	if err != nil {
+		panic("BUG: the slots of a workflow that was not checked: " + err.Error())
+	}
+	return n
+}
+
 // maxParallel returns the number of slots: what the run was told, else what the workflow says, there perhaps by a variable of
 // the workflow's env or of the environment.
 func maxParallel(c Config, w *workflow.Workflow) (int, error) {

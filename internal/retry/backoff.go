@@ -140,17 +140,31 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 // It lists the first ones of very many.
 func (p Policy) Worst() []time.Duration {
 	var delays []time.Duration
+	for _, s := range p.Spreads() {
+		delays = append(delays, s.To)
+	}
+	return delays
+}
+
+// Spread is what a delay is drawn from. Without jitter both are the same.
+type Spread struct{ From, To time.Duration }
+
+// Spreads returns what the delays of Worst are drawn from, where each before it was the longest.
+func (p Policy) Spreads() []Spread {
+	var spreads []Spread
 	var waited time.Duration
 	previous := p.first()
 	for n := range min(p.Attempts, mostListed) - 1 {
-		d := p.top(p.Computed(n+1), previous)
+		computed := p.Computed(n + 1)
+		low, _ := p.bounds(computed, previous)
+		d := p.top(computed, previous)
 		if p.Budget > 0 && d > p.Budget-waited {
 			break
 		}
-		delays = append(delays, d)
+		spreads = append(spreads, Spread{From: min(low, d), To: d})
 		waited, previous = plus(waited, d), d
 	}
-	return delays
+	return spreads
 }
 
 // mostListed is how many tries Worst looks at.

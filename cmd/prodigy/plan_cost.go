@@ -1,0 +1,128 @@
+package main
+
+import (
+	"math"
+	"time"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// cost is how long something takes at most.
+type cost struct {
+	time      time.Duration // waiting included; the longest that there is stands for more than that
+	unlimited string        // the step that has no limit; empty: all have
+}
+
+func (c cost) plus(other cost) cost {
+	if c.unlimited == "" {
+		c.unlimited = other.unlimited
+	}
+	c.time = longer(c.time, other.time)
+	return c
+}
+
+// times returns what n of c take, one after another.
+func (c cost) times(n int) cost {
+	if c.time > 0 && time.Duration(n) > math.MaxInt64/c.time {
+		c.time = math.MaxInt64
+		return c
+	}
+	c.time *= time.Duration(n)
+	return c
+}
+
+// within returns c under a limit of the whole; 0 is none.
+func (c cost) within(limit time.Duration) cost {
+	if limit > 0 && (c.unlimited != "" || c.time > limit) {
+		return cost{time: limit}
+	}
+	return c
+}
+
+// longer adds two durations, and ends at the longest that there is.
+func longer(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// costOf returns how long the steps of a section take at most, one after another and with all that may follow them.
+func costOf(section string, steps []workflow.Step) cost {
+	var total cost
+	for i, s := range steps {
+		total = total.plus(costOfStep(section+": "+s.Label(i), s))
+	}
+	return total
+}
+
+func costOfStep(name string, s workflow.Step) cost {
+	again := 0
+	if s.OnFailure != nil {
+		again = s.OnFailure.MaxAttempts
+	}
+	run := cost{time: s.Timeout}
+	if s.Timeout == 0 && s.WriteFile == nil {
+		run.unlimited = name
+	}
+	total := run.times(triesOf(s.Retry) + again).plus(cost{time: waitOf(s.Retry)})
+	for key, steps := range s.Following() {
+		rounds := 1
+		if key == "on_failure" {
+			rounds = max(again, 1)
+		}
+		total = total.plus(costOf(name+" "+key, steps).times(rounds))
+	}
+	return total
+}
+
+// triesOf returns how often something with this policy is run at most. A retry budget can make that less than its attempts.
+func triesOf(p *retry.Policy) int {
+	if p == nil {
+		return 1
+	}
+	if p.Budget == 0 {
+		return max(p.Attempts, 1)
+	}
+	return 1 + len(p.Worst())
+}
+
+// waitOf returns how long all the retries of p wait at most.
+func waitOf(p *retry.Policy) time.Duration {
+	var total time.Duration
+	if p == nil {
+		return 0
+	}
+	for _, d := range p.Worst() {
+		total = longer(total, d)
+	}
+	return total
+}
+
+// costOfItem returns how long an item takes at most, with all of its tries and what handles its failure.
+func costOfItem(w *workflow.Workflow) cost {
+	agent := costOf("map", w.Map.AgentTemplate).within(w.Map.AgentLimit().Value)
+	policy := itemPolicy(w.ErrorPolicy)
+	handler := w.ErrorPolicy.OnItemFailure.Handler
+	return agent.times(triesOf(policy)).plus(cost{time: waitOf(policy)}).plus(costOf("handlers."+handler, w.Handlers[handler]))
+}
+
+// costOfMap returns how long so many items take at most when slots of them run at once.
+func costOfMap(w *workflow.Workflow, items, slots int) cost {
+	return costOfItem(w).times((items + slots - 1) / slots)
+}
+
+// costOfOnce returns how long all the steps take at most that are not run for each item.
+func costOfOnce(w *workflow.Workflow) cost {
+	total := costOf("commands", w.Commands)
+	for _, p := range []struct {
+		name  string
+		phase *workflow.Phase
+	}{{"setup", w.Setup}, {"reduce", w.Reduce}, {"merge", w.Merge}} {
+		if p.phase != nil {
+			total = total.plus(costOf(p.name, p.phase.Commands).within(p.phase.Timeout.Value))
+		}
+	}
+	return total
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"prodigy/internal/items"
+)
+
+// planWidth is how wide a line about an item gets.
+const planWidth = 80
+
+func (p plan) print(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "workflow: %s (mode %s)\n", p.Workflow, p.Mode)
+	if p.Items != nil {
+		p.Items.print(w, p.MaxParallel)
+	}
+	section := ""
+	for _, s := range p.Steps {
+		if s.Section != section {
+			section = s.Section
+			_, _ = fmt.Fprintf(w, "%s:\n", p.heading(section))
+		}
+		s.print(w)
+	}
+	if p.Items != nil {
+		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
+		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", spell(*p.WorstWaiting))
+	}
+	p.printWorst(w)
+	_, _ = fmt.Fprintln(w, "nothing was run")
+}
+
+// printWorst tells how long it all takes at most.
+func (p plan) printWorst(w io.Writer) {
+	tell := func(what string, d *millis, of string) {
+		if d != nil {
+			_, _ = fmt.Fprintf(w, "worst case of %s: %s%s\n", what, spell(*d), of)
+		}
+	}
+	tell("an item", p.WorstItem, "")
+	if p.Items != nil && p.Items.Total != nil {
+		tell("the map", p.WorstMap, fmt.Sprintf(" (%s, %d at once)", counted(*p.Items.Total, "item"), p.MaxParallel))
+	}
+	tell("the job", p.WorstJob, "")
+	switch {
+	case p.Unlimited != "":
+		_, _ = fmt.Fprintf(w, "worst case of the job: no limit, since %s has no timeout\n", p.Unlimited)
+	case p.WorstJob == nil:
+		_, _ = fmt.Fprintln(w, "worst case of the job: depends on the number of items")
+	}
+}
+
+// heading names a section, and in the map phase the item its commands are shown for.
+func (p plan) heading(section string) string {
+	if section == "map" && len(p.Items.First) > 0 {
+		return "map, as for " + p.Items.First[0].ID
+	}
+	return section
+}
+
+func (p planItems) print(w io.Writer, slots int) {
+	if p.Total == nil && p.Source == items.Stdin {
+		_, _ = fmt.Fprintln(w, "items: come from standard input, which is a terminal and was not read")
+		return
+	}
+	if p.Total == nil {
+		_, _ = fmt.Fprintf(w, "items: come from a command, which was not run: %s\n", visible(p.Source))
+		return
+	}
+	_, _ = fmt.Fprintf(w, "items: %d from %s, %d at once\n", *p.Total, visible(p.Source), slots)
+	if *p.Total == 0 {
+		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce")
+	}
+	for _, it := range p.First {
+		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)
+		_, _ = fmt.Fprintln(w, shorten(visible(line), planWidth))
+	}
+	if more := *p.Total - len(p.First); more > 0 {
+		_, _ = fmt.Fprintf(w, "  and %d more\n", more)
+	}
+}
+
+func (s planStep) print(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "  %s: %s%s\n", s.Step, upTo(s.Runs), schedule(s.Delays))
+	for _, detail := range s.details() {
+		_, _ = fmt.Fprintf(w, "    (%s)\n", detail)
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(s.Command, "\n"), "\n") {
+		_, _ = fmt.Fprintf(w, "      %s\n", visible(line))
+	}
+}
+
+// details says what else decides when and how long a step is run.
+func (s planStep) details() []string {
+	var all []string
+	if s.When != "" {
+		all = append(all, "when "+visible(strings.TrimSpace(s.When)))
+	}
+	if s.Timeout > 0 {
+		all = append(all, "each run takes at most "+spell(s.Timeout))
+	}
+	if len(s.Least) > 0 {
+		all = append(all, "waiting at least"+spread(s.Least))
+	}
+	if len(s.RetryOn) > 0 {
+		all = append(all, "retried only after "+strings.Join(s.RetryOn, ", "))
+	}
+	return all
+}
+
+// scheduleShown is how many delays of a schedule are spelled out.
+const scheduleShown = 10
+
+// schedule spells out delays before retries.
+func schedule(all []millis) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return ", waiting at most" + spread(all) + fmt.Sprintf(" (in all %s)", spell(sum(all)))
+}
+
+// spread spells out the first of the delays.
+func spread(all []millis) string {
+	var b strings.Builder
+	for _, d := range all[:min(len(all), scheduleShown)] {
+		b.WriteString(" " + spell(d))
+	}
+	if len(all) > scheduleShown {
+		b.WriteString(" …")
+	}
+	return b.String()
+}
+
+// spell prints a length of time exactly, without the units of which there are none behind the last.
+func spell(d millis) string {
+	text := exact(time.Duration(d))
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = cut + "h"
+	}
+	return text
+}
