@@ -15,7 +15,8 @@ const planWidth = 80
 func (p plan) print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "workflow: %s (mode %s)\n", p.Workflow, p.Mode)
 	if p.Items != nil {
-		p.Items.print(w, p.MaxParallel)
+		p.Items.print(w)
+		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
 	}
 	section := ""
 	for _, s := range p.Steps {
@@ -42,7 +43,7 @@ func (p plan) printWorst(w io.Writer) {
 	}
 	tell("an item", p.WorstItem, "")
 	if p.Items != nil && p.Items.Total != nil {
-		tell("the map", p.WorstMap, fmt.Sprintf(" (%s, %d at once)", counted(*p.Items.Total, "item"), p.MaxParallel))
+		tell("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", counted(*p.Items.Total, "item"), counted(p.MaxParallel, "slot")))
 	}
 	tell("the job", p.WorstJob, "")
 	switch {
@@ -61,7 +62,7 @@ func (p plan) heading(section string) string {
 	return section
 }
 
-func (p planItems) print(w io.Writer, slots int) {
+func (p planItems) print(w io.Writer) {
 	if p.Total == nil && p.Source == items.Stdin {
 		_, _ = fmt.Fprintln(w, "items: come from standard input, which is a terminal and was not read")
 		return
@@ -70,7 +71,7 @@ func (p planItems) print(w io.Writer, slots int) {
 		_, _ = fmt.Fprintf(w, "items: come from a command, which was not run: %s\n", visible(p.Source))
 		return
 	}
-	_, _ = fmt.Fprintf(w, "items: %d from %s, %d at once\n", *p.Total, visible(p.Source), slots)
+	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, visible(p.Source))
 	if *p.Total == 0 {
 		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce")
 	}
