@@ -129,10 +129,13 @@ func (r *round) tooEarly(all []record) (wrong []error) {
 		return []error{err}
 	}
 	for _, o := range ops {
+		if o.Seq > len(all) {
+			wrong = append(wrong, fmt.Errorf("the dead letters had followed record %d at kill %d, and the log has %d", o.Seq, r.kills, len(all)))
+		}
 		if o.Op == "remove" && !settled[o.ItemID] {
 			wrong = append(wrong, fmt.Errorf("%s was no dead letter any more at kill %d, and its success not in the log", o.ItemID, r.kills))
 		}
-		if o.Op != "remove" && !failed[o.ItemID] {
+		if (o.Op == "add" || o.Op == "update") && !failed[o.ItemID] {
 			wrong = append(wrong, fmt.Errorf("%s was a dead letter at kill %d, and its failure not in the log", o.ItemID, r.kills))
 		}
 	}
@@ -181,10 +184,11 @@ func (r *round) deadLetters() (map[string]bool, error) {
 	ops, err := r.journal()
 	left := map[string]bool{}
 	for _, o := range ops {
-		if o.Op == "remove" {
-			delete(left, o.ItemID)
-		} else {
+		switch o.Op {
+		case "add", "update":
 			left[o.ItemID] = true
+		case "remove":
+			delete(left, o.ItemID)
 		}
 	}
 	return left, err
@@ -192,7 +196,8 @@ func (r *round) deadLetters() (map[string]bool, error) {
 
 // letterOp is a line of the journal of the dead letter queue.
 type letterOp struct {
-	Op     string `json:"op"`
+	Op     string `json:"op"`  // add, update, remove, or mark, which is about no item
+	Seq    int    `json:"seq"` // of the record that it follows
 	ItemID string `json:"item_id"`
 }
 

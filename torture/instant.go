@@ -73,7 +73,8 @@ func instantNames() []string {
 	return names
 }
 
-// pick returns an instant that the run may reach.
+// pick returns an instant that the run may reach. Half of those that are not timed are of the kind's own, if it has any that others
+// do not have.
 func (r *round) pick(command string) instant {
 	switch n := r.rng.IntN(100); {
 	case n < timedPercent/2:
@@ -81,13 +82,25 @@ func (r *round) pick(command string) instant {
 	case n < timedPercent:
 		return instant{name: atATime}
 	}
-	var can []instant
+	var can, own []instant
 	for _, in := range instants {
-		if (len(in.runs) == 0 || slices.Contains(in.runs, command)) && (len(in.kinds) == 0 || slices.Contains(in.kinds, r.kind.name)) {
-			can = append(can, in)
+		if !in.fits(command, r.kind.name) {
+			continue
+		}
+		can = append(can, in)
+		if few := len(in.kinds); few > 0 && few < len(mapped) {
+			own = append(own, in)
 		}
 	}
+	if len(own) > 0 && r.rng.IntN(2) == 0 {
+		can = own
+	}
 	return can[r.rng.IntN(len(can))]
+}
+
+// fits tells whether the instant can come in a run of this command for a job of this kind.
+func (in instant) fits(command, kind string) bool {
+	return (len(in.runs) == 0 || slices.Contains(in.runs, command)) && (len(in.kinds) == 0 || slices.Contains(in.kinds, kind))
 }
 
 // between returns a random duration, as likely between 10 and 20 as between 400 and 800 milliseconds.

@@ -55,6 +55,7 @@ func allScenarios(ctx context.Context, o options, base string) error {
 		}
 		r := newRound(i+1, o, kind{name: "scenario", fates: []string{fateBad}, percent: 5, tries: 1}, base)
 		r.prodigy = filepath.Join(base, plain)
+		r.fates[0] = fateHang // so that the job is not over too soon
 		err := r.prepare()
 		if err == nil {
 			err = s.play(ctx, r)
