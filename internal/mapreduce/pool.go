@@ -343,6 +343,10 @@ func stopCause(v verdict) error { return fmt.Errorf("%s: %w", v.reason, process.
 
 // arm sets the timer to the next moment at which something becomes due that could start then.
 func (p *pool) arm(t *time.Timer) {
+	if p.halted != nil {
+		t.Stop() // what is due does not start any more
+		return
+	}
 	next := time.Now().Add(time.Hour)
 	sooner := func(due time.Time) {
 		if due.Before(next) {
