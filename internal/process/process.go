@@ -56,35 +56,35 @@ type Exit struct {
 //
 // A leader that has been told to end may do so before its children, as sh does. They have the grace too, as long as they hold the
 // output. A process that left the group with setsid lives on, but what it writes from then on is not waited for.
-func Run(ctx context.Context, c Command) (Exit, error) {
+func Run(ctx context.Context, c Command) (Exit, error) { return run(ctx, c, startChild) }
+
+func run(ctx context.Context, c Command, start func(Command) (child, error)) (Exit, error) {
 	if ctx.Err() != nil {
 		return Exit{Code: -1}, context.Cause(ctx)
 	}
 	began := time.Now()
-	var out output
-	cmd, g, err := start(c, &out)
+	kid, err := start(c)
 	if err != nil {
 		return Exit{Start: err}, nil
 	}
-	line := c.Register.Begin(g.id)
-	w := &warden{group: g, grace: c.Grace, cleanup: c.cleanup(), expire: out.expire}
+	line := c.Register.Begin(kid.group().id)
+	w := &warden{group: kid.group(), grace: c.Grace, cleanup: c.cleanup(), expire: kid.expire}
 	release := w.watch(ctx, c.Timeout)
-	awaitEnd(cmd)
+	kid.follow()
 	if w.ended() {
-		out.wait()
+		kid.linger()
 	}
 	release()
 	c.Register.End(line)
-	waited := cmd.Wait()
-	written := out.finish()
+	end, written, err := kid.reap()
 
-	exit := w.exit(cmd.ProcessState)
+	exit := w.judge(end)
 	exit.Duration = time.Since(began)
 	if ctx.Err() != nil && exit.Code != 0 {
 		return exit, context.Cause(ctx)
 	}
-	if cmd.ProcessState == nil {
-		return exit, fmt.Errorf("wait for %s: %w", c.Argv[0], waited)
+	if err != nil {
+		return exit, fmt.Errorf("wait for %s: %w", c.Argv[0], err)
 	}
 	return exit, written
 }
@@ -94,22 +94,6 @@ func (c Command) cleanup() time.Duration {
 		return c.Grace
 	}
 	return *c.Cleanup
-}
-
-// start starts the command and the readers of its output.
-func start(c Command, out *output) (*exec.Cmd, group, error) {
-	cmd := c.command()
-	isolate(cmd)
-	if err := out.connect(cmd, c); err != nil {
-		return nil, group{}, err
-	}
-	if err := cmd.Start(); err != nil {
-		out.abandon()
-		return nil, group{}, startError(c, err)
-	}
-	g := adopt(cmd.Process)
-	out.begin()
-	return cmd, g, nil
 }
 
 func (c Command) command() *exec.Cmd {
@@ -242,13 +226,10 @@ func (w *warden) leave() {
 	w.group.close()
 }
 
-func (w *warden) exit(state *os.ProcessState) Exit {
+// judge says whether it was the timeout that ended the command.
+func (w *warden) judge(end Exit) Exit {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if state == nil {
-		return Exit{Code: -1, TimedOut: w.timedOut}
-	}
-	end := ending(state)
 	if w.timedOut {
 		end.Code, end.TimedOut = -1, true
 	}

@@ -48,8 +48,15 @@ func (g group) close()     {}
 // ending returns the exit code, or -1 and the signal.
 func ending(state *os.ProcessState) Exit {
 	status, ok := state.Sys().(syscall.WaitStatus)
-	if !ok || !status.Signaled() {
+	if !ok {
 		return Exit{Code: state.ExitCode()}
+	}
+	return exitOf(status)
+}
+
+func exitOf(status syscall.WaitStatus) Exit {
+	if !status.Signaled() {
+		return Exit{Code: status.ExitStatus()}
 	}
 	exit := Exit{Code: -1, Signal: unix.SignalName(status.Signal()), Number: int(status.Signal()), Core: status.CoreDump()}
 	if exit.Signal == "" {

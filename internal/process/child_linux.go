@@ -1,0 +1,220 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// lingerStep is how many milliseconds pass at most until linger sees that it has expired.
+const lingerStep = 10
+
+// polled is a child that one thread waits for, its output and its end alike: to wake other goroutines for these costs more than
+// a short command takes.
+type polled struct {
+	id      int
+	pidfd   int
+	streams [2]stream
+	expired atomic.Bool
+}
+
+var _ child = (*polled)(nil)
+
+// stream carries what is read from a pipe to a writer.
+type stream struct {
+	fd int // -1: there is none, or nobody holds the other end any more
+	to once
+}
+
+// startChild starts a command in the cheapest way that the kernel has.
+func startChild(c Command) (child, error) {
+	if !hasPidfd() {
+		return startPiped(c)
+	}
+	return startPolled(c)
+}
+
+// hasPidfd tells whether the kernel tells of the end of a process by a file that can be polled (from Linux 5.3).
+var hasPidfd = sync.OnceValue(func() bool {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd)
+	return true
+})
+
+var devNull = sync.OnceValues(func() (int, error) { return unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0) })
+
+func startPolled(c Command) (child, error) {
+	cmd := c.command()
+	if cmd.Err != nil {
+		return nil, startError(c, cmd.Err)
+	}
+	null, err := devNull()
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	p := &polled{pidfd: -1, streams: [2]stream{{fd: -1}, {fd: -1}}}
+	ends := [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}
+	err = p.connect(&ends, c)
+	if err == nil {
+		p.id, err = syscall.ForkExec(cmd.Path, cmd.Args, &syscall.ProcAttr{
+			Dir: cmd.Dir, Env: lastOfEach(cmd.Env), Files: ends[:], Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &p.pidfd},
+		})
+		if err != nil {
+			err = startError(c, err)
+		}
+	}
+	for _, end := range ends {
+		if end != uintptr(null) {
+			_ = unix.Close(int(end))
+		}
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// connect opens a pipe for each writer of c and puts its other end into ends.
+func (p *polled) connect(ends *[3]uintptr, c Command) error {
+	for i, to := range []io.Writer{c.Stdout, c.Stderr} {
+		if to == nil {
+			continue
+		}
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+			return fmt.Errorf("open a pipe: %w", err)
+		}
+		p.streams[i] = stream{fd: pipe[0], to: once{w: to}}
+		ends[1+i] = uintptr(pipe[1])
+	}
+	return nil
+}
+
+// lastOfEach returns an environment in which the last variable of a name is the only one.
+func lastOfEach(env []string) []string {
+	if env == nil {
+		env = os.Environ()
+	}
+	seen := make(map[string]struct{}, len(env))
+	kept := make([]string, len(env))
+	first := len(kept)
+	for i := len(env) - 1; i >= 0; i-- {
+		name, _, ok := strings.Cut(env[i], "=")
+		if _, later := seen[name]; ok && later {
+			continue
+		}
+		seen[name] = struct{}{}
+		first--
+		kept[first] = env[i]
+	}
+	return kept[first:]
+}
+
+func (p *polled) group() group { return group{id: p.id} }
+func (p *polled) expire()      { p.expired.Store(true) }
+
+func (p *polled) follow() {
+	for !p.poll(-1, p.pidfd) {
+	}
+}
+
+func (p *polled) linger() {
+	for !p.expired.Load() && (p.streams[0].fd >= 0 || p.streams[1].fd >= 0) {
+		p.poll(lingerStep, -1)
+	}
+}
+
+// poll waits until something comes, delivers it, and tells whether pidfd is ready. It waits for the given milliseconds at most; -1:
+// for as long as it takes.
+func (p *polled) poll(timeout, pidfd int) (ended bool) {
+	fds := [3]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	for i := range p.streams {
+		fds[1+i] = unix.PollFd{Fd: int32(p.streams[i].fd), Events: unix.POLLIN}
+	}
+	if n, err := unix.Poll(fds[:], timeout); n <= 0 {
+		return err != nil && err != unix.EINTR && err != unix.EAGAIN && err != unix.ENOMEM
+	}
+	for i := range p.streams {
+		if fds[1+i].Revents != 0 {
+			p.streams[i].deliver()
+		}
+	}
+	return fds[0].Revents != 0
+}
+
+// deliver reads once from a pipe that has something, and returns how much that was.
+func (s *stream) deliver() int {
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
+	n, err := unix.Read(s.fd, buf[:])
+	if err == unix.EINTR || err == unix.EAGAIN {
+		return 0
+	}
+	if n <= 0 {
+		s.close()
+		return 0
+	}
+	s.to.write(buf[:n])
+	return n
+}
+
+func (s *stream) close() {
+	if s.fd >= 0 {
+		_ = unix.Close(s.fd)
+		s.fd = -1
+	}
+}
+
+func (p *polled) close() {
+	for i := range p.streams {
+		p.streams[i].close()
+	}
+	if p.pidfd >= 0 {
+		_ = unix.Close(p.pidfd)
+	}
+}
+
+func (p *polled) reap() (end Exit, written, err error) {
+	for i := range p.streams {
+		p.streams[i].rest()
+		if written == nil {
+			written = p.streams[i].to.err
+		}
+	}
+	p.close()
+	var status syscall.WaitStatus
+	for {
+		if _, err = syscall.Wait4(p.id, &status, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return Exit{Code: -1}, written, err
+	}
+	return exitOf(status), written, nil
+}
+
+// rest delivers what the pipe holds and does not wait for more. It ends though somebody still writes.
+func (s *stream) rest() {
+	for left := pipeCapacity; left > 0 && s.fd >= 0; {
+		fds := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds[:], 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return
+		}
+		left -= s.deliver()
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package process
+
+func startChild(c Command) (child, error) { return startPiped(c) }
