@@ -15,7 +15,7 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "process", "report", "retry", "ui", "view", "workflow",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "mask", "process", "report", "retry", "settings", "ui", "view", "workflow",
 		"github.com/mattn/go-runewidth", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -25,10 +25,10 @@ var allowed = map[string][]string{
 	"torture": {"github.com/klauspost/compress"},
 
 	"internal/mapreduce": {
-		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "workflow",
+		"agent", "breaker", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "duration", "events", "items", "process", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"breaker", "duration", "events", "items", "mask", "process", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
@@ -40,6 +40,9 @@ var allowed = map[string][]string{
 	"internal/errorpolicy": {"breaker", "retry"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
 	"internal/template":    {"spelling", "mvdan.cc/sh/v3"},
+	"internal/settings":    {"dotenv", "items", "mask", "process", "template", "workflow"},
+	"internal/mask":        {},
+	"internal/dotenv":      {},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
 	"internal/breaker":     {},
 	"internal/duration":    {},

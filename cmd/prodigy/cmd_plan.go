@@ -17,10 +17,12 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
 type planOptions struct {
+	settings    settingOptions
 	path        string
 	format      format
 	maxDelay    time.Duration
@@ -48,6 +50,7 @@ keys stay the same; a time that has no limit is left out.`,
 	addFormat(cmd, &o.format, asJSON)
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	o.settings.add(cmd)
 	return cmd
 }
 
@@ -96,10 +99,12 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		return err
 	}
 	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ()}
-	w, err := load(o.path, c)
+	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
 		return err
 	}
+	con.hide(w.settings.Mask)
+	c.Settings = w.settings
 	p, err := makePlan(ctx, w, mapreduce.Slots(c, w.Workflow))
 	if err != nil {
 		return err
@@ -114,7 +119,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 
 func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
-	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir, Env: w.Env}
+	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
+	sample.Env, sample.Secrets, sample.Args = w.settings.Env, w.settings.Final, w.settings.Args
 	if w.Map != nil {
 		selected, err := planSelection(ctx, w)
 		if err != nil {
@@ -134,6 +140,7 @@ func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 			a = handling(a, w.Workflow)
 		}
 		if a.Phase == "map" {
+			a.PerValue = w.Map.PerValue
 			a = withFirst(a, *p.Items)
 		}
 		steps, err := planSteps(a, s)
@@ -258,7 +265,7 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 		return selected, nil
 	}
 	total := 0
-	for it, err := range items.Select(ctx, w.Map, items.Env{Dir: w.dir, Environ: os.Environ(), Stdin: os.Stdin}) {
+	for it, err := range items.Select(ctx, w.Map, items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Stdin: os.Stdin}) {
 		if err != nil {
 			return planItems{}, planError(err)
 		}

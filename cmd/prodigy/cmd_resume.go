@@ -90,7 +90,14 @@ func (o jobOptions) again(ctx context.Context, con *console, earlier mapreduce.S
 	if err != nil {
 		return err
 	}
-	end, err := watch(ctx, o.config(home, claude), newPrinter(con, o, w, earlier.Metrics), do)
+	found, err := resolveRecorded(ctx, earlier.Job, w)
+	if err != nil {
+		return err
+	}
+	con.hide(found.Mask)
+	c := o.config(home, claude)
+	c.Settings = found
+	end, err := watch(ctx, c, newPrinter(con, o, w, earlier.Metrics), do)
 	if err != nil {
 		return o.afterError(con, end, err)
 	}

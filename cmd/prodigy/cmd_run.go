@@ -10,11 +10,13 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
 type runOptions struct {
 	jobOptions
+	settings settingOptions
 	path     string
 	seed     uint64
 	maxDelay time.Duration
@@ -42,6 +44,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 		},
 	}
 	o.add(cmd)
+	o.settings.add(cmd)
 	cmd.Flags().Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the jitter of delays, to repeat them; 0: a random one")
 	addMaxDelay(cmd, &o.maxDelay)
@@ -51,16 +54,17 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel})
+		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel})
 	}
 	limit, err := delayCap(o.maxDelay)
 	if err != nil {
 		return err
 	}
-	w, err := load(o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel})
+	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}, o.settings, settings.ToRun)
 	if err != nil {
 		return err
 	}
+	con.hide(w.settings.Mask)
 	home, claude, err := surroundings(w.Workflow)
 	if err != nil {
 		return err
@@ -69,7 +73,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 		printProblems(con.err, w.warnings, "warning: ")
 	}
 	c := o.config(home, claude)
-	c.Dir, c.Seed, c.MaxDelay, c.Stdin = w.dir, o.seed, limit, os.Stdin
+	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
 	p := newPrinter(con, o.jobOptions, w.Workflow, errorpolicy.Metrics{})
 	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,13 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
 type validateOptions struct {
-	paths  []string
-	format format
-	strict bool
+	settings settingOptions
+	paths    []string
+	format   format
+	strict   bool
 }
 
 func newValidateCommand(con *console) *cobra.Command {
@@ -30,13 +33,14 @@ Exit codes: 0 all are valid, 2 some are not; with --strict, a warning counts as 
   prodigy validate --strict workflows/*.yml`,
 		Args:              atLeastOne("workflow"),
 		ValidArgsFunction: completeWorkflows,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
-			return runValidate(con, o)
+			return runValidate(cmd.Context(), con, o)
 		},
 	}
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "let warnings count as mistakes")
+	o.settings.add(cmd)
 	return cmd
 }
 
@@ -64,14 +68,14 @@ type stepRuns struct {
 	Runs    int    `json:"runs"`
 }
 
-func runValidate(con *console, o validateOptions) error {
+func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	limit, err := delayCap(0)
 	if err != nil {
 		return err
 	}
 	all := verdicts{Valid: true, Files: []verdict{}}
 	for _, path := range o.paths {
-		v, err := judge(path, mapreduce.Config{MaxDelay: limit})
+		v, err := judge(ctx, path, mapreduce.Config{MaxDelay: limit}, o.settings)
 		if err != nil {
 			return err
 		}
@@ -88,9 +92,9 @@ func runValidate(con *console, o validateOptions) error {
 }
 
 // judge checks the file at path. The error is about what has nothing to do with what it says.
-func judge(path string, c mapreduce.Config) (verdict, error) {
+func judge(ctx context.Context, path string, c mapreduce.Config, o settingOptions) (verdict, error) {
 	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
-	w, err := load(path, c)
+	w, err := load(ctx, path, c, o, settings.ToCheck)
 	problems, invalid := problemsOf(err)
 	var usage *usageError
 	switch {

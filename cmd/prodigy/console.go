@@ -11,6 +11,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
+
+	"prodigy/internal/mask"
 )
 
 // console is where the process talks: results to out, all else to err.
@@ -23,6 +25,22 @@ type console struct {
 	unicode bool              // it shows more than ASCII
 	size    func() (w, h int) // of that terminal
 	wide    func() int        // of the terminal that out is; 0: it is none
+}
+
+// hide takes secrets out of all that is printed from now on.
+func (c *console) hide(m *mask.Masker) {
+	if m != nil {
+		c.out, c.err = m.Writer(c.out), m.Writer(c.err)
+	}
+}
+
+// close prints what was held back because it could have become a secret.
+func (c *console) close() {
+	for _, w := range []io.Writer{c.out, c.err} {
+		if w, ok := w.(*mask.Writer); ok {
+			_ = w.Close()
+		}
+	}
 }
 
 // newConsole looks at the terminal and the environment.

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -18,11 +22,13 @@ type checked struct {
 	source   []byte
 	warnings []workflow.Problem
 	dir      string
+	settings settings.Settings
+	values   []string
 }
 
-// load reads the workflow at path and checks it as it would be run by c, in the current directory.
+// load reads the workflow at path, finds its settings and checks it as it would be run by c, in the current directory.
 // A *workflow.InvalidError holds all that is wrong with it.
-func load(path string, c mapreduce.Config) (checked, error) {
+func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return checked{}, err
@@ -31,13 +37,32 @@ func load(path string, c mapreduce.Config) (checked, error) {
 	if err != nil {
 		return checked{}, refusef("%w", err)
 	}
-	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay})
+	values, err := o.values(ctx, dir)
+	if err != nil {
+		return checked{}, err
+	}
+	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values})
 	c.Dir, c.Environ = dir, os.Environ()
 	if err != nil {
 		return checked{}, withMore(c, err)
 	}
+	found, missing := o.resolve(ctx, w, dir, p)
+	if _, ok := problemsOf(missing); missing != nil && !ok {
+		return checked{}, missing
+	}
+	c.Settings = found
 	warnings, err := mapreduce.Check(c, w)
-	return checked{Workflow: w, source: source, warnings: warnings, dir: dir}, err
+	return checked{
+		Workflow: w, source: source, warnings: slices.Concat(found.Warnings, warnings), dir: dir, settings: found, values: values,
+	}, together(missing, err)
+}
+
+// together returns two errors, which hold problems of one file, as one.
+func together(a, b error) error {
+	if first, ok := errors.AsType[*workflow.InvalidError](a); ok {
+		return first.And(b)
+	}
+	return cmp.Or(a, b)
 }
 
 // withMore adds to what is wrong with the structure of a workflow what is wrong with the commands and paths in it.
@@ -61,7 +86,7 @@ func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
 		return nil, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
-	return workflow.Parse(job.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay})
+	return workflow.Parse(job.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
 }
 
 // delayCap returns the cap of delays: the flag's, else the environment's, else none.

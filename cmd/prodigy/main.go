@@ -30,5 +30,6 @@ func run(args []string) int {
 	if err != nil {
 		explain(con.err, cmd, err)
 	}
+	con.close()
 	return exitCode(err)
 }

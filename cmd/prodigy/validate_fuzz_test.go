@@ -30,7 +30,7 @@ func FuzzValidate(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		v, err := judge(path, mapreduce.Config{})
+		v, err := judge(t.Context(), path, mapreduce.Config{}, settingOptions{})
 		if err != nil {
 			t.Fatalf("got %v, want a verdict", err)
 		}

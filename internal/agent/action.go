@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"prodigy/internal/duration"
-	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
 
@@ -21,8 +20,8 @@ func (r *run) do(ctx context.Context, st *step, b bound) (result, *Failure, erro
 	if err != nil {
 		return result{}, nil, err
 	}
-	var kept process.Capture
-	out, err := b.output.open(&kept)
+	kept := r.x.stream()
+	out, err := b.output.open(kept)
 	if err != nil {
 		return notRun, outputFailure(st, err), nil
 	}
@@ -31,7 +30,10 @@ func (r *run) do(ctx context.Context, st *step, b bound) (result, *Failure, erro
 		failure = written
 	}
 	res.output = strings.TrimRight(res.output, "\n")
-	res, failure = res.captured(st, &kept, failure)
+	if without := (printed{r.x.Mask.Text(res.output), r.x.Mask.Text(res.stderr)}); without != res.shown() {
+		res.masked = &without
+	}
+	res, failure = res.captured(st, &kept.Capture, failure)
 	if failure != nil {
 		res.code, res.failed = failure.ExitCode, true
 	}

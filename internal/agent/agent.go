@@ -8,6 +8,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/mask"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -28,7 +29,10 @@ type Attempt struct {
 	Number        int                    `json:"number"` // from 1
 	Worker        int                    `json:"worker"` // slot, from 1
 	Dir           string                 `json:"dir"`
-	Env           []workflow.EnvVar      `json:"env,omitempty"` // of the workflow
+	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; those that are secret have no value here
+	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that go before all others
+	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
+	Args          []workflow.Argument    `json:"args,omitempty"`      // the parameters
 	Steps         []workflow.Step        `json:"steps"`
 	Handler       []workflow.Step        `json:"handler,omitempty"`  // of on_item_failure: custom:<name>
 	Earlier       []events.StepCompleted `json:"earlier,omitempty"`  // of earlier phases: what they captured is visible
@@ -97,6 +101,9 @@ type Executor struct {
 	TempDir string   // private files of a step; ""= os.TempDir
 	Environ []string // the inherited environment
 
+	Secrets map[string]string // the values of secret variables, which are in no Attempt
+	Mask    *mask.Masker      // takes them out of outcomes and events
+
 	// Register, when there is one, has a record of each command that runs.
 	Register *process.Register
 
@@ -112,4 +119,5 @@ type Executor struct {
 	shell     shellPath
 	inherited inherited
 	plans     plans
+	withheld  withheld
 }

@@ -13,8 +13,7 @@ import (
 // Check compiles every command text of a workflow and returns what is wrong with them, and what to warn of.
 func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	c := new(compiler)
-	c.env(nil, w.Env, place{})
-	at := place{}.with(w.Env)
+	at := c.settings(w)
 	if w.Mode == workflow.MapReduce {
 		c.phases(w, at)
 	} else {
@@ -24,12 +23,33 @@ func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	return c.problems(w.File)
 }
 
+// settings compiles the variables of a workflow, whichever profile will be chosen, and returns the place where they are known.
+func (c *compiler) settings(w *workflow.Workflow) place {
+	var at place
+	for _, p := range w.Parameters {
+		at.params = append(at.params, p.Name)
+	}
+	for _, s := range w.Secrets {
+		c.envName(s.Name, s.Pos)
+		at.env = append(at.env, s.Name)
+	}
+	c.env(nil, w.Env, at)
+	at = at.with(w.Env)
+	for _, p := range w.Profiles {
+		c.env(nil, p.Env, at)
+	}
+	for _, p := range w.Profiles {
+		at = at.with(p.Env)
+	}
+	return at
+}
+
 // phases compiles the phases of a mapreduce workflow: what setup captures is seen by all after it, what reduce captures by merge,
 // and what an agent captures by nobody else.
 func (c *compiler) phases(w *workflow.Workflow, at place) {
 	at = c.phase(w.Setup, at)
 	if w.Map != nil {
-		_, behind := c.list(w.Map.AgentTemplate, at.in(phaseMap), "")
+		_, behind := c.list(w.Map.AgentTemplate, at.in(phaseMap).perValue(w.Map.PerValue), "")
 		c.handlers(w, behind)
 	}
 	at = c.phase(w.Reduce, at.in(phaseReduce))
@@ -99,12 +119,12 @@ func (c *compiler) elementName(s *step) {
 }
 
 // envName refuses names that prodigy sets for every command, since what the workflow gives them would never be seen.
-func (c *compiler) envName(v workflow.EnvVar) {
-	if !ours(v.Name + "=") {
+func (c *compiler) envName(name string, at workflow.Pos) {
+	if !ours(name + "=") {
 		return
 	}
 	c.findings = append(c.findings, finding{
-		at: v.Value.At(1, 1), severity: template.Error,
-		message: fmt.Sprintf("PS032 %s is set by prodigy itself for every command; choose another name", v.Name),
+		at: at, severity: template.Error,
+		message: fmt.Sprintf("PS032 %s is set by prodigy itself for every command; choose another name", name),
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
 
@@ -34,7 +33,7 @@ func (r *run) watched(ctx context.Context, st *step, b bound) (result, *Failure,
 		failure = commitFailure(st, "no commit was made in "+b.dir)
 	}
 	if failure != nil {
-		failure.Stdout, failure.Stderr, res.failed = res.output, res.stderr, true
+		failure.Stdout, failure.Stderr, res.failed = res.shown().output, res.shown().stderr, true
 	}
 	return res, failure, err
 }
@@ -42,15 +41,15 @@ func (r *run) watched(ctx context.Context, st *step, b bound) (result, *Failure,
 // head returns the commit that HEAD of the working directory is at, empty before the first one.
 func (r *run) head(ctx context.Context, st *step, b bound) (string, *Failure, error) {
 	git := bound{call: call{argv: []string{"git", "rev-parse", "--quiet", "--verify", "HEAD"}}, env: b.env, dir: b.dir}
-	var stdout, stderr process.Capture
-	exit, err := r.limited(ctx, st, git, &sink{kept: &stdout}, &stderr)
+	stdout, stderr := r.x.stream(), r.x.stream()
+	exit, err := r.limited(ctx, st, git, &sink{kept: stdout}, stderr)
 	switch {
 	case err != nil:
 		return "", nil, err
 	case exit.Start != nil:
 		return "", commitFailure(st, exit.Start.Error()), nil
 	case exit.Code != 0 && exit.Code != 1: // 1: there is no commit yet
-		return "", commitFailure(st, strings.TrimSpace(stderr.Text())), nil
+		return "", commitFailure(st, strings.TrimSpace(stderr.shown().Text())), nil
 	}
 	return strings.TrimSpace(stdout.Text()), nil, nil
 }

@@ -43,12 +43,6 @@ type step struct {
 	results  bool   // some text may name map.results
 }
 
-// variable is one of an env block, compiled.
-type variable struct {
-	name  string
-	value *template.Plain
-}
-
 // policy returns the step's retry policy; a step without one has the policy that never retries.
 func (s *step) policy() retry.Policy {
 	if s.Retry == nil {
@@ -111,7 +105,7 @@ type finding struct {
 
 func (c *compiler) plan(a *Attempt) *plan {
 	at := placeOf(a)
-	p := &plan{env: c.env(nil, a.Env, place{})}
+	p := &plan{env: c.env(nil, a.Env, outermost(a))}
 	p.steps, at = c.list(a.Steps, at, "")
 	p.handler, _ = c.list(a.Handler, at.failed(), "on_item_failure/")
 	p.itemFile = c.itemFile
@@ -211,17 +205,6 @@ func (c *compiler) plain(s *step, text workflow.Text, p place) *template.Plain {
 	c.look(s, text.Value)
 	compiled, err := template.CompilePlain(text.Value, p.names())
 	c.failed(s, text.At, err)
-	return compiled
-}
-
-// env compiles a block of variables, of which each sees the ones before it. Without a step it is the block of the workflow.
-func (c *compiler) env(s *step, vars []workflow.EnvVar, p place) []variable {
-	compiled := make([]variable, len(vars))
-	for i, v := range vars {
-		c.envName(v)
-		compiled[i] = variable{name: v.Name, value: c.plain(s, v.Value, p)}
-		p = p.with(vars[i : i+1])
-	}
 	return compiled
 }
 

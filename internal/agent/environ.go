@@ -22,6 +22,7 @@ const (
 	workerVar      = "PRODIGY_WORKER_ID"
 	correlationVar = "PRODIGY_CORRELATION_ID"
 	automationVar  = "PRODIGY_AUTOMATION"
+	argVar         = "ARG" // only of a workflow that runs once for each value
 
 	valuesVar    = "PRODIGY_VALUES"
 	valuesPrefix = "PRODIGY_V" // of the variables that template makes, and of valuesVar
@@ -61,6 +62,9 @@ func (a *Attempt) fixed(itemFile string) []string {
 		return vars
 	}
 	vars = append(vars, itemIDVar+"="+a.ItemID, attemptVar+"="+strconv.Itoa(a.Number))
+	if a.PerValue {
+		vars = append(vars, argVar+"="+template.JSON(a.Item).String())
+	}
 	if itemFile != "" {
 		vars = append(vars, itemFileVar+"="+itemFile)
 	}
@@ -82,23 +86,6 @@ func (r *run) environ(vars []string, c call) []string {
 		env = append(env, workerVar+"="+strconv.Itoa(r.a.Worker))
 	}
 	return append(env, c.env...)
-}
-
-// bindEnv returns the variables of a block as "K=V", after those in s. Each sees the ones before it.
-func bindEnv(s *scope, vars []variable) ([]string, error) {
-	inner := *s
-	inner.env = slices.Clip(s.env)
-	for _, v := range vars {
-		value, err := v.value.Bind(&inner)
-		if err != nil {
-			return nil, fmt.Errorf("env %s: %w", v.name, err)
-		}
-		if strings.IndexByte(value, 0) >= 0 {
-			return nil, fmt.Errorf("env %s: %w", v.name, &template.BindError{Text: "the value holds a NUL byte, which no variable can"})
-		}
-		inner.env = append(inner.env, v.name+"="+value)
-	}
-	return inner.env, nil
 }
 
 // privateFile writes a file that only the user can read, and returns its absolute path.

@@ -47,6 +47,7 @@ type run struct {
 	itemFile string
 	rows     json.RawMessage // of map.results, once they were read
 	rowsErr  error           // they could not be read
+	missed   error           // the step that is bound names what is not known any more
 	captured map[string]json.RawMessage
 	stop     context.Context  // ends when the attempt is to be stopped; the time limits are not in it
 	at       string           // the step that runs, of the attempt's own list
@@ -67,7 +68,11 @@ func (r *run) begin() error {
 	}
 	r.fixed = r.a.fixed(r.itemFile)
 	r.scratch.x = r.x
-	r.env, r.envErr = bindEnv(&scope{run: r, scratch: &r.scratch}, r.plan.env)
+	secrets, err := r.secrets()
+	if err != nil {
+		return err
+	}
+	r.env, r.envErr = r.bindEnv(&scope{run: r, env: secrets, scratch: &r.scratch}, r.plan.env)
 	return nil
 }
 
@@ -82,7 +87,7 @@ func (r *run) close() {
 func (r *run) scope() *scope {
 	s := &scope{run: r, env: r.env}
 	for _, e := range r.a.Earlier {
-		s.set(completed(e), e.Capture)
+		s.set(r.completed(e), e.Capture)
 	}
 	for _, e := range r.a.Done {
 		s.restore(e)
@@ -140,11 +145,16 @@ func (r *run) list(ctx context.Context, s *scope, steps []*step) (*Failure, erro
 }
 
 func (r *run) stepCompleted(st *step, res result) events.StepCompleted {
-	return events.StepCompleted{
+	shown := res.shown()
+	e := events.StepCompleted{
 		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.kind, ID: st.ID, Capture: st.Capture,
-		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: res.output, Stderr: res.stderr,
+		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.output, Stderr: shown.stderr, Masked: res.masked != nil,
 		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped,
 	}
+	if e.Masked {
+		r.x.withheld.put(e, printed{res.output, res.stderr})
+	}
+	return e
 }
 
 // capture keeps the output of st for the outcome, when it has a name and has run.
@@ -157,7 +167,7 @@ func (r *run) capture(st *step, res result) {
 	}
 	r.captured[st.Capture] = res.data
 	if res.data == nil {
-		r.captured[st.Capture] = jsonText(res.output)
+		r.captured[st.Capture] = jsonText(res.shown().output)
 	}
 }
 
@@ -179,7 +189,10 @@ func (r *run) outcome(s *scope, end ended) Outcome {
 	if end.failure == nil && end.handler != nil {
 		res = *end.handler
 	}
-	return Outcome{Failure: end.failure, ExitCode: res.code, Output: res.output, Captured: r.captured}
+	if f := end.failure; f != nil {
+		f.Message = r.x.Mask.Text(f.Message)
+	}
+	return Outcome{Failure: end.failure, ExitCode: res.code, Output: res.shown().output, Captured: r.captured}
 }
 
 // mapResults returns the array that map.results stands for. What goes wrong is kept for the end of the binding.

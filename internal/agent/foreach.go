@@ -108,12 +108,13 @@ func (r *run) listing(ctx context.Context, st *step, b bound) ([]json.RawMessage
 	if err := r.files(&b); err != nil {
 		return nil, nil, err
 	}
-	stdout, stderr := process.Capture{Limit: maxListing}, process.Capture{}
-	exit, err := r.limited(ctx, st, b, &sink{kept: &stdout}, &stderr)
+	stdout, stderr := r.x.stream(), r.x.stream()
+	stdout.Limit = maxListing
+	exit, err := r.limited(ctx, st, b, &sink{kept: stdout}, stderr)
 	if err != nil {
 		return nil, nil, err
 	}
-	if failure := failureOf(st, exit, kept(&stderr)); failure != nil {
+	if failure := failureOf(st, exit, kept(stderr.shown())); failure != nil {
 		failure.Message = "foreach: the command that lists the elements: " + failure.Message
 		return nil, failure, nil
 	}
@@ -218,7 +219,7 @@ func (f *foreach) element(ctx context.Context, r *run, s *scope, l *loop) (*row,
 			return one, err
 		}
 		if !end.result.skipped {
-			one.Output, one.ExitCode = end.result.output, end.result.code
+			one.Output, one.ExitCode = end.result.shown().output, end.result.code
 		}
 		if failure := end.failure; failure != nil {
 			one.Status, one.Error, one.failure = "failed", failure.Message, failure

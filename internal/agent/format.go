@@ -22,6 +22,9 @@ func (r result) captured(st *step, stdout *process.Capture, failure *Failure) (r
 		r.data = data
 		return r, failure
 	}
+	if _, masked := formatted(st.Format, r.shown().output); masked != nil {
+		err = masked
+	}
 	if failure == nil {
 		failure = &Failure{Step: st.label, Failure: retry.Failure{
 			Type: retry.TypeCommandFailed, Message: events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError),

@@ -31,14 +31,19 @@ func (r *run) bind(s *scope, st *step, cmd command) (bound, *Failure, error) {
 		return bound{}, templateFailure(st, st.broken), nil
 	}
 	if r.envErr != nil {
-		return bound{}, templateFailure(st, r.envErr), nil
+		f, err := r.bindFailure(st, r.envErr)
+		return bound{}, f, err
 	}
+	r.missed = nil
 	inner := s.binding(st)
 	inner.scratch = &scratch{x: r.x}
 	b, err := r.values(inner, st, cmd)
 	if err == nil {
 		b.scratch = inner.scratch
 		err = r.files(&b)
+	}
+	if r.missed != nil {
+		err = r.missed
 	}
 	if err == nil && r.rowsErr == nil {
 		return b, nil, nil
@@ -47,11 +52,12 @@ func (r *run) bind(s *scope, st *step, cmd command) (bound, *Failure, error) {
 	if broken := cmp.Or(r.rowsErr, inner.scratch.err); broken != nil {
 		return bound{}, nil, broken
 	}
-	return bound{}, templateFailure(st, err), nil
+	f, err := r.bindFailure(st, err)
+	return bound{}, f, err
 }
 
 func (r *run) values(s *scope, st *step, cmd command) (bound, error) {
-	vars, err := bindEnv(s, st.env)
+	vars, err := r.bindEnv(s, st.env)
 	if err != nil {
 		return bound{}, err
 	}
@@ -85,41 +91,41 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 	if b.does != nil {
 		return r.do(ctx, st, b)
 	}
-	var stdout, stderr process.Capture
-	out, err := b.output.open(&stdout)
+	stdout, stderr := r.x.stream(), r.x.stream()
+	out, err := b.output.open(stdout)
 	if err != nil {
 		return notRun, outputFailure(st, err), nil
 	}
-	exit, err := r.limited(ctx, st, b, out, &stderr)
+	exit, err := r.limited(ctx, st, b, out, stderr)
 	written := out.close()
 	if err != nil {
 		return result{}, nil, err
 	}
-	res := result{output: kept(&stdout), stderr: kept(&stderr), code: exit.Code, duration: exit.Duration}
-	failure := failureOf(st, exit, res.stderr)
+	res := resultOf(stdout, stderr, exit)
+	failure := failureOf(st, exit, res.shown().stderr)
 	if failure != nil && ctx.Err() != nil {
 		return result{}, nil, context.Cause(ctx)
 	}
 	if failure == nil {
 		failure = outputFailure(st, written)
 	}
-	res, failure = res.captured(st, &stdout, failure)
+	res, failure = res.captured(st, &stdout.Capture, failure)
 	if failure != nil {
-		failure.Stdout, failure.Stderr = stdout.Tail(events.MaxTail), stderr.Tail(events.MaxTail)
+		failure.Stdout, failure.Stderr = stdout.shown().Tail(events.MaxTail), stderr.shown().Tail(events.MaxTail)
 		res.code, res.failed = failure.ExitCode, true
 	}
 	return res, failure, nil
 }
 
 // limited runs b within the limits of st and of what is around it. Of those the error tells, as it does of a stop.
-func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stderr *process.Capture) (process.Exit, error) {
+func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stderr *stream) (process.Exit, error) {
 	limit, outer := nearest(ctx, st.Timeout)
 	exit, err := r.perform(r.stop, b, process.Command{
 		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
 		Cleanup: r.a.Limits.Cleanup, Register: r.x.Register,
 	})
 	if exit.TimedOut && outer {
-		r.cutOff(st, stdout.kept, stderr)
+		r.cutOff(st, stdout.kept.shown(), stderr.shown())
 		<-ctx.Done() // in this moment, if not before
 		err = context.Cause(ctx)
 	}
@@ -164,6 +170,15 @@ func (r *run) files(b *bound) error {
 		b.argv = append(b.argv, path)
 	}
 	return nil
+}
+
+// resultOf returns what a command left.
+func resultOf(stdout, stderr *stream, exit process.Exit) result {
+	res := result{output: kept(&stdout.Capture), stderr: kept(&stderr.Capture), code: exit.Code, duration: exit.Duration}
+	if without := (printed{kept(stdout.shown()), kept(stderr.shown())}); without != res.shown() {
+		res.masked = &without
+	}
+	return res
 }
 
 // kept returns what was captured as variables see it.

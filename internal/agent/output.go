@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 )
@@ -76,7 +75,7 @@ func absolute(dir, path string) string {
 
 // sink takes the stdout of a command. What cannot be written to the file is told by close, and does not stop the command.
 type sink struct {
-	kept *process.Capture
+	kept *stream
 	file *os.File // nil: none
 	err  error
 }
@@ -97,7 +96,7 @@ func (s *sink) close() error {
 }
 
 // open makes the file, and the directories above it, and empties it if there is one.
-func (d *destination) open(kept *process.Capture) (*sink, error) {
+func (d *destination) open(kept *stream) (*sink, error) {
 	if d == nil {
 		return &sink{kept: kept}, nil
 	}

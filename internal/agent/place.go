@@ -22,18 +22,23 @@ type place struct {
 	ids      []string // of the steps before
 	env      []string
 	loops    []string // names of a foreach
+	params   []string
+	arg      bool // ARG is the item
 }
 
 // names returns what Compile needs to know of p.
 func (p place) names() template.Names {
 	n := template.Names{
 		Roots:    []string{"env", "workflow", "job", "shell", "claude", "last"},
-		Declared: slices.Concat(p.env, p.captured),
+		Declared: slices.Concat(p.env, p.params, p.captured),
 	}
 	switch p.phase {
 	case phaseMap:
 		n.Roots = append(n.Roots, "item", "worker")
 		n.Declared = append(n.Declared, "item", "item_id", "item_index", "item_total", "attempt")
+		if p.arg {
+			n.Roots, n.Declared = append(n.Roots, argVar), append(n.Declared, argVar)
+		}
 	case phaseReduce, phaseMerge:
 		n.Roots = append(n.Roots, "map")
 	}
@@ -41,14 +46,14 @@ func (p place) names() template.Names {
 		n.Roots = append(n.Roots, "error")
 	}
 	n.Declared = append(n.Declared, p.loops...)
-	n.Roots = slices.Concat(n.Roots, p.ids, p.captured, p.loops)
+	n.Roots = slices.Concat(n.Roots, p.ids, p.params, p.captured, p.loops)
 	return n
 }
 
 // isData tells whether the values of a name come from items or from what commands have printed.
 func (p place) isData(name string) bool {
 	switch name {
-	case "item", "item_id", "map", "shell", "claude", last, "error":
+	case "item", "item_id", argVar, "map", "shell", "claude", last, "error":
 		return true
 	}
 	return slices.Contains(p.captured, name) || slices.Contains(p.ids, name) || slices.Contains(p.loops, name)
@@ -86,13 +91,29 @@ func (p place) with(vars []workflow.EnvVar) place {
 	return p
 }
 
+// outermost returns the place of the variables of the workflow.
+func outermost(a *Attempt) place {
+	p := place{env: a.Secrets}
+	for _, arg := range a.Args {
+		p.params = append(p.params, arg.Name)
+	}
+	return p
+}
+
 // placeOf returns where the steps of an attempt begin.
 func placeOf(a *Attempt) place {
-	p := place{phase: a.Phase}.with(a.Env)
+	p := outermost(a).with(a.Env)
+	p.phase, p.arg = a.Phase, a.PerValue
 	for _, e := range a.Earlier {
 		if e.Capture != "" {
 			p.captured = append(p.captured, e.Capture)
 		}
 	}
+	return p
+}
+
+// perValue returns p where ARG is the item, if it is.
+func (p place) perValue(is bool) place {
+	p.arg = is
 	return p
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"prodigy/internal/mask"
 )
 
 // Render returns the commands of the steps of a as they would run, for people to read: each step is followed by the steps that
@@ -21,7 +23,11 @@ func RenderHandler(a Attempt) ([]string, error) {
 
 // renderer returns the variables that are known before any step has run.
 func renderer(a *Attempt, p *plan) *scope {
-	s := &scope{run: &run{x: new(Executor), a: a, plan: p}}
+	r := &run{x: new(Executor), a: a, plan: p}
+	s := &scope{run: r}
+	for _, name := range a.Secrets {
+		s.env = append(s.env, name+"="+mask.Mark)
+	}
 	return s.withKnown(p.env)
 }
 
@@ -71,10 +77,27 @@ func (s *scope) withKnown(vars []variable) *scope {
 	inner := *s
 	inner.env = slices.Clone(s.env)
 	for _, v := range vars {
+		if slices.Contains(s.run.a.Secrets, v.name) {
+			continue
+		}
 		inner.env = slices.DeleteFunc(inner.env, func(kv string) bool { return strings.HasPrefix(kv, v.name+"=") })
-		if value, err := v.value.Bind(&inner); err == nil {
+		if value, known := inner.known(v); known {
 			inner.env = append(inner.env, v.name+"="+value)
 		}
 	}
 	return &inner
+}
+
+// known returns the value of a variable that needs no command. A secret is not shown.
+func (s *scope) known(v variable) (string, bool) {
+	switch {
+	case v.secret:
+		return mask.Mark, true
+	case v.command != nil:
+		return "", false
+	case v.value == nil:
+		return v.literal, true
+	}
+	value, err := v.value.Bind(s)
+	return value, err == nil
 }

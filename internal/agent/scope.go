@@ -37,8 +37,10 @@ var (
 
 // result is what a step that has run leaves to the steps after it.
 type result struct {
-	output   string // without trailing newlines
-	stderr   string // the same
+	output   string   // without trailing newlines
+	stderr   string   // the same
+	masked   *printed // the same without secrets; nil: there are none in it
+	withheld bool     // what was printed held secrets, and is not known any more
 	code     int
 	duration time.Duration
 	failed   bool
@@ -49,6 +51,17 @@ type result struct {
 // notRun is the result of a step that could not be run.
 var notRun = result{code: -1, failed: true}
 
+// printed is what a command printed, without trailing newlines.
+type printed struct{ output, stderr string }
+
+// shown returns what may be written and shown of what was printed.
+func (r result) shown() printed {
+	if r.masked != nil {
+		return *r.masked
+	}
+	return printed{r.output, r.stderr}
+}
+
 // record makes r the result of st.
 func (s *scope) record(st *step, r result) {
 	s.set(r.plain(), last, spoken(st.kind), st.ID)
@@ -57,7 +70,7 @@ func (s *scope) record(st *step, r result) {
 
 // restore makes what the log says of a completed step its result.
 func (s *scope) restore(e events.StepCompleted) {
-	r := completed(e)
+	r := s.run.completed(e)
 	if r.skipped {
 		s.set(r, e.ID, e.Capture)
 		return
@@ -91,15 +104,29 @@ func (s *scope) set(r result, names ...string) {
 	}
 }
 
-func completed(e events.StepCompleted) result {
-	r := result{
+// completed returns what a step left that ended earlier. What held secrets is known only to the run in which it was printed.
+func (r *run) completed(e events.StepCompleted) result {
+	res := result{
 		output: e.Output, stderr: e.Stderr, code: e.ExitCode, duration: time.Duration(e.DurationMS),
 		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped,
 	}
-	if !r.skipped {
-		r.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), r.output)
+	if e.Masked {
+		real, known := r.x.withheld.get(e)
+		res.masked, res.withheld = &printed{e.Output, e.Stderr}, !known
+		res.output, res.stderr = real.output, real.stderr
 	}
-	return r
+	if !res.skipped {
+		res.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), res.output)
+	}
+	return res
+}
+
+// use returns the value of what a step left. When that is not known any more, the step that is bound fails by it.
+func (s *scope) use(root string, r result) template.Value {
+	if r.withheld {
+		s.run.missed = fmt.Errorf("${%s} held a secret when it was printed, and was therefore not stored: after a resume it is not known any more", root)
+	}
+	return r.value()
 }
 
 // inside returns the variables of steps of which the ones outside see nothing.
@@ -147,7 +174,10 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 		}
 	}
 	if r, ok := s.results[root]; ok {
-		return r.value(), true
+		return s.use(root, r), true
+	}
+	if arg, ok := s.argument(root); ok {
+		return arg, true
 	}
 	return s.variable(root)
 }
@@ -168,6 +198,8 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 	switch root {
 	case "item":
 		return s.item(), known
+	case argVar:
+		return template.JSON(a.Item), known && a.PerValue
 	case "item_id":
 		return template.Text(a.ItemID), known
 	case "item_index":
@@ -209,6 +241,16 @@ func (r result) value() template.Value {
 		return v.As(r.data)
 	}
 	return v
+}
+
+// argument returns the value of a parameter that has one.
+func (s *scope) argument(name string) (template.Value, bool) {
+	for _, arg := range s.run.a.Args {
+		if arg.Name == name && len(arg.Value) > 0 {
+			return template.JSON(arg.Value), true
+		}
+	}
+	return template.Value{}, false
 }
 
 // variable returns the value of a variable that the workflow or the step sets. Inherited ones are the shell's.

@@ -134,6 +134,7 @@ type StepCompleted struct {
 	CaptureFormat string `json:"capture_format,omitempty"` // what the output is to later steps
 	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
 	Skipped       bool   `json:"skipped,omitempty"`        // its condition was not met
+	Masked        bool   `json:"masked,omitempty"`         // there were secrets in Output or Stderr, so a resume cannot use them
 }
 
 // StepSkipped tells that a step was not run, because the condition in its when was not met.

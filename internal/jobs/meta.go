@@ -9,17 +9,20 @@ import (
 
 // Meta is job.json: how the job was started. Secrets are never in it.
 type Meta struct {
-	JobID        string    `json:"job_id"`
-	Workflow     string    `json:"workflow"`      // its name
-	WorkflowPath string    `json:"workflow_path"` // as given, made absolute
-	Mode         string    `json:"mode"`
-	Dir          string    `json:"dir"` // working directory of the run
-	Started      time.Time `json:"started"`
-	Version      string    `json:"version"`
-	Seed         uint64    `json:"seed"`
-	MaxParallel  int       `json:"max_parallel"`
-	MaxDelayMS   int64     `json:"max_delay_ms,omitempty"`
-	Args         []string  `json:"args"`
+	JobID        string                     `json:"job_id"`
+	Workflow     string                     `json:"workflow"`      // its name
+	WorkflowPath string                     `json:"workflow_path"` // as given, made absolute
+	Mode         string                     `json:"mode"`
+	Dir          string                     `json:"dir"` // working directory of the run
+	Started      time.Time                  `json:"started"`
+	Version      string                     `json:"version"`
+	Seed         uint64                     `json:"seed"`
+	MaxParallel  int                        `json:"max_parallel"`
+	MaxDelayMS   int64                      `json:"max_delay_ms,omitempty"`
+	Args         []string                   `json:"args"`
+	Values       []string                   `json:"values,omitempty"` // of --args and --map
+	Profile      string                     `json:"profile,omitempty"`
+	Params       map[string]json.RawMessage `json:"params,omitempty"` // the values of the parameters
 }
 
 // WriteMeta writes job.json durably.

@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -16,10 +17,11 @@ import (
 // input file, a path or filter that does not parse. It returns what to warn of; the error is a *workflow.InvalidError.
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	problems, warnings := agent.Check(w)
+	problems = append(problems, settings.Check(w)...)
 	if w.Map != nil {
 		problems = append(problems, items.Check(w.Map)...)
 		if w.Setup == nil { // which might make the input
-			problems = append(problems, items.CheckInput(w.Map, items.Env{Dir: c.Dir, Environ: c.Environ})...)
+			problems = append(problems, items.CheckInput(w.Map, items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ)})...)
 		}
 		if _, err := maxParallel(c, w); err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
@@ -82,8 +84,11 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 
 // lookup returns the value of an environment variable as a step would see it, if it is known before the run.
 func lookup(c Config, w *workflow.Workflow, name string) (string, bool) {
-	for _, v := range slices.Backward(w.Env) {
-		if v.Name == name {
+	if value, ok := c.Settings.Lookup(name); ok {
+		return value, true
+	}
+	for _, v := range slices.Backward(w.Env) { // for who has not looked for the settings
+		if v.Name == name && v.Command == nil && v.Choice == nil {
 			return v.Value.Value, true
 		}
 	}

@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -20,6 +21,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -84,15 +86,44 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy)}
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: absolute(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
-		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: os.Args[1:],
+		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
+		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
 	}
-	if err := j.create(source); err != nil {
+	if err := j.create(w.Redact(source)); err != nil {
 		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), j.place.Discard()))
 	}
 	j.record(events.JobStarted{
 		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version,
 	})
 	return j, nil
+}
+
+func maskedAll(s settings.Settings, texts []string) []string {
+	masked := make([]string, len(texts))
+	for i, text := range texts {
+		masked[i] = s.Mask.Text(text)
+	}
+	return masked
+}
+
+// paramsOf returns the parameters that have values.
+func paramsOf(s settings.Settings) map[string]json.RawMessage {
+	params := map[string]json.RawMessage{}
+	for _, arg := range s.Args {
+		if arg.Value != nil {
+			params[arg.Name] = arg.Value
+		}
+	}
+	return params
+}
+
+// maskedData returns what gives the data of an item for a dead letter, without secrets.
+func (j *job) maskedData() func(index int) (json.RawMessage, error) {
+	recorded, mask := dataIn(j.store), j.config.Settings.Mask
+	return func(index int) (json.RawMessage, error) {
+		data, err := recorded(index)
+		return mask.JSON(data), err
+	}
 }
 
 func absolute(dir, file string) string {
@@ -139,7 +170,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		return nil, unusable(err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
-	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay})
+	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +220,7 @@ func (j *job) openQueue() error {
 	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
 		return err
 	}
-	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, dataIn(j.store))
+	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, j.maskedData())
 	return nil
 }
 
@@ -253,6 +284,7 @@ func (j *job) start() error {
 	j.executor = &agent.Executor{
 		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps, Progress: j.config.Progress,
 		TempDir: j.place.TempDir(), Environ: j.config.Environ, Register: j.register,
+		Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
 		Pause: j.pause,
 	}
@@ -270,6 +302,9 @@ func (j *job) notice(text string) {
 
 // record appends an event, applies it, and appends what follows from it for people to read.
 func (j *job) record(e events.Event) events.Record {
+	if m := j.config.Settings.Mask; m != nil {
+		e = events.Masked(e, m)
+	}
 	r := j.log.Append(time.Now(), e)
 	effects := j.state.apply(r)
 	for _, t := range effects.Transitions {
@@ -396,7 +431,7 @@ func (j *job) pending() int {
 // finish records how the run went, closes everything, and says so.
 func (j *job) finish(v verdict, err error) (Result, error) {
 	result := Result{
-		Job: j.place, State: v.state, Reason: v.reason, Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
+		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
 	if j.state.ended != "" {

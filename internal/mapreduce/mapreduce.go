@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -29,14 +30,16 @@ var _ Executor = (*agent.Executor)(nil)
 // Config is how a job is run.
 type Config struct {
 	Home        jobs.Home
-	Dir         string        // working directory of the run; of a resumed job: ignored, it runs where it began
-	Environ     []string      // inherited by every command
-	Stdin       io.Reader     // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
-	Claude      []string      // argv of the AI coding CLI
-	Version     string        // of prodigy
-	MaxParallel int           // 0: what the workflow says
-	Seed        uint64        // of jitter; 0: a random one, recorded with the job
-	MaxDelay    time.Duration // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
+	Dir         string            // working directory of the run; of a resumed job: ignored, it runs where it began
+	Environ     []string          // inherited by every command
+	Stdin       io.Reader         // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
+	Values      []string          // of the command line: the workflow was parsed with them
+	Settings    settings.Settings // what was found before the job begins
+	Claude      []string          // argv of the AI coding CLI
+	Version     string            // of prodigy
+	MaxParallel int               // 0: what the workflow says
+	Seed        uint64            // of jitter; 0: a random one, recorded with the job
+	MaxDelay    time.Duration     // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
 	Durability  events.Durability
 	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
 	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL

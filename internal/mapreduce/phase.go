@@ -82,9 +82,18 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 // attempt is what all attempts of a phase have in common.
 func (j *job) attempt(phase string) agent.Attempt {
 	return agent.Attempt{
-		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.workflow.Env,
+		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
+		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
 		Earlier: j.earlier(phase), Circuits: maps.Clone(j.state.circuits[phase]),
 	}
+}
+
+// env returns the variables as they were found, or as they are written when nobody looked.
+func (j *job) env() []workflow.EnvVar {
+	if s := j.config.Settings; s.Env != nil {
+		return s.Env
+	}
+	return j.workflow.Env
 }
 
 // earlier returns the steps of the phases before this one whose output later phases may name.

@@ -74,7 +74,7 @@ func (j *job) due() dueHeap {
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, error) {
 	p := &pool{job: j, template: j.attempt("map"), source: s, slotOf: map[int]int{}, due: due}
-	p.template.Steps = j.workflow.Map.AgentTemplate
+	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.PerValue
 	limits, err := j.limits()
 	if err != nil {
 		return verdict{}, err

@@ -103,16 +103,16 @@ func inFile(v Value, r Resolver) (Value, error) {
 func wholeNumber(s string) (string, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return "", fmt.Errorf("its value %s is not a whole number", shorten(s))
+		return "", fmt.Errorf("its value %s is not a whole number", shown(s))
 	}
 	return strconv.FormatInt(n, 10), nil
 }
 
-// shorten quotes a value for a message.
-func shorten(s string) string {
+// shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would not be masked.
+func shown(s string) string {
 	const most = 60
 	if len(s) > most {
-		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "…"
+		return "of " + strconv.Itoa(len(s)) + " bytes"
 	}
 	return strconv.Quote(s)
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -194,6 +195,16 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return inAnyCase(PerAgent, PerCommand, Hybrid), true
 	case reflect.TypeFor[errorpolicy.TimeoutAction]():
 		return inAnyCase(errorpolicy.TimeoutActions()...), true
+	case reflect.TypeFor[[]Text]():
+		return either("list of texts, or one text", filled(), listOf(filled(), "")), true
+	case reflect.TypeFor[[]Profile]():
+		return l.profiles(), true
+	case reflect.TypeFor[[]Secret]():
+		return l.secrets(), true
+	case reflect.TypeFor[[]Parameter]():
+		return l.parameters(), true
+	case reflect.TypeFor[json.RawMessage]():
+		return form{schema: node{}, words: "any value"}, true
 	case reflect.TypeFor[IntOrVar]():
 		return l.intOrVar(), true
 	case reflect.TypeFor[Input]():
@@ -259,11 +270,15 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return oneWord(retry.Fixed, retry.Linear, retry.Exponential), true
 	case "workflow.Step.on_success":
 		return l.following(), true
+	case "workflow.Step.env":
+		return l.stepEnv(), true
+	case "workflow.envForm.value", "workflow.envForm.when_true", "workflow.envForm.when_false":
+		return text(), true
 	case "workflow.Step.id":
 		return ownName(labelPattern), true
 	case "workflow.Step.capture":
 		return ownName(namePattern), true
-	case "workflow.Input.file", "workflow.Input.command", "workflow.Input.glob", "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key":
+	case "workflow.Input.file", "workflow.Input.command", "workflow.Input.glob", "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key", "workflow.envForm.condition":
 		return filled(), true
 	case "workflow.Map.distinct":
 		f := filled()
@@ -331,7 +346,40 @@ func (l *language) handlers() form {
 }
 
 func (l *language) env() form {
-	return named(namePattern, text(), "names with texts, numbers or booleans")
+	return named(namePattern, l.envValue(), "names with texts, numbers, booleans or [mappings](#env-value)")
+}
+
+func (l *language) envValue() form {
+	return either("", text(), l.envForm("value", "secret"), l.envForm("command", "cache", "secret"), l.envForm("condition", "when_true", "when_false"))
+}
+
+// envForm is one of the long forms of a variable, which has these keys.
+func (l *language) envForm(names ...string) form {
+	return l.part(reflect.TypeFor[envForm](), "env-value", names[0], func(name string) bool { return slices.Contains(names, name) })
+}
+
+// stepEnv has only what is decided anew for each try of the step.
+func (l *language) stepEnv() form {
+	value, command := mapping("", map[string]form{"value": text()}, "value"), mapping("", map[string]form{"command": filled()}, "command")
+	return named(namePattern, either("", text(), value, command), "names with texts, numbers, booleans, or `{command: …}`")
+}
+
+func (l *language) profiles() form {
+	f := named(namePattern, l.envValue(), "")
+	f.schema["properties"] = node{"description": text().schema}
+	return named(labelPattern, either("", f, form{schema: node{"type": "null"}}), "names, each with variables as in `env`, and perhaps a `description`")
+}
+
+func (l *language) secrets() form {
+	variable := pattern(environmentName.String(), "")
+	return named(namePattern, either("", variable, l.block(reflect.TypeFor[Secret](), "secret")),
+		"names, each with the name of an environment variable, `{file: …}` or `{command: …}`")
+}
+
+func (l *language) parameters() form {
+	f := named(namePattern, l.block(reflect.TypeFor[Parameter](), "parameter"), "names, each with a [parameter](#parameter)")
+	f.schema["propertyNames"] = ownName(namePattern).schema
+	return f
 }
 
 func (l *language) intOrVar() form {

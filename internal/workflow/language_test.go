@@ -37,13 +37,17 @@ func valid(t *testing.T, name string) *yaml.Node {
 
 // mappings calls do for each mapping whose keys the language fixes, with the key that it is the value of.
 func mappings(n *yaml.Node, key string, do func(n *yaml.Node, key string)) {
-	if n.Kind == yaml.MappingNode && key != "env" && key != "handlers" && key != "command_timeouts" {
+	free := []string{"env", "handlers", "command_timeouts", "secrets", "parameters", "profiles", "profile", "default"}
+	if n.Kind == yaml.MappingNode && !slices.Contains(free, key) {
 		do(n, key)
 	}
 	for i, child := range n.Content {
 		under := key
 		if n.Kind == yaml.MappingNode {
 			under = n.Content[i-i%2].Value
+			if key == "profiles" {
+				under = "profile"
+			}
 		}
 		mappings(child, under, do)
 	}
@@ -118,6 +122,9 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		WriteFile{},
 		Foreach{},
 		callOptions{},
+		envForm{},
+		Secret{},
+		Parameter{},
 		retry.Policy{},
 		retry.Backoff{},
 		errorpolicy.Policy{},

@@ -3,8 +3,6 @@ package workflow
 // later are the keys, by the block they stand in, that the language has but that are not built yet. They are refused,
 // so that nobody relies on what would not happen.
 var later = map[string][]string{
-	"workflow":   {"secrets", "env_files", "profiles", "parameters"},
-	"env value":  {"command", "cache", "condition", "when_true", "when_false", "value", "secret"},
 	"step":       laterInSteps,
 	"on_failure": laterInSteps,
 }

@@ -11,6 +11,7 @@ import (
 
 // ParseOptions are run-time settings that the reading of a workflow depends on.
 type ParseOptions struct {
+	Values   []string      // a standard workflow is run once for each of them (--args, --map); none: once
 	MaxDelay time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
 }
 
@@ -20,6 +21,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	if root := r.load(data); root != nil && r.inspect(root) {
 		r.root(entry{name: "workflow", value: follow(root)})
 	}
+	r.forValues()
 	if len(r.problems) > 0 {
 		return nil, &InvalidError{Problems: inOrder(r.problems), Read: r.readSoFar()}
 	}

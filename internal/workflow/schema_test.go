@@ -113,6 +113,16 @@ func shape(block string) []node {
 		}}
 	case "workflow.OnFailure-commands":
 		return []node{{"required": []string{"commands"}}}
+	case "workflow.envForm-value":
+		return []node{{"required": []string{"value"}}}
+	case "workflow.envForm-command":
+		return []node{{"required": []string{"command"}}}
+	case "workflow.envForm-condition":
+		return []node{{"required": []string{"condition", "when_true", "when_false"}}}
+	case "workflow.Secret":
+		return []node{oneOfKeys("file", "command")}
+	case "workflow.Parameter":
+		return []node{{"not": node{"required": []string{"required", "default"}, "properties": node{"required": node{"const": true}}}}}
 	case "workflow.Input":
 		return []node{oneOfKeys(inputKinds...)}
 	case "workflow.Step", "workflow.Step-handling":
@@ -264,7 +274,7 @@ func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
 }
 
 // beyondSchema is what the reader says about mistakes that no schema finds.
-var beyondSchema = regexp.MustCompile(`there is no handler|there is no \w+ step at|is taken already|is written in two places|written twice|contradicts the on_failure|holds a NUL|needs "capture"|is only for shell steps`)
+var beyondSchema = regexp.MustCompile(`there is no handler|there is no \w+ step at|is taken already|is written in two places|written twice|contradicts the on_failure|holds a NUL|needs "capture"|is only for shell steps|default: parameter`)
 
 // eachValue calls do for each value of a mapping or list below n, the innermost first.
 func eachValue(n *yaml.Node, do func(*yaml.Node)) {

@@ -45,6 +45,7 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	var p parts
 	keep := func(at **entry) func(entry) { return func(e entry) { *at = &e } }
 	keys := r.fields(&s)
+	keys = reading(keys, "env", func(e entry) { s.Env = r.stepEnv(e) })
 	keys = reading(keys, "retry_config", keep(&p.retry))
 	keys = reading(keys, "with", keep(&p.with))
 	keys = reading(keys, "on_failure", keep(&p.onFailure))

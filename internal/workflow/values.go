@@ -78,6 +78,16 @@ func (r *reader) ownValue(e entry, target any) {
 		set(t)(r.interpreter(e))
 	case *[]EnvVar:
 		*t = r.env(e)
+	case *[]Text:
+		*t = r.names(e)
+	case *[]Profile:
+		*t = r.profiles(e)
+	case *[]Secret:
+		*t = r.secrets(e)
+	case *[]Parameter:
+		*t = r.params(e)
+	case *ParameterType:
+		set(t)(word(r, e, parameterTypes()...))
 	case *map[string][]Step:
 		*t = r.handlers(e)
 	case *errorpolicy.Policy:

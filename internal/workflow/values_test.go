@@ -79,9 +79,9 @@ merge: {commands: [{shell: m}], timeout: 1m}
 	equal(t, "workflow", w, &Workflow{
 		File: "w.yml", Name: "n", Description: "d", Version: "1.10", Mode: MapReduce,
 		Env: []EnvVar{
-			{"A", Text{Value: "1", Pos: Pos{5, 10}}},
-			{"B", Text{Value: "true", Pos: Pos{5, 16}}},
-			{"C", Text{Value: "x y", Pos: Pos{5, 26}}},
+			{Name: "A", Value: Text{Value: "1", Pos: Pos{5, 10}}},
+			{Name: "B", Value: Text{Value: "true", Pos: Pos{5, 16}}},
+			{Name: "C", Value: Text{Value: "x y", Pos: Pos{5, 26}}},
 		},
 		Setup: &Phase{Timeout: SecondsOrVar{Value: 90 * time.Second, Pos: Pos{6, 18}}, Commands: one("s", Pos{6, 33}, Pos{6, 41}), Pos: Pos{6, 8}},
 		Map: &Map{

@@ -57,14 +57,12 @@ type Workflow struct {
 	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
 	Handlers    map[string][]Step  `yaml:"handlers"`     // named lists of steps, for `on_item_failure: custom:<name>`
 	Env         []EnvVar           `yaml:"env"`          // variables of every command, in the order of the file: each sees those before it
+	EnvFiles    []Text             `yaml:"env_files"`    // files of variables, NAME=value a line; a later one goes before an earlier, and `env` before all of them
+	Profiles    []Profile          `yaml:"profiles"`     // named sets of variables that go before `env`; a run chooses one by `--profile`
+	Secrets     []Secret           `yaml:"secrets"`      // variables whose values are masked wherever prodigy writes or prints, and never stored
+	Parameters  []Parameter        `yaml:"parameters"`   // values that a run is given by `--param` or `--param-file`; every text can name them
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
-}
-
-// EnvVar is one variable of an env block.
-type EnvVar struct {
-	Name  string `json:"name"`
-	Value Text   `json:"value"`
 }
 
 // Phase is a list of steps that runs once.
@@ -87,9 +85,10 @@ type Map struct {
 	DistinctPos   Pos
 	Key           string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
 	KeyPos        Pos
-	Offset        int          `yaml:"offset"`             // how many of the chosen items are left out at the beginning; default 0
-	MaxItems      *int         `yaml:"max_items"`          // how many items are taken at most; default all
-	MaxParallel   IntOrVar     `yaml:"max_parallel"`       // how many agents run at once; default 10
+	Offset        int          `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
+	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
+	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
+	PerValue      bool         // the items are values of the command line, and ARG is the item
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// settingOptions are the flags of every command that reads a workflow file.
+type settingOptions struct {
+	params     []string
+	paramFiles []string
+	profile    string
+	args       []string
+	patterns   []string
+}
+
+// add gives cmd the flags.
+func (o *settingOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&o.params, "param", nil, "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
+	f.StringArrayVar(&o.paramFiles, "param-file", nil, "a file of parameters, in YAML or JSON; --param goes before it")
+	f.StringVar(&o.profile, "profile", "", "the profile of the workflow whose variables are used")
+	f.StringArrayVar(&o.args, "args", nil, "run a standard workflow for this value, which is $ARG in it (may be given more than once)")
+	f.StringArrayVar(&o.patterns, "map", nil, "the same for each file that matches this pattern, such as 'src/**/*.py' (may be given more than once)")
+}
+
+// values returns what a standard workflow is to be run for, once each.
+func (o settingOptions) values(ctx context.Context, dir string) ([]string, error) {
+	values := slices.Clone(o.args)
+	for _, pattern := range o.patterns {
+		before := len(values)
+		for it, err := range items.Select(ctx, &workflow.Map{Input: workflow.Input{Glob: pattern}}, items.Env{Dir: dir}) {
+			var name string
+			if err == nil {
+				err = json.Unmarshal(it.Data, &name)
+			}
+			if err != nil {
+				return nil, refusef("--map %s: %w", pattern, err)
+			}
+			values = append(values, name)
+		}
+		if len(values) == before {
+			return nil, refusef("--map %s: no file matches", pattern)
+		}
+	}
+	return values, nil
+}
+
+// resolve finds the settings of w in the current directory. A signal ends the commands that it runs.
+func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir string, p settings.Purpose) (settings.Settings, error) {
+	given, err := settings.Given(w, o.paramFiles, o.params)
+	if err != nil {
+		return settings.Settings{}, refusef("%w", err)
+	}
+	return resolve(ctx, w, settings.Options{Purpose: p, Dir: dir, Environ: os.Environ(), Profile: o.profile, Params: given})
+}
+
+func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (settings.Settings, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := settings.Resolve(ctx, w, o)
+	var invalid *workflow.InvalidError
+	if err != nil && !errors.As(err, &invalid) {
+		err = refusef("%w", err)
+	}
+	return s, err
+}
+
+// resolveRecorded finds the settings that a job was started with once more. Secrets, files and commands are read again.
+func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow) (settings.Settings, error) {
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return settings.Settings{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+	}
+	return resolve(ctx, w, settings.Options{
+		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: meta.WorkflowPath,
+	})
+}
+
+func arguments(params map[string]json.RawMessage) []workflow.Argument {
+	var args []workflow.Argument
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		args = append(args, workflow.Argument{Name: name, Value: params[name]})
+	}
+	return args
+}

@@ -1,0 +1,72 @@
+package mask
+
+import "io"
+
+// cutter masks a text that comes in pieces. Secrets that overlap are masked as one.
+type cutter struct {
+	held   []byte // the end of what came, when it may be the beginning of a secret
+	before byte   // in front of held
+	hidden int    // how much of held belongs to a secret whose mark is in out already
+	out    []byte
+}
+
+// take adds what is decided by p to out. Last says that nothing follows.
+func (c *cutter) take(m *Masker, p []byte, last bool) {
+	b := append(c.held, p...)
+	i := 0
+	for ; i < len(b); i++ {
+		length, undecided := m.at(c.before, b[i:], !last)
+		if undecided {
+			break
+		}
+		if length > 0 && c.hidden == 0 {
+			c.out = append(c.out, Mark...)
+		}
+		c.hidden = max(c.hidden, length)
+		if c.hidden > 0 {
+			c.hidden--
+		} else {
+			c.out = append(c.out, b[i])
+		}
+		c.before = b[i]
+	}
+	c.held = append(c.held[:0], b[i:]...)
+}
+
+// Writer masks what is written through it, also a secret that comes in several writes. It belongs to one goroutine at a time.
+type Writer struct {
+	to     io.Writer
+	masker *Masker
+	cutter cutter
+}
+
+// Writer returns a Writer that writes to w. Close writes the rest.
+func (m *Masker) Writer(w io.Writer) *Writer {
+	return &Writer{to: w, masker: m}
+}
+
+// Write implements io.Writer. What may be the beginning of a secret is written with what follows it.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.masker == nil {
+		return w.to.Write(p)
+	}
+	w.cutter.out = w.cutter.out[:0]
+	w.cutter.take(w.masker, p, false)
+	if len(w.cutter.out) > 0 {
+		if _, err := w.to.Write(w.cutter.out); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+// Close writes what was held back. It does not close what is written to, and more may be written afterwards.
+func (w *Writer) Close() error {
+	if w.masker == nil || len(w.cutter.held) == 0 {
+		return nil
+	}
+	w.cutter.out = w.cutter.out[:0]
+	w.cutter.take(w.masker, nil, true)
+	_, err := w.to.Write(w.cutter.out)
+	return err
+}

@@ -1,0 +1,93 @@
+package settings
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// scope is what is known before the job begins.
+type scope struct {
+	workflow  string
+	inherited map[string]string
+	names     []string                   // of variables, in their order
+	values    map[string]string          // of those whose value is known
+	params    map[string]json.RawMessage // nil values: declared, and not given
+}
+
+var _ template.Resolver = scope{}
+
+func newScope(name string, environ []string) scope {
+	s := scope{
+		workflow: name, inherited: map[string]string{}, values: map[string]string{},
+		params: map[string]json.RawMessage{},
+	}
+	for _, kv := range environ {
+		key, value, _ := strings.Cut(kv, "=")
+		s.inherited[key] = value
+	}
+	return s
+}
+
+// set makes the value of a variable known.
+func (s *scope) set(name, value string) {
+	s.unknown(name)
+	s.values[name] = value
+}
+
+// unknown makes a variable known by its name only.
+func (s *scope) unknown(name string) {
+	if !slices.Contains(s.names, name) {
+		s.names = append(s.names, name)
+	}
+	delete(s.values, name)
+}
+
+// environ returns the variables of commands.
+func (s scope) environ(inherited []string) []string {
+	all := slices.Clone(inherited)
+	for _, name := range s.names {
+		if value, ok := s.values[name]; ok {
+			all = append(all, name+"="+value)
+		}
+	}
+	return all
+}
+
+// template returns the names that texts can use. Those that get their values later are among them, so that they are told.
+func (s scope) template() template.Names {
+	n := template.Names{Roots: workflow.BuiltinNames(), Declared: append(workflow.BuiltinNames(), s.names...)}
+	for _, name := range slices.Sorted(maps.Keys(s.params)) {
+		n.Roots, n.Declared = append(n.Roots, name), append(n.Declared, name)
+	}
+	return n
+}
+
+// Resolve implements template.Resolver.
+func (s scope) Resolve(root string) (template.Value, bool) {
+	if raw, ok := s.params[root]; ok {
+		return template.JSON(raw), raw != nil
+	}
+	switch root {
+	case "env":
+		return s.environment(), true
+	case "workflow":
+		return template.Text("").With(map[string]template.Value{"name": template.Text(s.workflow)}), true
+	}
+	value, ok := s.values[root]
+	return template.Text(value), ok
+}
+
+func (s scope) environment() template.Value {
+	fields := map[string]template.Value{}
+	for _, values := range []map[string]string{s.inherited, s.values} {
+		for name, value := range values {
+			fields[name] = template.Text(value)
+		}
+	}
+	return template.Value{}.With(fields)
+}

@@ -1,0 +1,162 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"prodigy/internal/workflow"
+)
+
+// plainSecrets finds the secrets that need no command. They are known to all that follows.
+func (r *resolver) plainSecrets() {
+	for _, s := range r.w.Secrets {
+		if s.Command != nil {
+			continue
+		}
+		value, err := r.plainSecret(s)
+		if err != nil && r.o.Purpose == ToCheck {
+			r.declare(s.Name)
+			continue
+		}
+		r.secret(s, value, err)
+	}
+}
+
+func (r *resolver) plainSecret(s workflow.Secret) (string, error) {
+	if s.File != nil {
+		return r.secretFile(*s.File)
+	}
+	value, ok := r.known.values[s.Env] // of a file
+	if !ok {
+		value, ok = r.known.inherited[s.Env]
+	}
+	if !ok {
+		return "", fmt.Errorf("the environment variable %s is not set", s.Env)
+	}
+	if value == "" {
+		return "", fmt.Errorf("the environment variable %s is empty", s.Env)
+	}
+	return value, nil
+}
+
+func (r *resolver) secretFile(name workflow.Text) (string, error) {
+	path, err := r.bind(name)
+	if err != nil {
+		return "", err
+	}
+	data, err := r.read(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, cause(err))
+	}
+	value := strings.TrimRight(string(data), "\r\n")
+	if value == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return value, fits(value)
+}
+
+// secretCommands runs the commands of secrets, which see all other variables and secrets.
+func (r *resolver) secretCommands(ctx context.Context) {
+	for _, s := range r.w.Secrets {
+		switch {
+		case s.Command == nil:
+		case r.o.Purpose != ToRun:
+			r.declare(s.Name)
+		default:
+			value, err := r.output(ctx, *s.Command)
+			if err == nil && value == "" {
+				err = errors.New("the command printed nothing")
+			}
+			r.secret(s, value, err)
+		}
+	}
+}
+
+// secret keeps a secret, or tells that it is missing.
+func (r *resolver) secret(s workflow.Secret, value string, err error) {
+	if err != nil {
+		r.fail(s.Pos, "secret %s: %v", s.Name, err)
+		return
+	}
+	r.known.set(s.Name, value)
+	r.out.Final = append(r.out.Final, s.Name)
+	r.out.Secrets[s.Name] = value
+}
+
+// declare makes a secret known by its name only.
+func (r *resolver) declare(name string) {
+	r.known.unknown(name)
+	r.out.Final = append(r.out.Final, name)
+}
+
+// secretValue keeps a secret variable whose value is written in the workflow.
+func (r *resolver) secretValue(v workflow.EnvVar) {
+	value, err := r.reference(v.Value)
+	if err == nil && value == "" {
+		err = errors.New("the value is empty")
+	}
+	if err != nil && r.o.Purpose == ToCheck {
+		r.keep(workflow.EnvVar{Name: v.Name, Secret: true})
+		return
+	}
+	if err != nil {
+		r.fail(v.Value.Pos, "env %s: %v", v.Name, err)
+		return
+	}
+	r.literal(v, value)
+}
+
+// reference returns the value that a text stands for. A name alone may also be that of an inherited variable.
+func (r *resolver) reference(t workflow.Text) (string, error) {
+	name, ok := strings.CutSuffix(strings.TrimPrefix(t.Value, "${"), "}")
+	if ok = ok && strings.HasPrefix(t.Value, "${"); ok {
+		if value, ok := r.known.inherited[name]; ok {
+			return value, nil
+		}
+	}
+	value, err := r.bind(t)
+	if err == nil && value == t.Value && ok {
+		err = fmt.Errorf("%s is not set", name)
+	}
+	return value, err
+}
+
+// original puts the secrets that were taken out of a recorded workflow back in, from the file that it was recorded from.
+func (r *resolver) original(p workflow.Profile) {
+	redacted := func(v workflow.EnvVar) bool { return v.Secret && v.Command == nil && v.Value.Value == workflow.Masked }
+	if r.o.Source == "" || !slices.ContainsFunc(slices.Concat(r.w.Env, p.Env), redacted) {
+		return
+	}
+	data, err := os.ReadFile(r.o.Source)
+	var w *workflow.Workflow
+	if err == nil {
+		w, err = workflow.Parse(r.o.Source, data, workflow.ParseOptions{})
+	}
+	if err != nil {
+		r.fail(workflow.Pos{}, "the secrets of this job are written in its workflow, %s, which cannot be read: %v", r.o.Source, cause(err))
+		return
+	}
+	r.restore(r.w.Env, w.Env)
+	if now, err := w.ProfileNamed(p.Name); err == nil {
+		r.restore(p.Env, now.Env)
+	}
+}
+
+// restore fills in the values of redacted variables.
+func (r *resolver) restore(vars, from []workflow.EnvVar) {
+	for i, v := range vars {
+		if !v.Secret || v.Command != nil || v.Value.Value != workflow.Masked {
+			continue
+		}
+		at := slices.IndexFunc(from, func(o workflow.EnvVar) bool { return o.Name == v.Name && o.Secret && o.Command == nil })
+		if at < 0 {
+			r.fail(v.Value.Pos, "secret %s is no longer in %s", v.Name, r.o.Source)
+			continue
+		}
+		vars[i].Value = from[at].Value
+	}
+}

@@ -1,0 +1,167 @@
+// Package settings finds what a job is started with beside its steps and items: parameters, the variables of files, env and the
+// profile, and secrets.
+//
+// All of it is known before anything of the job runs, or the job does not begin. Variables are found in the order of their
+// precedence, the lowest first: inherited ones, files, env, the profile. Those of a step come on top when it runs, and then the secrets.
+package settings
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"prodigy/internal/mask"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// Purpose is what settings are wanted for.
+type Purpose int
+
+const (
+	ToRun   Purpose = iota
+	ToPlan          // no command is run: what it would give is not known; the values of secrets are hidden
+	ToCheck         // besides, what only a run has to have is not missed: secrets and required parameters
+)
+
+// Options are what a run is told.
+type Options struct {
+	Purpose Purpose
+	Dir     string              // where relative names of files start and commands run
+	Environ []string            // inherited
+	Profile string              // its name; empty: none
+	Params  []workflow.Argument // as given
+	Source  string              // path of the workflow as it was written: a recorded one lacks its secrets
+}
+
+// Settings is what a job is started with. The zero Settings is that of a workflow without any of it.
+type Settings struct {
+	Profile  string
+	Args     []workflow.Argument // all parameters of the workflow, in its order
+	Env      []workflow.EnvVar   // of files, env and the profile; those that are secret have no value here
+	Final    []string            // names of the secrets that go before all other variables
+	Secrets  map[string]string   // the values of those and of the secret ones among Env
+	Mask     *mask.Masker        // takes all of them out of what is written
+	Warnings []workflow.Problem
+
+	known scope
+}
+
+// Environ returns the environment of a command that is run for the job as a whole, such as that of its input.
+func (s Settings) Environ(inherited []string) []string { return s.known.environ(inherited) }
+
+// Lookup returns the value of a parameter or variable, if it is known before the job begins. Inherited ones do not count.
+func (s Settings) Lookup(name string) (string, bool) {
+	for _, arg := range s.Args {
+		if arg.Name == name && arg.Value != nil {
+			return template.JSON(arg.Value).String(), true
+		}
+	}
+	value, ok := s.known.values[name]
+	return value, ok
+}
+
+// Resolve finds the settings of a run of w. The error is a *workflow.InvalidError when something is missing or does not fit.
+func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, error) {
+	r := newResolver(w, o)
+	profile, err := chosen(w, o.Profile)
+	if err != nil {
+		return Settings{}, err
+	}
+	r.out.Profile = o.Profile
+	r.parameters()
+	r.files()
+	r.original(profile)
+	r.plainSecrets()
+	for _, v := range r.merged(profile) {
+		r.variable(ctx, v)
+	}
+	r.secretCommands(ctx)
+	if ctx.Err() != nil {
+		return Settings{}, context.Cause(ctx)
+	}
+	if len(r.problems) > 0 {
+		return Settings{}, &workflow.InvalidError{Problems: r.problems}
+	}
+	r.warnShort()
+	r.out.Mask = mask.New(slices.Collect(maps.Values(r.out.Secrets)))
+	r.out.known = r.known
+	if o.Purpose != ToRun {
+		for name := range r.out.Secrets {
+			r.out.Secrets[name] = mask.Mark
+		}
+	}
+	return r.out, nil
+}
+
+func chosen(w *workflow.Workflow, name string) (workflow.Profile, error) {
+	if name == "" {
+		return workflow.Profile{}, nil
+	}
+	return w.ProfileNamed(name)
+}
+
+// merged returns the variables of env, each as the profile has it if it does, and then those that only the profile has. Those that are
+// secrets as well are left out: nobody would see them.
+func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
+	all := slices.Clone(r.w.Env)
+	for _, v := range p.Env {
+		if i := slices.IndexFunc(all, func(e workflow.EnvVar) bool { return e.Name == v.Name }); i >= 0 {
+			all[i] = v
+			continue
+		}
+		all = append(all, v)
+	}
+	return slices.DeleteFunc(all, func(v workflow.EnvVar) bool {
+		return slices.ContainsFunc(r.w.Secrets, func(s workflow.Secret) bool { return s.Name == v.Name })
+	})
+}
+
+// resolver is a Resolve under way.
+type resolver struct {
+	w        *workflow.Workflow
+	o        Options
+	known    scope
+	out      Settings
+	problems []workflow.Problem
+}
+
+func newResolver(w *workflow.Workflow, o Options) *resolver {
+	r := &resolver{w: w, o: o, known: newScope(w.Name, o.Environ)}
+	r.out.Secrets = map[string]string{}
+	return r
+}
+
+func (r *resolver) fail(at workflow.Pos, format string, args ...any) {
+	r.problems = append(r.problems, workflow.Problem{
+		File: r.w.File, Line: max(1, at.Line), Col: max(1, at.Col), Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// keep adds a variable that attempts set. Its value is known from now on if it has one.
+func (r *resolver) keep(v workflow.EnvVar) { r.out.Env = append(r.out.Env, v) }
+
+// literal keeps a variable whose value is found.
+func (r *resolver) literal(v workflow.EnvVar, value string) {
+	r.known.set(v.Name, value)
+	if v.Secret {
+		r.out.Secrets[v.Name] = value
+		r.keep(workflow.EnvVar{Name: v.Name, Secret: true})
+		return
+	}
+	r.keep(workflow.EnvVar{Name: v.Name, Literal: true, Value: workflow.Text{Value: value, Pos: v.Value.Pos}})
+}
+
+// warnShort warns of secrets that are too short to be found in text.
+func (r *resolver) warnShort() {
+	for _, name := range slices.Sorted(maps.Keys(r.out.Secrets)) {
+		if !mask.Short(r.out.Secrets[name]) {
+			continue
+		}
+		r.out.Warnings = append(r.out.Warnings, workflow.Problem{
+			File: r.w.File, Line: 1, Col: 1,
+			Message: fmt.Sprintf("the secret %s has less than four characters: it is masked only where it stands as a whole word", name),
+		})
+	}
+}

@@ -1,0 +1,271 @@
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"prodigy/internal/dotenv"
+	"prodigy/internal/items"
+	"prodigy/internal/process"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// files reads the files of env_files, of which a later one goes before an earlier.
+func (r *resolver) files() {
+	for _, name := range r.w.EnvFiles {
+		path, err := r.bind(name)
+		if err != nil {
+			r.fail(name.Pos, "env_files: %v", err)
+			continue
+		}
+		data, err := r.read(path)
+		if err != nil {
+			r.fail(name.Pos, "env_files: %s: %v", path, cause(err))
+			continue
+		}
+		vars, err := dotenv.Parse(data)
+		if err != nil {
+			r.fail(name.Pos, "env_files: %s: %v", path, err)
+			continue
+		}
+		for _, v := range vars {
+			r.literal(workflow.EnvVar{Name: v.Name}, v.Value)
+		}
+	}
+}
+
+// maxFile is how large a file of variables or of a secret may be.
+const maxFile = 1 << 20
+
+// read reads a file. What is no plain file, and so may have no end or nobody who writes it, is left alone by a mere check.
+func (r *resolver) read(name string) ([]byte, error) {
+	path := r.absolute(name)
+	if info, err := os.Stat(path); r.o.Purpose == ToCheck && err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("the file has more than %d bytes", maxFile)
+	}
+	return data, err
+}
+
+func (r *resolver) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(r.o.Dir, path)
+}
+
+// cause returns what went wrong with a file, without its name.
+func cause(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// variable finds the value of a variable, as far as it is known before the job begins.
+func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
+	if v.Choice != nil {
+		v = r.choose(v)
+	}
+	switch {
+	case v.Command != nil && r.o.Purpose != ToRun:
+		r.known.unknown(v.Name)
+		r.keep(v)
+	case v.Command != nil && (v.Cache || v.Secret):
+		value, err := r.output(ctx, *v.Command)
+		if err == nil && v.Secret && value == "" {
+			err = errors.New("the command printed nothing")
+		}
+		if err != nil {
+			r.fail(v.Command.Pos, "env %s: %v", v.Name, err)
+			return
+		}
+		r.literal(v, value)
+	case v.Command != nil:
+		r.known.unknown(v.Name)
+		r.keep(v)
+	case v.Secret:
+		r.secretValue(v)
+	default:
+		r.text(v)
+	}
+}
+
+// text keeps a variable with a text. If all that the text names is known already, so is its value.
+func (r *resolver) text(v workflow.EnvVar) {
+	value, err := r.bind(v.Value)
+	if err != nil {
+		r.known.unknown(v.Name)
+	} else {
+		r.known.set(v.Name, value)
+	}
+	r.keep(v)
+}
+
+// choose returns v with the value that its condition decides on.
+func (r *resolver) choose(v workflow.EnvVar) workflow.EnvVar {
+	met, err := r.holds(v.Choice.Condition)
+	if err != nil {
+		r.fail(v.Choice.ConditionPos, "condition: %v", err)
+		return v
+	}
+	chosen := v.Choice.WhenFalse
+	if met {
+		chosen = v.Choice.WhenTrue
+	}
+	return workflow.EnvVar{Name: v.Name, Value: chosen}
+}
+
+// holds tells whether a condition is met. What has no value is null.
+func (r *resolver) holds(text string) (bool, error) {
+	parsed, err := items.ParseCondition(text)
+	if err != nil {
+		return false, err
+	}
+	operands := make([]items.Operand, len(parsed.Terms))
+	for i, t := range parsed.Terms {
+		if operands[i], err = r.operand(t); err != nil {
+			return false, err
+		}
+	}
+	return parsed.Holds(func(i int) items.Operand { return operands[i] }), nil
+}
+
+func (r *resolver) operand(t items.Term) (items.Operand, error) {
+	if t.Text {
+		text, err := r.bind(workflow.Text{Value: t.Src})
+		return items.Loose(text), err
+	}
+	single, err := template.CompileSingle(t.Src, r.known.template())
+	if err != nil {
+		return items.Operand{}, err
+	}
+	v, ok, err := single.Value(r.known)
+	if !ok || err != nil {
+		return items.Operand{}, err
+	}
+	if doc, ok := v.Document(); ok {
+		return items.Typed(doc), nil
+	}
+	return items.Loose(v.String()), nil
+}
+
+// Check finds what is wrong with the settings of a workflow whatever a run is told. The File of a problem is left to the caller.
+func Check(w *workflow.Workflow) []workflow.Problem {
+	var found []workflow.Problem
+	add := func(at workflow.Pos, format string, args ...any) {
+		found = append(found, workflow.Problem{Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)})
+	}
+	taken := map[string]bool{}
+	blocks := [][]workflow.EnvVar{w.Env}
+	for _, p := range w.Profiles {
+		blocks = append(blocks, p.Env)
+	}
+	for _, vars := range blocks {
+		for _, v := range vars {
+			taken[v.Name] = true
+			if v.Choice == nil {
+				continue
+			}
+			if _, err := items.ParseCondition(v.Choice.Condition); err != nil {
+				add(v.Choice.ConditionPos, "condition: %v", err)
+			}
+		}
+	}
+	for _, s := range w.Secrets {
+		taken[s.Name] = true
+	}
+	for _, p := range w.Parameters {
+		switch {
+		case taken[p.Name]:
+			add(p.Pos, "parameter %s: a variable has this name, choose another", p.Name)
+		case template.ReservedName(p.Name):
+			add(p.Pos, "parameter %s: a variable of that name would steer the shell or its programs; choose another", p.Name)
+		}
+	}
+	return found
+}
+
+// bind returns a text with the values that are known.
+func (r *resolver) bind(t workflow.Text) (string, error) {
+	p, err := template.CompilePlain(t.Value, r.known.template())
+	if err != nil {
+		return "", err
+	}
+	return p.Bind(r.known)
+}
+
+// What a command that gives a value may take.
+const (
+	maxTime   = time.Minute
+	maxOutput = 64 << 10
+	grace     = 2 * time.Second
+)
+
+// output runs a command and returns what it prints, without newlines at the end.
+func (r *resolver) output(ctx context.Context, command workflow.Text) (string, error) {
+	t, err := template.Compile(command.Value, template.Options{Names: r.known.template()})
+	if err != nil {
+		return "", err
+	}
+	inv, err := t.Bind(r.known)
+	if err != nil {
+		return "", err
+	}
+	if inv.Values != "" || inv.AsFile {
+		return "", errors.New("the values of the command are too large")
+	}
+	stdout := &process.Capture{Limit: 2 * maxOutput}
+	stderr := &process.Capture{Limit: 8 << 10}
+	exit, err := process.Run(ctx, process.Command{
+		Argv: []string{"sh", "-c", inv.Script}, Dir: r.o.Dir, Env: append(r.known.environ(r.o.Environ), inv.Env...),
+		Stdout: stdout, Stderr: stderr, Timeout: maxTime, Grace: grace,
+	})
+	if err != nil {
+		return "", err
+	}
+	switch said := lastLine(stderr.Tail(2 << 10)); {
+	case exit.Start != nil:
+		return "", fmt.Errorf("the command cannot be started: %w", exit.Start)
+	case exit.TimedOut:
+		return "", fmt.Errorf("the command took longer than %s", maxTime)
+	case exit.Code != 0 && said != "":
+		return "", fmt.Errorf("the command failed with exit code %d: %s", exit.Code, said)
+	case exit.Code != 0:
+		return "", fmt.Errorf("the command failed with exit code %d", exit.Code)
+	}
+	value := strings.TrimRight(stdout.Text(), "\r\n")
+	return value, fits(value)
+}
+
+// fits tells whether a value can be that of a variable.
+func fits(value string) error {
+	switch {
+	case len(value) > maxOutput:
+		return fmt.Errorf("the value has more than %d bytes", maxOutput)
+	case strings.IndexByte(value, 0) >= 0:
+		return errors.New("the value holds a NUL byte, which no variable can")
+	}
+	return nil
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+}

@@ -1,0 +1,261 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// ParameterType is the type of a parameter.
+type ParameterType string
+
+const (
+	StringParameter  ParameterType = "string"
+	NumberParameter  ParameterType = "number"
+	IntegerParameter ParameterType = "integer"
+	BooleanParameter ParameterType = "boolean"
+	ArrayParameter   ParameterType = "array"
+	ObjectParameter  ParameterType = "object"
+)
+
+func parameterTypes() []ParameterType {
+	return []ParameterType{StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter}
+}
+
+// Parameter is a value that a run is given from outside. Its name is known in all texts.
+type Parameter struct {
+	Name        string
+	Type        ParameterType   `yaml:"type"`        // what its values are; default the type of the default value, else string
+	Default     json.RawMessage `yaml:"default"`     // its value when a run gives none; default none
+	Required    bool            `yaml:"required"`    // a run must give it; default false
+	Description string          `yaml:"description"` // for people
+	Pos         Pos
+}
+
+// params reads the parameters by name.
+func (r *reader) params(e entry) []Parameter {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrong(e, "a mapping")
+		return nil
+	}
+	var all []Parameter
+	for _, p := range r.entries(e.value) {
+		r.checkName(entry{name: "parameter", value: follow(p.key)}, p.name, isName, "letters, digits and underscores")
+		all = append(all, r.parameter(p))
+	}
+	return all
+}
+
+func (r *reader) parameter(e entry) Parameter {
+	p := Parameter{Name: e.name, Pos: place(e.value)}
+	var value *yaml.Node
+	keys := r.fields(&p)
+	keys = reading(keys, "default", func(e entry) { value = e.value })
+	b := r.block("parameter", e, keys)
+	if b == nil {
+		return p
+	}
+	if value != nil && p.Required {
+		r.fail(b.written["required"].key, `"required" and "default" exclude each other`)
+	}
+	if p.Type == "" && !b.has("type") {
+		p.Type = typeOf(value)
+	}
+	if value == nil || p.Type == "" {
+		return p
+	}
+	var err error
+	if p.Default, err = p.typed(value); err != nil {
+		r.fail(value, "default: %v", err)
+	}
+	return p
+}
+
+// typeOf returns the type that a parameter with such a default has when it does not name one.
+func typeOf(n *yaml.Node) ParameterType {
+	switch {
+	case n == nil:
+		return StringParameter
+	case n.Kind == yaml.SequenceNode:
+		return ArrayParameter
+	case n.Kind == yaml.MappingNode:
+		return ObjectParameter
+	case n.Tag == "!!bool":
+		return BooleanParameter
+	case n.Tag == "!!int":
+		return IntegerParameter
+	case n.Tag == "!!float":
+		return NumberParameter
+	}
+	return StringParameter
+}
+
+// typed returns n as the JSON value of the parameter's type.
+func (p Parameter) typed(n *yaml.Node) (json.RawMessage, error) {
+	n = follow(n)
+	fits := map[ParameterType]bool{
+		StringParameter:  n.Kind == yaml.ScalarNode && !isNull(n),
+		NumberParameter:  isNumber(n),
+		IntegerParameter: n.Kind == yaml.ScalarNode && n.Tag == "!!int",
+		BooleanParameter: n.Kind == yaml.ScalarNode && n.Tag == "!!bool",
+		ArrayParameter:   n.Kind == yaml.SequenceNode,
+		ObjectParameter:  n.Kind == yaml.MappingNode,
+	}
+	if !fits[p.Type] {
+		return nil, fmt.Errorf("parameter %s: want %s, got %s", p.Name, withArticle(p.Type), describe(n))
+	}
+	if p.Type == StringParameter {
+		return jsonText(nil, n.Value), nil
+	}
+	r := newReader("", nil, ParseOptions{})
+	value := r.json(nil, n)
+	if len(r.problems) > 0 {
+		return nil, fmt.Errorf("parameter %s: %s", p.Name, r.problems[0].Message)
+	}
+	return value, nil
+}
+
+func withArticle(t ParameterType) string {
+	if strings.ContainsRune("aeiou", rune(t[0])) {
+		return "an " + string(t)
+	}
+	return "a " + string(t)
+}
+
+// FromText returns the value of the parameter that is written as a text, as on a command line: a string as it is, else as JSON.
+func (p Parameter) FromText(text string) (json.RawMessage, error) {
+	if p.Type == StringParameter {
+		return jsonText(nil, text), nil
+	}
+	if value, ok := p.fromJSON([]byte(text)); ok {
+		return value, nil
+	}
+	how := ""
+	if p.Type == ArrayParameter || p.Type == ObjectParameter {
+		how = ", written as JSON"
+	}
+	return nil, fmt.Errorf("parameter %s: want %s%s, got %q", p.Name, withArticle(p.Type), how, shorten(text))
+}
+
+var wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
+
+// fromJSON returns a JSON document, compact, when it is of the parameter's type. A number or a boolean is also a string.
+func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, false
+	}
+	value := b.Bytes()
+	switch p.Type {
+	case StringParameter:
+		if strings.ContainsRune(`[{n`, rune(value[0])) {
+			return nil, false
+		}
+		if value[0] != '"' {
+			value = jsonText(nil, string(value))
+		}
+		return value, true
+	case IntegerParameter:
+		return value, wholeNumber.Match(value)
+	case NumberParameter:
+		return value, value[0] == '-' || '0' <= value[0] && value[0] <= '9'
+	case BooleanParameter:
+		return value, value[0] == 't' || value[0] == 'f'
+	case ArrayParameter:
+		return value, value[0] == '['
+	case ObjectParameter:
+		return value, value[0] == '{'
+	}
+	panic("BUG: a parameter of unknown type " + strconv.Quote(string(p.Type)))
+}
+
+// ParameterFile reads a file of parameters, a mapping in YAML or JSON, for a workflow that has params.
+func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) == nil { // JSON has escapes that YAML reads otherwise
+		return jsonParameters(fields, params)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, fmt.Errorf("neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(doc.Content) == 0 {
+		return map[string]json.RawMessage{}, nil
+	}
+	root := follow(doc.Content[0])
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("want a mapping from names to values, got %s", describe(root))
+	}
+	given := map[string]json.RawMessage{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		p, err := ParameterNamed(params, key.Value)
+		if err == nil {
+			given[p.Name], err = p.typed(root.Content[i+1])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", key.Line, err)
+		}
+	}
+	return given, nil
+}
+
+func jsonParameters(fields map[string]json.RawMessage, params []Parameter) (map[string]json.RawMessage, error) {
+	given := map[string]json.RawMessage{}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		p, err := ParameterNamed(params, name)
+		if err != nil {
+			return nil, err
+		}
+		value, ok := p.fromJSON(fields[name])
+		if !ok {
+			return nil, fmt.Errorf("parameter %s: want %s, got %s", name, withArticle(p.Type), shorten(string(fields[name])))
+		}
+		given[name] = value
+	}
+	return given, nil
+}
+
+// ParameterNamed returns the parameter of that name. The error says which one was probably meant.
+func ParameterNamed(params []Parameter, name string) (Parameter, error) {
+	i := slices.IndexFunc(params, func(p Parameter) bool { return p.Name == name })
+	if i >= 0 {
+		return params[i], nil
+	}
+	if len(params) == 0 {
+		return Parameter{}, fmt.Errorf("unknown parameter %q: the workflow has no parameters", name)
+	}
+	known := make([]string, len(params))
+	for i, p := range params {
+		known[i] = p.Name
+	}
+	return Parameter{}, fmt.Errorf("unknown parameter %q%s", name, hint(name, known))
+}
+
+// ProfileNamed returns the profile of that name. The error says which one was probably meant.
+func (w *Workflow) ProfileNamed(name string) (Profile, error) {
+	known := make([]string, len(w.Profiles))
+	for i, p := range w.Profiles {
+		if p.Name == name {
+			return p, nil
+		}
+		known[i] = p.Name
+	}
+	if len(known) == 0 {
+		return Profile{}, fmt.Errorf("unknown profile %q: the workflow has no profiles", name)
+	}
+	return Profile{}, fmt.Errorf("unknown profile %q%s", name, hint(name, known))
+}
+
+// Argument is a parameter with its value, which is nil when it has none.
+type Argument struct {
+	Name  string          `json:"name"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
