@@ -62,19 +62,35 @@ func costOfStep(name string, s workflow.Step) cost {
 	if s.OnFailure != nil {
 		again = s.OnFailure.MaxAttempts
 	}
-	run := cost{time: s.Timeout}
-	if s.Timeout == 0 && s.WriteFile == nil {
-		run.unlimited = name
-	}
-	total := run.times(triesOf(s.Retry) + again).plus(cost{time: waitOf(s.Retry)})
+	total := costOfRun(name, s).times(triesOf(s.Retry) + again).plus(cost{time: waitOf(s.Retry)})
 	for key, steps := range s.Following() {
-		rounds := 1
-		if key == "on_failure" {
-			rounds = max(again, 1)
+		if key != partOfRun {
+			rounds, _ := s.Rounds(key)
+			total = total.plus(costOf(name+" "+key, steps).times(rounds))
 		}
-		total = total.plus(costOf(name+" "+key, steps).times(rounds))
 	}
 	return total
+}
+
+// partOfRun is the key of the steps that are not run after a step, but are what it does.
+const partOfRun = "do"
+
+// costOfRun returns how long one try of a step takes at most.
+func costOfRun(name string, s workflow.Step) cost {
+	switch {
+	case s.WriteFile != nil:
+		return cost{}
+	case s.Foreach != nil:
+		rounds, known := s.Rounds(partOfRun)
+		all := costOf(name+" "+partOfRun, s.Foreach.Do).times(rounds)
+		if !known {
+			all.unlimited = name
+		}
+		return all.within(s.Timeout)
+	case s.Timeout == 0:
+		return cost{unlimited: name}
+	}
+	return cost{time: s.Timeout}
 }
 
 // triesOf returns how often something with this policy is run at most. A retry budget can make that less than its attempts.

@@ -11,18 +11,36 @@ func Waiting(steps []Step) time.Duration {
 	for _, s := range steps {
 		total = sum(total, s.waiting())
 		for key, steps := range s.Following() {
-			total = sum(total, times(Waiting(steps), s.rounds(key)))
+			rounds, _ := s.Rounds(key)
+			total = sum(total, times(Waiting(steps), rounds))
 		}
 	}
 	return total
 }
 
-// rounds returns how often the steps under a key of s are run at most.
-func (s Step) rounds(key string) int {
-	if key == "on_failure" {
-		return max(s.OnFailure.MaxAttempts, 1)
+// Rounds returns how often the steps under a key of s, as Following names it, are run one after another at most. The bool is false
+// when that is known only when they are run; then it is once or more.
+func (s Step) Rounds(key string) (n int, known bool) {
+	switch {
+	case key == "on_failure":
+		return max(s.OnFailure.MaxAttempts, 1), true
+	case key == "do":
+		return s.Foreach.rounds()
 	}
-	return 1
+	return 1, true
+}
+
+// rounds returns how many elements the busiest of those that run at once has.
+func (f *Foreach) rounds() (n int, known bool) {
+	elements, known := len(f.Input.List), f.Input.Command == nil
+	if f.MaxItems != nil && (!known || elements > *f.MaxItems) {
+		elements, known = *f.MaxItems, true
+	}
+	if !known {
+		return 1, false
+	}
+	parallel := max(f.Parallel, 1)
+	return (elements + parallel - 1) / parallel, true
 }
 
 // waiting returns how long s waits between its tries at most. Where its handler has it run again, that is a single try.
