@@ -57,6 +57,7 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	}
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
+	r.warnOfMatchers(s, p)
 	if p.onFailure != nil {
 		r.onFailure(&s, b, p)
 	}

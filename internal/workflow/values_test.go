@@ -427,6 +427,8 @@ func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 		"map: {input: [], agent_timeout_secs: 3, agent_template: [{shell: a, retry: {}}]}":                                          "w.yml:1:38: agent_timeout_secs: the steps of an agent may wait 3s in their retries, which is no less than this timeout",
 		"map: {input: [], timeout_config: {agent_timeout_secs: 3}, agent_template: [{shell: a, timeout: 4}]}":                       "w.yml:1:55: agent_timeout_secs: shell_0 has a timeout of 4s, which is longer than this limit of the whole agent",
 		"map: {input: [], agent_timeout_secs: 9, agent_template: [{shell: a, on_failure: {shell: b, max_attempts: 3, retry: {}}}]}": "w.yml:1:38: agent_timeout_secs: the steps of an agent may wait 9s in their retries, which is no less than this timeout",
+		"- {write_file: {path: a, content: b}, retry: {retry_on: {exit_code: 1}}}":                                                  "w.yml:1:57: retry_on can never match: write_file has no exit code",
+		"- {write_file: {path: a, content: b}, retry: {retry_on: [network, {exit_code: 1}]}}":                                       "",
 		"map: {input: [], max_items: 0, agent_template: [{shell: a}]}":                                                              "w.yml:1:29: max_items: 0 takes no items",
 	} {
 		var got []string
