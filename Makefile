@@ -87,11 +87,18 @@ generate: ## Rewrite golden files, schema and reference from the code
 
 check: lint stale cross test race ## What CI runs
 
-install: build ## Install prodigy into PREFIX/bin (/usr/local)
-	install -d '$(DESTDIR)$(PREFIX)/bin'
+man: ## Write the manual pages to bin/man
+	$(GO) test ./cmd/prodigy -count=1 -run '^TestManualPages$$' -man '$(CURDIR)/bin/man'
+
+install: build man ## Install prodigy and its manual pages into PREFIX (/usr/local)
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
 	install -m 0755 bin/prodigy '$(DESTDIR)$(PREFIX)/bin/prodigy'
+	install -m 0644 bin/man/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1'
+
+release: ## Build archives for six platforms in dist, with checksums
+	$(GO) run ./release -version '$(VERSION)'
 
 clean: ## Remove what make build made
-	rm -rf bin
+	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture lint fmt generate check install clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture lint fmt generate check man install release clean
