@@ -249,7 +249,9 @@ func captures(s section) []events.StepCompleted {
 	var names []events.StepCompleted
 	for _, step := range s.steps {
 		if step.Capture != "" {
-			names = append(names, events.StepCompleted{Phase: s.name, Kind: step.Kind(), Capture: step.Capture})
+			names = append(names, events.StepCompleted{
+				Phase: s.name, Kind: step.Kind(), Capture: step.Capture, CaptureFormat: string(step.Format),
+			})
 		}
 	}
 	return names

@@ -25,13 +25,13 @@ func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 
 // settings compiles the variables of a workflow, whichever profile will be chosen, and returns the place where they are known.
 func (c *compiler) settings(w *workflow.Workflow) place {
-	var at place
+	at := outermost()
 	for _, p := range w.Parameters {
-		at.params = append(at.params, p.Name)
+		at = at.parameter(p.Name)
 	}
 	for _, s := range w.Secrets {
 		c.envName(s.Name, s.Pos)
-		at.env = append(at.env, s.Name)
+		at = at.variable(s.Name)
 	}
 	c.env(nil, w.Env, at)
 	at = at.with(w.Env)
@@ -41,7 +41,7 @@ func (c *compiler) settings(w *workflow.Workflow) place {
 	for _, p := range w.Profiles {
 		at = at.with(p.Env)
 	}
-	return at
+	return at.packed()
 }
 
 // phases compiles the phases of a mapreduce workflow: what setup captures is seen by all after it, what reduce captures by merge,
@@ -61,9 +61,11 @@ func (c *compiler) phase(p *workflow.Phase, at place) place {
 	if p == nil {
 		return at
 	}
-	_, behind := c.list(p.Commands, at, "")
-	behind.ids = nil
-	return behind
+	c.list(p.Commands, at, "")
+	for i := range p.Commands {
+		at = at.capturing(p.Commands[i].Capture, p.Commands[i].Format).packed()
+	}
+	return at
 }
 
 // handlers compiles the custom handlers of items, in the order of their names.
@@ -71,12 +73,6 @@ func (c *compiler) handlers(w *workflow.Workflow, behind place) {
 	for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
 		c.list(w.Handlers[name], behind.failed(), "")
 	}
-}
-
-// in returns p as the first step of a phase sees it.
-func (p place) in(phase string) place {
-	p.phase = phase
-	return p
 }
 
 // problems returns the errors and the warnings among the findings, in the order of the file.

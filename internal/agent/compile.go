@@ -105,7 +105,7 @@ type finding struct {
 
 func (c *compiler) plan(a *Attempt) *plan {
 	at := placeOf(a)
-	p := &plan{env: c.env(nil, a.Env, outermost(a))}
+	p := &plan{env: c.env(nil, a.Env, ofVariables(a))}
 	p.steps, at = c.list(a.Steps, at, "")
 	p.handler, _ = c.list(a.Handler, at.failed(), "on_item_failure/")
 	p.itemFile = c.itemFile

@@ -318,6 +318,7 @@ func TestConditionsAreCheckedBeforeAnythingRuns(t *testing.T) {
 		{"itm.n == 1", "f.yml:5:9: PS004 unknown value ${itm.n} (did you mean ${item.n}?)"},
 		{"item.n == 1 && ${other.x}", "f.yml:5:24: PS004 unknown value ${other.x}"},
 		{"nobody", "f.yml:5:9: PS004 unknown value ${nobody}"},
+		{"last.sucess", "f.yml:5:9: PS004 unknown value ${last.sucess} (did you mean ${last.success}?)"},
 		{"'a ${item.n%x}' == 1", "f.yml:5:9: PS002 "},
 	}
 	for _, test := range tests {

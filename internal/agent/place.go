@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"slices"
-
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -15,105 +13,139 @@ const (
 )
 
 // place is where in a workflow a text stands, which decides the names that are prodigy's there.
-type place struct {
-	phase    string
-	handler  bool     // after a failure: error.* is known
-	captured []string // by the steps before
-	ids      []string // of the steps before
-	env      []string
-	loops    []string // names of a foreach
-	params   []string
-	arg      bool // ARG is the item
-}
+type place struct{ known template.Names }
 
 // names returns what Compile needs to know of p.
-func (p place) names() template.Names {
-	n := template.Names{
-		Roots:    []string{"env", "workflow", "job", "shell", "claude", "last"},
-		Declared: slices.Concat(p.env, p.params, p.captured),
+func (p place) names() template.Names { return p.known }
+
+// knowing returns p with one name more.
+func (p place) knowing(name string, is template.Name) place {
+	return place{p.known.With(name, is)}
+}
+
+// The fields of prodigy's own values.
+var (
+	resultFields = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
+	errorFields  = []string{"message", "type", "exit_code", "step", "attempts"}
+	mapFields    = []string{
+		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file",
 	}
-	switch p.phase {
+)
+
+// outermost is the place of what every text can name.
+func outermost() place {
+	var p place
+	p = p.knowing("env", template.Name{Root: true})
+	p = p.knowing("workflow", template.Name{Root: true, Fields: []string{"name"}})
+	p = p.knowing("job", template.Name{Root: true, Fields: []string{"id"}})
+	for _, name := range []string{"shell", "claude", last} {
+		p = p.knowing(name, template.Name{Root: true, Data: true, Fields: resultFields})
+	}
+	return p.packed()
+}
+
+// parameter returns the place where a parameter of this name is known. Who runs the workflow writes its value.
+func (p place) parameter(name string) place {
+	return p.knowing(name, template.Name{Root: true, Declared: true})
+}
+
+// variable returns the place where a variable of this name is set too.
+func (p place) variable(name string) place {
+	return p.knowing(name, template.Name{Declared: true})
+}
+
+// perValue returns p where ARG is the item, if it is.
+func (p place) perValue(is bool) place {
+	if !is {
+		return p
+	}
+	return p.knowing(argVar, template.Name{Root: true, Declared: true, Data: true})
+}
+
+// in returns p as the first step of a phase sees it.
+func (p place) in(phase string) place {
+	switch phase {
 	case phaseMap:
-		n.Roots = append(n.Roots, "item", "worker")
-		n.Declared = append(n.Declared, "item", "item_id", "item_index", "item_total", "attempt")
-		if p.arg {
-			n.Roots, n.Declared = append(n.Roots, argVar), append(n.Declared, argVar)
+		p = p.knowing("item", template.Name{Root: true, Declared: true, Data: true})
+		p = p.knowing("item_id", template.Name{Declared: true, Data: true})
+		p = p.knowing("worker", template.Name{Root: true, Fields: []string{"id"}})
+		for _, name := range []string{"item_index", "item_total", "attempt"} {
+			p = p.knowing(name, template.Name{Declared: true})
 		}
 	case phaseReduce, phaseMerge:
-		n.Roots = append(n.Roots, "map")
+		p = p.knowing("map", template.Name{Root: true, Data: true, Fields: mapFields})
 	}
-	if p.handler {
-		n.Roots = append(n.Roots, "error")
-	}
-	n.Declared = append(n.Declared, p.loops...)
-	n.Roots = slices.Concat(n.Roots, p.ids, p.params, p.captured, p.loops)
-	return n
+	return p.packed()
 }
+
+// packed returns p in a form that much can follow.
+func (p place) packed() place { return place{p.known.Packed()} }
 
 // isData tells whether the values of a name come from items or from what commands have printed.
 func (p place) isData(name string) bool {
-	switch name {
-	case "item", "item_id", argVar, "map", "shell", "claude", last, "error":
-		return true
-	}
-	return slices.Contains(p.captured, name) || slices.Contains(p.ids, name) || slices.Contains(p.loops, name)
+	is, _ := p.known.Lookup(name)
+	return is.Data
 }
 
 // behind returns the place behind step s.
 func (p place) behind(s *workflow.Step) place {
-	if s.Capture != "" {
-		p.captured = append(slices.Clip(p.captured), s.Capture)
-	}
+	p = p.capturing(s.Capture, s.Format)
 	if s.ID != "" {
-		p.ids = append(slices.Clip(p.ids), s.ID)
+		p = p.knowing(s.ID, template.Name{Root: true, Data: true, Fields: resultFields})
 	}
-	return p
+	return p.packed()
+}
+
+// capturing returns the place behind what has captured its output under a name, which may be empty.
+func (p place) capturing(name string, format workflow.CaptureFormat) place {
+	if name == "" {
+		return p
+	}
+	is := template.Name{Root: true, Declared: true, Data: true, Fields: resultFields}
+	if format == workflow.FormatJSON {
+		is.Fields = nil
+	}
+	return p.knowing(name, is)
 }
 
 // each returns the place of the steps of a foreach whose element has this name.
 func (p place) each(element string) place {
-	p.loops = append(slices.Clip(p.loops), element, "index", "total")
+	for _, name := range []string{element, "index", "total"} {
+		p = p.knowing(name, template.Name{Root: true, Declared: true, Data: true})
+	}
 	return p
 }
 
 // failed returns the place of what runs after a failure.
 func (p place) failed() place {
-	p.handler = true
-	return p
+	return p.knowing("error", template.Name{Root: true, Data: true, Fields: errorFields})
 }
 
 // with returns the place where these variables are set too.
 func (p place) with(vars []workflow.EnvVar) place {
-	p.env = slices.Clip(p.env)
 	for _, v := range vars {
-		p.env = append(p.env, v.Name)
+		p = p.variable(v.Name)
 	}
 	return p
 }
 
-// outermost returns the place of the variables of the workflow.
-func outermost(a *Attempt) place {
-	p := place{env: a.Secrets}
-	for _, arg := range a.Args {
-		p.params = append(p.params, arg.Name)
+// ofVariables returns the place of the variables of the workflow.
+func ofVariables(a *Attempt) place {
+	p := outermost()
+	for _, name := range a.Secrets {
+		p = p.variable(name)
 	}
-	return p
+	for _, arg := range a.Args {
+		p = p.parameter(arg.Name)
+	}
+	return p.packed()
 }
 
 // placeOf returns where the steps of an attempt begin.
 func placeOf(a *Attempt) place {
-	p := outermost(a).with(a.Env)
-	p.phase, p.arg = a.Phase, a.PerValue
+	p := ofVariables(a).with(a.Env).packed()
 	for _, e := range a.Earlier {
-		if e.Capture != "" {
-			p.captured = append(p.captured, e.Capture)
-		}
+		p = p.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).packed()
 	}
-	return p
-}
-
-// perValue returns p where ARG is the item, if it is.
-func (p place) perValue(is bool) place {
-	p.arg = is
-	return p
+	return p.in(a.Phase).perValue(a.PerValue)
 }

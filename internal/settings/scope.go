@@ -60,11 +60,17 @@ func (s scope) environ(inherited []string) []string {
 
 // template returns the names that texts can use. Those that get their values later are among them, so that they are told.
 func (s scope) template() template.Names {
-	n := template.Names{Roots: workflow.BuiltinNames(), Declared: append(workflow.BuiltinNames(), s.names...)}
-	for _, name := range slices.Sorted(maps.Keys(s.params)) {
-		n.Roots, n.Declared = append(n.Roots, name), append(n.Declared, name)
+	var n template.Names
+	for _, name := range workflow.BuiltinNames() {
+		n = n.With(name, template.Name{Root: true, Declared: true})
 	}
-	return n
+	for _, name := range s.names {
+		n = n.With(name, template.Name{Declared: true})
+	}
+	for name := range s.params {
+		n = n.With(name, template.Name{Root: true, Declared: true})
+	}
+	return n.Packed()
 }
 
 // Resolve implements template.Resolver.

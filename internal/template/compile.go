@@ -85,10 +85,12 @@ func (c *compiler) countsWithName() bool {
 	if !strings.Contains(c.src, "((") && !strings.Contains(c.src, "let ") {
 		return false
 	}
-	for name := range c.declared {
-		if strings.Contains(c.src, name) {
+	for rest := c.src; rest != ""; {
+		n := nameLen(rest)
+		if n > 0 && c.names.declared(rest[:n]) {
 			return true
 		}
+		rest = rest[max(1, n):]
 	}
 	return false
 }

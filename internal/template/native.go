@@ -16,8 +16,8 @@ type export struct {
 
 // nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the environment as it is.
 func (c *compiler) nativeUse(name string, s surroundings, required, child bool) {
-	if !c.declared[name] {
-		if c.roots[name] {
+	if !c.names.declared(name) {
+		if c.names.root(name) {
 			c.rootUses[name] = true
 		}
 		return

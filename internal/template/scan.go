@@ -38,24 +38,18 @@ type nativeUse struct {
 
 // scanner finds the refs of a text. It knows no quotes.
 type scanner struct {
-	src             string
-	roots, declared map[string]bool
-	refs            []*ref
-	natives         []nativeUse
+	src     string
+	names   Names
+	refs    []*ref
+	natives []nativeUse
 }
 
-func newScanner(src string, n Names) *scanner {
-	s := &scanner{src: src, roots: make(map[string]bool, len(n.Roots)), declared: make(map[string]bool, len(n.Declared))}
-	for _, name := range n.Roots {
-		s.roots[name] = true
-	}
-	for _, name := range n.Declared {
-		s.declared[name] = true
-	}
-	return s
-}
+func newScanner(src string, n Names) *scanner { return &scanner{src: src, names: n} }
 
-func (s *scanner) known(name string) bool { return s.roots[name] || s.declared[name] }
+func (s *scanner) known(name string) bool {
+	_, known := s.names.Lookup(name)
+	return known
+}
 
 // run looks at each run of dollars: $$ is the process id of the shell, but before a placeholder the doubled dollar makes it text.
 func (s *scanner) run() {
@@ -112,7 +106,7 @@ func (s *scanner) makeLiteral(r *ref) {
 func (s *scanner) unbraced(i int) int {
 	end := i + 1 + nameLen(s.src[i+1:])
 	name := s.src[i+1 : end]
-	if name != "" && s.declared[name] {
+	if name != "" && s.names.declared(name) {
 		s.add(short, i, end, &expr{root: name}, finding{})
 	}
 	return end
@@ -183,8 +177,23 @@ func (s *scanner) ours(i, nameEnd int) int {
 		return end
 	}
 	e, end, fault := parseExpr(s.src, i, nameEnd)
+	if fault.code == "" {
+		fault = s.field(e, s.src[i:end])
+	}
 	s.add(kindOf(rest, e), i, end, e, fault)
 	return end
+}
+
+// field tells of a field that the root of a placeholder does not have.
+func (s *scanner) field(e *expr, written string) finding {
+	is, _ := s.names.Lookup(e.root)
+	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
+		return finding{}
+	}
+	if near := nearest(e.steps[0].key, is.Fields); near != "" {
+		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
+	}
+	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
 }
 
 // kindOf tells whether a shell could read the placeholder, too.
@@ -197,7 +206,7 @@ func kindOf(rest string, e *expr) refKind {
 
 // colonRoot tells whether rest is the ":NAME" of ${env:NAME}.
 func (s *scanner) colonRoot(name, rest string) bool {
-	return s.roots[name] && !s.declared[name] && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) && rest[1] != '-' && !isDigit(rest[1])
+	return s.names.root(name) && !s.names.declared(name) && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) && rest[1] != '-' && !isDigit(rest[1])
 }
 
 func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
@@ -212,26 +221,12 @@ func looksDotted(rest string) bool {
 // unknown is the message for a dotted name whose root nobody declared.
 func (s *scanner) unknown(start, rootEnd int) string {
 	name := s.src[start+2 : rootEnd]
-	names := s.names()
+	names := s.names.all()
 	text := "unknown value " + s.src[start:closing(s.src, start)]
 	if near := nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}
 	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
-}
-
-func (s *scanner) names() []string {
-	names := make([]string, 0, len(s.roots)+len(s.declared))
-	for name := range s.roots {
-		names = append(names, name)
-	}
-	for name := range s.declared {
-		if !s.roots[name] {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 func nameLen(s string) int {

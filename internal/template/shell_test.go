@@ -21,9 +21,17 @@ func (v values) Resolve(root string) (Value, bool) {
 
 func item(doc string) values { return values{"item": JSON(json.RawMessage(doc))} }
 
-var testNames = Names{
-	Roots:    []string{"item", "map", "env", "shell", "build-step"},
-	Declared: []string{"item_id", "count", "API_KEY", "item", "item_index"},
+var testNames = namesOf([]string{"item", "map", "env", "shell", "build-step"}, []string{"item_id", "count", "API_KEY", "item", "item_index"})
+
+func namesOf(roots, declared []string) Names {
+	var n Names
+	for _, name := range roots {
+		n = n.With(name, Name{Root: true}).Packed()
+	}
+	for _, name := range declared {
+		n = n.With(name, Name{Declared: true}).Packed()
+	}
+	return n
 }
 
 // shells are those of the wanted ones that this machine has.

@@ -251,7 +251,7 @@ func (t *trace) native(name string) []source {
 		return nil
 	}
 	for _, n := range t.c.natives {
-		if n.name == name && t.c.declared[name] {
+		if n.name == name && t.c.names.declared(name) {
 			return []source{{offset: n.offset, written: "${" + name + "}", proved: true}}
 		}
 	}
@@ -434,7 +434,7 @@ func (c *compiler) ownWord(e *expr) bool {
 		return true
 	}
 	if len(e.steps) == 0 {
-		return c.roots["item"] && slices.Contains([]string{"item_index", "item_total", "attempt", "worker"}, e.root)
+		return c.names.root("item") && slices.Contains([]string{"item_index", "item_total", "attempt", "worker"}, e.root)
 	}
 	if len(e.steps) != 1 || e.def != nil {
 		return false

@@ -11,12 +11,6 @@ type Resolver interface {
 	Resolve(root string) (Value, bool)
 }
 
-// Names are the names that are prodigy's at some place of a workflow.
-type Names struct {
-	Roots    []string // names with fields: item, map, shell, env, ids of steps, ...; ${root.x} and ${root} are prodigy's
-	Declared []string // names of which ${name} and $name are prodigy's: captured names, env, item_id, attempt, ...
-}
-
 // Options of Compile.
 type Options struct {
 	Names Names

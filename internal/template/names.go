@@ -1,0 +1,81 @@
+package template
+
+import (
+	"maps"
+	"slices"
+)
+
+// Names are the names that are prodigy's at some place of a workflow. The zero Names has none. They do not change: With returns others,
+// and shares with them what they have in common, so that a name more costs little however many there are.
+type Names struct{ top *frame }
+
+// Name says what a name is.
+type Name struct {
+	Root     bool     // ${name.x} and ${name} are prodigy's: item, map, shell, env, ids of steps, ...
+	Declared bool     // ${name} and $name are: captured names, env, item_id, attempt, ...
+	Data     bool     // its values come from items or from what commands have printed
+	Fields   []string // of a root: all that it has; nil: any
+}
+
+// frame holds some of the names. The frames below hold more names each, but for those on top that are not packed yet.
+type frame struct {
+	names map[string]Name
+	below *frame
+}
+
+// With returns n and one name more. A name that n has already is both.
+func (n Names) With(name string, is Name) Names {
+	if had, ok := n.Lookup(name); ok {
+		is = had.and(is)
+	}
+	return Names{&frame{names: map[string]Name{name: is}, below: n.top}}
+}
+
+// Packed returns n in few frames, for who goes on from it.
+func (n Names) Packed() Names {
+	for n.top != nil && n.top.below != nil && len(n.top.below.names) <= len(n.top.names) {
+		merged := maps.Clone(n.top.below.names)
+		maps.Copy(merged, n.top.names)
+		n.top = &frame{names: merged, below: n.top.below.below}
+	}
+	return n
+}
+
+func (n Name) and(m Name) Name {
+	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data}
+	if n.Fields != nil && m.Fields != nil && slices.Equal(n.Fields, m.Fields) {
+		both.Fields = n.Fields
+	}
+	return both
+}
+
+// Lookup returns what a name is, if it is known.
+func (n Names) Lookup(name string) (Name, bool) {
+	for f := n.top; f != nil; f = f.below {
+		if is, ok := f.names[name]; ok {
+			return is, true
+		}
+	}
+	return Name{}, false
+}
+
+func (n Names) root(name string) bool {
+	is, _ := n.Lookup(name)
+	return is.Root
+}
+
+func (n Names) declared(name string) bool {
+	is, _ := n.Lookup(name)
+	return is.Declared
+}
+
+// all returns the names in their order.
+func (n Names) all() []string {
+	all := map[string]bool{}
+	for f := n.top; f != nil; f = f.below {
+		for name := range f.names {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
