@@ -44,9 +44,6 @@ func shortText(s string) string {
 	return s[:min(len(s), 60)]
 }
 
-// Uses tells whether the root of the placeholder is this name.
-func (s *Single) Uses(root string) bool { return s.expr.root == root }
-
 // Value returns the value, or false when there is none. The error is a *BindError.
 func (s *Single) Value(r Resolver) (Value, bool, error) {
 	v, err := s.value(r)
