@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -161,4 +162,37 @@ func TestRenderShowsHandlersBehindTheirSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "handler", got, []string{"echo ${out} item_4 ${error.step}"})
+}
+
+func TestTheDocumentsHaveEveryField(t *testing.T) {
+	data, err := os.ReadFile("../../docs/interpolation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fields := range [][]string{resultFields, errorFields, mapFields} {
+		for _, field := range fields {
+			if !strings.Contains(string(data), "`"+field+"`") {
+				t.Errorf("docs/interpolation.md lacks the field %s", field)
+			}
+		}
+	}
+}
+
+// A value has the fields that are known of it, and no others: what the check lets through has a value at run time.
+func TestValuesHaveTheFieldsThatAreKnown(t *testing.T) {
+	a := ofItem()
+	a.Map = &MapResult{ResultsFile: os.DevNull}
+	s := &scope{run: &run{x: new(Executor), a: &a}, wants: true, failed: &ended{failure: new(Failure)}}
+	s.set(result{}, last)
+	for root, fields := range map[string][]string{last: resultFields, "error": errorFields, "map": mapFields} {
+		v, ok := s.Resolve(root)
+		if !ok {
+			t.Errorf("got no value of %s", root)
+		}
+		for _, field := range fields {
+			if _, ok := v.Field(field); !ok {
+				t.Errorf("%s has no field %s", root, field)
+			}
+		}
+	}
 }
