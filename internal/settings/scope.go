@@ -2,7 +2,6 @@ package settings
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
