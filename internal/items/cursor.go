@@ -27,6 +27,9 @@ func (c *Cursor) More() bool { return c.next < c.store.Len() }
 // Index is that of the item after the cursor.
 func (c *Cursor) Index() int { return c.next }
 
+// Offset is how many bytes of the file come before the item after the cursor.
+func (c *Cursor) Offset() int64 { return c.read - int64(c.in.Buffered()) }
+
 // Next returns the item after the cursor, which must be there, and steps over it.
 func (c *Cursor) Next() (Item, error) {
 	c.next++

@@ -3,8 +3,6 @@ package items
 import (
 	"bytes"
 	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"unsafe"
 
@@ -16,7 +14,7 @@ import (
 // looked at, and what is selected is spelled as it was.
 type document struct {
 	value any
-	plain bool // objects are maps, the only form that ojg measures
+	plain bool // objects are maps, the only form that ojg measures, but without an order
 	raws  map[unsafe.Pointer][]byte
 }
 
@@ -103,16 +101,7 @@ func (d *document) object(raw []byte) any {
 	}
 	out := map[string]any{}
 	eachMember(raw, func(quoted, value []byte) { out[unquote(quoted)] = d.read(value) })
-	d.keep(reflect.ValueOf(out).UnsafePointer(), raw)
 	return out
-}
-
-// keep remembers how what is at p is spelled.
-func (d *document) keep(p unsafe.Pointer, raw []byte) {
-	if d.raws == nil {
-		d.raws = map[unsafe.Pointer][]byte{}
-	}
-	d.raws[p] = raw
 }
 
 // number gives ojg a number that it can compare. One that would be spelled in another way afterwards goes by a pointer, which is
@@ -126,51 +115,14 @@ func (d *document) number(spelled string) any {
 		return f
 	}
 	p := &f
-	d.keep(unsafe.Pointer(p), []byte(spelled))
+	if d.raws == nil {
+		d.raws = map[unsafe.Pointer][]byte{}
+	}
+	d.raws[unsafe.Pointer(p)] = []byte(spelled)
 	return p
 }
 
 func appendFloat(b []byte, f float64) []byte { return strconv.AppendFloat(b, f, 'f', -1, 64) }
-
-// matches tells whether the document passes a filter of a path.
-func (d *document) matches(f *jp.Filter) (ok bool, err error) {
-	defer recoverEvaluation(&err)
-	return f.Match(d.value), nil
-}
-
-// get calls take with what the path selects.
-func (d *document) get(path jp.Expr, take func([]byte) error) error {
-	found, err := d.find(path)
-	if err != nil {
-		return err
-	}
-	for _, v := range found {
-		if err := take(d.spell(nil, v)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *document) find(path jp.Expr) (found []any, err error) {
-	defer recoverEvaluation(&err)
-	switch d.value.(type) {
-	case []any, object, map[string]any:
-		return path.Get(d.value), nil
-	}
-	isRoot := func(frag jp.Frag) bool { return frag == jp.Root('$') || frag == jp.At('@') }
-	if slices.IndexFunc(path, func(frag jp.Frag) bool { return !isRoot(frag) }) >= 0 {
-		return nil, nil // nothing is below a scalar
-	}
-	return []any{d.value}, nil
-}
-
-// recoverEvaluation makes an error of a panic of ojg, which it gives, for one, where a filter compares two arrays.
-func recoverEvaluation(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("json_path: cannot be evaluated on this data: %v", r)
-	}
-}
 
 // spell appends a value of the document as JSON.
 func (d *document) spell(b []byte, v any) []byte {
@@ -190,8 +142,6 @@ func (d *document) spell(b []byte, v any) []byte {
 		return b
 	case object:
 		return append(b, v.raw...)
-	case map[string]any:
-		return append(b, d.raws[reflect.ValueOf(v).UnsafePointer()]...)
 	case []any:
 		return d.spellArray(b, v)
 	}

@@ -13,7 +13,7 @@ import (
 type path struct {
 	expr   jp.Expr
 	rooted bool // a filter in it looks at the whole document
-	plain  bool // a filter in it measures objects
+	plain  bool // a filter in it measures, perhaps objects; one that looks at the whole document can only measure texts and arrays
 }
 
 func (p path) empty() bool { return len(p.expr) == 0 }
@@ -38,6 +38,7 @@ func parsePath(src string) (path, error) {
 			p.plain = p.plain || strings.Contains(text, "length") || strings.Contains(text, "empty")
 		}
 	}
+	p.plain = p.plain && !p.rooted
 	return p, nil
 }
 
@@ -177,15 +178,14 @@ func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
 	if err != nil {
 		return err
 	}
-	doc := load(raw, s.path.plain)
-	ok, err := doc.matches(f)
+	ok, err := load(raw, s.path.plain).matches(f)
 	if err != nil || !ok {
 		return err
 	}
 	if len(rest) == 0 {
 		return s.take(raw)
 	}
-	return doc.get(rest, s.take)
+	return s.get(raw, rest)
 }
 
 // load evaluates the path on the next value, held in memory.
@@ -194,6 +194,9 @@ func (s *selector) load(path jp.Expr) error {
 	if err != nil {
 		return err
 	}
-	doc := load(raw, s.path.plain)
-	return doc.get(path, s.take)
+	return s.get(raw, path)
+}
+
+func (s *selector) get(raw []byte, rest jp.Expr) error {
+	return load(raw, false).get(path{expr: rest, plain: s.path.plain}, s.take)
 }

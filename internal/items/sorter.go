@@ -13,7 +13,8 @@ import (
 
 const (
 	sortMemory  = 8 << 20 // of the records that wait to be sorted, and as much again of what is read to merge them
-	recordExtra = 32      // what a record takes besides its key and data
+	firstRoom   = 1 << 20
+	recordExtra = 32 // what a record takes besides its key and data
 	mostBuffer  = 64 << 10
 	leastBuffer = 4 << 10
 )
@@ -43,10 +44,14 @@ type span struct{ from, to int64 }
 
 // add takes a copy of a record.
 func (s *sorter) add(key, data []byte) error {
-	if full := cmp.Or(s.memory, sortMemory); len(s.records) > 0 && len(s.held)+len(key)+len(data)+(len(s.records)+1)*recordExtra > full {
+	full := cmp.Or(s.memory, sortMemory)
+	if len(s.records) > 0 && len(s.held)+len(key)+len(data)+(len(s.records)+1)*recordExtra > full {
 		if err := s.spill(); err != nil {
 			return fmt.Errorf("sort the items: %w", err)
 		}
+	}
+	if need := len(s.held) + len(key) + len(data); need > cap(s.held) && need > firstRoom {
+		s.held = slices.Grow(s.held, max(full-len(s.held), len(key)+len(data))) // at once, so that no outgrown copies lie about
 	}
 	s.records = append(s.records, record{prefix: prefix(key), at: len(s.held), key: len(key), data: len(data)})
 	s.held = append(append(s.held, key...), data...)

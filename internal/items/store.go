@@ -229,6 +229,13 @@ func (s *Store) Len() int {
 	return s.count
 }
 
+// Size returns the bytes of the file.
+func (s *Store) Size() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size
+}
+
 // Close writes what is pending and closes the file.
 func (s *Store) Close() error {
 	s.mu.Lock()

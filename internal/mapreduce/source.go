@@ -25,8 +25,11 @@ type source struct {
 }
 
 const (
-	lead     = 16      // items in memory that wait for a slot
-	maxAhead = 1 << 20 // items that selection has recorded before their turn; then it waits, so that an endless input cannot fill the disk
+	lead = 16 // items in memory that wait for a slot
+
+	// A selection that has recorded so many items before their turn waits, so that an endless input cannot fill the disk.
+	mostAhead      = 1 << 20
+	mostBytesAhead = 1 << 30
 )
 
 // feed runs a producer of items on a goroutine of the job.
@@ -54,7 +57,10 @@ func (j *job) feed(produce func(ctx context.Context, give func(items.Item) bool)
 // ahead into items.jsonl, so that the input is needed for as short as can be, and the pool follows that file.
 func (j *job) selected() source {
 	todo := j.todo()
-	sel := &selection{job: j, grown: make(chan struct{}, 1), taken: make(chan struct{}, 1), ended: make(chan struct{})}
+	sel := &selection{
+		job: j, grown: make(chan struct{}, 1), ended: make(chan struct{}),
+		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
+	}
 	if j.state.selected || j.cutOff() {
 		close(sel.grown)
 		return j.feed(func(ctx context.Context, give func(items.Item) bool) error {
@@ -93,8 +99,7 @@ func (j *job) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdi
 type selection struct {
 	job    *job
 	grown  chan struct{} // the store has more; closed when there will be no more
-	taken  chan struct{} // an item has had its turn
-	turn   atomic.Int64  // index of the item whose turn it is
+	lead   ahead
 	ended  chan struct{} // closed when all is recorded
 	failed error         // after ended is closed
 }
@@ -124,7 +129,7 @@ func (s *selection) record(ctx context.Context) error {
 		}
 		chosen++
 		signal(s.grown)
-		if !keyed && !s.notTooFar(ctx, it.Index) {
+		if !keyed && !s.lead.wait(ctx, int64(it.Index), s.job.store.Size()) {
 			return context.Cause(ctx)
 		}
 	}
@@ -168,10 +173,25 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-func (s *selection) notTooFar(ctx context.Context, index int) bool {
-	for int64(index)-s.turn.Load() >= maxAhead {
+// ahead holds a selection back that has come too far before the pool.
+type ahead struct {
+	items, bytes int64         // how far is too far
+	moved        chan struct{} // the pool has come further
+	turn, taken  atomic.Int64  // the index of the item whose turn it is, and the bytes before it
+}
+
+// move tells where the pool is.
+func (a *ahead) move(c *items.Cursor) {
+	a.turn.Store(int64(c.Index()))
+	a.taken.Store(c.Offset())
+	signal(a.moved)
+}
+
+// wait returns when the selection, which has come to an index and a size, may go on. It returns false when ctx has ended.
+func (a *ahead) wait(ctx context.Context, index, size int64) bool {
+	for index-a.turn.Load() >= a.items || size-a.taken.Load() >= a.bytes {
 		select {
-		case <-s.taken:
+		case <-a.moved:
 		case <-ctx.Done():
 			return false
 		}
@@ -184,8 +204,7 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 	c := s.job.store.Cursor()
 	for {
 		for c.More() {
-			s.turn.Store(int64(c.Index()))
-			signal(s.taken)
+			s.lead.move(c)
 			if !todo(c.Index()) {
 				if err := c.Skip(); err != nil {
 					return err
@@ -200,6 +219,7 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 				return context.Cause(ctx)
 			}
 		}
+		s.lead.move(c)
 		select {
 		case _, open := <-s.grown:
 			if !open && !c.More() {
