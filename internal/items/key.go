@@ -84,6 +84,8 @@ func badID(id string) string {
 		return "has an empty one"
 	case len(id) > maxKey:
 		return fmt.Sprintf("has one of %d bytes, and more than %d are too long", len(id), maxKey)
+	case id[0] == '-':
+		return fmt.Sprintf("has %q, which a command would take for an option", id)
 	case !utf8.ValidString(id):
 		return "has one that is not UTF-8"
 	}
