@@ -1,6 +1,8 @@
 package items
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -176,6 +178,24 @@ func TestAReadOfStandardInputCanBeCalledOff(t *testing.T) {
 	}
 	if count != 1 {
 		t.Errorf("got %d items, want 1 while the pipe is open", count)
+	}
+}
+
+func TestAStopEndsTheWaitForStandardInput(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = in.Close(), out.Close() }()
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	var last error
+	for _, err := range Select(ctx, &workflow.Map{Input: workflow.Input{Stdin: true}}, Env{Stdin: in}) {
+		last = err
+	}
+	if !errors.Is(last, stop) {
+		t.Errorf("got %v, want %v", last, stop)
 	}
 }
 

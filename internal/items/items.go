@@ -1,11 +1,11 @@
-// Package items finds the items of a map phase: sources, JSONPath, filter; and keeps the chosen ones with the job.
+// Package items finds the items of a map phase: sources, formats, JSONPath, filter, sort; and keeps the chosen ones with the job.
 //
-// What a source means without a path: an array gives its elements, and anything else is one item. Of several values one after the
+// What JSON means without a path: an array gives its elements, and anything else is one item. Of several values one after the
 // other each is an item. An array that does not end on its first line, or within its first 64 KiB, gives its elements whatever
-// follows, for nobody can wait to see that; in a file named .jsonl or .ndjson it never does. The output of a command is the same, except
-// that a line that does not read as JSON is a text. Lines that hold only blanks count for nothing.
+// follows, for nobody can wait to see that; in JSONL it never does. Data whose format nobody tells is the same, except that a line that
+// does not read as JSON is a text. Lines that hold only blanks count for nothing.
 //
-// With a path, each value of the data is a document, and the path is evaluated on one after the other.
+// With a path, each value, row, line or document of the data is evaluated apart, one after the other.
 package items
 
 import (
