@@ -48,8 +48,17 @@ type Settings struct {
 	known scope
 }
 
-// Environ returns the environment of a command that is run for the job as a whole, such as that of its input.
-func (s Settings) Environ(inherited []string) []string { return s.known.environ(inherited) }
+// Environ returns the environment of a command that is run for the job as a whole, such as that of its input: parameters are in it by
+// their names.
+func (s Settings) Environ(inherited []string) []string {
+	all := s.known.environ(inherited)
+	for _, arg := range s.Args {
+		if arg.Value != nil {
+			all = append(all, arg.Name+"="+template.JSON(arg.Value).String())
+		}
+	}
+	return all
+}
 
 // Lookup returns the value of a parameter or variable, if it is known before the job begins. Inherited ones do not count.
 func (s Settings) Lookup(name string) (string, bool) {
