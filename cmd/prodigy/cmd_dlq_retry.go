@@ -66,12 +66,8 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		updateLetters(con, job)
 		return o.announce(con, choice)
 	}
-	earlier, err := mapreduce.Summarize(job)
-	if err != nil {
-		return err
-	}
 	conclude := func(con *console, e ended) error { return o.concludeRetry(con, e, choice) }
-	return o.again(ctx, con, earlier, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 			if err := choice.make(q.Each(), nil); err != nil {
 				return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
 
@@ -52,14 +53,20 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	if err != nil {
 		return err
 	}
-	earlier, err := mapreduce.Summarize(job)
+	completed, err := mapreduce.MayHaveCompleted(job)
 	if err != nil {
 		return err
 	}
-	if earlier.State == string(mapreduce.Completed) {
-		return o.nothingToDo(con, earlier)
+	if completed {
+		earlier, err := mapreduce.Summarize(job)
+		if err != nil {
+			return err
+		}
+		if earlier.State == string(mapreduce.Completed) {
+			return o.nothingToDo(con, earlier)
+		}
 	}
-	return o.again(ctx, con, earlier, o.conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, o.conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Resume(ctx, c, job)
 	})
 }
@@ -81,8 +88,8 @@ func (o resumeOptions) nothingToDo(con *console, s mapreduce.Summary) error {
 }
 
 // again works once more on a job as it was recorded, and then says how that ended.
-func (o jobOptions) again(ctx context.Context, con *console, earlier mapreduce.Summary, conclude func(*console, ended) error, do work) error {
-	w, err := loadRecorded(earlier.Job)
+func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, ended) error, do work) error {
+	w, err := loadRecorded(job)
 	if err != nil {
 		return err
 	}
@@ -90,14 +97,14 @@ func (o jobOptions) again(ctx context.Context, con *console, earlier mapreduce.S
 	if err != nil {
 		return err
 	}
-	found, err := resolveRecorded(ctx, earlier.Job, w)
+	found, err := resolveRecorded(ctx, job, w)
 	if err != nil {
 		return err
 	}
 	con.hide(found.Mask)
 	c := o.config(home, claude)
 	c.Settings = found
-	end, err := watch(ctx, c, newPrinter(con, o, w, earlier.Metrics), do)
+	end, err := watch(ctx, c, newPrinter(con, o, w), do)
 	if err != nil {
 		return o.afterError(con, end, err)
 	}

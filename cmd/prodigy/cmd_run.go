@@ -74,7 +74,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	}
 	c := o.config(home, claude)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
-	p := newPrinter(con, o.jobOptions, w.Workflow, errorpolicy.Metrics{})
+	p := newPrinter(con, o.jobOptions, w.Workflow)
 	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)
 	})

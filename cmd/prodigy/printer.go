@@ -20,7 +20,8 @@ import (
 // observe hands the records over.
 type printer struct {
 	records    chan []events.Record
-	notices    chan string // lines from elsewhere
+	pasts      chan errorpolicy.Metrics // of the runs before this one
+	notices    chan string              // lines from elsewhere
 	steps      chan events.AgentProgress
 	collection errorpolicy.CollectionKind
 	earlier    errorpolicy.Metrics // of the runs before this one
@@ -37,19 +38,19 @@ type printer struct {
 // retryLines is how many lines about retries are printed; further ones are only in the log.
 const retryLines = 20
 
-// newPrinter returns the printer of a run of w, whose earlier runs came to these metrics.
-func newPrinter(con *console, o jobOptions, w *workflow.Workflow, earlier errorpolicy.Metrics) *printer {
+// newPrinter returns the printer of a run of w.
+func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	p := &printer{
 		records:    make(chan []events.Record, 64),
+		pasts:      make(chan errorpolicy.Metrics),
 		notices:    make(chan string),
 		steps:      make(chan events.AgentProgress, 256),
 		collection: collectionOf(w),
-		earlier:    earlier,
 		results:    con.out,
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
 		region:     region{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},
 		quiet:      o.quiet,
-		job:        view.Resumed(earlier),
+		job:        view.Resumed(errorpolicy.Metrics{}),
 	}
 	if o.quiet {
 		p.screen = &screen{w: io.Discard, size: con.size}
@@ -100,6 +101,8 @@ func (p *printer) show() {
 			}
 		case e := <-p.steps:
 			p.job.Step(e)
+		case p.earlier = <-p.pasts:
+			p.job = view.Resumed(p.earlier)
 		case line := <-p.notices:
 			p.printf("%s\n", line)
 		case now := <-tick.C:

@@ -98,6 +98,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 	if p.screen.live {
 		c.Progress = p.step
 	}
+	c.Earlier = func(m errorpolicy.Metrics) { p.pasts <- m }
 	c.Notice = func(text string) { p.notices <- text }
 	finished := make(chan struct{})
 	var asked *signalError

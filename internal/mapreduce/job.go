@@ -203,6 +203,9 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return unusable(err)
 	}
+	if j.config.Earlier != nil {
+		j.config.Earlier(j.state.policy.Metrics())
+	}
 	if err := j.endLeftovers(); err != nil {
 		return err
 	}

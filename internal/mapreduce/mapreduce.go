@@ -59,6 +59,9 @@ type Config struct {
 	// goroutines and must not wait.
 	Progress func(events.AgentProgress)
 
+	// Earlier, when set, is told what the earlier runs of a job that is taken up came to, before Observe is shown anything.
+	Earlier func(errorpolicy.Metrics)
+
 	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
 	Notice func(text string)
 

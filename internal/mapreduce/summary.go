@@ -23,6 +23,28 @@ type Summary struct {
 	Metrics  errorpolicy.Metrics
 }
 
+// MayHaveCompleted tells whether the log of a job ends as that of a completed one does. It reads its end only: when it says no, there is no
+// need to fold a log that is about to be replayed.
+func MayHaveCompleted(place jobs.Job) (bool, error) {
+	for line, err := range events.ReadLines(place.EventsDir(), events.Query{Limit: 1}) {
+		if errors.Is(err, events.ErrTorn) {
+			return false, nil
+		}
+		var last events.Record
+		if err == nil {
+			last, err = events.Decode(line)
+		}
+		if err != nil {
+			return false, unusable(err)
+		}
+		switch last.Event.(type) {
+		case events.JobCompleted, events.DLQItemRemoved, events.DLQItemsEvicted: // dead letters are thrown away between the runs
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // Summarize folds the log of a job. It may be running.
 func Summarize(place jobs.Job) (Summary, error) {
 	return SummarizeAnd(place, func(events.Record) {})
