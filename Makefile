@@ -44,6 +44,9 @@ SEED   ?= 0
 torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for losses
 	$(GO) run ./torture -rounds $(ROUNDS) -seed $(SEED)
 
+scale: ## Run a job of 200,000 items and look at its memory
+	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
+
 lint: vet modern staticcheck errcheck format deadcode ## Run everything that reads the code and runs nothing
 
 .PHONY: vet modern staticcheck errcheck format deadcode stale cross
@@ -101,4 +104,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture lint fmt generate check man install release clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture scale lint fmt generate check man install release clean
