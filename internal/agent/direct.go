@@ -69,8 +69,8 @@ func (x *Executor) direct(c call, env []string, dir string) (program, bool) {
 
 // variables are those of an environment that say how a shell starts a program.
 type variables struct {
-	path, pwd, level string
-	oldPWD           *string // nil: none
+	path, pwd, level, oldPWD string
+	hasOldPWD                bool
 }
 
 // shellVars finds the variables in env, of which the last of a name holds. It is not ok when a shell would change another one or
@@ -84,7 +84,7 @@ func shellVars(env []string) (v variables, ok bool) {
 		case "PWD":
 			v.pwd = value
 		case "OLDPWD":
-			v.oldPWD = &value
+			v.oldPWD, v.hasOldPWD = value, true
 		case "SHLVL":
 			v.level = value
 		default:
@@ -148,8 +148,8 @@ func workingDir(dir, inherited string) (pwd string, sure bool) {
 
 // marked adds what bash adds to the environment of a program that it becomes.
 func marked(env []string, v variables, path string) (with []string, sure bool) {
-	if v.oldPWD != nil {
-		if info, err := os.Stat(*v.oldPWD); err != nil || !info.IsDir() {
+	if v.hasOldPWD {
+		if info, err := os.Stat(v.oldPWD); err != nil || !info.IsDir() {
 			return nil, false
 		}
 	}

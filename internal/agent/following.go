@@ -11,6 +11,9 @@ import (
 // fails, the step has failed. What they leave is not seen outside, and the step keeps its own output.
 func (r *run) follow(ctx context.Context, s *scope, st *step, end ended) (ended, error) {
 	for _, list := range [][]*step{st.onCode[0], st.success} {
+		if len(list) == 0 {
+			continue
+		}
 		failure, err := r.list(ctx, s.inside(), list)
 		if err != nil {
 			return ended{}, err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,7 +65,7 @@ func startPolled(c Command) (child, error) {
 	err = p.connect(&ends, c)
 	if err == nil {
 		p.id, err = syscall.ForkExec(cmd.Path, cmd.Args, &syscall.ProcAttr{
-			Dir: cmd.Dir, Env: lastOfEach(cmd.Env), Files: ends[:], Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &p.pidfd},
+			Dir: cmd.Dir, Env: cmd.Env, Files: ends[:], Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &p.pidfd},
 		})
 		if err != nil {
 			err = startError(c, err)
@@ -98,26 +97,6 @@ func (p *polled) connect(ends *[3]uintptr, c Command) error {
 		ends[1+i] = uintptr(pipe[1])
 	}
 	return nil
-}
-
-// lastOfEach returns an environment in which the last variable of a name is the only one.
-func lastOfEach(env []string) []string {
-	if env == nil {
-		env = os.Environ()
-	}
-	seen := make(map[string]struct{}, len(env))
-	kept := make([]string, len(env))
-	first := len(kept)
-	for i := len(env) - 1; i >= 0; i-- {
-		name, _, ok := strings.Cut(env[i], "=")
-		if _, later := seen[name]; ok && later {
-			continue
-		}
-		seen[name] = struct{}{}
-		first--
-		kept[first] = env[i]
-	}
-	return kept[first:]
 }
 
 func (p *polled) group() group { return group{id: p.id} }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -101,8 +103,32 @@ func (c Command) command() *exec.Cmd {
 	if c.Path == "" {
 		cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
 	}
-	cmd.Dir, cmd.Env = c.Dir, c.Register.marked(c.Env)
+	cmd.Dir, cmd.Env = c.Dir, c.environ()
 	return cmd
+}
+
+// environ returns the environment of the command, in which each name is once.
+func (c Command) environ() []string {
+	env := c.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	own := c.Register.variables()
+	seen := make(map[string]struct{}, len(env)+len(own))
+	kept := make([]string, len(env)+len(own))
+	first := len(kept)
+	for _, list := range [][]string{own, env} {
+		for _, kv := range slices.Backward(list) {
+			name, _, ok := strings.Cut(kv, "=")
+			if _, later := seen[name]; ok && later {
+				continue
+			}
+			seen[name] = struct{}{}
+			first--
+			kept[first] = kv
+		}
+	}
+	return kept[first:]
 }
 
 // startError says whether the command or the machine is why err came. A missing working directory looks like

@@ -105,15 +105,12 @@ func (r *Register) write(at int, text []byte) {
 	_, _ = r.file.WriteAt(text, int64(at)*recordSize)
 }
 
-// marked returns env with the mark of r in it.
-func (r *Register) marked(env []string) []string {
+// variables returns what commands carry in their environment so that they can be told.
+func (r *Register) variables() []string {
 	if r == nil {
-		return env
+		return nil
 	}
-	if env == nil {
-		env = os.Environ()
-	}
-	return append(slices.Clip(env), markVar+"="+r.owner.mark)
+	return []string{markVar + "=" + r.owner.mark}
 }
 
 // record is what is known of a running group.

@@ -30,7 +30,8 @@ func memberOf(pid int) (member, bool) {
 	if err != nil {
 		return member{}, false
 	}
-	var buf [1024]byte
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
 	n, err := unix.Read(fd, buf[:])
 	_ = unix.Close(fd)
 	if err != nil {
@@ -42,20 +43,27 @@ func memberOf(pid int) (member, bool) {
 // parseStat reads the fields behind the name of the program, which may hold anything: the first is the state, the third the
 // group, the fourth the session and the twentieth the time of the start.
 func parseStat(pid int, stat []byte) (member, bool) {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return member{}, false
+	const state, group, session, start = 0, 2, 3, 19
+	m, n := member{pid: pid}, 0
+	var err error
+	for field := range bytes.FieldsSeq(stat[bytes.LastIndexByte(stat, ')')+1:]) {
+		switch n {
+		case state:
+			m.zombie = field[0] == 'Z' || field[0] == 'X'
+		case group:
+			m.group, err = strconv.Atoi(string(field))
+		case session:
+			m.session, err = strconv.Atoi(string(field))
+		case start:
+			m.start = string(field)
+			return m, true
+		}
+		if err != nil {
+			return member{}, false
+		}
+		n++
 	}
-	group, err := strconv.Atoi(string(fields[2]))
-	if err != nil {
-		return member{}, false
-	}
-	session, err := strconv.Atoi(string(fields[3]))
-	if err != nil {
-		return member{}, false
-	}
-	state := fields[0][0]
-	return member{pid: pid, group: group, session: session, start: string(fields[19]), zombie: state == 'Z' || state == 'X'}, true
+	return member{}, false
 }
 
 // processes returns all that can be seen.
