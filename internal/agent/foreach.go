@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,7 @@ type listed struct {
 }
 
 // onePlaceholder is a text that is nothing but one placeholder of prodigy.
-var onePlaceholder = regexp.MustCompile(`^\$\{[A-Za-z_][^${}]*\}$`)
+var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][^${}]*\}$`) })
 
 func buildForeach(c *compiler, s *step, p place) command {
 	f := &foreach{Foreach: s.Foreach}
@@ -47,7 +48,7 @@ func buildForeach(c *compiler, s *step, p place) command {
 			}
 			f.listed = append(f.listed, l)
 		}
-	case onePlaceholder.MatchString(text.Value):
+	case onePlaceholder().MatchString(text.Value):
 		f.value = c.plain(s, *text, p)
 	default:
 		f.command = c.command(s, kinds()["shell"], text.Value, text.At, p)

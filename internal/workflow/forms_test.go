@@ -371,7 +371,7 @@ func (l *language) profiles() form {
 }
 
 func (l *language) secrets() form {
-	variable := pattern(environmentName.String(), "")
+	variable := pattern(environmentName().String(), "")
 	return named(namePattern, either("", variable, l.block(reflect.TypeFor[Secret](), "secret")),
 		"names, each with the name of an environment variable, `{file: …}` or `{command: …}`")
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
@@ -144,7 +145,7 @@ func (p Parameter) FromText(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("parameter %s: want %s%s, got %q", p.Name, withArticle(p.Type), how, shorten(text))
 }
 
-var wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
+var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?[0-9]+$`) })
 
 // fromJSON returns a JSON document, compact, when it is of the parameter's type. A number or a boolean is also a string.
 func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
@@ -163,7 +164,7 @@ func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 		}
 		return value, true
 	case IntegerParameter:
-		return value, wholeNumber.Match(value)
+		return value, wholeNumber().Match(value)
 	case NumberParameter:
 		return value, value[0] == '-' || '0' <= value[0] && value[0] <= '9'
 	case BooleanParameter:

@@ -3,6 +3,7 @@ package workflow
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
@@ -20,7 +21,9 @@ type Secret struct {
 const Masked = "***"
 
 // environmentName matches the ways to name a variable of the environment.
-var environmentName = regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
+var environmentName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
+})
 
 // secrets reads the secrets by name.
 func (r *reader) secrets(e entry) []Secret {
@@ -50,7 +53,7 @@ func (r *reader) secret(e entry) Secret {
 	}
 	var found []string
 	if e.value.Kind == yaml.ScalarNode && e.value.Tag == "!!str" {
-		found = environmentName.FindStringSubmatch(e.value.Value)
+		found = environmentName().FindStringSubmatch(e.value.Value)
 	}
 	if found == nil { // the value is not told: it may be a secret
 		r.fail(e.value, `%s: want the name of an environment variable, {file: …} or {command: …}, not a value`, e.name)
@@ -72,11 +75,11 @@ func (r *reader) checkSecretValue(b *block) {
 }
 
 // onePlaceholder matches a value that names where it comes from, and so is no secret itself.
-var onePlaceholder = regexp.MustCompile(`^\$\{[^}]+\}$`)
+var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[^}]+\}$`) })
 
 // Written tells whether the value of a secret variable stands in the workflow file itself.
 func (v EnvVar) Written() bool {
-	return v.Secret && v.Command == nil && !onePlaceholder.MatchString(v.Value.Value)
+	return v.Secret && v.Command == nil && !onePlaceholder().MatchString(v.Value.Value)
 }
 
 // Redact returns the source of w with the secrets that are written in it masked.
