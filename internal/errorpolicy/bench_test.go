@@ -1,0 +1,23 @@
+package errorpolicy
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"prodigy/internal/retry"
+)
+
+// BenchmarkDecide measures what the policy costs an item that fails: its start, the decision and the record of it.
+func BenchmarkDecide(b *testing.B) {
+	p := on(Retry)
+	p.FailureThreshold = new(0.99)
+	m := New(p)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	b.ReportAllocs()
+	for b.Loop() {
+		ticket, _ := m.Started(noon)
+		failure := retry.Failure{ExitCode: 1, Message: "exit code 1"}
+		d := m.Decide(Outcome{ItemID: "item_1", Failure: failure, Ticket: ticket}, noon, rnd)
+		m.Failed("item_1", ticket, d.Action, retry.Classify(failure), failure.Message, Pending, noon)
+	}
+}

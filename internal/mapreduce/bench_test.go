@@ -1,0 +1,44 @@
+package mapreduce
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+)
+
+// BenchmarkReplay measures what a record costs a job that is taken up: reading, decoding and folding it.
+func BenchmarkReplay(b *testing.B) {
+	const jobID = "mapreduce-20261120-161530-k3f9"
+	dir := b.TempDir()
+	now := time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC)
+	log, err := events.Create(dir+"/log", jobID, now, events.Options{Durability: events.None})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const items = 50_000
+	for i := range items {
+		id := "item_" + strconv.Itoa(i)
+		log.Append(now, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: jobID + "/" + id + "/1", Attempt: 1, Worker: i%8 + 1})
+		log.Append(now, events.AgentCompleted{ItemID: id, ItemIndex: i, AgentID: jobID + "/" + id + "/1", Attempt: 1, Worker: i%8 + 1, DurationMS: 1234567})
+	}
+	if err := log.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := newState(errorpolicy.Policy{})
+		for r, err := range events.Read(dir + "/log") {
+			if err != nil {
+				b.Fatal(err)
+			}
+			s.apply(r)
+		}
+		if s.finished() != items {
+			b.Fatalf("got %d items finished, want %d", s.finished(), items)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*items), "ns/record")
+}
