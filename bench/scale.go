@@ -274,7 +274,10 @@ func resuming(s *stage) error {
 
 func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
 	last := int64(0)
-	for text := range events.ReadLines(job.EventsDir(), events.Query{Limit: 1}) {
+	for text, err := range events.ReadLines(job.EventsDir(), events.Query{Limit: 1}) {
+		if err != nil {
+			return usage{}, err
+		}
 		if r, err := events.Decode(text); err == nil {
 			last = r.Seq
 		}
