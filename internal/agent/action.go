@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/retry"
@@ -11,11 +12,11 @@ import (
 
 // do does what a step is that is no command, and with its output what is done with that of a command.
 func (r *run) do(ctx context.Context, st *step, b bound) (result, *Failure, error) {
-	inner, up := st.within(ctx)
+	inner, up := within(ctx, st.Timeout, st.label)
 	defer up.cancel()
 	res, failure, err := b.does(inner, r, st, b)
 	if err != nil && errors.Is(err, up) {
-		res, failure, err = notRun, r.timedOut(st), nil
+		res, failure, err = notRun, r.timedOut(st.label, st.Timeout), nil
 	}
 	if err != nil {
 		return result{}, nil, err
@@ -42,29 +43,29 @@ func (r *run) do(ctx context.Context, st *step, b bound) (result, *Failure, erro
 
 // timeUp is the cause of a context that ends with the time of one step.
 type timeUp struct {
-	step   *step
+	label  string
 	cancel context.CancelFunc
 }
 
-func (u *timeUp) Error() string { return "the time of " + u.step.label + " is up" }
+func (u *timeUp) Error() string { return "the time of " + u.label + " is up" }
 
-// within returns ctx with the limit of st, if it has one, and what its cause is then.
-func (st *step) within(ctx context.Context) (context.Context, *timeUp) {
-	up := &timeUp{step: st, cancel: func() {}}
-	if st.Timeout <= 0 {
+// within returns ctx with a limit, if there is one, and what its cause is then.
+func within(ctx context.Context, limit time.Duration, label string) (context.Context, *timeUp) {
+	up := &timeUp{label: label, cancel: func() {}}
+	if limit <= 0 {
 		return ctx, up
 	}
-	ctx, up.cancel = context.WithTimeoutCause(ctx, st.Timeout, up)
+	ctx, up.cancel = context.WithTimeoutCause(ctx, limit, up)
 	return ctx, up
 }
 
 // timedOut is the failure of a step whose time was up, with what the command that ran then had said.
-func (r *run) timedOut(st *step) *Failure {
-	failure := Failure{Step: st.label, Failure: retry.Failure{TimedOut: true, ExitCode: -1}}
+func (r *run) timedOut(label string, limit time.Duration) *Failure {
+	failure := Failure{Step: label, Failure: retry.Failure{TimedOut: true, ExitCode: -1}}
 	if r.cut != nil {
 		failure.Stdout, failure.Stderr = r.cut.Stdout, r.cut.Stderr
 	}
 	r.cut = nil
-	failure.Message = "timed out after " + duration.Format(st.Timeout)
+	failure.Message = "timed out after " + duration.Format(limit)
 	return &failure
 }

@@ -36,6 +36,7 @@ type step struct {
 	fallback command         // nil: none
 	success  []*step         // of on_success
 	onCode   map[int][]*step
+	validate *validate // nil: none
 	inner    [][]*step // lists of steps that are part of it
 	handler  []*step
 	guard    *guard // nil: no breaker
@@ -141,6 +142,7 @@ func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) 
 		s.dir = c.plain(s, *w.WorkingDir, inner)
 	}
 	s.output = c.outputFile(s, inner)
+	s.validate = c.validation(s, inner)
 	c.following(s, p)
 	c.afterFailure(s, inner)
 	return s

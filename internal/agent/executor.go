@@ -149,7 +149,7 @@ func (r *run) stepCompleted(st *step, res result) events.StepCompleted {
 	e := events.StepCompleted{
 		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.kind, ID: st.ID, Capture: st.Capture,
 		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.output, Stderr: shown.stderr, Masked: res.masked != nil,
-		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped,
+		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation,
 	}
 	if e.Masked {
 		r.x.withheld.put(e, printed{res.output, res.stderr})

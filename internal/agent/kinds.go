@@ -22,6 +22,7 @@ func kinds() map[string]kind {
 
 		"write_file": {build: buildWriteFile},
 		"foreach":    {build: buildForeach},
+		"validate":   {build: buildValidation},
 	}
 }
 

@@ -25,9 +25,10 @@ func (p place) knowing(name string, is template.Name) place {
 
 // The fields of prodigy's own values.
 var (
-	resultFields = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
-	errorFields  = []string{"message", "type", "exit_code", "step", "attempts"}
-	mapFields    = []string{
+	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
+	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold"}
+	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
+	mapFields        = []string{
 		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file",
 	}
 )
@@ -90,6 +91,9 @@ func (p place) isData(name string) bool {
 // behind returns the place behind step s.
 func (p place) behind(s *workflow.Step) place {
 	p = p.capturing(s.Capture, s.Format)
+	if s.Validate != nil {
+		p = p.knowing("validation", template.Name{Root: true, Data: true, Fields: validationFields})
+	}
 	if s.ID != "" {
 		p = p.knowing(s.ID, template.Name{Root: true, Data: true, Fields: resultFields})
 	}

@@ -117,7 +117,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 	if refusal != "" {
 		return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
 	}
-	res, failure, err := r.watched(ctx, st, b)
+	res, failure, err := r.validated(ctx, s, st, b)
 	if err != nil {
 		st.guard.release(ticket)
 		return notRun, nil, err

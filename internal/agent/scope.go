@@ -28,6 +28,8 @@ type scope struct {
 	wants   bool     // the step that is bound may name map.results
 	scratch *scratch // where values go that are wanted in files; nil: they are not to be made
 	loop    *loop    // in a foreach
+
+	validation json.RawMessage // what the last validation found; nil: there was none
 }
 
 var (
@@ -46,6 +48,8 @@ type result struct {
 	failed   bool
 	skipped  bool            // its condition was not met; all else is empty
 	data     json.RawMessage // what output is in the format of the capture; nil: the text
+
+	validation json.RawMessage // what the validation of the step found; nil: it has none
 }
 
 // notRun is the result of a step that could not be run.
@@ -64,6 +68,7 @@ func (r result) shown() printed {
 
 // record makes r the result of st.
 func (s *scope) record(st *step, r result) {
+	s.validation = r.validatedAfter(s.validation)
 	s.set(r.plain(), last, spoken(st.kind), st.ID)
 	s.set(r, st.Capture)
 }
@@ -71,12 +76,21 @@ func (s *scope) record(st *step, r result) {
 // restore makes what the log says of a completed step its result.
 func (s *scope) restore(e events.StepCompleted) {
 	r := s.run.completed(e)
+	s.validation = r.validatedAfter(s.validation)
 	if r.skipped {
 		s.set(r, e.ID, e.Capture)
 		return
 	}
 	s.set(r.plain(), last, spoken(e.Kind), e.ID)
 	s.set(r, e.Capture)
+}
+
+// validatedAfter returns what the last validation found, that of r or else the one before.
+func (r result) validatedAfter(before json.RawMessage) json.RawMessage {
+	if r.validation != nil {
+		return r.validation
+	}
+	return before
 }
 
 // plain returns r with its output as a text, whatever the format of the capture.
@@ -108,7 +122,7 @@ func (s *scope) set(r result, names ...string) {
 func (r *run) completed(e events.StepCompleted) result {
 	res := result{
 		output: e.Output, stderr: e.Stderr, code: e.ExitCode, duration: time.Duration(e.DurationMS),
-		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped,
+		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped, validation: e.Validation,
 	}
 	if e.Masked {
 		real, known := r.x.withheld.get(e)
@@ -164,6 +178,8 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 		return s.failure()
 	case "map":
 		return s.mapped()
+	case "validation":
+		return validationValue(s.validation), s.validation != nil
 	}
 	if v, named, known := s.ofLoop(root); named {
 		return v, known

@@ -135,6 +135,8 @@ type StepCompleted struct {
 	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
 	Skipped       bool   `json:"skipped,omitempty"`        // its condition was not met
 	Masked        bool   `json:"masked,omitempty"`         // there were secrets in Output or Stderr, so a resume cannot use them
+
+	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
 }
 
 // StepSkipped tells that a step was not run, because the condition in its when was not met.

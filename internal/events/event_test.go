@@ -46,7 +46,7 @@ func samples() []Event {
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
-			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true,
+			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true, Validation: json.RawMessage(`{"status":"complete"}`),
 		},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
 		ItemsSelected{TotalItems: 3},

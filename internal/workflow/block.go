@@ -107,7 +107,6 @@ type block struct {
 	node    *yaml.Node
 	written map[string]entry // by the key's own name, also where its alias was used
 	guessed []string         // keys that were probably meant by unknown ones, so that they are not missed as well
-	excused bool             // a key that comes later stands for one that would be missed
 }
 
 func (b *block) has(name string) bool {
@@ -156,12 +155,12 @@ func (r *reader) take(b *block, e entry, keys []key) {
 
 // unknown reports a key that is not among keys.
 func (r *reader) unknown(b *block, e entry, keys []key) {
-	if slices.Contains(later[b.name], e.name) {
-		b.excused = b.excused || slices.Contains(laterInstead, e.name)
-		r.fail(e.key, "%q is not supported yet", e.name)
+	if instead, ok := retired[b.name][e.name]; ok {
+		b.guessed = append(b.guessed, e.name, "shell") // some stand for a command
+		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
 		return
 	}
-	words := slices.Clone(later[b.name])
+	var words []string
 	for _, k := range keys {
 		words = append(words, k.name)
 		if k.alias != "" {
@@ -193,7 +192,7 @@ func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
 // require reports that none of the names is written in b, unless one was probably meant.
 func (r *reader) require(b *block, names ...string) {
 	found := func(name string) bool { return b.has(name) || slices.Contains(b.guessed, name) }
-	if b.excused || slices.ContainsFunc(names, found) {
+	if slices.ContainsFunc(names, found) {
 		return
 	}
 	if len(names) == 1 {

@@ -19,6 +19,11 @@ func (s Step) Following() iter.Seq2[string, []Step] {
 		if s.Foreach != nil && !yield("do", s.Foreach.Do) {
 			return
 		}
+		if v := s.Validate; v != nil {
+			if !yield("validate", v.Commands) || v.OnIncomplete != nil && !yield("on_incomplete", v.OnIncomplete.Steps) {
+				return
+			}
+		}
 		if len(s.OnSuccess) > 0 && !yield("on_success", s.OnSuccess) {
 			return
 		}

@@ -187,6 +187,10 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.interpreter(), true
 	case reflect.TypeFor[[]EnvVar]():
 		return l.env(), true
+	case reflect.TypeFor[*Validate]():
+		return l.validate(), true
+	case reflect.TypeFor[*OnIncomplete]():
+		return l.onIncomplete(), true
 	case reflect.TypeFor[Elements]():
 		return either("list, command, or placeholder of a list", filled(), form{schema: node{"type": "array"}}), true
 	case reflect.TypeFor[SecondsOrVar]():
@@ -236,6 +240,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return named(commandPattern(), timeout(), "kinds of steps, or kinds and positions as in `shell_2`, each with a duration or seconds"), true
 	case "workflow.Timeouts.cleanup_grace_period_secs":
 		return either("duration or seconds, also 0", span(), atLeast(0)), true
+	case "workflow.Validate.threshold":
+		return number("number from 0 to 100", node{"minimum": 0, "maximum": 100}), true
 	case "workflow.Foreach.parallel":
 		return either("whole number from 1, or `true` for 10", truth(), atLeast(1)), true
 	case "workflow.Foreach.as":
@@ -253,7 +259,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return either("octal, as in `\"0644\"`", pattern(`^[0-7]{3,}$`, ""), form{schema: node{"type": "integer", "minimum": 0o10, "maximum": 777}}), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
 		return atLeast(0), true
-	case "workflow.OnFailure.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",
+	case "workflow.OnFailure.max_attempts", "workflow.OnIncomplete.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",
 		"breaker.Config.failure_threshold", "breaker.Config.success_threshold", "breaker.Config.half_open_requests":
 		return atLeast(1), true
 	case "errorpolicy.Policy.failure_threshold", "retry.Policy.jitter_factor":
@@ -303,6 +309,7 @@ func (l *language) besides(t reflect.Type) []keyDoc {
 		return append(l.policyKeys("retry_config"), policy)
 	case reflect.TypeFor[Step]():
 		return []keyDoc{
+			{name: "test", meaning: "the older way to write `shell` with `on_failure`", form: l.test()},
 			{name: "with", meaning: "retries and timeout in short, instead of `retry_config`", form: l.callOptions()},
 			{
 				name: "capture_output", meaning: "another word for capture; `true` takes the name from `id`",
@@ -464,6 +471,34 @@ func (l *language) interpreter() form {
 	first := node{"type": scalars(), "not": node{"pattern": `\$\{`}, "pattern": `\S`}
 	argv := form{schema: node{"type": "array", "minItems": 1, "items": []any{first}, "additionalItems": word}}
 	return either("program ("+strings.Join(code(programs), ", ")+"), or list of arguments", known, argv)
+}
+
+// handling is steps that are there for when something is amiss, with the keys of such a block.
+func (l *language) handling(own reflect.Type, title, suffix string) form {
+	l.block(own, title)
+	all := func(string) bool { return true }
+	commands := keyDoc{name: "commands", meaning: "the steps", form: l.steps()}
+	return either("[step](#step), list of steps, or [with more](#"+title+")",
+		l.steps(), l.part(reflect.TypeFor[Step](), "step", suffix, all, l.fields(own)...), l.part(own, title, "commands", all, commands))
+}
+
+func (l *language) onIncomplete() form {
+	return l.handling(reflect.TypeFor[OnIncomplete](), "on_incomplete", "mending")
+}
+
+// validate is a list of steps, a block with commands, or a step whose mapping holds the keys of the validation as well.
+func (l *language) validate() form {
+	own := reflect.TypeFor[Validate]()
+	block := l.block(own, "validate")
+	all := func(string) bool { return true }
+	more := slices.DeleteFunc(l.fields(own), func(k keyDoc) bool { return k.name == "commands" || k.name == "timeout" })
+	return either("[step](#step), list of steps, or [with more](#validate)",
+		l.steps(), l.part(reflect.TypeFor[Step](), "step", "validating", all, more...), block)
+}
+
+func (l *language) test() form {
+	handled := l.handling(reflect.TypeFor[OnFailure](), "on_failure", "handling")
+	return either("command, or `{command: …, on_failure: …}`", filled(), mapping("", map[string]form{"command": filled(), "on_failure": handled}, "command"))
 }
 
 func (l *language) callOptions() form {

@@ -120,6 +120,8 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		Step{},
 		OnFailure{},
 		WriteFile{},
+		Validate{},
+		OnIncomplete{},
 		Foreach{},
 		callOptions{},
 		envForm{},
@@ -137,27 +139,6 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 			name, alias := tag.Get("yaml"), tag.Get("alias")
 			if name != "" && !written[name] && !written[alias] {
 				t.Errorf("%s.%s: the key %q is in no valid file", typ, field.Name, name)
-			}
-		}
-	}
-}
-
-func TestWhatComesLaterIsRefusedByName(t *testing.T) {
-	files := map[string]string{
-		"workflow":   "commands: [{shell: a}]\n%s: x\n",
-		"map":        "map: {input: a.json, agent_template: [{shell: a}], %s: x}\n",
-		"input":      "map: {input: {%s: x}, agent_template: [{shell: a}]}\n",
-		"env value":  "commands: [{shell: a}]\nenv: {A: {%s: x}}\n",
-		"step":       "commands: [{shell: a, %s: x}]\n",
-		"on_failure": "commands: [{shell: a, on_failure: {shell: b, %s: x}}]\n",
-	}
-	for block, keys := range later {
-		for _, key := range keys {
-			text := fmt.Sprintf(files[block], key)
-			line, col := placeOf(text, key+":")
-			want := fmt.Sprintf("w.yml:%d:%d: %q is not supported yet", line, col, key)
-			if got := problems(t, text); got != want {
-				t.Errorf("%s: got %s, want %s", text, got, want)
 			}
 		}
 	}

@@ -3,7 +3,7 @@ package workflow
 // BuiltinNames returns the names of prodigy's own values in step texts, which ids and captures cannot take.
 func BuiltinNames() []string {
 	return []string{
-		"item", "map", "shell", "claude", "last", "workflow", "job", "worker", "env", "error",
+		"item", "map", "shell", "claude", "last", "workflow", "job", "worker", "env", "error", "validation",
 		"item_id", "item_index", "item_total", "attempt",
 	}
 }

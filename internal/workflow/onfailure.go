@@ -34,25 +34,34 @@ func isAction(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && !isNull(n) || find(n, "fallback") != nil
 }
 
-// handler reads a failure handler: a list of steps; a mapping with commands; or a step, whose mapping may hold the keys of
-// the handler as well.
+// handler reads a failure handler.
 func (r *reader) handler(e entry) *OnFailure {
 	var h OnFailure
 	keys := r.fields(&h)
 	keys = reading(keys, "max_attempts", func(e entry) { set(&h.MaxAttempts)(r.atLeast(e, 1)) })
+	h.Steps = r.handlerSteps(e, keys)
+	return &h
+}
+
+// handlerSteps reads steps that are there for when something is amiss: a list of steps; a mapping with commands; or a step, whose
+// mapping may hold these keys as well.
+func (r *reader) handlerSteps(e entry, keys []key) (steps []Step) {
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
-		h.Steps = r.steps(e)
+		return r.steps(e)
+	case e.value.Kind != yaml.MappingNode && e.name == "on_incomplete":
+		r.wrong(e, "a step or a list of steps")
+		return nil
 	case e.value.Kind != yaml.MappingNode:
 		r.wrong(e, "a step, a list of steps or a failure action")
+		return nil
 	case find(e.value, "commands") != nil:
-		keys = reading(keys, "commands", func(e entry) { h.Steps = r.steps(e) })
-		r.block(`on_failure with "commands"`, e, keys)
-	default:
-		s, _ := r.step(e, keys)
-		h.Steps = []Step{s}
+		keys = reading(keys, "commands", func(e entry) { steps = r.steps(e) })
+		r.block(e.name+` with "commands"`, e, keys)
+		return steps
 	}
-	return &h
+	s, _ := r.step(e, keys)
+	return []Step{s}
 }
 
 // failureAction reads what follows when the attempts are used up: stop, continue, or {fallback: {command: …}}.

@@ -95,6 +95,22 @@ func oneOfKeys(names ...string) node {
 	return node{"oneOf": each}
 }
 
+// oneKind says that a step has one command key; beside another, validate belongs to that.
+func oneKind() node {
+	var others []node
+	names := []string{"test"}
+	for _, name := range Kinds() {
+		if name != "validate" {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		others = append(others, node{"required": []string{name}})
+	}
+	alone := node{"required": []string{"validate"}, "not": node{"anyOf": others}}
+	return node{"anyOf": []node{oneOfKeys(names...), alone}}
+}
+
 // shape returns what a block must have that its keys alone do not say.
 func shape(block string) []node {
 	switch block {
@@ -124,8 +140,10 @@ func shape(block string) []node {
 		return []node{{"not": node{"required": []string{"required", "default"}, "properties": node{"required": node{"const": true}}}}}
 	case "workflow.Input":
 		return []node{oneOfKeys(inputKinds...)}
-	case "workflow.Step", "workflow.Step-handling":
-		return []node{oneOfKeys(Kinds()...), notBoth("with", "retry"), notBoth("with", "retry_config"), notBoth("capture", "capture_output")}
+	case "workflow.OnIncomplete-commands", "workflow.Validate":
+		return []node{{"required": []string{"commands"}}}
+	case "workflow.Step", "workflow.Step-handling", "workflow.Step-mending", "workflow.Step-validating":
+		return []node{oneKind(), notBoth("with", "retry"), notBoth("with", "retry_config"), notBoth("capture", "capture_output")}
 	}
 	if strings.HasPrefix(block, "retry.Backoff-typed") {
 		return []node{{"required": []string{"type"}}, notBoth("base", "multiplier")}

@@ -50,6 +50,7 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	keys = reading(keys, "with", keep(&p.with))
 	keys = reading(keys, "on_failure", keep(&p.onFailure))
 	keys = reading(keys, "capture_output", keep(&p.captureOutput))
+	keys = reading(keys, "test", func(e entry) { r.test(e, &s) })
 	keys = reading(keys, "on_success", func(e entry) { s.OnSuccess = r.following(e) })
 	b := r.block(e.name, e, append(keys, more...))
 	if b == nil {
@@ -58,7 +59,9 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
 	r.warnOfMatchers(s, p)
-	if p.onFailure != nil {
+	if p.onFailure != nil && s.OnFailure != nil {
+		r.fail(p.onFailure.key, `"on_failure" is written twice: in "test" and in the step`)
+	} else if p.onFailure != nil {
 		r.onFailure(&s, b, p)
 	}
 	if action, contradicts := allowedAction(s, b, p); contradicts {
@@ -75,13 +78,13 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 // checkKind reports a step that has no command key, or several.
 func (r *reader) checkKind(b *block) {
 	var first string
-	for _, k := range kinds {
+	for _, name := range append(Kinds(), "test") {
 		switch {
-		case !b.has(k.key):
-		case first != "":
-			r.fail(b.written[k.key].key, "%s has both %q and %q: make two steps of it", b.name, first, k.key)
+		case !b.has(name), name == "validate" && first != "":
+		case first != "" && first != "validate":
+			r.fail(b.written[name].key, "%s has both %q and %q: make two steps of it", b.name, first, name)
 		default:
-			first = k.key
+			first = name
 		}
 	}
 	if first == "" {

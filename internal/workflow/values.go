@@ -66,6 +66,8 @@ func (r *reader) ownValue(e entry, target any) {
 		*t = r.writeFile(e)
 	case **Foreach:
 		*t = r.foreach(e)
+	case **Validate:
+		*t = r.validate(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
 	case *IntOrVar:

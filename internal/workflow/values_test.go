@@ -449,8 +449,8 @@ func TestCaptureOutputNamesTheOutput(t *testing.T) {
 
 func TestNoBuiltinNameCanBeTaken(t *testing.T) {
 	names := BuiltinNames()
-	if len(names) != 14 || !slices.Contains(names, "item") {
-		t.Errorf("got %v, want the 14 names", names)
+	if len(names) != 15 || !slices.Contains(names, "item") {
+		t.Errorf("got %v, want the 15 names", names)
 	}
 	for _, name := range names {
 		for _, key := range []string{"id", "capture", "capture_output"} {

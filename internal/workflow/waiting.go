@@ -21,13 +21,25 @@ func Waiting(steps []Step) time.Duration {
 // Rounds returns how often the steps under a key of s, as Following names it, are run one after another at most. The bool is false
 // when that is known only when they are run; then it is once or more.
 func (s Step) Rounds(key string) (n int, known bool) {
-	switch {
-	case key == "on_failure":
+	switch key {
+	case "on_failure":
 		return max(s.OnFailure.MaxAttempts, 1), true
-	case key == "do":
+	case "do":
 		return s.Foreach.rounds()
+	case "validate":
+		return s.Validate.mends() + 1, true
+	case "on_incomplete":
+		return s.Validate.mends(), true
 	}
 	return 1, true
+}
+
+// mends returns how often work that is not complete is mended at most.
+func (v *Validate) mends() int {
+	if v.OnIncomplete == nil {
+		return 0
+	}
+	return v.OnIncomplete.MaxAttempts
 }
 
 // rounds returns how many elements the busiest of those that run at once has.

@@ -121,6 +121,7 @@ type Step struct {
 
 	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
 	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
+	Validate  *Validate  `yaml:"validate" json:"validate,omitempty"`     // how complete the work of the step is, and what is done until it is; alone it is a step of its own
 
 	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
 	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
@@ -180,6 +181,7 @@ var kinds = []struct {
 	{"claude", func(s *Step) bool { return s.Claude != nil }},
 	{"write_file", func(s *Step) bool { return s.WriteFile != nil }},
 	{"foreach", func(s *Step) bool { return s.Foreach != nil }},
+	{"validate", func(s *Step) bool { return s.Validate != nil }}, // last: beside another key it belongs to that
 }
 
 // Kinds returns the command keys that a step can have, in the order in which messages name them.
