@@ -62,9 +62,9 @@ func costOfStep(name string, s workflow.Step) cost {
 	if s.OnFailure != nil {
 		again = s.OnFailure.MaxAttempts
 	}
-	total := costOfRun(name, s).times(triesOf(s.Retry) + again).plus(cost{time: waitOf(s.Retry)})
+	total := costOfRun(name, s).plus(costOfValidation(name, s)).times(triesOf(s.Retry) + again).plus(cost{time: waitOf(s.Retry)})
 	for key, steps := range s.Following() {
-		if key != partOfRun {
+		if !workflow.IsPart(key) {
 			rounds, _ := s.Rounds(key)
 			total = total.plus(costOf(name+" "+key, steps).times(rounds))
 		}
@@ -72,17 +72,28 @@ func costOfStep(name string, s workflow.Step) cost {
 	return total
 }
 
-// partOfRun is the key of the steps that are not run after a step, but are what it does.
-const partOfRun = "do"
+// costOfValidation returns how long the validation of one try of a step takes at most, and what completes its work.
+func costOfValidation(name string, s workflow.Step) cost {
+	var total cost
+	for key, steps := range s.Following() {
+		if workflow.IsPart(key) && key != keyOfLoop {
+			rounds, _ := s.Rounds(key)
+			total = total.plus(costOf(name+" "+key, steps).times(rounds))
+		}
+	}
+	return total
+}
+
+const keyOfLoop = "do"
 
 // costOfRun returns how long one try of a step takes at most.
 func costOfRun(name string, s workflow.Step) cost {
 	switch {
-	case s.WriteFile != nil:
+	case s.WriteFile != nil, s.Kind() == "validate":
 		return cost{}
 	case s.Foreach != nil:
-		rounds, known := s.Rounds(partOfRun)
-		all := costOf(name+" "+partOfRun, s.Foreach.Do).times(rounds)
+		rounds, known := s.Rounds(keyOfLoop)
+		all := costOf(name+" "+keyOfLoop, s.Foreach.Do).times(rounds)
 		if !known {
 			all.unlimited = name
 		}

@@ -32,13 +32,13 @@ func (c *compiler) validation(s *step, p place) *validate {
 	}
 	v := &validate{Validate: w}
 	p = p.behind(s.Step)
-	v.commands, _ = c.list(w.Commands, p, s.label+"/validate/")
+	v.commands, _ = c.list(w.Commands, p, workflow.LabelPrefix(s.label, "validate"))
 	if w.ResultFile != nil {
 		v.resultFile = c.plain(s, *w.ResultFile, p)
 	}
 	s.inner = append(s.inner, v.commands)
 	if w.OnIncomplete != nil {
-		v.mend, _ = c.list(w.OnIncomplete.Steps, p, s.label+"/on_incomplete/")
+		v.mend, _ = c.list(w.OnIncomplete.Steps, p, workflow.LabelPrefix(s.label, "on_incomplete"))
 		s.inner = append(s.inner, v.mend)
 	}
 	return v

@@ -81,7 +81,7 @@ type teller struct {
 	ended    State     // of the job; empty while it runs, or was killed
 }
 
-// policiesOf returns the retry policies of the steps of an agent by their labels, those of handlers too.
+// policiesOf returns the retry policies of the steps of an agent by their labels, those of steps inside of steps too.
 func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 	found := map[string]retry.Policy{}
 	var walk func(steps []workflow.Step, prefix string)
@@ -91,8 +91,8 @@ func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 			if s.Retry != nil {
 				found[label] = *s.Retry
 			}
-			if s.OnFailure != nil {
-				walk(s.OnFailure.Steps, label+"/")
+			for key, inner := range s.Following() {
+				walk(inner, workflow.LabelPrefix(label, key))
 			}
 		}
 	}

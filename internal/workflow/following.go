@@ -38,6 +38,17 @@ func (s Step) Following() iter.Seq2[string, []Step] {
 	}
 }
 
+// IsPart tells whether the steps under a key that Following yields are part of each try of the step, and do not follow it.
+func IsPart(key string) bool { return key == "do" || key == "validate" || key == "on_incomplete" }
+
+// LabelPrefix returns what the labels of the steps begin with that stand under a key of the step with this label.
+func LabelPrefix(label, key string) string {
+	if key == "validate" || key == "on_incomplete" {
+		return label + "/" + key + "/"
+	}
+	return label + "/"
+}
+
 // following reads steps that follow another one: a list, a mapping with commands, or one step.
 func (r *reader) following(e entry) []Step {
 	switch {
