@@ -42,7 +42,7 @@ var kinds = []kind{
 	{name: "selection", fates: []string{fateBad}, percent: 5, tries: 1, padding: 400},
 	{
 		name: "item-retry", fates: []string{fateBad, fateFlaky}, percent: 15, tries: 3,
-		policy: "on_item_failure: retry\n  retry_config: {max_attempts: 3, backoff: fixed, initial_delay: 30ms, jitter: true}",
+		policy: "on_item_failure: retry\n  retry_config: {max_attempts: 3, backoff: fixed, initial_delay: 300ms, jitter: true}",
 	},
 	{
 		name: "step-retry", fates: []string{fateBad, fateFlaky}, percent: 15, tries: 3,
