@@ -20,7 +20,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 7, "runs of each contestant")
 	only := flag.String("only", "", "only contests whose name matches this regular expression")
 	out := flag.String("out", "", "write the table into this file as Markdown as well")
-	role := flag.String("role", "", "be a contestant: oj or select")
+	role := flag.String("role", "", "be a part of the bench that is a process of its own: oj, select or past")
 	flag.Parse()
 	if err := start(o, *only, *out, *role); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -36,7 +36,7 @@ type options struct {
 
 func start(o options, only, out, role string) error {
 	if role != "" {
-		return play(role, flag.Arg(0))
+		return play(role, flag.Args())
 	}
 	var err error
 	if o.only, err = regexp.Compile(only); err != nil {
