@@ -288,14 +288,9 @@ func resuming(s *stage) error {
 }
 
 func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
-	last := int64(0)
-	for text, err := range events.ReadLines(job.EventsDir(), events.Query{Limit: 1}) {
-		if err != nil {
-			return usage{}, err
-		}
-		if r, err := events.Decode(text); err == nil {
-			last = r.Seq
-		}
+	last, err := events.LastSeq(job.EventsDir())
+	if err != nil {
+		return usage{}, err
 	}
 	cmd := command(s.prodigy, "resume", "--quiet", "--grace", "0s", job.ID)
 	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+home)
@@ -304,7 +299,7 @@ func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
 	if err := cmd.Start(); err != nil {
 		return usage{}, err
 	}
-	_, err := awaitEvent(home, events.AgentStarted{}.Type(), last)
+	_, err = awaitEvent(home, events.AgentStarted{}.Type(), last)
 	took := time.Since(began)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait() // it says that it was interrupted
