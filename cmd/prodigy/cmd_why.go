@@ -78,7 +78,7 @@ func storyOf(job jobs.Job, itemID string) (explained, error) {
 	if recorded, err := loadRecorded(job); err == nil {
 		w = recorded // without it, the story has less reasons
 	}
-	story, err := view.Tell(events.Read(job.EventsDir()), itemID, w)
+	story, err := view.Tell(events.About(job.EventsDir(), itemID), itemID, w)
 	if err != nil {
 		return explained{}, err
 	}

@@ -2,6 +2,7 @@ package items
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 )
@@ -60,9 +61,17 @@ func (w whole) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Find returns the item that is called id, and false when the store has none. It reads the lines before it.
+// Find returns the item that is called id, and false when the store has none. It reads the lines before it, and decodes those whose
+// ids may be the same.
 func (s *Store) Find(id string) (Item, bool, error) {
+	begin := lineOf(id)
 	for c := s.Cursor(); c.More(); {
+		if c.differs(begin) {
+			if err := c.Skip(); err != nil {
+				return Item{}, false, err
+			}
+			continue
+		}
 		it, err := c.Next()
 		if err != nil {
 			return Item{}, false, err
@@ -72,4 +81,13 @@ func (s *Store) Find(id string) (Item, bool, error) {
 		}
 	}
 	return Item{}, false, nil
+}
+
+// lineOf returns what the line of an item begins with, when nothing of its id is escaped there.
+func lineOf(id string) []byte { return []byte(`{"item_id":"` + id + `",`) }
+
+// differs tells by its first bytes that the next line is of another item than the one whose line begins like that.
+func (c *Cursor) differs(begin []byte) bool {
+	line, err := c.in.Peek(len(begin))
+	return err == nil && bytes.HasPrefix(line, begin[:len(lineOf(""))-2]) && !bytes.Equal(line, begin) && bytes.IndexByte(line, '\\') < 0
 }

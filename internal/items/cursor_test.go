@@ -43,3 +43,29 @@ func TestACursorFollowsAStoreThatGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// An item is found by its whole id, whether or not that is escaped in the file.
+func TestFindTellsIDsApart(t *testing.T) {
+	s, err := CreateStore(filepath.Join(t.TempDir(), "items.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{"item_1", "item_10", "item_", "a", `a"`, `a",`, `back\slash`, "line\nbreak", "žluť", "<script>", "日本", "", strings.Repeat("long", 20_000)}
+	for i, id := range ids {
+		if err := s.Append(Item{ID: id, Index: i, Data: json.RawMessage(`{"item_id":"a"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, id := range ids {
+		it, found, err := s.Find(id)
+		if err != nil || !found || it.Index != i {
+			t.Errorf("find %.20q: got item %d, %t, %v, want %d", id, it.Index, found, err, i)
+		}
+	}
+	if it, found, err := s.Find("item_100"); err != nil || found {
+		t.Errorf("got %+v, %v, want that item_100 is not there", it, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -54,6 +54,22 @@ func TestGoldenLogsFoldAsTheyDidWhenTheyWereWritten(t *testing.T) {
 		if diff := cmp.Diff(want, fold(t, dir, string(source))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", dir, diff)
 		}
+		checkLastWord(t, dir, want)
+	}
+}
+
+// checkLastWord checks that the last record of a log alone says what all of them come to, when it is an end.
+func checkLastWord(t *testing.T, dir string, want folded) {
+	t.Helper()
+	last, err := lastWord(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum Summary
+	if whole := sum.ended(last); whole != (want.State == Completed || want.State == Failed) {
+		t.Errorf("%s: got %t, want that it is an end when the job is %q", dir, whole, want.State)
+	} else if whole && (sum.State != string(want.State) || !cmp.Equal(sum.Metrics, want.Metrics)) {
+		t.Errorf("%s: got %s with %+v, want %s with %+v", dir, sum.State, sum.Metrics, want.State, want.Metrics)
 	}
 }
 

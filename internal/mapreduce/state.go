@@ -82,9 +82,8 @@ func newState(p errorpolicy.Policy) *state {
 // apply changes the state by one record. It is the only function that does, live and on replay. What it returns is to be told;
 // on replay it has been told already.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
-	switch r.Event.(type) {
-	case events.DLQItemRemoved, events.DLQItemsEvicted:
-		s.seq = r.Seq // also written between the runs, so that they do not tell how long one took
+	if betweenRuns(r.Event) {
+		s.seq = r.Seq // it does not tell how long a run took
 		return errorpolicy.Effects{}
 	}
 	if _, resumed := r.Event.(events.JobResumed); resumed || s.runBegan.IsZero() {

@@ -26,36 +26,88 @@ type Summary struct {
 // MayHaveCompleted tells whether the log of a job ends as that of a completed one does. It reads its end only: when it says no, there is no
 // need to fold a log that is about to be replayed.
 func MayHaveCompleted(place jobs.Job) (bool, error) {
-	for line, err := range events.ReadLines(place.EventsDir(), events.Query{Limit: 1}) {
-		if errors.Is(err, events.ErrTorn) {
-			return false, nil
-		}
-		var last events.Record
-		if err == nil {
-			last, err = events.Decode(line)
-		}
-		if err != nil {
-			return false, unusable(err)
-		}
-		switch last.Event.(type) {
-		case events.JobCompleted, events.DLQItemRemoved, events.DLQItemsEvicted: // dead letters are thrown away between the runs
-			return true, nil
-		}
+	last, err := lastWord(place.EventsDir())
+	if err != nil {
+		return false, unusable(err)
 	}
-	return false, nil
+	_, completed := last.(events.JobCompleted)
+	return completed, nil
 }
 
-// Summarize folds the log of a job. It may be running.
+// Summarize says how a job stands. It may be running. Of a job that came to an end, the last record of the log has all of it, and no
+// more is read than that; damage before it goes unnoticed. Of any other, the whole log is folded.
 func Summarize(place jobs.Job) (Summary, error) {
-	return SummarizeAnd(place, func(events.Record) {})
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return Summary{}, unusable(err)
+	}
+	if place.Running() {
+		return replayed(place, meta, func(events.Record) {})
+	}
+	last, err := lastWord(place.EventsDir())
+	if err != nil {
+		return Summary{}, unusable(err)
+	}
+	sum := summaryOf(place, meta)
+	if !sum.ended(last) {
+		return replayed(place, meta, func(events.Record) {})
+	}
+	return sum, nil
 }
 
-// SummarizeAnd is Summarize for those who want to see the records too.
+// SummarizeAnd is Summarize for those who want to see all the records too.
 func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return Summary{}, unusable(err)
 	}
+	return replayed(place, meta, see)
+}
+
+func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
+	return Summary{Job: place, Workflow: meta.Workflow, Mode: meta.Mode, Started: meta.Started}
+}
+
+// lastWord returns the last event of the log in dir, but for those that people cause between its runs; nil: it has none.
+func lastWord(dir string) (events.Event, error) {
+	var last events.Event
+	said := func(line []byte) bool {
+		r, err := events.Decode(line)
+		last = r.Event
+		return err == nil && !betweenRuns(r.Event)
+	}
+	for _, err := range events.ReadLines(dir, events.Query{Matches: said, Limit: 1}) {
+		if err != nil && !errors.Is(err, events.ErrTorn) {
+			return nil, err
+		}
+	}
+	return last, nil
+}
+
+// betweenRuns tells whether an event may also be written while nobody runs the job, so that it tells nothing of how the job stands.
+func betweenRuns(e events.Event) bool {
+	switch e.(type) {
+	case events.DLQItemRemoved, events.DLQItemsEvicted:
+		return true
+	}
+	return false
+}
+
+// ended takes over what the record of an end says. It is false when e is none, or one that does not say it all.
+func (s *Summary) ended(e events.Event) bool {
+	switch e := e.(type) {
+	case events.JobCompleted:
+		s.State, s.Reason, s.Duration, s.Metrics = string(Completed), e.Reason, time.Duration(e.DurationMS), e.Metrics
+	case events.JobFailed:
+		s.State, s.Reason, s.Duration, s.Metrics = string(Failed), e.Reason, time.Duration(e.DurationMS), e.Metrics
+	default:
+		return false
+	}
+	return true
+}
+
+// replayed makes the summary of all records and shows each to see.
+func replayed(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
 	s := newState(recordedPolicy(place, meta))
 	for r, err := range events.Read(place.EventsDir()) {
 		if errors.Is(err, events.ErrTorn) {
@@ -67,10 +119,8 @@ func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 		s.apply(r)
 		see(r)
 	}
-	sum := Summary{
-		Job: place, Workflow: meta.Workflow, Mode: meta.Mode, State: string(s.ended), Reason: s.reason, Started: meta.Started,
-		Metrics: s.policy.Metrics(), Duration: s.duration(s.last),
-	}
+	sum := summaryOf(place, meta)
+	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.ended), s.reason, s.policy.Metrics(), s.duration(s.last)
 	if s.ended == "" {
 		sum.State = "killed"
 	}

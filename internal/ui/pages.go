@@ -162,15 +162,9 @@ func (s *Server) job(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	seen := view.New()
-	for rec, err := range events.Read(place.EventsDir()) {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return page{}, err
-		}
-		seen.Apply(rec)
+	seen, err := view.Fold(events.Read(place.EventsDir()))
+	if err != nil {
+		return page{}, err
 	}
 	return jobPage(place, seen, time.Now()), nil
 }
