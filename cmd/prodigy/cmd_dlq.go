@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -188,22 +187,3 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// lettersOf completes the first argument to the item of a dead letter.
-func lettersOf(jobID *string) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		job, err := findJob(*jobID)
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return lettersIn(job), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// lettersIn returns the items of the dead letters of a job, as far as they can be read.
-func lettersIn(job jobs.Job) []string {
-	ids, err := dlq.IDs(job.DLQFile())
-	if err != nil {
-		return nil
-	}
-	return slices.Clip(ids)
-}

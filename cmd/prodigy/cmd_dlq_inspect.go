@@ -25,7 +25,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 		Use:               "inspect <item>",
 		Short:             "Show a dead letter with all its evidence",
 		Args:              exactly("item"),
-		ValidArgsFunction: lettersOf(&o.jobID),
+		ValidArgsFunction: completeLetter(&o.jobID),
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.itemID = args[0]
 			return runDLQInspect(con, o)

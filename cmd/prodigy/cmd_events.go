@@ -42,6 +42,8 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent")
 	f.Var(length{&o.since}, "since", "only events of this last stretch of time, as in 30m")
 	f.Var(positive{&o.query.Limit}, "limit", "only the last events")
+	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
+	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
 }
 
 // begin looks the job up and completes the query.

@@ -59,7 +59,7 @@ job that is running always stays.`,
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
 	f := cmd.Flags()
 	f.StringVar(&o.jobID, "job-id", "", "only this job: its id, the beginning of it, or latest")
-	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJob)
+	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 	f.Var(length{&o.older}, "older-than", "only jobs whose last event is older than this; 30d when no job is named")
 	f.StringVar(&o.archive, "archive", "", "keep each log, as <directory>/<repo>/<job>/events.jsonl.zst")
 	f.BoolVar(&o.force, "force", false, "also jobs that can be resumed or have dead letters")

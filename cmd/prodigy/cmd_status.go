@@ -132,18 +132,18 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 	now := time.Now()
 	running := s.State == stateRunning
 	d := details{
-		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(), ToGo: j.ToGo(), Complete: j.Complete,
+		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: []breaker{}, Groups: []group{},
 	}
 	if running {
-		d.Running, d.PerSecond = j.Running(), j.Rate(now)
+		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
 		d.Agents = agentsShown(j.InFlight(), func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		if e, ok := j.Remaining(now); ok {
 			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
 	}
-	if next := j.NextRetry(); !next.IsZero() {
+	if next := j.NextRetry(now); !next.IsZero() {
 		d.NextRetry = &next
 	}
 	for _, b := range j.Breakers() {

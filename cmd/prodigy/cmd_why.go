@@ -40,14 +40,6 @@ decided, what a resume made of it, and where the item is now.`,
 	return cmd
 }
 
-// completeWhy completes a job, then one of its dead letters: those are what people ask about.
-func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 1 {
-		return lettersOf(&args[0])(cmd, nil, word)
-	}
-	return completeJob(cmd, args, word)
-}
-
 // explained is a story with the item that it is about.
 type explained struct {
 	view.Story

@@ -94,7 +94,7 @@ func whereabouts(j *view.Job, now time.Time) []string {
 			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.word))
 		}
 	}
-	parts = append(parts, fmt.Sprintf("%d running", j.Running()), waiting(j, now))
+	parts = append(parts, fmt.Sprintf("%d running", j.Running(now)), waiting(j, now))
 	if !j.Complete && !j.Letters {
 		parts = append(parts, fmt.Sprintf("so far %d found", j.Total))
 	}
@@ -102,8 +102,8 @@ func whereabouts(j *view.Job, now time.Time) []string {
 }
 
 func waiting(j *view.Job, now time.Time) string {
-	text := fmt.Sprintf("%d waiting", j.Waiting())
-	if next := j.NextRetry(); !next.IsZero() {
+	text := fmt.Sprintf("%d waiting", j.Waiting(now))
+	if next := j.NextRetry(now); !next.IsZero() {
 		text += fmt.Sprintf(" (next in %s)", view.Rough(next.Sub(now)))
 	}
 	return text
@@ -166,9 +166,16 @@ func (g region) running(j *view.Job, now time.Time, width int) []string {
 		if age < slow || len(list) == runningShown {
 			break
 		}
-		parts := []string{"  running " + visible(a.ItemID), view.Rough(age)}
+		word := "  running "
+		if a.Due.After(now) {
+			word = "  waiting "
+		}
+		parts := []string{word + visible(a.ItemID), view.Rough(age)}
 		if a.Step != "" {
 			parts = append(parts, "step "+visible(a.Step))
+		}
+		if a.Due.After(now) {
+			parts = append(parts, "next try in "+view.Rough(a.Due.Sub(now)))
 		}
 		if a.Number > 1 {
 			parts = append(parts, fmt.Sprintf("attempt %d", a.Number))

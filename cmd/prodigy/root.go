@@ -90,44 +90,6 @@ func atMostOne(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// completeJob completes the first argument to a job id.
-func completeJob(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return jobIDs(), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeWorkflow completes the first argument to a YAML file.
-func completeWorkflow(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completeWorkflows(cmd, args, toComplete)
-}
-
-// completeWorkflows completes every argument to a YAML file.
-func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
-}
-
-// jobIDs returns the ids of all jobs, newest first, and latest.
-func jobIDs() []string {
-	home, err := jobs.FromEnv()
-	if err != nil {
-		return nil
-	}
-	all, err := home.List()
-	if err != nil || len(all) == 0 {
-		return nil
-	}
-	ids := []string{"latest"}
-	for _, j := range all {
-		ids = append(ids, j.ID)
-	}
-	return ids
-}
-
 // findJob returns the job that is called id: its id, a prefix of it, or latest.
 func findJob(id string) (jobs.Job, error) {
 	home, err := jobs.FromEnv()
@@ -144,7 +106,5 @@ func findJob(id string) (jobs.Job, error) {
 // addJobID gives cmd the flag that names a job.
 func addJobID(cmd *cobra.Command, id *string) {
 	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, the beginning of it, or latest")
-	_ = cmd.RegisterFlagCompletionFunc("job-id", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return jobIDs(), cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 }

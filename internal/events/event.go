@@ -3,6 +3,7 @@ package events
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -55,6 +56,9 @@ var types = []Event{
 	DLQItemsEvicted{},
 	ErrorBatch{},
 }
+
+// Types returns a zero event of every type that a log may contain.
+func Types() []Event { return slices.Clone(types) }
 
 // Decision words of AgentFailed.Action are those of errorpolicy.Action.
 

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"iter"
+	"strings"
 )
 
 // Cursor reads the items of a store one after the other, also while it grows.
@@ -61,33 +63,57 @@ func (w whole) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Find returns the item that is called id, and false when the store has none. It reads the lines before it, and decodes those whose
-// ids may be the same.
+// Find returns the item that is called id, and false when the store has none. It reads the lines before it.
 func (s *Store) Find(id string) (Item, bool, error) {
-	begin := lineOf(id)
-	for c := s.Cursor(); c.More(); {
-		if c.differs(begin) {
-			if err := c.Skip(); err != nil {
-				return Item{}, false, err
-			}
-			continue
-		}
-		it, err := c.Next()
-		if err != nil {
-			return Item{}, false, err
-		}
-		if it.ID == id {
-			return it, true, nil
+	begin := []byte(idKey + id + `",`)
+	for it, err := range s.like(begin) {
+		if err != nil || it.ID == id {
+			return it, err == nil, err
 		}
 	}
 	return Item{}, false, nil
 }
 
-// lineOf returns what the line of an item begins with, when nothing of its id is escaped there.
-func lineOf(id string) []byte { return []byte(`{"item_id":"` + id + `",`) }
+// Named returns the ids that begin with prefix, in the order of the items and at most limit of them.
+func (s *Store) Named(prefix string, limit int) ([]string, error) {
+	var ids []string
+	for it, err := range s.like([]byte(idKey + prefix)) {
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(it.ID, prefix) {
+			ids = append(ids, it.ID)
+		}
+		if len(ids) == limit {
+			break
+		}
+	}
+	return ids, nil
+}
 
-// differs tells by its first bytes that the next line is of another item than the one whose line begins like that.
+// idKey is what the lines of a store begin with.
+const idKey = `{"item_id":"`
+
+// like yields the items whose lines begin so, and those of which the first bytes do not tell.
+func (s *Store) like(begin []byte) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for c := s.Cursor(); c.More(); {
+			if !c.differs(begin) {
+				if it, err := c.Next(); !yield(it, err) || err != nil {
+					return
+				}
+				continue
+			}
+			if err := c.Skip(); err != nil {
+				yield(Item{}, err)
+				return
+			}
+		}
+	}
+}
+
+// differs tells by its first bytes that the next line does not begin so, escaped or not.
 func (c *Cursor) differs(begin []byte) bool {
 	line, err := c.in.Peek(len(begin))
-	return err == nil && bytes.HasPrefix(line, begin[:len(lineOf(""))-2]) && !bytes.Equal(line, begin) && bytes.IndexByte(line, '\\') < 0
+	return err == nil && bytes.HasPrefix(line, []byte(idKey)) && !bytes.Equal(line, begin) && bytes.IndexByte(line, '\\') < 0
 }

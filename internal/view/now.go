@@ -19,14 +19,40 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
-// Running is the number of attempts that run.
-func (j *Job) Running() int { return len(j.running) }
+// Running is the number of attempts that run, and do not wait for the next try of a step.
+func (j *Job) Running(now time.Time) int {
+	parked, _ := j.parked(now)
+	return len(j.running) - parked
+}
 
-// Waiting is the number of items that wait for another attempt.
-func (j *Job) Waiting() int { return len(j.waiting.due) }
+// Waiting is the number of items that wait for another attempt, or for the next try of a step.
+func (j *Job) Waiting(now time.Time) int {
+	parked, _ := j.parked(now)
+	return len(j.waiting.due) + parked
+}
 
 // NextRetry returns when the first of the waiting items is due; zero: none waits.
-func (j *Job) NextRetry() time.Time { return j.waiting.first() }
+func (j *Job) NextRetry(now time.Time) time.Time {
+	_, step := j.parked(now)
+	item := j.waiting.first()
+	if item.IsZero() || !step.IsZero() && step.Before(item) {
+		return step
+	}
+	return item
+}
+
+// parked counts the attempts that wait for the next try of a step, and returns when the first of those is due.
+func (j *Job) parked(now time.Time) (n int, first time.Time) {
+	for _, a := range j.running {
+		if !a.Due.After(now) {
+			continue
+		}
+		if n++; first.IsZero() || a.Due.Before(first) {
+			first = a.Due
+		}
+	}
+	return n, first
+}
 
 // ToGo is the number of items that have not come to an end, as far as they are known.
 func (j *Job) ToGo() int { return max(j.Total-j.Counts.Finished(), 0) }

@@ -111,7 +111,7 @@ func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 // notBefore is how long it takes at least: until the last retry that waits, or until the breaker tests.
 func (j *Job) notBefore(now time.Time) time.Duration {
 	var floor time.Duration
-	if j.Waiting() > 0 {
+	if len(j.waiting.due) > 0 {
 		floor = j.waiting.latest.Sub(now) + j.Durations.Quantile(0.5)
 	}
 	for _, b := range j.circuit.breakers {

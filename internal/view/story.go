@@ -75,6 +75,7 @@ type teller struct {
 	attempt  int                      // the last that was started
 	retries  int                      // of the item, that were decided
 	due      time.Time
+	step     string    // that waits for its next try, or did last
 	until    time.Time // of the open breaker
 	held     time.Time // since when the breaker has been open
 	letter   bool      // it is in the dead letter queue
@@ -123,6 +124,8 @@ func (t *teller) tell(r events.Record) {
 		t.stepRetrying(r, e)
 	case events.StepFailed:
 		t.stepFailed(r, e)
+	case events.StepSkipped:
+		t.say(r, fmt.Sprintf("step %s is not run", e.Step), "its condition is not met: "+e.When)
 	case events.AgentCompleted:
 		t.story.Status, t.letter = Succeeded, false
 		t.say(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))))
@@ -167,7 +170,7 @@ func (t *teller) started(r events.Record, e events.AgentStarted) {
 	case t.story.Status == DeadLetter || t.story.Status == Turned:
 		why = append(why, "it is run again from the dead letter queue")
 	}
-	t.story.Status, t.attempt, t.due = InFlight, e.Attempt, time.Time{}
+	t.story.Status, t.attempt, t.due, t.step = InFlight, e.Attempt, time.Time{}, ""
 	clear(t.waited)
 	t.say(r, text, why...)
 }
@@ -175,6 +178,7 @@ func (t *teller) started(r events.Record, e events.AgentStarted) {
 func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
 func (t *teller) stepRetrying(r events.Record, e events.StepRetrying) {
+	t.step = e.Step
 	p, known := t.policies[e.Step]
 	text := fmt.Sprintf("step %s failed on try %d%s: %s", e.Step, e.Attempt, of(p.Attempts, known), e.Error)
 	why := []string{matched(p, known, e.ErrorType, e.Matched)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,17 @@ var stories = []struct {
 		events.JobPaused{Reason: "SIGTERM"},
 		events.JobResumed{Reason: events.ForResume},
 	}},
+	{"a step is left out, and the breaker of another opens", []events.Event{
+		begun(0),
+		events.StepSkipped{ItemID: "item_0", Step: "fetch", When: "${item.new}"},
+		events.StepRetrying{ItemID: "item_0", Step: "get", Attempt: 1, ErrorType: "network", Error: "exit code 7", Matched: "network",
+			ComputedDelayMS: *ms(time.Second), DelayMS: *ms(time.Second), WaitedMS: *ms(time.Second)},
+		events.CircuitOpen{Scope: "keep", ConsecutiveFailures: 4, Until: start.Add(time.Minute)},
+		events.CircuitOpen{Scope: "get", ConsecutiveFailures: 2, Until: start.Add(time.Minute)},
+		events.StepFailed{ItemID: "item_0", Step: "get", Attempts: 1, Reason: "circuit_open", Action: "stop", Error: "refused: the circuit breaker is open",
+			ErrorType: "circuit_open"},
+		failedFor("on_item_failure is dlq", 1),
+	}},
 	{"nothing is known of the item", []events.Event{events.JobStarted{}, begun(1), done(1)}},
 }
 
@@ -179,4 +191,31 @@ func TestAStoryNeedsNoWorkflow(t *testing.T) {
 			t.Errorf("%s: no chapters", c.title)
 		}
 	}
+}
+
+// Whatever a log says of an item, its story says too.
+func TestEveryEventOfAnItemIsTold(t *testing.T) {
+	for _, zero := range events.Types() {
+		e := aboutItem(t, zero, "item_0")
+		if e.About() == "" {
+			continue
+		}
+		s, err := view.Tell(recordsOf([]events.Event{e}), "item_0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Chapters) != 1 || s.Chapters[0].Text == "" || s.Chapters[0].Event != e.Type() {
+			t.Errorf("%s: got %+v, want one chapter about it", e.Type(), s.Chapters)
+		}
+	}
+}
+
+// aboutItem returns the event with an item, when its type has a place for one.
+func aboutItem(t *testing.T, e events.Event, itemID string) events.Event {
+	t.Helper()
+	v := reflect.New(reflect.TypeOf(e)).Elem()
+	if f := v.FieldByName("ItemID"); f.IsValid() {
+		f.SetString(itemID)
+	}
+	return v.Interface().(events.Event)
 }

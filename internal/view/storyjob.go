@@ -28,12 +28,21 @@ func (t *teller) tellJob(r events.Record) {
 
 func (t *teller) opened(r events.Record, e events.CircuitOpen) {
 	if e.Scope != "workflow" {
+		t.stepOpened(r, e)
 		return
 	}
 	t.held, t.until = r.Time, e.Until
 	if t.story.Status == Waiting {
 		t.say(r, fmt.Sprintf("the circuit breaker opened after %d failures in a row", e.ConsecutiveFailures),
 			"nothing starts before "+clock(e.Until))
+	}
+}
+
+// stepOpened tells of a breaker of the step that the item is about to try again.
+func (t *teller) stepOpened(r events.Record, e events.CircuitOpen) {
+	if t.story.Status == InFlight && t.step == e.Scope {
+		t.say(r, fmt.Sprintf("the circuit breaker of step %s opened after %d failures in a row", e.Scope, e.ConsecutiveFailures),
+			"a try of the step before "+clock(e.Until)+" would be refused")
 	}
 }
 

@@ -54,6 +54,7 @@ type Job struct {
 
 	status  []errorpolicy.Status // by item index
 	running map[int]Attempt      // by item index
+	indexes map[string]int       // of what runs, by item id
 	waiting waiting
 	circuit circuit
 	speed   speed
@@ -88,13 +89,14 @@ type Attempt struct {
 	Worker   int
 	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
 	Began    time.Time
+	Due      time.Time     // of the next try of its step, while it waits for that
 	Duration time.Duration // of one that has ended
 	Type     retry.Type    // of its failure; empty: none
 }
 
 // New returns a job that was shown nothing yet.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{State: Running, running: map[int]Attempt{}, indexes: map[string]int{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a job of which only the records from a resume on will be shown; earlier is what it came to before.
@@ -138,7 +140,7 @@ func (j *Job) Apply(r events.Record) {
 		j.Total, j.Complete = e.TotalItems, true
 	case events.StepRetrying:
 		j.Retries++
-		j.at(e.ItemID, e.Step)
+		j.at(e.ItemID, e.Step, r.Time.Add(time.Duration(e.DelayMS)))
 	case events.CircuitOpen:
 		j.circuit.open(e, r.Time)
 	case events.CircuitHalfOpen:
@@ -156,6 +158,7 @@ func (j *Job) applyAgent(r events.Record) {
 		j.waiting.remove(e.ItemIndex)
 		j.found(e.ItemIndex)
 		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
+		j.indexes[e.ItemID] = e.ItemIndex
 		j.Timeline.at(r.Time).Started++
 	case events.AgentProgress:
 		j.Step(e)
@@ -166,7 +169,7 @@ func (j *Job) applyAgent(r events.Record) {
 	case events.AgentFailed:
 		j.failed(r.Time, e)
 	case events.AgentInterrupted:
-		delete(j.running, e.ItemIndex)
+		j.stopped(e.ItemIndex)
 	}
 }
 
@@ -185,7 +188,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	if !j.resumed || j.Runs > 1 {
 		j.Runs++
 	}
-	clear(j.running)
+	j.halt()
 	n := e.Completed + e.Pending + e.InFlight
 	j.Total = max(j.Total, n)
 	j.Complete = j.Complete || j.resumed && n == j.known && n > 0
@@ -194,7 +197,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 
 func (j *Job) end(s State, reason string) {
 	j.State, j.Reason = s, reason
-	clear(j.running)
+	j.halt()
 }
 
 func (j *Job) phaseStarted(now time.Time, name string) {
@@ -238,8 +241,8 @@ func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t
 	if !ok {
 		return // it was refused
 	}
-	delete(j.running, index)
-	a.Duration, a.Type = took, t
+	j.stopped(index)
+	a.Due, a.Duration, a.Type = time.Time{}, took, t
 	if step != "" {
 		a.Step = step
 	}
@@ -303,18 +306,27 @@ func (c *Counts) of(s errorpolicy.Status) *int {
 func (j *Job) found(index int) { j.Total = max(j.Total, index+1) }
 
 // Step notes which step an attempt has come to, as Apply does by the records of logs that have them.
-func (j *Job) Step(e events.AgentProgress) { j.at(e.ItemID, e.Step) }
+func (j *Job) Step(e events.AgentProgress) { j.at(e.ItemID, e.Step, time.Time{}) }
 
-// at notes which step an item has come to.
-func (j *Job) at(itemID, step string) {
-	if itemID == "" {
+// at notes which step an item has come to, and when the step is due if it has to wait.
+func (j *Job) at(itemID, step string, due time.Time) {
+	index, ok := j.indexes[itemID]
+	if !ok {
 		return
 	}
-	for index, a := range j.running {
-		if a.ItemID == itemID {
-			a.Step = step
-			j.running[index] = a
-			return
-		}
-	}
+	a := j.running[index]
+	a.Step, a.Due = step, due
+	j.running[index] = a
+}
+
+// stopped takes an item out of those that run.
+func (j *Job) stopped(index int) {
+	delete(j.indexes, j.running[index].ItemID)
+	delete(j.running, index)
+}
+
+// halt takes all out of those that run.
+func (j *Job) halt() {
+	clear(j.running)
+	clear(j.indexes)
 }

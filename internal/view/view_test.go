@@ -63,7 +63,7 @@ func broken(index int, action errorpolicy.Action) events.AgentFailed {
 func item(index int) string { return "item_" + string(rune('0'+index)) }
 
 func TestEachItemCountsByItsLastEnd(t *testing.T) {
-	j, _ := fold(view.New(),
+	j, now := fold(view.New(),
 		events.JobStarted{Workflow: "w"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 5},
 		begun(0), begun(1), begun(2), begun(3),
 		done(0), broken(1, errorpolicy.DLQ), broken(2, errorpolicy.Skip), broken(3, errorpolicy.Retry),
@@ -72,10 +72,10 @@ func TestEachItemCountsByItsLastEnd(t *testing.T) {
 	if want := (view.Counts{Successful: 1, Failed: 1, Skipped: 1, Rejected: 1}); j.Counts != want {
 		t.Errorf("counts = %+v, want %+v", j.Counts, want)
 	}
-	if j.Waiting() != 1 || j.Running() != 0 || j.ToGo() != 1 {
-		t.Errorf("waiting %d, running %d, to go %d; want 1, 0, 1", j.Waiting(), j.Running(), j.ToGo())
+	if j.Waiting(now) != 1 || j.Running(now) != 0 || j.ToGo() != 1 {
+		t.Errorf("waiting %d, running %d, to go %d; want 1, 0, 1", j.Waiting(now), j.Running(now), j.ToGo())
 	}
-	if got := j.NextRetry(); !got.Equal(start.Add(time.Hour)) {
+	if got := j.NextRetry(now); !got.Equal(start.Add(time.Hour)) {
 		t.Errorf("next retry at %v", got)
 	}
 	var c clock
@@ -142,10 +142,31 @@ func TestTheCountsAreThoseOfTheMetrics(t *testing.T) {
 	}
 }
 
+// An attempt whose step is to be tried again holds no slot until then.
+func TestAStepBetweenTwoTriesWaits(t *testing.T) {
+	j, now := fold(view.New(), events.JobStarted{}, begun(0), begun(1),
+		events.StepRetrying{ItemID: item(1), Step: "get", DelayMS: events.Millis(10 * time.Second)})
+	due := now.Add(10 * time.Second)
+	for _, c := range []struct {
+		at               time.Time
+		running, waiting int
+		next             time.Time
+	}{{now, 1, 1, due}, {due, 2, 0, time.Time{}}} {
+		running, waiting, next := j.Running(c.at), j.Waiting(c.at), j.NextRetry(c.at)
+		if running != c.running || waiting != c.waiting || !next.Equal(c.next) {
+			t.Errorf("at %v: got %d running and %d waiting until %v, want %d and %d until %v", c.at, running, waiting, next, c.running, c.waiting, c.next)
+		}
+	}
+	j.Step(events.AgentProgress{ItemID: item(1), Step: "keep"})
+	if got := j.Waiting(now); got != 0 {
+		t.Errorf("in its next step: got %d waiting, want none", got)
+	}
+}
+
 func TestACrashLeavesNothingRunning(t *testing.T) {
-	j, _ := fold(view.New(), events.JobStarted{}, begun(0), begun(1), events.JobResumed{Reason: events.ForResume, InFlight: 2, Pending: 3})
-	if j.Running() != 0 || j.Total != 5 || j.Runs != 2 {
-		t.Errorf("running %d, total %d, runs %d; want 0, 5, 2", j.Running(), j.Total, j.Runs)
+	j, now := fold(view.New(), events.JobStarted{}, begun(0), begun(1), events.JobResumed{Reason: events.ForResume, InFlight: 2, Pending: 3})
+	if j.Running(now) != 0 || j.Total != 5 || j.Runs != 2 {
+		t.Errorf("running %d, total %d, runs %d; want 0, 5, 2", j.Running(now), j.Total, j.Runs)
 	}
 }
 

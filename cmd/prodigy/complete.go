@@ -1,0 +1,207 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// completer finds the words that a shell offers for an argument or a flag. What cannot be read offers nothing.
+type completer = cobra.CompletionFunc
+
+// noMore is what follows words of which each is whole.
+const noMore = cobra.ShellCompDirectiveNoFileComp
+
+// offeredMost is how many items of a job are offered.
+const offeredMost = 200
+
+// completeJob completes the first argument to a job id.
+func completeJob(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noMore
+	}
+	return completeJobs(cmd, args, word)
+}
+
+// completeJobs completes to a job id, newest first, with the name of its workflow, or to latest.
+func completeJobs(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return nil, noMore
+	}
+	all, err := home.List()
+	if err != nil || len(all) == 0 {
+		return nil, noMore
+	}
+	offered := []string{"latest"}
+	for _, j := range all {
+		if strings.HasPrefix(j.ID, word) {
+			offered = append(offered, described(j))
+		}
+	}
+	return beginning(word, offered), noMore | cobra.ShellCompDirectiveKeepOrder
+}
+
+func described(j jobs.Job) string {
+	meta, err := j.ReadMeta()
+	if err != nil || meta.Workflow == "" {
+		return j.ID
+	}
+	return cobra.CompletionWithDesc(j.ID, visible(meta.Workflow))
+}
+
+// completeWorkflow completes the first argument to a YAML file.
+func completeWorkflow(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noMore
+	}
+	return completeWorkflows(cmd, args, word)
+}
+
+// completeWorkflows completes every argument to a YAML file.
+func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// completeWhy completes a job, then one of its items.
+func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return completeJobs(cmd, nil, word)
+	case 1:
+		return completeItemOf(&args[0])(cmd, nil, word)
+	}
+	return nil, noMore
+}
+
+// completeLetter completes the first argument to the item of a dead letter.
+func completeLetter(jobID *string) completer {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, noMore
+		}
+		return completeLetterOf(jobID)(cmd, nil, word)
+	}
+}
+
+// completeLetterOf completes to the item of a dead letter of the job that the first argument names, or else of jobID.
+func completeLetterOf(jobID *string) completer {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		job, err := findJob(jobNamed(args, jobID))
+		if err != nil {
+			return nil, noMore
+		}
+		return lettersIn(job, word), noMore
+	}
+}
+
+// completeItemOf completes to an item of the job that the first argument names, or else of jobID: to dead letters first, because those
+// are what people ask about.
+func completeItemOf(jobID *string) completer {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		job, err := findJob(jobNamed(args, jobID))
+		if err != nil {
+			return nil, noMore
+		}
+		offered := lettersIn(job, word)
+		for _, id := range itemsIn(job, word) {
+			if !slices.Contains(offered, id) {
+				offered = append(offered, id)
+			}
+		}
+		return offered, noMore | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+func jobNamed(args []string, jobID *string) string {
+	if len(args) > 0 {
+		return args[0]
+	}
+	return *jobID
+}
+
+// lettersIn returns the items of dead letters of a job that begin with word, as far as they can be read.
+func lettersIn(job jobs.Job, word string) []string {
+	ids, err := dlq.IDs(job.DLQFile())
+	if err != nil {
+		return nil
+	}
+	ids = beginning(word, ids)
+	return ids[:min(len(ids), offeredMost)]
+}
+
+// itemsIn returns items of a job that begin with word, as far as they can be read.
+func itemsIn(job jobs.Job, word string) []string {
+	store, err := items.OpenStore(job.ItemsFile())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = store.Close() }()
+	ids, err := store.Named(word, offeredMost)
+	if err != nil {
+		return nil
+	}
+	return beginning(word, ids)
+}
+
+func completeEventType(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, e := range events.Types() {
+		names = append(names, e.Type())
+	}
+	return beginning(word, names), noMore
+}
+
+// completeProfile completes to a profile of the workflow that the first argument names.
+func completeProfile(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, p := range workflowNamed(args).Profiles {
+		names = append(names, p.Name)
+	}
+	return beginning(word, names), noMore
+}
+
+// completeParam completes to the name of a parameter of the workflow that the first argument names.
+func completeParam(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, p := range workflowNamed(args).Parameters {
+		names = append(names, p.Name+"=")
+	}
+	return beginning(word, names), noMore | cobra.ShellCompDirectiveNoSpace
+}
+
+// workflowNamed reads a workflow whatever else is wrong with it; the zero Workflow: there is none.
+func workflowNamed(args []string) workflow.Workflow {
+	if len(args) == 0 {
+		return workflow.Workflow{}
+	}
+	source, err := os.ReadFile(args[0])
+	if err != nil {
+		return workflow.Workflow{}
+	}
+	w, err := workflow.Parse(args[0], source, workflow.ParseOptions{})
+	if err != nil {
+		return workflow.Workflow{}
+	}
+	return *w
+}
+
+// beginning returns the words that begin with word, without those that a shell could not be told: a line is a word, a tab its end.
+func beginning(word string, offered []string) []string {
+	var list []string
+	for _, o := range offered {
+		id, _, _ := strings.Cut(o, "\t")
+		if strings.HasPrefix(id, word) && visible(id) == id {
+			list = append(list, o)
+		}
+	}
+	return list
+}
