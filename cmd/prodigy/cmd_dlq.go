@@ -186,4 +186,3 @@ func yesNo(b bool) string {
 	}
 	return "no"
 }
-

@@ -105,12 +105,16 @@ var stories = []struct {
 	{"a step is left out, and the breaker of another opens", []events.Event{
 		begun(0),
 		events.StepSkipped{ItemID: "item_0", Step: "fetch", When: "${item.new}"},
-		events.StepRetrying{ItemID: "item_0", Step: "get", Attempt: 1, ErrorType: "network", Error: "exit code 7", Matched: "network",
-			ComputedDelayMS: *ms(time.Second), DelayMS: *ms(time.Second), WaitedMS: *ms(time.Second)},
+		events.StepRetrying{
+			ItemID: "item_0", Step: "get", Attempt: 1, ErrorType: "network", Error: "exit code 7", Matched: "network",
+			ComputedDelayMS: *ms(time.Second), DelayMS: *ms(time.Second), WaitedMS: *ms(time.Second),
+		},
 		events.CircuitOpen{Scope: "keep", ConsecutiveFailures: 4, Until: start.Add(time.Minute)},
 		events.CircuitOpen{Scope: "get", ConsecutiveFailures: 2, Until: start.Add(time.Minute)},
-		events.StepFailed{ItemID: "item_0", Step: "get", Attempts: 1, Reason: "circuit_open", Action: "stop", Error: "refused: the circuit breaker is open",
-			ErrorType: "circuit_open"},
+		events.StepFailed{
+			ItemID: "item_0", Step: "get", Attempts: 1, Reason: "circuit_open", Action: "stop", Error: "refused: the circuit breaker is open",
+			ErrorType: "circuit_open",
+		},
 		failedFor("on_item_failure is dlq", 1),
 	}},
 	{"nothing is known of the item", []events.Event{events.JobStarted{}, begun(1), done(1)}},
