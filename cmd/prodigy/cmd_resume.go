@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
@@ -58,7 +59,8 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 		return err
 	}
 	if completed {
-		earlier, err := mapreduce.Summarize(job)
+		// All of the log is read: whoever asks for a resume is told of damage to it.
+		earlier, err := mapreduce.SummarizeAnd(job, func(events.Record) {})
 		if err != nil {
 			return err
 		}
