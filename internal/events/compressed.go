@@ -56,8 +56,13 @@ func packFile(w io.Writer, path string) error {
 	return errors.Join(err, z.Close())
 }
 
+// window is how far back a compression looks. Lines of a log resemble those just before them: a larger one takes megabytes of memory
+// here and wherever the log is read, and makes the file no smaller.
+const window = 256 << 10
+
 func newPacker(w io.Writer) (*zstd.Encoder, error) {
-	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	return zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 }
 
 // Pack writes all lines of the log in dir to w, compressed as one file. It leaves out a torn last line, which is no record.
