@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/view"
+	"prodigy/internal/workflow"
 )
 
 type statusOptions struct {
@@ -188,6 +189,10 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 	}
 	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID, cmp.Or(visible(d.Workflow), "-"), d.Mode,
 		state, prefixed(": ", visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
+	d.printSteps(w, j)
+	if d.Mode == string(workflow.Standard) {
+		return
+	}
 	m := d.Metrics
 	_, _ = fmt.Fprintf(w, "items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%\n",
 		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
@@ -206,6 +211,20 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 		_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(j.Slowest))
 	}
 	printSuggestions(w, m.FailurePatterns)
+}
+
+// printSteps lists the steps that ran once.
+func (d details) printSteps(w io.Writer, j *view.Job) {
+	for _, s := range j.Steps() {
+		took := ""
+		if s.Duration > 0 {
+			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
+		}
+		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", visible(s.Name), prefixed(" of ", s.Phase), s.Outcome, took, prefixed(": ", visible(s.Error)))
+	}
+	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
+		_, _ = fmt.Fprintln(w, region{}.phase(j, time.Now()))
+	}
 }
 
 // printProgress shows what is going on, or what has been left.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -192,27 +193,37 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 	return list
 }
 
-// summed draws a lane whose attempts are too many: how busy it was, and where something failed. Neighbours that are alike are one.
+// summed draws a lane whose attempts are too many: how busy it was, and from below the share of the attempts that failed.
 func (p *plot) summed(lane []cell, y, h float64) []rect {
 	each := p.length / time.Duration(p.width)
-	step := width / float64(p.width)
-	var list []rect
+	busy, bad := strip{step: width / float64(p.width)}, strip{step: width / float64(p.width)}
 	for i, c := range lane {
-		class := "busy" + fmt.Sprint(min(int(4*float64(c.busy)/float64(max(each, 1))), 3))
-		switch {
-		case c.failed:
-			class = "bad"
-		case c.busy == 0:
-			continue
+		if c.busy > 0 {
+			busy.add(i, "busy"+fmt.Sprint(min(int(4*float64(c.busy)/float64(max(each, 1))), 3)), y, h)
 		}
-		x := float64(i) * step
-		if n := len(list); n > 0 && list[n-1].Class == class && list[n-1].X+list[n-1].W > x-step/2 {
-			list[n-1].W += step
-			continue
+		if c.failed > 0 {
+			share := h * math.Ceil(4*float64(c.failed)/float64(c.ended)) / 4
+			bad.add(i, "bad", y+h-share, share)
 		}
-		list = append(list, rect{X: x, Y: y, W: step, H: h, Class: class})
 	}
-	return list
+	return append(busy.rects, bad.rects...)
+}
+
+// strip is a row of cells, in which neighbours that are alike are one rectangle.
+type strip struct {
+	step  float64
+	rects []rect
+}
+
+func (s *strip) add(i int, class string, y, h float64) {
+	x := float64(i) * s.step
+	if n := len(s.rects); n > 0 {
+		if last := &s.rects[n-1]; last.Class == class && last.H == h && last.X+last.W > x-s.step/2 {
+			last.W += s.step
+			return
+		}
+	}
+	s.rects = append(s.rects, rect{X: x, Y: y, W: s.step, H: h, Class: class})
 }
 
 // lengths draws the histogram of how long the attempts took.

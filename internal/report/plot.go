@@ -47,8 +47,8 @@ type column struct {
 
 // cell is what a slot did in one of the equal parts of the axis.
 type cell struct {
-	busy   time.Duration
-	failed bool
+	busy          time.Duration
+	ended, failed int // attempts
 }
 
 // plot collects what is drawn over time, of records that come in the order of the log.
@@ -153,8 +153,10 @@ func (p *plot) fill(s *span) {
 		from, to := time.Duration(i)*each, time.Duration(i+1)*each
 		lane[i].busy += max(min(s.To, to)-max(s.From, from), 0)
 	}
+	last := &lane[p.part(s.To, p.width)]
+	last.ended++
 	if s.Outcome == failed || s.Outcome == retried {
-		lane[p.part(s.To, p.width)].failed = true
+		last.failed++
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -161,7 +162,13 @@ var functions = template.FuncMap{
 	"number":  Number,
 	"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
 	"below":   func(h, more float64) float64 { return h + more },
+	"widen":   widen,
 	"short":   func(f float64) string { return fmt.Sprintf("%.1f", f) },
+}
+
+// widen prints the width of a rectangle that begins at x so that it ends where its neighbour begins, both rounded.
+func widen(x, w float64) string {
+	return fmt.Sprintf("%.1f", max(math.Round(10*(x+w))-math.Round(10*x), 1)/10)
 }
 
 // Number groups the digits of n by threes.

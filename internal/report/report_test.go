@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,5 +171,21 @@ func TestAJobThatRunsOrDidNothingHasAPage(t *testing.T) {
 	s.at(time.Second, events.ItemsSelected{TotalItems: 3})
 	if page := pageOf(t, s.source()); !strings.Contains(page, "</html>") {
 		t.Error("no page of a running job")
+	}
+}
+
+// One failure among many does not paint its slot red.
+func TestALaneShowsTheShareThatFailed(t *testing.T) {
+	p := &plot{length: 4 * time.Second, width: 4}
+	lane := []cell{{busy: time.Second, ended: 20, failed: 1}, {busy: time.Second, ended: 2, failed: 2}, {}, {busy: time.Second, ended: 9}}
+	got := p.summed(lane, 0, 8)
+	want := []rect{
+		{X: 0, W: 500, H: 8, Class: "busy3"},
+		{X: 750, W: 250, H: 8, Class: "busy3"},
+		{X: 0, Y: 6, W: 250, H: 2, Class: "bad"},
+		{X: 250, W: 250, H: 8, Class: "bad"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }

@@ -58,6 +58,7 @@ type Job struct {
 	waiting waiting
 	circuit circuit
 	speed   speed
+	steps   steps
 	resumed bool // the records from before this run were not shown
 	known   int  // with resumed: how many items the runs before knew of
 }
@@ -136,10 +137,18 @@ func (j *Job) Apply(r events.Record) {
 		j.phaseCompleted(e)
 	case events.StepCompleted:
 		j.StepsDone++
+		j.steps.completed(r.Time, e)
+	case events.StepFailed:
+		if e.ItemID == "" {
+			j.steps.failed(r.Time, j.Phase, e)
+		}
 	case events.ItemsSelected:
 		j.Total, j.Complete = e.TotalItems, true
 	case events.StepRetrying:
 		j.Retries++
+		if e.ItemID == "" {
+			j.steps.retrying(e)
+		}
 		j.at(e.ItemID, e.Step, r.Time.Add(time.Duration(e.DelayMS)))
 	case events.CircuitOpen:
 		j.circuit.open(e, r.Time)

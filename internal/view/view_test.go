@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -160,6 +161,25 @@ func TestAStepBetweenTwoTriesWaits(t *testing.T) {
 	j.Step(events.AgentProgress{ItemID: item(1), Step: "keep"})
 	if got := j.Waiting(now); got != 0 {
 		t.Errorf("in its next step: got %d waiting, want none", got)
+	}
+}
+
+// Of a step that is given up, what is told depends on whether its phase goes on.
+func TestStepsThatRunOnceAreListedWithTheirEnds(t *testing.T) {
+	j, _ := fold(view.New(), events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "setup"},
+		events.StepRetrying{Step: "get", Attempt: 1}, events.StepCompleted{Phase: "setup", Step: "get"},
+		events.StepFailed{Step: "try", Attempts: 2, Action: "continue"}, events.StepCompleted{Phase: "setup", Step: "try", Failed: true},
+		events.StepCompleted{Phase: "setup", Step: "not", Skipped: true},
+		events.StepFailed{ItemID: item(0), Step: "work", Action: "stop"},
+		events.PhaseStarted{Phase: "reduce"}, events.StepFailed{Step: "sum", Attempts: 3, Action: "stop", Error: "exit code 1"},
+	)
+	var got []string
+	for _, s := range j.Steps() {
+		got = append(got, fmt.Sprintf("%s %s %d %s %s", s.Phase, s.Name, s.Tries, s.Outcome, s.Error))
+	}
+	want := []string{"setup get 2 done ", "setup try 1 failed, and forgiven ", "setup not 0 left out ", "reduce sum 3 failed exit code 1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
 
