@@ -163,7 +163,7 @@ var functions = template.FuncMap{
 	"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
 	"below":   func(h, more float64) float64 { return h + more },
 	"widen":   widen,
-	"short":   func(f float64) string { return fmt.Sprintf("%.1f", f) },
+	"short":   func(f float64) string { return fmt.Sprintf("%.1f", math.Round(10*f)/10) },
 }
 
 // widen prints the width of a rectangle that begins at x so that it ends where its neighbour begins, both rounded.

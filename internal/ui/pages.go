@@ -47,6 +47,7 @@ func templates() *template.Template {
 
 var functions = template.FuncMap{
 	"path":   url.PathEscape,
+	"item":   itemURL,
 	"number": report.Number,
 	"rough":  view.Rough,
 	"took":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
@@ -69,6 +70,12 @@ var functions = template.FuncMap{
 		}
 		return &list[len(list)-1]
 	},
+}
+
+// itemURL returns the address of a page about an item. The item is no part of the path, where a browser would take the names . and .. for
+// something else.
+func itemURL(job, page, item string) string {
+	return "/jobs/" + url.PathEscape(job) + "/" + page + "?" + url.Values{"item": {item}}.Encode()
 }
 
 // show makes a handler of what makes a page.
@@ -210,12 +217,13 @@ func (s *Server) letter(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	e, found, err := dlq.Find(place.DLQFile(), r.PathValue("item"))
+	item := itemOf(r)
+	e, found, err := dlq.Find(place.DLQFile(), item)
 	switch {
 	case err != nil:
 		return page{}, err
 	case !found:
-		return page{}, fmt.Errorf("%w: job %s has no dead letter %q", errNoItem, place.ID, r.PathValue("item"))
+		return page{}, fmt.Errorf("%w: job %s has no dead letter %q", errNoItem, place.ID, item)
 	}
 	return page{Title: e.ItemID + " · " + place.ID, Name: "letter", Data: struct {
 		Place jobs.Job
@@ -223,12 +231,16 @@ func (s *Server) letter(r *http.Request) (page, error) {
 	}{place, e}}, nil
 }
 
-func (s *Server) story(r *http.Request) (page, error) { return s.storyOf(r, r.PathValue("item")) }
+// itemOf returns the item that a request is about: from the path, or from the query.
+func itemOf(r *http.Request) string {
+	if item := r.PathValue("item"); item != "" {
+		return item
+	}
+	return r.URL.Query().Get("item")
+}
 
-// find is the story of the item that a form asks for.
-func (s *Server) find(r *http.Request) (page, error) { return s.storyOf(r, r.URL.Query().Get("item")) }
-
-func (s *Server) storyOf(r *http.Request, item string) (page, error) {
+func (s *Server) story(r *http.Request) (page, error) {
+	item := itemOf(r)
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
 		return page{}, err

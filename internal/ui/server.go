@@ -51,7 +51,8 @@ func (s *Server) Handler() http.Handler {
 		"GET /jobs/{job}/letters":        s.letters,
 		"GET /jobs/{job}/letters/{item}": s.letter,
 		"GET /jobs/{job}/items/{item}":   s.story,
-		"GET /jobs/{job}/items":          s.find,
+		"GET /jobs/{job}/letter":         s.letter,
+		"GET /jobs/{job}/items":          s.story,
 	} {
 		mux.HandleFunc(route, s.show(page))
 	}

@@ -1,8 +1,12 @@
 package ui
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -146,6 +150,24 @@ func TestPagesShowTexts(t *testing.T) {
 	}
 }
 
+// Whatever an item is called, a link leads to it.
+func TestLinksLeadToItemsOfAnyName(t *testing.T) {
+	s := newSite(t)
+	for _, id := range []string{"item_1", evil, "a/b", "../..", ".", "..", "100%", "%2F", "a?b=c&d#e", "two words", "+", "žluť", "日本"} {
+		_, body := s.get(t, itemURL(s.job.ID, "items", id), nil)
+		if want := "<h1>" + id + "</h1>"; !strings.Contains(html.UnescapeString(body), want) {
+			t.Errorf("the page of %q has no %s", id, want)
+		}
+		code, body := s.get(t, itemURL(s.job.ID, "letter", id), nil)
+		if want := fmt.Sprintf("no dead letter %q", id); code != http.StatusNotFound || !strings.Contains(html.UnescapeString(body), want) {
+			t.Errorf("the letter of %q: %d without %s", id, code, want)
+		}
+	}
+	if _, body := s.get(t, "/jobs/"+s.job.ID+"/items/a%2Fb", nil); !strings.Contains(body, "<h1>a/b</h1>") {
+		t.Error("a path does not lead to the item a/b")
+	}
+}
+
 func TestWhatIsNotThereIsSaidSo(t *testing.T) {
 	s := newSite(t)
 	for _, path := range []string{"/jobs/none", "/jobs/" + s.job.ID + "/items/none", "/jobs/" + s.job.ID + "/letters/none", "/none"} {
@@ -160,6 +182,37 @@ func TestTheStreamOfAJobThatHasEndedEnds(t *testing.T) {
 	_, body := s.get(t, "/live/jobs/"+s.job.ID, nil)
 	if !strings.HasPrefix(body, "event: page\ndata: <h1>") && !strings.Contains(body, "data: <h1>") || !strings.HasSuffix(body, "event: end\ndata:\n\n") {
 		t.Errorf("the stream is %q", body)
+	}
+}
+
+// A stream of a job that goes on ends when its browser goes, and leaves nothing behind.
+func TestAStreamEndsWithItsBrowser(t *testing.T) {
+	s := newSite(t)
+	lock, err := s.job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, path := range []string{"/live/jobs", "/live/jobs/" + s.job.ID} {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.AddCookie(&http.Cookie{Name: cookieName(r.Host), Value: token})
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: page\n" {
+				t.Fatalf("%s begins with %q, %v", path, line, err)
+			}
+		}
+		cancel()
+	}
+	s.Close() // waits for all requests
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+const uiRetried = `
+name: letters
+map:
+  input: [{id: "<script>alert(1)</script>"}, {id: "a/b%2F"}]
+  key: item.id
+  agent_template:
+    - shell: "test -e mended"
+`
+
+// A person sees a dead letter in the browser, mends the cause, presses the button, and the item succeeds, whatever it is called.
+func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the workflow needs a POSIX sh")
+	}
+	dir := t.TempDir()
+	t.Setenv("PRODIGY_HOME", filepath.Join(dir, "home"))
+	t.Chdir(dir)
+	writeText(t, "workflow.yml", uiRetried)
+	if out, err := exec.Command("prodigy", "run", "workflow.yml").CombinedOutput(); err == nil {
+		t.Fatalf("the items succeeded:\n%s", out)
+	}
+	person := newPerson(t)
+	_, list := person.get("/")
+	job := regexp.MustCompile(`/jobs/[^"]+`).FindString(list)
+	if strings.Contains(list, "<script>") || job == "" {
+		t.Fatalf("the list of jobs is %s", list)
+	}
+	writeText(t, "mended", "")
+	for _, id := range []string{"<script>alert(1)</script>", "a/b%2F"} {
+		_, letter := person.get(job + "/letter?" + url.Values{"item": {id}}.Encode())
+		if strings.Contains(letter, "<script>alert") || !strings.Contains(letter, "Run it again") {
+			t.Fatalf("the letter of %s is %s", id, letter)
+		}
+		form := url.Values{"item": {id}, "token": {hiddenToken(letter)}}
+		if code, body := person.post(job+"/retry", form); code != http.StatusOK {
+			t.Fatalf("the retry of %s: %d %s", id, code, body)
+		}
+		person.await(job+"/items?"+url.Values{"item": {id}}.Encode(), "done: it succeeded")
+	}
+	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "There are none.") {
+		t.Errorf("the dead letters are %s", letters)
+	}
+}
+
+func writeText(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hiddenToken(page string) string {
+	m := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+// person is somebody with a browser, who has opened the address that prodigy ui printed.
+type person struct {
+	t      *testing.T
+	client http.Client
+	base   string
+}
+
+func newPerson(t *testing.T) person {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "prodigy", "ui")
+	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Wait() }) // it was interrupted
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, query, _ := strings.Cut(strings.TrimSpace(address), "/?")
+	p := person{t: t, client: http.Client{Jar: jar, Timeout: 20 * time.Second}, base: base}
+	if code, body := p.get("/?" + query); code != http.StatusOK {
+		t.Fatalf("the first page: %d %s", code, body)
+	}
+	return p
+}
+
+func (p person) get(path string) (int, string) { return p.answer(p.client.Get(p.base + path)) }
+
+func (p person) post(path string, form url.Values) (int, string) {
+	return p.answer(p.client.PostForm(p.base+path, form))
+}
+
+func (p person) answer(resp *http.Response, err error) (int, string) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Body.Close() != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// await asks for a page until it has the text.
+func (p person) await(path, text string) {
+	p.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		_, body := p.get(path)
+		if strings.Contains(body, text) {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%s: there is no %q in %s", path, text, body)
+		}
+	}
+}
