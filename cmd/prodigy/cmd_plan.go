@@ -261,13 +261,14 @@ func captures(s section) []events.StepCompleted {
 const firstItems = 5
 
 func planSelection(ctx context.Context, w checked) (planItems, error) {
-	source, free := items.Source(w.Map.Input, w.dir)
+	env := items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Fill: w.settings.Fill, Stdin: os.Stdin}
+	source, free := items.Source(w.Map.Input, env)
 	selected := planItems{Source: source, First: []items.Item{}}
 	if !free || w.Map.Input.Stdin && term.IsTerminal(int(os.Stdin.Fd())) {
 		return selected, nil
 	}
 	total := 0
-	for it, err := range items.Select(ctx, w.Map, items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Stdin: os.Stdin}) {
+	for it, err := range items.Select(ctx, w.Map, env) {
 		if err != nil {
 			return planItems{}, planError(err)
 		}

@@ -22,7 +22,12 @@ const (
 	workerVar      = "PRODIGY_WORKER_ID"
 	correlationVar = "PRODIGY_CORRELATION_ID"
 	automationVar  = "PRODIGY_AUTOMATION"
-	argVar         = "ARG" // only of a workflow that runs once for each value
+
+	// Only of a workflow that runs once for each value, which has two names: its place from 1, and how many there are.
+	argVar   = "ARG"
+	fileVar  = "FILE"
+	indexVar = "INDEX"
+	totalVar = "TOTAL"
 
 	valuesVar    = "PRODIGY_VALUES"
 	valuesPrefix = "PRODIGY_V" // of the variables that template makes, and of valuesVar
@@ -63,7 +68,10 @@ func (a *Attempt) fixed(itemFile string) []string {
 	}
 	vars = append(vars, itemIDVar+"="+a.ItemID, attemptVar+"="+strconv.Itoa(a.Number))
 	if a.PerValue {
-		vars = append(vars, argVar+"="+template.JSON(a.Item).String())
+		for _, name := range valueVars() {
+			value, _ := a.valueVar(name)
+			vars = append(vars, name+"="+value.String())
+		}
 	}
 	if itemFile != "" {
 		vars = append(vars, itemFileVar+"="+itemFile)
@@ -72,6 +80,22 @@ func (a *Attempt) fixed(itemFile string) []string {
 		vars = append(vars, itemVar+"="+string(a.Item))
 	}
 	return vars
+}
+
+// valueVars returns the names that only a workflow that runs once for each value has.
+func valueVars() []string { return []string{argVar, fileVar, indexVar, totalVar} }
+
+// valueVar returns the value of one of valueVars.
+func (a *Attempt) valueVar(name string) (template.Value, bool) {
+	switch name {
+	case argVar, fileVar:
+		return template.JSON(a.Item), true
+	case indexVar:
+		return template.Text(strconv.Itoa(a.ItemIndex + 1)), true
+	case totalVar:
+		return total(a.ItemTotal), true
+	}
+	return template.Value{}, false
 }
 
 // environ returns the whole environment of a command: inherited variables, those of the workflow and the step, prodigy's, and

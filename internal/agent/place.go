@@ -55,12 +55,15 @@ func (p place) variable(name string) place {
 	return p.knowing(name, template.Name{Declared: true})
 }
 
-// perValue returns p where ARG is the item, if it is.
+// perValue returns p where ARG is the item, if it is, and its companions are known.
 func (p place) perValue(is bool) place {
 	if !is {
 		return p
 	}
-	return p.knowing(argVar, template.Name{Root: true, Declared: true, Data: true})
+	for _, name := range valueVars() {
+		p = p.knowing(name, template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar})
+	}
+	return p
 }
 
 // in returns p as the first step of a phase sees it.

@@ -214,8 +214,12 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 	switch root {
 	case "item":
 		return s.item(), known
-	case argVar:
-		return template.JSON(a.Item), known && a.PerValue
+	case argVar, fileVar, indexVar, totalVar:
+		if !a.PerValue {
+			return template.Value{}, false
+		}
+		value, _ := a.valueVar(root)
+		return value, known
 	case "item_id":
 		return template.Text(a.ItemID), known
 	case "item_index":

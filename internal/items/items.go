@@ -30,6 +30,10 @@ type Env struct {
 	Stdin   io.Reader // nil: there is none
 	Temp    string    // directory of scratch files; empty: that of the system
 
+	// Fill puts the values of parameters and variables in the name of a file or a pattern. Its error is an ErrLater when they are only
+	// known to a run. Nil: names stay as they are written.
+	Fill func(text string) (string, error)
+
 	// Register, when there is one, has a record of the command that runs.
 	Register *process.Register
 }

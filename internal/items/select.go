@@ -29,7 +29,7 @@ func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error)
 	if err != nil {
 		return err
 	}
-	src, err := resolve(m.Input, e.Dir)
+	src, err := resolve(m.Input, e)
 	if err != nil || c.full() {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"prodigy/internal/workflow"
@@ -25,31 +26,68 @@ type source struct {
 	format string // empty: sniffed
 }
 
+// ErrLater is in the chain of an error of Fill that is no mistake of the workflow: the values are only known to a run.
+var ErrLater = errors.New("the value is not known yet")
+
 // resolve finds out what an input means. A file that is missing is an error.
-func resolve(in workflow.Input, dir string) (source, error) {
-	s, err := locate(in, dir)
+func resolve(in workflow.Input, e Env) (source, error) {
+	s, err := locate(in, e)
 	s.format = cmp.Or(in.Format, extensions[strings.ToLower(filepath.Ext(s.name))])
 	return s, err
 }
 
-func locate(in workflow.Input, dir string) (source, error) {
+func locate(in workflow.Input, e Env) (source, error) {
 	switch {
 	case in.Command != "":
 		return source{command: in.Command}, nil
 	case in.File != "":
-		return fileSource(in.File, dir)
+		return e.filledFile(in.File)
 	case in.Glob != "":
-		return source{glob: in.Glob}, checkGlob(in.Glob)
+		pattern, err := e.fill(in.Glob)
+		if err != nil {
+			return source{}, err
+		}
+		return source{glob: pattern}, checkGlob(pattern)
 	case in.Stdin:
 		return source{stdin: true}, nil
 	case in.Text != "":
-		s, err := fileSource(in.Text, dir)
-		if errors.Is(err, errNoFile) && looksLikeCommand(in.Text) {
-			return source{command: in.Text}, nil
-		}
-		return s, err
+		return e.fileOrCommand(in.Text)
 	}
 	return source{list: in.Items}, nil
+}
+
+// fileOrCommand finds out what a text means that does not say it.
+func (e Env) fileOrCommand(text string) (source, error) {
+	s, err := fileSource(text, e.Dir)
+	switch {
+	case !errors.Is(err, errNoFile) || !looksLikeCommand(text):
+		return s, err
+	case looksLikeCommand(placeholder.ReplaceAllString(text, "")):
+		return source{command: text}, nil
+	}
+	return e.filledFile(text)
+}
+
+// placeholder fits the places in a text that values can take.
+var placeholder = regexp.MustCompile(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`)
+
+func (e Env) filledFile(text string) (source, error) {
+	name, err := e.fill(text)
+	if err != nil {
+		return source{}, err
+	}
+	return fileSource(name, e.Dir)
+}
+
+func (e Env) fill(text string) (string, error) {
+	if e.Fill == nil {
+		return text, nil
+	}
+	filled, err := e.Fill(text)
+	if err != nil {
+		return "", fmt.Errorf("input: %w", err)
+	}
+	return filled, nil
 }
 
 // looksLikeCommand tells whether a text that is no file has something in it that a shell would act on.
@@ -98,19 +136,21 @@ const Stdin = "standard input"
 
 // Source says in words where the items of an input come from, and whether they can be found without running a command. The input
 // has been checked.
-func Source(in workflow.Input, dir string) (words string, free bool) {
-	s, _ := resolve(in, dir)
+func Source(in workflow.Input, e Env) (words string, free bool) {
+	s, err := resolve(in, e)
 	switch {
+	case err != nil:
+		return cmp.Or(in.File, in.Glob, in.Text), !errors.Is(err, ErrLater)
 	case s.command != "":
 		return s.command, false
 	case s.stdin:
 		return Stdin, true
 	case s.glob != "":
 		return s.glob, true
-	case in.File == "" && in.Text == "":
-		return "the workflow", true
+	case s.file != "":
+		return s.name, true
 	}
-	return cmp.Or(in.File, in.Text), true
+	return "the workflow", true
 }
 
 // trouble words an error that is not about the data, after what was being read.

@@ -21,7 +21,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	if w.Map != nil {
 		problems = append(problems, items.Check(w.Map)...)
 		if w.Setup == nil { // which might make the input
-			problems = append(problems, items.CheckInput(w.Map, items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ)})...)
+			problems = append(problems, items.CheckInput(w.Map, items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill})...)
 		}
 		if _, err := maxParallel(c, w); err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))

@@ -243,7 +243,7 @@ func (p *pool) start(it items.Item) {
 	p.slotOf[it.Index] = slot
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
-	a.ItemTotal = p.job.state.total
+	a.ItemTotal = p.job.itemTotal()
 	p.job.state.retried(&a, it.ID)
 	a.Number, a.Worker = p.job.state.nextNumber(it.Index), slot
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
@@ -363,4 +363,12 @@ func (p *pool) arm(t *time.Timer) {
 		sooner(p.due[0].due)
 	}
 	t.Reset(time.Until(next))
+}
+
+// itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from the first on.
+func (j *job) itemTotal() int {
+	if m := j.workflow.Map; m.PerValue {
+		return len(m.Input.Items)
+	}
+	return j.state.total
 }

@@ -140,7 +140,10 @@ func (s *selection) record(ctx context.Context) error {
 }
 
 func (j *job) selectionEnv() items.Env {
-	return items.Env{Dir: j.config.Dir, Environ: j.config.Settings.Environ(j.config.Environ), Stdin: j.config.Stdin, Temp: j.place.TempDir(), Register: j.register}
+	return items.Env{
+		Dir: j.config.Dir, Environ: j.config.Settings.Environ(j.config.Environ), Fill: j.config.Settings.Fill, Stdin: j.config.Stdin,
+		Temp: j.place.TempDir(), Register: j.register,
+	}
 }
 
 // sameAs compares an item with the next of those that an earlier run recorded.

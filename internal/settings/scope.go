@@ -96,3 +96,15 @@ func (s scope) environment() template.Value {
 	}
 	return template.Value{}.With(fields)
 }
+
+// withInherited is a scope in which inherited variables have their plain names too.
+type withInherited struct{ scope }
+
+// Resolve implements template.Resolver.
+func (s withInherited) Resolve(root string) (template.Value, bool) {
+	if value, ok := s.scope.Resolve(root); ok {
+		return value, true
+	}
+	value, ok := s.inherited[root]
+	return template.Text(value), ok
+}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 
+	"prodigy/internal/items"
 	"prodigy/internal/mask"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -45,7 +46,8 @@ type Settings struct {
 	Mask     *mask.Masker        // takes all of them out of what is written
 	Warnings []workflow.Problem
 
-	known scope
+	purpose Purpose
+	known   scope
 }
 
 // Environ returns the environment of a command that is run for the job as a whole, such as that of its input: parameters are in it by
@@ -69,6 +71,23 @@ func (s Settings) Lookup(name string) (string, bool) {
 	}
 	value, ok := s.known.values[name]
 	return value, ok
+}
+
+// Fill returns the name of a file with the values of the parameters and variables that it names, inherited ones too.
+func (s Settings) Fill(text string) (string, error) {
+	names := s.known.template()
+	for name := range s.known.inherited {
+		names = names.With(name, template.Name{Declared: true})
+	}
+	p, err := template.CompilePlain(text, names.Packed())
+	if err != nil {
+		return "", err
+	}
+	filled, err := p.Bind(withInherited{s.known})
+	if err != nil && s.purpose != ToRun {
+		err = fmt.Errorf("%w: %w", items.ErrLater, err)
+	}
+	return filled, err
 }
 
 // Resolve finds the settings of a run of w. The error is a *workflow.InvalidError when something is missing or does not fit.
@@ -95,7 +114,7 @@ func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, er
 	}
 	r.warnShort()
 	r.out.Mask = mask.New(slices.Collect(maps.Values(r.out.Secrets)))
-	r.out.known = r.known
+	r.out.known, r.out.purpose = r.known, o.Purpose
 	if o.Purpose != ToRun {
 		for name := range r.out.Secrets {
 			r.out.Secrets[name] = mask.Mark
