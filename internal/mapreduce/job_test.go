@@ -292,6 +292,29 @@ func TestInterruptGivesTheAttemptBack(t *testing.T) {
 	})
 }
 
+func TestAStopBeginsNoFurtherPhase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, cancel := context.WithCancelCause(t.Context())
+		reduced := 0
+		c := config(t, fake(func(c call) answer {
+			if c.item == "" {
+				reduced++
+			}
+			return answer{takes: 3 * time.Second}
+		}))
+		c.Stop = stop
+		time.AfterFunc(time.Second, func() { cancel(errors.New("interrupted by SIGTERM")) })
+		r := run(t, c, workflowOf(2, 2, "reduce:\n  - shell: sum\n"))
+		if r.State != Paused || reduced != 0 || r.Metrics.Successful != 2 {
+			t.Fatalf("got %s (%s), %d items, reduced %d times; want paused, 2, 0", r.State, r.Reason, r.Metrics.Successful, reduced)
+		}
+		c.Stop = nil
+		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != Completed || reduced != 1 {
+			t.Errorf("resumed: %s (%v), reduced %d times; want completed, once", r.State, err, reduced)
+		}
+	})
+}
+
 func TestAStopEndsAWaitAtOnce(t *testing.T) {
 	for name, more := range map[string]string{"item": "error_policy:\n  on_item_failure: retry\n  retry_config: {initial_delay: 1h, max_delay: 2h}\n", "step": ""} {
 		t.Run(name, func(t *testing.T) {

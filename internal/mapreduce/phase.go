@@ -19,6 +19,9 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if p == nil || known.completed {
 		return verdict{state: Completed}, nil
 	}
+	if cause := context.Cause(j.config.Stop); cause != nil {
+		return verdict{state: Paused, reason: cause.Error()}, nil // it is not for a stop to begin something
+	}
 	if name != "" && !known.started {
 		j.record(events.PhaseStarted{Phase: name})
 	}
