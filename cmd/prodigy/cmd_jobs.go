@@ -13,6 +13,8 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
 )
 
 type jobsOptions struct {
@@ -73,19 +75,28 @@ func runJobs(con *console, o jobsOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, list)
 	}
-	return printJobs(con, list)
+	return printJobs(con, list, time.Now())
 }
 
-func printJobs(con *console, list []jobStatus) error {
+func printJobs(con *console, list []jobStatus, now time.Time) error {
 	if len(list) == 0 {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
 		return nil
 	}
 	t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tSTARTED\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
+	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tAGE\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
 	for _, s := range list {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", s.JobID, s.State, s.Started.Local().Format(time.DateTime),
-			duration.Format(time.Duration(s.DurationMS)), s.Metrics.Successful, s.Metrics.Failed, s.Metrics.TotalItems, cmp.Or(visible(s.Workflow), "-"))
+		ok, failed, total := s.counts()
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.JobID, s.State, view.Rough(now.Sub(s.Started)),
+			duration.Format(time.Duration(s.DurationMS)), ok, failed, total, cmp.Or(visible(s.Workflow), "-"))
 	}
 	return t.Flush()
+}
+
+// counts prints how many items succeeded, failed and are there in all. A standard workflow has none.
+func (s jobStatus) counts() (ok, failed, total string) {
+	if s.Mode == string(workflow.Standard) {
+		return "-", "-", "-"
+	}
+	return fmt.Sprint(s.Metrics.Successful), fmt.Sprint(s.Metrics.Failed), fmt.Sprint(s.Metrics.TotalItems)
 }

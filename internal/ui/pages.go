@@ -198,15 +198,23 @@ func (s *Server) letters(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	list, err := dlq.Read(place.DLQFile())
-	if err != nil {
-		return page{}, err
+	var list []dlq.Entry
+	more := 0
+	for e, err := range dlq.Each(place.DLQFile()) {
+		switch {
+		case err != nil:
+			return page{}, err
+		case len(list) < lettersListed:
+			list = append(list, e)
+		default:
+			more++
+		}
 	}
 	return page{Title: "Dead letters · " + place.ID, Name: "letters", Data: struct {
 		Place   jobs.Job
 		Letters []dlq.Entry
 		More    int
-	}{place, list[:min(len(list), lettersListed)], max(len(list)-lettersListed, 0)}}, nil
+	}{place, list, more}}, nil
 }
 
 // lettersListed is how many dead letters a page shows.

@@ -1,11 +1,14 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
 	"prodigy/internal/duration"
 )
+
+const day = 24 * time.Hour
 
 // Rough rounds a length of time as people would say it.
 func Rough(d time.Duration) string {
@@ -16,8 +19,10 @@ func Rough(d time.Duration) string {
 		d = d.Round(time.Second)
 	case d < 10*time.Hour:
 		d = d.Round(time.Minute)
-	default:
+	case d < 3*day:
 		d = d.Round(time.Hour)
+	default:
+		return fmt.Sprintf("%dd", (d+day/2)/day)
 	}
 	text := duration.Format(d)
 	if d >= 10*time.Minute {
