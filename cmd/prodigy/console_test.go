@@ -23,3 +23,44 @@ func TestScreenKeepsItsLinesBelowWhatIsWritten(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// What is written after a terminal has become narrower stays, and the lines below it are cut to the new width.
+func TestANarrowerTerminalLosesNoText(t *testing.T) {
+	var b strings.Builder
+	width := 40
+	s := screen{w: &b, live: true, size: func() (int, int) { return width, 24 }}
+	s.draw([]string{strings.Repeat("x", 30)})
+	width = 10
+	write(t, &s, "text\n")
+	write(t, &s, "more\n")
+	const up2, up1, cut = "\x1b[2A\x1b[J", "\x1b[1A\x1b[J", "xxxxxxxx…\n"
+	want := strings.Repeat("x", 30) + "\n" + up1 + up2 + "text\n" + cut + up1 + "more\n" + cut
+	if got := b.String(); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// However many lines come at once, the lines below them are drawn once.
+func TestLinesThatComeTogetherAreDrawnOnce(t *testing.T) {
+	var b strings.Builder
+	s := screen{w: &b, live: true, size: func() (int, int) { return 40, 24 }}
+	s.draw([]string{"region"})
+	s.together(func() {
+		for range 3 {
+			write(t, &s, "line\n")
+		}
+		s.clear() // for what another stream prints
+		write(t, &s, "after\n")
+	})
+	const up = "\x1b[1A\x1b[J"
+	if got, want := b.String(), "region\n"+up+"line\nline\nline\n"+"after\n"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func write(t *testing.T, s *screen, text string) {
+	t.Helper()
+	if _, err := s.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -95,10 +95,7 @@ func (p *printer) show() {
 				p.screen.clear()
 				return
 			}
-			for _, r := range batch {
-				p.job.Apply(r)
-				p.print(r)
-			}
+			p.screen.together(func() { p.see(batch) })
 		case e := <-p.steps:
 			p.job.Step(e)
 		case p.earlier = <-p.pasts:
@@ -108,6 +105,13 @@ func (p *printer) show() {
 		case now := <-tick.C:
 			p.progress(now)
 		}
+	}
+}
+
+func (p *printer) see(batch []events.Record) {
+	for _, r := range batch {
+		p.job.Apply(r)
+		p.print(r)
 	}
 }
 

@@ -20,7 +20,9 @@ type screen struct {
 	size  func() (w, h int)
 	term  *cwriter.Writer // moves the cursor; made when it is first needed
 	drawn []string
-	width int // that they were drawn for
+	width int    // that they were drawn for
+	held  []byte // what is written while do of together runs
+	hold  bool
 }
 
 const (
@@ -47,18 +49,31 @@ func (s *screen) progress(g region, j *view.Job, now time.Time) {
 }
 
 func (s *screen) Write(p []byte) (int, error) {
-	if len(s.drawn) == 0 {
+	switch {
+	case len(s.drawn) == 0:
 		return s.w.Write(p)
+	case s.hold:
+		s.held = append(s.held, p...)
+	default:
+		s.show(p, s.drawn)
 	}
-	_, _ = s.term.Write(p)
-	s.show(s.drawn)
 	return len(p), nil
+}
+
+// together does what may write many lines, and draws once for all of them.
+func (s *screen) together(do func()) {
+	s.hold = true
+	do()
+	s.hold = false
+	if len(s.held) > 0 {
+		s.show(nil, s.drawn)
+	}
 }
 
 // clear takes the lines away until they are drawn again.
 func (s *screen) clear() {
 	if len(s.drawn) > 0 {
-		s.show(nil)
+		s.show(nil, nil)
 	}
 }
 
@@ -67,21 +82,28 @@ func (s *screen) draw(lines []string) {
 	if s.term == nil {
 		s.term = cwriter.New(s.w)
 	}
-	s.show(lines)
+	s.show(nil, lines)
 }
 
-func (s *screen) show(lines []string) {
+// show replaces the lines that are drawn by a text and by lines below it. They are cut to the width that the terminal has now: it may
+// have become narrower since they were made.
+func (s *screen) show(text []byte, lines []string) {
 	width, _ := s.size()
-	if more := s.wrapped(width); more > 0 {
-		_, _ = fmt.Fprintf(s.term, "\x1b[%dA\x1b[J", more)
-	}
 	var b bytes.Buffer
-	for _, line := range lines {
-		b.WriteString(line + "\n")
+	if more := s.wrapped(width); more > 0 {
+		_, _ = fmt.Fprintf(&b, "\x1b[%dA\x1b[J", more)
+	}
+	b.Write(s.held)
+	b.Write(text)
+	s.held = s.held[:0]
+	drawn := make([]string, len(lines))
+	for i, line := range lines {
+		drawn[i] = fit(width-1, line)
+		b.WriteString(drawn[i] + "\n")
 	}
 	_, _ = s.term.Write(b.Bytes())
-	_ = s.term.Flush(len(lines))
-	s.drawn, s.width = lines, width
+	_ = s.term.Flush(len(drawn))
+	s.drawn, s.width = drawn, width
 }
 
 // wrapped returns how many more rows the drawn lines take since the terminal became narrower.
