@@ -26,7 +26,8 @@ func newResumeCommand(con *console) *cobra.Command {
 Finished items are not run again. What was in flight starts again, and retries that were waiting keep their time. The exit codes
 are those of run, but 0 when the job had completed before.`,
 		Example: `  prodigy resume
-  prodigy resume mapreduce-20261120-1615 --max-parallel 2`,
+  prodigy resume mapreduce-20261120-1615 --max-parallel 2
+  prodigy resume --workflow mended.yml`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,6 +38,7 @@ are those of run, but 0 when the job had completed before.`,
 	o.add(cmd)
 	f := cmd.Flags()
 	f.Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	f.StringVar(&o.mended, "workflow", "", "go on with this workflow, which then is that of the job; what has been done must be in it as it was")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was in flight when the run died so often; 0: never")
 	return cmd
 }
@@ -54,31 +56,37 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	if err != nil {
 		return err
 	}
-	completed, err := mapreduce.MayHaveCompleted(job)
-	if err != nil {
+	earlier, completed, err := completedBefore(job)
+	switch {
+	case err != nil:
 		return err
+	case completed && o.mended == "":
+		return o.nothingDone(con, ended{Result: mapreduce.Result{
+			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
+			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()),
+		}})
 	}
+	conclude := o.conclude
 	if completed {
-		// All of the log is read: whoever asks for a resume is told of damage to it.
-		earlier, err := mapreduce.SummarizeAnd(job, func(events.Record) {})
-		if err != nil {
-			return err
-		}
-		if earlier.State == string(mapreduce.Completed) {
-			return o.nothingToDo(con, earlier)
-		}
+		conclude = o.nothingDone
 	}
-	return o.again(ctx, con, job, o.conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Resume(ctx, c, job)
 	})
 }
 
-// nothingToDo says that a job had completed before.
-func (o resumeOptions) nothingToDo(con *console, s mapreduce.Summary) error {
-	e := ended{Result: mapreduce.Result{
-		Job: s.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
-		Metrics: s.Metrics, Duration: s.Duration, Results: ifThere(s.Job.ResultsFile()),
-	}}
+// completedBefore tells whether there is nothing left to do in a job, and if so how it stands.
+func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
+	if may, err := mapreduce.MayHaveCompleted(job); err != nil || !may {
+		return mapreduce.Summary{}, false, err
+	}
+	// All of the log is read: whoever asks for a resume is told of damage to it.
+	s, err := mapreduce.SummarizeAnd(job, func(events.Record) {})
+	return s, s.State == string(mapreduce.Completed), err
+}
+
+// nothingDone says that a job had completed before.
+func (o resumeOptions) nothingDone(con *console, e ended) error {
 	if !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
 		e.print(con.err)
@@ -91,7 +99,7 @@ func (o resumeOptions) nothingToDo(con *console, s mapreduce.Summary) error {
 
 // again works once more on a job as it was recorded, and then says how that ended.
 func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, ended) error, do work) error {
-	w, err := loadRecorded(job)
+	mended, w, err := o.workflowOf(job)
 	if err != nil {
 		return err
 	}
@@ -99,13 +107,13 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	if err != nil {
 		return err
 	}
-	found, err := resolveRecorded(ctx, job, w)
+	found, err := resolveRecorded(ctx, job, w, mended)
 	if err != nil {
 		return err
 	}
 	con.hide(found.Mask)
 	c := o.config(home, claude)
-	c.Settings = found
+	c.Settings, c.Mended = found, mended
 	end, err := watch(ctx, c, newPrinter(con, o, w), do)
 	if err != nil {
 		return o.afterError(con, end, err)

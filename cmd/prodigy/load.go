@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -75,18 +76,49 @@ func withMore(c mapreduce.Config, err error) error {
 	return invalid.And(more)
 }
 
+// workflowOf reads the workflow that a job goes on with: the one that o names, which then is returned as a mended one too, else the
+// recorded one.
+func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Mended, *workflow.Workflow, error) {
+	if o.mended == "" {
+		w, err := loadRecorded(job)
+		return nil, w, err
+	}
+	options, err := recordedOptions(job)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, err := filepath.Abs(o.mended)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, refusef("%w", err)
+	}
+	w, err := workflow.Parse(o.mended, source, options)
+	return &mapreduce.Mended{Workflow: w, Source: source, Path: path}, w, err
+}
+
 // loadRecorded reads the workflow of a job as it was run.
 func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
-	meta, err := job.ReadMeta()
+	options, err := recordedOptions(job)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+		return nil, err
 	}
 	source, err := os.ReadFile(job.WorkflowFile())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
 	}
-	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
-	return workflow.Parse(job.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
+	return workflow.Parse(job.WorkflowFile(), source, options)
+}
+
+// recordedOptions are those that the workflow of a job was parsed with.
+func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return workflow.ParseOptions{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+	}
+	return workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values}, nil
 }
 
 // delayCap returns the cap of delays: the flag's, else the environment's, else none.

@@ -32,7 +32,8 @@ type jobOptions struct {
 	partialOK   bool
 	logSteps    bool
 	maxRetries  int
-	maxCrashes  int // of a resume
+	maxCrashes  int    // of a resume
+	mended      string // of a resume: path of the workflow that it goes on with; empty: the recorded one
 }
 
 // defaultGrace is what running steps get to finish in when the job is to stop.

@@ -83,14 +83,20 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 	return s, err
 }
 
-// resolveRecorded finds the settings that a job was started with once more. Secrets, files and commands are read again.
-func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow) (settings.Settings, error) {
+// resolveRecorded finds the settings that a job was started with once more. Secrets, files and commands are read again. A mended
+// workflow has its own secrets, and perhaps lacks parameters.
+func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, mended *mapreduce.Mended) (settings.Settings, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
 		return settings.Settings{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
 	}
+	source := meta.WorkflowPath
+	if mended != nil {
+		source = mended.Path
+		maps.DeleteFunc(meta.Params, func(name string, _ json.RawMessage) bool { return !declared(w, name) })
+	}
 	return resolve(ctx, w, settings.Options{
-		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: meta.WorkflowPath,
+		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: source,
 	})
 }
 
@@ -100,4 +106,8 @@ func arguments(params map[string]json.RawMessage) []workflow.Argument {
 		args = append(args, workflow.Argument{Name: name, Value: params[name]})
 	}
 	return args
+}
+
+func declared(w *workflow.Workflow, parameter string) bool {
+	return slices.ContainsFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == parameter })
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 )
 
 // WriteFile writes a file durably: temporary file, sync, rename, sync of the directory; mode 0600.
@@ -60,4 +61,27 @@ func MakeDirs(dir string) error {
 		return err
 	}
 	return SyncDir(parent)
+}
+
+// ReplaceWorkflow makes source the workflow of the job. The one before stays as workflow.1.yml, the next one as workflow.2.yml.
+func (j Job) ReplaceWorkflow(source []byte) error {
+	before, err := os.ReadFile(j.WorkflowFile())
+	if err != nil {
+		return err
+	}
+	n := 1
+	for exists(j.formerWorkflow(n)) {
+		n++
+	}
+	if err := WriteFile(j.formerWorkflow(n), before); err != nil {
+		return err
+	}
+	return WriteFile(j.WorkflowFile(), source)
+}
+
+func (j Job) formerWorkflow(n int) string { return j.state("workflow." + strconv.Itoa(n) + ".yml") }
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

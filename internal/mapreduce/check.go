@@ -16,19 +16,30 @@ import (
 // Check finds what can be known to be wrong with a parsed workflow before anything runs: unknown values in commands, a missing
 // input file, a path or filter that does not parse. It returns what to warn of; the error is a *workflow.InvalidError.
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
-	problems, warnings := agent.Check(w)
+	problems, warnings := findings(c, w)
+	if w.Map != nil && w.Setup == nil { // which might make the input
+		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+		problems = append(problems, items.CheckInput(w.Map, env)...)
+	}
+	return asError(w, problems, warnings)
+}
+
+// findings is what can be known to be wrong with a workflow without looking for its input, and what to warn of.
+func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
+	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
 	if w.Map != nil {
 		problems = append(problems, items.Check(w.Map)...)
-		if w.Setup == nil { // which might make the input
-			problems = append(problems, items.CheckInput(w.Map, items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill})...)
-		}
 		if _, err := maxParallel(c, w); err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
 		}
 		problems = append(problems, checkLimits(c, w)...)
 	}
-	warnings = slices.Concat(w.Warnings, warnings)
+	return problems, slices.Concat(w.Warnings, warnings)
+}
+
+// asError returns what was found in a workflow in the order of its file, and problems as an error.
+func asError(w *workflow.Workflow, problems, warnings []workflow.Problem) ([]workflow.Problem, error) {
 	for i := range problems {
 		problems[i].File = w.File
 	}

@@ -175,12 +175,20 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		return nil, err
 	}
 	w.Name = cmp.Or(meta.Workflow, w.Name) // the file has another name now
+	recorded := w
+	if w, err = c.Mended.instead(c, recorded); err != nil {
+		return nil, err
+	}
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
 	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
 	if c.MaxParallel > 0 {
 		j.parallel = c.MaxParallel
 	}
-	if err := j.open(); err != nil {
+	err = j.open()
+	if err == nil {
+		err = j.mend(recorded, source)
+	}
+	if err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	return j, nil

@@ -47,6 +47,7 @@ type Config struct {
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
 	MaxCrashes  int           // an item that was in flight when the run died so often is dead-lettered by a resume; 0: never
+	Mended      *Mended       // of a resume: the workflow that it goes on with; nil: the recorded one
 
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
 	// The ctx that Run is given kills instead. Nil never stops.

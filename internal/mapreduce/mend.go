@@ -1,0 +1,130 @@
+package mapreduce
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	"prodigy/internal/workflow"
+)
+
+// Mended is a workflow that takes the place of the one that a job was run with.
+type Mended struct {
+	Workflow *workflow.Workflow
+	Source   []byte // which it was parsed from
+	Path     string // absolute
+}
+
+// instead returns the workflow that a job goes on with, after what can be known to be wrong with it: in itself, and because the log
+// could not be read by it.
+func (m *Mended) instead(c Config, recorded *workflow.Workflow) (*workflow.Workflow, error) {
+	if m == nil {
+		return recorded, nil
+	}
+	w := m.Workflow
+	w.Name = recorded.Name
+	problems, warnings := findings(c, w)
+	if w.Mode != recorded.Mode {
+		problems = append(problems, problemAt(w, top, fmt.Sprintf("the job has mode %s, and this has mode %s: run it as a new job", recorded.Mode, w.Mode)))
+	}
+	if !reflect.DeepEqual(w.ErrorPolicy.CircuitBreaker, recorded.ErrorPolicy.CircuitBreaker) {
+		problems = append(problems, problemAt(w, top, "the circuit_breaker of the error policy cannot change: the log of the job follows from it"))
+	}
+	_, err := asError(w, problems, warnings)
+	return w, err
+}
+
+// top is the place of what is wrong with a workflow as a whole.
+var top = workflow.Pos{Line: 1, Col: 1}
+
+// mend makes the mended workflow that of the job from now on, unless it differs in what has been done.
+func (j *job) mend(recorded *workflow.Workflow, source []byte) error {
+	m := j.config.Mended
+	if m == nil {
+		return nil
+	}
+	if _, err := asError(j.workflow, j.doneOtherwise(recorded), nil); err != nil {
+		return err
+	}
+	if err := j.newSlots(recorded); err != nil {
+		return err
+	}
+	if redacted := m.Workflow.Redact(m.Source); !bytes.Equal(redacted, source) {
+		if err := j.place.ReplaceWorkflow(redacted); err != nil {
+			return fmt.Errorf("record the workflow: %w", err)
+		}
+	}
+	j.meta.WorkflowPath, j.meta.Params = m.Path, paramsOf(j.config.Settings)
+	if err := j.place.WriteMeta(j.meta); err != nil {
+		return err
+	}
+	j.notice("the workflow of the job is now " + m.Path)
+	return nil
+}
+
+// newSlots lets a max_parallel count that is another than the recorded one; not against the flag.
+func (j *job) newSlots(recorded *workflow.Workflow) error {
+	if j.workflow.Map == nil || sameNumber(j.workflow.Map.MaxParallel, recorded.Map.MaxParallel) {
+		return nil
+	}
+	c := j.config
+	c.MaxParallel = 0
+	slots, err := maxParallel(c, j.workflow)
+	if err != nil {
+		return err
+	}
+	j.meta.MaxParallel = slots
+	if j.config.MaxParallel == 0 {
+		j.parallel = slots
+	}
+	return nil
+}
+
+func sameNumber(a, b workflow.IntOrVar) bool { return a.Value == b.Value && a.Var == b.Var }
+
+// doneOtherwise finds in what the mended workflow differs from what the job has done by the recorded one.
+func (j *job) doneOtherwise(recorded *workflow.Workflow) []workflow.Problem {
+	w := j.workflow
+	problems := j.stepsOtherwise("", w.Commands, recorded.Commands)
+	problems = append(problems, j.stepsOtherwise("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
+	if j.state.ended != Completed { // else they begin anew when they are run again
+		problems = append(problems, j.stepsOtherwise("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
+		problems = append(problems, j.stepsOtherwise("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
+	}
+	if w.Map == nil || !j.state.selected && j.store.Len() == 0 {
+		return problems
+	}
+	for _, c := range w.Map.Selection(recorded.Map) {
+		problems = append(problems, problemAt(w, c.At, c.Key+" cannot change: the items of the job have been chosen; run it as a new job"))
+	}
+	return problems
+}
+
+func stepsOf(p *workflow.Phase) []workflow.Step {
+	if p == nil {
+		return nil
+	}
+	return p.Commands
+}
+
+// stepsOtherwise finds steps of a phase that are done and would be others now. One that is done as a whole gets no more steps either.
+func (j *job) stepsOtherwise(phase string, now, before []workflow.Step) []workflow.Problem {
+	p := j.state.phase(phase)
+	done := len(p.steps)
+	if p.completed {
+		done = len(before)
+	}
+	var problems []workflow.Problem
+	for i, s := range now[:min(done, len(now))] {
+		if !workflow.SameWork(s, before[i]) {
+			problems = append(problems, problemAt(j.workflow, s.Pos, "step "+s.Label(i)+" cannot change: the job has done it"))
+		}
+	}
+	switch {
+	case len(now) < done:
+		problems = append(problems, problemAt(j.workflow, top, fmt.Sprintf("%sa step that the job has done is missing: %s", inPhase(phase, ""), before[len(now)].Label(len(now)))))
+	case p.completed && len(now) > done:
+		problems = append(problems, problemAt(j.workflow, now[done].Pos, "step "+now[done].Label(done)+" would never run: the job is done with "+phase))
+	}
+	return problems
+}
