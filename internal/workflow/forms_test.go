@@ -312,7 +312,7 @@ func (l *language) besides(t reflect.Type) []keyDoc {
 			{name: "test", meaning: "the older way to write `shell` with `on_failure`", form: l.test()},
 			{name: "with", meaning: "retries and timeout in short, instead of `retry_config`", form: l.callOptions()},
 			{
-				name: "capture_output", meaning: "another word for capture; `true` takes the name from `id`",
+				name: "capture_output", meaning: "another word for capture; `true` takes the name from `id`, and without one says only what is so anyway: the output is `${shell.output}`",
 				form: either("name or `true`", truth(), ownName(namePattern)),
 			},
 		}

@@ -116,7 +116,8 @@ func (r *reader) checkName(e entry, name string, ok func(string) bool, of string
 	}
 }
 
-// captureOutput reads capture_output: a name, or true for the name in id.
+// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true says what is so anyway: the output is
+// kept as shell.output.
 func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	if b.has("capture") {
 		r.fail(e.key, `"capture" and "capture_output" are the same: write one of them`)
@@ -132,10 +133,10 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	capture, _ := r.truth(e)
 	switch {
 	case !capture:
-	case !b.has("id"):
-		r.fail(e.value, `capture_output: true needs an "id" in the step to name the output, or write the name instead`)
-	default:
+	case b.has("id"):
 		s.Capture = s.ID
+	case b.has("capture_format"):
+		r.fail(e.value, `capture_output: true needs an "id" in the step to name the output, or write the name instead`)
 	}
 }
 

@@ -441,7 +441,7 @@ func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 
 func TestCaptureOutputNamesTheOutput(t *testing.T) {
 	for text, want := range map[string]string{
-		"capture: a": "a", "capture_output: a": "a", "capture_output: true\nid: build-it": "build-it", "capture_output: false": "",
+		"capture: a": "a", "capture_output: a": "a", "capture_output: true\nid: build-it": "build-it", "capture_output: false": "", "capture_output: true": "",
 	} {
 		equal(t, text, step(t, "shell: a\n"+text).Capture, want)
 	}
