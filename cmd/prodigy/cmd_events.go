@@ -22,7 +22,7 @@ func newEventsCommand(con *console) *cobra.Command {
 	group := newGroup("events", "Read the event log of a job")
 	group.AddCommand(
 		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newEventsSearchCommand(con),
-		newEventsExportCommand(con), newEventsCleanCommand(con),
+		newEventsExportCommand(con), newCleanCommand(con),
 	)
 	return group
 }

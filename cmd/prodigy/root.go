@@ -31,6 +31,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newWhyCommand(con),
 		newReportCommand(con),
 		newUICommand(con),
+		newCleanCommand(con),
 		newVersionCommand(con),
 		newEndLeftoversCommand(),
 	)

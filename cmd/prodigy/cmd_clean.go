@@ -24,7 +24,7 @@ import (
 // cleanAge is how old the last event of a job is at least that clean removes when neither job nor age is given.
 const cleanAge = 30 * 24 * time.Hour
 
-type eventsCleanOptions struct {
+type cleanOptions struct {
 	jobID   string // empty: all jobs
 	format  format
 	older   time.Duration
@@ -34,8 +34,9 @@ type eventsCleanOptions struct {
 	yes     bool
 }
 
-func newEventsCleanCommand(con *console) *cobra.Command {
-	var o eventsCleanOptions
+// newCleanCommand returns clean, which is also events clean.
+func newCleanCommand(con *console) *cobra.Command {
+	var o cleanOptions
 	cmd := &cobra.Command{
 		Use:   "clean [job]",
 		Short: "Remove jobs that ended long ago, with their logs",
@@ -53,7 +54,7 @@ job that is running always stays.`,
 			if o.jobID == "" && o.older == 0 {
 				o.older = cleanAge
 			}
-			return runEventsClean(con, o, terminalAsker(con), time.Now())
+			return runClean(con, o, terminalAsker(con), time.Now())
 		},
 	}
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
@@ -82,7 +83,7 @@ type oldJob struct {
 	Kept        string    `json:"kept,omitempty"`
 }
 
-func runEventsClean(con *console, o eventsCleanOptions, ask asker, now time.Time) error {
+func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
 	}
@@ -109,7 +110,7 @@ func runEventsClean(con *console, o eventsCleanOptions, ask asker, now time.Time
 }
 
 // refused is the error when the job that was named stays.
-func (o eventsCleanOptions) refused(old []oldJob) error {
+func (o cleanOptions) refused(old []oldJob) error {
 	if o.jobID == "" || len(old) == 0 || old[0].Kept == "" {
 		return nil
 	}
@@ -117,7 +118,7 @@ func (o eventsCleanOptions) refused(old []oldJob) error {
 }
 
 // candidates returns the jobs that are old enough, with the reason why they stay for those that do.
-func (o eventsCleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]oldJob, error) {
+func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]oldJob, error) {
 	all, err := home.List()
 	if o.jobID != "" && err == nil {
 		var job jobs.Job
@@ -146,7 +147,7 @@ func (o eventsCleanOptions) candidates(con *console, home jobs.Home, now time.Ti
 	return old, nil
 }
 
-func (o eventsCleanOptions) candidate(job jobs.Job) (oldJob, error) {
+func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
 	summary, err := mapreduce.Summarize(job)
 	if err != nil {
 		return oldJob{}, err
@@ -222,7 +223,7 @@ func sizeOf(dir string) (int64, error) {
 }
 
 // removeAll asks, and removes the jobs that do not stay.
-func (o eventsCleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
+func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 	n := 0
 	for _, c := range old {
 		if c.Removed {
@@ -257,7 +258,7 @@ func (o eventsCleanOptions) removeAll(con *console, old []oldJob, ask asker) err
 }
 
 // remove removes one job, unless somebody has begun to work on it or has done so since it was looked at.
-func (o eventsCleanOptions) remove(c *oldJob) error {
+func (o cleanOptions) remove(c *oldJob) error {
 	lock, err := c.job.Lock()
 	if errors.Is(err, jobs.ErrLocked) {
 		c.Removed, c.Kept = false, "it is running"
@@ -280,7 +281,7 @@ func (o eventsCleanOptions) remove(c *oldJob) error {
 	return c.job.Remove(lock)
 }
 
-func (o eventsCleanOptions) keepLog(job jobs.Job) error {
+func (o cleanOptions) keepLog(job jobs.Job) error {
 	dir := filepath.Join(o.archive, job.Repo, job.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("archive the log: %w", err)
@@ -292,7 +293,7 @@ func (o eventsCleanOptions) keepLog(job jobs.Job) error {
 	return nil
 }
 
-func (o eventsCleanOptions) print(con *console, old []oldJob) error {
+func (o cleanOptions) print(con *console, old []oldJob) error {
 	switch o.format {
 	case asJSON:
 		return printJSON(con.out, old)
