@@ -64,7 +64,7 @@ func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		p, err := s.list(r)
-		p.Token = s.Token
+		p.Token = s.form
 		if err != nil || out.send(p) != nil {
 			return
 		}
@@ -120,6 +120,6 @@ func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error 
 
 func (s *Server) sendJob(out *stream, place jobs.Job, seen *view.Job) error {
 	p := jobPage(place, seen, time.Now())
-	p.Token = s.Token
+	p.Token = s.form
 	return out.send(p)
 }

@@ -102,7 +102,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 var errNoItem = errors.New("there is no such item")
 
 func (s *Server) write(w http.ResponseWriter, code int, p page) {
-	p.Token, p.Home = s.Token, s.Version
+	p.Token, p.Home = s.form, s.Version
 	var b bytes.Buffer
 	t := templates()
 	template.Must(t.New("middle").Parse(`{{template "` + p.Name + `" .}}`))
@@ -287,7 +287,7 @@ func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the form cannot be read", http.StatusBadRequest)
 		return
 	}
-	if !s.isToken(r.PostForm.Get("token")) {
+	if !same(r.PostForm.Get("token"), s.form) {
 		http.Error(w, "the form lacks its token", http.StatusForbidden)
 		return
 	}

@@ -5,6 +5,7 @@
 package ui
 
 import (
+	"crypto/rand"
 	"crypto/subtle"
 	_ "embed"
 	"encoding/json"
@@ -27,6 +28,8 @@ type Server struct {
 	Hosts   []string // host:port that a request may be for, so that no foreign name can be pointed here
 	Version string
 	Data    Data
+
+	form string // what forms must send along: of this start, and not the token that the cookie holds
 }
 
 // Data is where the pages get what they show.
@@ -42,8 +45,9 @@ type Data struct {
 //go:embed ui.js
 var script []byte
 
-// Handler returns the routes.
+// Handler returns the routes. It is to be called once.
 func (s *Server) Handler() http.Handler {
+	s.form = rand.Text()
 	mux := http.NewServeMux()
 	for route, page := range map[string]func(*http.Request) (page, error){
 		"GET /{$}":                       s.list,
@@ -82,6 +86,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !slices.Contains(s.Hosts, r.Host):
@@ -111,9 +117,10 @@ func sameOrigin(r *http.Request) bool {
 	return err == nil && from.Host == r.Host
 }
 
-func (s *Server) isToken(text string) bool {
-	return subtle.ConstantTimeCompare([]byte(text), []byte(s.Token)) == 1
-}
+func (s *Server) isToken(text string) bool { return same(text, s.Token) }
+
+// same compares secrets.
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // cookieName is different for each port: cookies are shared by all ports of a host.
 func cookieName(host string) string {

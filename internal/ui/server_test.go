@@ -34,6 +34,7 @@ type site struct {
 	job     jobs.Job
 	retried [][]string
 	refuse  error
+	form    string
 }
 
 func newSite(t *testing.T) *site {
@@ -78,6 +79,7 @@ func newSite(t *testing.T) *site {
 		},
 	}}
 	s.Server = httptest.NewServer(server.Handler())
+	s.form = server.form
 	server.Hosts = []string{strings.TrimPrefix(s.URL, "http://")}
 	t.Cleanup(s.Close)
 	return s
@@ -225,20 +227,23 @@ func TestARetryNeedsTheTokenOfThePage(t *testing.T) {
 			r.Body = io.NopCloser(strings.NewReader(form.Encode()))
 		})
 	}
+	if code, _ := post(url.Values{"token": {token}, "item": {"a"}}); code != http.StatusForbidden {
+		t.Errorf("with the token of the cookie: %d", code)
+	}
 	if code, _ := post(url.Values{"item": {"a"}}); code != http.StatusForbidden || s.retried != nil {
 		t.Errorf("without the token: %d, retried %v", code, s.retried)
 	}
-	if code, _ := post(url.Values{"token": {token}, "item": {"a"}}); code != http.StatusSeeOther {
+	if code, _ := post(url.Values{"token": {s.form}, "item": {"a"}}); code != http.StatusSeeOther {
 		t.Errorf("with the token: %d", code)
 	}
-	if code, _ := post(url.Values{"token": {token}}); code != http.StatusSeeOther {
+	if code, _ := post(url.Values{"token": {s.form}}); code != http.StatusSeeOther {
 		t.Errorf("of all: %d", code)
 	}
 	if len(s.retried) != 2 || !slices.Equal(s.retried[0], []string{"a"}) || s.retried[1] != nil {
 		t.Errorf("retried %v", s.retried)
 	}
 	s.refuse = errors.New("another process is running this job")
-	if code, body := post(url.Values{"token": {token}}); code != http.StatusConflict || !strings.Contains(body, s.refuse.Error()) {
+	if code, body := post(url.Values{"token": {s.form}}); code != http.StatusConflict || !strings.Contains(body, s.refuse.Error()) {
 		t.Errorf("refused: %d %s", code, body)
 	}
 	if code, _ := s.get(t, "/jobs/"+s.job.ID+"/retry", nil); code != http.StatusMethodNotAllowed {

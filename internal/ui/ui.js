@@ -2,7 +2,8 @@
 "use strict";
 
 const main = document.querySelector("main");
-let late = null; // a page that waits until the person lets go of what is selected
+let late = null; // a page that waits until the person lets go of what is selected or pressed
+let pressed = false;
 
 function place(html) {
   const used = main.contains(document.activeElement) ? document.activeElement : null;
@@ -16,21 +17,30 @@ function place(html) {
   }
 }
 
-function selecting() {
+function busy() {
   const selection = document.getSelection();
-  return !selection.isCollapsed && main.contains(selection.anchorNode);
+  return pressed || (!selection.isCollapsed && main.contains(selection.anchorNode));
+}
+
+function catchUp() {
+  if (late === null || busy()) return;
+  place(late);
+  late = null;
 }
 
 if (main.dataset.live) {
   const source = new EventSource(main.dataset.live);
   source.addEventListener("page", (e) => {
-    late = selecting() ? e.data : null;
-    if (late === null) place(e.data);
+    late = e.data;
+    catchUp();
   });
   source.addEventListener("end", () => source.close());
-  document.addEventListener("selectionchange", () => {
-    if (late === null || selecting()) return;
-    place(late);
-    late = null;
-  });
+  document.addEventListener("selectionchange", catchUp);
+  document.addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel"]) {
+    document.addEventListener(end, () => {
+      pressed = false;
+      setTimeout(catchUp); // after the click, which needs what was pressed
+    });
+  }
 }
