@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -79,10 +80,18 @@ func storyOf(job jobs.Job, itemID string) (explained, error) {
 	case err != nil:
 		return explained{}, err
 	case !found && story.Status == view.Unseen:
-		return explained{}, refusef("job %s has no item %q", job.ID, itemID)
+		return explained{}, noItem(job, itemID)
 	}
 	story.JobID = job.ID
 	return explained{Story: story, Item: it.Data}, nil
+}
+
+// noItem says that there is no such item, and of a job that has none at all where to look.
+func noItem(job jobs.Job, itemID string) error {
+	if _, err := os.Stat(job.ItemsFile()); err != nil {
+		return refusef("job %s has no items: 'prodigy status %s' tells of its steps", job.ID, job.ID)
+	}
+	return refusef("job %s has no item %q", job.ID, itemID)
 }
 
 func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {

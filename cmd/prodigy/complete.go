@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
@@ -204,4 +205,16 @@ func beginning(word string, offered []string) []string {
 		}
 	}
 	return list
+}
+
+// offerNoFiles lets the shell offer no files for the values of flags that are numbers or lengths of time, of cmd and the commands below it.
+func offerNoFiles(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if typ := f.Value.Type(); typ == (length{}).Type() || typ == (positive{}).Type() || typ == "uint64" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
+		}
+	})
+	for _, below := range cmd.Commands() {
+		offerNoFiles(below)
+	}
 }

@@ -35,6 +35,7 @@ func newRootCommand(con *console) *cobra.Command {
 		newVersionCommand(con),
 		newEndLeftoversCommand(),
 	)
+	offerNoFiles(root)
 	return root
 }
 

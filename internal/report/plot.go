@@ -61,6 +61,7 @@ type plot struct {
 	lanes   map[int][]cell // by worker
 	width   int            // cells of a lane
 	open    map[int]*span  // attempts that run, by item index
+	byID    map[string]*span
 	waiting map[int]time.Duration
 	changes [columns + 1]int // of the number of waiting items
 }
@@ -68,7 +69,7 @@ type plot struct {
 // newPlot returns the plot of a job with so many slots.
 func newPlot(a *axis, workers int) *plot {
 	return &plot{
-		axis: a, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, waiting: map[int]time.Duration{},
+		axis: a, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
 		width: min(laneCells, max(cellsKept/max(workers, 1), 40)),
 	}
 }
@@ -80,7 +81,8 @@ func (p *plot) see(r events.Record) {
 		p.died(now)
 	case events.AgentStarted:
 		p.stopWaiting(e.ItemIndex, now)
-		p.open[e.ItemIndex] = &span{From: now, Worker: e.Worker, ItemID: e.ItemID, Number: e.Attempt}
+		s := &span{From: now, Worker: e.Worker, ItemID: e.ItemID, Number: e.Attempt}
+		p.open[e.ItemIndex], p.byID[e.ItemID] = s, s
 	case events.StepRetrying:
 		p.stepWaits(e, now)
 	case events.AgentCompleted:
@@ -115,11 +117,8 @@ func (p *plot) died(now time.Duration) {
 const waitsKept = 20
 
 func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
-	for _, s := range p.open {
-		if s.ItemID == e.ItemID && len(s.Waits) < waitsKept {
-			s.Waits = append(s.Waits, wait{From: now, To: now + time.Duration(e.DelayMS)})
-			return
-		}
+	if s := p.byID[e.ItemID]; s != nil && len(s.Waits) < waitsKept {
+		s.Waits = append(s.Waits, wait{From: now, To: now + time.Duration(e.DelayMS)})
 	}
 }
 
@@ -129,6 +128,7 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 		return // it was refused
 	}
 	delete(p.open, index)
+	delete(p.byID, s.ItemID)
 	s.To, s.Outcome = now, o
 	p.fill(s)
 	if p.many = p.many || len(p.spans) == spansKept; p.many {
