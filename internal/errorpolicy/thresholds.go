@@ -18,6 +18,8 @@ func (m *Machine) lookAt(itemID string, a Action) {
 		m.thresholds.failed++
 	}
 	switch p, failed := m.policy, m.thresholds.failed; {
+	case a == Stop && p.OnItemFailure.Kind != Stop:
+		m.halt("%s timed out and timeout_action is fail", itemID)
 	case a == Stop:
 		m.halt("%s failed and on_item_failure is stop", itemID)
 	case !m.continues() && !m.handled(a):

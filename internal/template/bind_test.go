@@ -211,6 +211,12 @@ func TestPlainTextTakesValuesAsTheyAre(t *testing.T) {
 	if _, err := CompilePlain("${itme.v}", testNames); err == nil {
 		t.Error("got no error for a mistyped name, want one")
 	}
+	if _, err := CompilePlain("${validation.gaps}", Names{}); err == nil || !strings.Contains(err.Error(), "$${validation.gaps} stands for this very text") {
+		t.Errorf("got %v for a name of prodigy that is not known here, want an error that shows how to write the text", err)
+	}
+	if p, err := CompilePlain("$${validation.gaps}", Names{}); err != nil || p.Render(r) != "${validation.gaps}" {
+		t.Errorf("got %v, want the text", err)
+	}
 	p, err := CompilePlain("a ${item.nope}", testNames)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ type plainPart struct {
 }
 
 // CompilePlain compiles such a text. Placeholders are replaced by their values as they are; ${name} of nobody stays, and so does a
-// dotted name unless it looks like a mistyped one. The error is a *CompileError.
+// dotted name unless it looks like a mistyped one, or is one that is known in other places only. The error is a *CompileError.
 func CompilePlain(src string, n Names) (*Plain, error) {
 	c := newCompiler(src, Options{Names: n})
 	if err := c.scan(); err != nil {
@@ -43,7 +43,8 @@ func (c *compiler) plainPart(r *ref, before string) plainPart {
 	case r.kind == literal:
 		return plainPart{text: before + r.written[1:]}
 	case r.kind == foreign:
-		if strings.Contains(r.fault.text, "did you mean") {
+		if strings.Contains(r.fault.text, "did you mean") || slices.Contains(ownRoots(), r.root()) {
+			r.fault.text += "; $" + r.written + " stands for this very text"
 			c.report(Error, r.start, r.fault)
 		}
 		return plainPart{text: before + r.written}
@@ -135,4 +136,13 @@ func (p *Plain) Render(r Resolver) string {
 		b.WriteString(text)
 	}
 	return b.String()
+}
+
+// ownRoots returns the names of prodigy that are not known everywhere: a text that has one at a wrong place means it all the same.
+func ownRoots() []string { return []string{"item", "map", "error", "validation", "worker"} }
+
+// root returns the name that a dotted placeholder of nobody begins with.
+func (r *ref) root() string {
+	name := r.written[len("${"):]
+	return name[:nameLen(name)]
 }

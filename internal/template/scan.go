@@ -94,7 +94,7 @@ func (s *scanner) at(i, dollars int) int {
 
 // makeLiteral takes the second dollar into r, which then stands for its own text.
 func (s *scanner) makeLiteral(r *ref) {
-	if r.kind == foreign {
+	if r.kind == foreign && !slices.Contains(ownRoots(), r.root()) {
 		s.refs = s.refs[:len(s.refs)-1]
 		return
 	}
