@@ -95,16 +95,21 @@ func (c *compiler) countsWithName() bool {
 	return false
 }
 
-// untouched is the template of a text without prodigy's names. It is parsed only to see whether it needs a shell at all.
+// untouched is the template of a text without prodigy's names. It is parsed to see whether it needs a shell at all, and to warn of what
+// no shell will take; it runs all the same, since a shell may take more than the parser.
 func (c *compiler) untouched() *Template {
 	t := &Template{src: c.src, script: c.src}
 	dialects, ok := dialectsOf(c.shell)
 	if !ok {
 		return t
 	}
-	if file, err := parseShell(c.src, dialects); err == nil {
-		t.argv = c.plainCommand(file)
+	file, err := parseShell(c.src, dialects)
+	if err != nil {
+		c.report(Warning, errorOffset(err), finding{codeShell, "this does not look like valid sh: " + errorText(err)})
+		t.Diags = c.diags
+		return t
 	}
+	t.argv = c.plainCommand(file)
 	return t
 }
 
