@@ -69,9 +69,11 @@ func findLetters(con *console, id string) (jobs.Job, error) {
 	return job, err
 }
 
-// updateLetters sees that the dead letters are those of the log. Where that cannot be done, what is there can be read all the same.
+// updateLetters sees that the dead letters are those of the log, and that the secrets of the job are not printed with them. Where that cannot be done, what is there can be read all the same.
 func updateLetters(con *console, job jobs.Job) {
-	err := mapreduce.UpdateLetters(job, defaultMaxRetries)
+	secrets := secretsOf(job)
+	con.hide(secrets.Mask)
+	err := mapreduce.UpdateLetters(job, defaultMaxRetries, secrets)
 	var damaged *dlq.DamagedError
 	if err != nil && !errors.As(err, &damaged) { // which the reader will come upon
 		_, _ = fmt.Fprintf(con.err, "warning: there may be more dead letters than these: %v\n", err)

@@ -91,7 +91,9 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 		return err
 	}
 	e := evicted{JobID: job.ID}
-	e.Removed, err = mapreduce.Evict(o.config(), job, o.reason, func(q *dlq.Queue) ([]string, error) {
+	c := o.config()
+	c.Settings = secretsOf(job)
+	e.Removed, err = mapreduce.Evict(c, job, o.reason, func(q *dlq.Queue) ([]string, error) {
 		ids, err := o.choose(q, time.Now())
 		e.Left = q.Len() - len(ids)
 		if err != nil || len(ids) == 0 {

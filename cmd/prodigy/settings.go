@@ -86,18 +86,45 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 // resolveRecorded finds the settings that a job was started with once more. Secrets, files and commands are read again. A mended
 // workflow has its own secrets, and perhaps lacks parameters.
 func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, mended *mapreduce.Mended) (settings.Settings, error) {
+	options, err := settingsOf(job)
+	if err != nil {
+		return settings.Settings{}, err
+	}
+	if mended != nil {
+		options.Source = mended.Path
+		options.Params = slices.DeleteFunc(options.Params, func(a workflow.Argument) bool { return !declared(w, a.Name) })
+	}
+	return resolve(ctx, w, options)
+}
+
+// settingsOf returns what a job was told when it was started.
+func settingsOf(job jobs.Job) (settings.Options, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
-		return settings.Settings{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+		return settings.Options{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
 	}
-	source := meta.WorkflowPath
-	if mended != nil {
-		source = mended.Path
-		maps.DeleteFunc(meta.Params, func(name string, _ json.RawMessage) bool { return !declared(w, name) })
+	return settings.Options{
+		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: meta.WorkflowPath,
+	}, nil
+}
+
+// secretsOf finds the secrets of a job that can be read without running a command, for who shows its items: these are recorded as they
+// came. A secret that cannot be read is not missed.
+func secretsOf(job jobs.Job) settings.Settings {
+	w, err := loadRecorded(job)
+	if err != nil {
+		return settings.Settings{}
 	}
-	return resolve(ctx, w, settings.Options{
-		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: source,
-	})
+	options, err := settingsOf(job)
+	if err != nil {
+		return settings.Settings{}
+	}
+	options.Purpose = settings.ToCheck
+	found, err := settings.Resolve(context.Background(), w, options) // which waits for nothing
+	if err != nil {
+		return settings.Settings{}
+	}
+	return found
 }
 
 func arguments(params map[string]json.RawMessage) []workflow.Argument {

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
 )
 
 // these chooses the items with these ids, as far as they are in the queue.
@@ -240,7 +241,7 @@ func TestLettersOfAKilledRunAreThereForReaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if err := UpdateLetters(place.job, 3); err != nil {
+				if err := UpdateLetters(place.job, 3, settings.Settings{}); err != nil {
 					t.Fatal(err)
 				}
 				if got, want := deadIDs(t, place.job), []string{"item_1", "item_3"}; !slices.Equal(got, want) {

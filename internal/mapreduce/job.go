@@ -117,15 +117,6 @@ func paramsOf(s settings.Settings) map[string]json.RawMessage {
 	return params
 }
 
-// maskedData returns what gives the data of an item for a dead letter, without secrets.
-func (j *job) maskedData() func(index int) (json.RawMessage, error) {
-	recorded, mask := dataIn(j.store), j.config.Settings.Mask
-	return func(index int) (json.RawMessage, error) {
-		data, err := recorded(index)
-		return mask.JSON(data), err
-	}
-}
-
 func absolute(dir, file string) string {
 	if filepath.IsAbs(file) {
 		return file
@@ -231,7 +222,7 @@ func (j *job) openQueue() error {
 	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
 		return err
 	}
-	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, j.maskedData())
+	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, maskedData(j.store, j.config.Settings))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -51,8 +52,8 @@ func catchUp(place jobs.Job, p *dlq.Projection, one func(events.Record) errorpol
 
 // UpdateLetters sees that the dead letters of a job are those of its log, before somebody reads them: a run that was killed may have
 // recorded a failure and not come to write its letter. It costs next to nothing when there is nothing to do, and leaves a job that is
-// running alone, because that does it itself.
-func UpdateLetters(place jobs.Job, maxRetries int) error {
+// running alone, because that does it itself. The secrets that s knows are masked.
+func UpdateLetters(place jobs.Job, maxRetries int, s settings.Settings) error {
 	behind, err := lettersBehind(place)
 	if err != nil || !behind {
 		return err
@@ -64,7 +65,7 @@ func UpdateLetters(place jobs.Job, maxRetries int) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(updateLetters(place, maxRetries), lock.Unlock())
+	return errors.Join(updateLetters(place, maxRetries, s), lock.Unlock())
 }
 
 // lettersBehind tells whether the log of a job has records that its queue has not followed.
@@ -85,7 +86,7 @@ func lettersBehind(place jobs.Job) (bool, error) {
 }
 
 // updateLetters is UpdateLetters of a job whose lock is held.
-func updateLetters(place jobs.Job, maxRetries int) (err error) {
+func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return unusable(err)
@@ -100,15 +101,15 @@ func updateLetters(place jobs.Job, maxRetries int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, dataIn(store))
+	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, maskedData(store, s))
 	defer func() { err = errors.Join(err, p.Close()) }()
 	return catchUp(place, p, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} })
 }
 
-// dataIn returns what gives the data of an item as it was recorded.
-func dataIn(store *items.Store) func(index int) (json.RawMessage, error) {
+// maskedData returns what gives the data of an item for a dead letter, without the secrets of s.
+func maskedData(store *items.Store, s settings.Settings) func(index int) (json.RawMessage, error) {
 	return func(index int) (json.RawMessage, error) {
 		it, err := store.At(index)
-		return it.Data, err
+		return s.Mask.JSON(it.Data), err
 	}
 }
