@@ -180,7 +180,7 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 	how := classes[s.Outcome]
 	x := p.x(s.From)
 	list := []rect{{
-		X: x, Y: y, W: max(p.x(s.To)-x, 1), H: h, Class: how.class,
+		X: x, Y: y, W: apart(p.x(s.To) - x), H: h, Class: how.class,
 		Title: fmt.Sprintf("%s, attempt %d %s after %s", s.ItemID, s.Number, how.word, duration.Format((s.To - s.From).Round(time.Millisecond))),
 	}}
 	for _, w := range s.Waits {
@@ -191,6 +191,14 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 		})
 	}
 	return list
+}
+
+// apart leaves some room behind a bar that is so wide, so that the next can be told from it. A bar is never nothing.
+func apart(w float64) float64 {
+	if w > 3 {
+		return w - 1
+	}
+	return max(w, 1)
 }
 
 // summed draws a lane whose attempts are too many: how busy it was, and from below the share of the attempts that failed.
