@@ -17,8 +17,8 @@ func TestScreenKeepsItsLinesBelowWhatIsWritten(t *testing.T) {
 	s.draw([]string{strings.Repeat("x", 30)})
 	width = 10 // the terminal wraps the line into three rows
 	s.clear()
-	const up2, up1 = "\x1b[2A\x1b[J", "\x1b[1A\x1b[J"
-	want := "one\ntwo\n" + up2 + "text\none\ntwo\n" + up2 + strings.Repeat("x", 30) + "\n" + up1 + up2
+	const up2, up1, begin = "\x1b[2A\x1b[J", "\x1b[1A\x1b[J", "\r\x1b[K"
+	want := "one\ntwo\n" + up2 + begin + "text\none\ntwo\n" + up2 + begin + strings.Repeat("x", 30) + "\n" + up1 + begin + up2
 	if got := b.String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -33,8 +33,8 @@ func TestANarrowerTerminalLosesNoText(t *testing.T) {
 	width = 10
 	write(t, &s, "text\n")
 	write(t, &s, "more\n")
-	const up2, up1, cut = "\x1b[2A\x1b[J", "\x1b[1A\x1b[J", "xxxxxxxx…\n"
-	want := strings.Repeat("x", 30) + "\n" + up1 + up2 + "text\n" + cut + up1 + "more\n" + cut
+	const up2, up1, begin, cut = "\x1b[2A\x1b[J", "\x1b[1A\x1b[J", "\r\x1b[K", "xxxxxxxx…\n"
+	want := strings.Repeat("x", 30) + "\n" + up1 + begin + up2 + "text\n" + cut + up1 + begin + "more\n" + cut
 	if got := b.String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -52,7 +52,7 @@ func TestLinesThatComeTogetherAreDrawnOnce(t *testing.T) {
 		s.clear() // for what another stream prints
 		write(t, &s, "after\n")
 	})
-	const up = "\x1b[1A\x1b[J"
+	const up = "\x1b[1A\x1b[J\r\x1b[K"
 	if got, want := b.String(), "region\n"+up+"line\nline\nline\n"+"after\n"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

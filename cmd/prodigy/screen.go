@@ -90,6 +90,9 @@ func (s *screen) draw(lines []string) {
 func (s *screen) show(text []byte, lines []string) {
 	width, _ := s.size()
 	var b bytes.Buffer
+	if len(s.drawn) > 0 {
+		b.WriteString(lineBegin)
+	}
 	if more := s.wrapped(width); more > 0 {
 		_, _ = fmt.Fprintf(&b, "\x1b[%dA\x1b[J", more)
 	}
@@ -105,6 +108,9 @@ func (s *screen) show(text []byte, lines []string) {
 	_ = s.term.Flush(len(drawn))
 	s.drawn, s.width = drawn, width
 }
+
+// lineBegin leaves nothing of the line that the cursor is in. What a person types, as ^C, moves the cursor to the right.
+const lineBegin = "\r\x1b[K"
 
 // wrapped returns how many more rows the drawn lines take since the terminal became narrower.
 func (s *screen) wrapped(width int) int {
