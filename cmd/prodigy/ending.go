@@ -59,7 +59,7 @@ func (e ended) next() []string {
 	}
 	if letter := firstLetter(e.Job); letter != "" {
 		commands = append(commands,
-			fmt.Sprintf("prodigy dlq inspect %s --job-id %s", letter, e.Job.ID),
+			fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), e.Job.ID),
 			"prodigy dlq retry "+e.Job.ID)
 	}
 	return commands

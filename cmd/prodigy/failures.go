@@ -88,10 +88,10 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
 	if e.Action == errorpolicy.Skip {
-		_, _ = fmt.Fprintf(w, "    all of it: prodigy events ls --job-id %s --item-id %s --json\n", jobID, e.ItemID)
+		_, _ = fmt.Fprintf(w, "    all of it: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
 		return
 	}
-	_, _ = fmt.Fprintf(w, "    all of it: prodigy dlq inspect %s --job-id %s\n", e.ItemID, jobID)
+	_, _ = fmt.Fprintf(w, "    all of it: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
 }
 
 func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern) {

@@ -279,5 +279,5 @@ func (p *printer) batch(e events.ErrorBatch) {
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, shorten(visible(one.Error), 160))
 	}
-	p.printf("    all of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, e.Errors[0].ItemID)
+	p.printf("    all of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
 }
