@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"prodigy/internal/workflow"
 )
@@ -62,14 +63,14 @@ func (e Env) fileOrCommand(text string) (source, error) {
 	switch {
 	case !errors.Is(err, errNoFile) || !looksLikeCommand(text):
 		return s, err
-	case looksLikeCommand(placeholder.ReplaceAllString(text, "")):
+	case looksLikeCommand(placeholder().ReplaceAllString(text, "")):
 		return source{command: text}, nil
 	}
 	return e.filledFile(text)
 }
 
 // placeholder fits the places in a text that values can take.
-var placeholder = regexp.MustCompile(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`)
+var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`) })
 
 func (e Env) filledFile(text string) (source, error) {
 	name, err := e.fill(text)
