@@ -63,7 +63,7 @@ func (o settingOptions) values(ctx context.Context, dir string) ([]string, error
 	return values, nil
 }
 
-// resolve finds the settings of w in the current directory. A signal ends the commands that it runs.
+// resolve finds the settings of w in the current directory.
 func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir string, p settings.Purpose) (settings.Settings, error) {
 	given, err := settings.Given(w, o.paramFiles, o.params)
 	if err != nil {
@@ -72,9 +72,13 @@ func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir s
 	return resolve(ctx, w, settings.Options{Purpose: p, Dir: dir, Environ: os.Environ(), Profile: o.profile, Params: given})
 }
 
+// resolve finds the settings of w. A signal ends the commands that this runs, if it may run any.
 func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (settings.Settings, error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	if o.Purpose == settings.ToRun {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+	}
 	s, err := settings.Resolve(ctx, w, o)
 	var invalid *workflow.InvalidError
 	if err != nil && !errors.As(err, &invalid) {
