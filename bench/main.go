@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -109,7 +110,7 @@ func bench(o options) (table, error) {
 // build builds prodigy, a program that does nothing, and a Go program that does nothing.
 func (s *stage) build() error {
 	s.prodigy, s.bare = filepath.Join(s.dir, "prodigy"), filepath.Join(s.dir, "bare")
-	build := command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", s.prodigy, "./cmd/prodigy")
+	build := command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=bench", "-o", s.prodigy, "./cmd/prodigy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build prodigy: %w", err)
@@ -121,11 +122,26 @@ func (s *stage) build() error {
 	if err := command("go", "build", "-ldflags", "-s -w", "-o", s.bare, source).Run(); err != nil {
 		return fmt.Errorf("build a bare program: %w", err)
 	}
+	if err := errors.Join(install(s.prodigy), install(s.bare)); err != nil {
+		return err
+	}
 	if s.self, err = os.Executable(); err != nil {
 		return err
 	}
 	s.noop, err = buildNoop(s.dir)
 	return err
+}
+
+// install writes a program anew, as installing it does. What the linker wrote is in memory in smaller pieces, and starts slower.
+func install(path string) error {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.WriteFile(path, program, 0o700)
 }
 
 // write writes a file of the stage and returns its path.
