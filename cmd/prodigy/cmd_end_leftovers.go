@@ -15,7 +15,7 @@ import (
 const endLeftoversName = "end-leftovers"
 
 // newEndLeftoversCommand returns what each run starts beside itself. It is not for people, and so it is not shown.
-func newEndLeftoversCommand() *cobra.Command {
+func newEndLeftoversCommand(*console) *cobra.Command {
 	return &cobra.Command{
 		Use:    endLeftoversName + " <register> <mark> <grace>",
 		Short:  "End the commands of a prodigy that is killed",

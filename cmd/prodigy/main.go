@@ -19,7 +19,7 @@ func main() {
 // run is main without the exit.
 func run(args []string) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
-	root := newRootCommand(con)
+	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
 	var p profiles
 	p.add(root)

@@ -9,8 +9,54 @@ import (
 	"prodigy/internal/jobs"
 )
 
+// firstLevel holds the commands right below prodigy, each with the name it is called by.
+var firstLevel = []struct {
+	name string
+	make func(*console) *cobra.Command
+}{
+	{"run", newRunCommand},
+	{"resume", newResumeCommand},
+	{"validate", newValidateCommand},
+	{"plan", newPlanCommand},
+	{"schema", newSchemaCommand},
+	{"dlq", newDLQCommand},
+	{"events", newEventsCommand},
+	{"jobs", newJobsCommand},
+	{"status", newStatusCommand},
+	{"why", newWhyCommand},
+	{"report", newReportCommand},
+	{"ui", newUICommand},
+	{"clean", newCleanCommand},
+	{"version", newVersionCommand},
+	{endLeftoversName, newEndLeftoversCommand},
+}
+
 // newRootCommand returns the whole command tree.
 func newRootCommand(con *console) *cobra.Command {
+	root := newBareRoot(con)
+	for _, c := range firstLevel {
+		root.AddCommand(c.make(con))
+	}
+	offerNoFiles(root)
+	return root
+}
+
+// newRootCommandFor returns as much of the tree as args can call: the command that they begin with, else the whole tree.
+// To make all commands and their flags is a good part of what a short command costs.
+func newRootCommandFor(con *console, args []string) *cobra.Command {
+	for _, c := range firstLevel {
+		if len(args) > 0 && args[0] == c.name {
+			root := newBareRoot(con)
+			root.CompletionOptions.DisableDefaultCmd = true
+			root.AddCommand(c.make(con))
+			return root
+		}
+	}
+	return newRootCommand(con)
+}
+
+// newBareRoot returns prodigy without any command.
+func newBareRoot(con *console) *cobra.Command {
 	root := newGroup("prodigy", "Run commands over a list of items, with retries, a dead letter queue and resume")
 	root.SilenceErrors = true
 	root.SilenceUsage = true
@@ -18,24 +64,6 @@ func newRootCommand(con *console) *cobra.Command {
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour what is printed (also: NO_COLOR)")
-	root.AddCommand(
-		newRunCommand(con),
-		newResumeCommand(con),
-		newValidateCommand(con),
-		newPlanCommand(con),
-		newSchemaCommand(con),
-		newDLQCommand(con),
-		newEventsCommand(con),
-		newJobsCommand(con),
-		newStatusCommand(con),
-		newWhyCommand(con),
-		newReportCommand(con),
-		newUICommand(con),
-		newCleanCommand(con),
-		newVersionCommand(con),
-		newEndLeftoversCommand(),
-	)
-	offerNoFiles(root)
 	return root
 }
 
