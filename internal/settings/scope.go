@@ -58,9 +58,14 @@ func (s scope) environ(inherited []string) []string {
 }
 
 // template returns the names that texts can use. Those that get their values later are among them, so that they are told.
-func (s scope) template() template.Names {
+func (s scope) template() template.Names { return s.with(workflow.BuiltinNames()) }
+
+// early returns the names that have their values before the job begins.
+func (s scope) early() template.Names { return s.with([]string{"env", "workflow"}) }
+
+func (s scope) with(roots []string) template.Names {
 	var n template.Names
-	for _, name := range workflow.BuiltinNames() {
+	for _, name := range roots {
 		n = n.With(name, template.Name{Root: true, Declared: true})
 	}
 	for _, name := range s.names {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,11 +153,14 @@ func (r *resolver) operand(t items.Term) (items.Operand, error) {
 		text, err := r.bind(workflow.Text{Value: t.Src})
 		return items.Loose(text), err
 	}
-	single, err := template.CompileSingle(t.Src, r.known.template())
+	single, err := template.CompileSingle(t.Src, r.known.early())
 	if err != nil {
 		return items.Operand{}, err
 	}
 	v, ok, err := single.Value(r.known)
+	if err == nil && !ok {
+		err = r.later(t.Src)
+	}
 	if !ok || err != nil {
 		return items.Operand{}, err
 	}
@@ -164,6 +168,14 @@ func (r *resolver) operand(t items.Term) (items.Operand, error) {
 		return items.Typed(doc), nil
 	}
 	return items.Loose(v.String()), nil
+}
+
+// later is the error of a condition about a variable that has no value before the job begins.
+func (r *resolver) later(name string) error {
+	if r.o.Purpose != ToRun || !slices.Contains(r.known.names, name) {
+		return nil
+	}
+	return fmt.Errorf("%s is only known when the job runs; a command with cache: true is run before", name)
 }
 
 // Check finds what is wrong with the settings of a workflow whatever a run is told. The File of a problem is left to the caller.
