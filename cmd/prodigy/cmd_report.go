@@ -67,7 +67,7 @@ func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
 	return report.Source{
 		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
-		Metrics: s.Metrics, Version: versionText(), Text: string(text), Made: time.Now(),
+		Metrics: s.Metrics, Version: versionText(), Text: secretsOf(job).Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
 		Letters: dlq.Each(job.DLQFile()),
 	}

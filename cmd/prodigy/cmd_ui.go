@@ -131,7 +131,7 @@ func serve(ctx context.Context, listener net.Listener, token string, hosts []str
 
 func tellStory(job jobs.Job, item string) (view.Story, json.RawMessage, error) {
 	e, err := storyOf(job, item)
-	return e.Story, e.Item, err
+	return e.Story, secretsOf(job).Mask.JSON(e.Item), err
 }
 
 func makeReport(job jobs.Job) (*report.Report, error) {

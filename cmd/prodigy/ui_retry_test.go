@@ -18,8 +18,10 @@ import (
 
 const uiRetried = `
 name: letters
+env:
+  TOKEN: {secret: true, value: s3cr3t-4711}
 map:
-  input: [{id: "<script>alert(1)</script>"}, {id: "a/b%2F"}]
+  input: [{id: "<script>alert(1)</script>"}, {id: "a/b%2F", with: s3cr3t-4711}]
   key: item.id
   agent_template:
     - shell: "test -e mended"
@@ -54,6 +56,11 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 			t.Fatalf("the retry of %s: %d %s", id, code, body)
 		}
 		person.await(job+"/items?"+url.Values{"item": {id}}.Encode(), "done: it succeeded")
+	}
+	for _, path := range []string{"/items?item=a%2Fb%252F", "/report"} {
+		if _, page := person.get(job + path); strings.Contains(page, "s3cr3t") || !strings.Contains(page, "***") {
+			t.Errorf("%s shows a secret: %s", path, page)
+		}
 	}
 	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "There are none.") {
 		t.Errorf("the dead letters are %s", letters)
