@@ -64,9 +64,9 @@ func TestNoSecretIsAmongWhatAttemptsCarry(t *testing.T) {
 }
 
 func TestARedactedSecretComesBackFromItsFile(t *testing.T) {
-	source := steps + "env:\n  A: {value: 'hunter2 é', secret: true}\n  B: {value: \"${SOURCE}\", secret: true} # hunter2\n"
+	source := steps + "env:\n  A: {value: 'hunter2 é', secret: true}\n  B: {value: \"${SOURCE}\", secret: true} # hunter2\n  C: {secret: true, value: plain}\n"
 	redacted := parse(t, source).Redact([]byte(source))
-	if want := strings.Replace(source, "'hunter2 é'", "'***'", 1); string(redacted) != want {
+	if want := strings.NewReplacer("'hunter2 é'", "'***'", "value: plain", `value: "***"`).Replace(source); string(redacted) != want {
 		t.Fatalf("got %s, want %s", redacted, want)
 	}
 	file := filepath.Join(t.TempDir(), "w.yml")
@@ -74,7 +74,7 @@ func TestARedactedSecretComesBackFromItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := Resolve(context.Background(), parse(t, string(redacted)), Options{Environ: []string{"SOURCE=x"}, Source: file})
-	if err != nil || s.Secrets["A"] != "hunter2 é" || s.Secrets["B"] != "x" {
+	if err != nil || s.Secrets["A"] != "hunter2 é" || s.Secrets["B"] != "x" || s.Secrets["C"] != "plain" {
 		t.Errorf("got %v, %v", s.Secrets, err)
 	}
 }

@@ -94,13 +94,21 @@ func (w *Workflow) Redact(source []byte) []byte {
 		runes := []rune(line)
 		start := v.Value.Pos.Col - 1
 		end := start + len([]rune(v.Value.Value))
-		line = string(runes[:start]) + Masked + string(runes[end:])
+		line = string(runes[:start]) + maskAfter(runes[:start]) + string(runes[end:])
 		if bom {
 			line = "\ufeff" + line
 		}
 		lines[index] = line
 	}
 	return []byte(strings.Join(lines, ""))
+}
+
+// maskAfter returns the mask as YAML has it behind what stands before it in its line: without quotes it would be the name of an anchor.
+func maskAfter(before []rune) string {
+	if n := len(before); n > 0 && (before[n-1] == '"' || before[n-1] == '\'') {
+		return Masked
+	}
+	return `"` + Masked + `"`
 }
 
 // allVariables returns the variables of env and of all profiles.
