@@ -116,6 +116,10 @@ type Executor struct {
 	// nil: a timer.
 	Pause func(ctx context.Context, a *Attempt, d time.Duration) error
 
+	// Stopping gives the reason when no more steps are to begin. It is asked by the phases that run once, which go on after their last
+	// step, and not by the map phase, where an agent that gets to end is not run again. Nil: they all begin.
+	Stopping func() error
+
 	shell     shellPath
 	inherited inherited
 	plans     plans

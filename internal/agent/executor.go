@@ -99,6 +99,9 @@ func (r *run) scope() *scope {
 func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 	steps := r.plan.steps
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
+		if err := r.stopping(); err != nil {
+			return ended{}, err
+		}
 		r.at = st.label
 		r.progress(st, len(steps))
 		next, err := r.step(ctx, s, st)
@@ -117,6 +120,13 @@ func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 		}
 	}
 	return end, nil
+}
+
+func (r *run) stopping() error {
+	if r.a.Phase == phaseMap || r.x.Stopping == nil {
+		return nil
+	}
+	return r.x.Stopping()
 }
 
 // progress tells which step an agent has come to: those who look on, and the log when that is wanted.

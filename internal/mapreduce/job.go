@@ -288,13 +288,16 @@ func (j *job) start() error {
 		TempDir: j.place.TempDir(), Environ: j.config.Environ, Register: j.register,
 		Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
-		Pause: j.pause,
+		Pause: j.pause, Stopping: j.stopping,
 	}
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
 	return nil
 }
+
+// stopping is the cause of the stop that somebody has asked for, if they have.
+func (j *job) stopping() error { return context.Cause(j.config.Stop) }
 
 func (j *job) notice(text string) {
 	if j.config.Notice != nil {
@@ -325,6 +328,9 @@ func (j *job) run(ctx context.Context) (verdict, error) {
 	}
 	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
 		return v, err
+	}
+	if err := j.stopping(); err != nil {
+		return verdict{state: Paused, reason: err.Error()}, nil
 	}
 	if v, err := j.runMap(ctx); err != nil || v.state != Completed {
 		return v, err
