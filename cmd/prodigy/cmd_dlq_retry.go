@@ -45,7 +45,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f := cmd.Flags()
 	f.Var(positive{&o.maxParallel}, "parallel", "how many agents run at once")
 	f.StringVar(&o.filter, "filter", "", "only items for which this expression holds")
-	f.StringArrayVar(&o.items, "item", nil, "only this item (may be given more than once)")
+	f.Var(several{&o.items}, "item", "only this item (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
 	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be sent again")
 	f.BoolVar(&o.force, "force", false, "also those that are not eligible")

@@ -49,7 +49,7 @@ The address that is printed has a token, without which nothing is shown. Only th
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port; port 0 is one that is free")
 	cmd.Flags().StringVar(&o.token, "token", "", fmt.Sprintf("the token, of at least %d characters; by default a new one each time", shortestToken))
-	cmd.Flags().StringArrayVar(&o.hosts, "host", nil, "a further name and port that browsers may reach it by")
+	cmd.Flags().Var(several{&o.hosts}, "host", "a further name and port that browsers may reach it by")
 	return cmd
 }
 

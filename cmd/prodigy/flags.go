@@ -70,6 +70,17 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
+// several is a flag that may be given more than once; each adds its value as it is. A list of pflag makes a CSV writer to tell its default.
+type several struct{ values *[]string }
+
+func (s several) String() string { return strings.Join(*s.values, " ") }
+func (s several) Type() string   { return "stringArray" }
+
+func (s several) Set(value string) error {
+	*s.values = append(*s.values, value)
+	return nil
+}
+
 // length is a flag that takes a duration the way workflow files do.
 type length struct{ value *time.Duration }
 

@@ -32,13 +32,13 @@ type settingOptions struct {
 // add gives cmd the flags.
 func (o *settingOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&o.params, "param", nil, "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
+	f.Var(several{&o.params}, "param", "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParam)
-	f.StringArrayVar(&o.paramFiles, "param-file", nil, "a file of parameters, in YAML or JSON; --param goes before it")
+	f.Var(several{&o.paramFiles}, "param-file", "a file of parameters, in YAML or JSON; --param goes before it")
 	f.StringVar(&o.profile, "profile", "", "the profile of the workflow whose variables are used")
 	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
-	f.StringArrayVar(&o.args, "args", nil, "run a standard workflow for this value, which is $ARG in it (may be given more than once)")
-	f.StringArrayVar(&o.patterns, "map", nil, "the same for each file that matches this pattern, such as 'src/**/*.py' (may be given more than once)")
+	f.Var(several{&o.args}, "args", "run a standard workflow for this value, which is $ARG in it (may be given more than once)")
+	f.Var(several{&o.patterns}, "map", "the same for each file that matches this pattern, such as 'src/**/*.py' (may be given more than once)")
 }
 
 // values returns what a standard workflow is to be run for, once each.

@@ -37,6 +37,9 @@ type Masker struct {
 
 // New returns a Masker of these secrets; empty ones do not count.
 func New(secrets []string) *Masker {
+	if !slices.ContainsFunc(secrets, func(s string) bool { return s != "" }) {
+		return nil
+	}
 	seen := map[string]bool{}
 	m := new(Masker)
 	for _, secret := range secrets {
@@ -48,9 +51,6 @@ func New(secrets []string) *Masker {
 			m.forms[f.text[0]] = append(m.forms[f.text[0]], f)
 			m.longest = max(m.longest, len(f.text))
 		}
-	}
-	if m.longest == 0 {
-		return nil
 	}
 	for _, forms := range m.forms {
 		slices.SortFunc(forms, func(a, b form) int { return cmp.Compare(len(b.text), len(a.text)) })

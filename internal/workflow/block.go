@@ -79,8 +79,9 @@ type key struct {
 // fields returns the keys of the struct that target points to, as its tags yaml and alias name them. The tag
 // unit:"seconds" marks a timeout, which can be written as a bare number.
 func (r *reader) fields(target any) []key {
-	var keys []key
-	for field, v := range reflect.ValueOf(target).Elem().Fields() {
+	from := reflect.ValueOf(target).Elem()
+	keys := make([]key, 0, from.NumField())
+	for field, v := range from.Fields() {
 		name := field.Tag.Get("yaml")
 		if name == "" {
 			continue

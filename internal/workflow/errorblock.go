@@ -32,10 +32,9 @@ func (r *reader) policyKeys() []key {
 	return keys
 }
 
-// policyKey returns the one of policyKeys with this name.
-func (r *reader) policyKey(name string) key {
-	keys := r.policyKeys()
-	return keys[slices.IndexFunc(keys, func(k key) bool { return k.name == name })]
+// policyKeysNamed returns those of policyKeys that have one of these names.
+func (r *reader) policyKeysNamed(names ...string) []key {
+	return slices.DeleteFunc(r.policyKeys(), func(k key) bool { return !slices.Contains(names, k.name) })
 }
 
 func (r *reader) errorPolicy(e entry) {

@@ -59,9 +59,7 @@ func (r *reader) mapping(e entry) {
 		r.retryDefaults(entry{name: "retry_defaults", value: n}) // first, because every step is read over it
 	}
 	keys := append(r.fields(r.w), key{name: "retry_defaults", read: func(entry) {}})
-	for _, name := range rootPolicyKeys {
-		keys = append(keys, r.policyKey(name))
-	}
+	keys = append(keys, r.policyKeysNamed(rootPolicyKeys...)...)
 	b := r.block("workflow", e, keys)
 	r.checkMode(b)
 	r.checkErrorPolicy()

@@ -44,7 +44,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = reading(keys, "error_policy", r.errorPolicy)
 	var timeouts *block
 	keys = reading(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
-	keys = append(keys, r.policyKey("retry_config"))
+	keys = append(keys, r.policyKeysNamed("retry_config")...)
 	b := r.block("map", e, keys)
 	if b == nil {
 		return m
