@@ -182,10 +182,13 @@ func found(e events.JobResumed, m errorpolicy.Metrics) string {
 	case e.Phase != "" && e.Phase != "map":
 		words = append(words, e.Phase+" starts again")
 	}
-	if len(words) == 0 {
-		return "nothing of it was done"
+	switch {
+	case len(words) > 0:
+		return strings.Join(words, "; ")
+	case e.Phase == "map":
+		return "no item was chosen yet"
 	}
-	return strings.Join(words, "; ")
+	return "nothing of it was done"
 }
 
 func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {

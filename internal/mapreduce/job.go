@@ -329,9 +329,6 @@ func (j *job) run(ctx context.Context) (verdict, error) {
 	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
 		return v, err
 	}
-	if err := j.stopping(); err != nil {
-		return verdict{state: Paused, reason: err.Error()}, nil
-	}
 	if v, err := j.runMap(ctx); err != nil || v.state != Completed {
 		return v, err
 	}

@@ -2,6 +2,7 @@ package mapreduce
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -46,7 +47,7 @@ func (j *job) mend(recorded *workflow.Workflow, source []byte) error {
 	if _, err := asError(j.workflow, j.doneOtherwise(recorded), nil); err != nil {
 		return err
 	}
-	if err := j.newSlots(recorded); err != nil {
+	if err := errors.Join(j.newSlots(recorded), j.chooseAgain(recorded)); err != nil {
 		return err
 	}
 	if redacted := m.Workflow.Redact(m.Source); !bytes.Equal(redacted, source) {
@@ -91,13 +92,26 @@ func (j *job) doneOtherwise(recorded *workflow.Workflow) []workflow.Problem {
 		problems = append(problems, j.stepsOtherwise("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
 		problems = append(problems, j.stepsOtherwise("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
 	}
-	if w.Map == nil || !j.state.selected && j.store.Len() == 0 {
+	if w.Map == nil || j.unchosen(recorded) {
 		return problems
 	}
 	for _, c := range w.Map.Selection(recorded.Map) {
 		problems = append(problems, problemAt(w, c.At, c.Key+" cannot change: the items of the job have been chosen; run it as a new job"))
 	}
 	return problems
+}
+
+// unchosen tells whether no item of the job counts yet: with a key none does before all are selected.
+func (j *job) unchosen(recorded *workflow.Workflow) bool {
+	return !j.state.selected && (j.store.Len() == 0 || recorded.Map.Key != "")
+}
+
+// chooseAgain forgets items that do not count: the mended workflow may choose others.
+func (j *job) chooseAgain(recorded *workflow.Workflow) error {
+	if j.workflow.Map == nil || !j.unchosen(recorded) {
+		return nil
+	}
+	return j.store.Clear()
 }
 
 func stepsOf(p *workflow.Phase) []workflow.Step {

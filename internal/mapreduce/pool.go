@@ -52,6 +52,9 @@ func (j *job) runMap(ctx context.Context) (verdict, error) {
 	if !p.started {
 		j.record(events.PhaseStarted{Phase: "map"})
 	}
+	if err := j.stopping(); err != nil { // while setup ran
+		return verdict{state: Paused, reason: err.Error()}, nil
+	}
 	v, err := j.runPool(ctx, j.selected(), j.due())
 	if err == nil && v.state == Completed {
 		j.recordPhaseCompleted("map")
