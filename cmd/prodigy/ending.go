@@ -57,12 +57,15 @@ func (e ended) next() []string {
 	if e.State != mapreduce.Completed {
 		commands = append(commands, "prodigy resume "+e.Job.ID)
 	}
-	if letter := firstLetter(e.Job); letter != "" {
-		commands = append(commands,
-			fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), e.Job.ID),
-			"prodigy dlq retry "+e.Job.ID)
+	letter, eligible := firstLetter(e.Job)
+	if letter == "" {
+		return commands
 	}
-	return commands
+	again := "prodigy dlq retry " + e.Job.ID
+	if !eligible {
+		again += " --force"
+	}
+	return append(commands, fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), e.Job.ID), again)
 }
 
 // phaseEvidenceLines is how much of stderr is shown of a step that failed the job: more than of one of many items.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -186,13 +187,18 @@ func slowest(list []view.Attempt) string {
 	return strings.Join(words, ", ")
 }
 
-// firstLetter returns the item of the first dead letter of a job, or "".
-func firstLetter(job jobs.Job) string {
-	ids, err := dlq.IDs(job.DLQFile())
-	if err != nil || len(ids) == 0 {
-		return ""
+// firstLetter returns the item of the first dead letter of a job, or "", and whether a retry would send any of them.
+func firstLetter(job jobs.Job) (itemID string, eligible bool) {
+	for e, err := range dlq.Each(job.DLQFile()) {
+		if err != nil {
+			break
+		}
+		itemID = cmp.Or(itemID, e.ItemID)
+		if e.ReprocessEligible {
+			return itemID, true
+		}
 	}
-	return ids[0]
+	return itemID, false
 }
 
 // ifThere returns path when there is such a file, else "".
