@@ -52,31 +52,39 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
 	seen := map[string]bool{}
-	for _, root := range []string{"cmd", "internal", "bench", "release", "torture"} {
-		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if entry.Name() == "testdata" {
-				return filepath.SkipDir
-			}
-			if entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return nil
-			}
-			pkg := filepath.ToSlash(filepath.Dir(path))
-			seen[pkg] = true
-			checkImports(t, pkg, path)
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, path := range sources(t, "cmd", "internal", "bench", "release", "torture") {
+		pkg := filepath.ToSlash(filepath.Dir(path))
+		seen[pkg] = true
+		checkImports(t, pkg, path)
 	}
 	for pkg := range allowed {
 		if !seen[pkg] {
 			t.Errorf("package %s is in the map, but there is none", pkg)
 		}
 	}
+}
+
+// sources returns the Go files below roots, but for tests and their data.
+func sources(t *testing.T, roots ...string) []string {
+	t.Helper()
+	var paths []string
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.Name() == "testdata":
+				return filepath.SkipDir
+			case !entry.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+				paths = append(paths, path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
 }
 
 func checkImports(t *testing.T, pkg, path string) {

@@ -1,0 +1,66 @@
+package prodigy_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// costly are packages of the standard library that are felt at each start of the program, and who may import them all the same.
+var costly = map[string][]string{
+	"net/http":      {"cmd/prodigy", "internal/ui"},
+	"html/template": {"internal/report", "internal/ui"},
+	"text/template": {},
+	"expvar":        {},
+	"log/syslog":    {},
+}
+
+// prepared are functions whose results are not to be variables of a package: every call of the program would pay for them.
+// sync.OnceValue has them made when they are needed.
+var prepared = map[string][]string{
+	"regexp":   {"Compile", "MustCompile"},
+	"template": {"New", "Must"},
+	"crc32":    {"MakeTable"},
+	"crc64":    {"MakeTable"},
+	"zstd":     {"NewReader", "NewWriter"},
+}
+
+func TestNothingCostlyIsMadeAtTheStart(t *testing.T) {
+	for _, path := range sources(t, "cmd", "internal") {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			may, known := costly[imported]
+			if err != nil || known && !slices.Contains(may, filepath.ToSlash(filepath.Dir(path))) {
+				t.Errorf("%s imports %s (%v), which costs at each start", path, imported, err)
+			}
+		}
+		for _, decl := range file.Decls {
+			if vars, ok := decl.(*ast.GenDecl); ok {
+				checkPrepared(t, path, vars)
+			}
+		}
+	}
+}
+
+// checkPrepared looks for calls in decl that are not left for later by a function around them.
+func checkPrepared(t *testing.T, path string, decl *ast.GenDecl) {
+	t.Helper()
+	ast.Inspect(decl, func(n ast.Node) bool {
+		if called, ok := n.(*ast.SelectorExpr); ok {
+			if pkg, ok := called.X.(*ast.Ident); ok && slices.Contains(prepared[pkg.Name], called.Sel.Name) {
+				t.Errorf("%s: %s.%s is called for a variable of the package", path, pkg.Name, called.Sel.Name)
+			}
+		}
+		_, later := n.(*ast.FuncLit)
+		return !later
+	})
+}
