@@ -8,7 +8,7 @@ import "encoding/json"
 //	and, &&
 //	not, !           of a comparison or what is in parentheses
 //	==, =, !=, <, <=, >, >=, in [...], contains, starts_with, ends_with, matches
-//	length(x), is_null(x), is_number(x), is_string(x), is_bool(x), is_array(x), is_object(x), matches(x, 'regex')
+//	length(x), number(x), is_null(x), is_number(x), is_string(x), is_bool(x), is_array(x), is_object(x), matches(x, 'regex')
 //
 // Paths are written item.a.b[0]["odd name"], with or without the item. A missing field is null. Only two numbers or two texts have an
 // order; texts are compared byte by byte. Where a condition is wanted, null, false, 0 and what is empty count as false, all else as true.

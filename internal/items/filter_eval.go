@@ -93,12 +93,24 @@ var textTests = map[string]func(a, b value) bool{
 // functions are those of one argument.
 var functions = map[string]func(value) value{
 	"length":    value.length,
+	"number":    value.number,
 	"is_null":   isKind(null),
 	"is_number": isKind(number),
 	"is_string": isKind(text),
 	"is_bool":   isKind(boolean),
 	"is_array":  isKind(array),
 	"is_object": isKind(objectKind),
+}
+
+// number returns a text that is spelled like a number as one, for data in which all is text; null of anything else but a number.
+func (v value) number() value {
+	if v.kind == text {
+		v = v.as(number)
+	}
+	if v.kind != number {
+		return value{}
+	}
+	return v
 }
 
 func isKind(k kind) func(value) value {

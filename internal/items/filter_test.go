@@ -33,6 +33,7 @@ func TestFilters(t *testing.T) {
 		"tags contains 'x'": true, "tags contains 3.0": true, "tags contains 'z'": false, "name contains 'ïx'": true, "score contains 5": false,
 		"status starts_with 'do'": true, "status ends_with 'ne'": true, "score starts_with '5'": false, "missing ends_with ''": false,
 		`path matches '\.go$'`: true, `matches(path, '^src/.*\.go$')`: true, `matches(item.path, "\\.rs$")`: false, "score matches '5'": false, `status matches '\bdone\b'`: true,
+		"number('41') > 9": true, "number(' 1.50 ') == 1.5": true, "number('4x') == null": true, "number(tags) == null": true, "number(missing) > 0": false, "number(7) = 7": true,
 		"length(tags) == 3": true, "length(name) == 6": true, "length(a) == 2": true, "length(score) == null": true, "length(missing) > 0": false, "length(item.empty) = 0": true,
 		"is_null(missing)": true, "is_null(none)": true, "is_null(z)": false, "is_number(price)": true, "is_string(s)": true, "is_bool(off)": true,
 		"is_array(empty)": true, "is_object(a)": true, "is_object(tags)": false, "is_number(s)": false,
