@@ -27,6 +27,9 @@ type writeFile struct {
 func buildWriteFile(c *compiler, s *step, p place) command {
 	w := s.WriteFile
 	f := &writeFile{WriteFile: w, path: c.plain(s, w.Path, p), content: c.plain(s, w.Content, p)}
+	if path := w.Path.Value; path != "" && !strings.Contains(path, "$") { // else it is known when the step runs
+		c.failed(s, w.Path.At, checkPath(path))
+	}
 	if f.content != nil {
 		c.failed(s, w.Content.At, checkDocument(f.content, w.Format))
 	}
@@ -62,13 +65,21 @@ func (f *writeFile) failure(st *step, err error) *Failure {
 // errOutside is what is wrong with a path that leads out of the working directory.
 var errOutside = errors.New("the path leads out of the working directory")
 
+// checkPath refuses a path that is none of a file in the working directory, whatever links there are.
+func checkPath(path string) error {
+	switch {
+	case path == "" || strings.HasSuffix(path, "/"):
+		return fmt.Errorf("write_file: %q is not the name of a file", path)
+	case !filepath.IsLocal(path):
+		return fmt.Errorf("write_file: %w: %q", errOutside, path)
+	}
+	return nil
+}
+
 // write writes the file below dir at once: whoever reads it sees all of the old content or all of the new.
 func (f *writeFile) write(dir, path, content string) error {
-	if path == "" || strings.HasSuffix(path, "/") {
-		return fmt.Errorf("write_file: %q is not the name of a file", path)
-	}
-	if !filepath.IsLocal(path) {
-		return fmt.Errorf("write_file: %w: %q", errOutside, path)
+	if err := checkPath(path); err != nil {
+		return err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
