@@ -140,10 +140,22 @@ func (s *selection) record(ctx context.Context) error {
 }
 
 func (j *job) selectionEnv() items.Env {
+	known := j.config.Settings.With(j.captured())
 	return items.Env{
-		Dir: j.config.Dir, Environ: j.config.Settings.Environ(j.config.Environ), Fill: j.config.Settings.Fill, Stdin: j.config.Stdin,
+		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
 		Temp: j.place.TempDir(), Register: j.register,
 	}
+}
+
+// captured returns what setup has captured. Outputs that hold a secret are not among it, for the log has them masked.
+func (j *job) captured() map[string]string {
+	values := map[string]string{}
+	for _, e := range j.earlier("map") {
+		if !e.Masked {
+			values[e.Capture] = e.Output
+		}
+	}
+	return values
 }
 
 // sameAs compares an item with the next of those that an earlier run recorded.

@@ -73,6 +73,18 @@ func (s Settings) Lookup(name string) (string, bool) {
 	return value, ok
 }
 
+// With returns s with more variables, which are known since the job has begun.
+func (s Settings) With(values map[string]string) Settings {
+	s.known.names, s.known.values = slices.Clone(s.known.names), maps.Clone(s.known.values)
+	if s.known.values == nil {
+		s.known.values = map[string]string{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		s.known.set(name, values[name])
+	}
+	return s
+}
+
 // Fill returns the name of a file with the values of the parameters and variables that it names, inherited ones too.
 func (s Settings) Fill(text string) (string, error) {
 	names := s.known.template()
