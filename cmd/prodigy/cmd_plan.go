@@ -76,8 +76,9 @@ type millis = events.Millis
 // planItems are the items that a run would start with.
 type planItems struct {
 	Source string       `json:"source"`
-	Total  *int         `json:"total,omitempty"` // absent when a command or a terminal would have to be asked
+	Total  *int         `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
 	First  []items.Item `json:"first"`
+	made   bool         // by setup, if by anybody: it is not there
 }
 
 // planStep is what would be run for one step.
@@ -265,6 +266,10 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 	source, free := items.Source(w.Map.Input, env)
 	selected := planItems{Source: source, First: []items.Item{}}
 	if !free || w.Map.Input.Stdin && term.IsTerminal(int(os.Stdin.Fd())) {
+		return selected, nil
+	}
+	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
+		selected.made = true
 		return selected, nil
 	}
 	total := 0

@@ -67,6 +67,10 @@ func (p planItems) print(w io.Writer) {
 		_, _ = fmt.Fprintln(w, "items: come from standard input, which is a terminal and was not read")
 		return
 	}
+	if p.made {
+		_, _ = fmt.Fprintf(w, "items: from %s, which is not there: setup, which was not run, would have to make it\n", visible(p.Source))
+		return
+	}
 	if p.Total == nil {
 		_, _ = fmt.Fprintf(w, "items: come from a command, which was not run: %s\n", visible(p.Source))
 		return
