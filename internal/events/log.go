@@ -36,7 +36,8 @@ type Options struct {
 	// Durable, when set, is called in order with records that are as safe as Durability promises. It runs on the log's own
 	// goroutine, so projections made in it follow the record. An error from it is treated as a write error of the log.
 	// It may keep the slice. It must not call Append, Wait or Close: they may wait for the goroutine that it runs on.
-	Durable func([]Record) error
+	// End is where the last of them ends.
+	Durable func(records []Record, end Position) error
 	// MaxFileSize is how many bytes a file of the log may have before the next is begun, 0 for 100 MiB. A batch of lines is
 	// never divided, so that a file can be larger by one.
 	MaxFileSize int64

@@ -92,7 +92,7 @@ func seqs(records []Record) []int64 {
 func TestALogIsReadAsItWasAppended(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "repo", "j")
 	var durable, want []Record
-	o := Options{Durable: func(r []Record) error { durable = append(durable, r...); return nil }}
+	o := Options{Durable: func(r []Record, _ Position) error { durable = append(durable, r...); return nil }}
 	l, err := Create(dir, "j", start0, o)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestStrictDoesNotSyncAtOnceWhenNobodyWaits(t *testing.T) {
 func TestDurableSeesRecordsOnlyOnceTheyAreSynced(t *testing.T) {
 	var m memory
 	var seen []int64
-	l := start(output{file: &m}, "j", 0, Options{Durability: Strict, Durable: func(records []Record) error {
+	l := start(output{file: &m}, "j", 0, Options{Durability: Strict, Durable: func(records []Record, _ Position) error {
 		seen = append(seen, seqs(records)...)
 		if _, synced := m.lines(); synced < len(seen) {
 			return fmt.Errorf("%d seen, %d synced", len(seen), synced)
@@ -254,7 +254,7 @@ func TestCloseWritesSyncsAndShowsWhatIsLeft(t *testing.T) {
 	for durability, syncs := range map[Durability]int{Batch: 1, Strict: 1, None: 0} {
 		var m memory
 		var seen []Record
-		l := start(output{file: &m}, "j", 0, Options{Durability: durability, Durable: func(r []Record) error { seen = append(seen, r...); return nil }})
+		l := start(output{file: &m}, "j", 0, Options{Durability: durability, Durable: func(r []Record, _ Position) error { seen = append(seen, r...); return nil }})
 		for range 3 {
 			l.Append(start0, JobPaused{})
 		}
@@ -286,7 +286,7 @@ func TestAnErrorStopsTheLogForGood(t *testing.T) {
 	for name := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := &memory{writeErr: tests[name].file.writeErr, syncErr: tests[name].file.syncErr}
-			l := start(output{file: m}, "j", 0, Options{Durability: Strict, Durable: func([]Record) error { return tests[name].durable }})
+			l := start(output{file: m}, "j", 0, Options{Durability: Strict, Durable: func([]Record, Position) error { return tests[name].durable }})
 			r := l.Append(start0, JobPaused{})
 			if err := l.Wait(r.Seq); !errors.Is(err, full) {
 				t.Errorf("Wait: got %v, want %v", err, full)

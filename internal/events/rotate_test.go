@@ -375,7 +375,7 @@ func TestAFaultOfTheDiskLosesNothingAndIsTold(t *testing.T) {
 					return &second, err
 				}
 				waited, seen := int64(2), int64(0)
-				o := Options{Durability: durability, MaxFileSize: out.size + 200, Durable: func(r []Record) error {
+				o := Options{Durability: durability, MaxFileSize: out.size + 200, Durable: func(r []Record, _ Position) error {
 					seen = r[len(r)-1].Seq
 					return nil
 				}}

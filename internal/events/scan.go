@@ -29,17 +29,21 @@ func scan(dir string) iter.Seq2[line, error] {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
-		last := int64(0)
-		for i, path := range files {
-			for l, err := range scanFile(path, i == len(files)-1) {
-				if err == nil {
-					err = l.follows(last)
-				}
-				if !yield(l, err) || err != nil {
-					return
-				}
-				last = l.seq
+		inTurn(files, 0, yield)
+	}
+}
+
+// inTurn yields the lines of the last files of a log, which go on behind record last. It returns early when no more are wanted.
+func inTurn(files []string, last int64, yield func(line, error) bool) {
+	for i, path := range files {
+		for l, err := range scanFile(path, i == len(files)-1) {
+			if err == nil {
+				err = l.follows(last)
 			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+			last = l.seq
 		}
 	}
 }
@@ -53,12 +57,19 @@ func scanFile(path string, newest bool) iter.Seq2[line, error] {
 			return
 		}
 		defer func() { _ = f.Close() }() // only read from
-		s := newLineReader(f)
-		for number := 1; ; number++ {
-			l, err := s.line(path, number, newest)
-			if errors.Is(err, io.EOF) || !yield(l, err) || err != nil {
-				return
-			}
+		newLineReader(f).lines(path, 1, newest, yield)
+	}
+}
+
+// lines yields the lines that are left, of which the next is this number of the file. It returns false when the reading is over.
+func (s *lineReader) lines(path string, number int, newest bool, yield func(line, error) bool) bool {
+	for ; ; number++ {
+		l, err := s.line(path, number, newest)
+		if errors.Is(err, io.EOF) {
+			return true
+		}
+		if !yield(l, err) || err != nil {
+			return false
 		}
 	}
 }

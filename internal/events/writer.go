@@ -2,6 +2,7 @@ package events
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 )
 
@@ -118,20 +119,26 @@ func (w *writer) begin() {
 		return
 	}
 	w.settling = true
-	file, records := w.file, w.claim()
+	file, c := w.file, w.claim()
 	w.log.group.Go(func() error {
-		w.settled <- w.settle(file, records)
+		w.settled <- w.settle(file, c)
 		return nil
 	})
 }
 
+// claim is what is to be made safe: records that are written, and where the last of them ends.
+type claim struct {
+	records []Record
+	end     Position
+}
+
 // claim takes the records that are to be made safe.
-func (w *writer) claim() []Record {
-	records := w.unsynced
+func (w *writer) claim() claim {
+	c := claim{records: w.unsynced, end: Position{File: filepath.Base(w.file.Name()), Offset: w.size}}
 	w.unsynced = nil
 	w.timer.Stop()
 	w.ticking = false
-	return records
+	return c
 }
 
 func (w *writer) write(records []Record) error {
@@ -155,20 +162,20 @@ func (w *writer) write(records []Record) error {
 }
 
 // settle makes records safe, shows them, and then lets those go on who wait for them.
-func (w *writer) settle(file file, records []Record) error {
+func (w *writer) settle(file file, c claim) error {
 	if w.log.options.Durability != None {
 		if err := file.Sync(); err != nil {
 			return cannotWrite(err)
 		}
 	}
 	if durable := w.log.options.Durable; durable != nil {
-		if err := durable(records); err != nil {
+		if err := durable(c.records, c.end); err != nil {
 			return err
 		}
 	}
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
-	w.log.safe = records[len(records)-1].Seq
+	w.log.safe = c.records[len(c.records)-1].Seq
 	w.log.changed.Broadcast()
 	return nil
 }

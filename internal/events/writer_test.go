@@ -29,7 +29,7 @@ func TestWritingGoesOnDuringASync(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &slow{gate: make(chan error)}
 			shown := 0
-			l := start(output{file: s}, "j", 0, Options{Durability: d, Durable: func(r []Record) error { shown += len(r); return nil }})
+			l := start(output{file: s}, "j", 0, Options{Durability: d, Durable: func(r []Record, _ Position) error { shown += len(r); return nil }})
 			l.Append(start0, PhaseStarted{Phase: "map"})
 			time.AfterFunc(2*syncEvery, func() { l.Append(start0, PhaseStarted{Phase: "reduce"}) })
 			<-time.After(3 * syncEvery)

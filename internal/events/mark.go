@@ -1,0 +1,151 @@
+package events
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Position is a place between two lines of a log. It stays what it is when the file is compressed.
+type Position struct {
+	File   string `json:"file"`   // its name, as it was before it was compressed
+	Offset int64  `json:"offset"` // in the file, as it was before it was compressed
+}
+
+// Mark is a record of a log and where its line begins, for a reader that wants to begin behind it.
+type Mark struct {
+	Position
+	Seq int64  `json:"seq"`
+	Sum []byte `json:"sum"` // SHA-256 of the line
+}
+
+// MarkOf returns the mark of a record that ends at a position. The record is one that Append returned.
+func MarkOf(r Record, end Position) (Mark, error) {
+	line, err := Encode(r)
+	if err != nil {
+		return Mark{}, err
+	}
+	end.Offset -= int64(len(line))
+	return Mark{Position: end, Seq: r.Seq, Sum: sumOf(line)}, nil
+}
+
+func sumOf(line []byte) []byte {
+	sum := sha256.Sum256(line)
+	return sum[:]
+}
+
+// Holds tells whether the log in dir has the record of the mark, to the byte, where the mark says.
+func Holds(dir string, m Mark) bool {
+	for _, err := range from(dir, m) {
+		return err == nil
+	}
+	return false
+}
+
+// ReadBehind is Read without the records up to that of the mark, which the log holds. Damage before that goes unnoticed.
+func ReadBehind(dir string, m Mark) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for l, err := range from(dir, m) {
+			if err == nil && l.seq == m.Seq {
+				continue
+			}
+			var r Record
+			if err == nil {
+				r, err = l.decode()
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// errNoMark says that a log does not have the record of a mark.
+var errNoMark = errors.New("the log does not have the record that was marked")
+
+// from yields the line of a mark and those behind it.
+func from(dir string, m Mark) iter.Seq2[line, error] {
+	return func(yield func(line, error) bool) {
+		files, err := logFiles(dir)
+		if err != nil {
+			yield(line{}, fmt.Errorf("read the event log: %w", err))
+			return
+		}
+		at := slices.IndexFunc(files, func(path string) bool { return filepath.Base(stem(path)) == m.File })
+		if at < 0 {
+			yield(line{}, errNoMark)
+			return
+		}
+		last := m.Seq - 1
+		if m.readFile(files[at], at == len(files)-1, func(l line, err error) bool {
+			if err == nil {
+				err = l.follows(last)
+			}
+			last = l.seq
+			return yield(l, err) && err == nil
+		}) {
+			inTurn(files[at+1:], last, yield)
+		}
+	}
+}
+
+// readFile yields the lines of the file from the one that is marked on. It returns false when the reading is over.
+func (m Mark) readFile(path string, newest bool, yield func(line, error) bool) bool {
+	number, err := m.number(path)
+	if err != nil {
+		yield(line{}, err)
+		return false
+	}
+	f, err := openToRead(path)
+	if err == nil {
+		defer func() { _ = f.Close() }() // only read from
+		err = skip(f, m.Offset)
+	}
+	if err != nil {
+		yield(line{}, fmt.Errorf("read the event log: %w", err))
+		return false
+	}
+	checked := false
+	return newLineReader(f).lines(path, number, newest, func(l line, err error) bool {
+		if !checked && (err != nil || !m.is(l)) {
+			l, err = line{}, errNoMark
+		}
+		checked = true
+		return yield(l, err) && err == nil
+	})
+}
+
+// is tells whether the line is the one that is marked.
+func (m Mark) is(l line) bool {
+	return l.seq == m.Seq && bytes.Equal(m.Sum, sumOf(append(bytes.Clone(l.text), '\n')))
+}
+
+// number returns the number of the line in the file at path that is marked: the records in a file are without gaps.
+func (m Mark) number(path string) (int, error) {
+	for l, err := range scanFile(path, false) {
+		if err != nil || l.seq > m.Seq {
+			break
+		}
+		return int(m.Seq - l.seq + 1), nil
+	}
+	return 0, errNoMark
+}
+
+// skip passes over the first n bytes of what openToRead opened.
+func skip(f io.Reader, n int64) error {
+	if n < 0 {
+		return errNoMark
+	}
+	if file, ok := f.(*os.File); ok {
+		_, err := file.Seek(n, io.SeekStart)
+		return err
+	}
+	_, err := io.CopyN(io.Discard, f, n)
+	return err
+}
