@@ -43,6 +43,9 @@ func (j Job) ItemsFile() string { return j.state("items.jsonl") }
 // ResultsFile lists the results, once the map phase is over.
 func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 
+// CheckpointFile is what the log comes to up to one of its records.
+func (j Job) CheckpointFile() string { return j.state("checkpoint") }
+
 // RegisterFile says which process groups are running.
 func (j Job) RegisterFile() string { return j.state("running") }
 

@@ -42,3 +42,26 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*items), "ns/record")
 }
+
+// BenchmarkCheckpoint measures how long a checkpoint of a million items takes, of which one in a hundred is a dead letter.
+func BenchmarkCheckpoint(b *testing.B) {
+	s := newState(errorpolicy.Policy{})
+	now := time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC)
+	for i := range 1_000_000 {
+		id := "item_" + strconv.Itoa(i)
+		s.apply(events.Record{Seq: int64(2*i + 1), Time: now, Event: events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1}})
+		var end events.Event = events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1}
+		if i%100 == 0 {
+			end = events.AgentFailed{ItemID: id, ItemIndex: i, Attempt: 1, Action: errorpolicy.DLQ}
+		}
+		s.apply(events.Record{Seq: int64(2*i + 2), Time: now, Event: end})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		data, err := checkpoint{State: s.snapshot()}.encode()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(data)), "bytes")
+	}
+}

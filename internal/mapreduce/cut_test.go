@@ -67,6 +67,27 @@ func TestALogCutAfterAnyRecordResumesToTheSameEnd(t *testing.T) {
 	}
 }
 
+// The same from a checkpoint, of the last record that is left or of one long before it.
+func TestALogCutAfterAnyRecordResumesFromACheckpointToTheSameEnd(t *testing.T) {
+	for name, k := range kinds() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, whole, lines := record(t, k)
+			all := moments(t, whole.Job, parse(t, k.source).ErrorPolicy)
+			for cut := 1; cut < len(lines); cut++ {
+				for _, at := range []int{cut, cut/2 + 1} {
+					place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
+					all[at-1].put(t, place.job)
+					if _, ok := readCheckpoint(place.job, parse(t, k.source).ErrorPolicy); !ok {
+						t.Fatalf("cut after record %d: got no checkpoint, want that of record %d", cut, at)
+					}
+					checkEnd(t, c, k, whole, cut, place)
+				}
+			}
+		})
+	}
+}
+
 // A line that was cut short did not happen.
 func TestALogCutInsideALineResumesFromTheLineBefore(t *testing.T) {
 	k := kinds()["item retries between two phases"]
@@ -83,14 +104,19 @@ func TestALogCutInsideALineResumesFromTheLineBefore(t *testing.T) {
 func record(t *testing.T, k recorded) (c Config, whole Result, lines []string) {
 	t.Helper()
 	c = config(t, fake(k.reply))
+	c.checkpointRecords = 1 // its last one is of the whole log, and no cut log has that record
 	synctest.Test(t, func(t *testing.T) { whole = run(t, c, k.source) })
 	return c, whole, strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
 }
 
 func checkCut(t *testing.T, c Config, k recorded, whole Result, cut int, log string) {
 	t.Helper()
+	checkEnd(t, c, k, whole, cut, copyJob(t, c, whole.Job, log))
+}
+
+func checkEnd(t *testing.T, c Config, k recorded, whole Result, cut int, place placed) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		place := copyJob(t, c, whole.Job, log)
 		r, err := Resume(t.Context(), withHome(c, place), place.job)
 		for rounds := 0; err == nil && r.State == Failed && rounds < 4; rounds++ {
 			r, err = Resume(t.Context(), withHome(c, place), place.job) // a stop by the policy: go on with what is pending

@@ -40,6 +40,7 @@ type job struct {
 	store    *items.Store
 	queue    *dlq.Queue
 	project  *dlq.Projection
+	points   *checkpointer // nil: there is nothing to make a checkpoint of yet
 
 	executor Executor
 	inbox    chan message   // from agents to the owner
@@ -144,6 +145,7 @@ func (j *job) create(source []byte) error {
 			return err
 		}
 	}
+	j.checkpointer(newState(j.workflow.ErrorPolicy), 0)
 	if j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions()); err != nil {
 		return err
 	}
@@ -226,12 +228,36 @@ func (j *job) openQueue() error {
 	return nil
 }
 
-// replay folds the log, and lets the queue catch up with it.
+// replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
 func (j *job) replay() error {
-	if j.project == nil {
-		return followLog(j.place, j.state.apply, func([]events.Record) error { return nil })
+	if j.project != nil {
+		if err := meet(j.place, j.project); err != nil {
+			return err
+		}
 	}
-	return catchUp(j.place, j.project, j.state.apply)
+	past, err := recall(j.place, j.workflow.ErrorPolicy, j.project)
+	if err != nil {
+		return err
+	}
+	j.state = past.state
+	from, chunks := past.state.seq, func([]events.Record) error { return nil }
+	if j.project != nil {
+		chunks = j.project.Apply
+	}
+	if err := followLog(past.rest, j.state.apply, chunks); err != nil {
+		return err
+	}
+	again, err := j.state.clone(j.workflow.ErrorPolicy)
+	j.checkpointer(again, from)
+	return err
+}
+
+// checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
+func (j *job) checkpointer(s *state, last int64) {
+	j.points = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
+	if n := j.config.checkpointRecords; n > 0 {
+		j.points.records = n
+	}
 }
 
 func (j *job) logOptions() events.Options {
@@ -239,12 +265,13 @@ func (j *job) logOptions() events.Options {
 }
 
 // follow makes the projections of records that are durable. It runs on the log's goroutine.
-func (j *job) follow(records []events.Record) error {
+func (j *job) follow(records []events.Record, end events.Position) error {
 	if j.project != nil {
 		if err := j.project.Apply(records); err != nil {
 			return err
 		}
 	}
+	j.points.follow(records, end)
 	if j.config.Observe != nil {
 		j.config.Observe(records)
 	}
@@ -487,6 +514,7 @@ func (j *job) close() error {
 	var errs []error
 	if j.log != nil {
 		errs = append(errs, j.log.Close())
+		j.points.close()
 	}
 	if j.queue != nil {
 		errs = append(errs, j.project.Close(), j.queue.Close())

@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"encoding/json"
 	"errors"
+	"iter"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
@@ -16,10 +17,10 @@ import (
 // replayChunk bounds how many records are held while the queue catches up.
 const replayChunk = 1024
 
-// followLog shows each record of the log of a job to one, and then to chunks, in chunks. A torn last line ends it.
-func followLog(place jobs.Job, one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
+// followLog shows each record of a log to one, and then to chunks, in chunks. A torn last line ends it.
+func followLog(log iter.Seq2[events.Record, error], one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
 	chunk := make([]events.Record, 0, replayChunk)
-	for r, err := range events.Read(place.EventsDir()) {
+	for r, err := range log {
 		if errors.Is(err, events.ErrTorn) {
 			break
 		}
@@ -38,16 +39,13 @@ func followLog(place jobs.Job, one func(events.Record) errorpolicy.Effects, chun
 	return chunks(chunk)
 }
 
-// catchUp folds the log of a job and lets its queue follow what it has not followed yet.
-func catchUp(place jobs.Job, p *dlq.Projection, one func(events.Record) errorpolicy.Effects) error {
+// meet tells a queue how far the log of its job goes.
+func meet(place jobs.Job, p *dlq.Projection) error {
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil {
 		return err
 	}
-	if err := p.Behind(last); err != nil {
-		return err
-	}
-	return followLog(place, one, p.Apply)
+	return p.Behind(last)
 }
 
 // UpdateLetters sees that the dead letters of a job are those of its log, before somebody reads them: a run that was killed may have
@@ -103,7 +101,14 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	defer func() { err = errors.Join(err, queue.Close()) }()
 	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, maskedData(store, s))
 	defer func() { err = errors.Join(err, p.Close()) }()
-	return catchUp(place, p, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} })
+	if err := meet(place, p); err != nil {
+		return err
+	}
+	past, err := recall(place, recordedPolicy(place, meta), p)
+	if err != nil {
+		return err
+	}
+	return followLog(past.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
 }
 
 // maskedData returns what gives the data of an item for a dead letter, without the secrets of s.

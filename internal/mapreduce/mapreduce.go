@@ -72,6 +72,8 @@ type Config struct {
 	// Watcher is the argv that starts process.Watch, for process.OpenRegister: it ends the commands at once when this process is
 	// killed. Empty: that is left to the resume.
 	Watcher []string
+
+	checkpointRecords int64 // how many records there are at least between two checkpoints; 0: checkpointRecords
 }
 
 // State is how a run of a job ended.

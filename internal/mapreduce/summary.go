@@ -35,14 +35,14 @@ func MayHaveCompleted(place jobs.Job) (bool, error) {
 }
 
 // Summarize says how a job stands. It may be running. Of a job that came to an end, the last record of the log has all of it, and no
-// more is read than that; damage before it goes unnoticed. Of any other, the whole log is folded.
+// more is read than that; damage before it goes unnoticed. Of any other, the log is folded, from its last checkpoint on.
 func Summarize(place jobs.Job) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return Summary{}, unusable(err)
 	}
 	if place.Running() {
-		return replayed(place, meta, func(events.Record) {})
+		return recalled(place, meta)
 	}
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
@@ -50,7 +50,7 @@ func Summarize(place jobs.Job) (Summary, error) {
 	}
 	sum := summaryOf(place, meta)
 	if !sum.ended(last) {
-		return replayed(place, meta, func(events.Record) {})
+		return recalled(place, meta)
 	}
 	return sum, nil
 }
@@ -108,8 +108,22 @@ func (s *Summary) ended(e events.Event) bool {
 
 // replayed makes the summary of all records and shows each to see.
 func replayed(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	s := newState(recordedPolicy(place, meta))
-	for r, err := range events.Read(place.EventsDir()) {
+	return past{newState(recordedPolicy(place, meta)), events.Read(place.EventsDir())}.summary(place, meta, see)
+}
+
+// recalled makes the summary of what the log comes to up to a checkpoint, and of the records behind it.
+func recalled(place jobs.Job, meta jobs.Meta) (Summary, error) {
+	past, err := recall(place, recordedPolicy(place, meta), nil)
+	if err != nil {
+		return Summary{}, err
+	}
+	return past.summary(place, meta, func(events.Record) {})
+}
+
+// summary folds the rest of a log.
+func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
+	s := p.state
+	for r, err := range p.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
 		}
@@ -136,7 +150,7 @@ func recordedPolicy(place jobs.Job, meta jobs.Meta) errorpolicy.Policy {
 	if err != nil {
 		return errorpolicy.Policy{}
 	}
-	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond})
+	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values})
 	if err != nil {
 		return errorpolicy.Policy{}
 	}
