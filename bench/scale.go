@@ -295,6 +295,7 @@ func (s *stage) takeUp(home string, job jobs.Job) (usage, error) {
 	cmd := command(s.prodigy, "resume", "--quiet", "--grace", "0s", job.ID)
 	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+home)
 	cmd.Stderr = nil
+	shrink()
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return usage{}, err
