@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -206,7 +207,7 @@ func TestABadCheckpointIsPassedOver(t *testing.T) {
 		"without a first line":               {point: body},
 		"cut off":                            {point: good.point[:len(good.point)-2]},
 		"with something behind":              {point: append(bytes.Clone(good.point), '\n')},
-		"of another version":                 {point: bytes.Replace(good.point, []byte("checkpoint 1 "), []byte("checkpoint 2 "), 1)},
+		"of another version":                 {point: bytes.Replace(good.point, fmt.Appendf(nil, "checkpoint %d ", foldVersion), fmt.Appendf(nil, "checkpoint %d ", foldVersion+1), 1)},
 		"a byte is another":                  {point: bytes.Replace(good.point, []byte(`"total":6`), []byte(`"total":7`), 1)},
 		"a body that says nothing":           {point: append(checkpointHead([]byte("{}")), "{}"...)},
 		"a body that is none":                {point: append(checkpointHead([]byte("x")), 'x')},
@@ -341,6 +342,7 @@ func fillKind(v reflect.Value, name string) {
 // of a fold that was another under the same number would be wrong, and nothing could tell.
 var foldSums = map[int]string{
 	1: "7aba3a24b87424ceabbb65d0ed163acbd57fafa2e3c6460d1cec3decc578ec86",
+	2: "5db296c5c6b578918995995dbd2d94669dfa71601f67457fdb90d8b02c6dbc27", // statuses in runs
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {
@@ -427,7 +429,7 @@ func FuzzCheckpoint(f *testing.F) {
 	_, body, _ := bytes.Cut(good, []byte("\n"))
 	f.Add(body)
 	f.Add([]byte(`{"state":{"policy":null}}`))
-	f.Add(bytes.Replace(body, []byte(`"circuits":{}`), []byte(`"circuits":null,"status":"AQI=","phases":{"map":{}}`), 1))
+	f.Add(bytes.Replace(body, []byte(`"circuits":{}`), []byte(`"circuits":null,"status":"ab","phases":{"map":{}}`), 1))
 	f.Add(bytes.Replace(body, []byte(`"policy":{"breaker":{`), []byte(`"policy":{"breaker":null,"x":{`), 1))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if _, err := decodeCheckpoint(body, errorpolicy.Policy{}); err == nil && !bytes.HasPrefix(body, []byte("prodigy checkpoint ")) {

@@ -23,7 +23,7 @@ type snapshot struct {
 
 	Phases   map[string]phaseSnapshot     `json:"phases"`
 	Working  string                       `json:"working"`
-	Status   []byte                       `json:"status"`
+	Status   statuses                     `json:"status"`
 	Flights  map[int]flightSnapshot       `json:"flights"`
 	Waiting  map[int]triesSnapshot        `json:"waiting"`
 	Retrying map[string]stepRetrySnapshot `json:"retrying"`
@@ -72,7 +72,7 @@ func (s *state) snapshot() snapshot {
 		Policy: s.policy, Started: s.started, Seq: s.seq, Earlier: s.earlier, RunBegan: s.runBegan, Last: s.last, Seed: s.seed, Mode: s.mode,
 		Workflow: s.workflow, Working: s.working, Crashes: s.crashes, Failures: s.failures, LastTry: s.lastTry, Circuits: s.circuits,
 		Total: s.total, Selected: s.selected, Reducing: s.reducing, Ended: s.ended, Reason: s.reason,
-		Status: list[byte](s.status),
+		Status: s.status,
 		Phases: each(s.phases, func(p *phase) phaseSnapshot {
 			return phaseSnapshot{p.began, p.started, p.completed, p.duration, p.steps}
 		}),
@@ -88,7 +88,7 @@ func (r snapshot) state() *state {
 		policy: r.Policy, started: r.Started, seq: r.Seq, earlier: r.Earlier, runBegan: r.RunBegan, last: r.Last, seed: r.Seed, mode: r.Mode,
 		workflow: r.Workflow, working: r.Working,
 		total: r.Total, selected: r.Selected, reducing: r.Reducing, ended: r.Ended, reason: r.Reason,
-		status: list[errorpolicy.Status](r.Status), crashes: each(r.Crashes, same), failures: each(r.Failures, same), lastTry: each(r.LastTry, same),
+		status: r.Status, crashes: each(r.Crashes, same), failures: each(r.Failures, same), lastTry: each(r.LastTry, same),
 		circuits: each(r.Circuits, same),
 		phases:   each(r.Phases, func(p phaseSnapshot) *phase { return &phase{p.Began, p.Started, p.Completed, p.Duration, p.Steps} }),
 		flights:  each(r.Flights, func(f flightSnapshot) flight { return flight{f.ID, f.Number, f.Ticket, f.Tries} }),
@@ -124,15 +124,6 @@ func each[K comparable, A, B any](m map[K]A, f func(A) B) map[K]B {
 }
 
 func same[T any](v T) T { return v }
-
-// list returns the same numbers as another type.
-func list[B, A ~byte](from []A) []B {
-	made := make([]B, len(from))
-	for i, b := range from {
-		made[i] = B(b)
-	}
-	return made
-}
 
 // details is how many items a state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
