@@ -26,6 +26,9 @@ func Masked(e Event, m Masker) Event {
 		return e
 	case StepCompleted:
 		e.Output, e.Stderr = m.Text(e.Output), m.Text(e.Stderr)
+		if len(e.Validation) > 0 {
+			e.Validation = m.JSON(e.Validation)
+		}
 		return e
 	case AgentCompleted:
 		e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
@@ -42,7 +45,7 @@ func Masked(e Event, m Masker) Event {
 		e.Error = m.Text(e.Error)
 		return e
 	case StepFailed:
-		e.Error = m.Text(e.Error)
+		e.Error, e.StdoutTail, e.StderrTail = m.Text(e.Error), m.Text(e.StdoutTail), m.Text(e.StderrTail)
 		return e
 	case DLQItemAdded:
 		e.ErrorSignature = m.Text(e.ErrorSignature)
