@@ -293,26 +293,27 @@ func TestInterruptGivesTheAttemptBack(t *testing.T) {
 }
 
 func TestAStopBeginsNoFurtherPhase(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop, cancel := context.WithCancelCause(t.Context())
-		reduced := 0
-		c := config(t, fake(func(c call) answer {
-			if c.item == "" {
-				reduced++
+	const source = "setup:\n  - shell: a\nreduce:\n  - shell: b\nmerge:\n  - shell: c\n" // each takes three seconds, as an item does
+	// A resume says that map has come, so that is in the log, but no item of it has started.
+	for after, want := range map[time.Duration]int{time.Second: 2, 4 * time.Second: 2, 7 * time.Second: 3, 10 * time.Second: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			stop, cancel := context.WithCancelCause(t.Context())
+			c := config(t, fake(func(call) answer { return answer{takes: 3 * time.Second} }))
+			c.Stop = stop
+			time.AfterFunc(after, func() { cancel(errors.New("interrupted by SIGTERM")) })
+			r := run(t, c, workflowOf(2, 2, source))
+			if begun, _ := told[events.PhaseStarted](recordsOf(t, r.Job)); len(begun) != want {
+				t.Errorf("a stop after %v: the phases %v began, want %d", after, begun, want)
 			}
-			return answer{takes: 3 * time.Second}
-		}))
-		c.Stop = stop
-		time.AfterFunc(time.Second, func() { cancel(errors.New("interrupted by SIGTERM")) })
-		r := run(t, c, workflowOf(2, 2, "reduce:\n  - shell: sum\n"))
-		if r.State != Paused || reduced != 0 || r.Metrics.Successful != 2 {
-			t.Fatalf("got %s (%s), %d items, reduced %d times; want paused, 2, 0", r.State, r.Reason, r.Metrics.Successful, reduced)
-		}
-		c.Stop = nil
-		if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != Completed || reduced != 1 {
-			t.Errorf("resumed: %s (%v), reduced %d times; want completed, once", r.State, err, reduced)
-		}
-	})
+			if done := r.State == Completed; done != (want == 4) {
+				t.Errorf("a stop after %v: got %s (%s)", after, r.State, r.Reason)
+			}
+			c.Stop = nil
+			if r, err := Resume(t.Context(), c, r.Job); err != nil || r.State != Completed || r.Metrics.Successful != 2 {
+				t.Errorf("resumed: %s (%v) with %d items, want completed with 2", r.State, err, r.Metrics.Successful)
+			}
+		})
+	}
 }
 
 func TestAStopEndsAWaitAtOnce(t *testing.T) {

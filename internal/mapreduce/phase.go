@@ -19,8 +19,8 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if p == nil || known.completed {
 		return verdict{state: Completed}, nil
 	}
-	if cause := context.Cause(j.config.Stop); cause != nil {
-		return verdict{state: Paused, reason: cause.Error()}, nil // it is not for a stop to begin something
+	if err := j.stopping(); err != nil { // while the phase before it ran
+		return verdict{state: Paused, reason: err.Error()}, nil
 	}
 	if name != "" && !known.started {
 		j.record(events.PhaseStarted{Phase: name})
