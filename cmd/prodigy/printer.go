@@ -139,7 +139,11 @@ func (p *printer) print(r events.Record) {
 	case events.PhaseCompleted:
 		p.printf("%s took %s\n", e.Phase, duration.Format(time.Duration(e.DurationMS)))
 	case events.StepCompleted:
-		p.result(e)
+		if !e.Printed {
+			p.result(e.Phase, e.Output)
+		}
+	case events.StepPrinted:
+		p.result(e.Phase, e.Output)
 	case events.StepSkipped:
 		p.stepSkipped(e)
 	case events.StepRetrying:
@@ -214,12 +218,12 @@ func (p *printer) selected(e events.ItemsSelected) {
 }
 
 // result prints the output of the steps that people run a workflow for: all but those of setup.
-func (p *printer) result(e events.StepCompleted) {
-	if e.Phase == "setup" || e.Output == "" {
+func (p *printer) result(phase, output string) {
+	if phase == "setup" || output == "" {
 		return
 	}
 	p.screen.clear()
-	_, _ = fmt.Fprintln(p.results, e.Output)
+	_, _ = fmt.Fprintln(p.results, output)
 }
 
 // stepSkipped tells of a step outside the map phase; of items only the log does.

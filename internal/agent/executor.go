@@ -113,7 +113,7 @@ func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 			return next, nil
 		}
 		if r.a.Phase != phaseMap {
-			r.emit(r.stepCompleted(st, next.result))
+			r.emit(r.stepCompleted(st, next))
 		}
 		if !next.result.skipped {
 			end = next
@@ -143,22 +143,24 @@ func (r *run) progress(st *step, steps int) {
 	}
 }
 
-// list runs the steps of a handler. It returns the failure of the one that failed for good, or nil.
+// list runs the steps of a handler and shows what they print. It returns the failure of the one that failed for good, or nil.
 func (r *run) list(ctx context.Context, s *scope, steps []*step) (*Failure, error) {
 	for _, st := range steps {
 		end, err := r.step(ctx, s, st)
 		if err != nil || end.failure != nil {
 			return end.failure, err
 		}
+		r.tell(s, st, &end)
 	}
 	return nil, nil
 }
 
-func (r *run) stepCompleted(st *step, res result) events.StepCompleted {
+func (r *run) stepCompleted(st *step, end ended) events.StepCompleted {
+	res := end.result
 	shown := res.shown()
 	e := events.StepCompleted{
 		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.kind, ID: st.ID, Capture: st.Capture,
-		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.output, Stderr: shown.stderr, Masked: res.masked != nil,
+		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.output, Stderr: shown.stderr, Masked: res.masked != nil, Printed: end.told,
 		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation,
 	}
 	if e.Masked {

@@ -14,6 +14,7 @@ func (r *run) follow(ctx context.Context, s *scope, st *step, end ended) (ended,
 		if len(list) == 0 {
 			continue
 		}
+		r.tell(s, st, &end)
 		failure, err := r.list(ctx, s.inside(), list)
 		if err != nil {
 			return ended{}, err
@@ -29,6 +30,17 @@ func (r *run) follow(ctx context.Context, s *scope, st *step, end ended) (ended,
 	return end, nil
 }
 
+// tell shows what a step has printed, when others follow it or it follows another itself; all other steps are shown when they are
+// completed. Of items nothing is shown.
+func (r *run) tell(s *scope, st *step, end *ended) {
+	output := end.result.shown().output
+	if r.a.Phase == phaseMap || s.unshown || end.told || output == "" {
+		return
+	}
+	r.emit(events.StepPrinted{Phase: r.a.Phase, Step: st.label, Output: output})
+	end.told = true
+}
+
 // exitSteps returns the steps for the exit code of a failure. A command that did not exit has none.
 func (st *step) exitSteps(f *Failure) []*step {
 	if f.ExitCode <= 0 {
@@ -40,6 +52,7 @@ func (st *step) exitSteps(f *Failure) []*step {
 // mend runs the steps for the exit code of a failed step. Their success forgives the step; their failure leaves it to what else the
 // step says about failures.
 func (r *run) mend(ctx context.Context, s *scope, st *step, end ended) (ended, error) {
+	r.tell(s, st, &end)
 	failed := end
 	inner := s.failing(&failed)
 	failure, err := r.list(ctx, inner, st.exitSteps(end.failure))

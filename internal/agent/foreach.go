@@ -211,7 +211,7 @@ func (f *foreach) element(ctx context.Context, r *run, s *scope, l *loop) (*row,
 	child := *r
 	child.a, child.heads, child.cut, child.stays = &a, nil, nil, true
 	inner := s.inside()
-	inner.run, inner.loop = &child, l
+	inner.run, inner.loop, inner.unshown = &child, l, true
 	one := &row{Index: l.index, Item: l.value, Status: "success"}
 	for _, st := range f.do {
 		end, err := child.step(ctx, inner, st)

@@ -90,7 +90,7 @@ func (r *run) fallback(ctx context.Context, s *scope, st *step, end ended) (ende
 		return end, nil
 	}
 	s.record(st, res)
-	end.result, end.failure = res, nil
+	end.result, end.failure, end.told = res, nil, false
 	return r.follow(ctx, s, st, end)
 }
 
@@ -99,6 +99,9 @@ func (r *run) fallback(ctx context.Context, s *scope, st *step, end ended) (ende
 // and the step is not run again in that round.
 func (r *run) rounds(ctx context.Context, s *scope, st *step, end ended) (ended, error) {
 	var unhandled *Failure // of the handler in the last round
+	if st.OnFailure.MaxAttempts == 0 {
+		r.tell(s, st, &end)
+	}
 	for range max(1, st.OnFailure.MaxAttempts) {
 		failed := end
 		inner := s.failing(&failed)
@@ -133,7 +136,7 @@ func (r *run) again(ctx context.Context, s *scope, st *step, end ended) (ended, 
 	if err != nil {
 		return ended{}, err
 	}
-	end.result, end.failure, end.handler = res, failure, nil
+	end.result, end.failure, end.handler, end.told = res, failure, nil, false
 	end.attempts++
 	if failure != nil {
 		failure.Type = retry.Classify(failure.Failure)

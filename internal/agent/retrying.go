@@ -16,6 +16,7 @@ type ended struct {
 	failure  *Failure // nil: it succeeded, or is forgiven
 	attempts int
 	reason   retry.Reason // why there is no further try after the failure
+	told     bool         // what result holds has been shown
 }
 
 // step runs st: its tries, and what follows when they are used up.

@@ -28,6 +28,7 @@ type scope struct {
 	wants   bool     // the step that is bound may name map.results
 	scratch *scratch // where values go that are wanted in files; nil: they are not to be made
 	loop    *loop    // in a foreach
+	unshown bool     // what the steps print is not shown: it is a part of what another step gives
 
 	validation json.RawMessage // what the last validation found; nil: there was none
 }

@@ -85,6 +85,7 @@ func (r *run) validated(ctx context.Context, s *scope, st *step, b bound) (resul
 		return res, failure, err
 	}
 	inner := s.inside()
+	inner.unshown = true
 	inner.record(st, res)
 	last, err := v.check(ctx, r, inner, st)
 	for round := 0; err == nil && !last.complete() && round < v.rounds(); round++ {

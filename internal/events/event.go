@@ -37,6 +37,7 @@ var types = []Event{
 	PhaseStarted{},
 	PhaseCompleted{},
 	StepCompleted{},
+	StepPrinted{},
 	StepSkipped{},
 	ItemsSelected{},
 	AgentStarted{},
@@ -139,8 +140,18 @@ type StepCompleted struct {
 	Failed        bool   `json:"failed,omitempty"`         // and the failure was forgiven
 	Skipped       bool   `json:"skipped,omitempty"`        // its condition was not met
 	Masked        bool   `json:"masked,omitempty"`         // there were secrets in Output or Stderr, so a resume cannot use them
+	Printed       bool   `json:"printed,omitempty"`        // a StepPrinted before this has Output already
 
 	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
+}
+
+// StepPrinted has what a step printed that people are to see before the step is over with all that follows it: what the step itself
+// printed when others follow it, and what each of these did. Like StepCompleted it is written for the phases that run once; nothing is
+// made of it but what is shown, and a resume that runs the step again writes it again.
+type StepPrinted struct {
+	Phase  string `json:"phase,omitempty"`
+	Step   string `json:"step"`   // label
+	Output string `json:"output"` // bounded, see process.Capture
 }
 
 // StepSkipped tells that a step was not run, because the condition in its when was not met.
@@ -330,6 +341,7 @@ func (JobResumed) Type() string          { return "JobResumed" }
 func (PhaseStarted) Type() string        { return "PhaseStarted" }
 func (PhaseCompleted) Type() string      { return "PhaseCompleted" }
 func (StepCompleted) Type() string       { return "StepCompleted" }
+func (StepPrinted) Type() string         { return "StepPrinted" }
 func (StepSkipped) Type() string         { return "StepSkipped" }
 func (ItemsSelected) Type() string       { return "ItemsSelected" }
 func (AgentStarted) Type() string        { return "AgentStarted" }
@@ -372,6 +384,7 @@ func (JobResumed) About() string          { return "" }
 func (PhaseStarted) About() string        { return "" }
 func (PhaseCompleted) About() string      { return "" }
 func (StepCompleted) About() string       { return "" }
+func (StepPrinted) About() string         { return "" }
 func (e StepSkipped) About() string       { return e.ItemID }
 func (ItemsSelected) About() string       { return "" }
 func (CircuitOpen) About() string         { return "" }

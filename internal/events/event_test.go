@@ -46,8 +46,9 @@ func samples() []Event {
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
-			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true, Validation: json.RawMessage(`{"status":"complete"}`),
+			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true, Printed: true, Validation: json.RawMessage(`{"status":"complete"}`),
 		},
+		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
 		ItemsSelected{TotalItems: 3},
 		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2},

@@ -30,6 +30,9 @@ func Masked(e Event, m Masker) Event {
 			e.Validation = m.JSON(e.Validation)
 		}
 		return e
+	case StepPrinted:
+		e.Output = m.Text(e.Output)
+		return e
 	case AgentCompleted:
 		e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
 		return e

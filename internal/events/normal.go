@@ -21,6 +21,9 @@ func normal(e Event) Event {
 		return e
 	case StepCompleted:
 		return e.normal()
+	case StepPrinted:
+		e.Output = valid(e.Output)
+		return e
 	case StepSkipped:
 		e.When = Clip(e.When, MaxError)
 		return e

@@ -138,6 +138,7 @@ func TestAReplayedRecordEqualsTheLiveOne(t *testing.T) {
 			AgentSkipped{ItemID: "i", Reason: text.Draw(t, "reason")},
 			StepRetrying{Error: text.Draw(t, "error"), ComputedDelayMS: delay, DelayMS: delay, WaitedMS: delay, BudgetLeftMS: &delay, BudgetExpiresAt: &at},
 			StepFailed{Error: text.Draw(t, "error"), ErrorType: retry.TypeTimeout},
+			StepPrinted{Output: text.Draw(t, "output")},
 			StepCompleted{Output: text.Draw(t, "output"), Stderr: text.Draw(t, "stderr"), DurationMS: delay},
 			CircuitOpen{Until: at},
 			JobCompleted{DurationMS: delay},
