@@ -36,8 +36,8 @@ func BenchmarkReplay(b *testing.B) {
 			}
 			s.apply(r)
 		}
-		if s.finished() != items {
-			b.Fatalf("got %d items finished, want %d", s.finished(), items)
+		if s.status.Settled() != items {
+			b.Fatalf("got %d items finished, want %d", s.status.Settled(), items)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*items), "ns/record")

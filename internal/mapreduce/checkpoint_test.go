@@ -295,6 +295,8 @@ func fill(v reflect.Value, name string) {
 	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
+	case v.Type() == reflect.TypeFor[errorpolicy.Statuses]():
+		v.Addr().Interface().(*errorpolicy.Statuses).Set(len(name), errorpolicy.Dead)
 	case v.Type() == reflect.TypeFor[json.RawMessage]():
 		v.SetBytes([]byte(`{"is":"<&>"}`))
 	default:

@@ -82,7 +82,10 @@ func fold(t *testing.T, dir, source string) folded {
 		}
 		s.apply(r)
 	}
-	f := folded{State: s.ended, Seq: s.seq, Status: s.status, Metrics: s.policy.Metrics()}
+	f := folded{State: s.ended, Seq: s.seq, Metrics: s.policy.Metrics()}
+	for i := range s.status.Len() {
+		f.Status = append(f.Status, s.status.At(i))
+	}
 	f.Waiting = slices.Sorted(maps.Keys(s.waiting))
 	return f
 }

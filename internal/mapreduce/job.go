@@ -442,7 +442,7 @@ func (j *job) refreshResults(recovered int) error {
 func (j *job) recordResumed(reason string, reduce bool) {
 	phase := j.state.unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.state.finished(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Reason: reason, Completed: j.state.status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
 		Phase: phase, Reduce: reduce,
 	}
 	if p := j.state.phases[phase]; p != nil {
@@ -457,7 +457,7 @@ func (j *job) pending() int {
 	if !j.state.selected && j.store != nil {
 		known = j.store.Len()
 	}
-	return max(0, known-j.state.finished()-j.state.inFlight())
+	return max(0, known-j.state.status.Settled()-j.state.inFlight())
 }
 
 // finish records how the run went, closes everything, and says so.

@@ -19,7 +19,7 @@ func (j *job) setAside() {
 	indexes := slices.Sorted(maps.Keys(j.state.crashes))
 	for _, index := range indexes {
 		n, w := j.state.crashes[index], j.state.waiting[index]
-		if n < j.config.MaxCrashes || j.state.itemStatus(index) != errorpolicy.Pending || index >= j.store.Len() {
+		if n < j.config.MaxCrashes || j.state.status.At(index) != errorpolicy.Pending || index >= j.store.Len() {
 			continue
 		}
 		message := fmt.Sprintf("in flight each time the run died, %d times", n)

@@ -23,7 +23,7 @@ type snapshot struct {
 
 	Phases   map[string]phaseSnapshot     `json:"phases"`
 	Working  string                       `json:"working"`
-	Status   statuses                     `json:"status"`
+	Status   errorpolicy.Statuses         `json:"status"`
 	Flights  map[int]flightSnapshot       `json:"flights"`
 	Waiting  map[int]triesSnapshot        `json:"waiting"`
 	Retrying map[string]stepRetrySnapshot `json:"retrying"`

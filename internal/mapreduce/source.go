@@ -249,15 +249,12 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 // todo tells of an index whether its item is still to be started for the first time in this run. It is a picture of the state as it
 // is now, so that a source can use it while the owner goes on.
 func (j *job) todo() func(index int) bool {
-	settled := make([]bool, len(j.state.status))
-	for i, st := range j.state.status {
-		settled[i] = st != errorpolicy.Pending
-	}
+	statuses := j.state.status.Clone()
 	waiting := make(map[int]bool, len(j.state.waiting))
 	for i := range j.state.waiting {
 		waiting[i] = i < j.store.Len()
 	}
-	return func(i int) bool { return !waiting[i] && (i >= len(settled) || !settled[i]) }
+	return func(i int) bool { return !waiting[i] && statuses.At(i) == errorpolicy.Pending }
 }
 
 // listed gives the items with these indexes.

@@ -24,7 +24,7 @@ type state struct {
 
 	phases   map[string]*phase
 	working  string               // the phase that its events are about
-	status   []errorpolicy.Status // by item index, as far as items have been seen
+	status   errorpolicy.Statuses // by item index, as far as items have been seen
 	flights  map[int]flight       // agents that have started and not ended, by item index
 	waiting  map[int]tries        // items between two attempts, by item index
 	retrying map[string]stepRetry // the last retry of a step by item id, of what has not ended; "" for the other phases
@@ -143,7 +143,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		delete(s.waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
-		effects := s.policy.Succeeded(e.ItemID, s.flights[e.ItemIndex].ticket, s.itemStatus(e.ItemIndex), r.Time)
+		effects := s.policy.Succeeded(e.ItemID, s.flights[e.ItemIndex].ticket, s.status.At(e.ItemIndex), r.Time)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Succeeded)
 		return effects
 	case events.AgentFailed:
@@ -157,7 +157,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 }
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
-	before, failures := s.itemStatus(e.ItemIndex), s.failures[e.ItemIndex]+1
+	before, failures := s.status.At(e.ItemIndex), s.failures[e.ItemIndex]+1
 	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
 		s.policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Turned)
@@ -240,7 +240,7 @@ func (s *state) unfinished() string {
 // whose retry was stopped is a dead letter as before.
 func (s *state) giveBack(index int, f flight, number int) {
 	delete(s.flights, index)
-	if s.itemStatus(index) != errorpolicy.Pending {
+	if s.status.At(index) != errorpolicy.Pending {
 		s.lastTry[index] = number
 		return
 	}
@@ -248,23 +248,13 @@ func (s *state) giveBack(index int, f flight, number int) {
 }
 
 func (s *state) settle(id string, index int, st errorpolicy.Status) {
-	for len(s.status) <= index {
-		s.status = append(s.status, errorpolicy.Pending)
-	}
-	s.status[index] = st
+	s.status.Set(index, st)
 	delete(s.flights, index)
 	delete(s.waiting, index)
 	delete(s.lastTry, index)
 	delete(s.failures, index)
 	delete(s.crashes, index)
 	delete(s.retrying, id)
-}
-
-func (s *state) itemStatus(index int) errorpolicy.Status {
-	if index < len(s.status) {
-		return s.status[index]
-	}
-	return errorpolicy.Pending
 }
 
 func (s *state) phase(name string) *phase {
@@ -282,22 +272,11 @@ func (s *state) nextNumber(index int) int {
 	return s.lastTry[index] + 1
 }
 
-// finished is the number of items that are settled.
-func (s *state) finished() int {
-	n := 0
-	for _, st := range s.status {
-		if st != errorpolicy.Pending {
-			n++
-		}
-	}
-	return n
-}
-
 // inFlight is the number of items that are running, or were when the run ended; not of dead letters, which are settled.
 func (s *state) inFlight() int {
 	n := 0
 	for index := range s.flights {
-		if s.itemStatus(index) == errorpolicy.Pending {
+		if s.status.At(index) == errorpolicy.Pending {
 			n++
 		}
 	}
@@ -308,7 +287,7 @@ func (s *state) inFlight() int {
 func (s *state) delayed() int {
 	n := 0
 	for index, w := range s.waiting {
-		if !w.due.IsZero() && s.itemStatus(index) == errorpolicy.Pending {
+		if !w.due.IsZero() && s.status.At(index) == errorpolicy.Pending {
 			n++
 		}
 	}
@@ -317,7 +296,7 @@ func (s *state) delayed() int {
 
 // dead tells whether the item is a dead letter.
 func (s *state) dead(index int) bool {
-	st := s.itemStatus(index)
+	st := s.status.At(index)
 	return st == errorpolicy.Dead || st == errorpolicy.Turned
 }
 

@@ -22,7 +22,7 @@ const (
 	Paused    State = "paused"
 )
 
-// Job is how a job stands after the records that it was shown. It keeps a byte for each item, what runs and what waits; nothing
+// Job is how a job stands after the records that it was shown. It keeps how each item ended, what runs and what waits; nothing
 // else of it grows with the log. Make one with New, or with Resumed.
 type Job struct {
 	ID          string
@@ -52,7 +52,7 @@ type Job struct {
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
 
-	status  []errorpolicy.Status // by item index
+	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
 	indexes map[string]int       // of what runs, by item id
 	waiting waiting
@@ -279,14 +279,11 @@ func (j *Job) slow(a Attempt) {
 // settle gives an item its end and takes back the one it had before. When the records from before were not shown, an item that
 // is run again as a dead letter had failed.
 func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
-	for len(j.status) <= index {
-		j.status = append(j.status, errorpolicy.Pending)
-	}
-	before := j.status[index]
+	before := j.status.At(index)
 	if before == errorpolicy.Pending && j.resumed && j.Letters {
 		before = errorpolicy.Dead
 	}
-	j.status[index] = s
+	j.status.Set(index, s)
 	if count := j.Counts.of(before); count != nil && *count > 0 {
 		*count--
 	}

@@ -1,0 +1,144 @@
+package errorpolicy
+
+import (
+	"bytes"
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+)
+
+// Statuses are how items are counted, by item index: all Pending at first. Neighbours end at about the same time and most of them alike,
+// so an item takes half a byte while its neighbours are counted otherwise, and nothing afterwards: a million items that end well take
+// some kilobytes. The zero Statuses is empty. A copy shares memory; see Clone.
+type Statuses struct {
+	pages []page
+	n     int // one more than the highest index that was set
+}
+
+// pageItems is how many neighbours are kept together.
+const pageItems = 4096
+
+// page is how pageItems neighbours are counted.
+type page struct {
+	list   []byte // two of them a byte, the first in the lower half; nil: all are the same
+	same   Status // as all of them, without a list
+	counts [Turned + 1]int16
+}
+
+// Len is one more than the highest index that was set.
+func (l Statuses) Len() int { return l.n }
+
+// At returns how an item is counted.
+func (l Statuses) At(index int) Status {
+	if index/pageItems >= len(l.pages) {
+		return Pending
+	}
+	return l.pages[index/pageItems].at(index % pageItems)
+}
+
+// Set counts an item as s.
+func (l *Statuses) Set(index int, s Status) {
+	for len(l.pages) <= index/pageItems {
+		l.pages = append(l.pages, page{counts: [...]int16{Pending: pageItems, Turned: 0}})
+	}
+	l.n = max(l.n, index+1)
+	l.pages[index/pageItems].set(index%pageItems, s)
+}
+
+// Settled is how many items are not Pending.
+func (l Statuses) Settled() int {
+	n := 0
+	for _, p := range l.pages {
+		n += pageItems - int(p.counts[Pending])
+	}
+	return n
+}
+
+// Clone returns statuses that are the same now and change apart from these.
+func (l Statuses) Clone() Statuses {
+	l.pages = slices.Clone(l.pages)
+	for i := range l.pages {
+		l.pages[i].list = slices.Clone(l.pages[i].list)
+	}
+	return l
+}
+
+func (p *page) at(i int) Status {
+	if p.list == nil {
+		return p.same
+	}
+	return Status(p.list[i/2] >> (i % 2 * 4) & 0xf)
+}
+
+func (p *page) set(i int, s Status) {
+	before := p.at(i)
+	if before == s {
+		return
+	}
+	if p.list == nil {
+		p.list = bytes.Repeat([]byte{byte(p.same)<<4 | byte(p.same)}, pageItems/2)
+	}
+	p.list[i/2] ^= byte(before^s) << (i % 2 * 4)
+	p.counts[before]--
+	p.counts[s]++
+	if p.counts[s] == pageItems {
+		p.list, p.same = nil, s
+	}
+}
+
+// statusesKept bounds what a text can make of itself in memory.
+const statusesKept = 1 << 26
+
+// MarshalText follows encoding.TextMarshaler: each run of items that are counted alike is a letter, a for the first status, and how many
+// there are when that is more than one, as in c1200bc7. So the text has no more than a byte an item.
+func (l Statuses) MarshalText() ([]byte, error) {
+	var text []byte
+	for s, n := range l.runs() {
+		if text = append(text, 'a'+byte(s)); n > 1 {
+			text = strconv.AppendInt(text, int64(n), 10)
+		}
+	}
+	return text, nil
+}
+
+// runs gives the items from the first to the last that was set, as runs that are counted alike.
+func (l Statuses) runs() iter.Seq2[Status, int] {
+	return func(yield func(Status, int) bool) {
+		for from := 0; from < l.n; {
+			s, to := l.At(from), from+1
+			for to < l.n && l.At(to) == s {
+				to++
+			}
+			if !yield(s, to-from) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// UnmarshalText follows encoding.TextUnmarshaler.
+func (l *Statuses) UnmarshalText(text []byte) error {
+	var made Statuses
+	for i := 0; i < len(text); {
+		status := Status(text[i] - 'a')
+		i++
+		from := i
+		for i < len(text) && text[i] >= '0' && text[i] <= '9' {
+			i++
+		}
+		n := 1
+		if i > from {
+			n, _ = strconv.Atoi(string(text[from:i])) // digits only; too many of them are too large
+		}
+		if status > Turned || n < 1 || n > statusesKept-made.n {
+			return errors.New("no list of statuses")
+		}
+		for range n {
+			made.Set(made.n, status)
+		}
+	}
+	*l = made
+	return nil
+}
