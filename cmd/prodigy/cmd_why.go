@@ -86,7 +86,7 @@ func storyOf(job jobs.Job, itemID string) (explained, error) {
 		return explained{}, noItem(job, itemID)
 	}
 	story.JobID = job.ID
-	return explained{Story: story, Item: it.Data}, nil
+	return explained{Story: story, Item: it.Shown()}, nil
 }
 
 // noItem says that there is no such item, and of a job that has none at all where to look.

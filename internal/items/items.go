@@ -21,6 +21,17 @@ type Item struct {
 	ID    string          `json:"item_id"`
 	Index int             `json:"index"` // from 0, after selection
 	Data  json.RawMessage `json:"item"`  // compact, with numbers as they were spelled
+
+	// Masked is Data without the secrets of the run that chose it, which those who show it later may not know. Nil: there are none.
+	Masked json.RawMessage `json:"masked,omitempty"`
+}
+
+// Shown returns the data as people may see it.
+func (it Item) Shown() json.RawMessage {
+	if it.Masked != nil {
+		return it.Masked
+	}
+	return it.Data
 }
 
 // Env is the surroundings of a selection.

@@ -125,6 +125,9 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	line = strconv.AppendInt(line, int64(it.Index), 10)
 	line = append(line, `,"item":`...)
 	line = append(line, it.Data...)
+	if it.Masked != nil {
+		line = append(append(line, `,"masked":`...), it.Masked...)
+	}
 	return append(line, '}', '\n'), nil
 }
 

@@ -161,6 +161,23 @@ func TestTheStoreIsJSONLinesOfItsOwnerOnly(t *testing.T) {
 	}
 }
 
+func TestAnItemKeepsWhatMayBeShownOfIt(t *testing.T) {
+	s, _ := newStore(t, 0)
+	secret := Item{ID: "item_0", Data: json.RawMessage(`{"a":"hush"}`), Masked: json.RawMessage(`{"a":"***"}`)}
+	plain := Item{ID: "item_1", Index: 1, Data: json.RawMessage(`2`)}
+	for _, it := range []Item{secret, plain} {
+		if err := s.Append(it); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{`{"a":"***"}`, `2`} {
+		it, err := s.At(i)
+		if got := string(it.Shown()); err != nil || got != want {
+			t.Errorf("item %d is shown as %s (%v), want %s", i, got, err, want)
+		}
+	}
+}
+
 func TestAnItemThatIsNotThereIsAnError(t *testing.T) {
 	s, _ := newStore(t, 3)
 	for _, i := range []int{-1, 3} {

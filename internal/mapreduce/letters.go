@@ -111,10 +111,10 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	return followLog(past.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
 }
 
-// maskedData returns what gives the data of an item for a dead letter, without the secrets of s.
+// maskedData returns what gives the data of an item for a dead letter, without the secrets of the run that chose it and those of s.
 func maskedData(store *items.Store, s settings.Settings) func(index int) (json.RawMessage, error) {
 	return func(index int) (json.RawMessage, error) {
 		it, err := store.At(index)
-		return s.Mask.JSON(it.Data), err
+		return s.Mask.JSON(it.Shown()), err
 	}
 }

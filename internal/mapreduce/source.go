@@ -120,7 +120,7 @@ func (s *selection) record(ctx context.Context) error {
 			return err
 		}
 		if it.Index >= known {
-			err = s.job.store.Append(it)
+			err = s.job.store.Append(s.job.masked(it))
 		} else {
 			err = sameAs(before, it)
 		}
@@ -156,6 +156,14 @@ func (j *job) captured() map[string]string {
 		}
 	}
 	return values
+}
+
+// masked returns an item with what may be shown of it, when that is not all.
+func (j *job) masked(it items.Item) items.Item {
+	if shown := j.config.Settings.Mask.JSON(it.Data); !bytes.Equal(shown, it.Data) {
+		it.Masked = shown
+	}
+	return it
 }
 
 // sameAs compares an item with the next of those that an earlier run recorded.
