@@ -15,16 +15,22 @@ import "encoding/json"
 // In text \\, \", \', \n, \r, \t and \uXXXX are escapes; any other backslash stands for itself, so that
 // regular expressions can be written as they are.
 type Filter struct {
-	root node
+	root  node
+	typed []typed
 }
 
 // ParseFilter compiles an expression. An error shows the place with a caret.
 func ParseFilter(src string) (*Filter, error) {
-	root, err := parse(src)
+	f := new(Filter)
+	err := parseWith(src, func(p *parser) (err error) {
+		f.root, err = p.whole()
+		f.typed = p.typed
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &Filter{root: root}, nil
+	return f, nil
 }
 
 // Match tells whether the item passes.

@@ -18,15 +18,7 @@ type parser struct {
 	token token // the one that comes next
 	depth int
 	terms *[]Term // of a condition; nil: paths are those of an item
-}
-
-// parse reads a whole expression.
-func parse(src string) (root node, err error) {
-	err = parseWith(src, func(p *parser) error {
-		root, err = p.whole()
-		return err
-	})
-	return root, err
+	typed []typed // of what was read
 }
 
 // parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.
@@ -141,33 +133,39 @@ func (p *parser) deeper(at int) error {
 func (p *parser) shallower() { p.depth-- }
 
 func (p *parser) comparison() (node, error) {
+	start := p.token.at
 	left, err := p.operand()
 	if err != nil {
 		return nil, err
 	}
 	if p.token.kind == tokenWord {
-		return p.wordOperator(left)
+		return p.wordOperator(left, start)
 	}
-	test, ok := comparisons[p.token.text]
-	if !ok || p.token.kind != tokenSign {
+	sign := p.token
+	test, ok := comparisons[sign.text]
+	if !ok || sign.kind != tokenSign {
 		return left, nil
 	}
-	return p.compared(left, test)
+	n, err := p.compared(left, test)
+	if err == nil {
+		p.noteComparison(n, start, sign)
+	}
+	return n, err
 }
 
 // compared reads what stands right of an operator.
-func (p *parser) compared(left node, test func(a, b value) bool) (node, error) {
+func (p *parser) compared(left node, test func(a, b value) bool) (comparison, error) {
 	if err := p.advance(); err != nil {
-		return nil, err
+		return comparison{}, err
 	}
 	right, err := p.operand()
 	return comparison{left, right, test}, err
 }
 
-func (p *parser) wordOperator(left node) (node, error) {
+func (p *parser) wordOperator(left node, start int) (node, error) {
 	switch word := p.token.text; word {
 	case "in":
-		return p.in(left)
+		return p.in(left, start)
 	case "matches":
 		if err := p.advance(); err != nil {
 			return nil, err
@@ -183,7 +181,8 @@ func (p *parser) wordOperator(left node) (node, error) {
 }
 
 // in reads the list of an in.
-func (p *parser) in(left node) (node, error) {
+func (p *parser) in(left node, start int) (node, error) {
+	word := p.token
 	if err := p.advance(); err != nil {
 		return nil, err
 	}
@@ -203,7 +202,12 @@ func (p *parser) in(left node) (node, error) {
 		}
 		list = append(list, element)
 	}
-	return oneOf{left, list}, p.advance()
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	n := oneOf{left, list}
+	p.noteList(n, start, word)
+	return n, nil
 }
 
 func (p *parser) regex() (*regexp.Regexp, error) {

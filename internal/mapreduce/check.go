@@ -30,6 +30,9 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	problems = append(problems, settings.Check(w)...)
 	if w.Map != nil {
 		problems = append(problems, items.Check(w.Map)...)
+		for _, p := range items.Warnings(w.Map) {
+			warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
+		}
 		if _, err := maxParallel(c, w); err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
 		}
