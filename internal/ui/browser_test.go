@@ -77,17 +77,31 @@ func ask[T any](t *testing.T, ctx context.Context, a chromedp.Action[T]) T {
 	return answer
 }
 
+// keys types into the field for an item. What a page shows is replaced at any time, so that no node of it can be held on to from here.
+func keys(text string) chromedp.Action[chromedp.Void] {
+	focus := chromedp.Evaluate[chromedp.Void]("document.getElementById('item').focus()")
+	typed := chromedp.KeyEvent(text)
+	return func(ctx context.Context, page *chromedp.Target) (chromedp.Void, error) {
+		if none, err := focus(ctx, page); err != nil {
+			return none, err
+		}
+		return typed(ctx, page)
+	}
+}
+
 // A person opens the printed address, goes to the job, and asks for the story of an item.
 func TestAPersonClicksThroughThePages(t *testing.T) {
 	ctx := browser(t)
 	s := newSite(t)
 	wrong := complaints(t, ctx)
-	heading := func() string { return ask(t, ctx, chromedp.TextContent("h1")) }
+	heading := func() string {
+		return ask(t, ctx, chromedp.Evaluate[string]("document.querySelector('h1').textContent"))
+	}
 	do(t, ctx, chromedp.Navigate(s.URL+"/?token="+token))
 	headings := []string{heading()}
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelector('tbody a').click()"), chromedp.WaitVisible("#item"))
 	headings = append(headings, heading())
-	do(t, ctx, chromedp.SendKeys("#item", "item_1\r"), chromedp.WaitVisible("ol.story"))
+	do(t, ctx, keys("item_1\r"), chromedp.WaitVisible("ol.story"))
 	headings = append(headings, heading())
 	if want := []string{"Jobs", evil + " completed", "item_1"}; !slices.Equal(headings, want) {
 		t.Errorf("headings %q, want %q", headings, want)
@@ -104,7 +118,7 @@ func TestWhatIsTypedStaysWhenThePageIsReplaced(t *testing.T) {
 	const again = `const again = new EventSource(main.dataset.live);
 		again.addEventListener("page", (e) => { place(e.data); again.close(); });`
 	do(t, ctx,
-		chromedp.Navigate(s.URL+"/jobs/"+s.job.ID+"?token="+token), chromedp.WaitVisible("#item"), chromedp.SendKeys("#item", "half"),
+		chromedp.Navigate(s.URL+"/jobs/"+s.job.ID+"?token="+token), chromedp.WaitVisible("#item"), keys("half"),
 		chromedp.Evaluate[chromedp.Void]("document.querySelector('h1').textContent = 'old'"), chromedp.Evaluate[chromedp.Void](again),
 	)
 	ask(t, ctx, chromedp.Poll[bool]("document.querySelector('h1').textContent !== 'old'"))
