@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/items"
 )
 
@@ -139,14 +140,5 @@ func spread(all []millis) string {
 	return b.String()
 }
 
-// spell prints a length of time exactly, without the units of which there are none behind the last.
-func spell(d millis) string {
-	text := exact(time.Duration(d))
-	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = cut + "m"
-	}
-	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = cut + "h"
-	}
-	return text
-}
+// spell prints a length of time exactly.
+func spell(d millis) string { return duration.Exact(time.Duration(d)) }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -39,14 +38,6 @@ func visible(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// exact prints a length of time to the millisecond, and a shorter one as it is.
-func exact(d time.Duration) string {
-	if d >= time.Millisecond {
-		d = d.Round(time.Millisecond)
-	}
-	return strings.Replace(d.String(), "µ", "u", 1)
 }
 
 // prefixed returns s after prefix, or nothing when s is empty.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -31,22 +30,5 @@ func TestVisibleTakesControlFromTheTerminal(t *testing.T) {
 	got, want := visible("a\x1b[2J\tb\u009b\nc"), "a\ufffd[2J\tb\ufffd\ufffdc"
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestExactKeepsMilliseconds(t *testing.T) {
-	for _, c := range []struct {
-		in   time.Duration
-		want string
-	}{
-		{0, "0s"},
-		{500 * time.Microsecond, "500us"},
-		{2250 * time.Millisecond, "2.25s"},
-		{time.Second / 3, "333ms"},
-		{time.Hour + 1500*time.Millisecond, "1h0m1.5s"},
-	} {
-		if got := exact(c.in); got != c.want {
-			t.Errorf("exact(%d) = %q, want %q", c.in, got, c.want)
-		}
 	}
 }

@@ -115,7 +115,7 @@ func Format(d time.Duration) string {
 			break
 		}
 	}
-	return strings.Replace(d.String(), "µ", "u", 1)
+	return written(d)
 }
 
 // precisions says from which length on Format rounds to what.
@@ -123,4 +123,24 @@ var precisions = []struct{ from, to time.Duration }{
 	{time.Second, 100 * time.Millisecond},
 	{time.Millisecond, time.Millisecond},
 	{time.Microsecond, time.Microsecond},
+}
+
+// Exact prints d to the millisecond, and exactly what is shorter than one.
+func Exact(d time.Duration) string {
+	if d.Abs() >= time.Millisecond {
+		d = d.Round(time.Millisecond)
+	}
+	return written(d)
+}
+
+// written spells d as a workflow file would: without the units of which there are none behind the last.
+func written(d time.Duration) string {
+	text := strings.Replace(d.String(), "µ", "u", 1)
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = cut + "h"
+	}
+	return text
 }

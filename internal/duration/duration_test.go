@@ -63,12 +63,16 @@ func TestFormatReadsLikeSpeech(t *testing.T) {
 		"0s":       0,
 		"1m12.3s":  72*time.Second + 345*time.Millisecond,
 		"250ms":    250 * time.Millisecond,
-		"2h3m0s":   2*time.Hour + 3*time.Minute,
+		"2h3m":     2*time.Hour + 3*time.Minute,
+		"2h":       2 * time.Hour,
+		"10m":      10 * time.Minute,
+		"1h10m":    70 * time.Minute,
+		"1h0m0.1s": time.Hour + 100*time.Millisecond,
 		"30s":      30 * time.Second,
 		"1.5s":     1500 * time.Millisecond,
 		"2ms":      1600 * time.Microsecond,
 		"1s":       999*time.Millisecond + 700*time.Microsecond,
-		"1m0s":     59*time.Second + 980*time.Millisecond,
+		"1m":       59*time.Second + 980*time.Millisecond,
 		"500us":    500 * time.Microsecond,
 		"12us":     12*time.Microsecond + 300,
 		"7ns":      7,
@@ -76,6 +80,22 @@ func TestFormatReadsLikeSpeech(t *testing.T) {
 	} {
 		if got := Format(d); got != want {
 			t.Errorf("Format(%d ns): got %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestExactKeepsMilliseconds(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"0s":       0,
+		"500us":    500 * time.Microsecond,
+		"2.25s":    2250 * time.Millisecond,
+		"333ms":    time.Second / 3,
+		"1h0m1.5s": time.Hour + 1500*time.Millisecond,
+		"2m31s":    151 * time.Second,
+		"1h":       time.Hour,
+	} {
+		if got := Exact(d); got != want {
+			t.Errorf("Exact(%d ns): got %q, want %q", d, got, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestExplainSaysHowADelayComesAbout(t *testing.T) {
 		{Policy{InitialDelay: time.Second}, 7, "exponential: 1s × 2^6 = 1m4s, capped at max_delay 30s"},
 		{Policy{InitialDelay: time.Second}, 9999, "exponential: 1s × 2^9998 = 30s"},
 		{Policy{InitialDelay: time.Second, Backoff: Backoff{Strategy: Fixed}}, 3, "fixed: 1s"},
-		{Policy{InitialDelay: time.Minute, Backoff: Backoff{Strategy: Fixed}}, 3, "fixed: 1m0s, capped at max_delay 30s"},
+		{Policy{InitialDelay: time.Minute, Backoff: Backoff{Strategy: Fixed}}, 3, "fixed: 1m, capped at max_delay 30s"},
 		{Policy{InitialDelay: time.Second, Backoff: Backoff{Strategy: Linear}}, 3, "linear: 3 × 1s = 3s"},
 		{Policy{InitialDelay: time.Second, Backoff: Backoff{Strategy: Linear, Increment: &two}}, 2, "linear: 1s + 1 × 2s = 3s"},
 		{Policy{Backoff: Backoff{Strategy: Linear, Initial: &two, Increment: &half}}, 2, "linear: 2s + 2 × 500ms = 3s"},

@@ -38,7 +38,7 @@ func TestWhatAPolicySaysInVainIsTold(t *testing.T) {
 			"max_delay": "max_delay cuts a delay of 1s to 500ms",
 		}},
 		"the default cap": {func(p *Policy) { p.Backoff = Backoff{Strategy: Fixed, Delay: &minute} }, []string{"backoff"}, map[string]string{
-			"backoff": "max_delay cuts a delay of 1m0s to 30s",
+			"backoff": "max_delay cuts a delay of 1m to 30s",
 		}},
 		"delays of its own": {func(p *Policy) { p.Backoff = Backoff{Strategy: Exponential, Initial: new(time.Second), Base: &two} }, []string{"initial_delay"}, map[string]string{
 			"initial_delay": "initial_delay has no effect: the backoff names its own delays",

@@ -2,7 +2,6 @@ package view
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"prodigy/internal/duration"
@@ -24,12 +23,5 @@ func Rough(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%dd", (d+day/2)/day)
 	}
-	text := duration.Format(d)
-	if d >= 10*time.Minute {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if d >= 10*time.Hour {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return duration.Format(d)
 }
