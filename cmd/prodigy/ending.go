@@ -7,7 +7,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
@@ -15,7 +14,7 @@ import (
 
 // print writes the last lines of a run: what happened, where the log is, and what to type next.
 func (e ended) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", counts(e.Metrics)))
+	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
 		printStepFailure(w, *e.Failure, e.Job.ID)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
@@ -34,21 +33,26 @@ func (e ended) print(w io.Writer) {
 	}
 }
 
-// counts says how the items fared, if there were any.
-func counts(m errorpolicy.Metrics) string {
+// counts says how the items fared, if there were any, and what is left of them to a job that has not completed.
+func (e ended) counts() []string {
+	m := e.Metrics
 	if m.TotalItems == 0 {
-		return ""
+		return nil
 	}
 	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
+	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
 	for _, c := range []struct {
 		n    int
 		word string
-	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}} {
+	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "to go"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
 		}
 	}
-	return strings.Join(parts, ", ")
+	if toGo == 0 && e.State != mapreduce.Completed && e.job != nil && !e.job.Complete {
+		parts = append(parts, "items were still being chosen")
+	}
+	return parts
 }
 
 // next returns the commands that lead on from here.

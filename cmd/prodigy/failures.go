@@ -30,7 +30,7 @@ func printFailures(w io.Writer, f view.Failures, jobID string) {
 }
 
 func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
-	_, _ = fmt.Fprintf(w, "%d failed (%s): %s\n", g.Count, g.Type, shorten(visible(g.Signature), 160))
+	_, _ = fmt.Fprintf(w, "%d %s (%s): %s\n", g.Count, g.Outcome(), g.Type, shorten(visible(g.Signature), 160))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
@@ -23,13 +24,26 @@ type Failure struct {
 	events.AgentFailed
 }
 
-// FailureGroup are failures that are alike.
+// FailureGroup are failures that are alike, of items that are counted alike.
 type FailureGroup struct {
 	Type      retry.Type
 	Signature string
 	Count     int
 	Example   Failure // the first
 	Last      time.Time
+}
+
+// Outcome says as what the items of g are counted: failed, skipped or rejected.
+func (g FailureGroup) Outcome() string { return outcome(g.Example.AgentFailed) }
+
+func outcome(e events.AgentFailed) string {
+	switch {
+	case e.Action == errorpolicy.Skip:
+		return "skipped"
+	case e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "":
+		return "rejected"
+	}
+	return "failed"
 }
 
 const (
@@ -43,7 +57,7 @@ func (f *Failures) add(now time.Time, e events.AgentFailed) {
 		f.Newest = slices.Delete(f.Newest, 0, 1)
 	}
 	f.Newest = append(f.Newest, failure)
-	key := string(e.ErrorType) + "\x00" + e.ErrorSignature
+	key := outcome(e) + "\x00" + string(e.ErrorType) + "\x00" + e.ErrorSignature
 	if g, ok := f.byKey[key]; ok {
 		g.Count++
 		g.Last = now
