@@ -159,7 +159,7 @@ func (r *run) stepCompleted(st *step, end ended) events.StepCompleted {
 	res := end.result
 	shown := res.shown()
 	e := events.StepCompleted{
-		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.kind, ID: st.ID, Capture: st.Capture,
+		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.written(), ID: st.ID, Capture: st.Capture,
 		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.output, Stderr: shown.stderr, Masked: res.masked != nil, Printed: end.told,
 		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation,
 	}

@@ -97,6 +97,9 @@ func (p place) behind(s *workflow.Step) place {
 	if s.Validate != nil {
 		p = p.knowing("validation", template.Name{Root: true, Data: true, Fields: validationFields})
 	}
+	if s.Test {
+		p = p.knowing(kindTest, template.Name{Root: true, Data: true, Fields: resultFields})
+	}
 	if s.ID != "" {
 		p = p.knowing(s.ID, template.Name{Root: true, Data: true, Fields: resultFields})
 	}

@@ -70,7 +70,7 @@ func (r result) shown() printed {
 // record makes r the result of st.
 func (s *scope) record(st *step, r result) {
 	s.validation = r.validatedAfter(s.validation)
-	s.set(r.plain(), last, spoken(st.kind), st.ID)
+	s.set(r.plain(), append(spoken(st.written()), last, st.ID)...)
 	s.set(r, st.Capture)
 }
 
@@ -82,7 +82,7 @@ func (s *scope) restore(e events.StepCompleted) {
 		s.set(r, e.ID, e.Capture)
 		return
 	}
-	s.set(r.plain(), last, spoken(e.Kind), e.ID)
+	s.set(r.plain(), append(spoken(e.Kind), last, e.ID)...)
 	s.set(r, e.Capture)
 }
 
@@ -100,12 +100,26 @@ func (r result) plain() result {
 	return r
 }
 
-// spoken returns the name that the result of a step has by its kind: only commands have one, so that others leave ids free.
-func spoken(kind string) string {
-	if kind == "shell" || kind == "claude" {
-		return kind
+// kindTest is the kind of a shell step that is written the older way.
+const kindTest = "test"
+
+// written returns the kind of a step as it is written.
+func (st *step) written() string {
+	if st.Test {
+		return kindTest
 	}
-	return ""
+	return st.kind
+}
+
+// spoken returns the names that the result of a step has by its kind: only commands have some, so that others leave ids free.
+func spoken(kind string) []string {
+	switch kind {
+	case "shell", "claude":
+		return []string{kind}
+	case kindTest:
+		return []string{"shell", kindTest}
+	}
+	return nil
 }
 
 func (s *scope) set(r result, names ...string) {

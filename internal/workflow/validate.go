@@ -82,6 +82,7 @@ const testAttempts = 3
 
 // test reads a test step, the older way to write a shell step with a handler.
 func (r *reader) test(e entry, s *Step) {
+	s.Test = true
 	r.warn(e.key, `"test" is the older way to write a step: write "shell" and beside it "on_failure"`)
 	if e.value.Kind != yaml.MappingNode {
 		setPointer(&s.Shell)(r.located(e))

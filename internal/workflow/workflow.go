@@ -141,7 +141,8 @@ type Step struct {
 
 	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
 
-	Pos Pos `json:"pos"`
+	Test bool `json:"test,omitempty"` // it is written as test, and so its results are ${test.output} as well
+	Pos  Pos  `json:"pos"`
 }
 
 // OnFailure is a failure handler: steps that run when the tries of a step are used up.
