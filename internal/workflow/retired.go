@@ -43,8 +43,11 @@ var retiredInSteps = map[string]string{
 	"command":           `write "shell"`,
 	"commit_config":     `make the commit in a shell step`,
 	"continue_on_error": `write "allow_failure"`,
+	"do":                `write it in "foreach", beside "input"`,
 	"goal_seek":         `write "validate" with "on_incomplete"`,
 	"handler":           `write "shell" with the command that does it`,
+	"max_items":         `write it in "foreach", beside "input"`,
+	"parallel":          `write it in "foreach", beside "input"`,
 	"retries":           `write "retry_config: {attempts: n}", which counts the first try too`,
 }
 
