@@ -1,15 +1,13 @@
 package events
 
-import (
-	"bytes"
-	"iter"
-)
+import "iter"
 
 // About is Read without the records about other items than itemID. It decodes little more than what it yields.
 func About(dir, itemID string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		var h heads
 		for l, err := range scan(dir) {
-			if err == nil && aboutAnother(l.text, itemID) {
+			if err == nil && h.aboutAnother(l.text, itemID) {
 				continue
 			}
 			var r Record
@@ -26,22 +24,8 @@ func About(dir, itemID string) iter.Seq2[Record, error] {
 	}
 }
 
-// aboutAnother tells by the head of a line that it is about another item. It says so only of a head in the form that Encode gives
-// it, in which nothing is escaped; all others have to be decoded.
-func aboutAnother(text []byte, itemID string) bool {
-	c := cursor{rest: text, ok: true}
-	c.skip(`{"seq":`)
-	c.number()
-	c.skip(`,"time":`)
-	c.raw()
-	c.skip(`,"job_id":`)
-	job := c.raw()
-	c.skip(`,"correlation_id":`)
-	whole := c.raw()
-	c.skip(`,"type":`)
-	if !c.ok || bytes.IndexByte(whole, '\\') >= 0 {
-		return false
-	}
-	item, ok := bytes.CutPrefix(whole, job)
-	return ok && len(item) > 1 && string(item[1:]) != itemID
+// aboutAnother tells by the head of a line that it is about another item; all that it cannot tell of has to be decoded.
+func (h *heads) aboutAnother(text []byte, itemID string) bool {
+	item, _, ok := h.cut(text)
+	return ok && len(item) > 1 && item[0] == '/' && string(item[1:]) != itemID
 }

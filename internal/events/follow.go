@@ -39,7 +39,7 @@ var errEnough = errors.New("no more lines are wanted")
 // follower reads a log that grows.
 type follower struct {
 	dir     string
-	filter  filter
+	filter  *filter
 	running func() bool
 	idle    int  // how often in a row nobody ran the job
 	limit   bool // still among the lines that were there, of which only the last are wanted
@@ -143,7 +143,7 @@ func (f *follower) open(path string) error {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
 	f.path, f.file, f.number, f.offset = stem(path), file, 0, 0
-	f.lines = newLineReader(file)
+	f.lines = newLineReader(file, f.path, true)
 	return nil
 }
 
@@ -156,13 +156,13 @@ func (f *follower) close() {
 // drain yields the complete lines up to the end of the current file.
 func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) error {
 	for f.file != nil {
-		l, err := f.lines.line(f.path, f.number+1, true)
+		l, err := f.lines.line()
 		if errors.Is(err, io.EOF) {
 			f.torn = false
 			return nil
 		}
-		if err == nil {
-			err = l.follows(f.seq)
+		if err == nil && l.seq != f.seq+1 {
+			err = l.outOfTurn(f.seq)
 		}
 		if errors.Is(err, ErrTorn) {
 			f.torn = true
@@ -171,7 +171,7 @@ func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) er
 		if err != nil {
 			return err
 		}
-		f.seq, f.number, f.offset = l.seq, l.number, f.offset+int64(len(l.text))+1
+		f.seq, f.number, f.offset = l.seq, f.lines.number, f.offset+int64(len(l.text))+1
 		f.ended = endsJob(l.text)
 		if err := f.show(l, yield); err != nil {
 			return err
@@ -192,7 +192,7 @@ func (f *follower) rewind() error {
 	if _, err := file.Seek(f.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
-	f.lines.in.Reset(f.file)
+	f.lines.reset(f.number)
 	return nil
 }
 

@@ -84,8 +84,8 @@ func from(dir string, m Mark) iter.Seq2[line, error] {
 		}
 		last := m.Seq - 1
 		if m.readFile(files[at], at == len(files)-1, func(l line, err error) bool {
-			if err == nil {
-				err = l.follows(last)
+			if err == nil && l.seq != last+1 {
+				err = l.outOfTurn(last)
 			}
 			last = l.seq
 			return yield(l, err) && err == nil
@@ -111,8 +111,9 @@ func (m Mark) readFile(path string, newest bool, yield func(line, error) bool) b
 		yield(line{}, fmt.Errorf("read the event log: %w", err))
 		return false
 	}
-	checked := false
-	return newLineReader(f).lines(path, number, newest, func(l line, err error) bool {
+	checked, lines := false, newLineReader(f, path, newest)
+	lines.number = number - 1
+	return lines.lines(func(l line, err error) bool {
 		if !checked && (err != nil || !m.is(l)) {
 			l, err = line{}, errNoMark
 		}

@@ -14,7 +14,7 @@ const blockSize = 256 << 10
 
 // newest returns the last lines that match, oldest first. It reads from the end of the log and no further than it has to, so that
 // damage before that goes unnoticed. A torn last line is ErrTorn beside the lines before it.
-func (f filter) newest(dir string, limit int) (lines [][]byte, err error) {
+func (f *filter) newest(dir string, limit int) (lines [][]byte, err error) {
 	files, err := logFiles(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
@@ -38,7 +38,7 @@ func (f filter) newest(dir string, limit int) (lines [][]byte, err error) {
 }
 
 // newestOf returns the last lines of a file that match, newest first.
-func (f filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
+func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 	if compressed(path) {
 		return f.lastOf(path, limit)
 	}
@@ -54,12 +54,12 @@ func (f filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
-	b := backward{path: path, file: file, begin: size, last: last}
+	b := backward{lines: lineReader{path: path}, file: file, begin: size, last: last}
 	return b.collect(f, limit)
 }
 
 // lastOf is newestOf for a file that can only be read from its beginning.
-func (f filter) lastOf(path string, limit int) ([][]byte, error) {
+func (f *filter) lastOf(path string, limit int) ([][]byte, error) {
 	kept := ring{size: limit}
 	for l, err := range scanFile(path, false) {
 		if err != nil {
@@ -84,7 +84,7 @@ func (f filter) lastOf(path string, limit int) ([][]byte, error) {
 
 // backward reads the lines of a file from its end.
 type backward struct {
-	path  string
+	lines lineReader // tells where the lines come from
 	file  io.ReaderAt
 	begin int64  // where what is held begins in the file
 	held  []byte // what has been read and not been given away
@@ -92,7 +92,7 @@ type backward struct {
 	torn  bool
 }
 
-func (b *backward) collect(f filter, limit int) (lines [][]byte, err error) {
+func (b *backward) collect(f *filter, limit int) (lines [][]byte, err error) {
 	for len(lines) < limit {
 		l, err := b.previous()
 		if errors.Is(err, io.EOF) {
@@ -123,7 +123,7 @@ func (b *backward) previous() (line, error) {
 		if err != nil {
 			return line{}, err
 		}
-		l := line{text: text, path: b.path}
+		l := line{text: text, from: &b.lines}
 		l.seq, err = seqOf(text)
 		switch {
 		case whole && err == nil:
@@ -134,7 +134,7 @@ func (b *backward) previous() (line, error) {
 		case !whole:
 			err = errors.New("it has no end")
 		}
-		return line{}, &DamagedError{Place: b.path, Err: fmt.Errorf("damaged line: %w", err)}
+		return line{}, &DamagedError{Place: b.lines.path, Err: fmt.Errorf("damaged line: %w", err)}
 	}
 }
 

@@ -20,20 +20,21 @@ type Query struct {
 	Limit   int                    // the last n
 }
 
-// filter is a Query made ready for looking at many lines: what can be ruled out by its bytes is not decoded.
+// filter is a Query made ready for looking at many lines, by one goroutine: what can be ruled out by its bytes is not decoded.
 type filter struct {
 	query Query
 	name  []byte // of the type, quoted
 	item  []byte // as it stands in a line
 	agent []byte // as it stands in a line
+	heads heads
 }
 
-func newFilter(q Query) (filter, error) {
-	f := filter{query: q}
+func newFilter(q Query) (*filter, error) {
+	f := &filter{query: q}
 	if q.Type != "" {
 		name, err := TypeNamed(q.Type)
 		if err != nil {
-			return filter{}, err
+			return nil, err
 		}
 		f.name = appendQuoted(nil, name)
 	}
@@ -47,13 +48,13 @@ func newFilter(q Query) (filter, error) {
 }
 
 // match tells whether the query selects the line.
-func (f filter) match(l line) (bool, error) {
+func (f *filter) match(l line) (bool, error) {
 	ok, err := f.selects(l)
 	return ok && (f.query.Matches == nil || f.query.Matches(l.text)), err
 }
 
 // selects is match without Matches.
-func (f filter) selects(l line) (bool, error) {
+func (f *filter) selects(l line) (bool, error) {
 	if !f.typeMatches(l.text) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
 		return false, nil
 	}
@@ -78,9 +79,12 @@ func (f filter) selects(l line) (bool, error) {
 
 // typeMatches looks at the first "type" of the line: the head is written before anything else, and in a text the quotes
 // would be escaped, so it is the event's.
-func (f filter) typeMatches(text []byte) bool {
+func (f *filter) typeMatches(text []byte) bool {
 	if f.name == nil {
 		return true
+	}
+	if _, rest, ok := f.heads.cut(text); ok {
+		return bytes.HasPrefix(rest, f.name)
 	}
 	i := bytes.Index(text, typeKey)
 	return i >= 0 && bytes.HasPrefix(text[i+len(typeKey):], f.name)

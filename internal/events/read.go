@@ -63,7 +63,7 @@ func ReadLines(dir string, q Query) iter.Seq2[[]byte, error] {
 	}
 }
 
-func readNewest(f filter, dir string, yield func([]byte, error) bool) {
+func readNewest(f *filter, dir string, yield func([]byte, error) bool) {
 	lines, err := f.newest(dir, f.query.Limit)
 	for _, text := range lines {
 		if !yield(text, nil) {

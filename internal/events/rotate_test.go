@@ -292,8 +292,8 @@ func TestALineThatGrowsWhileItIsReadIsNoDamage(t *testing.T) {
 	text := numbered(t, 1, JobPaused{})
 	half := strings.NewReader(text[:20])
 	later := strings.NewReader(text[20:])
-	s := newLineReader(&growing{parts: []*strings.Reader{half, later}})
-	if _, err := s.line("events-0.jsonl", 1, true); !errors.Is(err, ErrTorn) {
+	s := newLineReader(&growing{parts: []*strings.Reader{half, later}}, "events-0.jsonl", true)
+	if _, err := s.line(); !errors.Is(err, ErrTorn) {
 		t.Errorf("got %v, want ErrTorn", err)
 	}
 }
@@ -313,8 +313,9 @@ func (g *growing) Read(p []byte) (int, error) {
 }
 
 func TestAReadErrorNamesFileAndLine(t *testing.T) {
-	s := newLineReader(iotest.ErrReader(fs.ErrPermission))
-	_, err := s.line("events-0.jsonl", 7, true)
+	s := newLineReader(iotest.ErrReader(fs.ErrPermission), "events-0.jsonl", true)
+	s.reset(6)
+	_, err := s.line()
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "events-0.jsonl:7") {
 		t.Errorf("got %v", err)
 	}

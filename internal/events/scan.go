@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,17 +8,14 @@ import (
 	"iter"
 )
 
-// line is one complete line of a log, without its newline, and where it stands. The text is good until the next line.
+// line is one complete line of a log, without its newline. The text is good until the next line.
 type line struct {
-	seq    int64
-	text   []byte
-	path   string
-	number int
-	newest bool // the file
-	reader *lineReader
+	seq  int64
+	text []byte
+	from *lineReader // whose last line it is
 }
 
-func (l line) place() string { return fmt.Sprintf("%s:%d", l.path, l.number) }
+func (l line) place() string { return l.from.place() }
 
 // scan yields the lines of the log in dir. An incomplete or unreadable last line is ErrTorn.
 func scan(dir string) iter.Seq2[line, error] {
@@ -37,8 +33,8 @@ func scan(dir string) iter.Seq2[line, error] {
 func inTurn(files []string, last int64, yield func(line, error) bool) {
 	for i, path := range files {
 		for l, err := range scanFile(path, i == len(files)-1) {
-			if err == nil {
-				err = l.follows(last)
+			if err == nil && l.seq != last+1 {
+				err = l.outOfTurn(last)
 			}
 			if !yield(l, err) || err != nil {
 				return
@@ -57,15 +53,15 @@ func scanFile(path string, newest bool) iter.Seq2[line, error] {
 			return
 		}
 		defer func() { _ = f.Close() }() // only read from
-		newLineReader(f).lines(path, 1, newest, yield)
+		newLineReader(f, path, newest).lines(yield)
 	}
 }
 
-// lines yields the lines that are left, of which the next is this number of the file. It returns false when the reading is over.
-func (s *lineReader) lines(path string, number int, newest bool, yield func(line, error) bool) bool {
-	for ; ; number++ {
-		l, err := s.line(path, number, newest)
-		if errors.Is(err, io.EOF) {
+// lines yields the lines that are left. It returns false when the reading is over.
+func (s *lineReader) lines(yield func(line, error) bool) bool {
+	for {
+		l, err := s.line()
+		if err != nil && errors.Is(err, io.EOF) {
 			return true
 		}
 		if !yield(l, err) || err != nil {
@@ -75,37 +71,42 @@ func (s *lineReader) lines(path string, number int, newest bool, yield func(line
 }
 
 // line returns the next line, io.EOF when there is none, and ErrTorn when it is no whole record and the log ends there.
-func (s *lineReader) line(path string, number int, newest bool) (line, error) {
+func (s *lineReader) line() (line, error) {
 	text, err := s.next()
-	l := line{text: text, path: path, number: number, newest: newest, reader: s}
-	switch {
-	case errors.Is(err, io.EOF) && len(text) == 0:
-		return line{}, io.EOF
-	case errors.Is(err, io.EOF) && newest:
-		// Its rest may have been written by now: that is no damage.
-		return line{}, ErrTorn
-	case errors.Is(err, io.EOF):
-		return line{}, l.damaged(errors.New("it has no end"))
-	case err != nil:
-		return line{}, fmt.Errorf("%s: %w", l.place(), err)
+	if err != nil {
+		return line{}, s.endedBy(err, text)
 	}
-	if l.seq, err = seqOf(l.text); err != nil {
+	s.number++
+	l := line{text: text, from: s}
+	if l.seq, err = seqOf(text); err != nil {
 		return line{}, l.damaged(err)
 	}
 	return l, nil
 }
 
-// follows checks that the line comes directly after record last.
-func (l line) follows(last int64) error {
-	if l.seq == last+1 {
-		return nil
+// endedBy is the error for what is left of a file when reading it gave err.
+func (s *lineReader) endedBy(err error, left []byte) error {
+	switch {
+	case errors.Is(err, io.EOF) && len(left) == 0:
+		return io.EOF
+	case errors.Is(err, io.EOF) && s.newest:
+		return ErrTorn // its rest may have been written by now: that is no damage
 	}
+	s.number++
+	if errors.Is(err, io.EOF) {
+		return line{from: s}.damaged(errors.New("it has no end"))
+	}
+	return fmt.Errorf("%s: %w", s.place(), err)
+}
+
+// outOfTurn is the error for a line that does not come directly after record last.
+func (l line) outOfTurn(last int64) error {
 	return &DamagedError{Place: l.place(), Err: fmt.Errorf("record %d where %d should be", l.seq, last+1)}
 }
 
 // damaged is the error for a line that cannot be read: harmless only at the end of the log.
 func (l line) damaged(err error) error {
-	if l.newest && l.reader.atEnd() {
+	if l.from.newest && l.from.atEnd() {
 		return ErrTorn
 	}
 	return &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
@@ -136,33 +137,79 @@ func seqOf(text []byte) (int64, error) {
 	return h.Seq, err
 }
 
-// lineReader cuts lines of any length.
+// lineReader cuts the lines of a file, of any length, where they lie in what it has read.
 type lineReader struct {
-	in   *bufio.Reader
-	long []byte // room for a line that does not fit into the buffer of in
+	path   string
+	newest bool // the file is that of its log
+	number int  // of the last line
+
+	in   io.Reader
+	room []byte
+	held []byte // the part of room that has been read and not been given away
+	err  error  // that came with the last of it
 }
 
-func newLineReader(in io.Reader) *lineReader {
-	return &lineReader{in: bufio.NewReaderSize(in, 64<<10)}
+// readSize is how much of a file is read at once.
+const readSize = 64 << 10
+
+func newLineReader(in io.Reader, path string, newest bool) *lineReader {
+	return &lineReader{in: in, path: path, newest: newest, room: make([]byte, readSize)}
+}
+
+// reset goes on behind line number, from where the input is now.
+func (s *lineReader) reset(number int) {
+	s.held, s.err, s.number = nil, nil, number
+}
+
+// place names the file and, when it is known, the line.
+func (s *lineReader) place() string {
+	if s.number == 0 {
+		return s.path
+	}
+	return fmt.Sprintf("%s:%d", s.path, s.number)
 }
 
 // next returns a line without its newline. At the end of the input it returns what there is of an incomplete line and
-// io.EOF.
+// io.EOF. It can be called again then: more may have come.
 func (s *lineReader) next() ([]byte, error) {
-	chunk, err := s.in.ReadSlice('\n')
-	if err == nil {
-		return bytes.TrimSuffix(chunk, []byte("\n")), nil
+	for searched := 0; ; {
+		if i := bytes.IndexByte(s.held[searched:], '\n'); i >= 0 {
+			end := searched + i
+			text := s.held[:end]
+			s.held = s.held[end+1:]
+			return text, nil
+		}
+		searched = len(s.held)
+		if err := s.fill(); err != nil {
+			text := s.held
+			s.held = nil
+			return text, err
+		}
 	}
-	s.long = append(s.long[:0], chunk...)
-	for errors.Is(err, bufio.ErrBufferFull) {
-		chunk, err = s.in.ReadSlice('\n')
-		s.long = append(s.long, chunk...)
+}
+
+// fill reads on behind what is held, which it moves to the beginning of the room, or into a larger one.
+func (s *lineReader) fill() error {
+	if s.err != nil {
+		err := s.err
+		s.err = nil
+		return err
 	}
-	return bytes.TrimSuffix(s.long, []byte("\n")), err
+	room := s.room
+	if len(s.held) == len(room) {
+		room = make([]byte, 2*len(room))
+	}
+	kept := copy(room, s.held)
+	n, err := s.in.Read(room[kept:])
+	s.room, s.held = room, room[:kept+n]
+	if n > 0 {
+		s.err = err
+		return nil
+	}
+	return err
 }
 
 // atEnd tells whether nothing follows what was read.
 func (s *lineReader) atEnd() bool {
-	_, err := s.in.Peek(1)
-	return errors.Is(err, io.EOF)
+	return len(s.held) == 0 && errors.Is(s.fill(), io.EOF)
 }

@@ -1,0 +1,106 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+)
+
+// headsAgree fails when what was learnt of the heads of the lines so far makes the type or the item of one of them another than it is.
+func headsAgree(t testing.TB, lines ...[]byte) {
+	var known heads
+	for _, text := range lines {
+		item, rest, ok := known.cut(text)
+		if !ok {
+			continue
+		}
+		i := bytes.Index(text, typeKey)
+		if i < 0 || !bytes.Equal(rest, text[i+len(typeKey):]) {
+			t.Fatalf("%s: got %s for the type", text, rest)
+		}
+		var h struct {
+			JobID         string `json:"job_id"`
+			CorrelationID string `json:"correlation_id"`
+		}
+		low := bytes.ToLower(text) // encoding/json takes keys in any case
+		if json.Unmarshal(text, &h) != nil || bytes.Count(low, []byte(`"job_id"`)) > 1 || bytes.Count(low, []byte(`"correlation_id"`)) > 1 {
+			continue // of keys that are doubled the last counts
+		}
+		if bytes.IndexByte(low, '\\') < 0 && utf8.Valid(text) && h.JobID+string(item) != h.CorrelationID {
+			t.Fatalf("%s: got %s for the item", text, item)
+		}
+	}
+}
+
+func TestHeadsOfLinesAreCutAsTheyAre(t *testing.T) {
+	line := func(job, correlation, rest string) []byte {
+		return []byte(`{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"` + job + `","correlation_id":"` + correlation + `","type":` + rest)
+	}
+	var known heads
+	for _, c := range []struct {
+		text []byte
+		item string
+		ok   bool
+	}{
+		{line("j", "j", `"JobStarted"}`), "", true},
+		{line("j", "j/item_1", `"AgentStarted","item_id":"item_1"}`), "/item_1", true},
+		{line("j", `j/a\"b`, `"AgentStarted"}`), "", false},
+		{line("j", `j/a\\`, `"AgentStarted"}`), "", false},
+		{line(`j\\`, `j\\/a`, `"AgentStarted"}`), "", false},
+		{line("other", "other/item_1", `"AgentStarted"}`), "/item_1", true},
+		{line("other", "j/item_1", `"AgentStarted"}`), "", false},
+		{line("j", "j/item_2", `"AgentStarted"}`), "/item_2", true},
+		{[]byte(`{"seq":7,"time":"1","type":"AgentFailed","a":"b","job_id":"j","correlation_id":"j","type":"JobStarted"}`), "", false},
+		{[]byte(`{"seq":7,"type":"AgentFailed","time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j"}`), "", false},
+		{[]byte(`{"seq":7,"time":"2026-11-20T16:15:30.123456Z`), "", false},
+		{line("j", "j/x", "")[:70], "", false},
+		{nil, "", false},
+	} {
+		item, _, ok := known.cut(c.text)
+		if string(item) != c.item && ok || ok != c.ok {
+			t.Errorf("%s: got %q %v, want %q %v", c.text, item, ok, c.item, c.ok)
+		}
+		headsAgree(t, c.text, c.text)
+	}
+}
+
+// A type that is asked for is found in the lines whose event has it, and in no others, whatever their texts hold.
+func TestATypeIsFoundInTheHeadAndNowhereElse(t *testing.T) {
+	names := []string{"AgentSkipped", "CircuitOpen", "New"}
+	rapid.Check(t, func(rt *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`","type":"CircuitOpen`, `"type":"CircuitOpen"`, `\","type":"New`, "j", "j/a", `j\`}))
+		f, err := newFilter(Query{Type: "circuit_open"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 5).Draw(rt, "lines") {
+			name := rapid.SampledFrom(names).Draw(rt, "name")
+			r := Record{
+				Seq: 1, Time: start0, JobID: text.Draw(rt, "job"), CorrelationID: text.Draw(rt, "correlation"),
+				Event: Unknown{Name: name, Raw: objectWith(text.Draw(rt, "field"))},
+			}
+			line := encodeAll(t, []Record{r})
+			if got, want := f.typeMatches(line), name == "CircuitOpen"; got != want {
+				t.Fatalf("%s: got %v, want %v", line, got, want)
+			}
+		}
+	})
+}
+
+func objectWith(text string) json.RawMessage {
+	return append(appendQuoted([]byte(`{"item_id":`), text), '}')
+}
+
+func FuzzHeads(f *testing.F) {
+	for _, r := range sampleRecords() {
+		line := encodeAll(f, []Record{r})
+		f.Add(line, line)
+		f.Add(line, bytes.Replace(line, []byte(`"type":`), []byte(`"typo":`), 1))
+	}
+	f.Fuzz(func(t *testing.T, one, other []byte) {
+		headsAgree(t, one, other, one)
+	})
+}
