@@ -20,45 +20,45 @@ import (
 // eventLine is a line of the log as people read it: its fields are kept in the order of the log, whatever their names, so
 // that events of other versions of prodigy are shown too.
 type eventLine struct {
-	Seq           int64     `json:"seq"`
-	Time          time.Time `json:"time"`
-	JobID         string    `json:"job_id"`
-	CorrelationID string    `json:"correlation_id"`
-	Type          string    `json:"type"`
-	fields        []eventField
+	Seq           int64
+	Time          time.Time
+	JobID         string
+	CorrelationID string
+	Type          string
+	fields        []eventField // that not every event has
 }
-
-type eventField struct {
-	name  string
-	value json.RawMessage
-}
-
-// envelope are the keys that every event has.
-var envelope = []string{"seq", "time", "job_id", "correlation_id", "type"}
 
 func readEvent(line []byte) (eventLine, error) {
 	var e eventLine
-	if err := json.Unmarshal(line, &e); err != nil {
-		return e, fmt.Errorf("read an event: %w", err)
+	fields, err := fieldsOf(line)
+	if err != nil {
+		return e, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(line))
-	if _, err := dec.Token(); err != nil {
-		return e, fmt.Errorf("read an event: %w", err)
-	}
-	for dec.More() {
-		var f eventField
-		key, err := dec.Token()
-		if err == nil {
-			err = dec.Decode(&f.value)
-		}
-		if err != nil {
-			return e, fmt.Errorf("read an event: %w", err)
-		}
-		if f.name = key.(string); !slices.Contains(envelope, f.name) {
-			e.fields = append(e.fields, f)
+	for f := range fields {
+		if err := e.take(f); err != nil {
+			return e, fmt.Errorf("read an event: %s: %w", f.name, err)
 		}
 	}
 	return e, nil
+}
+
+// take puts a field where it belongs.
+func (e *eventLine) take(f eventField) error {
+	switch f.name {
+	case "seq":
+		return json.Unmarshal(f.value, &e.Seq)
+	case "time":
+		return e.Time.UnmarshalJSON(f.value)
+	case "job_id":
+		e.JobID = f.text()
+	case "correlation_id":
+		e.CorrelationID = f.text()
+	case "type":
+		e.Type = f.text()
+	default:
+		e.fields = append(e.fields, f)
+	}
+	return nil
 }
 
 // text returns the field as text, or "" when there is none.
@@ -69,15 +69,6 @@ func (e eventLine) text(name string) string {
 		}
 	}
 	return ""
-}
-
-// text returns a string without its quotes, and anything else as it is written.
-func (f eventField) text() string {
-	var s string
-	if json.Unmarshal(f.value, &s) == nil {
-		return s
-	}
-	return string(f.value)
 }
 
 // rest returns the fields but for those left out, as one JSON object.
@@ -187,10 +178,19 @@ func (f eventField) words() string {
 	if text == "" {
 		return ""
 	}
-	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+	if t, ok := moment(text); ok {
 		text = t.Local().Format("15:04:05.000")
 	}
 	return " " + f.name + "=" + inQuotes(text)
+}
+
+// moment reads a text that is a time.
+func moment(text string) (time.Time, bool) {
+	if len(text) < len("2006-01-02T15:04:05Z") || text[len("2006-01-02")] != 'T' {
+		return time.Time{}, false // to try takes longer
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	return t, err == nil
 }
 
 // metrics names the counts that are not zero.
@@ -239,6 +239,9 @@ func inQuotes(s string) string {
 
 // oneLine joins the lines of s.
 func oneLine(s string) string {
+	if !strings.ContainsAny(s, "\r\n") {
+		return visible(s)
+	}
 	return visible(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | "))
 }
 
