@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,8 +29,11 @@ type eventLine struct {
 	fields        []eventField // that not every event has
 }
 
+// fieldsExpected is how many fields there is room for at first.
+const fieldsExpected = 10
+
 func readEvent(line []byte) (eventLine, error) {
-	var e eventLine
+	e := eventLine{fields: make([]eventField, 0, fieldsExpected)}
 	fields, err := fieldsOf(line)
 	if err != nil {
 		return e, err
@@ -46,7 +50,9 @@ func readEvent(line []byte) (eventLine, error) {
 func (e *eventLine) take(f eventField) error {
 	switch f.name {
 	case "seq":
-		return json.Unmarshal(f.value, &e.Seq)
+		var err error
+		e.Seq, err = strconv.ParseInt(string(f.value), 10, 64)
+		return err
 	case "time":
 		return e.Time.UnmarshalJSON(f.value)
 	case "job_id":
@@ -167,7 +173,7 @@ func (f eventField) words() string {
 	}
 	if name, ok := strings.CutSuffix(f.name, "_ms"); ok {
 		var ms events.Millis
-		if json.Unmarshal(f.value, &ms) == nil {
+		if ms.UnmarshalJSON(f.value) == nil {
 			return " " + name + "=" + duration.Format(time.Duration(ms))
 		}
 	}
