@@ -7,7 +7,7 @@ func About(dir, itemID string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		var h heads
 		for l, err := range scan(dir) {
-			if err == nil && h.aboutAnother(l.text, itemID) {
+			if err == nil && h.aboutAnother(l, itemID) {
 				continue
 			}
 			var r Record
@@ -25,7 +25,7 @@ func About(dir, itemID string) iter.Seq2[Record, error] {
 }
 
 // aboutAnother tells by the head of a line that it is about another item; all that it cannot tell of has to be decoded.
-func (h *heads) aboutAnother(text []byte, itemID string) bool {
-	item, _, ok := h.cut(text)
+func (h *heads) aboutAnother(l line, itemID string) bool {
+	item, _, ok := h.cut(l)
 	return ok && len(item) > 1 && item[0] == '/' && string(item[1:]) != itemID
 }

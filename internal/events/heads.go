@@ -1,6 +1,46 @@
 package events
 
-import "bytes"
+import (
+	"bytes"
+	"strconv"
+)
+
+// nextHead is how the line of the next record begins, up to its time. The zero value is of no record.
+type nextHead struct {
+	seq  int64
+	text []byte
+}
+
+// begins tells whether a whole record begins so.
+func (h *nextHead) begins(text []byte) bool {
+	return h.seq > 0 && bytes.HasPrefix(text, h.text) && text[len(text)-1] == '}'
+}
+
+// expect makes it the head of record seq, which is mostly the one behind that it was of.
+func (h *nextHead) expect(seq int64) {
+	if seq != h.seq+1 || !h.count() {
+		h.text = append(strconv.AppendInt(append(h.text[:0], numberKey...), seq, 10), toTime...)
+	}
+	h.seq = seq
+}
+
+// What stands around the number of a record.
+const (
+	numberKey = `{"seq":`
+	toTime    = `,"time":"`
+)
+
+// count adds one to the number. It is false when that takes another digit.
+func (h *nextHead) count() bool {
+	for i := len(h.text) - len(toTime) - 1; i >= len(numberKey); i-- {
+		if h.text[i] < '9' {
+			h.text[i]++
+			return true
+		}
+		h.text[i] = '0'
+	}
+	return false
+}
 
 // heads looks at the heads of lines one after the other. Those of a job differ in the number, the time and the item only, so that it mostly
 // compares a line with the one before. The zero value has seen none.
@@ -13,8 +53,8 @@ const toType = `","type":`
 
 // cut returns what the head says of the item (what follows the job's id in the correlation, as in /item_1), and the line from the name of the type
 // on. It is not ok when the head is not in the form that Encode gives it, or has anything escaped.
-func (h *heads) cut(text []byte) (item, rest []byte, ok bool) {
-	rest, ok = behindTime(text)
+func (h *heads) cut(l line) (item, rest []byte, ok bool) {
+	rest, ok = l.behindTime()
 	if !ok || !h.knows(rest) && !h.learn(rest) {
 		return nil, nil, false
 	}
@@ -47,13 +87,10 @@ func (h *heads) learn(rest []byte) bool {
 }
 
 // behindTime returns the line from the quote on that ends its time.
-func behindTime(text []byte) (rest []byte, ok bool) {
-	c := cursor{rest: text, ok: true}
-	c.skip(`{"seq":`)
-	c.number()
-	c.skip(`,"time":"`)
-	if !c.ok || len(c.rest) < len(timeLayout) || bytes.IndexByte(c.rest[:len(timeLayout)], '"') >= 0 {
+func (l line) behindTime() (rest []byte, ok bool) {
+	end := l.body + len(timeLayout)
+	if l.body == 0 || len(l.text) < end || bytes.IndexByte(l.text[l.body:end], '"') >= 0 {
 		return nil, false
 	}
-	return c.rest[len(timeLayout):], true
+	return l.text[end:], true
 }

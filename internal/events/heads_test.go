@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -13,7 +14,7 @@ import (
 func headsAgree(t testing.TB, lines ...[]byte) {
 	var known heads
 	for _, text := range lines {
-		item, rest, ok := known.cut(text)
+		item, rest, ok := known.cut(lineOf(text))
 		if !ok {
 			continue
 		}
@@ -33,6 +34,14 @@ func headsAgree(t testing.TB, lines ...[]byte) {
 			t.Fatalf("%s: got %s for the item", text, item)
 		}
 	}
+}
+
+func lineOf(text []byte) line {
+	l := line{text: text}
+	if len(text) == 0 || l.readSeq() != nil {
+		return line{text: text}
+	}
+	return l
 }
 
 func TestHeadsOfLinesAreCutAsTheyAre(t *testing.T) {
@@ -59,7 +68,7 @@ func TestHeadsOfLinesAreCutAsTheyAre(t *testing.T) {
 		{line("j", "j/x", "")[:70], "", false},
 		{nil, "", false},
 	} {
-		item, _, ok := known.cut(c.text)
+		item, _, ok := known.cut(lineOf(c.text))
 		if string(item) != c.item && ok || ok != c.ok {
 			t.Errorf("%s: got %q %v, want %q %v", c.text, item, ok, c.item, c.ok)
 		}
@@ -83,7 +92,7 @@ func TestATypeIsFoundInTheHeadAndNowhereElse(t *testing.T) {
 				Event: Unknown{Name: name, Raw: objectWith(text.Draw(rt, "field"))},
 			}
 			line := encodeAll(t, []Record{r})
-			if got, want := f.typeMatches(line), name == "CircuitOpen"; got != want {
+			if got, want := f.typeMatches(lineOf(line)), name == "CircuitOpen"; got != want {
 				t.Fatalf("%s: got %v, want %v", line, got, want)
 			}
 		}
@@ -92,6 +101,39 @@ func TestATypeIsFoundInTheHeadAndNowhereElse(t *testing.T) {
 
 func objectWith(text string) json.RawMessage {
 	return append(appendQuoted([]byte(`{"item_id":`), text), '}')
+}
+
+// A record is known by the one before it as it is known by itself, whatever their numbers.
+func TestTheNextRecordIsTheOneWithTheNextNumber(t *testing.T) {
+	for _, first := range []int64{1, 8, 9, 10, 98, 99, 999, 1999, 999_998, 99_999_999_999_998} {
+		var text []byte
+		for seq := first; seq < first+4; seq++ {
+			text = append(text, numbered(t, seq, JobPaused{})...)
+		}
+		s := newLineReader(bytes.NewReader(text), "events-0.jsonl", true)
+		for seq := first; seq < first+4; seq++ {
+			l, err := s.line()
+			alone := lineOf(l.text)
+			if err != nil || l.seq != seq || alone.seq != seq || l.body != alone.body || l.body == 0 {
+				t.Fatalf("got record %d %d %v, alone %d %d, want %d", l.seq, l.body, err, alone.seq, alone.body, seq)
+			}
+		}
+	}
+}
+
+// What is cut off, doubled or missing is no next record.
+func TestALineThatOnlyBeginsAsTheNextRecordIsNone(t *testing.T) {
+	whole := numbered(t, 1, JobPaused{}, JobPaused{})
+	second := strings.Index(whole, `{"seq":2`)
+	for _, next := range []string{`{"seq":2`, `{"seq":2,"time":"`, whole[second : second+40], `{"seq":02,"time":"}`} {
+		s := newLineReader(strings.NewReader(whole[:second]+next+"\n"+whole), "events-0.jsonl", true)
+		if _, err := s.line(); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := s.line(); err == nil {
+			t.Errorf("%s: got record %d", next, l.seq)
+		}
+	}
 }
 
 func FuzzHeads(f *testing.F) {

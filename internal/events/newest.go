@@ -124,7 +124,7 @@ func (b *backward) previous() (line, error) {
 			return line{}, err
 		}
 		l := line{text: text, from: &b.lines}
-		l.seq, err = seqOf(text)
+		err = l.readSeq()
 		switch {
 		case whole && err == nil:
 			return l, nil

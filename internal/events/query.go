@@ -55,7 +55,7 @@ func (f *filter) match(l line) (bool, error) {
 
 // selects is match without Matches.
 func (f *filter) selects(l line) (bool, error) {
-	if !f.typeMatches(l.text) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
+	if !f.typeMatches(l) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
 		return false, nil
 	}
 	if !f.query.Since.IsZero() {
@@ -79,15 +79,15 @@ func (f *filter) selects(l line) (bool, error) {
 
 // typeMatches looks at the first "type" of the line: the head is written before anything else, and in a text the quotes
 // would be escaped, so it is the event's.
-func (f *filter) typeMatches(text []byte) bool {
+func (f *filter) typeMatches(l line) bool {
 	if f.name == nil {
 		return true
 	}
-	if _, rest, ok := f.heads.cut(text); ok {
+	if _, rest, ok := f.heads.cut(l); ok {
 		return bytes.HasPrefix(rest, f.name)
 	}
-	i := bytes.Index(text, typeKey)
-	return i >= 0 && bytes.HasPrefix(text[i+len(typeKey):], f.name)
+	i := bytes.Index(l.text, typeKey)
+	return i >= 0 && bytes.HasPrefix(l.text[i+len(typeKey):], f.name)
 }
 
 var typeKey = []byte(`"type":`)

@@ -474,8 +474,8 @@ func TestFollowGoesThroughRotations(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		if seq, err := seqOf(text); err != nil || seq != int64(n) {
-			t.Fatalf("got record %d %v as number %d", seq, err, n)
+		if h, err := decodeHead(text); err != nil || h.Seq != int64(n) {
+			t.Fatalf("got record %d %v as number %d", h.Seq, err, n)
 		}
 		switch n {
 		case 5, 8, 11:

@@ -12,6 +12,7 @@ import (
 type line struct {
 	seq  int64
 	text []byte
+	body int         // where its time begins, when it is in the form that Encode gives it; else 0
 	from *lineReader // whose last line it is
 }
 
@@ -78,9 +79,12 @@ func (s *lineReader) line() (line, error) {
 	}
 	s.number++
 	l := line{text: text, from: s}
-	if l.seq, err = seqOf(text); err != nil {
+	if s.ahead.begins(text) {
+		l.seq, l.body = s.ahead.seq, len(s.ahead.text)
+	} else if err := l.readSeq(); err != nil {
 		return line{}, l.damaged(err)
 	}
+	s.ahead.expect(l.seq + 1)
 	return l, nil
 }
 
@@ -124,17 +128,21 @@ func (e *DamagedError) Error() string { return e.Place + ": " + e.Err.Error() }
 // Unwrap returns why.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// seqOf returns the number of the record that a line holds, and looks at little more.
-func seqOf(text []byte) (int64, error) {
-	c := cursor{rest: text, ok: true}
-	c.skip(`{"seq":`)
-	seq := c.number()
+// readSeq finds out which record the line holds, and looks at little more.
+func (l *line) readSeq() error {
+	c := cursor{rest: l.text, ok: true}
+	c.skip(numberKey)
+	l.seq = c.number()
 	c.skip(",")
-	if c.ok && seq > 0 && text[len(text)-1] == '}' {
-		return seq, nil
+	if c.ok && l.seq > 0 && l.text[len(l.text)-1] == '}' {
+		if c.skip(toTime[1:]); c.ok {
+			l.body = len(l.text) - len(c.rest)
+		}
+		return nil
 	}
-	h, err := decodeHead(text)
-	return h.Seq, err
+	h, err := decodeHead(l.text)
+	l.seq = h.Seq
+	return err
 }
 
 // lineReader cuts the lines of a file, of any length, where they lie in what it has read.
@@ -142,6 +150,7 @@ type lineReader struct {
 	path   string
 	newest bool // the file is that of its log
 	number int  // of the last line
+	ahead  nextHead
 
 	in   io.Reader
 	room []byte
