@@ -109,6 +109,9 @@ func (c *compiler) untouched() *Template {
 		t.Diags = c.diags
 		return t
 	}
+	c.collectSets(file)
+	c.lintStrays(file)
+	t.Diags = c.diags
 	t.argv = c.plainCommand(file)
 	return t
 }

@@ -58,3 +58,28 @@ func TestFieldsThatARootDoesNotHaveAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A text that no shell reads would hand ${itm} on as it stands.
+func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
+	n := Names{}.With("map", Name{Root: true}).With("summary", Name{Root: true, Declared: true})
+	tests := []struct{ text, want string }{
+		{"sum ${item}", "1:5: PS004 ${item} has a value only in the steps of an agent; $${item} stands for this very text"},
+		{"${sumary} x", "1:1: PS004 ${sumary} is no value of prodigy (did you mean ${summary}?); $${sumary} stands for this very text"},
+		{"${SUMARY} ${HOME} ${mp} ${other} ${error:-x} $item", ""},
+	}
+	for _, test := range tests {
+		if _, err := CompilePlain(test.text, n); err == nil && test.want != "" || err != nil && err.Error() != test.want {
+			t.Errorf("%s: got %v, want %s", test.text, err, test.want)
+		}
+	}
+	p, err := CompilePlain("a $${item} of ${map} $${other} $$${item}", n.With("x", Name{}))
+	if err == nil {
+		t.Errorf("$$${item}: got no error, want one for its last part, since $$ is a dollar")
+	}
+	if p, err = CompilePlain("a $${item} ${map}, $${other}", n); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Render(values{}); got != "a ${item} ${map}, $${other}" {
+		t.Errorf("got %q, want the text of ${item} without a dollar", got)
+	}
+}

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -17,13 +18,14 @@ type plainPart struct {
 	slot *slot
 }
 
-// CompilePlain compiles such a text. Placeholders are replaced by their values as they are; ${name} of nobody stays, and so does a
-// dotted name unless it looks like a mistyped one, or is one that is known in other places only. The error is a *CompileError.
+// CompilePlain compiles such a text. Placeholders are replaced by their values as they are; a name of nobody stays unless it looks like
+// a mistyped one, or is one that is known in other places only. The error is a *CompileError.
 func CompilePlain(src string, n Names) (*Plain, error) {
 	c := newCompiler(src, Options{Names: n})
 	if err := c.scan(); err != nil {
 		return nil, err
 	}
+	c.refuseStrays()
 	p := &Plain{src: src}
 	last := 0
 	for _, r := range c.refs {
@@ -36,6 +38,21 @@ func CompilePlain(src string, n Names) (*Plain, error) {
 	}
 	p.parts = append(p.parts, plainPart{text: src[last:]})
 	return p, c.failure()
+}
+
+// refuseStrays reports each ${name} of nobody that looks like one of prodigy's, and makes text of $${name}.
+func (c *compiler) refuseStrays() {
+	for _, u := range c.bare {
+		text := c.stray(u.name)
+		switch {
+		case text == "":
+		case strings.HasPrefix(u.written, "$$"):
+			c.refs = append(c.refs, &ref{kind: literal, start: u.offset, end: u.offset + len(u.written), written: u.written})
+		default:
+			c.report(Error, u.offset, finding{codeUnknown, text + "; $" + u.written + " stands for this very text"})
+		}
+	}
+	slices.SortFunc(c.refs, func(a, b *ref) int { return cmp.Compare(a.start, b.start) })
 }
 
 func (c *compiler) plainPart(r *ref, before string) plainPart {

@@ -55,6 +55,9 @@ func (c *compiler) assemble() (*Template, error) {
 	}
 	display = append(display, piece{text: c.src[last:], slot: -1})
 	c.finishNatives()
+	if c.file != nil {
+		c.lintStrays(c.file)
+	}
 	pieces, ok := merge(c.parseText, edits)
 	if !ok {
 		c.report(Error, c.firstOffset(), finding{codeInternal, "the places of values in this text cannot be told apart"})

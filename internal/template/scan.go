@@ -42,6 +42,7 @@ type scanner struct {
 	names   Names
 	refs    []*ref
 	natives []nativeUse
+	bare    []nativeUse // ${name} of nobody, and $${name}, which is text where ${name} is refused
 }
 
 func newScanner(src string, n Names) *scanner { return &scanner{src: src, names: n} }
@@ -79,7 +80,7 @@ func backslashes(s string) int { return len(s) - len(strings.TrimRight(s, `\`)) 
 // at looks at the expansion whose dollar is at i, and returns where to go on.
 func (s *scanner) at(i, dollars int) int {
 	doubled := dollars > 0 && dollars%2 == 0
-	before := len(s.refs)
+	before, bare := len(s.refs), len(s.bare)
 	end := i + 1
 	if strings.HasPrefix(s.src[end:], "{") {
 		end = s.braced(i)
@@ -88,6 +89,10 @@ func (s *scanner) at(i, dollars int) int {
 	}
 	if doubled && len(s.refs) > before {
 		s.makeLiteral(s.refs[len(s.refs)-1])
+	}
+	if doubled && len(s.bare) > bare {
+		u := &s.bare[bare]
+		u.offset, u.written = u.offset-1, "$"+u.written
 	}
 	return end
 }
@@ -127,6 +132,9 @@ func (s *scanner) braced(i int) int {
 	if looksDotted(s.src[end:]) {
 		s.add(foreign, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
 		return closing(s.src, i)
+	}
+	if strings.HasPrefix(s.src[end:], "}") {
+		s.bare = append(s.bare, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
 	}
 	return end
 }
