@@ -21,18 +21,20 @@ type Position struct {
 // Mark is a record of a log and where its line begins, for a reader that wants to begin behind it.
 type Mark struct {
 	Position
-	Seq int64  `json:"seq"`
-	Sum []byte `json:"sum"` // SHA-256 of the line
+	Seq    int64    `json:"seq"`
+	Sum    []byte   `json:"sum"`              // SHA-256 of the line
+	Before []Closed `json:"before,omitempty"` // the files before that of the line
 }
 
-// MarkOf returns the mark of a record that ends at a position. The record is one that Append returned.
-func MarkOf(r Record, end Position) (Mark, error) {
+// MarkOf returns the mark of a record of the log in dir that ends at a position. The record is one that Append returned.
+func MarkOf(dir string, r Record, end Position) (Mark, error) {
 	line, err := Encode(r)
 	if err != nil {
 		return Mark{}, err
 	}
+	before, err := closedBefore(dir, end.File)
 	end.Offset -= int64(len(line))
-	return Mark{Position: end, Seq: r.Seq, Sum: sumOf(line)}, nil
+	return Mark{Position: end, Seq: r.Seq, Sum: sumOf(line), Before: before}, err
 }
 
 func sumOf(line []byte) []byte {
@@ -40,8 +42,13 @@ func sumOf(line []byte) []byte {
 	return sum[:]
 }
 
-// Holds tells whether the log in dir has the record of the mark, to the byte, where the mark says.
+// Holds tells whether the log in dir has the record of the mark, to the byte, where the mark says, and before it the files that were there,
+// with nothing done to them since but their compression. It does not read these.
 func Holds(dir string, m Mark) bool {
+	before, err := closedBefore(dir, m.File)
+	if err != nil || !slices.EqualFunc(m.Before, before, Closed.became) {
+		return false
+	}
 	for _, err := range from(dir, m) {
 		return err == nil
 	}

@@ -18,7 +18,7 @@ func marked(t *testing.T, size int64) (dir string, all []Record, marks []Mark) {
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var ends []Mark
 	o := Options{Durability: Strict, MaxFileSize: size, Durable: func(records []Record, end Position) error {
-		m, err := MarkOf(records[len(records)-1], end)
+		m, err := MarkOf(dir, records[len(records)-1], end)
 		ends = append(ends, m)
 		return err
 	}}
@@ -88,6 +88,54 @@ func TestAMarkIsOfOneRecordAtOnePlace(t *testing.T) {
 	if Holds(filepath.Join(dir, "none"), plain) {
 		t.Error("a log that is not there holds a record")
 	}
+}
+
+// What was done to a file before that of the mark is noticed without reading it, but for what leaves its size and its time as they were.
+func TestAMarkNoticesWhatWasDoneToTheFilesBefore(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"nothing":       func(string) error { return nil },
+		"removed":       os.Remove,
+		"cut off":       func(path string) error { return os.Truncate(path, 50) },
+		"another file":  func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) },
+		"another place": func(path string) error { return os.Rename(path, path+".old") },
+		"changed": func(path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			return os.Chtimes(path, time.Time{}, info.ModTime().Add(time.Microsecond))
+		},
+		"one more before": func(path string) error {
+			return os.WriteFile(filepath.Join(filepath.Dir(path), "events-20200101T000000.000000Z.jsonl"), nil, 0o600)
+		},
+	} {
+		dir, all, _ := marked(t, 1000)
+		files, err := logFiles(dir)
+		if err != nil || len(files) < 3 {
+			t.Fatalf("got files %q (%v), want some", files, err)
+		}
+		m := markOfLast(t, dir, files[len(files)-1], all)
+		if err := damage(files[1]); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := Holds(dir, m), name == "nothing"; got != want {
+			t.Errorf("%s: got %t, want %t", name, got, want)
+		}
+	}
+}
+
+// markOfLast returns the mark of the last record of a log, which the file at path ends with.
+func markOfLast(t *testing.T, dir, path string, all []Record) Mark {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := MarkOf(dir, all[len(all)-1], Position{File: filepath.Base(path), Offset: info.Size()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // Damage behind a mark is told as by Read: with its line, and as torn at the end of the log only.

@@ -394,6 +394,33 @@ func TestAJobLeavesACheckpointWhenItIsWorthIt(t *testing.T) {
 	}
 }
 
+// What has been done to the log before a checkpoint is told by a resume, as if there were none.
+func TestAResumeNoticesWhatIsMissingBeforeACheckpoint(t *testing.T) {
+	for _, missing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := config(t, fake(failing("item_39")))
+			c.checkpointRecords, c.LogFileSize = 1, 4000
+			source := workflowOf(40, 2, "error_policy: {on_item_failure: stop}")
+			r := run(t, c, source)
+			files, err := filepath.Glob(filepath.Join(r.Job.EventsDir(), "*"))
+			if err != nil || len(files) < 3 {
+				t.Fatalf("got log files %q (%v), want some", files, err)
+			}
+			if _, ok := readCheckpoint(r.Job, parse(t, source).ErrorPolicy); !ok {
+				t.Fatal("there is no checkpoint")
+			}
+			if missing {
+				if err := os.Remove(files[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := Resume(t.Context(), c, r.Job); (err != nil) != missing {
+				t.Errorf("missing %t: got %v", missing, err)
+			}
+		})
+	}
+}
+
 // A job that is killed has the checkpoints that were made while it ran.
 func TestCheckpointsAreMadeWhileAJobRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

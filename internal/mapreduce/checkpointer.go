@@ -90,7 +90,7 @@ func (c *checkpointer) take() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	mark, err := events.MarkOf(c.latest, c.end)
+	mark, err := events.MarkOf(c.place.EventsDir(), c.latest, c.end)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,51 @@
+package events
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// Closed is what can be told without reading it of a file of a log that nothing is written to any more.
+type Closed struct {
+	Name    string `json:"name"`
+	Size    int64  `json:"size"`
+	Changed int64  `json:"changed"` // when it was written last, in nanoseconds since 1970
+}
+
+// closedBefore returns the files of the log in dir that come before the one with this name.
+func closedBefore(dir, name string) ([]Closed, error) {
+	files, err := logFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	var before []Closed
+	for _, path := range files {
+		if filepath.Base(stem(path)) >= name {
+			break
+		}
+		c, err := closedAt(path)
+		if err != nil {
+			return nil, err
+		}
+		before = append(before, c)
+	}
+	return before, nil
+}
+
+// closedAt looks at a file, also one that was compressed since its name was read.
+func closedAt(path string) (Closed, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) && !compressed(path) {
+		info, err = os.Stat(path + compressedExt)
+	}
+	if err != nil {
+		return Closed{}, err
+	}
+	return Closed{Name: info.Name(), Size: info.Size(), Changed: info.ModTime().UnixNano()}, nil
+}
+
+// became tells whether now is what c may be by now. How large it is when it is compressed cannot be known before.
+func (c Closed) became(now Closed) bool {
+	return c == now || !compressed(c.Name) && now.Name == c.Name+compressedExt
+}
