@@ -54,10 +54,12 @@ type Log struct {
 
 	mu      sync.Mutex
 	changed sync.Cond // of mu: the writer took what was pending, made records safe, or ended
+	wrote   sync.Cond // of mu: the writer wrote records, or ended
 	seq     int64     // the last number given
 	pending *encoder  // the lines that the writer has not taken yet
 	records []Record  // the same as records
 	wanted  int64     // the highest number that somebody waited for
+	inFile  int64     // the last record that was given to the system
 	safe    int64     // the last record that is as safe as the durability promises
 	closing bool
 	ended   bool // the writer has returned
@@ -118,10 +120,10 @@ func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 // start starts the writer of a log that goes on behind record last.
 func start(out output, jobID string, last int64, o Options) *Log {
 	l := &Log{
-		jobID: jobID, options: o, seq: last, safe: last, pending: newEncoder(),
+		jobID: jobID, options: o, seq: last, inFile: last, safe: last, pending: newEncoder(),
 		wake: make(chan struct{}, 1), failed: make(chan struct{}),
 	}
-	l.changed.L = &l.mu
+	l.changed.L, l.wrote.L = &l.mu, &l.mu
 	w := newWriter(l, out)
 	l.group.Go(w.run)
 	return l
@@ -173,10 +175,27 @@ func (l *Log) Wait(seq int64) error {
 	for l.safe < seq && !l.ended {
 		l.changed.Wait()
 	}
-	if l.safe >= seq {
-		return nil
+	return l.reached(seq, l.safe)
+}
+
+// Flush returns when every record that was appended before has been given to the system, so that it outlives prodigy, though not the
+// machine; or the write error that prevents it.
+func (l *Log) Flush() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seq := l.seq
+	for l.inFile < seq && !l.ended {
+		l.wrote.Wait()
 	}
-	if l.err != nil {
+	return l.reached(seq, l.inFile)
+}
+
+// reached tells why a record that was waited for has not been reached; l.mu is held.
+func (l *Log) reached(seq, last int64) error {
+	switch {
+	case last >= seq:
+		return nil
+	case l.err != nil:
 		return l.err
 	}
 	return ErrClosed

@@ -197,6 +197,43 @@ func TestHowLongAWaitTakes(t *testing.T) {
 	}
 }
 
+// What has been flushed is in the file although nothing has been synced: it survives the end of prodigy.
+func TestFlushWaitsForTheWriteAndNotForTheSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m memory
+		l := start(output{file: &m}, "j", 0, Options{})
+		for n := range 3 {
+			l.Append(time.Now(), JobPaused{})
+			if err := l.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if written, synced := m.lines(); written != n+1 || synced != 0 {
+				t.Errorf("got %d records written and %d synced, want %d and none", written, synced, n+1)
+			}
+		}
+		closeLog(t, l)
+		if err := l.Flush(); err != nil {
+			t.Errorf("got %v for what had been written before the end, want nothing", err)
+		}
+	})
+}
+
+func TestFlushTellsTheWriteError(t *testing.T) {
+	full := errors.New("disk full")
+	l := start(output{file: &memory{writeErr: full}}, "j", 0, Options{})
+	l.Append(start0, JobPaused{})
+	if err := l.Flush(); !errors.Is(err, full) {
+		t.Errorf("got %v, want %v", err, full)
+	}
+	if err := l.Close(); !errors.Is(err, full) {
+		t.Errorf("close: got %v, want %v", err, full)
+	}
+	l.Append(start0, JobPaused{})
+	if err := l.Flush(); !errors.Is(err, full) {
+		t.Errorf("after the end: got %v, want %v", err, full)
+	}
+}
+
 func TestStrictDoesNotSyncAtOnceWhenNobodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m memory

@@ -153,12 +153,21 @@ func (w *writer) write(records []Record) error {
 		return cannotWrite(err)
 	}
 	w.size += int64(n)
+	w.tell(records[len(records)-1].Seq)
 	if w.unsynced == nil {
 		w.unsynced = records
 		return nil
 	}
 	w.unsynced = append(w.unsynced, records...)
 	return nil
+}
+
+// tell lets those go on who wait for a record to be written.
+func (w *writer) tell(seq int64) {
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	w.log.inFile = seq
+	w.log.wrote.Broadcast()
 }
 
 // settle makes records safe, shows them, and then lets those go on who wait for them.
@@ -198,4 +207,5 @@ func (w *writer) end() {
 	}
 	w.log.ended = true
 	w.log.changed.Broadcast()
+	w.log.wrote.Broadcast()
 }

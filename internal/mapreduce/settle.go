@@ -29,13 +29,16 @@ type ack struct {
 	slot int
 }
 
-// execute runs an attempt on a goroutine of its own and tells the owner how it ended.
+// execute runs an attempt on a goroutine of its own and tells the owner how it ended. Nothing of it is done before the record that it
+// has begun is written: a command that kills prodigy at once would otherwise never be found out, and its number be given again.
 func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	e := &ending{attempt: &a}
 	if j.config.Durability == events.Strict && a.ItemID != "" {
 		e.ack = make(chan ack, 1)
 	}
-	j.perform(ctx, e)
+	if e.err = j.log.Flush(); e.err == nil {
+		j.perform(ctx, e)
+	}
 	j.inbox <- message{done: e}
 	if e.ack == nil {
 		return
@@ -67,9 +70,9 @@ func (j *job) perform(ctx context.Context, e *ending) {
 }
 
 // settle records how an agent ended, and in the same record what follows. It returns the record's number. That the disk is full is
-// no failure of an item: the attempt is given back.
+// no failure of an item, nor that the log takes no more: the attempt is given back.
 func (j *job) settle(e *ending, halted *verdict) int64 {
-	if e.err != nil && (halted != nil || j.stopped(e.err) || jobs.CannotWrite(e.err)) {
+	if e.err != nil && (halted != nil || j.stopped(e.err) || jobs.CannotWrite(e.err) || j.log.Err() != nil) {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {
 			reason = halted.reason
