@@ -71,6 +71,9 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- st
 			switch asked.take(s, time.Now()) {
 			case toStop:
 				stop(asked.first)
+				for range len(signals) { // they came before anybody could know that the first was heard: the same request
+					<-signals
+				}
 				untold = append(untold, signalName(s)+": stopping; what runs gets some time to finish (once more kills it)")
 			case toKill:
 				kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))

@@ -104,3 +104,22 @@ func TestTheSecondSignalKillsThoughNobodyReadsTheNotices(t *testing.T) {
 		}
 	})
 }
+
+// On a machine that is busy with other things it may take long until the first signal has been dealt with.
+func TestSignalsThatCameTogetherAreOneRequestHoweverLateTheyAreHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kill, cancelKill := context.WithCancelCause(t.Context())
+		signals, finished := make(chan os.Signal, 2), make(chan struct{})
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGHUP
+		slowly := func(error) { time.Sleep(time.Second) }
+		returned := make(chan *signalError)
+		go func() { returned <- relay(signals, finished, make(chan string), slowly, cancelKill) }()
+		time.Sleep(time.Minute)
+		if kill.Err() != nil {
+			t.Errorf("got %v, want a stop only", context.Cause(kill))
+		}
+		close(finished)
+		<-returned
+	})
+}
