@@ -122,15 +122,28 @@ func TestNoProcessAndNoGoroutineIsLeftOfAJob(t *testing.T) {
 	c.Environ = os.Environ()
 	c.Grace = 20 * time.Millisecond
 	const items = 120
-	source := strings.Replace(workflowOf(items, 8, ""), "shell: work", `shell: "(trap '' TERM; sleep 0.05) & sleep 0.02"`, 1)
-	rnd := rand.New(rand.NewPCG(5, 6))
-	r := interrupted(t, c, source, func() time.Duration { return time.Duration(40+rnd.IntN(150)) * time.Millisecond })
+	source := strings.Replace(workflowOf(items, 8, ""), "shell: work", `shell: "(trap '' TERM; sleep 1000) & sleep 0.02"`, 1)
+	rnd, runs := rand.New(rand.NewPCG(5, 6)), 0
+	r := interrupted(t, c, source, func() time.Duration {
+		runs++ // the longer it takes here, the later it is stopped, so that it comes to its end anywhere
+		return time.Duration(40+rnd.IntN(150)+5*runs) * time.Millisecond
+	})
 	settledOnce(t, r.Job, items)
-	if left := processesOf(r.Job.ID); len(left) > 0 {
+	if left := remaining(func() []string { return processesOf(r.Job.ID) }); len(left) > 0 {
 		t.Errorf("processes of the job are left: %v", left)
 	}
-	if left := goroutines(); len(left) > 0 {
+	if left := remaining(goroutines); len(left) > 0 {
 		t.Errorf("%d goroutines are left, the first:\n%s", len(left), left[0])
+	}
+}
+
+// remaining asks until nothing is left: what was killed, or has said that it is done, is there for a moment still. It gives up when that
+// is no longer the reason.
+func remaining(ask func() []string) (left []string) {
+	for end := time.Now().Add(time.Minute); ; {
+		if left = ask(); len(left) == 0 || time.Now().After(end) {
+			return left
+		}
 	}
 }
 
