@@ -19,9 +19,9 @@ type profiles struct {
 // memoryRate is how many bytes are allocated between two that the memory profile looks at.
 const memoryRate = 64 << 10
 
-// add gives all commands the flags, which help does not show. Unless they are given nothing is sampled: that would be felt at the start.
+// add gives all commands the flags, which help does not show. The rate at which memory is sampled stays as it is until a profile is
+// wanted: when the rate changes, even to 0, the next allocation is sampled, and a first sample is felt at the start.
 func (p *profiles) add(root *cobra.Command) {
-	runtime.MemProfileRate = 0
 	f := root.PersistentFlags()
 	f.StringVar(&p.cpu, "cpuprofile", "", "write a CPU profile to this file")
 	f.StringVar(&p.memory, "memprofile", "", "write a memory profile to this file")
