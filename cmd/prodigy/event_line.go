@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
+	"github.com/clipperhouse/displaywidth"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
@@ -110,7 +110,7 @@ type look struct {
 // of returns a line in the colour of its type, no longer than the terminal is wide.
 func (k look) of(eventType, line string) string {
 	if k.width > 0 {
-		line = runewidth.Truncate(line, k.width, "…")
+		line = displaywidth.TruncateString(line, k.width, "…")
 	}
 	return region{colours: k.colours}.paint(eventColours[eventType], line)
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
+	"github.com/clipperhouse/displaywidth"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/view"
@@ -212,10 +212,10 @@ func fit(width int, parts ...string) string {
 		case part == "":
 		case line == "":
 			line = part
-			if runewidth.StringWidth(plain(part)) > width {
-				line = runewidth.Truncate(plain(part), width, "…")
+			if displaywidth.String(plain(part)) > width {
+				line = displaywidth.TruncateString(plain(part), width, "…")
 			}
-		case runewidth.StringWidth(plain(line))+2+runewidth.StringWidth(plain(part)) <= width:
+		case displaywidth.String(plain(line))+2+displaywidth.String(plain(part)) <= width:
 			line += "  " + part
 		default:
 			return line

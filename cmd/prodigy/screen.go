@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/mattn/go-runewidth"
+	"github.com/clipperhouse/displaywidth"
 	"github.com/vbauerster/mpb/v8/cwriter"
 
 	"prodigy/internal/view"
@@ -119,7 +119,7 @@ func (s *screen) wrapped(width int) int {
 	}
 	more := 0
 	for _, line := range s.drawn {
-		more += max(runewidth.StringWidth(plain(line))-1, 0) / width
+		more += max(displaywidth.String(plain(line))-1, 0) / width
 	}
 	return more
 }
