@@ -112,23 +112,21 @@ func (k look) of(eventType, line string) string {
 	if k.width > 0 {
 		line = displaywidth.TruncateString(line, k.width, "…")
 	}
-	return region{colours: k.colours}.paint(eventColours[eventType], line)
+	return region{colours: k.colours}.paint(eventColour(eventType), line)
 }
 
-// eventColours are the colours of the events that catch the eye; the others have none.
-var eventColours = map[string]colour{
-	events.AgentFailed{}.Type():      red,
-	events.StepFailed{}.Type():       red,
-	events.JobFailed{}.Type():        red,
-	events.DLQItemAdded{}.Type():     red,
-	events.StepRetrying{}.Type():     yellow,
-	events.AgentInterrupted{}.Type(): yellow,
-	events.JobPaused{}.Type():        yellow,
-	events.CircuitOpen{}.Type():      yellow,
-	events.CircuitHalfOpen{}.Type():  yellow,
-	events.CircuitClosed{}.Type():    green,
-	events.JobCompleted{}.Type():     green,
-	events.DLQItemRemoved{}.Type():   green,
+// eventColour is the colour of the events that catch the eye; the others have none.
+func eventColour(eventType string) colour {
+	switch eventType {
+	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.DLQItemAdded{}.Type():
+		return red
+	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
+		events.CircuitHalfOpen{}.Type():
+		return yellow
+	case events.CircuitClosed{}.Type(), events.JobCompleted{}.Type(), events.DLQItemRemoved{}.Type():
+		return green
+	}
+	return ""
 }
 
 // printEvent prints an event as one line, its type as it is in the log, its fields as people read them.

@@ -27,9 +27,12 @@ type dialect struct {
 }
 
 // dialects are known by the name of the file that sh is.
-var dialects = map[string]dialect{
-	"dash": {parent: true},
-	"bash": {marks: true},
+var dialects = []struct {
+	shell string
+	is    dialect
+}{
+	{"dash", dialect{parent: true}},
+	{"bash", dialect{marks: true}},
 }
 
 // unruly are the names of variables that some shell reads from its environment and does not hand on as they were.
@@ -177,20 +180,22 @@ func (d dialect) told(exit process.Exit, stderr io.Writer) process.Exit {
 }
 
 // deaths are the words of the C library for what killed a program. Of SIGINT and SIGPIPE nothing is told.
-var deaths = map[string]string{
-	"SIGHUP": "Hangup", "SIGINT": "", "SIGQUIT": "Quit", "SIGILL": "Illegal instruction", "SIGTRAP": "Trace/breakpoint trap",
-	"SIGABRT": "Aborted", "SIGBUS": "Bus error", "SIGFPE": "Floating point exception", "SIGKILL": "Killed",
-	"SIGUSR1": "User defined signal 1", "SIGSEGV": "Segmentation fault", "SIGUSR2": "User defined signal 2", "SIGPIPE": "",
-	"SIGALRM": "Alarm clock", "SIGTERM": "Terminated", "SIGSTKFLT": "Stack fault", "SIGXCPU": "CPU time limit exceeded",
-	"SIGXFSZ": "File size limit exceeded", "SIGVTALRM": "Virtual timer expired", "SIGPROF": "Profiling timer expired",
-	"SIGIO": "I/O possible", "SIGPWR": "Power failure", "SIGSYS": "Bad system call",
+func deaths() map[string]string {
+	return map[string]string{
+		"SIGHUP": "Hangup", "SIGINT": "", "SIGQUIT": "Quit", "SIGILL": "Illegal instruction", "SIGTRAP": "Trace/breakpoint trap",
+		"SIGABRT": "Aborted", "SIGBUS": "Bus error", "SIGFPE": "Floating point exception", "SIGKILL": "Killed",
+		"SIGUSR1": "User defined signal 1", "SIGSEGV": "Segmentation fault", "SIGUSR2": "User defined signal 2", "SIGPIPE": "",
+		"SIGALRM": "Alarm clock", "SIGTERM": "Terminated", "SIGSTKFLT": "Stack fault", "SIGXCPU": "CPU time limit exceeded",
+		"SIGXFSZ": "File size limit exceeded", "SIGVTALRM": "Virtual timer expired", "SIGPROF": "Profiling timer expired",
+		"SIGIO": "I/O possible", "SIGPWR": "Power failure", "SIGSYS": "Bad system call",
+	}
 }
 
 // firstRealTime is the first of the signals that programs may use as they like; the two before it are the C library's own.
 const firstRealTime = 34
 
 func deathNotice(exit process.Exit) string {
-	words, named := deaths[exit.Signal]
+	words, named := deaths()[exit.Signal]
 	switch {
 	case named && words == "":
 		return ""

@@ -30,10 +30,10 @@ func TestProgramsRunWithoutAShellAsWithOne(t *testing.T) {
 	if testing.Short() {
 		rounds = 250
 	}
-	for name := range dialects {
-		t.Run(name, func(t *testing.T) {
+	for _, d := range dialects {
+		t.Run(d.shell, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, name)
+			l := newLab(t, d.shell)
 			rnd := rand.New(rand.NewPCG(1, 2))
 			var group errgroup.Group
 			group.SetLimit(2 * runtime.GOMAXPROCS(0))
@@ -53,9 +53,9 @@ func TestProgramsRunWithoutAShellAsWithOne(t *testing.T) {
 
 // TestDeathsAreToldAsTheShellTellsThem goes through all signals that end a program.
 func TestDeathsAreToldAsTheShellTellsThem(t *testing.T) {
-	for name := range dialects {
-		t.Run(name, func(t *testing.T) {
-			l := newLab(t, name)
+	for _, d := range dialects {
+		t.Run(d.shell, func(t *testing.T) {
+			l := newLab(t, d.shell)
 			for n := 1; n <= 64; n++ {
 				if slices.Contains([]int{17, 18, 19, 20, 21, 22, 23, 28, 32, 33}, n) {
 					continue // they do not end a program, or no program can send them

@@ -59,6 +59,10 @@ func (s *shellPath) find() string {
 // dialect returns how sh starts programs, if that is known.
 func (s *shellPath) dialect() (dialect, bool) {
 	s.find()
-	d, known := dialects[s.name]
-	return d, known
+	for _, d := range dialects {
+		if d.shell == s.name {
+			return d.is, true
+		}
+	}
+	return dialect{}, false
 }

@@ -69,19 +69,25 @@ func (m *Machine) decideRetry(o Outcome, now time.Time, rnd *rand.Rand) Decision
 		d.Reason = fmt.Sprintf("try %d of %d failed", tries, p.Attempts)
 		return d
 	}
-	d.Reason = refusals[d.Retry.Reason]
-	if d.Retry.Reason == retry.Exhausted {
-		d.Reason = fmt.Sprintf("all %d tries failed", tries)
-	}
+	d.Reason = refusal(d.Retry.Reason, tries)
 	return d
 }
 
-// refusals says in words why an item is not run again.
-var refusals = map[retry.Reason]string{
-	retry.NotRetryable: "nothing in retry_on matches the failure",
-	retry.Budget:       "retry budget exhausted",
-	retry.CircuitOpen:  "the circuit breaker of a step is open",
-	retry.Permanent:    "another try would fail the same way",
+// refusal says in words why an item is not run again after so many tries.
+func refusal(r retry.Reason, tries int) string {
+	switch r {
+	case retry.NotRetryable:
+		return "nothing in retry_on matches the failure"
+	case retry.Budget:
+		return "retry budget exhausted"
+	case retry.CircuitOpen:
+		return "the circuit breaker of a step is open"
+	case retry.Permanent:
+		return "another try would fail the same way"
+	case retry.Exhausted:
+		return fmt.Sprintf("all %d tries failed", tries)
+	}
+	return ""
 }
 
 func (m *Machine) retryPolicy() retry.Policy {

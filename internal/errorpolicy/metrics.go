@@ -35,10 +35,12 @@ const (
 )
 
 // suggestions says what to do about a type of error; suggestion is for all others.
-var suggestions = map[retry.Type]string{
-	retry.TypeTimeout:    "Consider increasing agent_timeout_secs in timeout_config",
-	retry.TypeNetwork:    "Check network connectivity and retry settings",
-	retry.TypePermission: "Verify file permissions and access rights",
+func suggestions() map[retry.Type]string {
+	return map[retry.Type]string{
+		retry.TypeTimeout:    "Consider increasing agent_timeout_secs in timeout_config",
+		retry.TypeNetwork:    "Check network connectivity and retry settings",
+		retry.TypePermission: "Verify file permissions and access rights",
+	}
 }
 
 const suggestion = "Review error logs for more details"
@@ -97,7 +99,7 @@ func (m *Machine) Metrics() Metrics {
 }
 
 func pattern(typ retry.Type, e *tally) Pattern {
-	action, ok := suggestions[typ]
+	action, ok := suggestions()[typ]
 	if !ok {
 		action = suggestion
 	}

@@ -73,33 +73,39 @@ func (n match) eval(find lookup) value {
 func (n call) eval(find lookup) value { return n.function(n.argument.eval(find)) }
 
 // comparisons are the operators that are written as signs.
-var comparisons = map[string]func(a, b value) bool{
-	"==": value.equal,
-	"=":  value.equal,
-	"!=": func(a, b value) bool { return !a.equal(b) },
-	"<":  func(a, b value) bool { return ordered(a, b) && a.compare(b) < 0 },
-	"<=": func(a, b value) bool { return ordered(a, b) && a.compare(b) <= 0 },
-	">":  func(a, b value) bool { return ordered(a, b) && a.compare(b) > 0 },
-	">=": func(a, b value) bool { return ordered(a, b) && a.compare(b) >= 0 },
+func comparisons() map[string]func(a, b value) bool {
+	return map[string]func(a, b value) bool{
+		"==": value.equal,
+		"=":  value.equal,
+		"!=": func(a, b value) bool { return !a.equal(b) },
+		"<":  func(a, b value) bool { return ordered(a, b) && a.compare(b) < 0 },
+		"<=": func(a, b value) bool { return ordered(a, b) && a.compare(b) <= 0 },
+		">":  func(a, b value) bool { return ordered(a, b) && a.compare(b) > 0 },
+		">=": func(a, b value) bool { return ordered(a, b) && a.compare(b) >= 0 },
+	}
 }
 
 // textTests are the operators that are written as words, in and matches excepted.
-var textTests = map[string]func(a, b value) bool{
-	"contains":    value.contains,
-	"starts_with": func(a, b value) bool { return bothTexts(a, b) && strings.HasPrefix(a.text, b.text) },
-	"ends_with":   func(a, b value) bool { return bothTexts(a, b) && strings.HasSuffix(a.text, b.text) },
+func textTests() map[string]func(a, b value) bool {
+	return map[string]func(a, b value) bool{
+		"contains":    value.contains,
+		"starts_with": func(a, b value) bool { return bothTexts(a, b) && strings.HasPrefix(a.text, b.text) },
+		"ends_with":   func(a, b value) bool { return bothTexts(a, b) && strings.HasSuffix(a.text, b.text) },
+	}
 }
 
 // functions are those of one argument.
-var functions = map[string]func(value) value{
-	"length":    value.length,
-	"number":    value.number,
-	"is_null":   isKind(null),
-	"is_number": isKind(number),
-	"is_string": isKind(text),
-	"is_bool":   isKind(boolean),
-	"is_array":  isKind(array),
-	"is_object": isKind(objectKind),
+func functions() map[string]func(value) value {
+	return map[string]func(value) value{
+		"length":    value.length,
+		"number":    value.number,
+		"is_null":   isKind(null),
+		"is_number": isKind(number),
+		"is_string": isKind(text),
+		"is_bool":   isKind(boolean),
+		"is_array":  isKind(array),
+		"is_object": isKind(objectKind),
+	}
 }
 
 // number returns a text that is spelled like a number as one, for data in which all is text; null of anything else but a number.

@@ -142,7 +142,7 @@ func (p *parser) comparison() (node, error) {
 		return p.wordOperator(left, start)
 	}
 	sign := p.token
-	test, ok := comparisons[sign.text]
+	test, ok := comparisons()[sign.text]
 	if !ok || sign.kind != tokenSign {
 		return left, nil
 	}
@@ -173,7 +173,7 @@ func (p *parser) wordOperator(left node, start int) (node, error) {
 		re, err := p.regex()
 		return match{left, re}, err
 	default:
-		if test, ok := textTests[word]; ok {
+		if test, ok := textTests()[word]; ok {
 			return p.compared(left, test)
 		}
 	}
@@ -286,7 +286,7 @@ func (p *parser) word() (node, error) {
 
 // call reads the arguments of a function.
 func (p *parser) call(name token) (node, error) {
-	f, known := functions[name.text]
+	f, known := functions()[name.text]
 	if !known && name.text != "matches" {
 		return nil, mistake(name.at, "there is no function %q", name.text)
 	}

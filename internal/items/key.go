@@ -75,7 +75,7 @@ func (k *keys) check() error {
 	return k.wrong(int(twice), "has the name of %s, %q", itemID(int(first)), name)
 }
 
-var kindNames = map[kind]string{array: "an array", objectKind: "an object"}
+var kindNames = [...]string{array: "an array", objectKind: "an object"}
 
 // badID says why a text cannot name an item, or nothing. Slashes are fine: nothing makes a file name of it.
 func badID(id string) string {

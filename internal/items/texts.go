@@ -38,7 +38,7 @@ func toldFormat(in workflow.Input) string {
 	if !looksLikeCommand(placeholder().ReplaceAllString(in.Text, "")) {
 		name = cmp.Or(name, in.Text)
 	}
-	return cmp.Or(in.Format, extensions[strings.ToLower(filepath.Ext(name))])
+	return cmp.Or(in.Format, extensions()[strings.ToLower(filepath.Ext(name))])
 }
 
 // typed is a place in a filter where a field meets a number or a truth value, neither of which a text can equal.

@@ -169,7 +169,7 @@ func (p *plot) period(b view.Period, height float64) rect {
 }
 
 // classes of the attempts by their outcomes, and the words for them.
-var classes = map[outcome]struct{ class, word string }{
+var classes = [...]struct{ class, word string }{
 	succeeded: {"ok", "succeeded"},
 	retried:   {"again", "failed, and was tried again"},
 	failed:    {"bad", "failed"},

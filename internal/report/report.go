@@ -137,7 +137,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 func templates() *template.Template {
-	t, err := template.New("page").Funcs(functions).Parse(page)
+	t, err := template.New("page").Funcs(functions()).Parse(page)
 	if err != nil {
 		panic("BUG: the page is no template: " + err.Error())
 	}
@@ -154,16 +154,18 @@ func TimelineSVG(t view.Timeline) template.HTML {
 }
 
 // functions are what the page calls.
-var functions = template.FuncMap{
-	"style":   func() template.CSS { return template.CSS(Style) },
-	"took":    func(d time.Duration) string { return roughly(d) },
-	"exact":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
-	"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-	"number":  Number,
-	"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
-	"below":   func(h, more float64) float64 { return h + more },
-	"widen":   widen,
-	"short":   func(f float64) string { return fmt.Sprintf("%.1f", math.Round(10*f)/10) },
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"style":   func() template.CSS { return template.CSS(Style) },
+		"took":    func(d time.Duration) string { return roughly(d) },
+		"exact":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
+		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+		"number":  Number,
+		"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
+		"below":   func(h, more float64) float64 { return h + more },
+		"widen":   widen,
+		"short":   func(f float64) string { return fmt.Sprintf("%.1f", math.Round(10*f)/10) },
+	}
 }
 
 // widen prints the width of a rectangle that begins at x so that it ends where its neighbour begins, both rounded.

@@ -38,38 +38,40 @@ var style string
 
 // templates are made anew for each page: that takes less than a millisecond, and only people look at pages.
 func templates() *template.Template {
-	t, err := template.New("layout").Funcs(functions).Parse(layout)
+	t, err := template.New("layout").Funcs(functions()).Parse(layout)
 	if err != nil {
 		panic("BUG: the pages are no template: " + err.Error())
 	}
 	return t
 }
 
-var functions = template.FuncMap{
-	"path":   url.PathEscape,
-	"item":   itemURL,
-	"number": report.Number,
-	"rough":  view.Rough,
-	"took":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
-	"age":    func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
-	"moment": func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-	"clock":  func(t time.Time) string { return t.Local().Format("15:04:05.000") },
-	"short":  func(s string) string { return events.Clip(s, 400) },
-	"raw":    func(m json.RawMessage) string { return string(m) },
-	"millis": func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
-	"percent": func(part, all int) string {
-		if all == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%d %%", 100*part/all)
-	},
-	"chart": report.TimelineSVG,
-	"newest": func(list []dlq.Failure) *dlq.Failure {
-		if len(list) == 0 {
-			return nil
-		}
-		return &list[len(list)-1]
-	},
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"path":   url.PathEscape,
+		"item":   itemURL,
+		"number": report.Number,
+		"rough":  view.Rough,
+		"took":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
+		"age":    func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
+		"moment": func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+		"clock":  func(t time.Time) string { return t.Local().Format("15:04:05.000") },
+		"short":  func(s string) string { return events.Clip(s, 400) },
+		"raw":    func(m json.RawMessage) string { return string(m) },
+		"millis": func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
+		"percent": func(part, all int) string {
+			if all == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%d %%", 100*part/all)
+		},
+		"chart": report.TimelineSVG,
+		"newest": func(list []dlq.Failure) *dlq.Failure {
+			if len(list) == 0 {
+				return nil
+			}
+			return &list[len(list)-1]
+		},
+	}
 }
 
 // itemURL returns the address of a page about an item. The item is no part of the path, where a browser would take the names . and .. for

@@ -220,26 +220,30 @@ func (t *teller) delay(p retry.Policy, known bool, key string, n int, computed, 
 }
 
 // reasons say why a step was not tried again.
-var reasons = map[retry.Reason]string{
-	retry.Exhausted:    "its tries are used up",
-	retry.NotRetryable: "nothing in retry_on matched",
-	retry.Budget:       "the retry budget has no room for the next wait",
-	retry.CircuitOpen:  "its circuit breaker is open",
-	retry.Permanent:    "another try would fail the same way",
+func reasons() map[retry.Reason]string {
+	return map[retry.Reason]string{
+		retry.Exhausted:    "its tries are used up",
+		retry.NotRetryable: "nothing in retry_on matched",
+		retry.Budget:       "the retry budget has no room for the next wait",
+		retry.CircuitOpen:  "its circuit breaker is open",
+		retry.Permanent:    "another try would fail the same way",
+	}
 }
 
 // consequences say what follows when a step is given up.
-var consequences = map[string]string{
-	"stop":     "so the attempt fails",
-	"continue": "on_failure: continue, so the attempt goes on",
-	"fallback": "its fallback is run",
-	"handler":  "its on_failure is run",
+func consequences() map[string]string {
+	return map[string]string{
+		"stop":     "so the attempt fails",
+		"continue": "on_failure: continue, so the attempt goes on",
+		"fallback": "its fallback is run",
+		"handler":  "its on_failure is run",
+	}
 }
 
 func (t *teller) stepFailed(r events.Record, e events.StepFailed) {
 	p, known := t.policies[e.Step]
 	why := []string{fmt.Sprintf("type %s; %s", e.ErrorType, t.gaveUp(p, known, e))}
-	if what := consequences[e.Action]; what != "" {
+	if what := consequences()[e.Action]; what != "" {
 		why = append(why, what)
 	}
 	t.say(r, fmt.Sprintf("step %s is given up after %s: %s", e.Step, tries(e.Attempts), e.Error), why...)
@@ -252,7 +256,7 @@ func (t *teller) gaveUp(p retry.Policy, known bool, e events.StepFailed) string 
 	if e.Reason == retry.NotRetryable && known {
 		return fmt.Sprintf("none of retry_on (%s) matched", entries(p.RetryOn))
 	}
-	if words := reasons[e.Reason]; words != "" {
+	if words := reasons()[e.Reason]; words != "" {
 		return words
 	}
 	return string(e.Reason)

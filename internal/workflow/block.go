@@ -156,7 +156,7 @@ func (r *reader) take(b *block, e entry, keys []key) {
 
 // unknown reports a key that is not among keys.
 func (r *reader) unknown(b *block, e entry, keys []key) {
-	if instead, ok := retired[b.name][e.name]; ok {
+	if instead, ok := retired()[b.name][e.name]; ok {
 		b.guessed = append(b.guessed, e.name, "shell") // some stand for a command
 		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
 		return

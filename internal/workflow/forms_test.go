@@ -465,7 +465,7 @@ func (l *language) following() form {
 }
 
 func (l *language) interpreter() form {
-	programs := slices.Sorted(maps.Keys(scriptFlags))
+	programs := slices.Sorted(maps.Keys(scriptFlags()))
 	known := pattern(`^([^$]*/)?(`+strings.Join(programs, "|")+`)[0-9.]*$`, "")
 	word := node{"type": scalars(), "not": node{"pattern": `\$\{`}}
 	first := node{"type": scalars(), "not": node{"pattern": `\$\{`}, "pattern": `\S`}

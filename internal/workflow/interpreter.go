@@ -10,10 +10,12 @@ import (
 
 // scriptFlags are the options by which interpreters take a script as an argument, by the name of the program. A version behind the
 // name, as in python3.12, does not count.
-var scriptFlags = map[string]string{
-	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
-	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
-	"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
+func scriptFlags() map[string]string {
+	return map[string]string{
+		"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
+		"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
+		"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
+	}
 }
 
 // Interpreter is the argv that runs a script, which is appended to it.
@@ -29,7 +31,7 @@ func (r *reader) interpreter(e entry) (Interpreter, bool) {
 	if !ok || !r.constant(e, program) {
 		return nil, false
 	}
-	flag, known := scriptFlags[strings.TrimRight(path.Base(program), "0123456789.")]
+	flag, known := scriptFlags()[strings.TrimRight(path.Base(program), "0123456789.")]
 	if !known {
 		r.fail(e.value, "interpreter: it is not known how %q takes a script: list the program and its options, the script follows them, as in [bash, -eu, -c]", program)
 		return nil, false
@@ -72,7 +74,7 @@ func (i Interpreter) ForFile() ([]string, bool) {
 	if len(i) != 2 {
 		return nil, false
 	}
-	flag, known := scriptFlags[strings.TrimRight(path.Base(i[0]), "0123456789.")]
+	flag, known := scriptFlags()[strings.TrimRight(path.Base(i[0]), "0123456789.")]
 	if !known || flag != i[1] {
 		return nil, false
 	}

@@ -136,18 +136,20 @@ func anchorName(text string) string {
 }
 
 // explanations say in other words what the messages of the YAML parser mean for who wrote the file.
-var explanations = map[string]string{
-	"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
-	"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
-	"did not find expected '-' indicator":            `this does not fit the list around it: check the indentation, or start it with "- "`,
-	"could not find expected ':'":                    `this key has no ":" behind it`,
-	"found unexpected end of stream":                 "the quote that starts here is not closed",
-	"did not find expected ',' or ']'":               `this list is not closed: "," or "]" is missing`,
-	"did not find expected ',' or '}'":               `this mapping is not closed: "," or "}" is missing`,
-	"did not find expected node content":             "a value is missing here",
-	"found unknown escape character":                 `an unknown escape in double quotes: write \\ for a backslash, or use single quotes`,
-	"control characters are not allowed":             "a control character is not allowed here",
-	"found undefined tag handle":                     "unknown tag",
+func explanations() map[string]string {
+	return map[string]string{
+		"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
+		"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
+		"did not find expected '-' indicator":            `this does not fit the list around it: check the indentation, or start it with "- "`,
+		"could not find expected ':'":                    `this key has no ":" behind it`,
+		"found unexpected end of stream":                 "the quote that starts here is not closed",
+		"did not find expected ',' or ']'":               `this list is not closed: "," or "]" is missing`,
+		"did not find expected ',' or '}'":               `this mapping is not closed: "," or "}" is missing`,
+		"did not find expected node content":             "a value is missing here",
+		"found unknown escape character":                 `an unknown escape in double quotes: write \\ for a backslash, or use single quotes`,
+		"control characters are not allowed":             "a control character is not allowed here",
+		"found undefined tag handle":                     "unknown tag",
+	}
 }
 
 // explain says what the YAML parser found wrong in the line, at a column in runes from 1.
@@ -166,7 +168,7 @@ func explain(text, line string, col int) string {
 	case strings.Contains(text, "UTF-8"):
 		return "this is not UTF-8 text"
 	}
-	if better, ok := explanations[text]; ok {
+	if better, ok := explanations()[text]; ok {
 		return better
 	}
 	return "this is not valid YAML: " + text
