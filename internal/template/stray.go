@@ -12,12 +12,19 @@ import (
 
 const codeStray = "PS120"
 
-// elsewhere says of the names that prodigy has in some places only where that is.
-var elsewhere = map[string]string{
-	"item": inAgents, "item_id": inAgents, "item_index": inAgents, "item_total": inAgents, "attempt": inAgents, "worker": inAgents,
-	"map":        "in reduce and merge",
-	"error":      "in what handles a failure",
-	"validation": "behind a step with validate",
+// elsewhere says of a name that prodigy has in some places only where that is.
+func elsewhere(name string) string {
+	switch name {
+	case "item", "item_id", "item_index", "item_total", "attempt", "worker":
+		return inAgents
+	case "map":
+		return "in reduce and merge"
+	case "error":
+		return "in what handles a failure"
+	case "validation":
+		return "behind a step with validate"
+	}
+	return ""
 }
 
 const inAgents = "in the steps of an agent"
@@ -41,7 +48,7 @@ func (c *compiler) lintStrays(file *syntax.File) {
 
 // stray says what is wrong with a ${name} of nobody, if it looks like one of prodigy's.
 func (s *scanner) stray(name string) string {
-	if place := elsewhere[name]; place != "" {
+	if place := elsewhere(name); place != "" {
 		return fmt.Sprintf("${%s} has a value only %s", name, place)
 	}
 	if near := s.misspelled(name); near != "" {
