@@ -18,7 +18,7 @@ const (
 // process that kept the register is dead. They get SIGTERM, and after grace SIGKILL. A file that is missing says that there is nothing.
 //
 // The id of a group is free for others once its last process has ended, and no sooner. So a group is the recorded one when one
-// process of it is: its leader, started when the record says, or any that has the mark of the register in its environment. A
+// process of it is: its leader, as its birth shows, or any that has the mark of the register in its environment. A
 // group of which neither can be shown is left alone. One that was started and not yet recorded is found by the mark too, unless it
 // has left the session.
 func EndLeftovers(ctx context.Context, path string, grace time.Duration) (ended int, err error) {
@@ -73,7 +73,7 @@ func (o owner) strays(recorded []record) ([]record, error) {
 			known[m.group] = true
 			r := record{pid: m.group, boot: o.boot, mark: o.mark}
 			if m.pid == m.group {
-				r.start = m.start
+				r.birth = m.start
 			}
 			found = append(found, r)
 		}
@@ -152,7 +152,7 @@ func (l *leftover) is(members []member) bool {
 // proves tells whether the group of m is the recorded one because m is in it.
 func (l *leftover) proves(m member) bool {
 	if m.pid == l.pid {
-		return m.start == l.start
+		return m.born(l.birth)
 	}
 	start, known := l.known[m.pid]
 	return known && start == m.start || carries(m.pid, markVar+"="+l.mark)

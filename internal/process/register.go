@@ -82,12 +82,12 @@ func (r *Register) Begin(pid int) (at int) {
 	if r == nil {
 		return 0
 	}
-	start, ok := startOf(pid)
+	birth, ok := birthOf(pid)
 	if !ok {
 		return 0
 	}
 	at = r.lines.take()
-	r.write(at, record{pid: pid, start: start, boot: r.owner.boot, mark: r.owner.mark}.text())
+	r.write(at, record{pid: pid, birth: birth, boot: r.owner.boot, mark: r.owner.mark}.text())
 	r.first.Do(r.watcher.start)
 	return at
 }
@@ -116,12 +116,12 @@ func (r *Register) variables() []string {
 // record is what is known of a running group.
 type record struct {
 	pid   int    // of the leader, and the id of the group
-	start string // when the leader started, as the system tells it
+	birth string // of the leader: tells it from all others that had its id, see birthOf
 	boot  string // of the machine: ids and times begin anew with each
 	mark  string
 }
 
-func (r record) text() []byte { return line(strconv.Itoa(r.pid), r.start, r.boot, r.mark) }
+func (r record) text() []byte { return line(strconv.Itoa(r.pid), r.birth, r.boot, r.mark) }
 
 // owner is who keeps a register, and what its commands have in common.
 type owner struct {
@@ -160,7 +160,7 @@ func readRegister(path string) (o owner, running []record, err error) {
 			continue
 		}
 		if n, err := strconv.Atoi(words[0]); err == nil && n > 1 {
-			running = append(running, record{pid: n, start: words[1], boot: words[2], mark: words[3]})
+			running = append(running, record{pid: n, birth: words[1], boot: words[2], mark: words[3]})
 		} else if n, err := strconv.Atoi(words[1]); err == nil && words[0] == ownerWord {
 			o = owner{session: n, boot: words[2], mark: words[3]}
 		}

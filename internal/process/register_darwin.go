@@ -13,14 +13,16 @@ const zombieState = 5
 // bootID is the same for every boot: the times of starts are those of the calendar here.
 func bootID() string { return "-" }
 
-// startOf returns when a process started, in microseconds.
-func startOf(pid int) (string, bool) {
+// birthOf returns when a process started, in microseconds.
+func birthOf(pid int) (string, bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
 		return "", false
 	}
 	return memberOf(info).start, true
 }
+
+func (m member) born(birth string) bool { return m.start == birth }
 
 func memberOf(info *unix.KinfoProc) member {
 	began := info.Proc.P_starttime

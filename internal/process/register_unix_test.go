@@ -259,7 +259,7 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, there := startOf(pid); there {
+	if _, there := birthOf(pid); there {
 		t.Errorf("the watcher %d is still there", pid)
 	}
 }
@@ -267,22 +267,16 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 // No process is signalled that is not shown to be the recorded one.
 func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
 	for name, forge := range map[string]func(*record){
-		"another start": func(r *record) { r.start += "1" },
+		"another birth": func(r *record) { r.birth += "1" },
 		"another boot":  func(r *record) { r.boot = "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := exec.Command("sleep", "1000")
-			other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			if err := other.Start(); err != nil {
-				t.Fatal(err)
-			}
-			pid := other.Process.Pid
-			t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
-			start, ok := startOf(pid)
+			pid := outlaw(t)
+			birth, ok := birthOf(pid)
 			if !ok {
-				t.Fatalf("got no start of process %d", pid)
+				t.Fatalf("got no birth of process %d", pid)
 			}
-			forged := record{pid: pid, start: start, boot: bootID(), mark: "mark"}
+			forged := record{pid: pid, birth: birth, boot: bootID(), mark: "mark"}
 			forge(&forged)
 			path := filepath.Join(t.TempDir(), "processes")
 			if err := os.WriteFile(path, forged.text(), 0o600); err != nil {
@@ -294,6 +288,18 @@ func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// outlaw starts a process that leads a group and is in no register.
+func outlaw(t *testing.T) (pid int) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
 }
 
 func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
@@ -325,7 +331,7 @@ func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
 func TestARegisterThatIsMissingOrTornNamesNothing(t *testing.T) {
 	dir := t.TempDir()
 	torn := filepath.Join(dir, "torn")
-	text := record{pid: 77, start: "1", boot: "b", mark: "m"}.text()
+	text := record{pid: 77, birth: "1", boot: "b", mark: "m"}.text()
 	if err := os.WriteFile(torn, append(make([]byte, recordSize), text[:4]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
