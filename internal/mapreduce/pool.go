@@ -27,6 +27,7 @@ type pool struct {
 	agents context.Context // ends when the agents are to be ended
 	kill   context.CancelCauseFunc
 	source source
+	hands  chan agent.Attempt // of goroutines that wait for another attempt
 
 	free    []int       // slots nobody holds, the next one last
 	slotOf  map[int]int // item index → slot, 0 while its agent is parked
@@ -76,7 +77,8 @@ func (j *job) due() dueHeap {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, slotOf: map[int]int{}, due: due}
+	p := &pool{job: j, template: j.attempt("map"), source: s, hands: make(chan agent.Attempt), slotOf: map[int]int{}, due: due}
+	defer close(p.hands)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.PerValue
 	limits, err := j.limits()
 	if err != nil {
@@ -253,10 +255,22 @@ func (p *pool) start(it items.Item) {
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(a.Number)
 	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: slot})
 	p.running++
-	p.job.agents.Go(func() error {
-		p.job.execute(p.agents, a)
-		return nil
-	})
+	p.hire(a)
+}
+
+// hire gives an attempt to a goroutine that has run others, since its stack is large enough by now, and to a new one when none waits.
+func (p *pool) hire(a agent.Attempt) {
+	select {
+	case p.hands <- a:
+	default:
+		p.job.agents.Go(func() error {
+			p.job.execute(p.agents, a)
+			for a := range p.hands {
+				p.job.execute(p.agents, a)
+			}
+			return nil
+		})
+	}
 }
 
 // refuse dead-letters an item that the open breaker does not admit.
