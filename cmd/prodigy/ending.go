@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -61,7 +62,7 @@ func (e ended) next() []string {
 	if e.State != mapreduce.Completed {
 		commands = append(commands, "prodigy resume "+e.Job.ID)
 	}
-	letter, eligible := firstLetter(e.Job)
+	letter, eligible, _ := dlq.Lead(e.Job.DLQFile()) // what is wrong with the queue is told when it is looked at
 	if letter == "" {
 		return commands
 	}

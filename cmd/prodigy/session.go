@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -185,20 +183,6 @@ func slowest(list []view.Attempt) string {
 		words[i] = visible(a.ItemID) + " " + duration.Format(a.Duration.Round(10*time.Millisecond))
 	}
 	return strings.Join(words, ", ")
-}
-
-// firstLetter returns the item of the first dead letter of a job, or "", and whether a retry would send any of them.
-func firstLetter(job jobs.Job) (itemID string, eligible bool) {
-	for e, err := range dlq.Each(job.DLQFile()) {
-		if err != nil {
-			break
-		}
-		itemID = cmp.Or(itemID, e.ItemID)
-		if e.ReprocessEligible {
-			return itemID, true
-		}
-	}
-	return itemID, false
 }
 
 // ifThere returns path when there is such a file, else "".

@@ -350,11 +350,90 @@ func TestAPutThatCannotBeWrittenChangesNothing(t *testing.T) {
 	closeQueue(t, q)
 }
 
+// quickEqualsPlain fails when the quick way of reading a line gives another than encoding/json.
+func quickEqualsPlain(t testing.TB, line []byte) {
+	quick, ok := cutOp(line)
+	if !ok || !json.Valid(quick.Entry) {
+		return
+	}
+	var plain op
+	err := json.Unmarshal(line, &plain)
+	if diff := cmp.Diff(quick, plain); diff != "" || err != nil {
+		t.Fatalf("%q: %v (-quick +plain):\n%s", line, err, diff)
+	}
+}
+
+func TestTheLinesOfEntriesAreReadTheQuickWay(t *testing.T) {
+	data, err := encodeEntry(full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []op{{Op: opAdd, ItemID: "item_0", Entry: data}, {Op: opUpdate, Seq: 12, ItemID: "a b/c", Entry: data}} {
+		line, err := o.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := cutOp(line); !ok || !cmp.Equal(got, o) {
+			t.Errorf("%s was read the slow way, or as %v", line, got)
+		}
+		quickEqualsPlain(t, line)
+	}
+}
+
+func TestTheFirstDeadLetterIsNamedAndWhetherAnyCanBeSentAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dlq.jsonl")
+	check := func(want string, wantEligible bool) {
+		t.Helper()
+		if first, eligible, err := Lead(path); first != want || eligible != wantEligible || err != nil {
+			t.Errorf("got %q %v %v, want %q %v", first, eligible, err, want, wantEligible)
+		}
+	}
+	check("", false)
+	q := open(t, path)
+	spent := simple("spent", 1)
+	spent.Item = json.RawMessage(`{"reprocess_eligible":true}`)
+	put(t, q, spent)
+	put(t, q, simple("also spent", 1))
+	check("spent", false)
+	fresh := simple("fresh", 1)
+	fresh.ReprocessEligible, fresh.Item = true, json.RawMessage(`{"reprocess_eligible":false}`)
+	put(t, q, fresh)
+	check("spent", true)
+	remove(t, q, "spent")
+	check("also spent", true)
+	closeQueue(t, q)
+}
+
+// How far the log has been followed is read from the end of the journal, which says the same as all of it.
+func TestHowFarAQueueHasFollowedIsToldByItsEnd(t *testing.T) {
+	whole := `{"op":"add","seq":7,"item_id":"a","entry":{"item_id":"a"}}` + "\n"
+	for text, want := range map[string]int64{
+		"": 0, whole: 7, whole + `{"op":"mark","seq":9}` + "\n": 9, whole + `{"op":"mark","seq":9}`: 7, whole + "{\n": 7,
+		whole + `{"op":"add","seq":8,"item_id":"b","entry":{"x":"` + strings.Repeat("x", 100_000) + `"}}` + "\n": 8,
+	} {
+		path := filepath.Join(t.TempDir(), "dlq.jsonl")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Applied(path); got != want || err != nil {
+			t.Errorf("%.80q: got %d %v, want %d", text, got, err, want)
+		}
+	}
+	if got, err := Applied(filepath.Join(t.TempDir(), "none")); got != 0 || err != nil {
+		t.Errorf("no queue: got %d %v", got, err)
+	}
+}
+
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte(`{"op":"add","item_id":"a","entry":{"item_id":"a"}}` + "\n" + `{"op":"remove","item_id":"a"}` + "\n"))
 	f.Add([]byte(`{"op":"update","item_id":"a","entry":{}}` + "\n" + `{"op":"upd`))
 	f.Add([]byte("\x00\n\n"))
+	f.Add([]byte(`{"op":"add","seq":7,"item_id":"a","entry":{"item_id":"a","item":{"reprocess_eligible":true},"reprocess_eligible":false}}` + "\n" + `{"op":"mark","seq":9}` + "\n"))
+	f.Add([]byte(`{"op":"add","seq":07,"item_id":"a\"","entry":{}}` + "\n" + `{"op":"add","item_id":"é","entry":{},"seq":3}` + "\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		for line := range bytes.Lines(data) {
+			quickEqualsPlain(t, line)
+		}
 		x, err := replay(bytes.NewReader(data), "fuzz")
 		if err != nil {
 			return

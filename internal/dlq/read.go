@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -45,6 +46,32 @@ func Each(path string) iter.Seq2[Entry, error] {
 	}
 }
 
+// Lead returns the first entry at path, "" when there is none, and whether a retry would send any. It reads little of those that it would not.
+func Lead(path string) (first string, eligible bool, err error) {
+	err = look(path, func(f io.ReaderAt, x index) error {
+		for _, id := range x.ids() {
+			if first == "" {
+				first = id
+			}
+			o, err := opAt(f, x.live[id])
+			if err == nil && sureToStay(o.Entry) {
+				continue
+			}
+			e, err := entryOf(f, x, id)
+			if eligible = e.ReprocessEligible; err != nil || eligible {
+				return err
+			}
+		}
+		return nil
+	})
+	return first, eligible, err
+}
+
+// sureToStay tells of an entry, without decoding it, that a retry would not send it; of some it cannot tell.
+func sureToStay(entry []byte) bool {
+	return bytes.Contains(entry, []byte(`"reprocess_eligible":false`)) && !bytes.Contains(entry, []byte(`"reprocess_eligible":true`))
+}
+
 // Find returns the entry of an item at path, and whether there is one.
 func Find(path, itemID string) (e Entry, found bool, err error) {
 	err = look(path, func(f io.ReaderAt, x index) error {
@@ -69,11 +96,37 @@ func IDs(path string) (ids []string, err error) {
 
 // Applied returns the record of the log up to which the queue at path has surely been followed; 0 when that is not known.
 func Applied(path string) (seq int64, err error) {
+	if o, ok := lastOp(path); ok {
+		return o.Seq, nil
+	}
 	err = look(path, func(_ io.ReaderAt, x index) error {
 		seq = x.applied
 		return nil
 	})
 	return seq, err
+}
+
+// lastOp returns the last line of the journal at path. It is not ok when that is torn, damaged or very long: then all of it is to be read.
+func lastOp(path string) (o op, ok bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return op{}, false
+	}
+	defer func() { _ = f.Close() }() // only read from
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return op{}, false
+	}
+	tail := make([]byte, min(size, 64<<10))
+	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil || len(tail) == 0 {
+		return op{}, false
+	}
+	begin := bytes.LastIndexByte(tail[:len(tail)-1], '\n') + 1
+	if begin == 0 && int64(len(tail)) < size {
+		return op{}, false
+	}
+	o, err = decodeOp(tail[begin:])
+	return o, err == nil && o.check() == nil && tail[len(tail)-1] == '\n'
 }
 
 // errEnough says that whoever ranges over the entries wants no more.
