@@ -173,11 +173,17 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // opAt reads the op at p back.
 func opAt(in io.ReaderAt, p place) (op, error) {
-	line := make([]byte, p.length)
-	if _, err := in.ReadAt(line, p.offset); err != nil {
+	line, err := lineAt(in, p)
+	if err != nil {
 		return op{}, err
 	}
 	return decodeOp(line)
+}
+
+func lineAt(in io.ReaderAt, p place) ([]byte, error) {
+	line := make([]byte, p.length)
+	_, err := in.ReadAt(line, p.offset)
+	return line, err
 }
 
 // entryAt reads the entry at p back.

@@ -380,6 +380,15 @@ func TestTheLinesOfEntriesAreReadTheQuickWay(t *testing.T) {
 	}
 }
 
+func contents(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 func TestTheFirstDeadLetterIsNamedAndWhetherAnyCanBeSentAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dlq.jsonl")
 	check := func(want string, wantEligible bool) {
@@ -390,11 +399,17 @@ func TestTheFirstDeadLetterIsNamedAndWhetherAnyCanBeSentAgain(t *testing.T) {
 	}
 	check("", false)
 	q := open(t, path)
-	spent := simple("spent", 1)
+	spent, also := simple("spent", 1), simple("also spent", 1)
+	spent.ManualReviewRequired, also.ManualReviewRequired = true, true
 	spent.Item = json.RawMessage(`{"reprocess_eligible":true}`)
 	put(t, q, spent)
-	put(t, q, simple("also spent", 1))
+	put(t, q, also)
 	check("spent", false)
+	for line := range bytes.Lines(contents(t, path)) {
+		if !sureToStay(line) {
+			t.Errorf("%s had to be decoded", line)
+		}
+	}
 	fresh := simple("fresh", 1)
 	fresh.ReprocessEligible, fresh.Item = true, json.RawMessage(`{"reprocess_eligible":false}`)
 	put(t, q, fresh)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 )
 
 // Read returns the entries at path in the order they were added, without opening it for writing. No file: no entries.
@@ -53,8 +54,7 @@ func Lead(path string) (first string, eligible bool, err error) {
 			if first == "" {
 				first = id
 			}
-			o, err := opAt(f, x.live[id])
-			if err == nil && sureToStay(o.Entry) {
+			if line, err := lineAt(f, x.live[id]); err == nil && sureToStay(line) {
 				continue
 			}
 			e, err := entryOf(f, x, id)
@@ -67,10 +67,14 @@ func Lead(path string) (first string, eligible bool, err error) {
 	return first, eligible, err
 }
 
-// sureToStay tells of an entry, without decoding it, that a retry would not send it; of some it cannot tell.
-func sureToStay(entry []byte) bool {
-	return bytes.Contains(entry, []byte(`"reprocess_eligible":false`)) && !bytes.Contains(entry, []byte(`"reprocess_eligible":true`))
+// sureToStay tells of the line of an entry, without decoding it, that a retry would not send it; of some it cannot tell.
+func sureToStay(line []byte) bool {
+	at := bytes.LastIndex(line, []byte(endOfSpent))
+	return at >= 0 && strings.Trim(string(line[at+len(endOfSpent):]), "0123456789") == "}}\n"
 }
+
+// endOfSpent is what stands at the end of an entry that no retry would send, before a number.
+const endOfSpent = `"reprocess_eligible":false,"manual_review_required":true,"retry_count":`
 
 // Find returns the entry of an item at path, and whether there is one.
 func Find(path, itemID string) (e Entry, found bool, err error) {
