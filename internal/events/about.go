@@ -5,14 +5,14 @@ import "iter"
 // About is Read without the records about other items than itemID. It decodes little more than what it yields.
 func About(dir, itemID string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		var h heads
+		var d decoder
 		for l, err := range scan(dir) {
-			if err == nil && h.aboutAnother(l, itemID) {
+			if err == nil && d.heads.aboutAnother(l, itemID) {
 				continue
 			}
 			var r Record
 			if err == nil {
-				r, err = l.decode()
+				r, err = d.decode(l)
 			}
 			if err == nil && r.Event.About() != "" && r.Event.About() != itemID {
 				continue

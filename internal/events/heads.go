@@ -46,6 +46,7 @@ func (h *nextHead) count() bool {
 // compares a line with the one before. The zero value has seen none.
 type heads struct {
 	alike []byte // from the end of the time to the end of the job's id in the correlation
+	job   string // its id
 }
 
 // toType is what stands between the correlation and the name of the type.
@@ -78,11 +79,11 @@ func (h *heads) learn(rest []byte) bool {
 	c.skip(`","job_id":`)
 	job := c.raw()
 	c.skip(`,"correlation_id":"`)
-	if !c.ok || !bytes.HasPrefix(c.rest, job) || bytes.IndexByte(job, '\\') >= 0 {
+	if !c.ok || !bytes.HasPrefix(c.rest, job) || !plain(job) {
 		return false
 	}
 	end := len(rest) - len(c.rest) + len(job)
-	h.alike = append(h.alike[:0], rest[:end]...)
+	h.alike, h.job = append(h.alike[:0], rest[:end]...), string(job)
 	return true
 }
 

@@ -39,6 +39,12 @@ func (c *cursor) agentCompleted() (Event, bool) {
 	e.AgentID = c.textOf(`,"agent_id":`)
 	e.Attempt = c.numberOf(`,"attempt":`)
 	e.Worker = c.numberOf(`,"worker":`)
+	c.outcome(&e)
+	return e, c.end()
+}
+
+// outcome reads what an AgentCompleted has more than an AgentStarted.
+func (c *cursor) outcome(e *AgentCompleted) {
 	c.skip(`,"duration_ms":`)
 	e.DurationMS = c.millis()
 	e.ExitCode = c.numberOf(`,"exit_code":`)
@@ -48,7 +54,6 @@ func (c *cursor) agentCompleted() (Event, bool) {
 	if c.has(`,"output_file":`) {
 		e.OutputFile = c.textOf(`,"output_file":`)
 	}
-	return e, c.end()
 }
 
 // typeName reads the name of a type; those that come often need no memory of their own.
@@ -85,19 +90,27 @@ func (i ids) find(raw []byte) (string, bool) {
 func (c *cursor) correlation() string {
 	raw := c.raw()
 	whole := raw
-	ahead := *c
-	if at := bytes.Index(c.rest, agentKey); at >= 0 {
-		ahead.rest = c.rest[at+len(agentKey):]
-		if agent := ahead.raw(); ahead.ok && bytes.HasPrefix(agent, raw) {
-			whole = agent
-		}
+	if agent, ok := c.agentAhead(); ok && bytes.HasPrefix(agent, raw) {
+		whole = agent
 	}
 	c.ok = c.ok && plain(whole)
 	c.ids = ids{text: string(whole), correlation: len(raw)}
 	return c.ids.text[:len(raw)]
 }
 
-var agentKey = []byte(`,"agent_id":`)
+// agentAhead returns the agent id of an event that has one where decodeHot expects it, behind the correlation, and stays where it is.
+func (c *cursor) agentAhead() ([]byte, bool) {
+	ahead := *c
+	ahead.skip(`,"type":`)
+	ahead.raw()
+	ahead.skip(`,"item_id":`)
+	ahead.raw()
+	ahead.skip(`,"item_index":`)
+	ahead.number()
+	ahead.skip(`,"agent_id":`)
+	agent := ahead.raw()
+	return agent, ahead.ok
+}
 
 func (c *cursor) textOf(key string) string {
 	c.skip(key)

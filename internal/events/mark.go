@@ -58,13 +58,14 @@ func Holds(dir string, m Mark) bool {
 // ReadBehind is Read without the records up to that of the mark, which the log holds. Damage before that goes unnoticed.
 func ReadBehind(dir string, m Mark) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		var d decoder
 		for l, err := range from(dir, m) {
 			if err == nil && l.seq == m.Seq {
 				continue
 			}
 			var r Record
 			if err == nil {
-				r, err = l.decode()
+				r, err = d.decode(l)
 			}
 			if !yield(r, err) || err != nil {
 				return

@@ -14,24 +14,17 @@ var ErrTorn = errors.New("the log ends in an incomplete line")
 // what is before it and then ErrTorn.
 func Read(dir string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
+		var d decoder
 		for l, err := range scan(dir) {
 			var r Record
 			if err == nil {
-				r, err = l.decode()
+				r, err = d.decode(l)
 			}
 			if !yield(r, err) || err != nil {
 				return
 			}
 		}
 	}
-}
-
-func (l line) decode() (Record, error) {
-	r, err := Decode(l.text)
-	if err != nil {
-		return Record{}, l.damaged(err)
-	}
-	return r, nil
 }
 
 // ReadLines is Read for people who want the lines as they are written, without their newlines: it decodes only what q does

@@ -166,7 +166,9 @@ type heading struct {
 }
 
 func decodeHead(line []byte) (heading, error) {
-	line = bytes.TrimRight(line, "\r\n")
+	if n := len(line); n > 0 && line[n-1] <= '\r' {
+		line = bytes.TrimRight(line, "\r\n")
+	}
 	if h, ok := cutHead(line); ok {
 		return h, nil
 	}
