@@ -46,6 +46,15 @@ func (r *reader) entries(n *yaml.Node) []entry {
 	return own
 }
 
+// members returns the entries of e's value, a mapping by names that the file chooses. It tells when it is none.
+func (r *reader) members(e entry) []entry {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrong(e, "a mapping")
+		return nil
+	}
+	return r.entries(e.value)
+}
+
 // merge adds the keys of base, or of each mapping in the list base, that entries lacks.
 func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
 	switch base.Kind {

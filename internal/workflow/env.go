@@ -68,11 +68,7 @@ func (r *reader) stepEnv(e entry) []EnvVar {
 
 // env reads a block of variables, in the order of the file.
 func (r *reader) env(e entry) []EnvVar {
-	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a mapping")
-		return nil
-	}
-	return r.variables(r.entries(e.value))
+	return r.variables(r.members(e))
 }
 
 func (r *reader) variables(entries []entry) []EnvVar {
@@ -156,12 +152,8 @@ func (r *reader) checkForm(b *block) {
 
 // profiles reads the profiles by name.
 func (r *reader) profiles(e entry) []Profile {
-	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a mapping")
-		return nil
-	}
 	var all []Profile
-	for _, p := range r.entries(e.value) {
+	for _, p := range r.members(e) {
 		if !isLabel(p.name) {
 			r.fail(p.key, "%q cannot be the name of a profile: use letters, digits, underscores and dashes, and no digit first", p.name)
 		}

@@ -133,12 +133,8 @@ func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
 
 // handlers reads the named lists of steps that on_item_failure can call.
 func (r *reader) handlers(e entry) map[string][]Step {
-	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a mapping")
-		return nil
-	}
 	all := map[string][]Step{}
-	for _, h := range r.entries(e.value) {
+	for _, h := range r.members(e) {
 		if !isLabel(h.name) {
 			r.fail(h.key, "%q is not a name: use letters, digits, underscores and dashes, and no digit first", h.name)
 		}

@@ -42,12 +42,8 @@ type Parameter struct {
 
 // params reads the parameters by name.
 func (r *reader) params(e entry) []Parameter {
-	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a mapping")
-		return nil
-	}
 	var all []Parameter
-	for _, p := range r.entries(e.value) {
+	for _, p := range r.members(e) {
 		r.checkName(entry{name: "parameter", value: follow(p.key)}, p.name, isName, "letters, digits and underscores")
 		all = append(all, r.parameter(p))
 	}

@@ -27,12 +27,8 @@ var environmentName = sync.OnceValue(func() *regexp.Regexp {
 
 // secrets reads the secrets by name.
 func (r *reader) secrets(e entry) []Secret {
-	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a mapping")
-		return nil
-	}
 	var all []Secret
-	for _, s := range r.entries(e.value) {
+	for _, s := range r.members(e) {
 		if !isName(s.name) {
 			r.fail(s.key, "%q cannot be the name of a variable: use letters, digits and underscores", s.name)
 		}
