@@ -92,6 +92,14 @@ func (r *reader) ownValue(e entry, target any) {
 		set(t)(word(r, e, parameterTypes()...))
 	case *map[string][]Step:
 		*t = r.handlers(e)
+	default:
+		r.policyValue(e, target)
+	}
+}
+
+// policyValue is value for the types of the blocks that are policies, which belong to other packages.
+func (r *reader) policyValue(e entry, target any) {
+	switch t := target.(type) {
 	case *errorpolicy.Policy:
 		r.errorPolicy(e)
 	case *errorpolicy.ItemAction:
