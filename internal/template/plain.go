@@ -88,17 +88,25 @@ func (p *Plain) Uses(root string) bool {
 
 // Bind returns the text with its values. The error is a *BindError.
 func (p *Plain) Bind(r Resolver) (string, error) {
+	return p.with(func(_ string, s *slot) (string, error) { return s.text(r) })
+}
+
+// with returns the text with a value in each place. value is also told the constant text before the place, from the one before.
+func (p *Plain) with(value func(before string, s *slot) (string, error)) (string, error) {
 	var b strings.Builder
+	before := ""
 	for _, part := range p.parts {
 		b.WriteString(part.text)
+		before += part.text
 		if part.slot == nil {
 			continue
 		}
-		text, err := part.slot.text(r)
+		text, err := value(before, part.slot)
 		if err != nil {
 			return "", err
 		}
 		b.WriteString(text)
+		before = ""
 	}
 	return b.String(), nil
 }
@@ -108,51 +116,29 @@ type Turn func(before, written, value string) (string, error)
 
 // Fill is Bind with each value turned.
 func (p *Plain) Fill(r Resolver, turn Turn) (string, error) {
-	return p.fill(turn, func(s *slot) (string, error) { return s.text(r) })
+	return p.with(func(before string, s *slot) (string, error) {
+		text, err := s.text(r)
+		if err != nil {
+			return "", err
+		}
+		return turn(before, s.written, text)
+	})
 }
 
 // Sample is Fill with the same value in every place.
 func (p *Plain) Sample(value string, turn Turn) (string, error) {
-	return p.fill(turn, func(*slot) (string, error) { return value, nil })
-}
-
-func (p *Plain) fill(turn Turn, value func(*slot) (string, error)) (string, error) {
-	var b strings.Builder
-	before := ""
-	for _, part := range p.parts {
-		b.WriteString(part.text)
-		before += part.text
-		if part.slot == nil {
-			continue
-		}
-		text, err := value(part.slot)
-		if err != nil {
-			return "", err
-		}
-		if text, err = turn(before, part.slot.written, text); err != nil {
-			return "", err
-		}
-		b.WriteString(text)
-		before = ""
-	}
-	return b.String(), nil
+	return p.with(func(before string, s *slot) (string, error) { return turn(before, s.written, value) })
 }
 
 // Render is Bind for display: a placeholder without a value stays as it was written.
 func (p *Plain) Render(r Resolver) string {
-	var b strings.Builder
-	for _, part := range p.parts {
-		b.WriteString(part.text)
-		if part.slot == nil {
-			continue
+	text, _ := p.with(func(_ string, s *slot) (string, error) { // which always has a text
+		if text, err := s.text(r); err == nil {
+			return text, nil
 		}
-		text, err := part.slot.text(r)
-		if err != nil {
-			text = part.slot.written
-		}
-		b.WriteString(text)
-	}
-	return b.String()
+		return s.written, nil
+	})
+	return text
 }
 
 // ownRoots returns the names of prodigy that are not known everywhere: a text that has one at a wrong place means it all the same.
