@@ -66,24 +66,32 @@ func (o *eventsOptions) begin(args []string) (jobs.Job, error) {
 	return job, nil
 }
 
-func newEventsListCommand(con *console) *cobra.Command {
+// newEventsReader returns a command that does run for a job with those of its events that are asked for.
+func newEventsReader(use, short string, run func(context.Context, jobs.Job, eventsOptions) error) *cobra.Command {
 	var o eventsOptions
 	cmd := &cobra.Command{
-		Use:               "ls [job]",
-		Aliases:           []string{"list"},
-		Short:             "Print the events of a job, oldest first",
+		Use:               use,
+		Short:             short,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := o.begin(args)
 			if err != nil {
 				return err
 			}
-			return runEventsList(con, job, o)
+			return run(cmd.Context(), job, o)
 		},
 	}
 	o.add(cmd)
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	return cmd
+}
+
+func newEventsListCommand(con *console) *cobra.Command {
+	cmd := newEventsReader("ls [job]", "Print the events of a job, oldest first", func(_ context.Context, job jobs.Job, o eventsOptions) error {
+		return runEventsList(con, job, o)
+	})
+	cmd.Aliases = []string{"list"}
 	return cmd
 }
 
@@ -102,23 +110,10 @@ func unlessClosed(err error) error {
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
-	var o eventsOptions
-	cmd := &cobra.Command{
-		Use:               "follow [job]",
-		Short:             "Print the events of a job and those to come, until it ends",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := o.begin(args)
-			if err != nil {
-				return err
-			}
-			return runFollow(cmd.Context(), con, job, o)
-		},
-	}
-	o.add(cmd)
-	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
-	return cmd
+	const short = "Print the events of a job and those to come, until it ends"
+	return newEventsReader("follow [job]", short, func(ctx context.Context, job jobs.Job, o eventsOptions) error {
+		return runFollow(ctx, con, job, o)
+	})
 }
 
 // runFollow ends with the code of a signal that it is stopped with, without a word.

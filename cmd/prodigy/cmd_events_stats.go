@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -20,23 +21,10 @@ import (
 )
 
 func newEventsStatsCommand(con *console) *cobra.Command {
-	var o eventsOptions
-	cmd := &cobra.Command{
-		Use:               "stats [job]",
-		Short:             "Count the events of a job, and how long its agents took",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			job, err := o.begin(args)
-			if err != nil {
-				return err
-			}
-			return runEventsStats(con, job, o)
-		},
-	}
-	o.add(cmd)
-	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
-	return cmd
+	const short = "Count the events of a job, and how long its agents took"
+	return newEventsReader("stats [job]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
+		return runEventsStats(con, job, o)
+	})
 }
 
 // jobStats are the counts of a job as they are printed.
