@@ -14,7 +14,12 @@ func WriteFile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	return Become(f, path, data)
+}
+
+// Become writes data to a new file, closes it and gives it its final name durably, or removes it.
+func Become(f *os.File, path string, data []byte) error {
+	_, err := f.Write(data)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -119,17 +119,9 @@ func (c *checkpointer) close() {
 
 // writeCheckpoint replaces the checkpoint at path durably. What a run that was killed has left of one is overwritten.
 func writeCheckpoint(path string, data []byte) error {
-	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return jobs.Rename(temp, path)
+	return jobs.Become(f, path, data)
 }
