@@ -61,6 +61,38 @@ func buildForeach(c *compiler, s *step, p place) command {
 
 // bind puts the values into the list, or into the command that prints it.
 func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
+	if f.command != nil {
+		return f.bindListing(r, x)
+	}
+	elements, err := f.elements(r)
+	return call{does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
+		return f.run(ctx, r, b.scope, st, elements)
+	}}, err
+}
+
+// bindListing puts the values into the command that prints the list.
+func (f *foreach) bindListing(r template.Resolver, x *Executor) (call, error) {
+	listing, err := f.command.bind(r, x)
+	return call{env: listing.env, does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
+		list := b
+		list.call, list.output = listing, nil
+		elements, failure, err := r.listing(ctx, st, list)
+		if err != nil || failure != nil {
+			return notRun, failure, err
+		}
+		return f.run(ctx, r, b.scope, st, elements)
+	}}, err
+}
+
+// elements returns the list as it is written, or as the value that stands for it has it.
+func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
+	if f.value != nil {
+		text, err := f.value.Bind(r)
+		if err != nil {
+			return nil, err
+		}
+		return elementsOf(text), nil
+	}
 	var elements []json.RawMessage
 	for _, l := range f.listed {
 		if l.text == nil {
@@ -69,36 +101,11 @@ func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
 		}
 		text, err := l.text.Bind(r)
 		if err != nil {
-			return call{}, err
+			return nil, err
 		}
 		elements = append(elements, jsonText(text))
 	}
-	if f.value != nil {
-		text, err := f.value.Bind(r)
-		if err != nil {
-			return call{}, err
-		}
-		elements = elementsOf(text)
-	}
-	var listing call
-	if f.command != nil {
-		var err error
-		if listing, err = f.command.bind(r, x); err != nil {
-			return call{}, err
-		}
-	}
-	return call{env: listing.env, does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
-		if f.command != nil {
-			list := b
-			list.call, list.output = listing, nil
-			var failure *Failure
-			var err error
-			if elements, failure, err = r.listing(ctx, st, list); err != nil || failure != nil {
-				return notRun, failure, err
-			}
-		}
-		return f.run(ctx, r, b.scope, st, elements)
-	}}, nil
+	return elements, nil
 }
 
 // maxListing is how much a command that lists elements may print.
@@ -160,13 +167,28 @@ type row struct {
 	cut     *Failure
 }
 
-// run runs the steps for each element, at most as many at once as the step says. After a failure nothing new is started, unless the
-// step goes on; what runs gets to finish.
+// run runs the steps for each element, and makes of what became of them the result of the step.
 func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements []json.RawMessage) (result, *Failure, error) {
 	began := time.Now()
 	if f.MaxItems != nil {
 		elements = elements[:min(len(elements), *f.MaxItems)]
 	}
+	rows, err := f.each(ctx, r, s, elements)
+	for _, one := range rows {
+		if one != nil && one.cut != nil {
+			r.cut = one.cut
+		}
+	}
+	if err != nil {
+		return notRun, nil, err
+	}
+	res := result{output: told(rows), duration: time.Since(began)}
+	return res, f.failure(st, rows), nil
+}
+
+// each runs the steps for the elements, at most as many at once as the step says. After a failure nothing new is started, unless the step
+// goes on; what runs gets to finish. An element that was not started has no row.
+func (f *foreach) each(ctx context.Context, r *run, s *scope, elements []json.RawMessage) ([]*row, error) {
 	rows := make([]*row, len(elements))
 	var halt atomic.Bool // nothing new is started
 	var group errgroup.Group
@@ -189,19 +211,10 @@ func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements 
 		})
 	}
 	err := group.Wait()
-	for _, one := range rows {
-		if one != nil && one.cut != nil {
-			r.cut = one.cut
-		}
-	}
 	if err == nil && !halt.Load() && slices.Contains(rows, nil) {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		return notRun, nil, err
-	}
-	res := result{output: told(rows), duration: time.Since(began)}
-	return res, f.failure(st, rows), nil
+	return rows, err
 }
 
 // element runs the steps for one element, in variables of its own.
