@@ -128,7 +128,7 @@ func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 			return plan{}, err
 		}
 		p.Items = &selected
-		p.ItemRuns = itemRuns(w.ErrorPolicy)
+		p.ItemRuns = triesOf(itemPolicy(w.ErrorPolicy))
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(w))
 		p.MaxParallel = slots
@@ -197,7 +197,7 @@ func planSteps(a agent.Attempt, s section) ([]planStep, error) {
 // plannedStep returns what a plan says of a step.
 func plannedStep(section, label, command string, s workflow.Step) planStep {
 	p := planStep{
-		Section: section, Step: label, Command: command, Runs: runs(s), Timeout: millis(s.Timeout),
+		Section: section, Step: label, Command: command, Runs: triesOf(s.Retry), Timeout: millis(s.Timeout),
 		Delays: delays(s.Retry), Least: []millis{}, RetryOn: []string{},
 	}
 	if s.When != nil {
@@ -304,14 +304,6 @@ func itemPolicy(p errorpolicy.Policy) *retry.Policy {
 		return new(retry.Default())
 	}
 	return p.RetryConfig
-}
-
-// itemRuns returns how often an item is run at most.
-func itemRuns(p errorpolicy.Policy) int {
-	if r := itemPolicy(p); r != nil {
-		return max(r.Attempts, 1)
-	}
-	return 1
 }
 
 // delays returns the longest delays before each retry of p.

@@ -140,10 +140,10 @@ func (v verdict) print(out io.Writer) {
 func allRuns(w *workflow.Workflow) []stepRuns {
 	all := []stepRuns{}
 	for at, step := range stepsOf(w) {
-		all = append(all, stepRuns{Section: at.section, Step: at.label, Kind: step.Kind(), Runs: runs(step)})
+		all = append(all, stepRuns{Section: at.section, Step: at.label, Kind: step.Kind(), Runs: triesOf(step.Retry)})
 	}
-	if p := w.ErrorPolicy; itemRuns(p) > 1 {
-		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: itemRuns(p)})
+	if tries := triesOf(itemPolicy(w.ErrorPolicy)); tries > 1 {
+		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: tries})
 	}
 	return all
 }

@@ -29,13 +29,16 @@ func claudeCommand(home jobs.Home) ([]string, error) {
 
 // checkClaude finds the executable of argv, when w has a step that needs it.
 func checkClaude(w *workflow.Workflow, argv []string) error {
-	for place, step := range stepsOf(w) {
+	for _, step := range stepsOf(w) {
 		if step.Claude == nil {
 			continue
 		}
 		if _, err := exec.LookPath(argv[0]); err != nil {
-			return refusef("%s: %q, which the claude steps need, is not an executable on PATH (%s; set PRODIGY_CLAUDE_COMMAND, or agent.command in config.yml)",
-				w.File, argv[0], place.name())
+			return &workflow.InvalidError{Problems: []workflow.Problem{{
+				File: w.File, Line: step.Claude.Pos.Line, Col: step.Claude.Pos.Col,
+				Message: fmt.Sprintf("claude: %q is not an executable on PATH: install it, or set PRODIGY_CLAUDE_COMMAND, or agent.command in config.yml",
+					argv[0]),
+			}}}
 		}
 		return nil
 	}

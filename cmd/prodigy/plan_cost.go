@@ -104,27 +104,20 @@ func costOfRun(name string, s workflow.Step) cost {
 	return cost{time: s.Timeout}
 }
 
-// triesOf returns how often something with this policy is run at most. A retry budget can make that less than its attempts.
+// triesOf returns how often something with this policy is run at most.
 func triesOf(p *retry.Policy) int {
 	if p == nil {
 		return 1
 	}
-	if p.Budget == 0 {
-		return max(p.Attempts, 1)
-	}
-	return 1 + len(p.Worst())
+	return p.Tries()
 }
 
 // waitOf returns how long all the retries of p wait at most.
 func waitOf(p *retry.Policy) time.Duration {
-	var total time.Duration
 	if p == nil {
 		return 0
 	}
-	for _, d := range p.Worst() {
-		total = longer(total, d)
-	}
-	return total
+	return p.Waiting()
 }
 
 // costOfItem returns how long an item takes at most, with all of its tries and what handles its failure.

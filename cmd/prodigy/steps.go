@@ -17,8 +17,6 @@ type place struct {
 	handler bool   // it follows another step
 }
 
-func (p place) name() string { return p.section + ": " + p.label }
-
 // section is a named list of steps.
 type section struct {
 	name  string
@@ -89,14 +87,6 @@ func eachStep(p place, steps []workflow.Step, yield func(place, workflow.Step) b
 		}
 	}
 	return true
-}
-
-// runs returns how often a step is run at most by its own retries.
-func runs(s workflow.Step) int {
-	if s.Retry == nil {
-		return 1
-	}
-	return max(s.Retry.Attempts, 1)
 }
 
 // upTo says a number of runs in words.

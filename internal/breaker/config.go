@@ -62,7 +62,7 @@ func (c Config) Check() []Finding {
 		found = append(found, Finding{"timeout", fmt.Sprintf("timeout must be more than 0s, not %s", c.Timeout)})
 	}
 	if c.OnOpen != "" && c.OnOpen != Reject && c.OnOpen != Wait {
-		found = append(found, Finding{"on_open", fmt.Sprintf("unknown on_open %q: use reject or wait", c.OnOpen)})
+		found = append(found, Finding{"on_open", fmt.Sprintf("unknown on_open %q (want reject or wait)", c.OnOpen)})
 	}
 	return found
 }

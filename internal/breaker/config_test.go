@@ -20,7 +20,7 @@ func TestCheckNamesEveryBadKey(t *testing.T) {
 		{"success_threshold", "success_threshold must be at least 1, not -1"},
 		{"half_open_requests", "half_open_requests must be at least 1, not 0"},
 		{"timeout", "timeout must be more than 0s, not 0s"},
-		{"on_open", `unknown on_open "hold": use reject or wait`},
+		{"on_open", `unknown on_open "hold" (want reject or wait)`},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("findings (-got +want):\n%s", diff)

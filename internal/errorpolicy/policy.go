@@ -58,7 +58,7 @@ const (
 
 const (
 	actionForms     = "dlq, retry, skip, stop or custom:<handler>"
-	collectionForms = `aggregate, immediate or {batched: {size: 10}}, which can also be written "batched:10"`
+	collectionForms = `aggregate, immediate, batched:10 or {batched: {size: 10}}`
 )
 
 // ParseItemAction reads what is written after on_item_failure.
@@ -69,7 +69,7 @@ func ParseItemAction(text string) (ItemAction, error) {
 	}
 	a := ItemAction{Kind: Action(text)}
 	if text == "" {
-		return a, fmt.Errorf("on_item_failure must not be empty: use %s", actionForms)
+		return a, fmt.Errorf("on_item_failure must not be empty (want %s)", actionForms)
 	}
 	return a, a.check()
 }
@@ -87,7 +87,7 @@ func ParseCollection(text string) (Collection, error) {
 	c := Collection{Kind: CollectionKind(text)}
 	switch {
 	case text == "":
-		return c, fmt.Errorf("error_collection must not be empty: use %s", collectionForms)
+		return c, fmt.Errorf("error_collection must not be empty (want %s)", collectionForms)
 	case c.Kind == Batched:
 		return c, fmt.Errorf("error_collection: batched needs a size, as in batched:10")
 	}
@@ -128,7 +128,7 @@ func (a ItemAction) check() error {
 		}
 		return fmt.Errorf("on_item_failure: custom needs the name of a handler, as in custom:notify")
 	}
-	return fmt.Errorf("unknown on_item_failure %q: use %s", a.Kind, actionForms)
+	return fmt.Errorf("unknown on_item_failure %q (want %s)", a.Kind, actionForms)
 }
 
 func (c Collection) check() error {
@@ -141,5 +141,5 @@ func (c Collection) check() error {
 		}
 		return fmt.Errorf("the size of error_collection batched must be at least 1, not %d", c.Size)
 	}
-	return fmt.Errorf("unknown error_collection %q: use %s", c.Kind, collectionForms)
+	return fmt.Errorf("unknown error_collection %q (want %s)", c.Kind, collectionForms)
 }

@@ -21,7 +21,7 @@ func TestParseItemActionReadsTheDocumentedForms(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "dlq, retry, skip", "dqlq": "dlq, retry, skip", "custom": "custom:notify", "custom:": "custom:notify", "DLQ": "use dlq", "notify:x": "unknown",
+		"": "dlq, retry, skip", "dqlq": "dlq, retry, skip", "custom": "custom:notify", "custom:": "custom:notify", "DLQ": "want dlq", "notify:x": "unknown",
 	} {
 		if _, err := ParseItemAction(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseItemAction(%q): got %v, want an error with %q", text, err, want)

@@ -3,8 +3,10 @@ package items
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -275,7 +277,12 @@ func (p *parser) word() (node, error) {
 		return constant{}, nil
 	case "true", "false":
 		return constant{booleanValue(t.text == "true")}, nil
-	case "and", "or", "not", "in", "contains", "starts_with", "ends_with":
+	case "contains", "starts_with", "ends_with":
+		if p.token.isSign("(") {
+			return nil, mistake(t.at, "%s stands between two values, as in: item.name %s 'x'", t.text, t.text)
+		}
+		fallthrough
+	case "and", "or", "not", "in":
 		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
 	}
 	if p.token.isSign("(") {
@@ -284,11 +291,19 @@ func (p *parser) word() (node, error) {
 	return p.steps([]step{{name: t.text}}, t.at)
 }
 
+// calls names all that can be called.
+func calls() string {
+	names := append(slices.Collect(maps.Keys(functions)), "matches")
+	slices.Sort(names)
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // call reads the arguments of a function.
 func (p *parser) call(name token) (node, error) {
 	f, known := functions()[name.text]
 	if !known && name.text != "matches" {
-		return nil, mistake(name.at, "there is no function %q", name.text)
+		return nil, mistake(name.at, "there is no function %q (want %s)", name.text, calls())
 	}
 	if err := p.advance(); err != nil {
 		return nil, err

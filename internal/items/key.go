@@ -72,7 +72,7 @@ func (k *keys) check() error {
 	if err != nil || twice == none {
 		return err
 	}
-	return k.wrong(int(twice), "has the name of %s, %q", itemID(int(first)), name)
+	return k.wrong(int(twice), "has the same one as %s, %q", itemID(int(first)), name)
 }
 
 var kindNames = [...]string{array: "an array", objectKind: "an object"}

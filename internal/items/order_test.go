@@ -202,7 +202,7 @@ func TestAKeyNamesTheItems(t *testing.T) {
 
 func TestABadKeyNamesItsItem(t *testing.T) {
 	for raw, want := range map[string]string{
-		`{"k":"a"}`:    `key k: item_1 has the name of item_0, "a"`,
+		`{"k":"a"}`:    `key k: item_1 has the same one as item_0, "a"`,
 		`{"k":""}`:     `key k: item_1 has an empty one`,
 		`{"k":null}`:   `key k: item_1 has none`,
 		`{}`:           `key k: item_1 has none`,

@@ -167,6 +167,29 @@ func (p Policy) Spreads() []Spread {
 	return spreads
 }
 
+// Tries returns how often something with p is run at most: its attempts, or fewer when the budget has no room for all the waits between
+// them, whatever the jitter does.
+func (p Policy) Tries() int {
+	if p.Budget > 0 && p.Jitter == NoJitter && p.Attempts <= mostListed {
+		return 1 + len(p.Spreads())
+	}
+	return max(p.Attempts, 1)
+}
+
+// Waiting returns how long all the waits of p take together at most. Where jitter makes some shorter, more of them fit in a budget, which
+// they may use up then.
+func (p Policy) Waiting() time.Duration {
+	worst := p.Worst()
+	if p.Budget > 0 && p.Jitter != NoJitter && len(worst) < p.Attempts-1 {
+		return p.Budget
+	}
+	var total time.Duration
+	for _, d := range worst {
+		total = plus(total, d)
+	}
+	return total
+}
+
 // mostListed is how many tries Worst looks at.
 const mostListed = 10_001
 
@@ -270,8 +293,8 @@ func (b Backoff) Check() []breaker.Finding {
 		}
 	}
 	_, known := Parameters(b.Strategy)
-	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s: use %s",
-		b.Strategy, meant(string(b.Strategy), Strategies()), listed(Strategies()))
+	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
+		b.Strategy, hint(string(b.Strategy), Strategies(), listed(Strategies())))
 	report(b.Delay == nil || *b.Delay >= 0, "delay", "delay must not be negative")
 	report(b.Initial == nil || *b.Initial >= 0, "initial", "initial must not be negative")
 	report(b.Increment == nil || *b.Increment >= 0, "increment", "increment must not be negative")

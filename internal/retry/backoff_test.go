@@ -194,6 +194,33 @@ func TestWorstEndsWithTheBudget(t *testing.T) {
 	}
 }
 
+// What is certain of a budget is counted off; where jitter decides, a plan promises no less than what may be.
+func TestTriesAndWaitingAreBoundsWithABudget(t *testing.T) {
+	for _, c := range []struct {
+		attempts int
+		budget   time.Duration
+		jitter   Jitter
+		tries    int
+		waiting  time.Duration
+	}{
+		{4, 0, NoJitter, 4, 7 * time.Second},
+		{10, 10 * time.Second, NoJitter, 4, 7 * time.Second},
+		{10, 7 * time.Second, NoJitter, 4, 7 * time.Second},
+		{10, 500 * time.Millisecond, NoJitter, 1, 0},
+		{3, 10 * time.Second, NoJitter, 3, 3 * time.Second},
+		{10, 10 * time.Second, FullJitter, 10, 10 * time.Second},
+		{3, 10 * time.Second, FullJitter, 3, 3 * time.Second},
+		{0, time.Second, NoJitter, 1, 0},
+	} {
+		p := Default()
+		p.Attempts, p.Budget, p.Jitter = c.attempts, c.budget, c.jitter
+		if p.Tries() != c.tries || p.Waiting() != c.waiting {
+			t.Errorf("attempts %d, budget %v, jitter %q: got %d tries waiting %v, want %d waiting %v",
+				c.attempts, c.budget, c.jitter, p.Tries(), p.Waiting(), c.tries, c.waiting)
+		}
+	}
+}
+
 func TestWorstOfAbsurdPoliciesIsBounded(t *testing.T) {
 	p := Default().capped(forever).starting(forever)
 	p.Attempts, p.Jitter = math.MaxInt, Proportional

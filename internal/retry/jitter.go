@@ -34,7 +34,7 @@ func ParseJitter(text string) (Jitter, error) {
 	case string(FullJitter), string(EqualJitter), string(Decorrelated):
 		return Jitter(text), nil
 	}
-	return NoJitter, fmt.Errorf("unknown jitter %q: use %s", text, jitterForms)
+	return NoJitter, fmt.Errorf("unknown jitter %q (want %s)", text, jitterForms)
 }
 
 // NewRand returns the source of jitter for one item and step: the same seed and keys give the same delays in every run.

@@ -76,7 +76,7 @@ func checkName(name string) error {
 	if slices.Contains(MatcherNames(), name) {
 		return nil
 	}
-	return fmt.Errorf("unknown matcher %q%s in retry_on: use %s", name, meant(name, MatcherNames()), matcherForms())
+	return fmt.Errorf("unknown matcher %q in retry_on%s", name, hint(name, MatcherNames(), matcherForms()))
 }
 
 func checkPattern(expr string) error {
@@ -126,7 +126,12 @@ func (m Matcher) matchesPattern(f Failure) bool {
 			return false
 		}
 	}
-	return re.MatchString(f.Message) || re.MatchString(f.Stderr) || re.MatchString(f.Stdout)
+	for _, text := range [...]string{f.Message, f.Stderr, f.Stdout} {
+		if re.MatchString(strings.TrimRight(text, "\r\n")) { // so that $ is the end of what was printed
+			return true
+		}
+	}
+	return false
 }
 
 // matched returns the first matcher of retry_on that recognises the failure.

@@ -48,6 +48,9 @@ func TestMatchersRecogniseFailures(t *testing.T) {
 		{Matcher{Pattern: "(?i)^E[0-9]+$"}, failed("e17"), true},
 		{Matcher{Pattern: "^E[0-9]+$"}, Failure{Stdout: "E17", Stderr: "x"}, true},
 		{Matcher{Pattern: "^E[0-9]+$"}, Failure{Message: "E17"}, true},
+		{Matcher{Pattern: "E[0-9]+$"}, Failure{Message: "exit code 1", Stdout: "one\nE17\n"}, true},
+		{Matcher{Pattern: "E[0-9]+$"}, Failure{Message: "exit code 1", Stderr: "E17\r\n"}, true},
+		{Matcher{Pattern: "E[0-9]+$"}, Failure{Message: "exit code 1", Stdout: "E17\nmore\n"}, false},
 		{Matcher{Pattern: "("}, failed("("), false},
 		{Matcher{ExitCodes: []int{75, 111}}, Failure{ExitCode: 111}, true},
 		{Matcher{ExitCodes: []int{75, 111}}, Failure{ExitCode: 1}, false},
@@ -64,9 +67,9 @@ func TestCheckSaysWhatIsWrongWithAMatcher(t *testing.T) {
 		matcher Matcher
 		want    []string
 	}{
-		{Matcher{Name: "netwrok"}, []string{`"netwrok"`, `did you mean "network"?`, "{exit_code: […]}"}},
+		{Matcher{Name: "netwrok"}, []string{`"netwrok"`, `did you mean "network"?`}},
 		{Matcher{Name: "Rate_Limit"}, []string{`did you mean "rate_limit"?`}},
-		{Matcher{Name: "somethingelse"}, []string{`unknown matcher "somethingelse" in`, "rate_limit"}},
+		{Matcher{Name: "somethingelse"}, []string{`unknown matcher "somethingelse" in`, "rate_limit", "{exit_code: […]}"}},
 		{Matcher{Name: "command_failed"}, []string{"unknown matcher"}},
 		{Matcher{Pattern: "a(b"}, []string{`pattern "a(b"`, "missing closing )"}},
 		{Matcher{}, []string{"one of"}},

@@ -65,7 +65,7 @@ func (p Policy) Check() []breaker.Finding {
 	report(p.InitialDelay >= 0, "initial_delay", "initial_delay must not be negative")
 	report(p.MaxDelay > 0, "max_delay", "max_delay must be more than 0s, not %s: for no waiting, set initial_delay to 0s",
 		duration.Format(p.MaxDelay))
-	report(p.Jitter == NoJitter || slices.Contains(jitters, p.Jitter), "jitter", "unknown jitter %q: use %s", p.Jitter, jitterForms)
+	report(p.Jitter == NoJitter || slices.Contains(jitters, p.Jitter), "jitter", "unknown jitter %q (want %s)", p.Jitter, jitterForms)
 	report(p.JitterFactor >= 0 && p.JitterFactor <= 1, "jitter_factor", "jitter_factor must be from 0 to 1, not %v", p.JitterFactor)
 	report(p.Budget >= 0, "retry_budget", "retry_budget must not be negative")
 	found = append(found, breaker.Under("backoff", p.Backoff.Check())...)
@@ -98,5 +98,5 @@ func (a FailureAction) check() []breaker.Finding {
 		return []breaker.Finding{{Field: "on_failure", Message: `on_failure: fallback needs a command, as in {fallback: {command: "…"}}`}}
 	}
 	return []breaker.Finding{{Field: "on_failure", Message: fmt.Sprintf(
-		`unknown on_failure %q: use stop, continue or {fallback: {command: "…"}}`, a.Kind)}}
+		`unknown on_failure %q (want stop, continue or {fallback: {command: "…"}})`, a.Kind)}}
 }

@@ -6,8 +6,9 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// meant returns ` (did you mean "x"?)` with the known word that is nearest to word, or nothing when none is near.
-func meant[S ~string](word string, known []S) string {
+// hint is the end of a message about an unknown word: ` (did you mean "x"?)` with the known word that is nearest, or when none is near
+// ` (want …)` with all the forms that there are.
+func hint[S ~string](word string, known []S, forms string) string {
 	best, least := "", len(word)/3+2
 	for _, k := range known {
 		if d := spelling.Distance(strings.ToLower(word), string(k)); d < least {
@@ -15,7 +16,7 @@ func meant[S ~string](word string, known []S) string {
 		}
 	}
 	if best == "" {
-		return ""
+		return " (want " + forms + ")"
 	}
 	return ` (did you mean "` + best + `"?)`
 }

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -11,38 +12,56 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Given reads parameters as a command line gives them: files of them, and texts K=V, which go before the files.
+// Given reads parameters as a command line gives them: files of them, and texts K=V, which go before the files. The error tells of all
+// that are wrong.
 func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, error) {
 	values := map[string]json.RawMessage{}
+	var wrong []error
 	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return nil, fmt.Errorf("--param-file: %w", err)
-		}
-		found, err := workflow.ParameterFile(data, w.Parameters)
-		if err != nil {
-			return nil, fmt.Errorf("--param-file %s: %w", name, err)
-		}
+		found, err := ofFile(w, name)
+		wrong = append(wrong, err)
 		maps.Copy(values, found)
 	}
 	for _, text := range texts {
-		name, value, found := strings.Cut(text, "=")
-		if !found {
-			return nil, fmt.Errorf("--param %s: want NAME=VALUE", text)
-		}
-		p, err := workflow.ParameterNamed(w.Parameters, name)
-		if err != nil {
-			return nil, fmt.Errorf("--param: %w", err)
-		}
-		if values[name], err = p.FromText(value); err != nil {
-			return nil, fmt.Errorf("--param: %w", err)
-		}
+		name, value, err := ofText(w, text)
+		wrong = append(wrong, err)
+		values[name] = value
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, err
 	}
 	var given []workflow.Argument
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		given = append(given, workflow.Argument{Name: name, Value: values[name]})
 	}
 	return given, nil
+}
+
+func ofFile(w *workflow.Workflow, name string) (map[string]json.RawMessage, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--param-file: %w", err)
+	}
+	found, err := workflow.ParameterFile(data, w.Parameters)
+	if err != nil {
+		return nil, fmt.Errorf("--param-file %s: %w", name, err)
+	}
+	return found, nil
+}
+
+func ofText(w *workflow.Workflow, text string) (name string, value json.RawMessage, err error) {
+	name, written, found := strings.Cut(text, "=")
+	if !found {
+		return "", nil, fmt.Errorf("--param %s: want NAME=VALUE", text)
+	}
+	p, err := workflow.ParameterNamed(w.Parameters, name)
+	if err == nil {
+		value, err = p.FromText(written)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("--param: %w", err)
+	}
+	return name, value, nil
 }
 
 // parameters gives each parameter its value.

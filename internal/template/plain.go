@@ -60,7 +60,7 @@ func (c *compiler) plainPart(r *ref, before string) plainPart {
 	case r.kind == literal:
 		return plainPart{text: before + r.written[1:]}
 	case r.kind == foreign:
-		if strings.Contains(r.fault.text, "did you mean") || slices.Contains(ownRoots(), r.root()) {
+		if strings.Contains(r.fault.text, "did you mean") || isOwn(r.root()) {
 			r.fault.text += "; $" + r.written + " stands for this very text"
 			c.report(Error, r.start, r.fault)
 		}
@@ -141,8 +141,17 @@ func (p *Plain) Render(r Resolver) string {
 	return text
 }
 
-// ownRoots returns the names of prodigy that are not known everywhere: a text that has one at a wrong place means it all the same.
-func ownRoots() []string { return []string{"item", "map", "error", "validation", "worker"} }
+// ownRoots are the names of prodigy that are not known everywhere, and where they are: a text that has one at a wrong place means it all
+// the same.
+var ownRoots = map[string]string{
+	"item":       "in agent_template, handlers and foreach",
+	"worker":     "in agent_template and handlers",
+	"map":        "in reduce and merge",
+	"error":      "in steps that handle a failure",
+	"validation": "in on_incomplete",
+}
+
+func isOwn(root string) bool { return ownRoots[root] != "" }
 
 // root returns the name that a dotted placeholder of nobody begins with.
 func (r *ref) root() string {

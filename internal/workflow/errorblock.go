@@ -22,7 +22,7 @@ func (r *reader) policyKeys() []key {
 	for i, k := range keys {
 		keys[i].read = func(e entry) {
 			if before, twice := r.policy[k.name]; twice {
-				r.fail(e.key, "%q is written in two places (the other is line %d)", k.name, before.key.Line)
+				r.fail(e.key, "%q is written in two places (the other is in line %d)", k.name, before.key.Line)
 				return
 			}
 			r.policy[k.name] = e

@@ -266,7 +266,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return number("number from 0 to 1", node{"minimum": 0, "maximum": 1}), true
 	case "retry.Backoff.base", "retry.Backoff.multiplier":
 		return number("number above 0", node{"exclusiveMinimum": 0}), true
-	case "retry.Policy.max_delay", "workflow.callOptions.max_delay", "breaker.Config.timeout":
+	case "retry.Policy.max_delay", "retry.Policy.retry_budget", "workflow.callOptions.max_delay", "breaker.Config.timeout":
 		return pattern(timeoutPattern, "duration"), true
 	case "errorpolicy.Policy.retry_config":
 		return l.itemRetry(), true

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -44,6 +45,7 @@ func (r *reader) retryDefaults(e entry) {
 // stands, and why.
 func (r *reader) retryBlock(e entry, p *placed, not map[string]string) bool {
 	keys := r.fields(&p.policy)
+	keys = reading(keys, "retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
 	for name, why := range not {
 		keys = reading(keys, name, func(e entry) { r.fail(e.key, "%q in %s has no effect: %s", name, "retry_config", why) })
 	}
@@ -62,6 +64,15 @@ func (r *reader) retryBlock(e entry, p *placed, not map[string]string) bool {
 		r.warnOfPolicy(p.policy, b)
 	}
 	return true
+}
+
+// budget reads a retry_budget. The policy takes none for no limit, which a written one cannot mean.
+func (r *reader) budget(e entry) (time.Duration, bool) {
+	d, ok := r.duration(e, false)
+	if ok && d == 0 {
+		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or write attempts: 1 for no retries", e.name)
+	}
+	return d, ok
 }
 
 // checkPolicy reports what the policy itself finds wrong, each at the value it is about, else at n.
@@ -100,17 +111,19 @@ func descend(n *yaml.Node, path string) *yaml.Node {
 
 // retryOf puts the retry policy of a step together.
 func (r *reader) retryOf(s *Step, b *block, p parts) {
-	switch {
-	case p.with != nil && p.retry != nil:
+	if p.with != nil && p.retry != nil {
 		r.fail(p.with.key, `"with" and %q exclude each other: write one of them`, p.retry.name)
-	case p.with != nil:
+	}
+	if p.with != nil {
 		r.callOptions(s, b, *p.with)
+	}
+	switch {
 	case p.retry != nil:
 		if own := r.base(); r.retryBlock(*p.retry, &own, nil) {
 			s.Retry = &own.policy
 			r.breakers[s.Pos] = own.at["circuit_breaker"]
 		}
-	case r.defaults != nil && s.isCommand():
+	case p.with == nil && r.defaults != nil && s.isCommand():
 		own := r.base()
 		s.Retry = &own.policy
 	}

@@ -87,9 +87,14 @@ func (r *reader) checkKind(b *block) {
 			first = name
 		}
 	}
-	if first == "" {
-		r.require(b, Kinds()...)
+	if first != "" {
+		return
 	}
+	words := Kinds()
+	if b.name != "step" { // a handler or a validation, which may be a list too
+		words = append(words, "commands")
+	}
+	r.require(b, words...)
 }
 
 // checkNames checks id and capture, and fills in what capture_output says.

@@ -104,7 +104,9 @@ func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	}
 	limits := map[string]time.Duration{}
 	for _, limit := range r.entries(e.value) {
-		if d, ok := r.duration(limit, true); ok {
+		told := limit
+		told.name = e.name + ": " + limit.name
+		if d, ok := r.duration(told, true); ok {
 			limits[limit.name] = d
 		}
 	}
@@ -118,7 +120,7 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 		return
 	}
 	if phase.has("agent_timeout_secs") && config.has("agent_timeout_secs") {
-		r.fail(config.written["agent_timeout_secs"].key, `"agent_timeout_secs" is written in two places (the other is line %d)`,
+		r.fail(config.written["agent_timeout_secs"].key, `"agent_timeout_secs" is written in two places (the other is in line %d)`,
 			phase.written["agent_timeout_secs"].key.Line)
 	}
 	for _, b := range []*block{phase, config} {

@@ -57,14 +57,10 @@ func (f *Foreach) rounds() (n int, known bool) {
 
 // waiting returns how long s waits between its tries at most. Where its handler has it run again, that is a single try.
 func (s Step) waiting() time.Duration {
-	var total time.Duration
 	if s.Retry == nil {
 		return 0
 	}
-	for _, d := range s.Retry.Worst() {
-		total = sum(total, d)
-	}
-	return total
+	return s.Retry.Waiting()
 }
 
 // sum and times end at the longest duration that there is.
