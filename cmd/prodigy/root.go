@@ -62,7 +62,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SilenceUsage = true
 	root.SetOut(con.out)
 	root.SetErr(con.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
+	root.SetFlagErrorFunc(wrongFlag)
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour what is printed (also: NO_COLOR)")
 	return root
 }

@@ -293,7 +293,7 @@ func (p *parser) word() (node, error) {
 
 // calls names all that can be called.
 func calls() string {
-	names := append(slices.Collect(maps.Keys(functions)), "matches")
+	names := append(slices.Collect(maps.Keys(functions())), "matches")
 	slices.Sort(names)
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]

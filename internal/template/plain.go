@@ -60,7 +60,7 @@ func (c *compiler) plainPart(r *ref, before string) plainPart {
 	case r.kind == literal:
 		return plainPart{text: before + r.written[1:]}
 	case r.kind == foreign:
-		if strings.Contains(r.fault.text, "did you mean") || isOwn(r.root()) {
+		if strings.Contains(r.fault.text, "did you mean") || knownOnly(r.root()) != "" {
 			r.fault.text += "; $" + r.written + " stands for this very text"
 			c.report(Error, r.start, r.fault)
 		}
@@ -141,17 +141,23 @@ func (p *Plain) Render(r Resolver) string {
 	return text
 }
 
-// ownRoots are the names of prodigy that are not known everywhere, and where they are: a text that has one at a wrong place means it all
-// the same.
-var ownRoots = map[string]string{
-	"item":       "in agent_template, handlers and foreach",
-	"worker":     "in agent_template and handlers",
-	"map":        "in reduce and merge",
-	"error":      "in steps that handle a failure",
-	"validation": "in on_incomplete",
+// knownOnly says where a name of prodigy is known that is not known everywhere: a text that has one at a wrong place means it all the
+// same. Of any other name it says nothing.
+func knownOnly(root string) string {
+	switch root {
+	case "item":
+		return "in agent_template, handlers and foreach"
+	case "worker":
+		return "in agent_template and handlers"
+	case "map":
+		return "in reduce and merge"
+	case "error":
+		return "in steps that handle a failure"
+	case "validation":
+		return "in on_incomplete"
+	}
+	return ""
 }
-
-func isOwn(root string) bool { return ownRoots[root] != "" }
 
 // root returns the name that a dotted placeholder of nobody begins with.
 func (r *ref) root() string {

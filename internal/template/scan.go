@@ -99,7 +99,7 @@ func (s *scanner) at(i, dollars int) int {
 
 // makeLiteral takes the second dollar into r, which then stands for its own text.
 func (s *scanner) makeLiteral(r *ref) {
-	if r.kind == foreign && !isOwn(r.root()) {
+	if r.kind == foreign && knownOnly(r.root()) == "" {
 		s.refs = s.refs[:len(s.refs)-1]
 		return
 	}
@@ -231,8 +231,8 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	name := s.src[start+2 : rootEnd]
 	names := s.names.all()
 	text := "unknown value " + s.src[start:closing(s.src, start)]
-	if isOwn(name) {
-		return fmt.Sprintf("%s: %s is known %s only", text, name, ownRoots[name])
+	if where := knownOnly(name); where != "" {
+		return fmt.Sprintf("%s: %s is known %s only", text, name, where)
 	}
 	if near := nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
