@@ -34,6 +34,9 @@ func Check(m *workflow.Map) []workflow.Problem {
 
 // unfilled is the error of an expression with a placeholder, which nothing would replace.
 func unfilled(src string) error {
+	if !strings.Contains(src, "${") {
+		return nil
+	}
 	for _, at := range placeholder().FindAllString(src, -1) {
 		name, ok := strings.CutPrefix(at, "${")
 		switch {

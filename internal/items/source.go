@@ -63,7 +63,7 @@ func (e Env) fileOrCommand(text string) (source, error) {
 	switch {
 	case !errors.Is(err, errNoFile) || !looksLikeCommand(text):
 		return s, err
-	case looksLikeCommand(placeholder().ReplaceAllString(text, "")):
+	case looksLikeCommand(withoutPlaceholders(text)):
 		return source{command: text}, nil
 	}
 	return e.filledFile(text)
@@ -71,6 +71,13 @@ func (e Env) fileOrCommand(text string) (source, error) {
 
 // placeholder fits the places in a text that values can take.
 var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`) })
+
+func withoutPlaceholders(text string) string {
+	if !strings.Contains(text, "$") {
+		return text
+	}
+	return placeholder().ReplaceAllString(text, "")
+}
 
 func (e Env) filledFile(text string) (source, error) {
 	name, err := e.fill(text)

@@ -16,6 +16,9 @@ var textFormats = []string{"csv", "tsv", "lines"}
 // Warnings tells of what in a filter can hold for no item, or only for all of them, because the workflow says of its input that all in it
 // is text. Messages hold a caret under the place. The File of a problem is left for the caller to fill in.
 func Warnings(m *workflow.Map) []workflow.Problem {
+	if m.Filter == "" {
+		return nil
+	}
 	format := toldFormat(m.Input)
 	f, err := ParseFilter(m.Filter)
 	if err != nil || !slices.Contains(textFormats, format) {
@@ -35,7 +38,7 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 // toldFormat returns the format that the workflow tells of its input, by a word or by the name of the file; empty: none.
 func toldFormat(in workflow.Input) string {
 	name := in.File
-	if !looksLikeCommand(placeholder().ReplaceAllString(in.Text, "")) {
+	if !looksLikeCommand(withoutPlaceholders(in.Text)) {
 		name = cmp.Or(name, in.Text)
 	}
 	return cmp.Or(in.Format, extensions()[strings.ToLower(filepath.Ext(name))])

@@ -22,7 +22,7 @@ var _ template.Resolver = scope{}
 
 func newScope(name string, environ []string) scope {
 	s := scope{
-		workflow: name, inherited: map[string]string{}, values: map[string]string{},
+		workflow: name, inherited: make(map[string]string, len(environ)), values: map[string]string{},
 		params: map[string]json.RawMessage{},
 	}
 	for _, kv := range environ {

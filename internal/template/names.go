@@ -33,12 +33,22 @@ func (n Names) With(name string, is Name) Names {
 
 // Packed returns n in few frames, for who goes on from it.
 func (n Names) Packed() Names {
-	for n.top != nil && n.top.below != nil && len(n.top.below.names) <= len(n.top.names) {
-		merged := maps.Clone(n.top.below.names)
-		maps.Copy(merged, n.top.names)
-		n.top = &frame{names: merged, below: n.top.below.below}
+	size, last := 0, n.top
+	for f := n.top; f != nil && (size == 0 || len(f.names) <= size); f = f.below {
+		size, last = size+len(f.names), f
 	}
-	return n
+	if last == n.top {
+		return n
+	}
+	merged := make(map[string]Name, size)
+	for f := n.top; f != last.below; f = f.below {
+		for name, is := range f.names {
+			if _, nearer := merged[name]; !nearer {
+				merged[name] = is
+			}
+		}
+	}
+	return Names{&frame{names: merged, below: last.below}}
 }
 
 func (n Name) and(m Name) Name {
