@@ -120,6 +120,8 @@ func TestSignalsThatCameTogetherAreOneRequestHoweverLateTheyAreHeard(t *testing.
 			t.Errorf("got %v, want a stop only", context.Cause(kill))
 		}
 		close(finished)
-		<-returned
+		if got := <-returned; got == nil {
+			t.Error("got no signal, want SIGTERM")
+		}
 	})
 }
