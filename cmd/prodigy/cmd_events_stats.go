@@ -43,11 +43,9 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 		if err != nil {
 			return err
 		}
-		r, err := events.Decode(line)
-		if err != nil {
+		if err := counted.AddLine(line); err != nil {
 			return err
 		}
-		counted.Add(r)
 	}
 	s := jobStats{job.ID, counted.Sum()}
 	switch o.format {

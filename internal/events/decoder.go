@@ -23,40 +23,63 @@ func (d *decoder) decode(l line) (Record, error) {
 	return r, nil
 }
 
-// quick reads AgentStarted and AgentCompleted in the form that Encode gives them, whose ids are made of each other as those of a job are. Anything
-// else is not ok.
-func (d *decoder) quick(l line) (Record, bool) {
+// agent is an AgentStarted or AgentCompleted as it stands in its line, whose ids are made of each other as those of a job are.
+type agent struct {
+	name            string // of the type
+	time            time.Time
+	id              []byte
+	job             int // how much of the id is that of the job
+	correlation     int // how much of the id is the correlation
+	index           int
+	attempt, worker int
+	rest            []byte // of the line, behind these
+}
+
+// item returns the id of the item.
+func (a *agent) item() []byte { return a.id[a.job+1 : a.correlation] }
+
+// cutAgent reads the fields that both events have, in the form that Encode gives them. Anything else is not ok.
+func (d *decoder) cutAgent(l line) (a agent, ok bool) {
 	item, rest, ok := d.heads.cut(l)
 	if !ok || len(item) < 2 {
-		return Record{}, false
+		return a, false
 	}
 	c := cursor{rest: rest, ok: true}
-	name := c.typeName()
-	if name != started && name != completed {
-		return Record{}, false
+	if a.name = c.typeName(); a.name != started && a.name != completed {
+		return a, false
 	}
-	var s AgentStarted
 	c.skip(`,"item_id":"`)
 	c.skipBytes(item[1:])
-	s.ItemIndex = c.numberOf(`","item_index":`)
+	a.index = c.numberOf(`","item_index":`)
 	c.skip(`,"agent_id":`)
-	agent := c.raw()
-	s.Attempt = c.numberOf(`,"attempt":`)
-	s.Worker = c.numberOf(`,"worker":`)
-	r := Record{Seq: l.seq, JobID: d.heads.job}
-	own, of := bytes.CutPrefix(agent, []byte(r.JobID))
-	if r.Time, ok = d.times.parse(l.text[l.body : l.body+len(timeLayout)]); !ok || !c.ok || !of || !bytes.HasPrefix(own, item) || !plain(own) {
+	a.id = c.raw()
+	a.attempt = c.numberOf(`,"attempt":`)
+	a.worker = c.numberOf(`,"worker":`)
+	own, of := bytes.CutPrefix(a.id, []byte(d.heads.job))
+	if !c.ok || !of || !bytes.HasPrefix(own, item) || !plain(own) {
+		return a, false
+	}
+	a.job = len(d.heads.job)
+	a.correlation, a.rest = a.job+len(item), c.rest
+	a.time, ok = d.times.parse(l.text[l.body : l.body+len(timeLayout)])
+	return a, ok
+}
+
+// quick reads what cutAgent reads. Anything else is not ok.
+func (d *decoder) quick(l line) (Record, bool) {
+	a, ok := d.cutAgent(l)
+	if !ok {
 		return Record{}, false
 	}
-	s.AgentID = string(agent)
-	r.CorrelationID = s.AgentID[:len(r.JobID)+len(item)]
-	s.ItemID = r.CorrelationID[len(r.JobID)+1:]
-	if name == started {
-		r.Event = s
+	id := string(a.id)
+	r := Record{Seq: l.seq, Time: a.time, JobID: d.heads.job, CorrelationID: id[:a.correlation]}
+	item := id[a.job+1 : a.correlation]
+	c := cursor{rest: a.rest, ok: true, ids: ids{text: id, correlation: a.correlation}}
+	if a.name == started {
+		r.Event = AgentStarted{ItemID: item, ItemIndex: a.index, AgentID: id, Attempt: a.attempt, Worker: a.worker}
 		return r, c.end()
 	}
-	e := AgentCompleted{ItemID: s.ItemID, ItemIndex: s.ItemIndex, AgentID: s.AgentID, Attempt: s.Attempt, Worker: s.Worker}
-	c.ids = ids{text: s.AgentID, correlation: len(r.CorrelationID)}
+	e := AgentCompleted{ItemID: item, ItemIndex: a.index, AgentID: id, Attempt: a.attempt, Worker: a.worker}
 	c.outcome(&e)
 	r.Event = e
 	return r, c.end()

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"hash/maphash"
 	"slices"
 	"time"
 
@@ -25,9 +24,10 @@ type Stats struct {
 	StepRetries int                `json:"step_retries"`
 	Durations   Durations          `json:"durations"`
 
-	seed          maphash.Seed
-	items, agents map[uint64]struct{} // hashes of their ids: of a million ids these take a fraction of the memory
-	lengths       []Millis
+	items   idSet // marked: the agent of the first attempt was started
+	agents  idSet // the others
+	lengths []Millis
+	decoder decoder
 }
 
 // Durations sums up how long the attempts took that came to an end.
@@ -40,30 +40,89 @@ type Durations struct {
 
 // Add counts a record.
 func (s *Stats) Add(r Record) {
-	if s.Types == nil {
-		s.Types, s.ErrorTypes = map[string]int{}, map[retry.Type]int{}
-		s.seed, s.items, s.agents = maphash.MakeSeed(), map[uint64]struct{}{}, map[uint64]struct{}{}
-		s.First, s.Last = r.Time, r.Time
-	}
-	s.Events++
-	s.Types[r.Event.Type()]++
-	if r.Time.Before(s.First) {
-		s.First = r.Time
-	}
-	if r.Time.After(s.Last) {
-		s.Last = r.Time
-	}
+	s.seen(r.Event.Type(), r.Time)
 	if id := r.Event.About(); id != "" {
-		s.items[maphash.String(s.seed, id)] = struct{}{}
+		s.items.add([]byte(id))
+	}
+	if e, ok := r.Event.(AgentStarted); ok {
+		s.started([]byte(e.ItemID), []byte(e.AgentID), r.CorrelationID+firstAgent == e.AgentID)
+		return
 	}
 	s.count(r.Event)
 }
 
+// AddLine counts the record of a line, as Add does. It decodes only what there is to count of the two events that a log has most of.
+func (s *Stats) AddLine(text []byte) error {
+	if s.addQuick(text) {
+		return nil
+	}
+	r, err := Decode(text)
+	if err == nil {
+		s.Add(r)
+	}
+	return err
+}
+
+// addQuick is AddLine for what decoder.quick reads.
+func (s *Stats) addQuick(text []byte) bool {
+	l := line{text: text}
+	if len(text) == 0 || l.readSeq() != nil {
+		return false
+	}
+	a, ok := s.decoder.cutAgent(l)
+	if !ok {
+		return false
+	}
+	c := cursor{rest: a.rest, ok: true}
+	var e AgentCompleted
+	if a.name == completed {
+		c.outcome(&e)
+	}
+	if !c.end() {
+		return false
+	}
+	s.seen(a.name, a.time)
+	if a.name == completed {
+		s.items.add(a.item())
+		s.lengths = append(s.lengths, e.DurationMS)
+		return true
+	}
+	s.started(a.item(), a.id, string(a.id[a.correlation:]) == firstAgent)
+	return true
+}
+
+// seen counts an event of a type.
+func (s *Stats) seen(name string, at time.Time) {
+	if s.Types == nil {
+		s.Types, s.ErrorTypes = map[string]int{}, map[retry.Type]int{}
+		s.First, s.Last = at, at
+	}
+	s.Events++
+	s.Types[name]++
+	if at.Before(s.First) {
+		s.First = at
+	}
+	if at.After(s.Last) {
+		s.Last = at
+	}
+}
+
+// firstAgent follows the correlation id in the agent id of the first attempt of an item.
+const firstAgent = "/1"
+
+// started counts an attempt. Most are the first of their item, which is remembered with the item.
+func (s *Stats) started(item, agent []byte, first bool) {
+	s.Attempts++
+	if first {
+		s.items.mark(item)
+		return
+	}
+	s.items.add(item)
+	s.agents.add(agent)
+}
+
 func (s *Stats) count(e Event) {
 	switch e := e.(type) {
-	case AgentStarted:
-		s.Attempts++
-		s.agents[maphash.String(s.seed, e.AgentID)] = struct{}{}
 	case AgentCompleted:
 		s.lengths = append(s.lengths, e.DurationMS)
 	case AgentFailed:
@@ -86,7 +145,7 @@ func (s *Stats) count(e Event) {
 // Sum returns the counts with what follows from them.
 func (s *Stats) Sum() Stats {
 	sum := *s
-	sum.Items, sum.Agents = len(s.items), len(s.agents)
+	sum.Items, sum.Agents = s.items.n, s.items.marked+s.agents.n
 	span := s.Last.Sub(s.First)
 	sum.SpanMS = Millis(span)
 	if span > 0 {

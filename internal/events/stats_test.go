@@ -1,11 +1,14 @@
 package events
 
 import (
+	"bytes"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/retry"
@@ -44,6 +47,63 @@ func TestStatsCountWhatHappened(t *testing.T) {
 	if diff := cmp.Diff(s.Sum(), want, cmpopts.IgnoreUnexported(Stats{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
+}
+
+// Lines count as their records do, whichever way they are read.
+func TestALineCountsAsItsRecord(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var byLine, byRecord Stats
+		for i := range rapid.IntRange(1, 40).Draw(rt, "lines") {
+			item := rapid.SampledFrom([]string{"a", "b", "c", "a/1", "é", ""}).Draw(rt, "item")
+			agent := "j/" + item + "/" + rapid.SampledFrom([]string{"1", "2", "11", "1/1"}).Draw(rt, "attempt")
+			e := rapid.SampledFrom([]Event{
+				AgentStarted{ItemID: item, AgentID: agent},
+				AgentCompleted{ItemID: item, AgentID: agent, DurationMS: Millis(i) * 1000},
+				AgentStarted{ItemID: item, AgentID: "b/1"},
+				StepRetrying{ItemID: item},
+				JobPaused{},
+				AgentFailed{ItemID: item, AgentID: agent},
+			}).Draw(rt, "event")
+			correlation := rapid.SampledFrom([]string{"j/" + item, "j"}).Draw(rt, "correlation")
+			r := Record{Seq: int64(i + 1), Time: start0.Add(time.Duration(i) * 300 * time.Millisecond), JobID: "j", CorrelationID: correlation, Event: e}
+			byRecord.Add(r)
+			if err := byLine.AddLine(bytes.TrimSpace(encodeAll(t, []Record{r}))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(byLine.Sum(), byRecord.Sum(), cmpopts.IgnoreUnexported(Stats{})); diff != "" {
+			t.Fatalf("(-by line +by record):\n%s", diff)
+		}
+	})
+	var s Stats
+	if err := s.AddLine([]byte("{")); err == nil {
+		t.Error("got no error for what is no record")
+	}
+}
+
+func TestASetOfIDsCountsEachOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var s idSet
+		known := map[string]bool{} // whether it was marked
+		for _, n := range rapid.SliceOfN(rapid.IntRange(-200, 200), 0, 600).Draw(rt, "ids") {
+			id := strconv.Itoa(max(n, -n))
+			if n < 0 {
+				s.mark([]byte(id))
+			} else {
+				s.add([]byte(id))
+			}
+			known[id] = known[id] || n < 0
+		}
+		marked := 0
+		for _, m := range known {
+			if m {
+				marked++
+			}
+		}
+		if s.n != len(known) || s.marked != marked {
+			t.Fatalf("got %d, %d of them marked, want %d, %d", s.n, s.marked, len(known), marked)
+		}
+	})
 }
 
 func TestRanksAreLengthsThatWereMeasured(t *testing.T) {
