@@ -2,11 +2,13 @@ package events
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 )
 
 // Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is written, or in one
@@ -26,33 +28,93 @@ func Containing(expr *regexp.Regexp) func(line []byte) bool {
 	}
 }
 
-// ContainingText is Containing for a text, upper or lower case. What it returns is for one goroutine.
+// ContainingText is Containing for a text, upper or lower case. What is not UTF-8 in it is looked for as the log has it.
 func ContainingText(text string) func(line []byte) bool {
+	text = valid(text)
 	slow := Containing(regexp.MustCompile("(?i)" + regexp.QuoteMeta(text)))
-	word, simple := lowered(nil, []byte(text))
-	var buf []byte
+	if text == "" || !simple([]byte(text)) {
+		return slow
+	}
+	w := newWord(text)
 	return func(line []byte) bool {
-		low, ok := lowered(buf[:0], line)
-		buf = low
-		if !simple || !ok {
-			return slow(line)
-		}
-		return bytes.Contains(low, word)
+		return w.in(line) || !simple(line) && slow(line)
 	}
 }
 
-// lowered appends text to b in lower case. It is not ok when the text has escapes or letters past ASCII.
-func lowered(b, text []byte) (low []byte, ok bool) {
-	low = append(b, text...)
-	for i, c := range low {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			low[i] = c + 'a' - 'A'
-		case c == '\\' || c >= 0x80:
-			return low, false
+// simple tells whether a line is the text that it stands for, and its letters have two cases: that nothing is escaped or past ASCII.
+func simple(line []byte) bool {
+	if bytes.IndexByte(line, '\\') >= 0 {
+		return false
+	}
+	rest := line
+	for len(rest) >= 8 {
+		if binary.LittleEndian.Uint64(rest)&0x8080808080808080 != 0 {
+			return false
+		}
+		rest = rest[8:]
+	}
+	for _, c := range rest {
+		if c >= 0x80 {
+			return false
 		}
 	}
-	return low, true
+	return true
+}
+
+// word is a simple text to be found in lines, upper or lower case.
+type word struct {
+	lower []byte
+	rare  int // which of its letters lines have least of
+}
+
+// common are letters of lines, those that come most often first.
+const common = `e"_itad,:n1o0r2s3m4c5g6p7l8j9uwkv/`
+
+func newWord(text string) word {
+	w := word{lower: []byte(strings.ToLower(text))}
+	for i, c := range w.lower {
+		if rarity(c) > rarity(w.lower[w.rare]) {
+			w.rare = i
+		}
+	}
+	return w
+}
+
+func rarity(c byte) int {
+	if i := strings.IndexByte(common, c); i >= 0 {
+		return i
+	}
+	return len(common)
+}
+
+func (w word) in(line []byte) bool {
+	c := w.lower[w.rare]
+	return w.with(c, line) || 'a' <= c && c <= 'z' && w.with(c-'a'+'A', line)
+}
+
+// with tells whether the word is in the line with its rare letter written as c.
+func (w word) with(c byte, line []byte) bool {
+	for from := w.rare; from < len(line); from++ {
+		i := bytes.IndexByte(line[from:], c)
+		if i < 0 {
+			return false
+		}
+		from += i
+		if found := line[from-w.rare:]; len(found) >= len(w.lower) && w.is(found) {
+			return true
+		}
+	}
+	return false
+}
+
+// is tells whether b begins with the word.
+func (w word) is(b []byte) bool {
+	for i, c := range w.lower {
+		if b[i] != c && (c < 'a' || c > 'z' || b[i] != c-'a'+'A') {
+			return false
+		}
+	}
+	return true
 }
 
 // looksAround tells whether the expression asks where a text or a word begins or ends.
