@@ -202,7 +202,7 @@ func csvWriter(w io.Writer) eventWriter {
 				return err
 			}
 			err = t.Write([]string{
-				strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339Nano), e.JobID, e.CorrelationID, e.Type,
+				strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339Nano), e.jobID.text(), e.correlationID.text(), e.Type,
 				e.text("item_id"), e.text("agent_id"), e.rest("item_id", "agent_id"),
 			})
 			t.Flush() // somebody may be following

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 )
 
 // eventField is a key of an event and its value, as they stand in the line.
@@ -14,16 +15,17 @@ type eventField struct {
 	value json.RawMessage
 }
 
-// text returns a string without its quotes, and anything else as it is written.
+// text returns a string without its quotes, nothing for null, and anything else as it is written.
 func (f eventField) text() string {
 	if inner, ok := unescaped(f.value); ok {
 		return string(inner)
 	}
-	var s string
-	if json.Unmarshal(f.value, &s) == nil {
-		return s
+	if len(f.value) == 0 || f.value[0] != '"' {
+		return strings.TrimPrefix(string(f.value), "null")
 	}
-	return string(f.value)
+	var s string
+	_ = json.Unmarshal(f.value, &s) // it is valid, and a string
+	return s
 }
 
 // unescaped returns what is between the quotes of a string, when that stands for itself.

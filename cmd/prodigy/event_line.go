@@ -23,8 +23,8 @@ import (
 type eventLine struct {
 	Seq           int64
 	Time          time.Time
-	JobID         string
-	CorrelationID string
+	jobID         eventField
+	correlationID eventField
 	Type          string
 	fields        []eventField // that not every event has
 }
@@ -56,9 +56,9 @@ func (e *eventLine) take(f eventField) error {
 	case "time":
 		return e.Time.UnmarshalJSON(f.value)
 	case "job_id":
-		e.JobID = f.text()
+		e.jobID = f
 	case "correlation_id":
-		e.CorrelationID = f.text()
+		e.correlationID = f
 	case "type":
 		e.Type = f.text()
 	default:
@@ -148,13 +148,12 @@ func printEvent(w io.Writer, line []byte, k look) error {
 
 // said tells whether the error of the event says already what the field has to say.
 func (e eventLine) said(f eventField) bool {
-	message := e.text("error")
 	switch f.name {
 	case "output":
-		return message != ""
+		return e.text("error") != ""
 	case "stderr_tail":
 		lines := lastLines(f.text(), 1)
-		return len(lines) == 0 || strings.Contains(message, strings.TrimSpace(lines[0]))
+		return len(lines) == 0 || strings.Contains(e.text("error"), strings.TrimSpace(lines[0]))
 	}
 	return false
 }
