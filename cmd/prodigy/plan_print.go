@@ -78,7 +78,7 @@ func (p planItems) print(w io.Writer) {
 	}
 	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, visible(p.Source))
 	if *p.Total == 0 {
-		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce")
+		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce and merge")
 	}
 	for _, it := range p.First {
 		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)

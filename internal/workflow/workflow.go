@@ -52,7 +52,7 @@ type Workflow struct {
 	Setup       *Phase `yaml:"setup"`                  // steps that run once before the items; what they capture is seen by all that follows
 	Map         *Map   `yaml:"map"`                    // the items, and what is done with each of them
 	Reduce      *Phase `yaml:"reduce"`                 // steps that run once when the items are done; not when there were none, or the job was stopped
-	Merge       *Phase `yaml:"merge"`                  // steps that run once at the very end
+	Merge       *Phase `yaml:"merge"`                  // steps that run once at the very end; not when there were no items, or the job was stopped
 
 	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
 	Handlers    map[string][]Step  `yaml:"handlers"`     // named lists of steps, for `on_item_failure: custom:<name>`
