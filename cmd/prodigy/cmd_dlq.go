@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -126,10 +127,18 @@ func runDLQList(con *console, o dlqListOptions) error {
 		return print.end()
 	}
 	if shown == 0 {
-		_, _ = fmt.Fprintf(con.err, "There are no such dead letters in job %s.\n", job.ID)
+		_, _ = fmt.Fprintf(con.err, "There are no %s in job %s.\n", o.lettersWanted(), job.ID)
 		return nil
 	}
 	return print.end()
+}
+
+// lettersWanted says which letters the list is about.
+func (o dlqListOptions) lettersWanted() string {
+	if o.eligible || o.typ != "" {
+		return "such dead letters"
+	}
+	return "dead letters"
 }
 
 func (o dlqListOptions) wants(e dlq.Entry) bool {
@@ -139,7 +148,7 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 // newLetterTable returns what prints dead letters for people: a row each, and what to type next.
 func newLetterTable(con *console) letterWriter {
 	t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tERROR")
+	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tDATA\tERROR")
 	var first dlq.Entry
 	eligible := 0
 	return letterWriter{
@@ -151,8 +160,8 @@ func newLetterTable(con *console) letterWriter {
 				eligible++
 			}
 			last := e.Last()
-			_, err := fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", cell(e.ItemID, 40), e.FailureCount, last.ErrorType, cell(cmp.Or(last.Step, "-"), 30),
-				yesNo(e.ReprocessEligible), e.LastAttempt.Local().Format(time.DateTime), cell(last.Message, 80))
+			_, err := fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(e.ItemID, 40), e.FailureCount, last.ErrorType, cell(cmp.Or(last.Step, "-"), 30),
+				yesNo(e.ReprocessEligible), e.LastAttempt.Local().Format(time.DateTime), cell(glimpse(e), 40), cell(last.Message, 80))
 			return err
 		},
 		end: func() error {
@@ -166,6 +175,18 @@ func newLetterTable(con *console) letterWriter {
 			return nil
 		},
 	}
+}
+
+// glimpse returns the data of an item as far as its name does not say it: a text as it is, anything else as JSON.
+func glimpse(e dlq.Entry) string {
+	var text string
+	if json.Unmarshal(e.Item, &text) != nil {
+		return string(e.Item)
+	}
+	if text == e.ItemID {
+		return "-"
+	}
+	return text
 }
 
 // cell makes any text fit for a table.

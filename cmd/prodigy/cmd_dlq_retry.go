@@ -20,6 +20,7 @@ type dlqRetryOptions struct {
 	jobOptions
 	jobID  string
 	filter string
+	typ    string
 	items  []string
 	force  bool
 	dryRun bool
@@ -45,6 +46,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f := cmd.Flags()
 	f.Var(positive{&o.maxParallel}, "parallel", "how many agents run at once")
 	f.StringVar(&o.filter, "filter", "", "only items for which this expression holds")
+	addErrorType(cmd, &o.typ)
 	f.Var(several{&o.items}, "item", "only this item (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
 	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be sent again")
@@ -87,7 +89,7 @@ type letterChoice struct {
 	job     jobs.Job
 	filter  *items.Filter // nil: none
 
-	named map[string]bool // what --item and --filter name
+	named map[string]bool // what --item, --type and --filter name
 	items []string        // of those, what is to be run
 }
 
@@ -114,9 +116,8 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 		if err != nil {
 			return err
 		}
-		asked := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
 		delete(missing, e.ItemID)
-		if !asked || c.filter != nil && !c.filter.Match(e.Item) {
+		if !c.asked(e) {
 			continue
 		}
 		c.named[e.ItemID] = true
@@ -134,6 +135,13 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 		}
 	}
 	return nil
+}
+
+// asked tells whether the retry is about e.
+func (c *letterChoice) asked(e dlq.Entry) bool {
+	named := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
+	typed := c.options.typ == "" || string(e.Last().ErrorType) == c.options.typ
+	return named && typed && (c.filter == nil || c.filter.Match(e.Item))
 }
 
 // eligible tells whether e is to be sent again. An entry that is not eligible only because it was sent again too often

@@ -126,6 +126,7 @@ type group struct {
 	Signature string `json:"error_signature"`
 	Count     int    `json:"count"`
 	Example   string `json:"example"` // an item
+	title     string // for people
 }
 
 // detailsOf puts together what the policy counted and what people see.
@@ -155,7 +156,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 		d.Breakers = append(d.Breakers, shown)
 	}
 	for _, g := range j.Failures.Groups() {
-		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID})
+		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID, title: g.Title()})
 	}
 	return d
 }
@@ -205,7 +206,7 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
-		_, _ = fmt.Fprintf(w, "  %d × %s: %s (for example %s)\n", g.Count, g.ErrorType, shorten(visible(g.Signature), 120), visible(g.Example))
+		_, _ = fmt.Fprintf(w, "  %d × %s: %s (for example %s)\n", g.Count, g.ErrorType, shorten(visible(g.title), 120), visible(g.Example))
 	}
 	if len(j.Slowest) > 0 && j.Slowest[0].Duration >= slowEnough {
 		_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(j.Slowest))

@@ -30,7 +30,7 @@ func printFailures(w io.Writer, f view.Failures, jobID string) {
 }
 
 func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
-	_, _ = fmt.Fprintf(w, "%d %s (%s): %s\n", g.Count, g.Outcome(), g.Type, shorten(visible(g.Signature), 160))
+	_, _ = fmt.Fprintf(w, "%d %s (%s): %s\n", g.Count, g.Outcome(), g.Type, shorten(visible(g.Title()), 160))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "
@@ -94,8 +94,12 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 	_, _ = fmt.Fprintf(w, "    all of it: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
 }
 
+// printSuggestions prints the advice that there is for a type of error of its own: that for all others says nothing that is not here.
 func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern) {
 	for _, p := range patterns {
+		if !errorpolicy.Advised(p.PatternType) {
+			continue
+		}
 		_, _ = fmt.Fprintf(w, "%d times %s: %s\n", p.Frequency, p.PatternType, p.SuggestedAction)
 	}
 }

@@ -45,6 +45,9 @@ func suggestions() map[retry.Type]string {
 
 const suggestion = "Review error logs for more details"
 
+// Advised tells whether there is advice for a type of error that is not that for all others.
+func Advised(t retry.Type) bool { return suggestions()[t] != "" }
+
 // tally counts the errors of one type.
 type tally struct {
 	count int

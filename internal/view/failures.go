@@ -31,6 +31,15 @@ type FailureGroup struct {
 	Count     int
 	Example   Failure // the first
 	Last      time.Time
+	varied    bool // their messages are not all the same
+}
+
+// Title is the message of the failures when they all have the same, else what their messages have in common.
+func (g FailureGroup) Title() string {
+	if g.varied || g.Example.Error == "" {
+		return g.Signature
+	}
+	return g.Example.Error
 }
 
 // Outcome says as what the items of g are counted: failed, skipped or rejected.
@@ -61,6 +70,7 @@ func (f *Failures) add(now time.Time, e events.AgentFailed) {
 	if g, ok := f.byKey[key]; ok {
 		g.Count++
 		g.Last = now
+		g.varied = g.varied || g.Example.Error != e.Error
 		return
 	}
 	if len(f.groups) == groupsKept {

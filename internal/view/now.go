@@ -19,16 +19,20 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
-// Running is the number of attempts that run, and do not wait for the next try of a step.
+// Running is the number of attempts that run. An attempt that waits for the next try of a step does not, and neither does one whose
+// wait is over while all slots are taken: the log does not tell which those are, but that there cannot be more running than slots.
 func (j *Job) Running(now time.Time) int {
 	parked, _ := j.parked(now)
-	return len(j.running) - parked
+	n := len(j.running) - parked
+	if slots := max(j.MaxParallel, j.slots); slots > 0 {
+		n = min(n, slots)
+	}
+	return n
 }
 
-// Waiting is the number of items that wait for another attempt, or for the next try of a step.
+// Waiting is the number of items that wait for another attempt, or for the next try of a step, and of those that wait for a slot then.
 func (j *Job) Waiting(now time.Time) int {
-	parked, _ := j.parked(now)
-	return len(j.waiting.due) + parked
+	return len(j.waiting.due) + len(j.running) - j.Running(now)
 }
 
 // NextRetry returns when the first of the waiting items is due; zero: none waits.

@@ -236,7 +236,7 @@ func consequences() map[string]string {
 		"stop":     "so the attempt fails",
 		"continue": "on_failure: continue, so the attempt goes on",
 		"fallback": "its fallback is run",
-		"handler":  "its on_failure is run",
+		"handler":  "its handler is run",
 	}
 }
 

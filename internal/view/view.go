@@ -55,6 +55,7 @@ type Job struct {
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
 	indexes map[string]int       // of what runs, by item id
+	slots   int                  // that this run is known to have
 	waiting waiting
 	circuit circuit
 	speed   speed
@@ -168,6 +169,7 @@ func (j *Job) applyAgent(r events.Record) {
 		j.found(e.ItemIndex)
 		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
 		j.indexes[e.ItemID] = e.ItemIndex
+		j.slots = max(j.slots, e.Worker)
 		j.Timeline.at(r.Time).Started++
 	case events.AgentProgress:
 		j.Step(e)
@@ -198,6 +200,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 		j.Runs++
 	}
 	j.halt()
+	j.slots = 0
 	n := e.Completed + e.Pending + e.InFlight
 	j.Total = max(j.Total, n)
 	j.Complete = j.Complete || j.resumed && n == j.known && n > 0

@@ -164,6 +164,18 @@ func TestAStepBetweenTwoTriesWaits(t *testing.T) {
 	}
 }
 
+// The slot of an attempt that waits goes to another; when the wait is over, the attempt has to wait for a slot.
+func TestNoMoreRunThanThereAreSlots(t *testing.T) {
+	j, now := fold(view.New(), events.JobStarted{MaxParallel: 2}, begun(0), begun(1),
+		events.StepRetrying{ItemID: item(0), Step: "get", DelayMS: events.Millis(10 * time.Second)},
+		events.AgentStarted{ItemID: item(2), ItemIndex: 2, Attempt: 1, Worker: 1})
+	for _, at := range []time.Time{now, now.Add(time.Minute)} {
+		if running, waiting := j.Running(at), j.Waiting(at); running != 2 || waiting != 1 {
+			t.Errorf("at %v: got %d running and %d waiting, want 2 in the two slots and 1", at, running, waiting)
+		}
+	}
+}
+
 // Of a step that is given up, what is told depends on whether its phase goes on.
 func TestStepsThatRunOnceAreListedWithTheirEnds(t *testing.T) {
 	j, _ := fold(view.New(), events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "setup"},
