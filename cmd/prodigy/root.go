@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -85,6 +86,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("there is no command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
+	}
+	if ext := filepath.Ext(args[0]); cmd.Parent() == nil && (ext == ".yml" || ext == ".yaml") {
+		return usagef("there is no command %q (did you mean 'prodigy run %s'?)", args[0], args[0])
 	}
 	return usagef("there is no command %q", args[0])
 }

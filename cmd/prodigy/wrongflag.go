@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,15 +31,19 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
 }
 
-// nearFlag guesses which long flag was meant.
+// nearFlag guesses which long flag was meant: one that is spelled nearly so, or one that ends so, as --max-parallel does for --parallel.
 func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
-	if unknown.GetSpecifiedShortnames() != "" {
+	name, ok := longName(unknown)
+	if !ok {
 		return ""
 	}
-	name := unknown.GetSpecifiedName()
 	best, least := "", len(name)/3+1
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := spelling.Distance(name, f.Name); d < least && !f.Hidden {
+		d := spelling.Distance(name, f.Name)
+		if strings.HasSuffix(f.Name, "-"+name) {
+			d = 1
+		}
+		if d < least && !f.Hidden {
 			best, least = f.Name, d
 		}
 	})
@@ -46,4 +51,15 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean --%s?)", best)
+}
+
+// longName returns the name of the flag. Of the short ones only -P and -j say what was meant, which xargs and make have.
+func longName(unknown *pflag.NotExistError) (name string, ok bool) {
+	switch name := unknown.GetSpecifiedName(); {
+	case unknown.GetSpecifiedShortnames() == "":
+		return name, true
+	case name == "P", name == "j":
+		return "parallel", true
+	}
+	return "", false
 }

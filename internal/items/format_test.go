@@ -92,7 +92,7 @@ func TestBadDataIsToldWithItsPlace(t *testing.T) {
 		{"csv", "a,a\n", `line 1, column 3: two columns have the name "a"`},
 		{"csv", "a,b\nx,\xff\n", "line 2, column 3: invalid UTF-8"},
 		{"csv", "\xff\n", "line 1, column 1: invalid UTF-8"},
-		{"lines", "ok\n\xff\n", "byte 3: not JSON: invalid UTF-8"},
+		{"lines", "ok\n\xff\n", "byte 3: not UTF-8, which all text must be"},
 		{"yaml", "a: 1\nb: [\n", "not YAML: line 2: did not find expected node content"},
 		{"yaml", "a: 1\n---\nb: .inf\n", "line 3, column 4: .inf is not a number of JSON: put it in quotes"},
 		{"yaml", "a: &a [*a]\n", `line 1, column 8: alias "a" contains itself`},

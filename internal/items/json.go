@@ -224,6 +224,9 @@ func (e *notJSONError) Error() string {
 	if errors.Is(e.err, io.ErrUnexpectedEOF) {
 		return "the JSON ends too early"
 	}
+	if errors.Is(e.err, errUTF8) {
+		return "not UTF-8, which all text must be"
+	}
 	return fmt.Sprintf("not JSON: %v", e.err)
 }
 

@@ -2,6 +2,7 @@ package mapreduce
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +74,9 @@ func writeResults(logDir, path string) (err error) {
 // writeRows writes a row for each end of an item that the log tells, and returns by item index where the last one stands.
 func writeRows(logDir string, w io.Writer) ([]span, error) {
 	buffered := bufio.NewWriterSize(w, 1<<16)
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // what steps have given stays as it was
 	var last []span
 	var offset int64
 	for r, err := range events.Read(logDir) {
@@ -86,11 +90,11 @@ func writeRows(logDir string, w io.Writer) ([]span, error) {
 		if !ok {
 			continue
 		}
-		line, err := json.Marshal(found)
-		if err != nil {
+		line.Reset()
+		if err := enc.Encode(found); err != nil {
 			return nil, err
 		}
-		n, err := buffered.Write(append(line, '\n'))
+		n, err := buffered.Write(line.Bytes())
 		if err != nil {
 			return nil, err
 		}

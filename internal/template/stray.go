@@ -16,7 +16,7 @@ const codeStray = "PS120"
 func elsewhere(name string) string {
 	switch name {
 	case "item", "item_id", "item_index", "item_total", "attempt", "worker":
-		return inAgents
+		return "in the steps of an agent"
 	case "map":
 		return "in reduce and merge"
 	case "error":
@@ -26,8 +26,6 @@ func elsewhere(name string) string {
 	}
 	return ""
 }
-
-const inAgents = "in the steps of an agent"
 
 // lintStrays warns of each ${name} that the shell is left with although a value of prodigy was probably meant: nothing in the script
 // sets it, so it would be empty without a word. What the script sources or evaluates may set anything.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"prodigy/internal/events"
@@ -36,7 +37,7 @@ type steps struct {
 	tries map[string]int // of the steps that have not ended, that failed
 }
 
-// Steps returns the steps that have ended, in the order in which they did.
+// Steps returns the steps that have ended, in the order in which they did. Of one that has failed and was run again, the last end counts.
 func (j *Job) Steps() []Step { return j.steps.list }
 
 func (s *steps) retrying(e events.StepRetrying) {
@@ -66,6 +67,9 @@ func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 
 func (s *steps) add(step Step) {
 	delete(s.tries, step.Name)
+	s.list = slices.DeleteFunc(s.list, func(old Step) bool { // which a resume has run again
+		return old.Outcome == StepFailed && old.Phase == step.Phase && old.Name == step.Name
+	})
 	if len(s.list) < stepsKept {
 		s.list = append(s.list, step)
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 
@@ -177,7 +178,7 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 			words = append(words, k.alias)
 		}
 	}
-	guess := nearest(e.name, words)
+	guess := cmp.Or(borrowed()[b.name][e.name], nearest(e.name, words))
 	if guess == "" {
 		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, belongs(e.name, b.name))
 		return

@@ -92,7 +92,11 @@ func (r *reader) checkStandard(b *block) {
 		r.fail(m.key, `"map" contradicts "mode: standard": remove one of them`)
 		return
 	}
-	r.require(b, "commands")
+	if b.has("mode") {
+		r.require(b, "commands")
+	} else {
+		r.require(b, "commands", "map")
+	}
 	items := append([]string{"setup", "reduce", "merge", "error_policy", "handlers"}, rootPolicyKeys...)
 	for name, e := range b.written {
 		if slices.Contains(items, name) {

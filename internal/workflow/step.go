@@ -52,6 +52,10 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	keys = reading(keys, "capture_output", keep(&p.captureOutput))
 	keys = reading(keys, "test", func(e entry) { r.test(e, &s) })
 	keys = reading(keys, "on_success", func(e entry) { s.OnSuccess = r.following(e) })
+	if e.value.Tag == "!!str" {
+		r.fail(e.value, "%s: want a mapping, got %s (a command is written \"shell: …\")", e.name, describe(e.value))
+		return s, nil
+	}
 	b := r.block(e.name, e, append(keys, more...))
 	if b == nil {
 		return s, nil
