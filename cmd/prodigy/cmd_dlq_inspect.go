@@ -46,7 +46,7 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	case err != nil:
 		return err
 	case !found:
-		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s shows them)", o.itemID, job.ID, job.ID)
+		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s shows them, prodigy why %s %s what became of the item)", o.itemID, job.ID, job.ID, job.ID, quoted(o.itemID))
 	case o.format == asJSON:
 		return printJSON(con.out, e)
 	}

@@ -68,6 +68,9 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	}
 	s.print(con.out, seen, time.Now())
 	_, _ = fmt.Fprintf(con.out, "log: %s\n", job.EventsDir())
+	if summary.State != stateRunning {
+		printNext(con.err, job, summary.State == string(mapreduce.Completed))
+	}
 	return nil
 }
 
@@ -222,6 +225,9 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
 		}
 		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", visible(s.Name), prefixed(" of ", s.Phase), s.Outcome, took, prefixed(": ", visible(s.Error)))
+		if why := s.GaveUp(); why != "" {
+			_, _ = fmt.Fprintf(w, "  not tried again: %s\n", why)
+		}
 	}
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
 		_, _ = fmt.Fprintln(w, region{}.phase(j, time.Now()))

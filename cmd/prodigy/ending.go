@@ -18,6 +18,7 @@ func (e ended) print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
 		printStepFailure(w, *e.Failure, e.Job.ID)
+		e.printGaveUp(w)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
 		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
 		printAdvice(w, e.Cause)
@@ -29,8 +30,25 @@ func (e ended) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
 	}
 	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
-	for _, command := range e.next() {
+	printNext(w, e.Job, e.State == mapreduce.Completed)
+}
+
+// printNext prints the commands that lead on from the end of a run.
+func printNext(w io.Writer, job jobs.Job, completed bool) {
+	for _, command := range next(job, completed) {
 		_, _ = fmt.Fprintf(w, "next: %s\n", command)
+	}
+}
+
+// printGaveUp says why the step that failed the job was not tried again.
+func (e ended) printGaveUp(w io.Writer) {
+	if e.job == nil {
+		return
+	}
+	for _, s := range e.job.Steps() {
+		if why := s.GaveUp(); s.Name == e.Failure.Step && why != "" {
+			_, _ = fmt.Fprintf(w, "    not tried again: %s\n", why)
+		}
 	}
 }
 
@@ -56,21 +74,21 @@ func (e ended) counts() []string {
 	return parts
 }
 
-// next returns the commands that lead on from here.
-func (e ended) next() []string {
+// next returns the commands that lead on from the end of a run.
+func next(job jobs.Job, completed bool) []string {
 	var commands []string
-	if e.State != mapreduce.Completed {
-		commands = append(commands, "prodigy resume "+e.Job.ID)
+	if !completed {
+		commands = append(commands, "prodigy resume "+job.ID)
 	}
-	letter, eligible, _ := dlq.Lead(e.Job.DLQFile()) // what is wrong with the queue is told when it is looked at
+	letter, eligible, _ := dlq.Lead(job.DLQFile()) // what is wrong with the queue is told when it is looked at
 	if letter == "" {
 		return commands
 	}
-	again := "prodigy dlq retry " + e.Job.ID
+	again := "prodigy dlq retry " + job.ID
 	if !eligible {
 		again += " --force"
 	}
-	return append(commands, fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), e.Job.ID), again)
+	return append(commands, fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID), again)
 }
 
 // phaseEvidenceLines is how much of stderr is shown of a step that failed the job: more than of one of many items.

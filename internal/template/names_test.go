@@ -63,7 +63,7 @@ func TestFieldsThatARootDoesNotHaveAreTold(t *testing.T) {
 func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
 	n := Names{}.With("map", Name{Root: true}).With("summary", Name{Root: true, Declared: true})
 	tests := []struct{ text, want string }{
-		{"sum ${item}", "1:5: PS004 ${item} has a value only in the steps of an agent; $${item} stands for this very text"},
+		{"sum ${item}", "1:5: PS004 ${item} is known only in agent_template, handlers and foreach; $${item} stands for this very text"},
 		{"${sumary} x", "1:1: PS004 ${sumary} is no value of prodigy (did you mean ${summary}?); $${sumary} stands for this very text"},
 		{"${SUMARY} ${HOME} ${mp} ${other} ${error:-x} $item", ""},
 	}

@@ -12,21 +12,6 @@ import (
 
 const codeStray = "PS120"
 
-// elsewhere says of a name that prodigy has in some places only where that is.
-func elsewhere(name string) string {
-	switch name {
-	case "item", "item_id", "item_index", "item_total", "attempt", "worker":
-		return "in the steps of an agent"
-	case "map":
-		return "in reduce and merge"
-	case "error":
-		return "in what handles a failure"
-	case "validation":
-		return "behind a step with validate"
-	}
-	return ""
-}
-
 // lintStrays warns of each ${name} that the shell is left with although a value of prodigy was probably meant: nothing in the script
 // sets it, so it would be empty without a word. What the script sources or evaluates may set anything.
 func (c *compiler) lintStrays(file *syntax.File) {
@@ -46,8 +31,11 @@ func (c *compiler) lintStrays(file *syntax.File) {
 
 // stray says what is wrong with a ${name} of nobody, if it looks like one of prodigy's.
 func (s *scanner) stray(name string) string {
-	if place := elsewhere(name); place != "" {
-		return fmt.Sprintf("${%s} has a value only %s", name, place)
+	if slices.Contains([]string{"item_id", "item_index", "item_total", "attempt"}, name) {
+		return fmt.Sprintf("${%s} is known only %s", name, knownOnly("worker"))
+	}
+	if place := knownOnly(name); place != "" {
+		return fmt.Sprintf("${%s} is known only %s", name, place)
 	}
 	if near := s.misspelled(name); near != "" {
 		return fmt.Sprintf("${%s} is no value of prodigy (did you mean ${%s}?)", name, near)

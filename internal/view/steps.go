@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 )
 
 // Step is a step of a phase that runs once: of setup, reduce and merge, or of a standard workflow.
@@ -16,6 +17,16 @@ type Step struct {
 	Tries    int
 	Outcome  StepOutcome
 	Error    string // of one that failed
+	reason   retry.Reason
+}
+
+// GaveUp says why a step that failed was not tried again, where its retry_config had room for that or its tries were used up.
+func (s Step) GaveUp() string {
+	switch {
+	case s.reason == retry.Exhausted && s.Tries <= 1, s.reason == retry.Permanent:
+		return ""
+	}
+	return reasons()[s.reason]
 }
 
 // StepOutcome is how a step ended.
@@ -61,7 +72,7 @@ func (s *steps) completed(now time.Time, e events.StepCompleted) {
 // failed notes a step that ended its phase. Of one after which the phase goes on, the record of its completion tells.
 func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 	if e.Action == "stop" {
-		s.add(Step{Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error})
+		s.add(Step{Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error, reason: e.Reason})
 	}
 }
 
