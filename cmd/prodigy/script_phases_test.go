@@ -24,7 +24,7 @@ func TestEveryStepKeyWorksInEveryPhase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}
-	testscript.Run(t, testscript.Params{Dir: phasesDir, Setup: func(env *testscript.Env) error {
+	runScripts(t, testscript.Params{Dir: phasesDir, Setup: func(env *testscript.Env) error {
 		env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
 		steps, err := os.ReadFile(filepath.Join(env.WorkDir, "steps.yml"))
 		if err != nil {

@@ -27,7 +27,7 @@ func TestSeedScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{
+	runScripts(t, testscript.Params{
 		Dir: "../../testdata/script/seeds",
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"faster":      faster,

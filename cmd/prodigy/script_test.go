@@ -52,5 +52,5 @@ func TestScripts(t *testing.T) {
 		// Under the race detector each start of a process is slow, and these use all the goroutines that there are.
 		params.Dir, params.Files = "", []string{dir + "quickstart.txtar", dir + "interrupt.txtar", dir + "interrupt_twice.txtar"}
 	}
-	testscript.Run(t, params)
+	runScripts(t, params)
 }
