@@ -228,13 +228,15 @@ func (r *round) judgeStatus(h *history, id, fate string) error {
 
 func (r *round) judgeTries(h *history, id, fate string, effects []effect) error {
 	n, kills := begins(effects), r.cuts(effects)
-	// What was in flight at a kill, or whose record was still in the last batch, begins once more.
+	// What was in flight at a kill begins once more, and so does a try of the step whose record was still in the last batch.
 	unlogged := max(0, n-h.attempts[id]-h.tries[id])
 	r.unlogged += unlogged
 	if n > 1 && h.crashes[id]+unlogged > 0 {
 		r.again++
 	}
 	switch {
+	case attemptsOf(effects) > h.attempts[id]:
+		return fmt.Errorf("%s: %d attempts began, the log knows of %d", id, attemptsOf(effects), h.attempts[id])
 	case h.status[id] == "success" && !ended(effects):
 		return fmt.Errorf("%s succeeded without having run to its end", id)
 	case unlogged > kills*mostUnlogged:
@@ -247,6 +249,15 @@ func (r *round) judgeTries(h *history, id, fate string, effects []effect) error 
 
 // mostUnlogged is how many tries of one item may be in the last batch that a kill takes.
 const mostUnlogged = 3
+
+// attemptsOf returns how many attempts have begun. A run gives each of its attempts of an item a number of its own.
+func attemptsOf(effects []effect) int {
+	seen := map[effect]bool{}
+	for _, e := range effects {
+		seen[effect{run: e.run, attempt: e.attempt}] = true
+	}
+	return len(seen)
+}
 
 func ended(effects []effect) bool {
 	for _, e := range effects {

@@ -54,14 +54,14 @@ func (r *round) killWatchers() {
 	}
 }
 
-// alive returns the leftovers that are still there after the time that a killed process needs to be gone.
+// lingering is how long what is to be gone may be there on the slowest machine. An agent that hangs does so for longer.
+const lingering = time.Minute
+
+// alive waits for the end of all leftovers, and returns those that do not come to it.
 func (r *round) alive() []int {
-	var pids []int
-	for range 20 {
-		if pids = r.leftovers(); len(pids) == 0 {
-			return nil
+	for end := time.Now().Add(lingering); ; time.Sleep(25 * time.Millisecond) {
+		if pids := r.leftovers(); len(pids) == 0 || time.Now().After(end) {
+			return pids
 		}
-		time.Sleep(25 * time.Millisecond)
 	}
-	return pids
 }

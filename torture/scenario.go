@@ -146,14 +146,22 @@ func signalled(want int, grace string, signals ...syscall.Signal) func(context.C
 		if err != nil {
 			return err
 		}
-		for _, s := range signals {
+		for i, s := range signals {
+			if i > 0 { // sooner it would be taken for the same request
+				if err := r.await(ctx, p, func() bool { return strings.Contains(r.output(), "stopping") }); err != nil {
+					return err
+				}
+				time.Sleep(150 * time.Millisecond)
+			}
 			if err := p.cmd.Process.Signal(s); err != nil {
 				return err
 			}
-			// Sooner the second would be taken for the same request.
-			time.Sleep(150 * time.Millisecond)
 		}
-		if code := p.code(); code != want {
+		code, err := r.end(ctx, p)
+		if err != nil {
+			return err
+		}
+		if code != want {
 			return r.wrong("exit code %d, want %d\n%s", code, want, r.output())
 		}
 		if pids := r.alive(); len(pids) > 0 {
