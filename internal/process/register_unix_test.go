@@ -247,7 +247,7 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := strings.Fields(string(data))
+	words := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 	want := []string{filepath.Join(dir, "processes"), register.owner.mark, "1s"}
 	if len(words) != 4 || !slices.Equal(words[1:], want) {
 		t.Fatalf("the watcher was told %v, want its id and %v", words, want)

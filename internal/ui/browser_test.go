@@ -30,7 +30,8 @@ func browser(t *testing.T) context.Context {
 		t.Skip("no browser, or the short tests only")
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.WSURLReadTimeout(patience))
+		chromedp.WSURLReadTimeout(patience),
+		chromedp.Env("TMPDIR=/tmp")) // where it makes a socket, whose path may not be long
 	alloc, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(alloc)
