@@ -55,13 +55,18 @@ func Summarize(place jobs.Job) (Summary, error) {
 	return sum, nil
 }
 
-// SummarizeAnd is Summarize for those who want to see all the records too.
+// SummarizeAnd is Summarize for those who want to see all the records too. It notices damage wherever it is.
 func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return Summary{}, unusable(err)
 	}
-	return replayed(place, meta, see)
+	past, err := recall(place, recordedPolicy(place, meta), nil)
+	if err != nil {
+		return Summary{}, err
+	}
+	past.rest = events.Read(place.EventsDir())
+	return past.summary(place, meta, see)
 }
 
 func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
@@ -106,11 +111,6 @@ func (s *Summary) ended(e events.Event) bool {
 	return true
 }
 
-// replayed makes the summary of all records and shows each to see.
-func replayed(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	return past{newState(recordedPolicy(place, meta)), events.Read(place.EventsDir())}.summary(place, meta, see)
-}
-
 // recalled makes the summary of what the log comes to up to a checkpoint, and of the records behind it.
 func recalled(place jobs.Job, meta jobs.Meta) (Summary, error) {
 	past, err := recall(place, recordedPolicy(place, meta), nil)
@@ -120,9 +120,9 @@ func recalled(place jobs.Job, meta jobs.Meta) (Summary, error) {
 	return past.summary(place, meta, func(events.Record) {})
 }
 
-// summary folds the rest of a log.
+// summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not folded again.
 func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	s := p.state
+	s, known := p.state, p.state.seq
 	for r, err := range p.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -130,7 +130,9 @@ func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (
 		if err != nil {
 			return Summary{}, unusable(err)
 		}
-		s.apply(r)
+		if r.Seq > known {
+			s.apply(r)
+		}
 		see(r)
 	}
 	sum := summaryOf(place, meta)

@@ -51,7 +51,11 @@ func TestASummaryIsOfTheLastRun(t *testing.T) {
 
 func checkSummary(t *testing.T, place jobs.Job) {
 	t.Helper()
-	want, err := SummarizeAnd(place, func(events.Record) {})
+	meta, err := place.ReadMeta()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := past{newState(recordedPolicy(place, meta)), events.Read(place.EventsDir())}.summary(place, meta, func(events.Record) {})
 	if err != nil {
 		t.Fatal(err)
 	}
