@@ -53,8 +53,11 @@ func (f *filter) match(l line) (bool, error) {
 	return ok && (f.query.Matches == nil || f.query.Matches(l.text)), err
 }
 
-// selects is match without Matches.
+// selects is match without Matches. What happens to an item has its id in the correlation.
 func (f *filter) selects(l line) (bool, error) {
+	if f.item != nil && f.heads.aboutAnother(l, f.query.ItemID) {
+		return false, nil
+	}
 	if !f.typeMatches(l) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
 		return false, nil
 	}

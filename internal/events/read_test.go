@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func readAll(t testing.TB, dir string) []Record {
@@ -169,6 +170,34 @@ func TestAQuerySelectsLinesAsTheyAreWritten(t *testing.T) {
 			t.Errorf("%s: %v (-got +want):\n%s", name, err, diff)
 		}
 	}
+}
+
+func TestTheEventsAboutAnItemAreThoseThatNameIt(t *testing.T) {
+	names := []string{"a", "b", "a/b", "a\"b", "é", `\`, "j", "item_1", "item_10", `","type":"`}
+	rapid.Check(t, func(rt *rapid.T) {
+		job := rapid.SampledFrom([]string{"j", "a", "jö"}).Draw(rt, "job")
+		asked := rapid.SampledFrom(names).Draw(rt, "asked")
+		f, err := newFilter(Query{ItemID: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range rapid.IntRange(1, 8).Draw(rt, "lines") {
+			item := rapid.SampledFrom(names).Draw(rt, "item")
+			e := rapid.SampledFrom([]Event{
+				AgentStarted{ItemID: item},
+				StepRetrying{ItemID: item},
+				JobPaused{Reason: item},
+				StepSkipped{ItemID: item},
+				Unknown{Name: "New", Raw: objectWith(item)},
+			}).Draw(rt, "event")
+			l := Log{jobID: job}
+			r := Record{Seq: int64(i + 1), Time: start0, JobID: job, CorrelationID: l.correlation(e.About()), Event: e}
+			text := bytes.TrimSpace(encodeAll(t, []Record{r}))
+			if got, err := f.match(lineOf(text)); got != (e.About() == asked) || err != nil {
+				t.Fatalf("%s: got %v %v for %q", text, got, err, asked)
+			}
+		}
+	})
 }
 
 func TestReadLinesEndsWithErrTornBehindAllOtherLines(t *testing.T) {
