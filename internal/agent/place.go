@@ -70,16 +70,30 @@ func (p place) perValue(is bool) place {
 func (p place) in(phase string) place {
 	switch phase {
 	case phaseMap:
-		p = p.knowing("item", template.Name{Root: true, Declared: true, Data: true})
-		p = p.knowing("item_id", template.Name{Declared: true, Data: true})
-		p = p.knowing("worker", template.Name{Root: true, Fields: []string{"id"}})
-		for _, name := range []string{"item_index", "item_total", "attempt"} {
-			p = p.knowing(name, template.Name{Declared: true})
-		}
+		p = p.agent(template.Name{Root: true, Declared: true, Data: true})
 	case phaseReduce, phaseMerge:
 		p = p.knowing("map", template.Name{Root: true, Data: true, Fields: mapFields})
 	}
 	return p.packed()
+}
+
+// ofAgents returns p as the first step of an agent of m sees it, as far as the workflow tells.
+func (p place) ofAgents(m *workflow.Map) place {
+	if m.ItemsAreTexts() {
+		return p.agent(template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}).packed()
+	}
+	return p.in(phaseMap)
+}
+
+// agent returns p where the names of an agent are known.
+func (p place) agent(item template.Name) place {
+	p = p.knowing("item", item)
+	p = p.knowing("item_id", template.Name{Declared: true, Data: true})
+	p = p.knowing("worker", template.Name{Root: true, Fields: []string{"id"}})
+	for _, name := range []string{"item_index", "item_total", "attempt"} {
+		p = p.knowing(name, template.Name{Declared: true})
+	}
+	return p
 }
 
 // packed returns p in a form that much can follow.

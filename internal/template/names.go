@@ -15,6 +15,7 @@ type Name struct {
 	Declared bool     // ${name} and $name are: captured names, env, item_id, attempt, ...
 	Data     bool     // its values come from items or from what commands have printed
 	Fields   []string // of a root: all that it has; nil: any
+	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
 }
 
 // frame holds some of the names. The frames below hold more names each, but for those on top that are not packed yet.
@@ -52,7 +53,7 @@ func (n Names) Packed() Names {
 }
 
 func (n Name) and(m Name) Name {
-	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data}
+	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Text: n.Text && m.Text}
 	if n.Fields != nil && m.Fields != nil && slices.Equal(n.Fields, m.Fields) {
 		both.Fields = n.Fields
 	}

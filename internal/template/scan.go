@@ -198,6 +198,9 @@ func (s *scanner) field(e *expr, written string) finding {
 	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
 		return finding{}
 	}
+	if is.Text {
+		return finding{codeUnknown, fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root)}
+	}
 	if near := nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
 	}

@@ -114,6 +114,11 @@ type Input struct {
 	Pos     Pos
 }
 
+// ItemsAreTexts tells whether the workflow says of all items that they are texts: names of files, or lines.
+func (m *Map) ItemsAreTexts() bool {
+	return m.JSONPath == "" && (m.Input.Format == "lines" || m.Input.Format == "" && m.Input.Glob != "")
+}
+
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
 type Step struct {
 	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
