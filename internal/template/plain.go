@@ -154,7 +154,7 @@ func knownOnly(root string) string {
 	case "error":
 		return "in steps that handle a failure"
 	case "validation":
-		return "in on_incomplete"
+		return "after a step with validate and in its on_incomplete"
 	}
 	return ""
 }
