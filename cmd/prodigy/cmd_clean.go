@@ -47,11 +47,11 @@ Jobs that were paused or killed can be resumed, and jobs with dead letters can b
 job that is running always stays.`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
-			if o.jobID == "" && o.older == 0 {
+			if o.jobID == "" && !cmd.Flags().Changed("older-than") {
 				o.older = cleanAge
 			}
 			return runClean(con, o, terminalAsker(con), time.Now())
@@ -87,9 +87,6 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
 	}
-	if ask == nil && !o.dryRun {
-		return refusef("nobody is there to be asked whether jobs may be removed (--yes does without, --dry-run shows them)")
-	}
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err
@@ -97,6 +94,9 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 	old, err := o.candidates(con, home, now)
 	if err != nil {
 		return err
+	}
+	if ask == nil && !o.dryRun {
+		return refusef("nobody is there to be asked whether jobs may be removed (--yes does without, --dry-run shows them)")
 	}
 	if !o.dryRun {
 		if err := home.FinishRemovals(); err != nil {

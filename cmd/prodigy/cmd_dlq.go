@@ -47,9 +47,9 @@ func newDLQListCommand(con *console) *cobra.Command {
 		Short:             "List the dead letters of a job",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
 			return runDLQList(con, o)
 		},

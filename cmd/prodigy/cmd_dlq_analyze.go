@@ -25,9 +25,9 @@ func newDLQAnalyzeCommand(con *console) *cobra.Command {
 		Short:             "Group the dead letters of a job by signature, type and hour",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
 			return runDLQAnalyze(con, o)
 		},
@@ -129,9 +129,9 @@ func newDLQStatsCommand(con *console) *cobra.Command {
 		Short:             "Count the dead letters of a job",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
 			return runDLQStats(con, o)
 		},

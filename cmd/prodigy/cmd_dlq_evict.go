@@ -18,7 +18,7 @@ type dlqEvictOptions struct {
 	jobID  string
 	format format
 	yes    bool
-	older  time.Duration // purge: only what failed last longer ago
+	older  time.Duration // purge: only what failed last so long ago
 	reason string        // for the log
 }
 
@@ -35,11 +35,11 @@ func newDLQPurgeCommand(con *console) *cobra.Command {
 		Short:             "Throw away the dead letters of a job that failed last long ago",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
-			if o.older == 0 {
+			if !cmd.Flags().Changed("older-than") {
 				return usagef("--older-than is missing: how long ago they failed last, as in 30d")
 			}
 			o.reason = "older than " + duration.Format(o.older)
@@ -59,10 +59,11 @@ func newDLQClearCommand(con *console) *cobra.Command {
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
-			} else if !cmd.Flags().Changed("job-id") {
+			if len(args) == 0 && !cmd.Flags().Changed("job-id") {
 				return usagef("the argument <job> is missing")
+			}
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
 			o.reason = "cleared"
 			return runDLQEvict(con, o, terminalAsker(con))
@@ -83,12 +84,12 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
 	}
-	if ask == nil {
-		return refusef("nobody is there to be asked whether dead letters may be thrown away (--yes does without)")
-	}
 	job, err := findJob(o.jobID)
 	if err != nil {
 		return err
+	}
+	if ask == nil {
+		return refusef("nobody is there to be asked whether dead letters may be thrown away (--yes does without)")
 	}
 	e := evicted{JobID: job.ID}
 	c := o.config()
@@ -123,7 +124,7 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.older == 0 || now.Sub(e.LastAttempt) > o.older {
+		if now.Sub(e.LastAttempt) >= o.older {
 			ids = append(ids, e.ItemID)
 		}
 	}

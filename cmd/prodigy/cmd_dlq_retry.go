@@ -35,8 +35,8 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				o.jobID = args[0]
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
 			}
 			return runDLQRetry(cmd.Context(), con, o)
 		},

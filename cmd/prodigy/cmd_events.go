@@ -47,9 +47,9 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 }
 
 // begin looks the job up and completes the query.
-func (o *eventsOptions) begin(args []string) (jobs.Job, error) {
-	if len(args) > 0 {
-		o.jobID = args[0]
+func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
+	if err := nameJob(cmd, &o.jobID, args); err != nil {
+		return jobs.Job{}, err
 	}
 	job, err := findJob(o.jobID)
 	if err != nil {
@@ -75,7 +75,7 @@ func newEventsReader(use, short string, run func(context.Context, jobs.Job, even
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := o.begin(args)
+			job, err := o.begin(cmd, args)
 			if err != nil {
 				return err
 			}

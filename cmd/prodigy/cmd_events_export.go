@@ -18,7 +18,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 		Short: "Write the events of a job to a file, or with - to stdout",
 		Args:  exactly("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := o.begin(nil)
+			job, err := o.begin(cmd, nil)
 			if err != nil {
 				return err
 			}

@@ -17,12 +17,12 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 		Long: `Print the events of a job that contain a text, in their lines as they are written or in any of their fields. The case of
 letters does not matter, but for --regex, where (?i) at the beginning says so.`,
 		Args: exactly("text"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			matches, err := searched(args[0], isRegex)
 			if err != nil {
 				return err
 			}
-			job, err := o.begin(nil)
+			job, err := o.begin(cmd, nil)
 			if err != nil {
 				return err
 			}

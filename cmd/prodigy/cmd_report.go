@@ -16,7 +16,7 @@ import (
 )
 
 type reportOptions struct {
-	id   string
+	jobID   string
 	file string // - is stdout
 }
 
@@ -30,18 +30,21 @@ dead letters and the workflow. Everything is in the one file, and nothing is fet
 		Example:           "  prodigy report latest -o report.html",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
-		RunE: func(_ *cobra.Command, args []string) error {
-			o.id = jobArgument(args)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
 			return runReport(con, o)
 		},
 	}
+	addJobID(cmd, &o.jobID)
 	cmd.Flags().StringVarP(&o.file, "out", "o", "-", "the file; - is stdout")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
 }
 
 func runReport(con *console, o reportOptions) error {
-	job, err := findJob(o.id)
+	job, err := findJob(o.jobID)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 type resumeOptions struct {
 	jobOptions
-	id string
+	jobID string
 }
 
 func newResumeCommand(con *console) *cobra.Command {
@@ -31,10 +31,13 @@ are those of run, but 0 when the job had completed before.`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.id = jobArgument(args)
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
 			return runResume(cmd.Context(), con, o)
 		},
 	}
+	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
 	f.Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
@@ -43,16 +46,8 @@ are those of run, but 0 when the job had completed before.`,
 	return cmd
 }
 
-// jobArgument returns the job that args names: the latest when they name none.
-func jobArgument(args []string) string {
-	if len(args) == 0 {
-		return "latest"
-	}
-	return args[0]
-}
-
 func runResume(ctx context.Context, con *console, o resumeOptions) error {
-	job, err := findJob(o.id)
+	job, err := findJob(o.jobID)
 	if err != nil {
 		return err
 	}

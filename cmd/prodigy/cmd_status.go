@@ -21,7 +21,7 @@ import (
 )
 
 type statusOptions struct {
-	id     string
+	jobID     string
 	format format
 	watch  bool
 }
@@ -38,17 +38,20 @@ With --watch it shows how the job goes on, as the run itself does, until it ends
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.id = jobArgument(args)
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
 			return runStatus(cmd.Context(), con, o)
 		},
 	}
+	addJobID(cmd, &o.jobID)
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show how it goes on until it ends")
 	return cmd
 }
 
 func runStatus(ctx context.Context, con *console, o statusOptions) error {
-	job, err := findJob(o.id)
+	job, err := findJob(o.jobID)
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,24 @@ func newRootCommand(con *console) *cobra.Command {
 	for _, c := range firstLevel {
 		root.AddCommand(c.make(con))
 	}
+	addVersionFlag(con, root)
+	root.InitDefaultCompletionCmd("completion")
+	completion, _, _ := root.Find([]string{"completion"})
+	completion.Args, completion.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	offerNoFiles(root)
 	return root
+}
+
+// addVersionFlag lets prodigy itself tell its version, as most programs do.
+func addVersionFlag(con *console, root *cobra.Command) {
+	asked := root.Flags().Bool("version", false, "print the version")
+	help := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *asked {
+			return runVersion(con, asHuman)
+		}
+		return help(cmd, args)
+	}
 }
 
 // newRootCommandFor returns as much of the tree as args can call: the command that they begin with, else the whole tree.
@@ -141,4 +157,16 @@ func findJob(id string) (jobs.Job, error) {
 func addJobID(cmd *cobra.Command, id *string) {
 	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, the beginning of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
+}
+
+// nameJob sets id to the job that args name, if they name one: then --job-id may not name another.
+func nameJob(cmd *cobra.Command, id *string, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.Flags().Changed("job-id") && *id != args[0] {
+		return usagef("the job is named twice: %s, and --job-id %s", args[0], *id)
+	}
+	*id = args[0]
+	return nil
 }
