@@ -23,7 +23,10 @@ func printAdvice(w io.Writer, err error) {
 func advice(err error) string {
 	var log *events.DamagedError
 	var queue *dlq.DamagedError
+	var locked *jobs.LockedError
 	switch {
+	case errors.As(err, &locked):
+		return fmt.Sprintf("'prodigy status %s --watch' shows how it goes on.", locked.JobID)
 	case jobs.CannotWrite(err):
 		return "Make room on that disk, or make it writable."
 	case errors.Is(err, fs.ErrPermission):

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,7 +40,7 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.query.Type, "event-type", "", "only events of this type, in any case style")
 	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
-	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent")
+	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent, as in item_0/1 for the first attempt of item_0")
 	f.Var(length{&o.since}, "since", "only events of this last stretch of time, as in 30m")
 	f.Var(positive{&o.query.Limit}, "limit", "only the last events")
 	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
@@ -62,6 +63,9 @@ func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, erro
 	}
 	if o.since > 0 {
 		o.query.Since = time.Now().Add(-o.since)
+	}
+	if id := o.query.AgentID; id != "" && !strings.HasPrefix(id, job.ID+"/") {
+		o.query.AgentID = job.ID + "/" + id
 	}
 	return job, nil
 }
@@ -97,7 +101,19 @@ func newEventsListCommand(con *console) *cobra.Command {
 
 func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	out := bufio.NewWriter(con.out)
-	err := printEvents(out, con.err, o.format, con.look(), events.ReadLines(job.EventsDir(), o.query))
+	seen := false
+	lines := func(yield func([]byte, error) bool) {
+		for line, err := range events.ReadLines(job.EventsDir(), o.query) {
+			seen = true
+			if !yield(line, err) {
+				return
+			}
+		}
+	}
+	err := printEvents(out, con.err, o.format, con.look(), lines)
+	if !seen && o.format == asHuman {
+		_, _ = fmt.Fprintf(con.err, "There are no such events in job %s.\n", job.ID)
+	}
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
@@ -110,16 +126,18 @@ func unlessClosed(err error) error {
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
-	const short = "Print the events of a job and those to come, until it ends"
-	return newEventsReader("follow [job]", short, func(ctx context.Context, job jobs.Job, o eventsOptions) error {
+	cmd := newEventsReader("follow [job]", "Print the events of a job and those to come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
 		return runFollow(ctx, con, job, o)
 	})
+	cmd.Long = `Print the events of a job and those to come, until it ends or its run dies.
+
+--json prints one object a line, as jsonl does: an array would have no end while the job runs.`
+	return cmd
 }
 
 // runFollow ends with the code of a signal that it is stopped with, without a word.
 func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
 	if o.format == asJSON {
-		// An array would have no end; a line each is JSON as well.
 		o.format = asJSONL
 	}
 	return untilSignal(ctx, func(ctx context.Context) error {
@@ -174,7 +192,7 @@ func arrayWriter(w io.Writer) eventWriter {
 	return eventWriter{
 		one: func(line []byte) error {
 			_, err := fmt.Fprintf(w, "%s\n%s", before, trimNewline(line))
-			before = "\n,"
+			before = ","
 			return err
 		},
 		end: func() error {

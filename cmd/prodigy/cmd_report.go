@@ -16,8 +16,8 @@ import (
 )
 
 type reportOptions struct {
-	jobID   string
-	file string // - is stdout
+	jobID string
+	file  string // - is stdout
 }
 
 func newReportCommand(con *console) *cobra.Command {

@@ -21,7 +21,7 @@ import (
 )
 
 type statusOptions struct {
-	jobID     string
+	jobID  string
 	format format
 	watch  bool
 }
@@ -71,8 +71,8 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	}
 	s.print(con.out, seen, time.Now())
 	_, _ = fmt.Fprintf(con.out, "log: %s\n", job.EventsDir())
-	if summary.State != stateRunning {
-		printNext(con.err, job, summary.State == string(mapreduce.Completed))
+	if s.State != stateRunning {
+		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.Metrics.Skipped))
 	}
 	return nil
 }

@@ -63,9 +63,7 @@ func runWhy(con *console, o whyOptions) error {
 		return printJSON(con.out, e)
 	}
 	e.print(con.out)
-	for _, command := range e.next(job) {
-		_, _ = fmt.Fprintf(con.err, "next: %s\n", command)
-	}
+	printNext(con.err, e.next(job))
 	return nil
 }
 

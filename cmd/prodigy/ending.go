@@ -17,7 +17,7 @@ import (
 func (e ended) print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
-		printStepFailure(w, *e.Failure, e.Job.ID)
+		e.printStepFailure(w, *e.Failure)
 		e.printGaveUp(w)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
 		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
@@ -30,12 +30,12 @@ func (e ended) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
 	}
 	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
-	printNext(w, e.Job, e.State == mapreduce.Completed)
+	printNext(w, e.next())
 }
 
-// printNext prints the commands that lead on from the end of a run.
-func printNext(w io.Writer, job jobs.Job, completed bool) {
-	for _, command := range next(job, completed) {
+// printNext tells the commands that lead on from here.
+func printNext(w io.Writer, commands []string) {
+	for _, command := range commands {
 		_, _ = fmt.Fprintf(w, "next: %s\n", command)
 	}
 }
@@ -74,41 +74,52 @@ func (e ended) counts() []string {
 	return parts
 }
 
-// next returns the commands that lead on from the end of a run.
-func next(job jobs.Job, completed bool) []string {
+// next returns the commands that lead on from here.
+func (e ended) next() []string {
+	return nextCommands(e.Job, e.State == mapreduce.Completed, e.Metrics.Skipped)
+}
+
+// nextCommands returns the commands that lead on from a job that nothing works on: it goes on unless it has completed, its dead
+// letters are run again, and the items that were skipped are in the log alone.
+func nextCommands(job jobs.Job, completed bool, skipped int) []string {
 	var commands []string
 	if !completed {
 		commands = append(commands, "prodigy resume "+job.ID)
 	}
 	letter, eligible, _ := dlq.Lead(job.DLQFile()) // what is wrong with the queue is told when it is looked at
-	if letter == "" {
-		return commands
+	switch {
+	case letter != "" && eligible:
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID)
+	case letter != "":
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+" --force")
+	case skipped > 0:
+		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
 	}
-	again := "prodigy dlq retry " + job.ID
-	if !eligible {
-		again += " --force"
-	}
-	return append(commands, fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID), again)
+	return commands
+}
+
+func inspect(letter string, job jobs.Job) string {
+	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
 }
 
 // phaseEvidenceLines is how much of stderr is shown of a step that failed the job: more than of one of many items.
 const phaseEvidenceLines = 20
 
-// failed says what happened, and in which step if it was in one.
-func failed(step, what string) string {
+// failed says what happened, and in which step if it was in one. Phase is empty in a standard workflow.
+func failed(step, phase, what string) string {
 	if step == "" {
 		return what
 	}
-	return "step " + step + " failed: " + what
+	return "step " + step + prefixed(" of ", phase) + " failed: " + what
 }
 
 // printStepFailure tells of the step that failed the job: one of a phase that runs once.
-func printStepFailure(w io.Writer, f agent.Failure, jobID string) {
+func (e ended) printStepFailure(w io.Writer, f agent.Failure) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, e.phase(), told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
 	evidence := lastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = lastLines(f.Stdout, phaseEvidenceLines)
@@ -117,6 +128,14 @@ func printStepFailure(w io.Writer, f agent.Failure, jobID string) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
 	if f.Step != "" {
-		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", jobID)
+		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", e.Job.ID)
 	}
+}
+
+// phase is the one that the job was in at the end.
+func (e ended) phase() string {
+	if e.job == nil {
+		return ""
+	}
+	return e.job.Phase
 }

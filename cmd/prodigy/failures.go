@@ -62,6 +62,8 @@ func ending(code *int, signal string, t retry.Type) string {
 		return "timed out"
 	case t == retry.TypeInternal:
 		return "internal error"
+	case t == retry.TypeCircuitOpen:
+		return "circuit breaker"
 	case signal != "":
 		return "killed by " + signal
 	case code != nil && *code != 0:

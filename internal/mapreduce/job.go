@@ -393,25 +393,20 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (verdict, error) {
 	reduce = reduce || j.state.reducing
 	j.recordResumed(events.ForDeadLetters, reduce)
-	indexes := make([]int, 0, len(itemIDs))
+	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		if e, ok := j.queue.Get(id); ok {
 			indexes = append(indexes, e.ItemIndex)
+			tried[e.ItemIndex] = j.state.lastTry[e.ItemIndex]
 		}
 	}
 	v, err := j.runPool(ctx, j.listed(indexes), nil)
 	if err != nil {
 		return v, err
 	}
-	recovered := 0
-	for _, index := range indexes {
-		if !j.state.dead(index) {
-			recovered++
-		}
-	}
-	j.record(events.DLQItemsReprocessed{Succeeded: recovered, Failed: len(indexes) - recovered})
-	v.reprocessed, v.recovered = len(indexes), recovered
-	if err := j.refreshResults(recovered); err != nil {
+	v.reprocessed, v.recovered = j.state.reprocessed(tried)
+	j.record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
+	if err := j.refreshResults(v.recovered); err != nil {
 		return v, err
 	}
 	if v.state != Completed {

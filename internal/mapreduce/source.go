@@ -89,7 +89,7 @@ func (j *job) selected() source {
 
 var (
 	errInputGone    = errors.New("the run before ended while it read standard input, which cannot be read again")
-	errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more")
+	errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more: bring it back as it was, or start a new job")
 )
 
 // cutOff tells whether the selection of an earlier run was cut off and cannot be made again.

@@ -300,6 +300,20 @@ func (s *state) dead(index int) bool {
 	return st == errorpolicy.Dead || st == errorpolicy.Turned
 }
 
+// reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to its end since, and
+// how many of these are no dead letters any more.
+func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
+	for index, number := range tried {
+		switch {
+		case !s.dead(index):
+			ended, recovered = ended+1, recovered+1
+		case s.lastTry[index] != number:
+			ended++
+		}
+	}
+	return ended, recovered
+}
+
 // stepRetry is a step between two tries.
 type stepRetry struct {
 	events.StepRetrying
