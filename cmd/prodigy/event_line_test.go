@@ -37,7 +37,7 @@ func TestEventsArePrintedInEveryForm(t *testing.T) {
 		format format
 		want   string
 	}{
-		{asJSON, "[\n" + line + "\n,\n" + line + "\n]\n"},
+		{asJSON, "[\n" + line + ",\n" + line + "\n]\n"},
 		{asJSONL, line + "\n" + line + "\n"},
 		{asCSV, "seq,time,job_id,correlation_id,type,item_id,agent_id,fields\n" +
 			strings.Repeat(`7,2026-11-20T16:15:30.123456Z,j,j/item_0,Later,item_0,j/item_0/1,`+
