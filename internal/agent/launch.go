@@ -204,6 +204,8 @@ func failureOf(st *step, exit process.Exit, stderr string) *Failure {
 		f.Message = "timed out after " + duration.Format(st.Timeout)
 	case exit.Signal != "":
 		f.Message = "killed by " + exit.Signal
+	case exit.Code == 126 && strings.Contains(stderr, "rgument list too long"):
+		f.Type, f.Message = retry.TypeTemplate, events.Clip(exitMessage(exit.Code, stderr), events.MaxError-len(tooLarge))+tooLarge
 	case exit.Code != 0:
 		f.Message = exitMessage(exit.Code, stderr)
 	default:
@@ -222,8 +224,12 @@ func notStarted(f *Failure, why error) {
 		f.Type, f.ExitCode = retry.TypePermission, 126
 	case errors.Is(why, process.ErrTooLarge):
 		f.Type, f.ExitCode = retry.TypeTemplate, 126
+		f.Message += tooLarge
 	}
 }
+
+// tooLarge says what to do about a value that no program can be given as an argument.
+const tooLarge = "; an argument holds 128 KiB at most: write |file for the path of a file that holds the value, or a heredoc"
 
 // exitMessage adds the last line of stderr that says something.
 func exitMessage(code int, stderr string) string {

@@ -135,6 +135,7 @@ func TestWarningsNameTheirRule(t *testing.T) {
 		{`eval "$(gen ${item.v})"`, "PS107"},
 		{`gen ${item.v} | sh`, "PS108"},
 		{`p ${item.v}; xargs -I{} sh -c 'p {}'`, "PS109"},
+		{`xargs -I{} sh -c "p {} ${item.v}"`, "PS109"},
 		{`python3 -c 'print("${item.v}")'`, "PS110"},
 		{`rm ${item.v}`, "PS111"},
 		{"cat <<E\n{\"id\": \"${item.v}\"}\nE", "PS113"},

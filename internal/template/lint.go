@@ -107,7 +107,7 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	case name == "eval" || name == "source" || name == "." || isShell(name):
 		c.lintOutput(nodes)
 	case name == "xargs" || name == "find":
-		c.lintBraces(args)
+		c.lintBraces(args, nodes)
 	}
 	if slices.Contains(codeLanguages, name) {
 		c.lintLanguage(name, nodes)
@@ -132,12 +132,24 @@ func (c *compiler) lintOutput(nodes []*syntax.Word) {
 }
 
 // lintBraces warns about names that xargs or find pastes into code.
-func (c *compiler) lintBraces(args []string) {
+func (c *compiler) lintBraces(args []string, nodes []*syntax.Word) {
 	for i, a := range args {
-		if isShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && strings.Contains(args[i+2], "{}") {
+		if isShell(a) && i+2 < len(args) && strings.HasPrefix(args[i+1], "-") && holdsBraces(nodes[i+2]) {
 			c.report(Warning, c.firstOffset(), finding{"PS109", fmt.Sprintf("%s pastes each name into shell code in place of {}; pass it as an argument: sh -c '… \"$1\"' _ {}", args[0])})
 		}
 	}
+}
+
+// holdsBraces tells whether {} stands in the constant text of a word.
+func holdsBraces(word *syntax.Word) bool {
+	for n := range syntax.Preorder(word) {
+		lit, isLit := n.(*syntax.Lit)
+		quoted, isQuoted := n.(*syntax.SglQuoted)
+		if isLit && strings.Contains(lit.Value, "{}") || isQuoted && strings.Contains(quoted.Value, "{}") {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *compiler) lintLanguage(name string, nodes []*syntax.Word) {

@@ -193,6 +193,9 @@ func (c *compiler) escaped(r *ref, p place) piece {
 
 // foreign leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it.
 func (c *compiler) foreign(r *ref, p place) piece {
+	if c.sets[r.root()] && !looksDotted(r.written[len("${")+len(r.root()):]) {
+		return c.asWritten(r) // a variable of the script, with an operator of the shell
+	}
 	if p.quote != single && p.quote != ansi && p.quote != quotedHeredoc && (len(p.around) > 0 || !c.inRewritten(r)) {
 		c.report(Error, r.start, r.fault)
 		return piece{text: r.written, slot: -1}

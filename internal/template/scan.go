@@ -133,6 +133,9 @@ func (s *scanner) braced(i int) int {
 		s.add(foreign, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
 		return closing(s.src, i)
 	}
+	if sourceEnd, ok := s.source(i, end); ok {
+		return sourceEnd
+	}
 	if strings.HasPrefix(s.src[end:], "}") {
 		s.bare = append(s.bare, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
 	}
