@@ -17,6 +17,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
 )
 
 func newEventsCommand(con *console) *cobra.Command {
@@ -140,9 +141,17 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 	if o.format == asJSON {
 		o.format = asJSONL
 	}
-	return untilSignal(ctx, func(ctx context.Context) error {
+	err := untilSignal(ctx, func(ctx context.Context) error {
 		return unlessClosed(printEvents(con.out, con.err, o.format, con.look(), events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
 	})
+	if err != nil {
+		return err
+	}
+	if s, err := mapreduce.Summarize(job); err == nil && s.State == mapreduce.StateKilled {
+		_, _ = fmt.Fprintf(con.err, "The run of job %s has died.\n", job.ID)
+		printNext(con.err, nextCommands(job, false, 0))
+	}
+	return nil
 }
 
 // eventWriter prints events in one form. end is called after the last.

@@ -64,6 +64,8 @@ func ending(code *int, signal string, t retry.Type) string {
 		return "internal error"
 	case t == retry.TypeCircuitOpen:
 		return "circuit breaker"
+	case t == retry.TypeCommitMissing:
+		return "commit_required"
 	case signal != "":
 		return "killed by " + signal
 	case code != nil && *code != 0:

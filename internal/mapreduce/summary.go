@@ -11,6 +11,9 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// StateKilled is the state of a job in a Summary when its last run ended without a word.
+const StateKilled = "killed"
+
 // Summary is what the log of a job says of it.
 type Summary struct {
 	Job      jobs.Job
@@ -138,7 +141,7 @@ func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (
 	sum := summaryOf(place, meta)
 	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.ended), s.reason, s.policy.Metrics(), s.duration(s.last)
 	if s.ended == "" {
-		sum.State = "killed"
+		sum.State = StateKilled
 	}
 	if place.Running() {
 		sum.State = "running"

@@ -76,10 +76,18 @@ type teller struct {
 	retries  int                      // of the item, that were decided
 	due      time.Time
 	step     string    // that waits for its next try, or did last
+	budget   expiry    // of the step that was to be tried again last
 	until    time.Time // of the open breaker
 	held     time.Time // since when the breaker has been open
 	letter   bool      // it is in the dead letter queue
 	ended    State     // of the job; empty while it runs, or was killed
+}
+
+// expiry is the end of the retry budget of a step by the clock, which counts when a resume has taken the attempt up.
+type expiry struct {
+	step   string
+	at     time.Time
+	counts bool
 }
 
 // policiesOf returns the retry policies of the steps of an agent by their labels, those of steps inside of steps too.
@@ -183,6 +191,9 @@ func (t *teller) stepRetrying(r events.Record, e events.StepRetrying) {
 	text := fmt.Sprintf("step %s failed on try %d%s: %s", e.Step, e.Attempt, of(p.Attempts, known), e.Error)
 	why := []string{matched(p, known, e.ErrorType, e.Matched)}
 	why = append(why, t.delay(p, known, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
+	if e.BudgetExpiresAt != nil {
+		t.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: t.budget.counts && t.budget.step == e.Step}
+	}
 	if e.BudgetLeftMS != nil {
 		why = append(why, fmt.Sprintf("retry budget: %s waited with this, %s left", duration.Format(time.Duration(e.WaitedMS)),
 			duration.Format(time.Duration(*e.BudgetLeftMS))))
@@ -242,19 +253,22 @@ func consequences() map[string]string {
 
 func (t *teller) stepFailed(r events.Record, e events.StepFailed) {
 	p, known := t.policies[e.Step]
-	why := []string{fmt.Sprintf("type %s; %s", e.ErrorType, t.gaveUp(p, known, e))}
+	why := []string{fmt.Sprintf("type %s; %s", e.ErrorType, t.gaveUp(r, p, known, e))}
 	if what := consequences()[e.Action]; what != "" {
 		why = append(why, what)
 	}
 	t.say(r, fmt.Sprintf("step %s is given up after %s: %s", e.Step, tries(e.Attempts), e.Error), why...)
 }
 
-func (t *teller) gaveUp(p retry.Policy, known bool, e events.StepFailed) string {
+func (t *teller) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
 	if e.Reason == retry.Exhausted && known && p.Attempts <= 1 || e.Reason == retry.Exhausted && !known && e.Attempts == 1 {
 		return "it has no retry_config"
 	}
 	if e.Reason == retry.NotRetryable && known {
 		return fmt.Sprintf("none of retry_on (%s) matched", entries(p.RetryOn))
+	}
+	if b := t.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
+		return "the retry budget ended at " + clock(b.at) + ", which counts since the job went on"
 	}
 	if words := reasons()[e.Reason]; words != "" {
 		return words
@@ -271,6 +285,7 @@ func entries(list []retry.Matcher) string {
 }
 
 func (t *teller) failed(r events.Record, e events.AgentFailed) {
+	t.budget = expiry{}
 	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
 		t.story.Status, t.letter = Turned, true
 		t.say(r, "refused without being run", t.breaker(r.Time), "it can be sent again from the dead letter queue once the cause is mended")

@@ -79,6 +79,20 @@ var stories = []struct {
 		failedFor("all 3 tries failed", 3),
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 3},
 	}},
+	{"the run dies, and the retry budget of a step ends meanwhile", []events.Event{
+		begun(0),
+		events.StepRetrying{
+			ItemID: "item_0", Step: "get", Attempt: 1, ErrorType: "network", Error: "exit code 7", Matched: "network",
+			ComputedDelayMS: *ms(time.Second), DelayMS: *ms(time.Second), WaitedMS: *ms(time.Second), BudgetLeftMS: ms(59 * time.Second),
+			BudgetExpiresAt: new(start.Add(500 * time.Millisecond)),
+		},
+		events.JobResumed{Reason: events.ForResume},
+		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1},
+		events.StepFailed{
+			ItemID: "item_0", Step: "get", Attempts: 2, Reason: "budget", Action: "stop", Error: "retry budget exhausted: exit code 7",
+			ErrorType: "network", ExitCode: new(7),
+		},
+	}},
 	{"a dead letter is sent again, the run dies, and it is one as before", []events.Event{
 		begun(0), failedFor("on_item_failure is dlq", 1),
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},

@@ -70,7 +70,7 @@ func (t *teller) over(r events.Record, s State, text string) {
 // resumed tells what a resume makes of an item without an end.
 func (t *teller) resumed(r events.Record, e events.JobResumed) {
 	crashed := t.ended == ""
-	t.ended = ""
+	t.ended, t.budget.counts = "", true
 	unfinished := t.story.Status == InFlight && crashed || t.story.Status == Waiting
 	switch {
 	case unfinished && t.letter:
