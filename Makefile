@@ -5,6 +5,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS  = -s -w $(if $(VERSION),-X main.version=$(VERSION))
 TOOL     = $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 30s
+# How long the tests of a package may take on the slowest machine. It is only waited for when one hangs.
+PATIENCE ?= 20m
 PREFIX  ?= /usr/local
 
 .DEFAULT_GOAL := help
@@ -16,10 +18,10 @@ build: ## Build bin/prodigy
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy ./cmd/prodigy
 
 test: ## Run all tests
-	$(GO) test ./...
+	$(GO) test -timeout $(PATIENCE) ./...
 
 race: ## Run the tests under the race detector, without the long ones
-	$(GO) test -race -short -skip TestSeedScripts ./...
+	$(GO) test -timeout $(PATIENCE) -race -short -skip TestSeedScripts ./...
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -13,7 +13,7 @@ import (
 )
 
 // scriptsTake is how long all scripts of a test may take on the slowest machine.
-const scriptsTake = 5 * time.Minute
+const scriptsTake = 10 * time.Minute
 
 // runScripts runs scripts. One that waits for ever fails with its output and the line it has come to, long before go test gives up.
 func runScripts(t *testing.T, p testscript.Params) {

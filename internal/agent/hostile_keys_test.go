@@ -200,14 +200,14 @@ func TestHostileValuesDoNotLeadAnOutputFileAway(t *testing.T) {
 
 func TestTheFilesOfValuesLastAsLongAsTheirCommand(t *testing.T) {
 	x := local(t)
-	a := ofItem(shellStep("cat ${item.n|file} $F"), shellStep("cat $F; ls ${item.n|file} | wc -l"))
+	a := ofItem(shellStep(`cat ${item.n|file} "$F"`), shellStep(`cat "$F"; ls ${item.n|file} | wc -l`))
 	a.Env = []workflow.EnvVar{{Name: "F", Value: workflow.Text{Value: "${job.id|file}"}}}
 	a.Steps[0].OnFailure = &workflow.OnFailure{Steps: []workflow.Step{shellStep("x")}}
 	if o := execute(t, x, a); o.Failure != nil || o.Output != "job1" {
 		t.Errorf("got %q (%v), want job1", o.Output, o.Failure)
 	}
 	same(t, "files left", filesIn(t, x.TempDir), []string(nil))
-	if commands, err := Render(a); err != nil || commands[0] != "cat ${item.n|file} $F" {
+	if commands, err := Render(a); err != nil || commands[0] != `cat ${item.n|file} "$F"` {
 		t.Errorf("got %q (%v), want the text without a file", commands, err)
 	}
 }
