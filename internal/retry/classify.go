@@ -40,7 +40,7 @@ var errorTypes = []errorType{
 	{name: TypeKilled, exitCodes: []int{128 + 9, 128 + 15}},
 	{name: TypePermission, exitCodes: []int{126}, phrases: []string{"permission denied", "eacces"}},
 	{name: TypeRateLimit, matcher: true, phrases: []string{"rate limit", "too many requests"}, numbers: []string{"429"}},
-	{name: TypeServerError, matcher: true, phrases: []string{"server error"}, numbers: []string{"500", "502", "503", "504"}},
+	{name: TypeServerError, matcher: true, phrases: []string{"server error", "overloaded_error"}, numbers: []string{"500", "502", "503", "504", "529"}},
 	{name: TypeNetwork, matcher: true, phrases: []string{"network", "connection", "refused", "unreachable", "reset", "dns"}},
 	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
 }
