@@ -262,7 +262,7 @@ func captures(s section) []events.StepCompleted {
 const firstItems = 5
 
 func planSelection(ctx context.Context, w checked) (planItems, error) {
-	env := items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Fill: w.settings.Fill, Stdin: os.Stdin}
+	env := items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Fill: w.settings.Fill, Stdin: os.Stdin, Secret: w.settings.Mask.Holds}
 	source, free := items.Source(w.Map.Input, env)
 	selected := planItems{Source: source, First: []items.Item{}}
 	if !free || w.Map.Input.Stdin && term.IsTerminal(int(os.Stdin.Fd())) {

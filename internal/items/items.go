@@ -45,6 +45,9 @@ type Env struct {
 	// known to a run. Nil: names stay as they are written.
 	Fill func(text string) (string, error)
 
+	// Secret tells whether a text holds a secret, and so is not to name an item: names stand in every event. Nil: none does.
+	Secret func(text string) bool
+
 	// Register, when there is one, has a record of the command that runs.
 	Register *process.Register
 }

@@ -23,10 +23,11 @@ const maxKey = 512
 
 // keys names items by a field, and tells at the end whether each name was given once.
 type keys struct {
-	src   string
-	path  []step
-	given sorter // the names, each with the index of its item
-	index []byte
+	src    string
+	path   []step
+	secret func(string) bool // nil: none is
+	given  sorter            // the names, each with the index of its item
+	index  []byte
 }
 
 // id returns the text of the key of an item.
@@ -41,6 +42,9 @@ func (k *keys) id(item value, index int) (string, error) {
 		return "", wrong("has %s, and only a text, a number or a boolean is the name of an item", kindNames[v.kind])
 	case v.kind == boolean:
 		id = fmt.Sprint(v.yes)
+	}
+	if k.secret != nil && k.secret(id) {
+		return "", wrong("has one that holds a secret, and names are shown everywhere")
 	}
 	if problem := badID(id); problem != "" {
 		return "", wrong("%s", problem)

@@ -37,7 +37,7 @@ func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error)
 	if c.keys == nil {
 		return c.run(ctx, src, e)
 	}
-	c.keys.given.dir = e.Temp
+	c.keys.secret, c.keys.given.dir = e.Secret, e.Temp
 	defer c.keys.given.close()
 	if err := c.run(ctx, src, e); err != nil && (c.left || !errors.Is(err, errEnough)) {
 		return err

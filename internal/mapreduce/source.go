@@ -144,6 +144,7 @@ func (j *job) selectionEnv() items.Env {
 	return items.Env{
 		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
 		Temp: j.place.TempDir(), Register: j.register,
+		Secret: j.config.Settings.Mask.Holds,
 	}
 }
 

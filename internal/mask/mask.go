@@ -125,6 +125,9 @@ func (m *Masker) Text(s string) string {
 	return string(c.out)
 }
 
+// Holds tells whether there is a secret in s.
+func (m *Masker) Holds(s string) bool { return m.Text(s) != s }
+
 // at tells how long the longest secret is that b begins with, where the byte before stands in front of it. It is undecided when more
 // bytes could make one, or a longer one, and there may be more.
 func (m *Masker) at(before byte, b []byte, more bool) (length int, undecided bool) {
