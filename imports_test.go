@@ -16,7 +16,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {
 		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "mask", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
-		"github.com/clipperhouse/displaywidth", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
+		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
 		"events", "items", "jobs", "mapreduce", "process", "workflow",

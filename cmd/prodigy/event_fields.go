@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // eventField is a key of an event and its value, as they stand in the line.
@@ -45,78 +46,24 @@ func unescaped(value []byte) ([]byte, bool) {
 // fieldsOf yields the fields of an object of JSON, in their order. The error is for what is none, and comes before any field.
 func fieldsOf(object []byte) (iter.Seq[eventField], error) {
 	if !json.Valid(object) {
-		var v any
-		return nil, fmt.Errorf("read an event: %w", json.Unmarshal(object, &v)) // which says what is wrong
+		return nil, json.Unmarshal(object, new(json.RawMessage)) // which says what is wrong
 	}
-	rest := blanks(object)
-	if rest[0] != '{' {
-		return nil, errors.New("read an event: the line is no object")
+	if jsontext.Value(object).Kind() != jsontext.KindBeginObject {
+		return nil, errors.New("the line is no object")
 	}
 	return func(yield func(eventField) bool) {
-		rest := blanks(rest[1:])
-		for rest[0] != '}' {
-			if rest[0] == ',' {
-				rest = blanks(rest[1:])
-			}
-			n := valueEnd(rest)
-			name := eventField{value: rest[:n]}.text()
-			rest = blanks(blanks(rest[n:])[1:]) // past the colon
-			n = valueEnd(rest)
-			if !yield(eventField{name, rest[:n]}) {
+		// What is valid gives no errors.
+		d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		_, _ = d.ReadToken()
+		for d.PeekKind() == jsontext.KindString {
+			name, _ := d.ReadToken()
+			f := eventField{name: name.String()}
+			value, _ := d.ReadValue()
+			end := int(d.InputOffset())
+			f.value = object[end-len(value) : end : end] // value itself is good until the next
+			if !yield(f) {
 				return
 			}
-			rest = blanks(rest[n:])
 		}
 	}, nil
-}
-
-// blanks returns b without the blanks that it begins with.
-func blanks(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
-		b = b[1:]
-	}
-	return b
-}
-
-// valueEnd returns how long the value is that b, a part of valid JSON, begins with.
-func valueEnd(b []byte) int {
-	depth := 0
-	for i := 0; ; i++ {
-		switch b[i] {
-		case '"':
-			i += textEnd(b[i:])
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			depth--
-		case ',', ':', ' ', '\t', '\r', '\n':
-			continue
-		default:
-			i = scalarEnd(b, i)
-		}
-		if depth == 0 {
-			return i + 1
-		}
-	}
-}
-
-// textEnd returns where the quote is that ends the string that b begins with.
-func textEnd(b []byte) int {
-	for i := 1; ; i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i
-		}
-	}
-}
-
-// scalarEnd returns where the last byte of the number or word at i is.
-func scalarEnd(b []byte, i int) int {
-	if end := bytes.IndexAny(b[i:], ",:]} \t\r\n"); end > 0 {
-		return i + end - 1
-	}
-	return len(b) - 1
 }

@@ -33,7 +33,7 @@ func fieldsByDecoder(t *testing.T, object []byte) (fields []eventField) {
 func FuzzFieldsAreThoseOfTheStandardLibrary(f *testing.F) {
 	for _, text := range []string{
 		circuitLine, "{}", " { } \n", `{"a":"\"","b\n":[1,{"c":"]}"}, -1.5e3 ],"":null,"é":"\u00e9","t":true}`, `{"a" : [ ] , "b" : { } , "c" : " , " }`,
-		"[1]", "3", "", "{", `{"a":1}}`, `{"a":{"a":"\\"}}`, "null",
+		"[1]", "3", "", "{", `{"a":1`, `{"a"`, `{"a":1}}`, `{"a":1} 2`, `{} {}`, `{"a":{"a":"\\"}}`, "null",
 	} {
 		f.Add([]byte(text))
 	}

@@ -36,7 +36,7 @@ func readEvent(line []byte) (eventLine, error) {
 	e := eventLine{fields: make([]eventField, 0, fieldsExpected)}
 	fields, err := fieldsOf(line)
 	if err != nil {
-		return e, err
+		return e, fmt.Errorf("read an event: %w", err)
 	}
 	for f := range fields {
 		if err := e.take(f); err != nil {
