@@ -59,9 +59,13 @@ func (f *feed) more() {
 }
 
 // line returns what is there up to the end of the line, without taking it. whole is false when the line goes on after limit bytes.
-func (f *feed) line(limit int) (line []byte, whole bool) {
+func (f *feed) line(limit int) (line []byte, whole bool) { return f.until('\n', limit) }
+
+// until returns what is there up to the next end, that included, or up to the end of the data, without taking it. whole is false when
+// it goes on after limit bytes.
+func (f *feed) until(end byte, limit int) (data []byte, whole bool) {
 	for seen := 0; ; {
-		if i := bytes.IndexByte(f.buf[seen:], '\n'); i >= 0 {
+		if i := bytes.IndexByte(f.buf[seen:], end); i >= 0 {
 			return f.buf[:seen+i+1], true
 		}
 		seen = len(f.buf)

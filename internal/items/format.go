@@ -24,6 +24,7 @@ func readers() map[string]func(f *feed, p path, take func([]byte) error) error {
 		"csv":   (*feed).csv,
 		"tsv":   (*feed).tsv,
 		"lines": (*feed).lines,
+		"nul":   (*feed).nul,
 		"yaml":  (*feed).yaml,
 	}
 }

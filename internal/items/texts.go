@@ -11,7 +11,7 @@ import (
 )
 
 // textFormats are the formats in which all is text.
-var textFormats = []string{"csv", "tsv", "lines"}
+var textFormats = []string{"csv", "tsv", "lines", "nul"}
 
 // Warnings tells of what in a filter can hold for no item, or only for all of them, because the workflow says of its input that all in it
 // is text. Messages hold a caret under the place. The File of a problem is left for the caller to fill in.

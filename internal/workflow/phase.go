@@ -149,7 +149,7 @@ func (r *reader) stdin(e entry, in *Input) {
 
 // Formats returns the names of the formats that data can have.
 func Formats() []string {
-	return []string{"json", "jsonl", "csv", "tsv", "lines", "yaml"}
+	return []string{"json", "jsonl", "csv", "tsv", "lines", "nul", "yaml"}
 }
 
 // intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".

@@ -114,9 +114,10 @@ type Input struct {
 	Pos     Pos
 }
 
-// ItemsAreTexts tells whether the workflow says of all items that they are texts: names of files, or lines.
+// ItemsAreTexts tells whether the workflow says of all items that they are texts: names of files, lines, or what NUL bytes end.
 func (m *Map) ItemsAreTexts() bool {
-	return m.JSONPath == "" && (m.Input.Format == "lines" || m.Input.Format == "" && m.Input.Glob != "")
+	in := m.Input
+	return m.JSONPath == "" && (in.Format == "lines" || in.Format == "nul" || in.Format == "" && in.Glob != "")
 }
 
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
