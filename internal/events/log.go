@@ -17,7 +17,7 @@ type Durability string
 
 const (
 	Batch  Durability = "batch"  // synced at least every 50 ms while there is something to write
-	Strict Durability = "strict" // as Batch, and synced at once when somebody waits (Log.Wait)
+	Strict Durability = "strict" // as Batch; who runs a job waits for the sync of each outcome (Log.Wait)
 	None   Durability = "none"   // never synced; survives kill -9, not a power loss
 )
 
@@ -165,8 +165,8 @@ func (l *Log) correlation(itemID string) string {
 	return l.jobID + "/" + itemID
 }
 
-// Wait returns when everything up to record seq is as safe as the durability promises (with Strict it makes the log sync
-// at once) and Durable has seen it, or the write error that prevents it.
+// Wait returns when everything up to record seq is as safe as the durability promises, which is seen to at once, and Durable has seen it; or
+// the write error that prevents it.
 func (l *Log) Wait(seq int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

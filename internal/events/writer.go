@@ -86,7 +86,7 @@ func (w *writer) take() task {
 	w.lines, l.pending = l.pending, w.lines
 	t := task{records: l.records, last: l.closing || l.err != nil}
 	l.records = nil
-	t.urgent = l.options.Durability == Strict && min(l.wanted, l.seq) > l.safe
+	t.urgent = min(l.wanted, l.seq) > l.safe
 	l.changed.Broadcast()
 	return t
 }
