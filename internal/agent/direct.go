@@ -24,6 +24,7 @@ type program struct {
 type dialect struct {
 	parent bool // it stays the parent of the program, and tells with its own exit code and words that a signal killed it
 	marks  bool // it names the program in _, counts itself in SHLVL, and hides an OLDPWD that is no directory
+	opens  bool // with redirections all this is the same, and that it tells of a signal goes where they lead
 }
 
 // dialects are known by the name of the file that sh is.
@@ -31,7 +32,7 @@ var dialects = []struct {
 	shell string
 	is    dialect
 }{
-	{"dash", dialect{parent: true}},
+	{"dash", dialect{parent: true, opens: true}},
 	{"bash", dialect{marks: true}},
 }
 
@@ -46,12 +47,12 @@ var leaders = []string{"setsid"}
 
 // direct returns the program that sh would start for c and nothing else, and false when only the shell knows.
 func (x *Executor) direct(c call, env []string, dir string) (program, bool) {
-	if len(c.words) == 0 || !filepath.IsAbs(dir) || slices.Contains(leaders, filepath.Base(c.words[0])) {
+	if len(c.words) == 0 || !filepath.IsAbs(dir) || slices.Contains(leaders, filepath.Base(c.words[0])) || slices.ContainsFunc(c.redirects, writes) {
 		return program{}, false
 	}
 	shell, known := x.shell.dialect()
 	vars, plain := shellVars(env)
-	if !known || !plain {
+	if !known || !plain || len(c.redirects) > 0 && !shell.opens {
 		return program{}, false
 	}
 	path, found := lookUp(c.words[0], vars.path)

@@ -36,12 +36,13 @@ type command interface {
 
 // call is a command with its values in place.
 type call struct {
-	path   string // of the program; empty: it is looked up
-	argv   []string
-	words  []string // of the program that argv would run and nothing else; empty: argv has to be asked
-	env    []string
-	values string // to be put into a private file that PRODIGY_VALUES names
-	script string // to be put into a private file whose path is the last argument
+	path      string // of the program; empty: it is looked up
+	argv      []string
+	words     []string            // of the program that argv would run and nothing else; empty: argv has to be asked
+	redirects []template.Redirect // of that program
+	env       []string
+	values    string // to be put into a private file that PRODIGY_VALUES names
+	script    string // to be put into a private file whose path is the last argument
 
 	does action // instead of all above: what is done without one process of its own
 }

@@ -138,19 +138,25 @@ func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stde
 // perform runs c, which is b ready to run, or instead of a shell that would only start a program that program.
 func (r *run) perform(ctx context.Context, b bound, c process.Command) (process.Exit, error) {
 	p, ok := r.x.direct(b.call, b.env, b.dir)
+	if !ok || ctx.Err() != nil {
+		return r.x.Run(ctx, c)
+	}
+	to, ok := redirected(b.redirects, c)
 	if !ok {
 		return r.x.Run(ctx, c)
 	}
-	instead := c
+	defer to.close()
+	instead := to.given(c)
 	instead.Path, instead.Argv, instead.Env = p.path, p.argv, p.env
 	exit, err := r.x.Run(ctx, instead)
 	switch {
 	case exit.Start != nil:
+		to.close()
 		return r.x.Run(ctx, c)
 	case err != nil || ctx.Err() != nil:
 		return exit, err
 	}
-	return p.shell.told(exit, c.Stderr), nil
+	return p.shell.told(exit, instead.Stderr), nil
 }
 
 // files writes the private files that b needs and points b to them.

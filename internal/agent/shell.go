@@ -25,7 +25,7 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 		return call{}, err
 	}
 	c := call{path: x.shell.find(), argv: []string{"sh", "-c", inv.Script}, env: inv.Env, values: inv.Values}
-	c.words = inv.Argv
+	c.words, c.redirects = inv.Argv, inv.Redirects
 	if inv.AsFile {
 		c.argv, c.script = []string{"sh"}, inv.Script
 	}

@@ -62,7 +62,7 @@ func startPolled(c Command) (child, error) {
 	}
 	p := &polled{pidfd: -1, streams: [2]stream{{fd: -1}, {fd: -1}}}
 	ends := [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}
-	err = p.connect(&ends, c)
+	pipes, err := p.connect(&ends, c)
 	if err == nil {
 		p.id, err = syscall.ForkExec(cmd.Path, cmd.Args, &syscall.ProcAttr{
 			Dir: cmd.Dir, Env: cmd.Env, Files: ends[:], Sys: &syscall.SysProcAttr{Setpgid: true, PidFD: &p.pidfd},
@@ -71,10 +71,8 @@ func startPolled(c Command) (child, error) {
 			err = startError(c, err)
 		}
 	}
-	for _, end := range ends {
-		if end != uintptr(null) {
-			_ = unix.Close(int(end))
-		}
+	for _, end := range pipes {
+		_ = unix.Close(end)
 	}
 	if err != nil {
 		p.close()
@@ -83,20 +81,30 @@ func startPolled(c Command) (child, error) {
 	return p, nil
 }
 
-// connect opens a pipe for each writer of c and puts its other end into ends.
-func (p *polled) connect(ends *[3]uintptr, c Command) error {
-	for i, to := range []io.Writer{c.Stdout, c.Stderr} {
-		if to == nil {
-			continue
-		}
-		var pipe [2]int
-		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-			return fmt.Errorf("open a pipe: %w", err)
-		}
-		p.streams[i] = stream{fd: pipe[0], to: once{w: to}}
-		ends[1+i] = uintptr(pipe[1])
+// connect puts into ends what the command has: the files of c, and a pipe for each of its other writers. It returns the ends of these.
+func (p *polled) connect(ends *[3]uintptr, c Command) (pipes []int, err error) {
+	if c.Stdin != nil {
+		ends[0] = c.Stdin.Fd()
 	}
-	return nil
+	for i, to := range []io.Writer{c.Stdout, c.Stderr} {
+		file, isFile := to.(*os.File)
+		switch {
+		case to == nil:
+		case isFile:
+			ends[1+i] = file.Fd()
+		case i == 1 && to == c.Stdout:
+			ends[2] = ends[1]
+		default:
+			var pipe [2]int
+			if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+				return pipes, fmt.Errorf("open a pipe: %w", err)
+			}
+			p.streams[i] = stream{fd: pipe[0], to: once{w: to}}
+			ends[1+i] = uintptr(pipe[1])
+			pipes = append(pipes, pipe[1])
+		}
+	}
+	return pipes, nil
 }
 
 func (p *polled) group() group { return group{id: p.id} }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,8 @@ func TestAPipedChildEndsAsAPolledOne(t *testing.T) {
 		"no such directory":              {Argv: []string{"sh"}, Dir: "/no/such/directory"},
 		"a variable twice":               {Argv: []string{"sh", "-c", "echo $A"}, Env: []string{"A=1", "PATH=/usr/bin:/bin", "A=2"}},
 		"a NUL byte in the environment":  {Argv: []string{"sh", "-c", "exit 0"}, Env: []string{"A=\x00"}},
+		"both in one pipe":               sh("echo o; echo e >&2; echo p"),
+		"files of its own":               sh("cat; echo o; echo e >&2; wc -c <&1"),
 		"a failing writer of its output": sh("yes | head -c 200000"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -31,6 +34,13 @@ func TestAPipedChildEndsAsAPolledOne(t *testing.T) {
 				c.Stdout, c.Stderr = &out, &errs
 				if strings.Contains(name, "failing") {
 					c.Stdout = broken{}
+				}
+				switch name {
+				case "both in one pipe":
+					c.Stderr = c.Stdout
+				case "files of its own":
+					c.Stdin = opened(t, "child.go")
+					c.Stdout = opened(t, "process.go") // to be read
 				}
 				exit, err := run(t.Context(), c, start)
 				if (exit.Start != nil) != strings.HasPrefix(name, "no such") && !strings.Contains(name, "NUL") {
@@ -50,6 +60,16 @@ func TestAPipedChildEndsAsAPolledOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+func opened(t *testing.T, name string) *os.File {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
 }
 
 func errorText(err error) string {

@@ -26,9 +26,12 @@ type pipe struct {
 	to          io.Writer
 }
 
-// connect gives cmd a pipe for each writer of c.
+// connect gives cmd the files of c, and a pipe for each of its other writers.
 func (o *output) connect(cmd *exec.Cmd, c Command) error {
 	o.pipes = make([]pipe, 0, 2)
+	if c.Stdin != nil {
+		cmd.Stdin = c.Stdin
+	}
 	if c.Stdout != nil {
 		w, err := o.open(c.Stdout)
 		if err != nil {
@@ -36,7 +39,11 @@ func (o *output) connect(cmd *exec.Cmd, c Command) error {
 		}
 		cmd.Stdout = w
 	}
-	if c.Stderr != nil {
+	switch {
+	case c.Stderr == nil:
+	case c.Stderr == c.Stdout:
+		cmd.Stderr = cmd.Stdout
+	default:
 		w, err := o.open(c.Stderr)
 		if err != nil {
 			o.abandon()
@@ -47,7 +54,11 @@ func (o *output) connect(cmd *exec.Cmd, c Command) error {
 	return nil
 }
 
+// open returns to when it is a file, else a pipe to it.
 func (o *output) open(to io.Writer) (*os.File, error) {
+	if file, ok := to.(*os.File); ok {
+		return file, nil
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("open a pipe: %w", err)

@@ -26,14 +26,18 @@ var (
 	ErrTooLarge      = errors.New("the arguments and the environment are too large")
 )
 
-// Command is what to run. Its stdin is /dev/null.
+// errIrregular tells that a file is none that a command may be given in place of its shell.
+var errIrregular = errors.New("not a regular file")
+
+// Command is what to run.
 type Command struct {
 	Path    string // of the program, for who has looked it up; empty: it is looked up as Argv[0]
 	Argv    []string
 	Dir     string
 	Env     []string       // the whole environment, "K=V"; of two with one name the later holds
-	Stdout  io.Writer      // nil: thrown away. Written to by one goroutine, never after Run has returned
-	Stderr  io.Writer      // the same
+	Stdin   *os.File       // nil: /dev/null
+	Stdout  io.Writer      // nil: thrown away. A file is the command's own; else written to by one goroutine, never after Run has returned
+	Stderr  io.Writer      // the same. When it is Stdout, both are one pipe
 	Timeout time.Duration  // 0: none
 	Grace   time.Duration  // between SIGTERM and SIGKILL to the group, at a stop
 	Cleanup *time.Duration // the same at Timeout, where only ErrKill cuts it short; nil: Grace

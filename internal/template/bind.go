@@ -24,7 +24,8 @@ type Invocation struct {
 	// and values for arguments. Running it directly is the same as running Script, except that a shell sets PWD (bash also _ and
 	// SHLVL), and that exported functions of bash may bear the program's name. When the program cannot be started, Script still
 	// tells why in the words and with the exit code of a shell, and runs a file without #!.
-	Argv []string
+	Argv      []string
+	Redirects []Redirect // of Argv: to be done before the program is started
 }
 
 // binding is one Bind under way.
@@ -71,8 +72,12 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 
 // setArgv gives the words of a plain command whose values are small enough for arguments.
 func (t *Template) setArgv(inv *Invocation, b *binding) {
-	if t.argv != nil && inv.Values == "" && !inv.AsFile {
-		inv.Argv = t.arguments(b)
+	if t.argv == nil || inv.Values != "" || inv.AsFile {
+		return
+	}
+	first := t.firstVars(b)
+	if redirects, ok := t.redirected(b, first); ok {
+		inv.Argv, inv.Redirects = t.arguments(b, first), redirects
 	}
 }
 

@@ -112,7 +112,7 @@ func (c *compiler) untouched() *Template {
 	c.collectSets(file)
 	c.lintStrays(file)
 	t.Diags = c.diags
-	t.argv = c.plainCommand(file)
+	t.argv, t.redirects = c.plainCommand(file)
 	return t
 }
 

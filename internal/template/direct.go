@@ -25,26 +25,31 @@ type argumentPart struct {
 	slot int
 }
 
-// plainCommand returns the words of a script that is one simple command of constant words and values, so that running the program
-// itself does what a shell would do. It returns nil for anything else, and for all that two shells might read differently.
-func (c *compiler) plainCommand(file *syntax.File) []argument {
+// plainCommand returns the words and the redirections of a script that is one simple command of constant words and values, so that
+// running the program itself does what a shell would do. It returns nil for anything else, and for all that two shells might read
+// differently.
+func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 	if file == nil || len(file.Stmts) != 1 || len(c.exports) > 0 || oddText(c.src) {
-		return nil
+		return nil, nil
 	}
 	s := file.Stmts[0]
 	call, ok := s.Cmd.(*syntax.CallExpr)
-	if !ok || s.Negated || s.Background || s.Coprocess || s.Disown || len(s.Redirs) > 0 || len(call.Assigns) > 0 || len(call.Args) == 0 {
-		return nil
+	if !ok || s.Negated || s.Background || s.Coprocess || s.Disown || len(call.Assigns) > 0 || len(call.Args) == 0 {
+		return nil, nil
 	}
 	words := make([]argument, len(call.Args))
 	for i, word := range call.Args {
 		a, ok := c.argument(word.Parts)
 		if !ok || i == 0 && !a.isProgram() {
-			return nil
+			return nil, nil
 		}
 		words[i] = a
 	}
-	return words
+	redirects, ok := c.redirections(s.Redirs)
+	if !ok {
+		return nil, nil
+	}
+	return words, redirects
 }
 
 // oddText tells whether the parser may see words where a shell sees others: it drops carriage returns, and lets a backslash at
@@ -172,8 +177,8 @@ func (c *compiler) refArgument(a argument, i int) (argument, bool) {
 	return append(a, argumentPart{slot: r.slot}), true
 }
 
-// arguments returns the words of a plain command with the values of a binding.
-func (t *Template) arguments(b *binding) []string {
+// firstVars returns for each slot where the variables of a binding begin that hold its value.
+func (t *Template) firstVars(b *binding) []int {
 	first := make([]int, len(t.slots))
 	next := 0
 	for i := range t.slots {
@@ -186,6 +191,11 @@ func (t *Template) arguments(b *binding) []string {
 			next++
 		}
 	}
+	return first
+}
+
+// arguments returns the words of a plain command with the values of a binding.
+func (t *Template) arguments(b *binding, first []int) []string {
 	argv := make([]string, 0, len(t.argv))
 	for _, a := range t.argv {
 		if len(a) == 1 && a[0].slot >= 0 && t.slots[a[0].slot].mode == separate {

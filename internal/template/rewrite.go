@@ -71,7 +71,7 @@ func (c *compiler) assemble() (*Template, error) {
 		return t, nil
 	}
 	t.setScript(pieces)
-	t.argv = c.plainCommand(c.file)
+	t.argv, t.redirects = c.plainCommand(c.file)
 	return t, nil
 }
 

@@ -21,14 +21,15 @@ type Options struct {
 type Template struct {
 	Diags []Diag // warnings and notes
 
-	src     string
-	script  string     // the whole script, when no piece of it depends on values
-	pieces  []piece    // the script in pieces otherwise
-	argv    []argument // the words of the script, when it is one plain command
-	display []piece    // the text as written, with its placeholders, for Render
-	slots   []slot
-	exports []export
-	roots   map[string]bool
+	src       string
+	script    string        // the whole script, when no piece of it depends on values
+	pieces    []piece       // the script in pieces otherwise
+	argv      []argument    // the words of the script, when it is one plain command
+	redirects []redirection // of that command
+	display   []piece       // the text as written, with its placeholders, for Render
+	slots     []slot
+	exports   []export
+	roots     map[string]bool
 }
 
 // Compile compiles the text of a shell step. The error is a *CompileError. A text without prodigy's names is never

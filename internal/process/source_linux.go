@@ -1,0 +1,62 @@
+package process
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenSource opens a file as a shell does for a redirection, to be what a command reads from: a regular file that lies there for every
+// process alike, which rules out what leads through the descriptors of a process. os.DevNull is taken too, and only that with a flag
+// for writing. It waits for nobody. flag is as for os.OpenFile.
+//
+// A file that is open for writing would also be held, for a moment, by each command that prodigy starts at the same time, and for as
+// long as that it could not be run as a program.
+func OpenSource(path string, flag int) (*os.File, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR) != 0 && path != os.DevNull {
+		return nil, fmt.Errorf("open %s for writing: %w", path, errIrregular)
+	}
+	how := unix.OpenHow{Flags: uint64(flag | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_LARGEFILE), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	if flag&os.O_CREATE != 0 {
+		how.Mode = 0o666
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	err = checkSource(fd, path)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flag&os.O_APPEND)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// checkSource refuses what is no regular file, and the files of procfs, which each process may see in its own way.
+func checkSource(fd int, path string) error {
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
+		return err
+	}
+	if path == os.DevNull {
+		if info.Mode&unix.S_IFMT != unix.S_IFCHR {
+			return errIrregular
+		}
+		return nil
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errIrregular
+	}
+	var system unix.Statfs_t
+	if err := unix.Fstatfs(fd, &system); err != nil {
+		return err
+	}
+	if system.Type == unix.PROC_SUPER_MAGIC {
+		return errIrregular
+	}
+	return nil
+}
