@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"prodigy/internal/retry"
@@ -109,17 +111,19 @@ func outside(err error) error {
 func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 	beside := filepath.Join(filepath.Dir(path), ".prodigy-"+rand.Text())
 	mode, known := f.mode(root, path)
-	file, err := root.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
 	defer func() {
 		if err != nil {
 			_ = root.Remove(beside)
 		}
 	}()
-	_, err = file.WriteString(content)
-	if err == nil && known {
+	if err := fill(root, beside, content); err != nil {
+		return err
+	}
+	file, err := root.OpenFile(beside, toSync(), 0)
+	if err != nil {
+		return err
+	}
+	if known {
 		err = file.Chmod(mode)
 	}
 	if err == nil {
@@ -132,6 +136,27 @@ func (f *writeFile) replace(root *os.Root, path, content string) (err error) {
 		return err
 	}
 	return root.Rename(beside, path)
+}
+
+// toSync returns how a file is opened to be synced. Windows wants to be allowed to write for that, and runs what others may write.
+func toSync() int {
+	if runtime.GOOS == "windows" {
+		return os.O_RDWR
+	}
+	return os.O_RDONLY
+}
+
+// fill makes a file. No command is started while it is open for writing: that would hold it for a moment longer, and a file that
+// somebody holds so cannot be run, which may be the next step.
+func fill(root *os.Root, path, content string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	file, err := root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(content)
+	return errors.Join(err, file.Close())
 }
 
 // mode returns the permissions that the file is to have: those that the step says, else those that it has.
