@@ -1,0 +1,132 @@
+// Package checksum seals JSON objects with a CRC32C of their own bytes, so that damage to a stored record is noticed when it is read.
+//
+// A sealed object has the checksum as its last member, in exactly this form:
+//
+//	{"seq":7,"type":"job_started","crc":"1a2b3c4d"}
+//
+// The checksum covers every byte of the object before the comma of that member: from its opening brace up to and including the last byte
+// of the member before. CRC32C is Castagnoli's polynomial, as in iSCSI and ext4, written as eight lower-case hexadecimal digits. An object
+// without members is sealed as {"crc":"…"}, and its opening brace alone is covered. The line feed that ends a line is no part of the object.
+//
+// The form is fixed, so that a check needs no parser and that no second spelling of a sealed object is valid.
+package checksum
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+)
+
+const (
+	key    = `"crc":"`
+	ending = `"}`
+	digits = 2 * crc32.Size
+	// memberLen is the length of the member with the brace that ends the object, and without the comma before it.
+	memberLen = len(key) + digits + len(ending)
+)
+
+// ErrMissing is the error of a line without a checksum in a place where it must have one.
+var ErrMissing = errors.New("the checksum is missing")
+
+// MismatchError is the error of a sealed object whose bytes are not those that were sealed.
+type MismatchError struct {
+	// Stored is what stands where the digits belong, Computed the checksum of the bytes that are there.
+	Stored, Computed string
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("the checksum is %q, but the bytes give %q", e.Stored, e.Computed)
+}
+
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
+
+// Seal adds the checksum to the JSON object that is buf[start:], and returns the extended buffer. The object must end with its closing
+// brace, have no whitespace before that, and have no member "crc" of its own. Seal panics when buf[start:] is not in braces.
+func Seal(buf []byte, start int) []byte {
+	object := buf[start:]
+	if len(object) < 2 || object[0] != '{' || object[len(object)-1] != '}' {
+		panic("checksum: not a JSON object")
+	}
+	covered := object[:len(object)-1]
+	sum := sumOf(covered)
+	buf = buf[:start+len(covered)]
+	if len(covered) > 1 {
+		buf = append(buf, ',')
+	}
+	buf = append(buf, key...)
+	buf = append(buf, sum[:]...)
+	return append(buf, ending...)
+}
+
+// Check reports whether line, a JSON object without its line feed, is sealed, and returns a [*MismatchError] when its bytes are not those
+// that were sealed. A line that does not end exactly as Seal writes it is not sealed, whatever else is wrong with it: callers that know
+// that a checksum has to be there treat that as damage, see [Lines].
+func Check(line []byte) (sealed bool, err error) {
+	covered, stored, sealed := cut(line)
+	if !sealed {
+		return false, nil
+	}
+	sum := sumOf(covered)
+	if !bytes.Equal(stored, sum[:]) {
+		return true, &MismatchError{Stored: string(stored), Computed: string(sum[:])}
+	}
+	return true, nil
+}
+
+// Strip returns the object of a sealed line as it was before it was sealed. It does not check the checksum, and returns a copy. A line that
+// is not sealed is returned as it is.
+func Strip(line []byte) []byte {
+	covered, _, sealed := cut(line)
+	if !sealed {
+		return line
+	}
+	return append(bytes.Clone(covered), '}')
+}
+
+// cut splits a sealed line into the bytes that its checksum covers and the digits.
+func cut(line []byte) (covered, stored []byte, sealed bool) {
+	at := len(line) - memberLen
+	if at < 1 || line[0] != '{' || string(line[at:at+len(key)]) != key || string(line[len(line)-len(ending):]) != ending {
+		return nil, nil, false
+	}
+	stored = line[at+len(key) : at+len(key)+digits]
+	switch {
+	case at == 1:
+		return line[:1], stored, true
+	case line[at-1] == ',' && at > 2:
+		return line[:at-1], stored, true
+	}
+	return nil, nil, false
+}
+
+func sumOf(covered []byte) [digits]byte {
+	var sum [crc32.Size]byte
+	binary.BigEndian.PutUint32(sum[:], crc32.Checksum(covered, castagnoli()))
+	var text [digits]byte
+	hex.Encode(text[:], sum[:])
+	return text
+}
+
+// Lines checks the lines of one file in their order. Lines of an older program, which have no checksum, may come first. After the first
+// sealed line every line must be sealed. The zero value is ready; set Required where the first line must be sealed already.
+type Lines struct {
+	Required bool
+}
+
+// Check returns nil for a sound line, a [*MismatchError] for one that was changed, and [ErrMissing] for one without the checksum that it
+// has to have.
+func (l *Lines) Check(line []byte) error {
+	sealed, err := Check(line)
+	switch {
+	case sealed:
+		l.Required = true
+		return err
+	case l.Required:
+		return ErrMissing
+	}
+	return nil
+}
