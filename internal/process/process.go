@@ -35,7 +35,8 @@ type Command struct {
 	Argv    []string
 	Dir     string
 	Env     []string       // the whole environment, "K=V"; of two with one name the later holds
-	Stdin   *os.File       // nil: /dev/null
+	Stdin   *os.File       // nil: Input
+	Input   string         // what it reads from its standard input; empty: /dev/null
 	Stdout  io.Writer      // nil: thrown away. A file is the command's own; else written to by one goroutine, never after Run has returned
 	Stderr  io.Writer      // the same. When it is Stdout, both are one pipe
 	Timeout time.Duration  // 0: none
@@ -69,6 +70,14 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 		return Exit{Code: -1}, context.Cause(ctx)
 	}
 	began := time.Now()
+	if c.Stdin == nil && c.Input != "" {
+		input, err := inputFile(c.Input)
+		if err != nil {
+			return Exit{Start: err}, nil
+		}
+		defer input.close()
+		c.Stdin = input.file
+	}
 	kid, err := start(c)
 	if err != nil {
 		return Exit{Start: err}, nil

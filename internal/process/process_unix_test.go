@@ -333,3 +333,31 @@ func BenchmarkBare(b *testing.B) {
 		}
 	}
 }
+
+// A command that reads nothing of its input, or only its beginning, is not held up, and does not fail.
+func TestACommandReadsItsInput(t *testing.T) {
+	input := strings.Repeat("0123456789abcde\n", 1<<16)
+	for script, want := range map[string]string{
+		"wc -c | tr -d ' '":       strconv.Itoa(len(input)) + "\n",
+		"head -c 4":               "0123",
+		"sleep 0; echo unread":    "unread\n",
+		"exec < /dev/null; cat":   "",
+		"cat > /dev/null; cat":    "",
+		"head -n 1 && echo again": "0123456789abcde\nagain\n",
+	} {
+		for name, start := range map[string]func(Command) (child, error){"started": startChild, "piped": startPiped} {
+			t.Run(script+" "+name, func(t *testing.T) {
+				var out Capture
+				c := sh(script)
+				c.Input, c.Stdout = input, &out
+				exit, err := run(t.Context(), c, start)
+				if err != nil || exit.Code != 0 || exit.Start != nil {
+					t.Errorf("got exit %+v and error %v, want a success", exit, err)
+				}
+				if out.Text() != want {
+					t.Errorf("got %q, want %q", out.Text(), want)
+				}
+			})
+		}
+	}
+}
