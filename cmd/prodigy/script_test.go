@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,9 +23,36 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// fakeClaude repeats its prompt, which is its last argument, and fails when that says so.
+// fakeClaude repeats its prompt, which it takes as the real one does: from its arguments and its standard input. It fails when the
+// prompt says so. An option among its arguments does what it asks for.
 func fakeClaude() {
-	prompt := os.Args[len(os.Args)-1]
+	var words []string
+	for _, arg := range os.Args[1:] {
+		switch {
+		case arg == "--print":
+		case arg == "--version":
+			fmt.Println("2.1.330 (Claude Code)")
+			return
+		case strings.HasPrefix(arg, "-"):
+			if err := os.WriteFile("pwned", []byte(arg), 0o600); err != nil {
+				panic(err)
+			}
+		default:
+			words = append(words, arg)
+		}
+	}
+	input, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		panic(err)
+	}
+	if len(input) > 0 {
+		words = append(words, string(input))
+	}
+	prompt := strings.Join(words, "\n")
+	if len(prompt) > 1000 {
+		fmt.Printf("claude was asked for %d bytes\n", len(prompt))
+		return
+	}
 	fmt.Println("claude was asked: " + prompt)
 	if strings.Contains(prompt, "fail") {
 		os.Exit(1)

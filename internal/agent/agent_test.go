@@ -257,19 +257,48 @@ func TestMissingValueFailsTheStepBeforeItRuns(t *testing.T) {
 	}
 }
 
-func TestClaudeGetsItsTextAsOneArgument(t *testing.T) {
-	f := &fake{answer: by}
-	a := ofItem(workflow.Step{Claude: &workflow.Text{Value: `/fix "${item.n}" $HOME`}})
-	o := execute(t, f.executor(), a)
-	same(t, "argv", f.commands[0].Argv, []string{"claude", "--print", `/fix "1" $HOME`})
-	same(t, "failure", o.Failure, (*Failure)(nil))
-
-	a.Item = json.RawMessage(`{"n":"\u0000"}`)
-	o = execute(t, f.executor(), a)
-	if o.Failure == nil || o.Failure.Type != retry.TypeTemplate {
-		t.Errorf("NUL: got failure %+v, want one of type template", o.Failure)
+func TestAPromptIsNeverAnOption(t *testing.T) {
+	tests := []struct {
+		name    string
+		command []string
+		text    string // of the item
+		argv    []string
+		input   string
+		failure string // what the message of the failure holds; empty: there is none
+	}{
+		{"claude", []string{"claude", "--print"}, `/fix "a" $HOME`, []string{"claude", "--print"}, `/fix "a" $HOME`, ""},
+		{"an option for claude", []string{"claude", "--print"}, "--version", []string{"claude", "--print"}, "--version", ""},
+		{"claude at a path", []string{"/opt/bin/claude"}, "-p", []string{"/opt/bin/claude"}, "-p", ""},
+		{"claude of Windows", []string{"claude.exe"}, "-p", []string{"claude.exe"}, "-p", ""},
+		{"NUL for claude", []string{"claude"}, "a\x00b", nil, "", "NUL"},
+		{"another", []string{"my claude", "--print"}, `/fix "a"`, []string{"my claude", "--print", `/fix "a"`}, "", ""},
+		{"an option for another", []string{"codex", "exec"}, "--version", nil, "", "the prompt begins with a dash"},
+		{"a dash for another", []string{"codex", "exec"}, "-", nil, "", "the prompt begins with a dash"},
+		{"a dash behind a blank", []string{"codex", "exec"}, " -v", []string{"codex", "exec", " -v"}, "", ""},
+		{"NUL for another", []string{"codex", "exec"}, "a\x00b", nil, "", "NUL"},
 	}
-	same(t, "runs", len(f.commands), 1)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := &fake{answer: by}
+			x := f.executor()
+			x.Claude = test.command
+			a := ofItem(workflow.Step{
+				Claude: &workflow.Text{Value: "${item}"}, Retry: &retry.Policy{Attempts: 3, InitialDelay: time.Hour},
+			})
+			a.Item = jsonText(test.text)
+			o := execute(t, x, a)
+			if test.failure != "" {
+				if o.Failure == nil || o.Failure.Type != retry.TypeTemplate || !strings.Contains(o.Failure.Message, test.failure) {
+					t.Errorf("got failure %+v, want one of type template with %q", o.Failure, test.failure)
+				}
+				same(t, "runs", len(f.commands), 0)
+				return
+			}
+			same(t, "failure", o.Failure, (*Failure)(nil))
+			same(t, "argv", f.commands[0].Argv, test.argv)
+			same(t, "input", f.commands[0].Input, test.input)
+		})
+	}
 }
 
 func TestWorkingDirStartsAtTheDirectoryOfTheAttempt(t *testing.T) {

@@ -41,6 +41,8 @@ type call struct {
 	words     []string            // of the program that argv would run and nothing else; empty: argv has to be asked
 	redirects []template.Redirect // of that program
 	env       []string
+	input     string // what it reads from its standard input
+	ai        bool   // it is an AI coding CLI
 	values    string // to be put into a private file that PRODIGY_VALUES names
 	script    string // to be put into a private file whose path is the last argument
 

@@ -103,6 +103,9 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 	}
 	res := resultOf(stdout, stderr, exit)
 	failure := failureOf(st, exit, res.shown().stderr)
+	if b.ai && errors.Is(exit.Start, process.ErrTooLarge) {
+		failure.Message = exit.Start.Error() + promptTooLarge
+	}
 	if failure != nil && ctx.Err() != nil {
 		return result{}, nil, context.Cause(ctx)
 	}
@@ -121,7 +124,7 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stderr *stream) (process.Exit, error) {
 	limit, outer := nearest(ctx, st.Timeout)
 	exit, err := r.perform(r.stop, b, process.Command{
-		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
+		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
 		Cleanup: r.a.Limits.Cleanup, Register: r.x.Register,
 	})
 	if exit.TimedOut && outer {
@@ -236,6 +239,10 @@ func notStarted(f *Failure, why error) {
 
 // tooLarge says what to do about a value that no program can be given as an argument.
 const tooLarge = "; an argument holds 128 KiB at most: write |file for the path of a file that holds the value, or a heredoc"
+
+// promptTooLarge says the same of a prompt.
+const promptTooLarge = "; a prompt that is an argument holds 128 KiB at most: write |file for the path of a file that holds the value, " +
+	"or let claude read it from its standard input"
 
 // exitMessage adds the last line of stderr that says something.
 func exitMessage(code int, stderr string) string {

@@ -123,7 +123,7 @@ func (m *Map) ItemsAreTexts() bool {
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
 type Step struct {
 	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
-	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, given to it as one argument
+	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, which passes no shell
 
 	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
 	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
