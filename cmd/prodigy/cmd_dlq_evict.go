@@ -89,7 +89,7 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 		return err
 	}
 	if ask == nil {
-		return refusef("nobody is there to be asked whether dead letters may be thrown away (--yes does without)")
+		return refusef("nobody is there to be asked whether dead letters may be deleted (--yes does without)")
 	}
 	e := evicted{JobID: job.ID}
 	c := o.config()
@@ -108,7 +108,7 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 	if o.format == asJSON {
 		return printJSON(con.out, e)
 	}
-	_, _ = fmt.Fprintf(con.err, "%s of job %s thrown away, %d left\n", counted(e.Removed, "dead letter"), job.ID, e.Left)
+	_, _ = fmt.Fprintf(con.err, "%s of job %s deleted, %d left\n", counted(e.Removed, "dead letter"), job.ID, e.Left)
 	return nil
 }
 
@@ -131,12 +131,12 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 	return ids, nil
 }
 
-// agreed asks whether so many dead letters of a job may be thrown away. A no is an error that ends the command.
+// agreed asks whether so many dead letters of a job may be deleted. A no is an error that ends the command.
 func agreed(con *console, ask asker, job jobs.Job, n int) error {
 	yes, err := ask(fmt.Sprintf("Throw away %s of job %s for good?", counted(n, "dead letter"), job.ID))
 	if err != nil || yes {
 		return err
 	}
-	_, _ = fmt.Fprintln(con.err, "Nothing was thrown away.")
+	_, _ = fmt.Fprintln(con.err, "Nothing was deleted.")
 	return status(exitFailed)
 }

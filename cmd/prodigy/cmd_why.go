@@ -122,7 +122,7 @@ func (e explained) print(w io.Writer) {
 // next returns the commands that lead on from where the item is.
 func (e explained) next(job jobs.Job) []string {
 	switch e.Status {
-	case view.DeadLetter, view.Turned:
+	case view.DeadLetter, view.Rejected:
 		commands := []string{fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(e.ItemID), e.JobID)}
 		if letter, found, err := dlq.Find(job.DLQFile(), e.ItemID); err == nil && found {
 			commands = append(commands, sendAgain(letter))

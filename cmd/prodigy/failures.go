@@ -41,7 +41,7 @@ func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
 
 // describe says in one line what happened to which item in which step.
 func describe(e events.AgentFailed) string {
-	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
+	if e.Rejected() {
 		return e.ItemID + ": not run, the circuit breaker is open"
 	}
 	return e.ItemID + ": " + inStep(e.Step) + told(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
@@ -91,7 +91,7 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 	for _, line := range lastLines(e.StderrTail, evidenceLines) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
-	if e.Action == errorpolicy.Skip {
+	if !e.Status().DeadLetter() {
 		_, _ = fmt.Fprintf(w, "    all of it: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
 		return
 	}

@@ -268,7 +268,7 @@ func (p *printer) stepFailed(e events.StepFailed) {
 }
 
 func (p *printer) agentFailed(e events.AgentFailed) {
-	if e.Action == errorpolicy.Retry {
+	if e.Action.RunsAgain() {
 		if p.tellRetry() {
 			p.log.Warn().Str("item", e.ItemID).Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, *e.DelayMS))
 		}

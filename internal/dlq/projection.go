@@ -6,12 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
 
-// Projection follows the log of a job and keeps its queue: an item whose AgentFailed says dlq or stop is put, with the
+// Projection follows the log of a job and keeps its queue: an item whose AgentFailed makes it a dead letter is put, with the
 // evidence of all its attempts; one that completes, is skipped or whose DLQItemRemoved comes is removed. It is idempotent:
 // records may be applied again, and a new Projection over the same queue catches up when it is given the whole log: of the
 // records that the queue has followed before it only learns which items are between two attempts.
@@ -133,13 +132,13 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	}
 	f := failure(r.Time, e, a.retries)
 	a.retries = nil
-	switch e.Action {
-	case errorpolicy.Retry:
+	if e.Action.RunsAgain() {
 		x, err := p.kept.keep(f)
 		a.history = append(a.history, x)
 		p.active[e.ItemID] = a
 		return err
-	case errorpolicy.Skip:
+	}
+	if !e.Status().DeadLetter() {
 		return p.settled(r.Seq, e.ItemID)
 	}
 	defer p.forget(e.ItemID, a)

@@ -1,6 +1,7 @@
 package errorpolicy
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -21,7 +22,7 @@ type Outcome struct {
 
 // Decision is what follows a failed attempt of an item.
 type Decision struct {
-	Action Action         // Retry, DLQ, Skip or Stop
+	Action Action         // any but Custom
 	Retry  retry.Decision // with Action Retry: when; in any case the Type of the failure and the State to carry
 	Reason string         // why this action, in words for people
 }
@@ -40,11 +41,6 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	switch a := m.policy.OnItemFailure; a.Kind {
 	case Retry:
 		return m.decideRetry(o, now, rnd)
-	case "", DLQ:
-		d.Reason = "on_item_failure is dlq"
-	case Skip, Stop:
-		d.Action = a.Kind
-		d.Reason = "on_item_failure is " + string(a.Kind)
 	case Custom:
 		d.Reason = fmt.Sprintf("the handler %s failed too", a.Handler)
 		if o.Handled {
@@ -52,7 +48,8 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 			d.Reason = fmt.Sprintf("the handler %s dealt with it", a.Handler)
 		}
 	default:
-		panic("BUG: unknown on_item_failure " + string(a.Kind))
+		d.Action = cmp.Or(a.Kind, DLQ)
+		d.Reason = "on_item_failure is " + string(d.Action)
 	}
 	return d
 }

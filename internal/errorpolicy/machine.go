@@ -49,17 +49,6 @@ type BatchError struct {
 	Error     string     `json:"error"`
 }
 
-// Status is how an item was counted before.
-type Status byte
-
-const (
-	Pending Status = iota // not counted yet
-	Succeeded
-	Dead // dead-lettered: counted as failed
-	Skipped
-	Turned // rejected by the open breaker
-)
-
 // SetTotal tells how many items there are, once that is known, and looks at the failure threshold again: of few items, enough
 // may have finished.
 func (m *Machine) SetTotal(n int) {
@@ -83,17 +72,13 @@ func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now 
 	return e
 }
 
-// Failed records a failed attempt and the action that was decided for it. With Retry only the breaker hears of it; any
-// other action is final and counts in the metrics, in the batch and for the thresholds.
+// Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker hears of
+// it; any other action is final and counts in the metrics, in the batch and for the thresholds.
 func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
-	if a == Retry {
+	if a.RunsAgain() {
 		return Effects{Transitions: m.breaker.Failure(t, now)}
 	}
-	after := Dead
-	if a == Skip {
-		after = Skipped
-	}
-	m.counts.move(before, after)
+	m.counts.move(before, a.Status())
 	m.count(typ, itemID)
 	e := Effects{Transitions: m.breaker.Failure(t, now)}
 	e.Batch = m.collect(BatchError{ItemID: itemID, ErrorType: typ, Error: message})
@@ -103,7 +88,7 @@ func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Ty
 
 // Rejected records that the open breaker refused the item. It is no failure: neither thresholds nor batches hear of it.
 func (m *Machine) Rejected(itemID string, before Status) {
-	m.counts.move(before, Turned)
+	m.counts.move(before, Rejected)
 	m.count(retry.TypeCircuitOpen, itemID)
 }
 
@@ -118,8 +103,8 @@ func (m *Machine) Resumed(now time.Time) {
 	m.stop = ""
 }
 
-// Mended closes the breaker: whoever sends dead letters again says that the cause is gone. Nothing may be in flight.
-func (m *Machine) Mended() { m.breaker = newBreaker(m.policy) }
+// ResetBreaker closes the breaker, because a retry of dead letters means that their cause is gone. Nothing may be in flight.
+func (m *Machine) ResetBreaker() { m.breaker = newBreaker(m.policy) }
 
 // Stop tells whether the job is to stop, and why in words for people. Once it is, it stays so until Resumed.
 func (m *Machine) Stop() (reason string, stop bool) { return m.stop, m.stop != "" }

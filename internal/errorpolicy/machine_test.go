@@ -175,7 +175,7 @@ func TestDeadLetterThatSucceedsMovesFromFailedToSuccessful(t *testing.T) {
 	m := New(Policy{})
 	play(m, "ffx")
 	m.Succeeded("item_0", breaker.Ticket{}, Dead, noon)
-	m.Succeeded("item_2", breaker.Ticket{}, Turned, noon)
+	m.Succeeded("item_2", breaker.Ticket{}, Rejected, noon)
 	got := m.Metrics()
 	want := Metrics{
 		TotalItems: 3, Successful: 2, Failed: 1, FailureRate: 1.0 / 3,
@@ -406,7 +406,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 					tests[i] = true
 				case Refuse:
 					both(func(m *Machine) { m.Rejected(id, status[i]) })
-					status[i] = Turned
+					status[i] = Rejected
 				}
 			case step == 3:
 				both(func(m *Machine) { m.Released(ticket) })

@@ -62,7 +62,7 @@ func (t *tally) add(itemID string) {
 }
 
 // counts is how many items there are of each status but Pending.
-type counts [Turned + 1]int
+type counts [Rejected + 1]int
 
 // move counts an item that was counted as before as after.
 func (c *counts) move(before, after Status) {
@@ -76,13 +76,13 @@ func (c *counts) move(before, after Status) {
 func (c *counts) finished() int { return c[Succeeded] + c[Dead] + c[Skipped] }
 
 // settled returns how many items are no longer pending.
-func (c *counts) settled() int { return c.finished() + c[Turned] }
+func (c *counts) settled() int { return c.finished() + c[Rejected] }
 
 // Metrics returns the counts so far. Its map and lists are never nil, and the caller's own.
 func (m *Machine) Metrics() Metrics {
 	metrics := Metrics{
 		TotalItems: m.counts.settled(),
-		Successful: m.counts[Succeeded], Failed: m.counts[Dead], Skipped: m.counts[Skipped], Rejected: m.counts[Turned],
+		Successful: m.counts[Succeeded], Failed: m.counts[Dead], Skipped: m.counts[Skipped], Rejected: m.counts[Rejected],
 		FailureRate: rate(m.counts[Dead], m.counts.finished()),
 		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
 	}

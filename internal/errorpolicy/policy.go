@@ -5,6 +5,7 @@ package errorpolicy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,17 +31,6 @@ type ItemAction struct {
 	Handler string
 }
 
-// Action is what happens to a failed item.
-type Action string
-
-const (
-	DLQ    Action = "dlq"
-	Retry  Action = "retry"
-	Skip   Action = "skip"
-	Stop   Action = "stop"   // dead-lettered, and the job stops
-	Custom Action = "custom" // only in a workflow: an outcome is decided as Skip or DLQ
-)
-
 // Collection says how failures are reported. The zero Collection is Aggregate.
 type Collection struct {
 	Kind CollectionKind
@@ -56,10 +46,17 @@ const (
 	Batched   CollectionKind = "batched"
 )
 
-const (
-	actionForms     = "dlq, retry, skip, stop or custom:<handler>"
-	collectionForms = `aggregate, immediate, batched:10 or {batched: {size: 10}}`
-)
+const collectionForms = `aggregate, immediate, batched:10 or {batched: {size: 10}}`
+
+// actionForms lists what on_item_failure takes, for messages.
+func actionForms() string {
+	var forms []string
+	for _, r := range actions {
+		forms = append(forms, r.written)
+	}
+	last := len(forms) - 1
+	return strings.Join(forms[:last], ", ") + " or " + forms[last]
+}
 
 // ParseItemAction reads what is written after on_item_failure.
 func ParseItemAction(text string) (ItemAction, error) {
@@ -69,7 +66,7 @@ func ParseItemAction(text string) (ItemAction, error) {
 	}
 	a := ItemAction{Kind: Action(text)}
 	if text == "" {
-		return a, fmt.Errorf("on_item_failure must not be empty (want %s)", actionForms)
+		return a, fmt.Errorf("on_item_failure must not be empty (want %s)", actionForms())
 	}
 	return a, a.check()
 }
@@ -119,16 +116,15 @@ func (p Policy) Check() []breaker.Finding {
 }
 
 func (a ItemAction) check() error {
-	switch a.Kind {
-	case "", DLQ, Retry, Skip, Stop:
+	switch {
+	case a.Kind == "" || slices.Contains(Actions(), a.Kind):
 		return nil
-	case Custom:
-		if a.Handler != "" {
-			return nil
-		}
+	case a.Kind == Custom && a.Handler == "":
 		return fmt.Errorf("on_item_failure: custom needs the name of a handler, as in custom:notify")
+	case a.Kind == Custom:
+		return nil
 	}
-	return fmt.Errorf("unknown on_item_failure %q (want %s)", a.Kind, actionForms)
+	return fmt.Errorf("unknown on_item_failure %q (want %s)", a.Kind, actionForms())
 }
 
 func (c Collection) check() error {

@@ -8,6 +8,35 @@ import (
 	"strconv"
 )
 
+// Status is how an item is counted.
+type Status byte
+
+const (
+	Pending Status = iota // not counted yet
+	Succeeded
+	Dead // a dead letter, counted as failed
+	Skipped
+	Rejected // a dead letter too: the open breaker refused it, and it was not run
+)
+
+// statusNames are the words for the statuses: in counts and messages, and in the rows of results.
+var statusNames = [...]struct{ count, result string }{
+	Pending:   {count: "pending"},
+	Succeeded: {count: "successful", result: "success"},
+	Dead:      {count: "failed", result: "failed"},
+	Skipped:   {count: "skipped", result: "skipped"},
+	Rejected:  {count: "rejected", result: "failed"},
+}
+
+// String returns the word for s in counts and messages, such as "skipped".
+func (s Status) String() string { return statusNames[s].count }
+
+// Result returns the status of an item in results.jsonl, "" while it is pending.
+func (s Status) Result() string { return statusNames[s].result }
+
+// DeadLetter reports whether an item with this status is in the dead letter queue.
+func (s Status) DeadLetter() bool { return s == Dead || s == Rejected }
+
 // Statuses are how items are counted, by item index: all Pending at first. Neighbours end at about the same time and most of them alike,
 // so an item takes half a byte while its neighbours are counted otherwise, and nothing afterwards: a million items that end well take
 // some kilobytes. The zero Statuses is empty. A copy shares memory; see Clone.
@@ -23,7 +52,7 @@ const pageItems = 4096
 type page struct {
 	list   []byte // two of them a byte, the first in the lower half; nil: all are the same
 	same   Status // as all of them, without a list
-	counts [Turned + 1]int16
+	counts [Rejected + 1]int16
 }
 
 // Len is one more than the highest index that was set.
@@ -40,7 +69,7 @@ func (l Statuses) At(index int) Status {
 // Set counts an item as s.
 func (l *Statuses) Set(index int, s Status) {
 	for len(l.pages) <= index/pageItems {
-		l.pages = append(l.pages, page{counts: [...]int16{Pending: pageItems, Turned: 0}})
+		l.pages = append(l.pages, page{counts: [...]int16{Pending: pageItems, Rejected: 0}})
 	}
 	l.n = max(l.n, index+1)
 	l.pages[index/pageItems].set(index%pageItems, s)
@@ -132,7 +161,7 @@ func (l *Statuses) UnmarshalText(text []byte) error {
 		if i > from {
 			n, _ = strconv.Atoi(string(text[from:i])) // digits only; too many of them are too large
 		}
-		if status > Turned || n < 1 || n > statusesKept-made.n {
+		if status > Rejected || n < 1 || n > statusesKept-made.n {
 			return errors.New("no list of statuses")
 		}
 		for range n {

@@ -14,7 +14,7 @@ func TestStatusesAreAsTheyWereSet(t *testing.T) {
 		want := make([]Status, 3*pageItems)
 		last := 0
 		for range rapid.IntRange(0, 20).Draw(t, "sets") {
-			s := Status(rapid.IntRange(0, int(Turned)).Draw(t, "status"))
+			s := Status(rapid.IntRange(0, int(Rejected)).Draw(t, "status"))
 			from := rapid.IntRange(0, len(want)-1).Draw(t, "from")
 			for i := from; i < min(from+rapid.IntRange(1, 2*pageItems).Draw(t, "length"), len(want)); i++ {
 				list.Set(i, s)
@@ -61,7 +61,7 @@ func TestStatusesAreReadAsTheyWereWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list Statuses
 		for range rapid.IntRange(0, 20).Draw(t, "runs") {
-			s := Status(rapid.IntRange(0, int(Turned)).Draw(t, "status"))
+			s := Status(rapid.IntRange(0, int(Rejected)).Draw(t, "status"))
 			for range rapid.IntRange(1, 1000).Draw(t, "length") {
 				list.Set(list.Len(), s)
 			}

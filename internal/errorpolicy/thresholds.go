@@ -14,14 +14,14 @@ type thresholds struct {
 // lookAt counts the final failure of an item, and stops the job when that was one too many.
 func (m *Machine) lookAt(itemID string, a Action) {
 	m.thresholds.finished++
-	if a != Skip {
+	if a.row().failed {
 		m.thresholds.failed++
 	}
 	switch p, failed := m.policy, m.thresholds.failed; {
-	case a == Stop && p.OnItemFailure.Kind != Stop:
+	case a.row().stops && p.OnItemFailure.Kind != a:
 		m.halt("%s timed out and timeout_action is fail", itemID)
-	case a == Stop:
-		m.halt("%s failed and on_item_failure is stop", itemID)
+	case a.row().stops:
+		m.halt("%s failed and on_item_failure is %s", itemID, a)
 	case !m.continues() && !m.handled(a):
 		m.halt("%s failed and continue_on_failure is false", itemID)
 	case p.MaxFailures > 0 && failed >= p.MaxFailures:
@@ -35,7 +35,7 @@ func (m *Machine) continues() bool {
 	return m.policy.ContinueOnFailure == nil || *m.policy.ContinueOnFailure
 }
 
-// handled tells whether a custom handler dealt with the failure. An item that on_item_failure skips has failed all the same.
+// handled reports whether a custom handler dealt with the failure. An item that on_item_failure skips has failed all the same.
 func (m *Machine) handled(a Action) bool {
 	return a == Skip && m.policy.OnItemFailure.Kind == Custom
 }

@@ -27,6 +27,15 @@ type Event interface {
 	About() string
 }
 
+// BetweenRuns reports whether an event may also be written while nobody runs the job, so that its time belongs to no run.
+func BetweenRuns(e Event) bool {
+	switch e.(type) {
+	case DLQItemRemoved, DLQItemsEvicted:
+		return true
+	}
+	return false
+}
+
 // types holds a zero event of every type that a log may contain.
 var types = []Event{
 	JobStarted{},
@@ -216,6 +225,17 @@ type AgentFailed struct {
 	DelayMS        *Millis                    `json:"delay_ms,omitempty"` // with action retry
 	RetryAt        *time.Time                 `json:"retry_at,omitempty"` // with action retry
 	Retry          *RetryState                `json:"retry,omitempty"`    // with action retry: what the next decision needs
+}
+
+// Rejected reports whether the open circuit breaker refused the item, so that nothing was run.
+func (e AgentFailed) Rejected() bool { return e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" }
+
+// Status returns how the item is counted from then on; Pending when it is run again.
+func (e AgentFailed) Status() errorpolicy.Status {
+	if e.Rejected() {
+		return errorpolicy.Rejected
+	}
+	return e.Action.Status()
 }
 
 // RetryState is retry.State as it is written to the log.

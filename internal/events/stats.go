@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/retry"
 )
 
@@ -130,7 +129,7 @@ func (s *Stats) count(e Event) {
 		if e.AgentID != "" {
 			s.lengths = append(s.lengths, e.DurationMS)
 		}
-		if e.Action == errorpolicy.Retry {
+		if e.Action.RunsAgain() {
 			s.Retries++
 		}
 	case StepRetrying:

@@ -123,27 +123,20 @@ func rowOf(e events.Event) (row, bool, error) {
 	case events.AgentCompleted:
 		output, err := outputOf(e.Output, e.OutputFile)
 		return row{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: "success", Output: output, ExitCode: &e.ExitCode,
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
 		}, true, err
 	case events.AgentFailed:
-		if e.Action == errorpolicy.Retry {
+		if e.Action.RunsAgain() {
 			return row{}, false, nil
 		}
 		output, err := outputOf(e.Output, e.OutputFile)
 		return row{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: statusOf(e.Action), Output: output, ExitCode: e.ExitCode,
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: e.Status().Result(), Output: output, ExitCode: e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
 		}, true, err
 	}
 	return row{}, false, nil
-}
-
-func statusOf(a errorpolicy.Action) string {
-	if a == errorpolicy.Skip {
-		return "skipped"
-	}
-	return "failed"
 }
 
 func outputOf(inline, file string) (string, error) {

@@ -123,7 +123,7 @@ func (j *job) settleFailure(e *ending) int64 {
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode
 	}
-	if d.Action == errorpolicy.Retry {
+	if d.Action.RunsAgain() {
 		tellRetry(&failed, d.Retry, now)
 	}
 	return j.recordFailed(failed, j.whySkipped(f.TimedOut))
@@ -145,12 +145,12 @@ func tellRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 // failure's record.
 func (j *job) recordFailed(e events.AgentFailed, skipped string) int64 {
 	seq := j.record(e).Seq
-	switch e.Action {
-	case errorpolicy.DLQ, errorpolicy.Stop:
+	switch status := e.Status(); {
+	case status.DeadLetter():
 		j.record(events.DLQItemAdded{
 			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.state.failures[e.ItemIndex],
 		})
-	case errorpolicy.Skip:
+	case status == errorpolicy.Skipped:
 		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: skipped})
 	}
 	return seq

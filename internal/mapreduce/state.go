@@ -82,7 +82,7 @@ func newState(p errorpolicy.Policy) *state {
 // apply changes the state by one record. It is the only function that does, live and on replay. What it returns is to be told;
 // on replay it has been told already.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
-	if betweenRuns(r.Event) {
+	if events.BetweenRuns(r.Event) {
 		s.seq = r.Seq // it does not tell how long a run took
 		return errorpolicy.Effects{}
 	}
@@ -158,23 +158,22 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
 	before, failures := s.status.At(e.ItemIndex), s.failures[e.ItemIndex]+1
-	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
+	if e.Rejected() {
 		s.policy.Rejected(e.ItemID, before)
-		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Turned)
+		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
 		s.lastTry[e.ItemIndex], s.failures[e.ItemIndex] = e.Attempt, failures
 		return errorpolicy.Effects{}
 	}
 	effects := s.policy.Failed(e.ItemID, s.flights[e.ItemIndex].ticket, e.Action, e.ErrorType, e.Error, before, now)
-	switch e.Action {
-	case errorpolicy.Retry:
+	if e.Action.RunsAgain() {
 		delete(s.flights, e.ItemIndex)
 		delete(s.retrying, e.ItemID)
 		s.failures[e.ItemIndex] = failures
 		s.waiting[e.ItemIndex] = tries{id: e.ItemID, number: e.Attempt, due: *e.RetryAt, state: retryState(e)}
-	case errorpolicy.Skip:
-		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Skipped)
-	default:
-		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Dead)
+		return effects
+	}
+	s.settle(e.ItemID, e.ItemIndex, e.Status())
+	if e.Status().DeadLetter() {
 		s.lastTry[e.ItemIndex], s.failures[e.ItemIndex] = e.Attempt, failures
 	}
 	return effects
@@ -221,7 +220,7 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.policy.Resumed(now)
 	s.working = s.unfinished()
 	if e.Reason == events.ForDeadLetters {
-		s.policy.Mended()
+		s.policy.ResetBreaker()
 		s.circuits, s.working = circuits{}, "map"
 	}
 }
@@ -294,10 +293,9 @@ func (s *state) delayed() int {
 	return n
 }
 
-// dead tells whether the item is a dead letter.
+// dead reports whether the item is a dead letter.
 func (s *state) dead(index int) bool {
-	st := s.status.At(index)
-	return st == errorpolicy.Dead || st == errorpolicy.Turned
+	return s.status.At(index).DeadLetter()
 }
 
 // reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to its end since, and

@@ -82,7 +82,7 @@ func lastWord(dir string) (events.Event, error) {
 	said := func(line []byte) bool {
 		r, err := events.Decode(line)
 		last = r.Event
-		return err == nil && !betweenRuns(r.Event)
+		return err == nil && !events.BetweenRuns(r.Event)
 	}
 	for _, err := range events.ReadLines(dir, events.Query{Matches: said, Limit: 1}) {
 		if err != nil && !errors.Is(err, events.ErrTorn) {
@@ -90,15 +90,6 @@ func lastWord(dir string) (events.Event, error) {
 		}
 	}
 	return last, nil
-}
-
-// betweenRuns tells whether an event may also be written while nobody runs the job, so that it tells nothing of how the job stands.
-func betweenRuns(e events.Event) bool {
-	switch e.(type) {
-	case events.DLQItemRemoved, events.DLQItemsEvicted:
-		return true
-	}
-	return false
 }
 
 // ended takes over what the record of an end says. It is false when e is none, or one that does not say it all.

@@ -20,9 +20,8 @@ type run struct {
 // see extends the axis by a record; they come in the order of the log.
 func (a *axis) see(r events.Record) {
 	_, resumed := r.Event.(events.JobResumed)
-	switch r.Event.(type) {
-	case events.DLQItemRemoved, events.DLQItemsEvicted:
-		return // also written between the runs
+	if events.BetweenRuns(r.Event) {
+		return
 	}
 	if len(a.runs) == 0 || resumed {
 		a.runs = append(a.runs, run{From: r.Time, To: r.Time, before: a.length()})

@@ -3,7 +3,6 @@ package report
 import (
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
 
@@ -96,7 +95,7 @@ func (p *plot) see(r events.Record) {
 }
 
 func (p *plot) fail(e events.AgentFailed, now time.Duration) {
-	if e.Action == errorpolicy.Retry {
+	if e.Action.RunsAgain() {
 		p.close(e.ItemIndex, now, retried)
 		p.column(now).Retried++
 		p.waiting[e.ItemIndex] = now

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
@@ -42,18 +41,8 @@ func (g FailureGroup) Title() string {
 	return g.Example.Error
 }
 
-// Outcome says as what the items of g are counted: failed, skipped or rejected.
-func (g FailureGroup) Outcome() string { return outcome(g.Example.AgentFailed) }
-
-func outcome(e events.AgentFailed) string {
-	switch {
-	case e.Action == errorpolicy.Skip:
-		return "skipped"
-	case e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "":
-		return "rejected"
-	}
-	return "failed"
-}
+// Outcome returns how the items of g are counted: as failed, skipped or rejected.
+func (g FailureGroup) Outcome() string { return g.Example.Status().String() }
 
 const (
 	groupsKept = 200 // bounds the memory of a job whose errors are all different
@@ -66,7 +55,7 @@ func (f *Failures) add(now time.Time, e events.AgentFailed) {
 		f.Newest = slices.Delete(f.Newest, 0, 1)
 	}
 	f.Newest = append(f.Newest, failure)
-	key := outcome(e) + "\x00" + string(e.ErrorType) + "\x00" + e.ErrorSignature
+	key := e.Status().String() + "\x00" + string(e.ErrorType) + "\x00" + e.ErrorSignature
 	if g, ok := f.byKey[key]; ok {
 		g.Count++
 		g.Last = now

@@ -43,8 +43,8 @@ const (
 	Succeeded  Status = "success"
 	DeadLetter Status = "failed"
 	Skipped    Status = "skipped"
-	Turned     Status = "rejected"
-	Gone       Status = "gone" // a dead letter that was thrown away
+	Rejected   Status = "rejected"
+	Evicted    Status = "gone" // a dead letter that was deleted
 )
 
 // Tell reads the story of an item from the records of its job. The workflow explains the decisions; nil: it is not known.
@@ -175,7 +175,7 @@ func (t *teller) started(r events.Record, e events.AgentStarted) {
 		if late := r.Time.Sub(t.due); late > time.Second {
 			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(t.due), duration.Format(late.Round(time.Millisecond))))
 		}
-	case t.story.Status == DeadLetter || t.story.Status == Turned:
+	case t.story.Status == DeadLetter || t.story.Status == Rejected:
 		why = append(why, "it is run again from the dead letter queue")
 	}
 	t.story.Status, t.attempt, t.due, t.step = InFlight, e.Attempt, time.Time{}, ""
@@ -286,28 +286,24 @@ func entries(list []retry.Matcher) string {
 
 func (t *teller) failed(r events.Record, e events.AgentFailed) {
 	t.budget = expiry{}
-	if e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" {
-		t.story.Status, t.letter = Turned, true
+	if e.Rejected() {
+		t.story.Status, t.letter = Rejected, true
 		t.say(r, "refused without being run", t.breaker(r.Time), "it can be sent again from the dead letter queue once the cause is mended")
 		return
 	}
 	text := fmt.Sprintf("attempt %d failed after %s%s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
 	why := []string{"type " + string(e.ErrorType)}
-	switch e.Action {
-	case errorpolicy.Retry:
+	if e.Action.RunsAgain() {
 		t.story.Status = Waiting
-		why = append(why, t.itemRetry(e)...)
-	case errorpolicy.Skip:
-		t.story.Status, t.letter = Skipped, false
-		why = append(why, "action skip: "+e.Reason)
-	case errorpolicy.Stop:
-		t.story.Status, t.letter = DeadLetter, true
-		why = append(why, "action stop: "+e.Reason+"; it becomes a dead letter and the job stops")
-	default:
-		t.story.Status, t.letter = DeadLetter, true
-		why = append(why, "action dlq: "+e.Reason)
+		t.say(r, text, append(why, t.itemRetry(e)...)...)
+		return
 	}
-	t.say(r, text, why...)
+	t.story.Status, t.letter = Status(e.Status().Result()), e.Status().DeadLetter()
+	action := fmt.Sprintf("action %s: %s", e.Action, e.Reason)
+	if note := e.Action.Note(); note != "" {
+		action += "; " + note
+	}
+	t.say(r, text, append(why, action)...)
 }
 
 func in(step string) string {
@@ -352,7 +348,7 @@ func (t *teller) breaker(now time.Time) string {
 func (t *teller) removed(r events.Record, e events.DLQItemRemoved) {
 	t.letter = false
 	if t.story.Status != Succeeded {
-		t.story.Status = Gone
+		t.story.Status = Evicted
 	}
 	t.say(r, "taken out of the dead letter queue: "+e.Reason)
 }

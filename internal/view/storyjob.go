@@ -106,12 +106,12 @@ func (t *teller) now() string {
 		return "done: it succeeded"
 	case DeadLetter:
 		return "it is a dead letter"
-	case Turned:
+	case Rejected:
 		return "it is a dead letter that was never run"
 	case Skipped:
 		return "done: it was skipped"
-	case Gone:
-		return "it was thrown away from the dead letter queue"
+	case Evicted:
+		return "it was deleted from the dead letter queue"
 	}
 	panic("BUG: an item in a state that is none: " + string(t.story.Status))
 }

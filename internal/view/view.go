@@ -112,9 +112,8 @@ func Resumed(earlier errorpolicy.Metrics) *Job {
 
 // Apply adds a record.
 func (j *Job) Apply(r events.Record) {
-	switch r.Event.(type) {
-	case events.DLQItemRemoved, events.DLQItemsEvicted:
-		return // also written between the runs
+	if events.BetweenRuns(r.Event) {
+		return
 	}
 	if j.Began.IsZero() {
 		j.ID, j.Began, j.RunBegan, j.Runs = r.JobID, r.Time, r.Time, 1
@@ -228,22 +227,15 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
-	if e.Action == errorpolicy.Retry {
+	if e.Action.RunsAgain() {
 		j.Retries++
 		j.waiting.add(e.ItemIndex, *e.RetryAt)
 		j.Timeline.at(now).Retried++
 		return
 	}
 	j.Failures.add(now, e)
-	status := errorpolicy.Dead
-	switch {
-	case e.Action == errorpolicy.Skip:
-		status = errorpolicy.Skipped
-	case e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "":
-		status = errorpolicy.Turned
-	}
 	j.found(e.ItemIndex)
-	j.settle(now, e.ItemIndex, status)
+	j.settle(now, e.ItemIndex, e.Status())
 	j.Timeline.at(now).Failed++
 }
 
@@ -305,7 +297,7 @@ func (c *Counts) of(s errorpolicy.Status) *int {
 		return &c.Failed
 	case errorpolicy.Skipped:
 		return &c.Skipped
-	case errorpolicy.Turned:
+	case errorpolicy.Rejected:
 		return &c.Rejected
 	}
 	return nil

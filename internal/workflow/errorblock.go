@@ -90,7 +90,7 @@ func (r *reader) itemAction(e entry) (errorpolicy.ItemAction, bool) {
 	if err == nil {
 		return a, true
 	}
-	words := strs([]errorpolicy.Action{errorpolicy.DLQ, errorpolicy.Retry, errorpolicy.Skip, errorpolicy.Stop})
+	words := strs(errorpolicy.Actions())
 	if guess := nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown on_item_failure %q (did you mean %q?)", text, guess)
 		return a, false

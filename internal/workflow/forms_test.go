@@ -399,7 +399,7 @@ func (l *language) input() form {
 }
 
 func (l *language) itemAction() form {
-	words := oneWord(errorpolicy.DLQ, errorpolicy.Retry, errorpolicy.Skip, errorpolicy.Stop)
+	words := oneWord(errorpolicy.Actions()...)
 	return either(words.words+", `custom:<handler>`", words, pattern(`^custom:.`, ""))
 }
 

@@ -16,7 +16,7 @@ func TestAMendedBreakerAdmitsAtOnce(t *testing.T) {
 	if got := m.Admit(now).Verdict; got != Refuse {
 		t.Fatalf("before: got verdict %d, want Refuse", got)
 	}
-	m.Mended()
+	m.ResetBreaker()
 	if got := m.Admit(now).Verdict; got != Run {
 		t.Errorf("after: got verdict %d, want Run", got)
 	}
