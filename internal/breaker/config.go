@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -41,6 +42,19 @@ func Under(key string, findings []Finding) []Finding {
 		moved = append(moved, Finding{Field: key + "." + f.Field, Message: f.Message})
 	}
 	return moved
+}
+
+// Linter collects findings about settings that do nothing.
+type Linter struct {
+	Written func(key string) bool // reports whether the block has the key
+	Found   []Finding
+}
+
+// Add adds a finding about the first of keys that is written. Without one there is nothing to report.
+func (l *Linter) Add(format string, args []any, keys ...string) {
+	if i := slices.IndexFunc(keys, l.Written); i >= 0 {
+		l.Found = append(l.Found, Finding{Field: keys[i], Message: fmt.Sprintf(format, args...)})
+	}
 }
 
 // Check returns what is wrong with c as a block of a workflow file. An absent block is not checked; an absent key has its default.

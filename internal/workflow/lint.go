@@ -10,9 +10,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// warnOfPolicy warns of what a retry policy says in vain, as far as it says it in block b.
+// warnOfPolicy warns of settings of a retry policy that do nothing, as far as block b has them.
 func (r *reader) warnOfPolicy(p retry.Policy, b *block) {
-	r.warnOfFindings(p.Vain(b.has), b.written)
+	r.warnOfFindings(p.Ineffective(b.has), b.written)
 }
 
 // warnOfFindings warns of each finding at the key that it is about.
@@ -23,10 +23,10 @@ func (r *reader) warnOfFindings(found []breaker.Finding, written map[string]entr
 	}
 }
 
-// warnOfErrorPolicy warns of what the error policy says in vain.
+// warnOfErrorPolicy warns of settings of the error policy that do nothing.
 func (r *reader) warnOfErrorPolicy() {
 	p := r.w.ErrorPolicy
-	r.warnOfFindings(p.Vain(func(key string) bool { return r.policy[key].key != nil }), r.policy)
+	r.warnOfFindings(p.Ineffective(func(key string) bool { return r.policy[key].key != nil }), r.policy)
 	e := r.policy["circuit_breaker"]
 	if r.w.Map == nil || p.CircuitBreaker == nil || e.value == nil {
 		return
@@ -37,7 +37,7 @@ func (r *reader) warnOfErrorPolicy() {
 	}
 }
 
-// warnOfPhases warns of what the steps of phases that run once say in vain.
+// warnOfPhases warns of settings that do nothing in phases that run once.
 func (r *reader) warnOfPhases() {
 	r.warnOfIdleBreakers(r.w.Commands)
 	for name, p := range map[string]*Phase{"setup": r.w.Setup, "reduce": r.w.Reduce, "merge": r.w.Merge} {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhatAPolicySaysInVainIsTold(t *testing.T) {
+func TestWhatAPolicySaysWithoutEffectIsReported(t *testing.T) {
 	two, half, minute := 2.0, 0.5, time.Minute
 	for name, test := range map[string]struct {
 		change func(*Policy)
@@ -68,7 +68,7 @@ func TestWhatAPolicySaysInVainIsTold(t *testing.T) {
 		p := Default()
 		test.change(&p)
 		got := map[string]string{}
-		for _, f := range p.Vain(func(key string) bool { return slices.Contains(test.keys, key) }) {
+		for _, f := range p.Ineffective(func(key string) bool { return slices.Contains(test.keys, key) }) {
 			got[f.Field] = f.Message
 		}
 		if !maps.Equal(test.want, got) {

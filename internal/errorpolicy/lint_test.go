@@ -9,7 +9,7 @@ import (
 	"prodigy/internal/breaker"
 )
 
-func TestWhatAnErrorPolicySaysInVainIsTold(t *testing.T) {
+func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
 	five, zero, one, no := new(breaker.Default()), new(0.0), new(1.0), new(false)
 	for name, test := range map[string]struct {
 		policy Policy
@@ -39,7 +39,7 @@ func TestWhatAnErrorPolicySaysInVainIsTold(t *testing.T) {
 		}},
 	} {
 		got := map[string]string{}
-		for _, f := range test.policy.Vain(test.policy.wrote) {
+		for _, f := range test.policy.Ineffective(test.policy.wrote) {
 			got[f.Field] = f.Message
 		}
 		if !maps.Equal(test.want, got) {

@@ -1,0 +1,81 @@
+package errorpolicy
+
+import (
+	"cmp"
+	"fmt"
+
+	"prodigy/internal/breaker"
+)
+
+// linter collects the settings of a policy that do nothing.
+type linter struct {
+	Policy
+	breaker.Linter
+}
+
+// Ineffective returns the settings of p that do nothing, or not what they seem to. It asks written whether a key is in the
+// file, and passes over those that are not.
+func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
+	l := &linter{Policy: p, Linter: breaker.Linter{Written: written}}
+	l.limits()
+	l.threshold()
+	l.breaker()
+	return l.Found
+}
+
+// limits looks for limits that no failure counts towards.
+func (l *linter) limits() {
+	why := l.firstStops()
+	if kind := cmp.Or(l.OnItemFailure.Kind, DLQ); why == "" && kind != Custom && !kind.RunsAgain() && !kind.row().failed {
+		why = fmt.Sprintf("on_item_failure: %s counts no failures", kind)
+	}
+	if why == "" {
+		return
+	}
+	if l.MaxFailures != 1 {
+		l.Add("max_failures has no effect: %s", []any{why}, "max_failures")
+	}
+	l.Add("failure_threshold has no effect: %s", []any{why}, "failure_threshold")
+}
+
+// firstStops returns why the first failure stops the job, or nothing.
+func (l *linter) firstStops() string {
+	switch {
+	case l.OnItemFailure.Kind.row().stops:
+		return fmt.Sprintf("on_item_failure: %s stops the job at the first failure", l.OnItemFailure.Kind)
+	case l.ContinueOnFailure != nil && !*l.ContinueOnFailure && l.OnItemFailure.Kind != Custom:
+		return "continue_on_failure: false stops the job at the first failure"
+	}
+	return ""
+}
+
+// threshold looks for rates that mean something else than they seem to.
+func (l *linter) threshold() {
+	if l.FailureThreshold == nil {
+		return
+	}
+	switch *l.FailureThreshold {
+	case 0:
+		l.Add("failure_threshold: 0 stops the job at a first failure, but not before %d items are finished; continue_on_failure: false does at once",
+			[]any{quorum}, "failure_threshold")
+	case 1:
+		l.Add("failure_threshold: 1 stops nothing: no more than all items can fail", nil, "failure_threshold")
+	}
+}
+
+// breaker looks for one that cannot open before the job stops. Where items are tried again it can, by failures that are not final.
+func (l *linter) breaker() {
+	if l.CircuitBreaker == nil || l.OnItemFailure.Kind == Retry {
+		return
+	}
+	threshold := l.CircuitBreaker.FailureThreshold
+	first := l.firstStops()
+	counted := l.OnItemFailure.Kind.row().failed
+	switch {
+	case first != "":
+		l.Add("circuit_breaker has no effect: %s", []any{first}, "circuit_breaker")
+	case counted && l.MaxFailures > 0 && l.MaxFailures <= threshold:
+		l.Add("circuit_breaker cannot open before the job stops: its failure_threshold is %d, and max_failures is %d",
+			[]any{threshold, l.MaxFailures}, "circuit_breaker")
+	}
+}

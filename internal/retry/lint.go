@@ -1,0 +1,116 @@
+package retry
+
+import (
+	"strconv"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+)
+
+// linter collects the settings of a policy that do nothing.
+type linter struct {
+	Policy
+	breaker.Linter
+}
+
+// Ineffective returns the settings of p that do nothing, or not what they seem to. It asks written whether a key is in the
+// file, and passes over those that are not.
+func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
+	l := &linter{Policy: p, Linter: breaker.Linter{Written: written}}
+	if p.Attempts == 1 {
+		l.singleTry()
+		return l.Found
+	}
+	l.budget()
+	l.delays()
+	l.cap()
+	l.jitter()
+	l.exitCodes()
+	return l.Found
+}
+
+func (l *linter) singleTry() {
+	for _, key := range []string{"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on", "retry_budget"} {
+		l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
+	}
+}
+
+// budget looks for tries that the budget leaves no time to wait for.
+func (l *linter) budget() {
+	fit := 1 + len(l.Worst())
+	if l.Budget <= 0 || fit >= min(l.Attempts, mostListed) {
+		return
+	}
+	may := "ends"
+	if l.Jitter != NoJitter {
+		may = "may end"
+	}
+	l.Add("retry_budget %s %s the retrying after %s of %d: the wait before the next one does not fit in",
+		[]any{duration.Format(l.Budget), may, counted(fit), l.Attempts}, "retry_budget", "attempts")
+}
+
+func counted(tries int) string {
+	if tries == 1 {
+		return "1 try"
+	}
+	return strconv.Itoa(tries) + " tries"
+}
+
+// delays looks at how the delays grow.
+func (l *linter) delays() {
+	b := l.Backoff
+	switch {
+	case b.Strategy == Custom && len(b.Delays) == 0:
+		l.Add("custom without delays waits max_delay before every retry, %s", []any{duration.Format(l.limit())}, "backoff")
+	case b.Strategy == Custom && len(b.Delays) > l.Attempts-1:
+		l.Add("delays has %d entries, but there are only %d retries", []any{len(b.Delays), l.Attempts - 1}, "backoff", "attempts")
+	case b.factor() < 1:
+		l.Add("a factor of %v makes each delay shorter than the one before", []any{b.factor()}, "backoff")
+	}
+	if b.Strategy == Custom || b.Delay != nil || b.Initial != nil {
+		l.Add("initial_delay has no effect: the backoff names its own delays", nil, "initial_delay")
+	}
+}
+
+// cap looks for delays that are cut from the first on.
+func (l *linter) cap() {
+	first := l.first()
+	if l.Backoff.Strategy == Custom {
+		first = longest(l.Backoff.Delays)
+	}
+	if first > l.limit() {
+		l.Add("max_delay cuts a delay of %s to %s", []any{duration.Format(first), duration.Format(l.limit())},
+			"max_delay", "initial_delay", "backoff")
+	}
+}
+
+func longest(delays []time.Duration) time.Duration {
+	var most time.Duration
+	for _, d := range delays {
+		most = max(most, d)
+	}
+	return most
+}
+
+func (l *linter) jitter() {
+	if l.Jitter != Proportional {
+		l.Add("jitter_factor has no effect without jitter: true", nil, "jitter_factor")
+		return
+	}
+	if l.JitterFactor == 0 {
+		l.Add("a jitter_factor of 0 spreads nothing", nil, "jitter_factor", "jitter")
+	}
+}
+
+// exitCodes looks for codes that no process ends with.
+func (l *linter) exitCodes() {
+	const most = 255
+	for _, m := range l.RetryOn {
+		for _, code := range m.ExitCodes {
+			if code > most {
+				l.Add("no command exits with %d: exit codes go up to %d", []any{code, most}, "retry_on")
+			}
+		}
+	}
+}
