@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -87,4 +88,36 @@ func specNames(spec ast.Spec) []string {
 		return names
 	}
 	return nil
+}
+
+// What an action does to its item and its job is in its row of the table in internal/errorpolicy/action.go. Code elsewhere that compared
+// an action with one of the names would treat a new one like none of them.
+func TestOnlyTheTableKnowsWhatAnActionDoes(t *testing.T) {
+	named := func(e ast.Expr) bool {
+		sel, ok := e.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		pkg, ok := sel.X.(*ast.Ident)
+		return ok && pkg.Name == "errorpolicy" && slices.Contains([]string{"DLQ", "Skip", "Stop"}, sel.Sel.Name)
+	}
+	for _, path := range sources(t, "cmd", "internal") {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BinaryExpr:
+				if (n.Op == token.EQL || n.Op == token.NEQ) && (named(n.X) || named(n.Y)) {
+					t.Errorf("%s compares an action with a name: ask Action or its Status", path)
+				}
+			case *ast.CaseClause:
+				if slices.ContainsFunc(n.List, named) {
+					t.Errorf("%s switches on the names of actions: ask Action or its Status", path)
+				}
+			}
+			return true
+		})
+	}
 }

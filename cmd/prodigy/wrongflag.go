@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -37,20 +38,21 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	if !ok {
 		return ""
 	}
-	best, least := "", len(name)/3+1
+	var known []string
+	near := ""
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		d := spelling.Distance(name, f.Name)
-		if strings.HasSuffix(f.Name, "-"+name) {
-			d = 1
-		}
-		if d < least && !f.Hidden {
-			best, least = f.Name, d
+		switch {
+		case f.Hidden:
+		case strings.HasSuffix(f.Name, "-"+name):
+			near = f.Name
+		default:
+			known = append(known, f.Name)
 		}
 	})
-	if best == "" {
+	if near = cmp.Or(near, spelling.Nearest(name, known)); near == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (did you mean --%s?)", best)
+	return fmt.Sprintf(" (did you mean --%s?)", near)
 }
 
 // longName returns the name of the flag. Of the short ones only -P and -j say what was meant, which xargs and make have.

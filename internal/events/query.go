@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"prodigy/internal/spelling"
@@ -98,24 +97,16 @@ var typeKey = []byte(`"type":`)
 // TypeNamed returns the name of the event type that is meant by a word in any case style, such as circuit_open, or an error
 // that says which one may have been meant.
 func TypeNamed(word string) (string, error) {
-	folded := fold(word)
-	near, best := "", len(folded)/2+1
+	var names []string
 	for _, e := range types {
-		name := fold(e.Type())
-		if name == folded {
+		if spelling.Fold(e.Type()) == spelling.Fold(word) {
 			return e.Type(), nil
 		}
-		if d := spelling.Distance(folded, name); d < best {
-			near, best = e.Type(), d
-		}
+		names = append(names, e.Type())
 	}
+	near := spelling.Nearest(word, names)
 	if near == "" {
 		return "", fmt.Errorf("there are no events of type %q", word)
 	}
 	return "", fmt.Errorf("there are no events of type %q (did you mean %s?)", word, near)
-}
-
-// fold takes away what differs between the case styles.
-func fold(word string) string {
-	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(word))
 }

@@ -9,16 +9,10 @@ import (
 // hint is the end of a message about an unknown word: ` (did you mean "x"?)` with the known word that is nearest, or when none is near
 // ` (want …)` with all the forms that there are.
 func hint[S ~string](word string, known []S, forms string) string {
-	best, least := "", len(word)/3+2
-	for _, k := range known {
-		if d := spelling.Distance(strings.ToLower(word), string(k)); d < least {
-			best, least = string(k), d
-		}
+	if near := spelling.Nearest(word, known); near != "" {
+		return ` (did you mean "` + string(near) + `"?)`
 	}
-	if best == "" {
-		return " (want " + forms + ")"
-	}
-	return ` (did you mean "` + best + `"?)`
+	return " (want " + forms + ")"
 }
 
 // listed joins words as in "a, b or c".

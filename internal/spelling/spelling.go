@@ -1,8 +1,40 @@
-// Package spelling tells how far a word is from one that may have been meant.
+// Package spelling finds the known word that a misspelled one was probably meant to be.
 package spelling
 
-// tooLong is from where on a word is no misspelling of anything; comparing would take long.
+import (
+	"slices"
+	"strings"
+)
+
+// tooLong is the length from which a word is no misspelling of anything: comparing it would take long.
 const tooLong = 64
+
+// minPrefix is how many letters of a word must be there for its rest to be guessed.
+const minPrefix = 3
+
+// Nearest returns the first of known that word was probably meant to be, or "". That is one that begins with word, or one that
+// is at most three edits away and at most a third of its letters. Case, dashes, underscores and blanks do not count.
+func Nearest[S ~string](word string, known []S) S {
+	folded := Fold(word)
+	if len(folded) >= minPrefix {
+		if i := slices.IndexFunc(known, func(k S) bool { return strings.HasPrefix(Fold(string(k)), folded) }); i >= 0 {
+			return known[i]
+		}
+	}
+	var best S
+	least := 1 + min(3, max(1, len(folded)/3))
+	for _, k := range known {
+		if d := Distance(folded, Fold(string(k))); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// Fold returns s in lower case without dashes, underscores and blanks, in which the case styles of a name differ.
+func Fold(s string) string {
+	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
+}
 
 // Distance returns how many insertions, deletions, replacements and swaps of neighbouring bytes turn a into b. Words of more than 64
 // bytes are 64 away from everything.

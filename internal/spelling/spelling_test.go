@@ -30,3 +30,16 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestNearestFindsWhatWasMeant(t *testing.T) {
+	words := []string{"retry_config", "timeout", "on_failure", "shell", "max_parallel", "id", "exponential"}
+	for wrong, want := range map[string]string{
+		"retry_cofig": "retry_config", "timeuot": "timeout", "onFailure": "on_failure", "on-failure": "on_failure",
+		"maxParallel": "max_parallel", "Shell": "shell", "expo": "exponential", "zebra": "", "x": "", "": "",
+		strings.Repeat("a", 1000): "",
+	} {
+		if got := Nearest(wrong, words); got != want {
+			t.Errorf("of %.20q: got %q, want %q", wrong, got, want)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/spelling"
 )
 
 // entry is one key of a mapping with its value, whose alias is followed. An element of a list is an entry without a key.
@@ -178,7 +180,7 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 			words = append(words, k.alias)
 		}
 	}
-	guess := cmp.Or(borrowed()[b.name][e.name], nearest(e.name, words))
+	guess := cmp.Or(borrowed()[b.name][e.name], spelling.Nearest(e.name, words))
 	if guess == "" {
 		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, belongs(e.name, b.name))
 		return

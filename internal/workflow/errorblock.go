@@ -7,6 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/spelling"
 )
 
 // rootPolicyKeys are the fields of an error_policy that can stand at the root as well.
@@ -91,7 +92,7 @@ func (r *reader) itemAction(e entry) (errorpolicy.ItemAction, bool) {
 		return a, true
 	}
 	words := strs(errorpolicy.Actions())
-	if guess := nearest(text, words); guess != "" {
+	if guess := spelling.Nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown on_item_failure %q (did you mean %q?)", text, guess)
 		return a, false
 	}
@@ -124,7 +125,7 @@ func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
 		return c, true
 	}
 	words := strs([]errorpolicy.CollectionKind{errorpolicy.Aggregate, errorpolicy.Immediate})
-	if guess := nearest(text, words); guess != "" {
+	if guess := spelling.Nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown error_collection %q (did you mean %q?)", text, guess)
 		return c, false
 	}

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
 )
 
 // node is a piece of JSON Schema.
@@ -79,7 +80,7 @@ func inAnyCase[T ~string](words ...T) form {
 	var spellings []string
 	for _, w := range words {
 		var b strings.Builder
-		for _, c := range fold(string(w)) {
+		for _, c := range spelling.Fold(string(w)) {
 			b.WriteString("[-_ ]*[" + string(c) + strings.ToUpper(string(c)) + "]")
 		}
 		spellings = append(spellings, b.String()+"[-_ ]*")

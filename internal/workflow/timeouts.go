@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/spelling"
 )
 
 // Timeouts is a timeout_config block. What it says of commands is in their Timeout as well, once the file has been read.
@@ -89,7 +90,7 @@ func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
 		return "", false
 	}
 	for _, w := range words {
-		if fold(s) == fold(string(w)) {
+		if spelling.Fold(s) == spelling.Fold(string(w)) {
 			return w, true
 		}
 	}
