@@ -46,6 +46,10 @@ SEED   ?= 0
 torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for losses
 	$(GO) run ./torture -rounds $(ROUNDS) -seed $(SEED)
 
+SCRIPTS ?= 10000
+attack-shell: ## Run SCRIPTS random scripts (10,000) with values that show when they are run, against what validate says
+	$(GO) run ./attack/shell -scripts $(SCRIPTS) -seed $(SEED)
+
 scale: ## Run a job of 200,000 items and look at its memory
 	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
 
@@ -106,4 +110,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture scale lint fmt generate check man install release clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell scale lint fmt generate check man install release clean
