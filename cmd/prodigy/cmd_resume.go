@@ -56,6 +56,9 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	case err != nil:
 		return err
 	case completed && o.mended == "":
+		if err := mapreduce.UpdateResults(job); err != nil {
+			return err
+		}
 		return o.nothingDone(con, ended{Result: mapreduce.Result{
 			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
 			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()),

@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"sync"
 )
@@ -101,6 +102,18 @@ func cut(line []byte) (covered, stored []byte, sealed bool) {
 		return line[:at-1], stored, true
 	}
 	return nil, nil, false
+}
+
+// New returns a running CRC32C, for files that are no lines of JSON. Text gives its digits.
+func New() hash.Hash32 { return crc32.New(castagnoli()) }
+
+// Text returns the digits of a running checksum, as Seal writes them.
+func Text(h hash.Hash32) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// Of returns the digits of the checksum of data.
+func Of(data []byte) string {
+	sum := sumOf(data)
+	return string(sum[:])
 }
 
 func sumOf(covered []byte) [digits]byte {

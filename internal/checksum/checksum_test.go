@@ -29,8 +29,14 @@ func TestSealPutsTheChecksumLast(t *testing.T) {
 
 // The check value that every description of CRC32C gives for the digits 1 to 9.
 func TestThePolynomialIsCastagnolis(t *testing.T) {
-	if sum := sumOf([]byte("123456789")); string(sum[:]) != "e3069283" {
+	if sum := Of([]byte("123456789")); sum != "e3069283" {
 		t.Errorf("the checksum of 123456789 is %s, want e3069283", sum)
+	}
+	running := New()
+	_, _ = running.Write([]byte("12345"))
+	_, _ = running.Write([]byte("6789"))
+	if sum := Text(running); sum != "e3069283" {
+		t.Errorf("in two pieces it is %s, want e3069283", sum)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"prodigy/internal/checksum"
 )
 
 // maxKept is how many bytes of evidence of items that wait for their next attempt are held in memory. There may be a million of them.
@@ -25,6 +27,7 @@ type exhibit struct {
 	failure *Failure
 	offset  int64
 	length  int
+	sum     uint32 // of its bytes there
 }
 
 // weight is about how much memory f takes.
@@ -63,10 +66,19 @@ func (v *evidence) write(f Failure) (exhibit, error) {
 	if _, err := v.file.WriteAt(data, v.size); err != nil {
 		return exhibit{}, err
 	}
-	x := exhibit{offset: v.size, length: len(data)}
+	x := exhibit{offset: v.size, length: len(data), sum: sumOf(data)}
 	v.size += int64(len(data))
 	v.out++
 	return x, nil
+}
+
+// errDamaged says that the bytes of a failure are not those that were written. The log has them too: a resume makes the file anew.
+var errDamaged = errors.New("damaged; the log has it all, so that a resume goes on")
+
+func sumOf(data []byte) uint32 {
+	sum := checksum.New()
+	_, _ = sum.Write(data) // a hash takes everything
+	return sum.Sum32()
 }
 
 // all returns the failures that exhibits stand for.
@@ -79,11 +91,14 @@ func (v *evidence) all(history []exhibit) ([]Failure, error) {
 		}
 		data := make([]byte, x.length)
 		_, err := v.file.ReadAt(data, x.offset)
+		if err == nil && sumOf(data) != x.sum {
+			err = errDamaged
+		}
 		if err == nil {
 			err = json.Unmarshal(data, &failures[i])
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the evidence of an item: %w", err)
+			return nil, fmt.Errorf("%s, %d bytes from %d: read the evidence of an item: %w", v.path, x.length, x.offset, err)
 		}
 	}
 	return failures, nil

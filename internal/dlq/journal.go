@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+
+	"prodigy/internal/checksum"
 )
 
 // The words under "op" in the journal.
@@ -26,26 +28,44 @@ type op struct {
 	Entry  json.RawMessage `json:"entry,omitempty"`
 }
 
-// encode returns the line of o, with its newline.
+// encode returns the line of o, sealed and with its newline.
 func (o op) encode() ([]byte, error) {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false)
-	err := e.Encode(o)
-	return line.Bytes(), err
+	if err := e.Encode(o); err != nil {
+		return nil, err
+	}
+	return append(checksum.Seal(bytes.TrimSuffix(line.Bytes(), []byte("\n")), 0), '\n'), nil
 }
 
-// decodeOp reads a line. What it returns may share memory with it.
+// decodeOp reads a line, whose checksum must be right if it has one. What it returns may share memory with it.
 func decodeOp(line []byte) (op, error) {
-	if o, ok := cutOp(line); ok && json.Valid(o.Entry) {
+	object, sealed, err := unseal(line)
+	if err != nil {
+		return op{}, err
+	}
+	return decodeObject(object, sealed)
+}
+
+// decodeObject reads a line without its checksum, which has been checked if it was sealed.
+func decodeObject(object []byte, sealed bool) (op, error) {
+	if o, ok := cutOp(object); ok && (sealed || json.Valid(o.Entry)) {
 		return o, nil
 	}
 	var o op
-	err := json.Unmarshal(line, &o)
+	err := json.Unmarshal(object, &o)
 	return o, err
 }
 
-// cutOp reads the line of an entry in the form that encode gives it, in which only the entry is still to be looked at: that takes a
+// unseal checks a line and returns it without its checksum and its newline.
+func unseal(line []byte) (object []byte, sealed bool, err error) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	sealed, err = checksum.Check(line)
+	return checksum.Strip(line), sealed, err
+}
+
+// cutOp reads the object of an entry in the form that encode gives it, in which only the entry is still to be looked at: that takes a
 // fraction of what encoding/json takes. Anything else is not ok.
 func cutOp(line []byte) (o op, ok bool) {
 	word, rest, ok := within(line, `{"op":"`, `"`)
@@ -60,7 +80,7 @@ func cutOp(line []byte) (o op, ok bool) {
 	}
 	id, rest, found := bytes.Cut(rest, []byte(`","entry":`))
 	o.ItemID = string(id)
-	entry, whole := bytes.CutSuffix(rest, []byte("}\n"))
+	entry, whole := bytes.CutSuffix(rest, []byte("}"))
 	o.Entry = entry
 	return o, ok && found && whole && bytes.IndexFunc(id, isEscaped) < 0
 }
@@ -137,6 +157,7 @@ func (x *index) note(o op, length int64) {
 func replay(in io.Reader, name string) (index, error) {
 	x := newIndex()
 	r := bufio.NewReaderSize(in, 64<<10)
+	var sums checksum.Lines // those that an older version wrote have none, and come first
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -145,7 +166,11 @@ func replay(in io.Reader, name string) (index, error) {
 		if err != nil {
 			return index{}, fmt.Errorf("read %s: %w", name, err)
 		}
-		o, err := decodeOp(line)
+		var o op
+		sealed := bytes.TrimSuffix(line, []byte("\n"))
+		if err = sums.Check(sealed); err == nil {
+			o, err = decodeObject(checksum.Strip(sealed), sums.Required)
+		}
 		if err == nil {
 			err = o.check()
 		}
@@ -165,8 +190,10 @@ type DamagedError struct {
 	Err   error
 }
 
-// Error begins with the place.
-func (e *DamagedError) Error() string { return e.Place + ": damaged line: " + e.Err.Error() }
+// Error begins with the place, and ends with what can be done.
+func (e *DamagedError) Error() string {
+	return e.Place + ": damaged line: " + e.Err.Error() + " (the log has it all: move this file away, and the next command makes it again)"
+}
 
 // Unwrap returns why.
 func (e *DamagedError) Unwrap() error { return e.Err }

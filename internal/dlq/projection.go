@@ -47,7 +47,7 @@ func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(i
 }
 
 // Behind tells the projection that the log ends with record last. A queue that is ahead of its log, the end of which a power loss
-// has taken, is followed anew from the beginning.
+// has taken, is emptied and made anew: it has failures and removals that never were, as far as the log knows.
 func (p *Projection) Behind(last int64) error {
 	if p.applied <= last {
 		return nil
@@ -133,6 +133,9 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	f := failure(r.Time, e, a.retries)
 	a.retries = nil
 	if e.Action.RunsAgain() {
+		if p.queue.Has(e.ItemID) {
+			return p.failedAgain(r, e, a, f)
+		}
 		x, err := p.kept.keep(f)
 		a.history = append(a.history, x)
 		p.active[e.ItemID] = a
@@ -150,6 +153,16 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 		return err
 	}
 	return p.put(r, e, a.first, append(history, f))
+}
+
+// failedAgain adds a failed attempt to the letter of an item that is to be tried once more. The letter is not kept waiting for the last
+// attempt of its retry, which may be stopped before that.
+func (p *Projection) failedAgain(r events.Record, e events.AgentFailed, a *active, f Failure) error {
+	p.active[e.ItemID] = a
+	if r.Seq <= p.applied {
+		return nil
+	}
+	return p.put(r, e, a.first, []Failure{f})
 }
 
 // forget drops an item and the evidence kept for it.
@@ -189,7 +202,7 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time,
 	if len(entry.FailureHistory) == before {
 		return nil // applied before
 	}
-	if found && p.resent {
+	if found && p.resent && !e.Action.RunsAgain() {
 		entry.RetryCount++
 	}
 	entry.FailureCount = len(entry.FailureHistory)

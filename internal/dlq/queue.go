@@ -93,12 +93,23 @@ func (q *Queue) Followed() {
 	q.done = q.seq
 }
 
-// Restart tells that the log is to be followed from its beginning again, and writes that down.
+// Restart empties the queue, for a log that is to be followed from its beginning again.
 func (q *Queue) Restart() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.seq, q.done = 0, 0
-	return q.mark()
+	if err := errors.Join(q.file.Truncate(0), q.file.Sync()); err != nil {
+		return fmt.Errorf("make the dead letters anew: %w", err)
+	}
+	q.index, q.seq, q.done, q.dirty = newIndex(), 0, 0, false
+	return nil
+}
+
+// Has reports whether there is an entry of the item.
+func (q *Queue) Has(itemID string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, found := q.index.live[itemID]
+	return found
 }
 
 // mark writes down how far the log has been followed.

@@ -3,6 +3,7 @@ package dlq
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"prodigy/internal/checksum"
 	"prodigy/internal/retry"
 )
 
@@ -106,7 +108,7 @@ func TestTheJournalHasOneLineForEveryChange(t *testing.T) {
 	}
 	var got []string
 	for line := range strings.Lines(string(data)) {
-		head, _, _ := strings.Cut(line, `,"entry":{"item_id":"a",`)
+		head, _, _ := strings.Cut(string(checksum.Strip([]byte(strings.TrimSpace(line)))), `,"entry":{"item_id":"a",`)
 		got = append(got, strings.TrimSpace(head))
 	}
 	want := []string{`{"op":"add","item_id":"a"`, `{"op":"update","item_id":"a"`, `{"op":"remove","item_id":"a"}`}
@@ -350,7 +352,7 @@ func TestAPutThatCannotBeWrittenChangesNothing(t *testing.T) {
 	closeQueue(t, q)
 }
 
-// quickEqualsPlain fails when the quick way of reading a line gives another than encoding/json.
+// quickEqualsPlain fails when the quick way of reading the object of a line gives another than encoding/json.
 func quickEqualsPlain(t testing.TB, line []byte) {
 	quick, ok := cutOp(line)
 	if !ok || !json.Valid(quick.Entry) {
@@ -373,10 +375,107 @@ func TestTheLinesOfEntriesAreReadTheQuickWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := cutOp(line); !ok || !cmp.Equal(got, o) {
+		object := checksum.Strip(bytes.TrimSpace(line))
+		if got, ok := cutOp(object); !ok || !cmp.Equal(got, o) {
 			t.Errorf("%s was read the slow way, or as %v", line, got)
 		}
-		quickEqualsPlain(t, line)
+		quickEqualsPlain(t, object)
+	}
+}
+
+// journalEntries returns the entries of a journal as text.
+func journalEntries(t *testing.T, journal []byte) (string, error) {
+	t.Helper()
+	x, err := replay(bytes.NewReader(journal), "dlq.jsonl")
+	var all strings.Builder
+	for _, id := range x.ids() {
+		e, err := entryOf(bytes.NewReader(journal), x, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := encodeEntry(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(data)
+	}
+	return all.String(), err
+}
+
+// Whatever bit of a journal is flipped, it is told with its line. Only the end of the journal may be left out instead: the log gives it again.
+func TestAFlippedBitInTheJournalIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dlq.jsonl")
+	q := open(t, path)
+	put(t, q, full())
+	q.Follow(7)
+	put(t, q, simple("b", 1))
+	put(t, q, simple("c", 1))
+	remove(t, q, "b")
+	closeQueue(t, q)
+	whole := contents(t, path)
+	want, err := journalEntries(t, whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range whole {
+		begin := bytes.LastIndexByte(whole[:at], '\n') + 1
+		before, err := journalEntries(t, whole[:begin])
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := fmt.Sprintf("dlq.jsonl:%d", 1+bytes.Count(whole[:begin], []byte("\n")))
+		for bit := range 8 {
+			damaged := bytes.Clone(whole)
+			damaged[at] ^= 1 << bit
+			got, err := journalEntries(t, damaged)
+			var told *DamagedError
+			switch {
+			case errors.As(err, &told):
+				if told.Place != place {
+					t.Errorf("bit %d of byte %d: told as %v, want %s", bit, at, err, place)
+				}
+			case err != nil:
+				t.Errorf("bit %d of byte %d: %v", bit, at, err)
+			case got != want && (got != before || bytes.Count(damaged[begin:], []byte("\n")) > 1):
+				t.Errorf("bit %d of byte %d: got\n%s\nwant\n%s", bit, at, got, want)
+			}
+		}
+	}
+}
+
+func TestAJournalWithoutChecksumsIsReadAndGetsThemFromThenOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dlq.jsonl")
+	q := open(t, path)
+	put(t, q, full())
+	put(t, q, simple("b", 1))
+	closeQueue(t, q)
+	var old []byte
+	for line := range bytes.Lines(contents(t, path)) {
+		old = append(append(old, checksum.Strip(bytes.TrimSpace(line))...), '\n')
+	}
+	if bytes.Contains(old, []byte(`"crc"`)) {
+		t.Fatalf("got %s, want no checksum", old)
+	}
+	want := read(t, path)
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, path); !cmp.Equal(got, want) {
+		t.Errorf("without checksums: got %v, want %v", got, want)
+	}
+	q = open(t, path)
+	put(t, q, simple("c", 1))
+	closeQueue(t, q)
+	if got := read(t, path); len(got) != 3 {
+		t.Errorf("got %d entries, want 3", len(got))
+	}
+	lines := bytes.SplitAfter(bytes.TrimSuffix(contents(t, path), []byte("\n")), []byte("\n"))
+	if err := os.WriteFile(path, bytes.Join([][]byte{lines[2], []byte("\n"), lines[0], lines[1]}, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var told *DamagedError
+	if _, err := Read(path); !errors.As(err, &told) || !errors.Is(err, checksum.ErrMissing) {
+		t.Errorf("lines without checksums behind one with: got %v, want the second told", err)
 	}
 }
 

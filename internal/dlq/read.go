@@ -69,8 +69,9 @@ func Lead(path string) (first string, eligible bool, err error) {
 
 // sureToStay tells of the line of an entry, without decoding it, that a retry would not send it; of some it cannot tell.
 func sureToStay(line []byte) bool {
-	at := bytes.LastIndex(line, []byte(endOfSpent))
-	return at >= 0 && strings.Trim(string(line[at+len(endOfSpent):]), "0123456789") == "}}\n"
+	object, _, err := unseal(line)
+	at := bytes.LastIndex(object, []byte(endOfSpent))
+	return err == nil && at >= 0 && strings.Trim(string(object[at+len(endOfSpent):]), "0123456789") == "}}"
 }
 
 // endOfSpent is what stands at the end of an entry that no retry would send, before a number.

@@ -43,6 +43,9 @@ func (j Job) ItemsFile() string { return j.state("items.jsonl") }
 // ResultsFile lists the results, once the map phase is over.
 func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 
+// ResultsMetaFile says what of the log the results were made from, and what they are byte for byte.
+func (j Job) ResultsMetaFile() string { return j.state("results.meta.json") }
+
 // CheckpointFile is what the log comes to up to one of its records.
 func (j Job) CheckpointFile() string { return j.state("checkpoint") }
 

@@ -85,14 +85,15 @@ func TestAJobHasItsFilesUnderItsRepoAndID(t *testing.T) {
 	h := Home{Root: t.TempDir()}
 	job := create(t, h, "repo", "standard", day)
 	for got, want := range map[string]string{
-		job.EventsDir():    "events/repo/ID",
-		job.DLQFile():      "dlq/repo/ID/dlq.jsonl",
-		job.StateDir():     "state/repo/ID",
-		job.WorkflowFile(): "state/repo/ID/workflow.yml",
-		job.MetaFile():     "state/repo/ID/job.json",
-		job.ItemsFile():    "state/repo/ID/items.jsonl",
-		job.ResultsFile():  "state/repo/ID/results.jsonl",
-		job.OutputsDir():   "state/repo/ID/outputs",
+		job.EventsDir():       "events/repo/ID",
+		job.DLQFile():         "dlq/repo/ID/dlq.jsonl",
+		job.StateDir():        "state/repo/ID",
+		job.WorkflowFile():    "state/repo/ID/workflow.yml",
+		job.MetaFile():        "state/repo/ID/job.json",
+		job.ItemsFile():       "state/repo/ID/items.jsonl",
+		job.ResultsFile():     "state/repo/ID/results.jsonl",
+		job.ResultsMetaFile(): "state/repo/ID/results.meta.json",
+		job.OutputsDir():      "state/repo/ID/outputs",
 	} {
 		want = filepath.Join(h.Root, filepath.FromSlash(strings.ReplaceAll(want, "ID", job.ID)))
 		if got != want {

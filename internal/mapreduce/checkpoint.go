@@ -17,7 +17,7 @@ import (
 
 // foldVersion counts the changes of what state.apply, the queue of dead letters and the snapshots of both make of a log. Each change makes
 // it one more: a checkpoint of another version is passed over.
-const foldVersion = 2
+const foldVersion = 3
 
 // checkpoint is what a log comes to up to one of its records, so that a job can be taken up without reading the log to there. The log
 // stays the one truth: without a checkpoint, or with a bad one, the log is read from its beginning.

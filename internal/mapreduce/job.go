@@ -204,6 +204,9 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return unusable(err)
 	}
+	if err := dropResultsAhead(j.place, j.state.outcome); err != nil {
+		return err
+	}
 	if j.config.Earlier != nil {
 		j.config.Earlier(j.state.policy.Metrics())
 	}
@@ -406,9 +409,6 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 	}
 	v.reprocessed, v.recovered = j.state.reprocessed(tried)
 	j.record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
-	if err := j.refreshResults(v.recovered); err != nil {
-		return v, err
-	}
 	if v.state != Completed {
 		return v, nil
 	}
@@ -422,15 +422,6 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 	last, err := j.runLast(ctx)
 	last.reprocessed, last.recovered = v.reprocessed, v.recovered
 	return last, err
-}
-
-// refreshResults makes the results again, if they were made before, when there are new ones.
-func (j *job) refreshResults(recovered int) error {
-	if _, err := os.Stat(j.place.ResultsFile()); err != nil || recovered == 0 {
-		return nil
-	}
-	_, err := j.mapResult()
-	return err
 }
 
 // recordResumed writes how far the job had come, and whether the phases after the map phase are to run again.
@@ -463,8 +454,16 @@ func (j *job) finish(v verdict, err error) (Result, error) {
 	}
 	if j.state.ended != "" {
 		result.Duration = j.state.duration(j.state.last)
-	} else if result.Duration = j.state.duration(time.Now()); err == nil {
-		j.recordEnd(v, result)
+		if err == nil {
+			err = j.refreshResults()
+		}
+	} else {
+		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
+			err = j.refreshResults()
+		}
+		if result.Duration = j.state.duration(time.Now()); err == nil {
+			j.recordEnd(v, result)
+		}
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
 		result.Results = j.place.ResultsFile()

@@ -140,7 +140,11 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return Result{}, err
 	}
 	ids, err := j.chosen(choose)
-	if err != nil || len(ids) == 0 && !reduce {
+	if err == nil && len(ids) == 0 && !reduce {
+		err = j.refreshResults()
+		return Result{Job: place}, errors.Join(err, j.close())
+	}
+	if err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	return j.finish(j.retryDead(ctx, ids, reduce))

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/checksum"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 )
 
 // row is one line of results.jsonl: how one finished item ended.
@@ -27,19 +29,140 @@ type row struct {
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
 }
 
-// mapResult makes results.jsonl and returns what ${map.…} stands for.
+// mapResult returns what ${map.…} stands for. The results are made if they are not there as the log has them.
 func (j *job) mapResult() (*agent.MapResult, error) {
-	if err := j.log.Wait(j.state.seq); err != nil {
+	if err := j.makeResults(); err != nil {
 		return nil, err
-	}
-	if err := writeResults(j.place.EventsDir(), j.place.ResultsFile()); err != nil {
-		return nil, fmt.Errorf("make the results: %w", err)
 	}
 	m := j.state.policy.Metrics()
 	return &agent.MapResult{
 		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
 		Duration: j.state.phase("map").duration, ResultsFile: j.place.ResultsFile(),
 	}, nil
+}
+
+// makeResults makes the results, unless they are whole and have every outcome that the log has.
+func (j *job) makeResults() error {
+	if err := j.log.Wait(j.state.seq); err != nil {
+		return err
+	}
+	return makeResults(j.place, j.state)
+}
+
+// refreshResults is makeResults for results that were made before.
+func (j *job) refreshResults() error {
+	if !j.state.selected || !hadResults(j.place) {
+		return nil
+	}
+	return j.makeResults()
+}
+
+// UpdateResults makes the results of a job again if they were made before and are damaged or behind its log, as a run that was killed
+// may leave them. It leaves a job that is running alone, because that does it itself.
+func UpdateResults(place jobs.Job) error {
+	if !hadResults(place) {
+		return nil
+	}
+	lock, err := place.Lock()
+	if errors.Is(err, jobs.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(updateResults(place), lock.Unlock())
+}
+
+// updateResults is UpdateResults of a job whose lock is held.
+func updateResults(place jobs.Job) error {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return unusable(err)
+	}
+	past, err := recall(place, recordedPolicy(place, meta), nil)
+	if err != nil {
+		return unusable(err)
+	}
+	if err := followLog(past.rest, past.state.apply, func([]events.Record) error { return nil }); err != nil {
+		return unusable(err)
+	}
+	return makeResults(place, past.state)
+}
+
+// hadResults reports whether the results of a job were ever made. Nothing but their companion may be left of them.
+func hadResults(place jobs.Job) bool {
+	_, rows := os.Stat(place.ResultsFile())
+	_, meta := os.Stat(place.ResultsMetaFile())
+	return rows == nil || meta == nil
+}
+
+func makeResults(place jobs.Job, s *state) error {
+	if resultsFresh(place, s.outcome) {
+		return nil
+	}
+	if err := writeResults(place, s); err != nil {
+		return fmt.Errorf("make the results: %w", err)
+	}
+	return nil
+}
+
+// resultsMeta is the contents of results.meta.json, one sealed line beside results.jsonl. The rows themselves are for users, and are
+// rows only. It is written after them, so that after a crash it fits either them or nothing.
+type resultsMeta struct {
+	Seq  int64  `json:"seq"` // the last record of the log that gave a row
+	Rows int    `json:"rows"`
+	Size int64  `json:"size"`
+	Sum  string `json:"crc32c"` // of the file of results
+}
+
+func (m resultsMeta) write(path string) error {
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return jobs.WriteFile(path, append(checksum.Seal(line, 0), '\n'))
+}
+
+// readResultsMeta returns false when there is no companion, or a damaged one.
+func readResultsMeta(path string) (m resultsMeta, ok bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return m, false
+	}
+	line := bytes.TrimSuffix(data, []byte("\n"))
+	if sealed, err := checksum.Check(line); !sealed || err != nil {
+		return m, false
+	}
+	return m, json.Unmarshal(line, &m) == nil
+}
+
+// resultsFresh reports whether the results are those of a log whose last outcome is the given record, to the byte.
+func resultsFresh(place jobs.Job, outcome int64) bool {
+	m, ok := readResultsMeta(place.ResultsMetaFile())
+	if !ok || m.Seq != outcome {
+		return false
+	}
+	f, err := os.Open(place.ResultsFile())
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read from
+	sum := checksum.New()
+	size, err := io.Copy(sum, f)
+	return err == nil && size == m.Size && checksum.Text(sum) == m.Sum
+}
+
+// dropResultsAhead removes the companion of results that have more than the log does. A power loss took its end, and the records that
+// take the place of those must not pass for them.
+func dropResultsAhead(place jobs.Job, outcome int64) error {
+	path := place.ResultsMetaFile()
+	if m, ok := readResultsMeta(path); !ok || m.Seq <= outcome {
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove what tells of results that the log has lost: %w", err)
+	}
+	return jobs.SyncDir(filepath.Dir(path))
 }
 
 // span is where the last row of an item stands in the file of rows as they came. An item without a row has length 0.
@@ -49,41 +172,61 @@ type span struct {
 }
 
 // writeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small: rows as they come
-// into a scratch file, then by item index into the result.
-func writeResults(logDir, path string) (err error) {
-	scratch, err := os.CreateTemp(filepath.Dir(path), "results-*.tmp")
+// into a scratch file, then by item index into the result. The companion comes last.
+func writeResults(place jobs.Job, s *state) (err error) {
+	path := place.ResultsFile()
+	scratch, err := os.OpenFile(path+".rows", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
-	spans, err := writeRows(logDir, scratch)
+	spans, err := writeRows(place, s.total, scratch)
 	if err != nil {
 		return err
+	}
+	m := resultsMeta{Seq: s.outcome}
+	for _, sp := range spans {
+		if sp.length > 0 {
+			m.Rows++
+			m.Size += int64(sp.length)
+		}
+	}
+	if settled := s.status.Settled(); m.Rows != settled {
+		return unusable(fmt.Errorf("%s: the log has the outcomes of %d items, where %d were counted; it is damaged (prodigy fsck %s)",
+			place.EventsDir(), m.Rows, settled, place.ID))
 	}
 	partial := path + ".partial"
 	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(copySpans(out, scratch, spans), out.Sync(), out.Close()); err != nil {
+	sum := checksum.New()
+	if err := errors.Join(copySpans(io.MultiWriter(out, sum), scratch, spans), out.Sync(), out.Close()); err != nil {
 		return err
 	}
-	return os.Rename(partial, path)
+	if err := jobs.Rename(partial, path); err != nil {
+		return err
+	}
+	m.Sum = checksum.Text(sum)
+	return m.write(place.ResultsMetaFile())
 }
 
-// writeRows writes a row for each end of an item that the log tells, and returns by item index where the last one stands.
-func writeRows(logDir string, w io.Writer) ([]span, error) {
+// writeRows writes a row for each outcome of an item that the log tells, and returns by item index where the last one stands.
+func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false) // what steps have given stays as it was
-	var last []span
+	last := make([]span, total)
 	var offset int64
-	for r, err := range events.Read(logDir) {
+	for r, err := range events.Read(place.EventsDir()) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
-		found, ok, err := rowOf(r.Event)
+		found, ok, err := rowOf(place, r.Event, last)
 		if err != nil {
 			return nil, err
 		}
@@ -97,9 +240,6 @@ func writeRows(logDir string, w io.Writer) ([]span, error) {
 		n, err := buffered.Write(line.Bytes())
 		if err != nil {
 			return nil, err
-		}
-		for len(last) <= found.Index {
-			last = append(last, span{})
 		}
 		last[found.Index] = span{offset: offset, length: n}
 		offset += int64(n)
@@ -117,26 +257,46 @@ func copySpans(w io.Writer, from io.ReaderAt, spans []span) error {
 	return buffered.Flush()
 }
 
-// rowOf returns the row of an event that ends an item.
-func rowOf(e events.Event) (row, bool, error) {
+// givesRow reports whether a failed attempt gives its item a new row of the results. One that is tried again does so only if the item was
+// settled before: it is a dead letter that is run again, and stays one until it succeeds.
+func givesRow(e events.AgentFailed, settled bool) bool {
+	return !e.Action.RunsAgain() || settled
+}
+
+// rowOf returns the row of an event that gives one. Rows are those before it, by item index.
+func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 	switch e := e.(type) {
 	case events.AgentCompleted:
+		if err := known(e.ItemIndex, rows); err != nil {
+			return row{}, false, err
+		}
 		output, err := outputOf(e.Output, e.OutputFile)
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
 		}, true, err
 	case events.AgentFailed:
+		if err := known(e.ItemIndex, rows); err != nil || !givesRow(e, rows[e.ItemIndex].length > 0) {
+			return row{}, false, err
+		}
+		status := e.Status()
 		if e.Action.RunsAgain() {
-			return row{}, false, nil
+			status = errorpolicy.Dead // as it was
 		}
 		output, err := outputOf(e.Output, e.OutputFile)
 		return row{
-			ItemID: e.ItemID, Index: e.ItemIndex, Status: e.Status().Result(), Output: output, ExitCode: e.ExitCode,
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: status.Result(), Output: output, ExitCode: e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
 		}, true, err
 	}
 	return row{}, false, nil
+}
+
+func known(index int, rows []span) error {
+	if index < 0 || index >= len(rows) {
+		return unusable(fmt.Errorf("the log has an outcome of item %d of %d", index, len(rows)))
+	}
+	return nil
 }
 
 func outputOf(inline, file string) (string, error) {

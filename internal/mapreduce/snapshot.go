@@ -14,6 +14,7 @@ type snapshot struct {
 	Policy   *errorpolicy.Machine `json:"policy"` // without what the workflow says
 	Started  time.Time            `json:"started"`
 	Seq      int64                `json:"seq"`
+	Outcome  int64                `json:"outcome"`
 	Earlier  time.Duration        `json:"earlier"`
 	RunBegan time.Time            `json:"run_began"`
 	Last     time.Time            `json:"last"`
@@ -69,7 +70,7 @@ type stepRetrySnapshot struct {
 // snapshot returns all of the state. It shares memory with it, and so is to be written down before the state goes on.
 func (s *state) snapshot() snapshot {
 	return snapshot{
-		Policy: s.policy, Started: s.started, Seq: s.seq, Earlier: s.earlier, RunBegan: s.runBegan, Last: s.last, Seed: s.seed, Mode: s.mode,
+		Policy: s.policy, Started: s.started, Seq: s.seq, Outcome: s.outcome, Earlier: s.earlier, RunBegan: s.runBegan, Last: s.last, Seed: s.seed, Mode: s.mode,
 		Workflow: s.workflow, Working: s.working, Crashes: s.crashes, Failures: s.failures, LastTry: s.lastTry, Circuits: s.circuits,
 		Total: s.total, Selected: s.selected, Reducing: s.reducing, Ended: s.ended, Reason: s.reason,
 		Status: s.status,
@@ -85,7 +86,7 @@ func (s *state) snapshot() snapshot {
 // state returns the state that the snapshot is of. The snapshot was read into one that had the machine of its policy.
 func (r snapshot) state() *state {
 	return &state{
-		policy: r.Policy, started: r.Started, seq: r.Seq, earlier: r.Earlier, runBegan: r.RunBegan, last: r.Last, seed: r.Seed, mode: r.Mode,
+		policy: r.Policy, started: r.Started, seq: r.Seq, outcome: r.Outcome, earlier: r.Earlier, runBegan: r.RunBegan, last: r.Last, seed: r.Seed, mode: r.Mode,
 		workflow: r.Workflow, working: r.Working,
 		total: r.Total, selected: r.Selected, reducing: r.Reducing, ended: r.Ended, reason: r.Reason,
 		status: r.Status, crashes: each(r.Crashes, same), failures: each(r.Failures, same), lastTry: each(r.LastTry, same),

@@ -15,6 +15,7 @@ type state struct {
 	policy   *errorpolicy.Machine
 	started  time.Time
 	seq      int64         // of the last record
+	outcome  int64         // of the last record that gave an item its row of the results
 	earlier  time.Duration // that the runs before this one took
 	runBegan time.Time     // this run
 	last     time.Time     // of the last record
@@ -143,10 +144,14 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		delete(s.waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
+		s.outcome = r.Seq
 		effects := s.policy.Succeeded(e.ItemID, s.flights[e.ItemIndex].ticket, s.status.At(e.ItemIndex), r.Time)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Succeeded)
 		return effects
 	case events.AgentFailed:
+		if givesRow(e, s.status.At(e.ItemIndex) != errorpolicy.Pending) {
+			s.outcome = r.Seq
+		}
 		return s.applyFailure(r.Time, e)
 	case events.AgentInterrupted:
 		f := s.flights[e.ItemIndex]
