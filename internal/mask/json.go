@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 )
 
 // JSON returns a JSON document with the secrets in its texts, keys and numbers masked; it stays valid, and its keys keep their order.
@@ -54,7 +55,7 @@ func (m *Masker) document(raw []byte) ([]byte, error) {
 		case json.Number:
 			out = append(out, m.number(token)...)
 		case string:
-			out = append(out, `"`+inJSON(m.Text(token), false)+`"`...)
+			out = append(out, `"`+inJSON(m.Text(token))+`"`...)
 		default: // true, false, null
 			text, err := json.Marshal(token)
 			if err != nil {
@@ -81,4 +82,15 @@ func (m *Masker) number(n json.Number) string {
 		return `"` + masked + `"`
 	}
 	return n.String()
+}
+
+// inJSON returns s as JSON writes it between quotes, in which <, > and & stay readable.
+func inJSON(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic("BUG: a string has no JSON: " + err.Error())
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
 }

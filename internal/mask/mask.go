@@ -1,16 +1,13 @@
 // Package mask takes secrets out of what is written or printed.
 //
-// A secret is found as it is, as part of a JSON text, in the quoting of a shell or of a URL, in base64 (alone, and as part of something
-// longer, but for the one or two bytes at its ends that share a character with what is around them), and each of its lines by itself.
+// A secret is found by reading: each character of a text is taken for all that the encodings in use make of it, and what that comes to
+// is held against the secrets. So an encoding that escapes characters needs no list of what it makes of a secret, and may change in the
+// middle. Encodings of bits (base64, base32) and dumps of numbers are read in the same way, unit by unit.
 package mask
 
 import (
-	"cmp"
-	"encoding/base64"
-	"encoding/json"
-	"net/url"
 	"slices"
-	"strings"
+	"sync"
 )
 
 // Mark is what stands for a secret.
@@ -20,19 +17,19 @@ const Mark = "***"
 const (
 	leastSecret = 4 // what is shorter counts only as a whole word, or half of all texts would be masked
 	leastLine   = 5 // of a secret of several lines
-	leastBase64 = 6 // of the middle of a secret in base64
 )
 
-// form is one way in which a secret can appear.
-type form struct {
-	text string
-	word bool // it counts only where no letter, digit or underscore stands beside it
+// Masker knows secrets. It does not change and is safe for concurrent use, and the nil Masker knows none.
+type Masker struct {
+	starts [256][]start    // by the first byte
+	pairs  [1 << 10]uint64 // two bytes that can begin a form, a bit each
+	walks  sync.Pool
 }
 
-// Masker knows secrets. It does not change, and the nil Masker knows none.
-type Masker struct {
-	forms   [256][]form // by their first byte, the longest first
-	longest int
+// start is a form and the bytes that can be the second of a text which begins with one of its spellings.
+type start struct {
+	form   *form
+	second [4]uint64 // a bit for each
 }
 
 // New returns a Masker of these secrets; empty ones do not count.
@@ -40,80 +37,55 @@ func New(secrets []string) *Masker {
 	if !slices.ContainsFunc(secrets, func(s string) bool { return s != "" }) {
 		return nil
 	}
-	seen := map[string]bool{}
+	seen := map[string]bool{"": true}
 	m := new(Masker)
+	m.walks.New = func() any { return new(walk) }
+	var w walk
+	all := notations()
 	for _, secret := range secrets {
-		for _, f := range formsOf(secret) {
-			if f.text == "" || seen[f.text] {
-				continue
-			}
-			seen[f.text] = true
-			m.forms[f.text[0]] = append(m.forms[f.text[0]], f)
-			m.longest = max(m.longest, len(f.text))
+		if seen[secret] {
+			continue
 		}
-	}
-	for _, forms := range m.forms {
-		slices.SortFunc(forms, func(a, b form) int { return cmp.Compare(len(b.text), len(a.text)) })
+		seen[secret] = true
+		for _, f := range formsOf(secret, all) {
+			m.add(f, &w)
+		}
 	}
 	return m
 }
 
-// Short tells whether a secret is so short that it is only found as a whole word.
+// add asks f itself with which bytes its spellings can begin.
+func (m *Masker) add(f *form, w *walk) {
+	for first := range 256 {
+		text := [2]byte{byte(first)}
+		if length, undecided := f.match(w, text[:1], true); length == 0 && !undecided {
+			continue
+		}
+		s := start{form: f}
+		for second := range 256 {
+			text[1] = byte(second)
+			if length, undecided := f.match(w, text[:], true); length > 0 || undecided {
+				s.second[second/64] |= 1 << (second % 64)
+			}
+		}
+		m.starts[first] = append(m.starts[first], s)
+		for i, bits := range s.second {
+			m.pairs[4*first+i] |= bits
+		}
+	}
+}
+
+// begins reports whether a secret may begin with the first bytes of b.
+func (m *Masker) begins(b []byte) bool {
+	if len(b) < 2 {
+		return len(m.starts[b[0]]) > 0
+	}
+	pair := uint(b[0])<<8 | uint(b[1])
+	return m.pairs[pair/64]&(1<<(pair%64)) != 0
+}
+
+// Short reports whether a secret is so short that it is only found as a whole word.
 func Short(secret string) bool { return len(secret) < leastSecret }
-
-func formsOf(secret string) []form {
-	if Short(secret) {
-		return []form{{text: secret, word: true}}
-	}
-	all := append(written(secret), encoded(secret)...)
-	if strings.Contains(secret, "\n") {
-		for line := range strings.Lines(secret) {
-			if line = strings.TrimSpace(line); len(line) >= leastLine {
-				all = append(all, written(line)...)
-			}
-		}
-	}
-	forms := make([]form, len(all))
-	for i, text := range all {
-		forms[i] = form{text: text}
-	}
-	return forms
-}
-
-// written returns a text and the ways in which JSON, shells and URLs write it.
-func written(s string) []string {
-	return []string{
-		s, inJSON(s, true), inJSON(s, false), strings.ReplaceAll(s, "'", `'\''`), strings.ReplaceAll(s, "'", `'"'"'`),
-		url.QueryEscape(s), url.PathEscape(s),
-	}
-}
-
-func inJSON(s string, escapeHTML bool) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(escapeHTML)
-	if err := enc.Encode(s); err != nil {
-		panic("BUG: a string has no JSON: " + err.Error())
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(b.String(), `"`), "\"\n")
-}
-
-// encoded returns what base64 makes of a secret: alone, as echo prints it, and the characters that only depend on the secret when
-// it is a part of something longer.
-func encoded(secret string) []string {
-	var all []string
-	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		all = append(all, e.EncodeToString([]byte(secret)), e.EncodeToString([]byte(secret+"\n")))
-		for before := range 3 {
-			inner := secret[(3-before)%3:]
-			inner = inner[:len(inner)-len(inner)%3]
-			if middle := e.EncodeToString([]byte(inner)); len(middle) >= leastBase64 {
-				all = append(all, middle)
-			}
-		}
-	}
-	return all
-}
 
 // Text returns s with its secrets masked.
 func (m *Masker) Text(s string) string {
@@ -125,33 +97,24 @@ func (m *Masker) Text(s string) string {
 	return string(c.out)
 }
 
-// Holds tells whether there is a secret in s.
+// Holds reports whether there is a secret in s.
 func (m *Masker) Holds(s string) bool { return m.Text(s) != s }
 
-// at tells how long the longest secret is that b begins with, where the byte before stands in front of it. It is undecided when more
+// at returns how long the longest secret is that b begins with, where the byte before stands in front of it. It is undecided when more
 // bytes could make one, or a longer one, and there may be more.
-func (m *Masker) at(before byte, b []byte, more bool) (length int, undecided bool) {
-	for _, f := range m.forms[b[0]] {
-		if len(b) < len(f.text) {
-			if more && strings.HasPrefix(f.text, string(b)) {
-				return 0, true
-			}
+func (m *Masker) at(w *walk, before byte, b []byte, more bool) (length int, undecided bool) {
+	for i := range m.starts[b[0]] {
+		s := &m.starts[b[0]][i]
+		if len(b) > 1 && s.second[b[1]/64]&(1<<(b[1]%64)) == 0 || s.form.kind == asWord && isWord(before) {
 			continue
 		}
-		if string(b[:len(f.text)]) != f.text {
-			continue
-		}
-		if !f.word {
-			return len(f.text), false
-		}
-		if len(b) == len(f.text) && more {
+		n, undecided := s.form.match(w, b, more)
+		if undecided {
 			return 0, true
 		}
-		if !isWord(before) && (len(b) == len(f.text) || !isWord(b[len(f.text)])) {
-			return len(f.text), false
-		}
+		length = max(length, n)
 	}
-	return 0, false
+	return length, false
 }
 
 func isWord(c byte) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -135,5 +136,32 @@ func BenchmarkTextWithoutSecrets(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		m.Text(text)
+	}
+}
+
+func BenchmarkWriter(b *testing.B) {
+	var jsonLines, logs strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&jsonLines, `{"id":%d,"name":"item \"%d\"","path":"\/tmp\/x%%20y","ok":true,"sum":"%x"}`+"\n", i, i*7919, i*1048573)
+		fmt.Fprintf(&logs, "2026-03-04T10:%02d:07Z [info] request=%d status=200 url=https://example.com/a?x=%d&y=1 took 12ms\n", i%60, i*31, i)
+	}
+	hash := strings.Repeat("c3VjaCBhcyB0aGlzIG9uZSwgd2hpY2ggaXMgbG9uZ2Vy 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n", 1000)
+	secrets := []string{"correct-horse-battery", "hunter2hunter2", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "x9/Kq+LmZ3==", "Tr0ub4dor&3"}
+	for name, text := range map[string]string{
+		"words": strings.Repeat("an ordinary line of output, with numbers like 42\n", 1000), "json": jsonLines.String(), "logs": logs.String(), "hashes": hash,
+	} {
+		b.Run(name, func(b *testing.B) {
+			w := New(secrets).Writer(io.Discard)
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				_, _ = io.WriteString(w, text)
+			}
+		})
+	}
+}
+
+func BenchmarkNew(b *testing.B) {
+	for b.Loop() {
+		New([]string{"correct-horse-battery"})
 	}
 }

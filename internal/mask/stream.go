@@ -12,24 +12,31 @@ type cutter struct {
 
 // take adds what is decided by p to out. Last says that nothing follows.
 func (c *cutter) take(m *Masker, p []byte, last bool) {
-	b := append(c.held, p...)
-	i := 0
+	b := p
+	if len(c.held) > 0 {
+		b = append(c.held, p...)
+	}
+	w := m.walks.Get().(*walk)
+	defer m.walks.Put(w)
+	i, written := 0, 0 // of b
 	for ; i < len(b); i++ {
-		length, undecided := m.at(c.before, b[i:], !last)
-		if undecided {
-			break
+		length := 0
+		if m.begins(b[i:]) {
+			var undecided bool
+			if length, undecided = m.at(w, c.before, b[i:], !last); undecided {
+				break
+			}
 		}
 		if length > 0 && c.hidden == 0 {
-			c.out = append(c.out, Mark...)
+			c.out = append(append(c.out, b[written:i]...), Mark...)
 		}
-		c.hidden = max(c.hidden, length)
-		if c.hidden > 0 {
+		if c.hidden = max(c.hidden, length); c.hidden > 0 {
 			c.hidden--
-		} else {
-			c.out = append(c.out, b[i])
+			written = i + 1
 		}
 		c.before = b[i]
 	}
+	c.out = append(c.out, b[written:i]...)
 	c.held = append(c.held[:0], b[i:]...)
 }
 

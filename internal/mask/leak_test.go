@@ -1,0 +1,215 @@
+package mask
+
+import (
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/hex"
+	"html"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+var (
+	colours        = regexp.MustCompile("\x1b\\[[0-9;]*[mK]")
+	dumpColumns    = regexp.MustCompile(`(?m)^[0-9a-f]{6,} ?|   (\S)|  (\\.)| (\d\d\d)`)
+	unicodePercent = regexp.MustCompile(`%u([0-9a-fA-F]{4})`)
+	percentByte    = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
+	continued      = regexp.MustCompile(`\\\n\s*`)
+	surrogates     = regexp.MustCompile(`\\u([dD][89abAB]..)\\u([dD][c-fC-F]..)`)
+	escape         = regexp.MustCompile(`(?s)\\(x\{[0-9a-fA-F]+\}|u\{[0-9a-fA-F]+\}|x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)`)
+	meta           = regexp.MustCompile(`M-(\^?.)`)
+	control        = regexp.MustCompile(`\^[?-_]`)
+	lineOffset     = regexp.MustCompile(`^[0-9a-f]{7,8}:? +`)
+	hexFiller      = regexp.MustCompile(`0[xX]|\\x|[\s,:;-]`)
+	hexRun         = regexp.MustCompile(`[0-9a-fA-F]{8,}`)
+	numberRun      = regexp.MustCompile(`-?[0-9]+`)
+	base64Filler   = regexp.MustCompile(`\\r|\\n|\\u000a|'\s+b'|\s`)
+	base64Run      = regexp.MustCompile(`[A-Za-z0-9+/]{4,}`)
+	space          = regexp.MustCompile(`\s`)
+	base32Run      = regexp.MustCompile(`[A-Z0-9]{8,}`)
+)
+
+// leakFrom is how many bytes of a secret in a row are a leak. Base64 may keep some bits of its first byte, and a text the same few
+// letters by accident.
+const leakFrom = 6
+
+// leak decodes what was masked in all the ways that are known here, and returns the first that has a part of the secret. It shares no
+// code with what masks: it decodes whole texts, by the standard library where that can.
+func leak(masked, secret string) (how, part string) {
+	parts := map[string]bool{}
+	size := min(leakFrom, len(secret))
+	for i := range len(secret) - size + 1 {
+		parts[secret[i:i+size]] = true
+	}
+	for _, d := range decoders() {
+		for _, text := range d.decode(masked) {
+			for i := range max(0, len(text)-size+1) {
+				if parts[text[i:i+size]] {
+					return d.name, text[i : i+size]
+				}
+			}
+		}
+	}
+	return "", ""
+}
+
+type decoder struct {
+	name   string
+	decode func(string) []string
+}
+
+func decoders() []decoder {
+	one := func(f func(string) string) func(string) []string {
+		return func(s string) []string { return []string{f(s), f(f(s))} }
+	}
+	return []decoder{
+		{"reading it", func(s string) []string { return []string{s} }},
+		{"joining lines", one(func(s string) string {
+			return strings.NewReplacer("\\\n", "", "=\n", "", "=\r\n", "", "\r", "", "\n", "").Replace(s)
+		})},
+		{"removing colours", one(func(s string) string { return colours.ReplaceAllString(s, "") })},
+		{"unescaping a URL", one(percentDecoded)},
+		{"unescaping HTML", one(html.UnescapeString)},
+		{"unescaping backslashes", one(unescaped)},
+		{"removing quotes", one(func(s string) string {
+			return strings.NewReplacer(`'\''`, "'", `'"'"'`, "'", "'$'", "", "''", "").Replace(unescaped(s))
+		})},
+		{"halving quotes", one(func(s string) string { return strings.NewReplacer("''", "'", `""`, `"`, "%%", "%").Replace(s) })},
+		{"quoted-printable", one(func(s string) string {
+			return percentDecoded(strings.ReplaceAll(strings.ReplaceAll(s, "=\n", ""), "=", "%"))
+		})},
+		{"undoing cat -v", one(uncaret)},
+		{"hexadecimal", fromHex},
+		{"numbers", fromNumbers},
+		{"base64", fromBase64},
+		{"base32", fromBase32},
+		{"columns", func(s string) []string {
+			return []string{dumpColumns.ReplaceAllString(s, "$1$2$3")}
+		}},
+	}
+}
+
+func percentDecoded(s string) string {
+	s = unicodePercent.ReplaceAllStringFunc(s, func(m string) string { return unescaped(`\` + m[1:]) })
+	return percentByte.ReplaceAllStringFunc(s, func(m string) string {
+		if v, err := url.PathUnescape(m); err == nil {
+			return v
+		}
+		return m
+	})
+}
+
+func unescaped(s string) string {
+	s = continued.ReplaceAllString(s, "")
+	s = surrogates.ReplaceAllStringFunc(s, func(m string) string {
+		if v, err := strconv.Unquote(`"` + m + `"`); err == nil {
+			return v
+		}
+		high, _ := strconv.ParseUint(m[2:6], 16, 32)
+		low, _ := strconv.ParseUint(m[8:12], 16, 32)
+		return string(rune((high-0xd800)<<10 + (low - 0xdc00) + 0x10000))
+	})
+	return escape.ReplaceAllStringFunc(s, func(m string) string {
+		body := m[1:]
+		switch c := body[0]; {
+		case strings.IndexByte("abtnvfr", c) >= 0:
+			return "\a\b\t\n\v\f\r"[strings.IndexByte("abtnvfr", c):][:1]
+		case (c == 'x' || c == 'u' || c == 'U') && len(body) > 1:
+			v, err := strconv.ParseUint(strings.Trim(body[1:], "{}"), 16, 32)
+			if err == nil && c == 'x' && body[1] != '{' {
+				return string([]byte{byte(v)})
+			}
+			if err == nil && utf8.ValidRune(rune(v)) {
+				return string(rune(v))
+			}
+		case '0' <= c && c <= '7':
+			v, _ := strconv.ParseUint(body, 8, 16)
+			return string([]byte{byte(v)})
+		}
+		return body
+	})
+}
+
+func uncaret(s string) string {
+	s = meta.ReplaceAllStringFunc(s, func(m string) string {
+		if m[2] == '^' && len(m) == 4 {
+			return string([]byte{m[3] ^ 0x40 | 0x80})
+		}
+		return string([]byte{m[2] | 0x80})
+	})
+	return control.ReplaceAllStringFunc(s, func(m string) string { return string([]byte{m[1] ^ 0x40}) })
+}
+
+func fromHex(s string) (texts []string) {
+	var lines strings.Builder // of a dump, without their offsets and what they repeat
+	for line := range strings.Lines(s) {
+		line = lineOffset.ReplaceAllString(strings.TrimRight(line, "\n"), "")
+		line, _, _ = strings.Cut(line, "  ")
+		lines.WriteString(line + " ")
+	}
+	for _, s := range []string{s, lines.String()} {
+		s = hexFiller.ReplaceAllString(s, "")
+		for _, digits := range hexRun.FindAllString(s, -1) {
+			for from := range 2 {
+				text := digits[from:]
+				b, _ := hex.DecodeString(text[:len(text)/2*2])
+				swapped := make([]byte, len(b))
+				for i := range b {
+					if i^1 < len(b) {
+						swapped[i] = b[i^1]
+					}
+				}
+				texts = append(texts, string(b), string(swapped))
+			}
+		}
+	}
+	return texts
+}
+
+func fromNumbers(s string) (texts []string) {
+	words := numberRun.FindAllString(s, -1)
+	var dec, oct, low []byte
+	for _, w := range words {
+		if v, err := strconv.ParseInt(w, 10, 16); err == nil && -128 <= v && v <= 255 {
+			dec = append(dec, byte(v))
+		}
+		if v, err := strconv.ParseUint(w, 8, 8); err == nil && len(w) == 3 {
+			oct = append(oct, byte(v))
+		}
+		if v, err := strconv.ParseUint(w, 8, 16); err == nil && len(w) == 6 {
+			low = append(low, byte(v), byte(v>>8))
+		}
+	}
+	return []string{string(dec), string(oct), string(low)}
+}
+
+func fromBase64(s string) (texts []string) {
+	s = percentDecoded(s)
+	s = base64Filler.ReplaceAllString(s, "")
+	s = strings.NewReplacer(`\/`, "/", "-", "+", "_", "/").Replace(s)
+	for _, run := range base64Run.FindAllString(s, -1) {
+		for from := range 4 {
+			text := run[from:]
+			b, _ := base64.RawStdEncoding.DecodeString(text[:len(text)/4*4])
+			texts = append(texts, string(b))
+		}
+	}
+	return texts
+}
+
+func fromBase32(s string) (texts []string) {
+	s = space.ReplaceAllString(s, "")
+	for _, e := range []*base32.Encoding{base32.StdEncoding, base32.HexEncoding} {
+		for _, run := range base32Run.FindAllString(s, -1) {
+			for from := range 8 {
+				text := run[min(from, len(run)):]
+				b, _ := e.WithPadding(base32.NoPadding).DecodeString(text[:len(text)/8*8])
+				texts = append(texts, string(b))
+			}
+		}
+	}
+	return texts
+}

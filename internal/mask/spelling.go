@@ -1,0 +1,488 @@
+package mask
+
+import (
+	"bytes"
+	"html"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Limits of what is read as one spelling or as one gap. They bound what a Writer holds back.
+const (
+	maxBackslashes = 32 // of one escape: a JSON text in a JSON text, five levels deep
+	maxNested      = 3  // escapes of an escape: %252B, &amp;lt;
+	maxEntity      = 31 // letters of an entity
+	maxIndent      = 64
+	maxQuotes      = 8
+	maxColors      = 4 // escape sequences of a terminal that follow each other
+)
+
+// reading is one way to read the start of a text: its first n bytes stand for value.
+type reading struct {
+	value [utf8.UTFMax]byte
+	size  int // of value
+	n     int
+}
+
+func (r *reading) bytes() []byte { return r.value[:r.size] }
+
+// reader reads the start of a text as the encodings in use write characters: URLs, JSON, XML, shells, programming languages, dumps.
+// It decodes and knows no secrets, so it needs no list of the ways to write one.
+type reader struct {
+	text    []byte
+	more    bool // text may go on
+	partial bool // more text could give more readings
+	found   []reading
+}
+
+// read finds the readings of the start of text, besides that as the byte which it is.
+func (r *reader) read(text []byte, more bool) {
+	r.text, r.more, r.partial, r.found = text, more, false, r.found[:0]
+	switch text[0] {
+	case '\\':
+		r.backslash()
+	case '%':
+		r.percent()
+	case '&':
+		r.entity()
+	case '=': // quoted-printable
+		r.hexByte(1)
+	case '^', 'M':
+		r.caret()
+	case '+':
+		r.add(1, ' ')
+	case '$': // cat -A marks the end of a line
+		r.pair('$', '$')
+		r.pair('\n', '\n')
+	case '"', '\'', '`', '{', '}':
+		r.pair(text[0], text[0])
+	case ' ':
+		r.add(1, '\n')
+	case '\n', '\r':
+		r.newline()
+	}
+}
+
+// marksReading reports whether a byte can begin something else than itself.
+func marksReading(c byte) bool {
+	switch c {
+	case '\\', '%', '&', '=', '^', 'M', '+', '$', '"', '\'', '`', '{', '}', ' ', '\n', '\r', "\uFFFD"[0]:
+		return true
+	}
+	return false
+}
+
+func (r *reader) add(n int, value ...byte) {
+	next := reading{size: len(value), n: n}
+	copy(next.value[:], value)
+	r.found = append(r.found, next)
+}
+
+// addRune adds a character. Below 256 its number may be that of a byte as well.
+func (r *reader) addRune(n int, c rune) {
+	switch {
+	case 0xdc80 <= c && c <= 0xdcff: // as Python writes a byte that is no UTF-8
+		r.add(n, byte(c))
+		return
+	case c < 0 || c > utf8.MaxRune || utf16.IsSurrogate(c):
+		return
+	case 0x80 <= c && c <= 0xff:
+		r.add(n, byte(c))
+	}
+	r.add(n, utf8.AppendRune(nil, c)...)
+}
+
+// at returns the byte at i, or 0. A text that ends before is partial.
+func (r *reader) at(i int) byte {
+	if i < len(r.text) {
+		return r.text[i]
+	}
+	r.partial = r.partial || r.more
+	return 0
+}
+
+// pair reads the first byte and then second as value.
+func (r *reader) pair(second, value byte) {
+	if r.at(1) == second {
+		r.add(2, value)
+	}
+}
+
+// digits reads up to limit digits from i on, and returns their value and how many there are.
+func (r *reader) digits(i, limit int, base int32) (value rune, n int) {
+	for n < limit {
+		d := digit(r.at(i + n))
+		if d < 0 || d >= base {
+			break
+		}
+		value = value*base + d
+		n++
+	}
+	return value, n
+}
+
+func digit(c byte) int32 {
+	switch {
+	case '0' <= c && c <= '9':
+		return int32(c - '0')
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return int32(c|0x20-'a') + 10
+	}
+	return -1
+}
+
+// hexByte reads two hexadecimal digits at i.
+func (r *reader) hexByte(i int) {
+	if v, n := r.digits(i, 2, 16); n == 2 {
+		r.addRune(i+2, v)
+	}
+}
+
+// hexRune reads count hexadecimal digits at i, and the same behind marker when they are the first half of a surrogate pair.
+func (r *reader) hexRune(i, count int, marker func(i int) (next int, ok bool)) {
+	v, n := r.digits(i, count, 16)
+	if n < count {
+		return
+	}
+	if end := i + n; utf16.IsSurrogate(v) && v < 0xdc00 {
+		next, ok := marker(end)
+		if !ok {
+			return
+		}
+		if low, n := r.digits(next, count, 16); n == count {
+			r.addRune(next+n, utf16.DecodeRune(v, low))
+		}
+		return
+	}
+	r.addRune(i+n, v)
+}
+
+// braced reads a character number in braces: \u{1F600}, \x{e9}.
+func (r *reader) braced(i int) {
+	if v, n := r.digits(i+1, 8, 16); n > 0 && r.at(i+1+n) == '}' {
+		r.addRune(i+n+2, v)
+	}
+}
+
+// backslashes returns how many there are at i.
+func (r *reader) backslashes(i int) (n int) {
+	for n < maxBackslashes && r.at(i+n) == '\\' {
+		n++
+	}
+	return n
+}
+
+// backslash reads the escapes of JSON, shells and programming languages. Escaping the text again doubles the backslashes in front, so
+// that their number says nothing.
+func (r *reader) backslash() {
+	i := r.backslashes(0)
+	for n := 2; n <= i; n *= 2 {
+		r.add(n, '\\')
+	}
+	c := r.at(i)
+	if i == len(r.text) {
+		return
+	}
+	switch {
+	case c == 'x' || c == 'u':
+		r.numbered(i, c)
+	case c == 'U':
+		r.hexRune(i+1, 8, noMarker)
+	case '0' <= c && c <= '7':
+		r.octal(i)
+		r.hexByte(i)
+	case digit(c) >= 0: // LDAP has two digits and nothing in front
+		r.hexByte(i)
+	}
+	if isWord(c) && c != '_' {
+		if v := escaped(c); v != 0 {
+			r.addRune(i+1, v)
+		}
+		return
+	}
+	r.add(i+1, c)
+	if c == '_' { // YAML's no-break space
+		r.addRune(i+1, 0xa0)
+	}
+}
+
+func noMarker(int) (int, bool) { return 0, false }
+
+// numbered reads what follows the backslashes of \x41, \x{41}, \u0041 and \u{41}, where mark is at i.
+func (r *reader) numbered(i int, mark byte) {
+	if r.at(i+1) == '{' {
+		r.braced(i + 1)
+		return
+	}
+	if mark == 'u' {
+		r.hexRune(i+1, 4, func(end int) (int, bool) {
+			k := r.backslashes(end)
+			return end + k + 1, k > 0 && r.at(end+k) == 'u'
+		})
+		return
+	}
+	if v, n := r.digits(i+1, 1, 16); n == 1 {
+		r.addRune(i+2, v)
+	}
+	r.hexByte(i + 1)
+}
+
+// octal reads one to three digits, or four of which the first is 0.
+func (r *reader) octal(i int) {
+	limit := 3
+	if r.at(i) == '0' {
+		limit = 4
+	}
+	for n := 1; n <= limit; n++ {
+		v, got := r.digits(i, n, 8)
+		if got < n {
+			return
+		}
+		if v <= 0xff {
+			r.addRune(i+n, v)
+		}
+	}
+}
+
+// escaped returns what a letter behind a backslash stands for, or 0.
+func escaped(c byte) rune {
+	switch c {
+	case 'n':
+		return '\n'
+	case 't':
+		return '\t'
+	case 'r':
+		return '\r'
+	case 'a':
+		return '\a'
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'v':
+		return '\v'
+	case 'e', 'E':
+		return 0x1b
+	case 'N': // this and the next two are YAML's
+		return 0x85
+	case 'L':
+		return 0x2028
+	case 'P':
+		return 0x2029
+	}
+	return 0
+}
+
+// percent reads the escapes of URLs, also of a URL in a URL, and the %u20AC of JavaScript's escape.
+func (r *reader) percent() {
+	r.pair('%', '%')
+	i := 1
+	for range maxNested + 1 {
+		r.hexByte(i)
+		if r.at(i) != '2' || r.at(i+1) != '5' {
+			break
+		}
+		i += 2
+	}
+	if r.at(1) == 'u' || r.at(1) == 'U' {
+		r.hexRune(2, 4, func(end int) (int, bool) { return end + 2, r.at(end) == '%' && r.at(end+1)|0x20 == 'u' })
+	}
+}
+
+// entity reads the entities of HTML and XML, also of a text that was escaped more than once.
+func (r *reader) entity() {
+	i := 1
+	for range maxNested + 1 {
+		if r.at(i) == '#' {
+			r.numberedEntity(i + 1)
+			return
+		}
+		n := 0
+		for n < maxEntity && isWord(r.at(i+n)) {
+			n++
+		}
+		if n == 0 || r.at(i+n) != ';' {
+			return
+		}
+		name := r.text[i : i+n+1]
+		if value := html.UnescapeString("&" + string(name)); len(value) <= utf8.UTFMax && value[0] != '&' || value == "&" {
+			r.add(i+n+1, []byte(value)...)
+		}
+		if string(name) != "amp;" {
+			return
+		}
+		i += n + 1
+	}
+}
+
+func (r *reader) numberedEntity(i int) {
+	base := int32(10)
+	if r.at(i)|0x20 == 'x' {
+		base = 16
+		i++
+	}
+	if v, n := r.digits(i, 8, base); n > 0 && r.at(i+n) == ';' {
+		r.addRune(i+n+1, v)
+	}
+}
+
+// caret reads ^M and M-a, as cat -v writes them.
+func (r *reader) caret() {
+	i, high := 0, byte(0)
+	if r.text[0] == 'M' {
+		if r.at(1) != '-' {
+			return
+		}
+		i, high = 2, 0x80
+	}
+	c := r.at(i)
+	if c == '^' {
+		if next := r.at(i + 1); next == '?' || '@' <= next && next <= '_' {
+			r.add(i+2, next^0x40|high)
+		}
+	}
+	if high != 0 && c != 0 {
+		r.add(i+1, c|high)
+	}
+}
+
+// newline reads the end of a line, which may stand for a space, and the indentation of the next.
+func (r *reader) newline() {
+	i := 0
+	if r.text[0] == '\r' {
+		if r.at(1) != '\n' {
+			return
+		}
+		i = 1
+	}
+	i++
+	lines := func(n int) {
+		r.add(n, '\n')
+		r.add(n, '\r', '\n')
+	}
+	lines(i)
+	r.add(i, ' ')
+	end := i
+	for end-i < maxIndent && (r.at(end) == ' ' || r.at(end) == '\t' || r.at(end) == '\n') {
+		end++
+	}
+	if end > i {
+		lines(end)
+		r.add(end, ' ')
+	}
+}
+
+// gaps appends to ends where the next character may begin after something that stands for nothing: quotes that end and begin again, a
+// line that is continued, colours of a terminal. When broken, that may be the end of a line as well.
+func (r *reader) gaps(text []byte, more, broken bool, ends []int) []int {
+	r.text, r.more, r.partial = text, more, false
+	switch text[0] {
+	case '\'', '"', '$':
+		ends = r.quotes(ends)
+	case '\\':
+		ends = r.quotes(ends)
+		ends = r.lineEnd(r.backslashes(0), ends)
+	case '=':
+		ends = r.lineEnd(1, ends)
+	case '\r', '\n':
+		if broken {
+			ends = r.lineEnd(0, ends)
+		}
+	case 0x1b:
+		ends = r.colors(ends)
+	}
+	return ends
+}
+
+func marksGap(c byte) bool {
+	switch c {
+	case '\'', '"', '$', '\\', '=', '\r', '\n', 0x1b:
+		return true
+	}
+	return false
+}
+
+// lineEnd appends where a line that ends at i goes on.
+func (r *reader) lineEnd(i int, ends []int) []int {
+	if r.at(i) == '\r' {
+		i++
+	}
+	if r.at(i) != '\n' {
+		return ends
+	}
+	i++
+	ends = append(ends, i)
+	first := i
+	for i-first < maxIndent && (r.at(i) == ' ' || r.at(i) == '\t') {
+		i++
+	}
+	if i > first {
+		ends = append(ends, i)
+	}
+	return ends
+}
+
+// quotes appends where a text goes on behind quotes: 'a'\”b', 'a'$'\n”b', and behind the joints of texts that are written in parts.
+func (r *reader) quotes(ends []int) []int {
+	for i := 0; i < maxQuotes; {
+		switch c := r.at(i); {
+		case c == '\'' || c == '"':
+			i++
+			ends = append(ends, i)
+			if end := r.joint(i); end > 0 {
+				ends = append(ends, end)
+			}
+		case c == '$' && (r.at(i+1) == '\'' || r.at(i+1) == '"'), c == '\\' && i < maxQuotes-1:
+			i++
+		default:
+			return ends
+		}
+	}
+	return ends
+}
+
+// joint returns where the second part of "a" + "b" begins, or of two parts on lines of their own, when the first ends at i; else 0.
+func (r *reader) joint(i int) int {
+	joined, first := false, i
+	for i-first < maxIndent {
+		switch r.at(i) {
+		case '+', '.', '\n':
+			joined = true
+		case ' ', '\t', '\r':
+		case '\'', '"':
+			if joined {
+				return i + 1
+			}
+			return 0
+		case 'b', 'u', 'r', 'f':
+			if next := r.at(i + 1); joined && (next == '\'' || next == '"') {
+				return i + 2
+			}
+			return 0
+		default:
+			return 0
+		}
+		i++
+	}
+	return 0
+}
+
+// colors appends where a text goes on behind the escape sequences that colour it.
+func (r *reader) colors(ends []int) []int {
+	i := 0
+	for range maxColors {
+		if r.at(i) != 0x1b || r.at(i+1) != '[' {
+			break
+		}
+		n := 0
+		for n < maxIndent && bytes.IndexByte([]byte("0123456789;"), r.at(i+2+n)) >= 0 {
+			n++
+		}
+		if c := r.at(i + 2 + n); c != 'm' && c != 'K' {
+			break
+		}
+		i += n + 3
+		ends = append(ends, i)
+	}
+	return ends
+}
