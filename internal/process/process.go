@@ -78,6 +78,7 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 		defer input.close()
 		c.Stdin = input.file
 	}
+	c.Register.guard()
 	kid, err := start(c)
 	if err != nil {
 		return Exit{Start: err}, nil

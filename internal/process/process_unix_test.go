@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,9 +20,12 @@ import (
 
 const long = time.Minute
 
-// TestMain lets the test binary play a program that puts a child of its own into a new session, and one that is killed while
-// its command runs.
+// TestMain lets the test binary play a program that puts a child of its own into a new session, one that is killed while its command
+// runs, and the watcher of that one.
 func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, watchWord) {
+		os.Exit(watch(os.Args[2:]))
+	}
 	if os.Getenv("ESCAPE") != "" {
 		os.Exit(escape())
 	}
@@ -29,6 +33,19 @@ func TestMain(m *testing.M) {
 		os.Exit(abandon())
 	}
 	os.Exit(m.Run())
+}
+
+const watchWord = "watch-the-register"
+
+func watch(args []string) int {
+	grace, err := time.ParseDuration(args[2])
+	if err == nil {
+		err = Watch(context.Background(), os.Stdin, args[0], args[1], grace)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
 }
 
 func escape() int {

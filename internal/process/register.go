@@ -26,7 +26,7 @@ type Register struct {
 	file    *os.File
 	owner   owner
 	first   sync.Once // command
-	watcher watcher
+	watcher watcher   // started before the first command
 	lines   lines
 }
 
@@ -56,7 +56,7 @@ func (l *lines) giveBack(at int) {
 }
 
 // OpenRegister makes an empty register. What path held before is lost, so EndLeftovers comes first. Argv, unless it is empty, starts
-// a process that calls Watch with the arguments that are put behind it: path, mark and grace. It is started with the first command.
+// a process that calls Watch with the arguments that are put behind it: path, mark and grace. It is started before the first command.
 func OpenRegister(path string, grace time.Duration, argv ...string) (*Register, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -76,6 +76,13 @@ func (r *Register) Close() error {
 	return r.file.Close()
 }
 
+// guard sees to it that the watcher is there before a command starts, which may kill this process at once.
+func (r *Register) guard() {
+	if r != nil {
+		r.first.Do(r.watcher.start)
+	}
+}
+
 // Begin records that the group that pid leads is running, and returns the line that says so, for End. The leader must not have been
 // waited for. A group that cannot be recorded runs all the same: what is lost is only that nobody ends it when nobody else can.
 func (r *Register) Begin(pid int) (at int) {
@@ -88,7 +95,6 @@ func (r *Register) Begin(pid int) (at int) {
 	}
 	at = r.lines.take()
 	r.write(at, record{pid: pid, birth: birth, boot: r.owner.boot, mark: r.owner.mark}.text())
-	r.first.Do(r.watcher.start)
 	return at
 }
 

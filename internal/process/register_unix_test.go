@@ -18,7 +18,11 @@ import (
 
 // abandon runs the script that ABANDON holds, with a register, and is killed before it ends.
 func abandon() int {
-	register, err := OpenRegister(os.Getenv("REGISTER"), long)
+	var watcher []string
+	if os.Getenv("WATCHED") != "" {
+		watcher = []string{os.Args[0], watchWord}
+	}
+	register, err := OpenRegister(os.Getenv("REGISTER"), long, watcher...)
 	if err != nil {
 		return 1
 	}
@@ -228,7 +232,7 @@ func TestTheWatcherEndsWhatIsLeftOfItsOwnRunOnly(t *testing.T) {
 	}
 }
 
-// The watcher is there from the first command on, and is gone with its register.
+// The watcher is there before the first command, and is gone with its register.
 func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	dir := t.TempDir()
 	told := filepath.Join(dir, "told")
@@ -262,6 +266,57 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	if _, there := birthOf(pid); there {
 		t.Errorf("the watcher %d is still there", pid)
 	}
+}
+
+// The first command may kill its owner at once: the watcher has to be there before it. KILLS is how often that is tried.
+func TestNothingIsLeftByACommandThatKillsItsOwner(t *testing.T) {
+	rounds := 10
+	if n, err := strconv.Atoi(os.Getenv("KILLS")); err == nil {
+		rounds = n
+	}
+	left := 0
+	for range rounds {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "ABANDON=sleep 1000 & echo $!; kill -9 $PPID", "WATCHED=1", "REGISTER="+filepath.Join(t.TempDir(), "processes"))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !endsSoon(t, pid) {
+			left++
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	if left > 0 {
+		t.Errorf("%d of %d kills left a process behind", left, rounds)
+	}
+}
+
+// endsSoon reports whether a process is no more than a zombie within the time that nothing takes here.
+func endsSoon(t *testing.T, pid int) bool {
+	t.Helper()
+	for limit := time.Now().Add(5 * time.Second); time.Now().Before(limit); {
+		all, err := processes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(all, func(m member) bool { return m.pid == pid && !m.zombie }) {
+			return true
+		}
+	}
+	return false
 }
 
 // No process is signalled that is not shown to be the recorded one.
