@@ -297,6 +297,7 @@ func TestAPromptIsNeverAnOption(t *testing.T) {
 			same(t, "failure", o.Failure, (*Failure)(nil))
 			same(t, "argv", f.commands[0].Argv, test.argv)
 			same(t, "input", f.commands[0].Input, test.input)
+			same(t, "all of its processes end with it", f.commands[0].EndAll, true)
 		})
 	}
 }

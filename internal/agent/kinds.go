@@ -42,7 +42,7 @@ type call struct {
 	redirects []template.Redirect // of that program
 	env       []string
 	input     string // what it reads from its standard input
-	ai        bool   // it is an AI coding CLI
+	ai        bool   // it is an AI coding CLI: what its tools have started ends with it
 	values    string // to be put into a private file that PRODIGY_VALUES names
 	script    string // to be put into a private file whose path is the last argument
 

@@ -1,10 +1,12 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,7 +22,7 @@ const (
 // The id of a group is free for others once its last process has ended, and no sooner. So a group is the recorded one when one
 // process of it is: its leader, as its birth shows, or any that has the mark of the register in its environment. A
 // group of which neither can be shown is left alone. One that was started and not yet recorded is found by the mark too, unless it
-// has left the session.
+// has left the session. What belongs to a command with EndAll is found in any session.
 func EndLeftovers(ctx context.Context, path string, grace time.Duration) (ended int, err error) {
 	owner, running, err := readRegister(path)
 	if err != nil {
@@ -29,13 +31,28 @@ func EndLeftovers(ctx context.Context, path string, grace time.Duration) (ended 
 	return endGroups(ctx, owner, running, grace)
 }
 
+// searches is how often endGroups looks for groups: those that it ends may be starting others.
+const searches = 10
+
 func endGroups(ctx context.Context, o owner, running []record, grace time.Duration) (ended int, err error) {
-	strays, err := o.strays(running)
-	if err != nil {
-		return 0, err
+	for range searches {
+		strays, err := o.strays(running)
+		if err != nil {
+			return ended, err
+		}
+		n, err := endRecorded(ctx, append(running, strays...), grace)
+		ended += n
+		if err != nil || n == 0 {
+			return ended, err
+		}
+		running = nil
 	}
+	return ended, nil
+}
+
+func endRecorded(ctx context.Context, groups []record, grace time.Duration) (ended int, err error) {
 	var left leftovers
-	for _, r := range append(running, strays...) {
+	for _, r := range groups {
 		left = append(left, &leftover{record: r, known: make(map[int]string)})
 	}
 	if left, err = left.alive(); err != nil || len(left) == 0 {
@@ -54,7 +71,8 @@ func endGroups(ctx context.Context, o owner, running []record, grace time.Durati
 	return found - len(left), err
 }
 
-// strays returns the groups of the owner's session in which there is a process with its mark and which are not among the recorded.
+// strays returns the groups with a process that has the owner's mark and is in its session, or belongs to a command with EndAll. Those
+// that are recorded are not among them.
 func (o owner) strays(recorded []record) ([]record, error) {
 	if o.boot != bootID() {
 		return nil, nil
@@ -63,22 +81,43 @@ func (o owner) strays(recorded []record) ([]record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for processes of the last run: %w", err)
 	}
+	found := groupsOf(all, func(m member) bool {
+		known := slices.ContainsFunc(recorded, func(r record) bool { return r.pid == m.group })
+		return !known && carries(m.pid, func(kv string) bool {
+			return m.session == o.session && kv == markVar+"="+o.mark || carriesMarkOf(o.mark, kv)
+		})
+	})
+	for i := range found {
+		found[i].boot, found[i].mark = o.boot, o.mark
+	}
+	return found, nil
+}
+
+// carriesMarkOf reports whether kv holds the mark of a command with EndAll, whose register has this mark.
+func carriesMarkOf(register, kv string) bool {
+	return hasMark(kv, func(mark string) bool { return strings.HasPrefix(mark, register+ownerSeparator) })
+}
+
+// groupsOf returns the groups with a running process that is wanted, and the birth of each leader that is one. The group of this
+// process is not among them.
+func groupsOf(all []member, wanted func(member) bool) []record {
 	known := make(map[int]bool)
-	for _, r := range recorded {
-		known[r.pid] = true
+	if i := slices.IndexFunc(all, func(m member) bool { return m.pid == os.Getpid() }); i >= 0 {
+		known[all[i].group] = true
 	}
 	var found []record
 	for _, m := range all {
-		if m.session == o.session && !known[m.group] && !m.zombie && carries(m.pid, markVar+"="+o.mark) {
-			known[m.group] = true
-			r := record{pid: m.group, boot: o.boot, mark: o.mark}
-			if m.pid == m.group {
-				r.birth = m.start
-			}
-			found = append(found, r)
+		if known[m.group] || m.zombie || !wanted(m) {
+			continue
 		}
+		known[m.group] = true
+		r := record{pid: m.group}
+		if m.pid == m.group {
+			r.birth = m.start
+		}
+		found = append(found, r)
 	}
-	return found, nil
+	return found
 }
 
 // leftover is a group that may have outlived its run.
@@ -155,12 +194,18 @@ func (l *leftover) proves(m member) bool {
 		return m.born(l.birth)
 	}
 	start, known := l.known[m.pid]
-	return known && start == m.start || carries(m.pid, markVar+"="+l.mark)
+	return known && start == m.start || carries(m.pid, func(kv string) bool {
+		return kv == markVar+"="+l.mark || carriesMarkOf(l.mark, kv)
+	})
 }
 
 // member is a process and the group it is in.
 type member struct {
 	pid, group, session int
-	start               string
-	zombie              bool // it has ended, and nobody has waited for it
+	start               string // a number, in units of the system
+	zombie              bool   // it has ended, and nobody has waited for it
+}
+
+func (m member) startedBefore(start string) bool {
+	return cmp.Or(cmp.Compare(len(m.start), len(start)), cmp.Compare(m.start, start)) < 0
 }

@@ -44,6 +44,13 @@ type Command struct {
 	Cleanup *time.Duration // the same at Timeout, where only ErrKill cuts it short; nil: Grace
 
 	Register *Register // nil: the group is not recorded
+
+	// EndAll says that every process which the command has started ends with it, also one that has left the group: those in the group are
+	// ended as always, the others together with them, however the command ends. They are known by a mark in their environment, so who
+	// hides that from us lives on. It costs a look at all processes of the machine.
+	EndAll bool
+
+	mark string // of this command, with EndAll
 }
 
 // Exit tells how a command ended.
@@ -62,7 +69,7 @@ type Exit struct {
 // unless the command had succeeded all the same. A ctx whose cause is (or wraps) ErrKill gets SIGKILL at once.
 //
 // A leader that has been told to end may do so before its children, as sh does. They have the grace too, as long as they hold the
-// output. A process that left the group with setsid lives on, but what it writes from then on is not waited for.
+// output. A process that left the group with setsid lives on, unless EndAll is set, but what it writes from then on is not waited for.
 func Run(ctx context.Context, c Command) (Exit, error) { return run(ctx, c, startChild) }
 
 func run(ctx context.Context, c Command, start func(Command) (child, error)) (Exit, error) {
@@ -78,17 +85,23 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 		defer input.close()
 		c.Stdin = input.file
 	}
+	if c.EndAll {
+		c.mark = newMark(c.Register)
+	}
 	c.Register.guard()
 	kid, err := start(c)
 	if err != nil {
 		return Exit{Start: err}, nil
 	}
 	line := c.Register.Begin(kid.group().id)
-	w := &warden{group: kid.group(), grace: c.Grace, cleanup: c.cleanup(), expire: kid.expire}
+	w := &warden{
+		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: c.cleanup(), expire: kid.expire,
+	}
 	release := w.watch(ctx, c.Timeout)
 	kid.follow()
 	if w.ended() {
 		kid.linger()
+		w.marked.linger()
 	}
 	release()
 	c.Register.End(line)
@@ -128,6 +141,9 @@ func (c Command) environ() []string {
 		env = os.Environ()
 	}
 	own := c.Register.variables()
+	if c.mark != "" {
+		own = append(own, marksWith(c.mark, env))
+	}
 	seen := make(map[string]struct{}, len(env)+len(own))
 	kept := make([]string, len(env)+len(own))
 	first := len(kept)
@@ -167,6 +183,7 @@ func startError(c Command, err error) error {
 // warden ends a group when its time is up.
 type warden struct {
 	group   group
+	marked  *marked
 	grace   time.Duration // at a stop
 	cleanup time.Duration // when the time is up
 	expire  func()        // ends the readers of the output
@@ -190,6 +207,7 @@ func (w *warden) watch(ctx context.Context, timeout time.Duration) (release func
 	return func() {
 		unhook()
 		w.leave()
+		w.marked.end()
 	}
 }
 
@@ -228,6 +246,7 @@ func (w *warden) end(grace time.Duration) {
 		return
 	}
 	w.group.terminate()
+	w.marked.send(group.terminate)
 	w.last = time.AfterFunc(grace, w.kill)
 }
 
@@ -242,6 +261,7 @@ func (w *warden) kill() {
 // strike kills the group. Whoever still holds the output after that has left the group.
 func (w *warden) strike() {
 	w.group.kill()
+	w.marked.strike()
 	w.expire()
 }
 

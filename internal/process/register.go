@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	ourPrefix  = "PRODIGY_" // of all variables that this package looks for
 	markVar    = "PRODIGY_REGISTER"
 	recordSize = 128
 )

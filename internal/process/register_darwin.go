@@ -50,8 +50,17 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// carries tells whether a process was started with this variable. The system does not show the environment of its own programs.
-func carries(pid int, variable string) bool {
+// carries reports whether a process was started with a variable of ours that is wanted. The system does not show the environment of its own
+// programs.
+func carries(pid int, wanted func(kv string) bool) bool {
 	args, err := unix.SysctlRaw("kern.procargs2", pid)
-	return err == nil && bytes.Contains(args, []byte("\x00"+variable+"\x00"))
+	if err != nil {
+		return false
+	}
+	for kv := range bytes.SplitSeq(args, []byte{0}) {
+		if bytes.HasPrefix(kv, []byte(ourPrefix)) && wanted(string(kv)) {
+			return true
+		}
+	}
+	return false
 }

@@ -135,14 +135,14 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// carries tells whether a process was started with this variable.
-func carries(pid int, variable string) bool {
+// carries reports whether a process was started with a variable of ours that is wanted.
+func carries(pid int, wanted func(kv string) bool) bool {
 	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
 		return false
 	}
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
-		if string(kv) == variable {
+		if bytes.HasPrefix(kv, []byte(ourPrefix)) && wanted(string(kv)) {
 			return true
 		}
 	}

@@ -27,7 +27,7 @@ func abandon() int {
 		return 1
 	}
 	c := sh(os.Getenv("ABANDON"))
-	c.Stdout, c.Register = os.Stdout, register
+	c.Stdout, c.Register, c.EndAll = os.Stdout, register, os.Getenv("END_ALL") != ""
 	_, _ = Run(context.Background(), c)
 	return 2
 }

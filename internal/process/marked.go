@@ -1,0 +1,128 @@
+package process
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// markedVar is the variable that the processes of a command with EndAll carry: its mark and, when this prodigy runs in a command of
+// another one, the marks of the commands around it, with colons between them.
+const markedVar = "PRODIGY_MARKS"
+
+const (
+	marksSeparator = ":"
+	ownerSeparator = "." // behind the mark of the register in that of a command
+)
+
+// newMark returns a mark for one command. It begins with that of the register, so that its processes can also be found by who reads the
+// register when this process is dead.
+func newMark(r *Register) string {
+	if r == nil {
+		return rand.Text()
+	}
+	return r.owner.mark + ownerSeparator + rand.Text()
+}
+
+// marksWith returns the variable that adds mark to those in env.
+func marksWith(mark string, env []string) string {
+	for _, kv := range slices.Backward(env) {
+		if strings.HasPrefix(kv, markedVar+"=") {
+			return kv + marksSeparator + mark
+		}
+	}
+	return markedVar + "=" + mark
+}
+
+// hasMark reports whether kv holds marks, and one of them is wanted.
+func hasMark(kv string, wanted func(mark string) bool) bool {
+	list, ok := strings.CutPrefix(kv, markedVar+"=")
+	return ok && slices.ContainsFunc(strings.Split(list, marksSeparator), wanted)
+}
+
+// markedStep is how long marked waits before it looks again for processes that have been told to end. To look for them is to read
+// the environment of all processes.
+const markedStep = 50 * time.Millisecond
+
+// marked are the processes of one command that have left its group. They are known by its mark in their environment. A nil marked
+// has none.
+type marked struct {
+	mark   string
+	group  int           // of the command
+	struck chan struct{} // closed when their grace is over
+	once   sync.Once
+}
+
+func newMarked(mark string, of group) *marked {
+	if mark == "" {
+		return nil
+	}
+	return &marked{mark: mark, group: of.id, struck: make(chan struct{})}
+}
+
+func (m *marked) carriedBy(kv string) bool {
+	return hasMark(kv, func(mark string) bool { return mark == m.mark })
+}
+
+// groups returns the groups that they are in. When the processes cannot be listed there are none.
+func (m *marked) groups() []record {
+	all, err := processes()
+	if err != nil {
+		return nil
+	}
+	began := "" // where the leader is not seen any more
+	for _, p := range all {
+		if p.pid == m.group {
+			began = p.start
+		}
+	}
+	return groupsOf(all, func(p member) bool {
+		return p.group != m.group && !p.startedBefore(began) && carries(p.pid, m.carriedBy)
+	})
+}
+
+// send sends them a signal and returns how many groups they were in.
+func (m *marked) send(signal func(group)) int {
+	if m == nil {
+		return 0
+	}
+	found := m.groups()
+	for _, r := range found {
+		signal(group{id: r.pid})
+	}
+	return len(found)
+}
+
+// strike kills them and ends their grace.
+func (m *marked) strike() {
+	if m == nil {
+		return
+	}
+	m.send(group.kill)
+	m.once.Do(func() { close(m.struck) })
+}
+
+// linger waits until they have ended or their grace is over.
+func (m *marked) linger() {
+	if m == nil {
+		return
+	}
+	for len(m.groups()) > 0 {
+		select {
+		case <-m.struck:
+			return
+		case <-time.After(markedStep):
+		}
+	}
+}
+
+// end kills them until none is left: one that is being started while the others are looked for is found the next time. What the
+// kernel holds is given up after a while.
+func (m *marked) end() {
+	limit := time.Now().Add(killWait)
+	for m.send(group.kill) > 0 && time.Now().Before(limit) {
+		time.Sleep(pollStep)
+	}
+}
