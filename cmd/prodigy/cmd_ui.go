@@ -39,7 +39,7 @@ func newUICommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Show the jobs in a browser",
-		Long: `Show the jobs in a browser: the list, a running job, the story of an item, and the dead letters, which can be run again from there.
+		Long: `Show the jobs in a browser: the list, a running job, what happened to an item, and the dead letters, which can be run again from there.
 
 The address that is printed has a token, without which nothing is shown. Only this machine can reach it, unless --listen says otherwise; then
 --token must give the token.`,
@@ -109,7 +109,7 @@ func serve(ctx context.Context, listener net.Listener, token string, hosts []str
 	var retries errgroup.Group // they go on when the pages are closed, so nobody waits for them in the end
 	g, ctx := errgroup.WithContext(ctx)
 	pages := ui.Server{Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
-		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Story: tellStory, Report: makeReport,
+		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Report: makeReport,
 		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
 	}}
 	server := http.Server{
@@ -129,9 +129,9 @@ func serve(ctx context.Context, listener net.Listener, token string, hosts []str
 	return g.Wait()
 }
 
-func tellStory(job jobs.Job, item string) (view.Story, json.RawMessage, error) {
-	e, err := storyOf(job, item)
-	return e.Story, secretsOf(job).Mask.JSON(e.Item), err
+func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
+	e, err := explanationOf(job, item)
+	return e.Explanation, secretsOf(job).Mask.JSON(e.Item), err
 }
 
 func makeReport(job jobs.Job) (*report.Report, error) {

@@ -41,9 +41,9 @@ decided, what a resume made of it, and where the item is now.`,
 	return cmd
 }
 
-// explained is a story with the item that it is about.
+// explained is an explanation with the data of the item.
 type explained struct {
-	view.Story
+	view.Explanation
 	Item json.RawMessage `json:"item,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func runWhy(con *console, o whyOptions) error {
 	if err != nil {
 		return err
 	}
-	e, err := storyOf(job, o.itemID)
+	e, err := explanationOf(job, o.itemID)
 	if err != nil {
 		return err
 	}
@@ -67,12 +67,12 @@ func runWhy(con *console, o whyOptions) error {
 	return nil
 }
 
-func storyOf(job jobs.Job, itemID string) (explained, error) {
+func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	var w *workflow.Workflow
 	if recorded, err := loadRecorded(job); err == nil {
-		w = recorded // without it, the story has less reasons
+		w = recorded // without it, the explanation has fewer reasons
 	}
-	story, err := view.Tell(events.About(job.EventsDir(), itemID), itemID, w)
+	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, w)
 	if err != nil {
 		return explained{}, err
 	}
@@ -80,11 +80,11 @@ func storyOf(job jobs.Job, itemID string) (explained, error) {
 	switch {
 	case err != nil:
 		return explained{}, err
-	case !found && story.Status == view.Unseen:
+	case !found && explanation.Status == view.Unseen:
 		return explained{}, noItem(job, itemID)
 	}
-	story.JobID = job.ID
-	return explained{Story: story, Item: it.Shown()}, nil
+	explanation.JobID = job.ID
+	return explained{Explanation: explanation, Item: it.Shown()}, nil
 }
 
 // noItem says that there is no such item, and of a job that has none at all where to look.
@@ -98,7 +98,7 @@ func noItem(job jobs.Job, itemID string) error {
 func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	store, err := items.OpenStore(job.ItemsFile())
 	if err != nil {
-		return items.Item{}, false, nil // a standard job has none, and the story is told by the log
+		return items.Item{}, false, nil // a standard job has no items; the log explains it
 	}
 	defer func() { _ = store.Close() }()
 	return store.Find(itemID)
@@ -110,7 +110,7 @@ func (e explained) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, ": %s", shorten(visible(string(e.Item)), dataShown))
 	}
 	_, _ = fmt.Fprintln(w)
-	for _, c := range e.Chapters {
+	for _, c := range e.Entries {
 		_, _ = fmt.Fprintf(w, "%s  %s\n", c.Time.Local().Format("2006-01-02 15:04:05.000"), visible(c.Text))
 		for _, why := range c.Why {
 			_, _ = fmt.Fprintf(w, "%25s  %s\n", "", visible(why))

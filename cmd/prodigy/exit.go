@@ -118,7 +118,7 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	return exitFailed
 }
 
-// explain prints the error that cmd ended with, unless its story has been told.
+// explain prints the error that cmd ended with, unless it has been printed already.
 func explain(w io.Writer, cmd *cobra.Command, err error) {
 	var code statusError
 	if errors.As(err, &code) {

@@ -107,7 +107,7 @@ func heading(t *testing.T, ctx context.Context, want string) {
 	await(t, ctx, fmt.Sprintf("document.querySelector('h1')?.textContent.trim() === %q", want))
 }
 
-// A person opens the printed address, goes to the job, and asks for the story of an item.
+// A person opens the printed address, goes to the job, and asks what happened to an item.
 func TestAPersonClicksThroughThePages(t *testing.T) {
 	ctx := browser(t)
 	s := newSite(t)
@@ -119,7 +119,7 @@ func TestAPersonClicksThroughThePages(t *testing.T) {
 	await(t, ctx, focused)
 	do(t, ctx, chromedp.KeyEvent("item_1\r"))
 	heading(t, ctx, "item_1")
-	await(t, ctx, "document.querySelector('ol.story')")
+	await(t, ctx, "document.querySelector('ol.entries')")
 	if n := ask(t, ctx, chromedp.Evaluate[int]("document.querySelectorAll('script').length")); n != 1 || len(wrong()) > 0 {
 		t.Errorf("%d scripts, complaints %q", n, wrong())
 	}

@@ -249,21 +249,21 @@ func itemOf(r *http.Request) string {
 	return r.URL.Query().Get("item")
 }
 
-func (s *Server) story(r *http.Request) (page, error) {
+func (s *Server) explain(r *http.Request) (page, error) {
 	item := itemOf(r)
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
 		return page{}, err
 	}
-	story, data, err := s.Data.Story(place, item)
+	explanation, data, err := s.Data.Explain(place, item)
 	if err != nil {
 		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
 	}
-	return page{Title: item + " · " + place.ID, Name: "story", Data: struct {
+	return page{Title: item + " · " + place.ID, Name: "explain", Data: struct {
 		Place jobs.Job
-		view.Story
+		view.Explanation
 		Item json.RawMessage
-	}{place, story, data}}, nil
+	}{place, explanation, data}}, nil
 }
 
 func (s *Server) report(w http.ResponseWriter, r *http.Request) {

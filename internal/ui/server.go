@@ -1,4 +1,4 @@
-// Package ui shows jobs in a browser: the list, a running job, an item's story, the dead letters.
+// Package ui shows jobs in a browser: the list, a running job, what happened to an item, the dead letters.
 //
 // Pages are made by the server and hold no data that is not text in them; a small script replaces the middle of a page by what the
 // server sends when the log has grown. Everything is embedded.
@@ -37,7 +37,7 @@ type Data struct {
 	Jobs    func() ([]jobs.Job, error)
 	Find    func(id string) (jobs.Job, error)
 	Summary func(jobs.Job) (mapreduce.Summary, error)
-	Story   func(j jobs.Job, item string) (view.Story, json.RawMessage, error)
+	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) (*report.Report, error)
 	Retry   func(j jobs.Job, items []string) error // starts a retry of dead letters; none: of all that are eligible
 }
@@ -54,9 +54,9 @@ func (s *Server) Handler() http.Handler {
 		"GET /jobs/{job}":                s.job,
 		"GET /jobs/{job}/letters":        s.letters,
 		"GET /jobs/{job}/letters/{item}": s.letter,
-		"GET /jobs/{job}/items/{item}":   s.story,
+		"GET /jobs/{job}/items/{item}":   s.explain,
 		"GET /jobs/{job}/letter":         s.letter,
-		"GET /jobs/{job}/items":          s.story,
+		"GET /jobs/{job}/items":          s.explain,
 	} {
 		mux.HandleFunc(route, s.show(page))
 	}

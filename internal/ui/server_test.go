@@ -66,11 +66,11 @@ func newSite(t *testing.T) *site {
 		Summary: func(j jobs.Job) (mapreduce.Summary, error) {
 			return mapreduce.Summary{Job: j, Workflow: evil, State: "completed"}, nil
 		},
-		Story: func(_ jobs.Job, item string) (view.Story, json.RawMessage, error) {
+		Explain: func(_ jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
 			if item == "none" {
-				return view.Story{}, nil, errors.New("no item none")
+				return view.Explanation{}, nil, errors.New("no item none")
 			}
-			return view.Story{ItemID: item, Now: evil, Chapters: []view.Chapter{{Text: evil, Why: []string{evil}}}}, json.RawMessage(`"` + evil + `"`), nil
+			return view.Explanation{ItemID: item, Now: evil, Entries: []view.Entry{{Text: evil, Why: []string{evil}}}}, json.RawMessage(`"` + evil + `"`), nil
 		},
 		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
 		Retry: func(_ jobs.Job, items []string) error {

@@ -1,5 +1,5 @@
 // Package view is a job as people see it, folded from the records of its log: how many items are where, what runs and what waits,
-// how fast it goes and how long that may take, what fails; and the story of one item.
+// how fast it goes and how long that may take, what fails; and what happened to one item, and why.
 //
 // It informs only. Nothing that runs a job asks it.
 package view

@@ -38,8 +38,8 @@ error_policy:
 
 func ms(d time.Duration) *events.Millis { m := events.Millis(d); return &m }
 
-// stories are what happened to item_0, or around it.
-var stories = []struct {
+// histories are what happened to item_0, or around it.
+var histories = []struct {
 	title string
 	log   []events.Event
 }{
@@ -161,7 +161,7 @@ func recordsOf(list []events.Event) iter.Seq2[events.Record, error] {
 	}
 }
 
-func TestStoriesAreToldInWords(t *testing.T) {
+func TestExplanationsInWords(t *testing.T) {
 	defer func(local *time.Location) { time.Local = local }(time.Local)
 	time.Local = time.UTC
 	w, err := workflow.Parse("workflow.yml", []byte(recorded), workflow.ParseOptions{})
@@ -169,13 +169,13 @@ func TestStoriesAreToldInWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	for _, c := range stories {
-		s, err := view.Tell(recordsOf(c.log), "item_0", w)
+	for _, c := range histories {
+		s, err := view.Explain(recordsOf(c.log), "item_0", w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&b, "# %s\n", c.title)
-		for _, ch := range s.Chapters {
+		for _, ch := range s.Entries {
 			fmt.Fprintf(&b, "%d %s\n", ch.Seq, ch.Text)
 			for _, why := range ch.Why {
 				fmt.Fprintf(&b, "    %s\n", why)
@@ -183,7 +183,7 @@ func TestStoriesAreToldInWords(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "= %s: %s\n\n", s.Status, s.Now)
 	}
-	const golden = "testdata/stories.golden"
+	const golden = "testdata/explain.golden"
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -198,32 +198,32 @@ func TestStoriesAreToldInWords(t *testing.T) {
 	}
 }
 
-// A workflow that cannot be read any more leaves a story with less reasons, not none.
-func TestAStoryNeedsNoWorkflow(t *testing.T) {
-	for _, c := range stories {
-		with, err := view.Tell(recordsOf(c.log), "item_0", nil)
+// A workflow that cannot be read any more leaves an explanation with fewer reasons, not none.
+func TestAnExplanationNeedsNoWorkflow(t *testing.T) {
+	for _, c := range histories {
+		with, err := view.Explain(recordsOf(c.log), "item_0", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(with.Chapters) == 0 && with.Status != view.Unseen {
+		if len(with.Entries) == 0 && with.Status != view.Unseen {
 			t.Errorf("%s: no chapters", c.title)
 		}
 	}
 }
 
-// Whatever a log says of an item, its story says too.
+// Every event about an item has an entry.
 func TestEveryEventOfAnItemIsTold(t *testing.T) {
 	for _, zero := range events.Types() {
 		e := aboutItem(t, zero, "item_0")
 		if e.About() == "" {
 			continue
 		}
-		s, err := view.Tell(recordsOf([]events.Event{e}), "item_0", nil)
+		s, err := view.Explain(recordsOf([]events.Event{e}), "item_0", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Chapters) != 1 || s.Chapters[0].Text == "" || s.Chapters[0].Event != e.Type() {
-			t.Errorf("%s: got %+v, want one chapter about it", e.Type(), s.Chapters)
+		if len(s.Entries) != 1 || s.Entries[0].Text == "" || s.Entries[0].Event != e.Type() {
+			t.Errorf("%s: got %+v, want one entry about it", e.Type(), s.Entries)
 		}
 	}
 }

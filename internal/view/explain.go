@@ -1,0 +1,462 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// Explanation is the chain of decisions about one item, in the order in which they were made.
+type Explanation struct {
+	JobID   string  `json:"job_id"`
+	ItemID  string  `json:"item_id"`
+	Status  Status  `json:"status"`
+	Now     string  `json:"now"` // where the item is now, in words
+	Entries []Entry `json:"chapters"`
+}
+
+// Entry is one event of an Explanation.
+type Entry struct {
+	Seq   int64     `json:"seq"`
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"` // its type
+	Text  string    `json:"text"`
+	Why   []string  `json:"why,omitempty"` // a line each
+}
+
+// Status is where an item is.
+type Status string
+
+const (
+	Unseen     Status = "unseen"  // the log says nothing of it
+	Pending    Status = "pending" // it was running when it was stopped, and starts again
+	InFlight   Status = "running"
+	Waiting    Status = "waiting" // for its next attempt
+	Succeeded  Status = "success"
+	DeadLetter Status = "failed"
+	Skipped    Status = "skipped"
+	Rejected   Status = "rejected"
+	Evicted    Status = "gone" // a dead letter that was deleted
+)
+
+// Explain builds the explanation of an item from the records of its job. The workflow w explains the decisions; nil if it is not known.
+func Explain(records iter.Seq2[events.Record, error], itemID string, w *workflow.Workflow) (Explanation, error) {
+	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, policies: policiesOf(w), waited: map[string]time.Duration{}}
+	if w != nil {
+		x.policy = w.ErrorPolicy
+	}
+	for r, err := range records {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return x.out, err
+		}
+		x.apply(r)
+	}
+	x.out.Now = x.now()
+	return x.out, nil
+}
+
+// explainer builds an Explanation, record by record.
+type explainer struct {
+	out      Explanation
+	policy   errorpolicy.Policy
+	policies map[string]retry.Policy  // of the steps, by label
+	waited   map[string]time.Duration // the delay before, by the label of the step; "" for the item
+	attempt  int                      // the last that was started
+	retries  int                      // of the item, that were decided
+	due      time.Time
+	step     string    // that waits for its next try, or did last
+	budget   expiry    // of the step that was to be tried again last
+	until    time.Time // of the open breaker
+	held     time.Time // since when the breaker has been open
+	letter   bool      // it is in the dead letter queue
+	ended    State     // of the job; empty while it runs, or was killed
+}
+
+// expiry is the end of the retry budget of a step by the clock, which counts when a resume has taken the attempt up.
+type expiry struct {
+	step   string
+	at     time.Time
+	counts bool
+}
+
+// policiesOf returns the retry policies of the steps of an agent by their labels, those of steps inside of steps too.
+func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
+	found := map[string]retry.Policy{}
+	var walk func(steps []workflow.Step, prefix string)
+	walk = func(steps []workflow.Step, prefix string) {
+		for i, s := range steps {
+			label := prefix + s.Label(i)
+			if s.Retry != nil {
+				found[label] = *s.Retry
+			}
+			for key, inner := range s.Following() {
+				walk(inner, workflow.LabelPrefix(label, key))
+			}
+		}
+	}
+	if w == nil || w.Map == nil {
+		return found
+	}
+	walk(w.Map.AgentTemplate, "")
+	walk(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler], "on_item_failure/")
+	return found
+}
+
+// apply adds a record that concerns the item, or its job.
+func (x *explainer) apply(r events.Record) {
+	if r.Event.About() == "" {
+		x.jobEvent(r)
+		return
+	}
+	if r.Event.About() != x.out.ItemID {
+		return
+	}
+	x.out.JobID = r.JobID
+	switch e := r.Event.(type) {
+	case events.AgentStarted:
+		x.started(r, e)
+	case events.AgentProgress:
+		x.add(r, fmt.Sprintf("step %s begins (%d of %d)", e.Step, e.StepIndex+1, e.Steps))
+	case events.StepRetrying:
+		x.stepRetrying(r, e)
+	case events.StepFailed:
+		x.stepFailed(r, e)
+	case events.StepSkipped:
+		x.add(r, fmt.Sprintf("step %s is not run", e.Step), "its condition is not met: "+e.When)
+	case events.AgentCompleted:
+		x.out.Status, x.letter = Succeeded, false
+		x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))))
+	case events.AgentFailed:
+		x.failed(r, e)
+	case events.AgentInterrupted:
+		x.out.Status = Pending
+		why := "a stop is not a failure: the attempt is given back, and the next one has the same number"
+		if x.letter {
+			x.out.Status = DeadLetter
+			why += "; it stays a dead letter until it succeeds"
+		}
+		x.add(r, fmt.Sprintf("attempt %d was stopped: %s", e.Attempt, e.Reason), why)
+	case events.AgentSkipped:
+		x.add(r, "counted as skipped: "+e.Reason)
+	case events.DLQItemAdded:
+		x.add(r, fmt.Sprintf("put into the dead letter queue after %s", tries(e.FailureCount)))
+	case events.DLQItemRemoved:
+		x.removed(r, e)
+	}
+}
+
+func (x *explainer) add(r events.Record, text string, why ...string) {
+	x.out.Entries = append(x.out.Entries, Entry{Seq: r.Seq, Time: r.Time, Event: r.Event.Type(), Text: text, Why: why})
+}
+
+func tries(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return fmt.Sprintf("%d tries", n)
+}
+
+func (x *explainer) started(r events.Record, e events.AgentStarted) {
+	text := fmt.Sprintf("attempt %d starts in slot %d", e.Attempt, e.Worker)
+	var why []string
+	switch {
+	case x.out.Status == Waiting && !x.due.IsZero():
+		if late := r.Time.Sub(x.due); late > time.Second {
+			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(x.due), duration.Format(late.Round(time.Millisecond))))
+		}
+	case x.out.Status == DeadLetter || x.out.Status == Rejected:
+		why = append(why, "it is run again from the dead letter queue")
+	}
+	x.out.Status, x.attempt, x.due, x.step = InFlight, e.Attempt, time.Time{}, ""
+	clear(x.waited)
+	x.add(r, text, why...)
+}
+
+func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
+
+func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
+	x.step = e.Step
+	p, known := x.policies[e.Step]
+	text := fmt.Sprintf("step %s failed on try %d%s: %s", e.Step, e.Attempt, of(p.Attempts, known), e.Error)
+	why := []string{matched(p, known, e.ErrorType, e.Matched)}
+	why = append(why, x.delay(p, known, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
+	if e.BudgetExpiresAt != nil {
+		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
+	}
+	if e.BudgetLeftMS != nil {
+		why = append(why, fmt.Sprintf("retry budget: %s waited with this, %s left", duration.Format(time.Duration(e.WaitedMS)),
+			duration.Format(time.Duration(*e.BudgetLeftMS))))
+	}
+	x.add(r, text, why...)
+}
+
+// of says how many tries there are in all.
+func of(attempts int, known bool) string {
+	if !known || attempts == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" of %d", attempts)
+}
+
+// matched says why the failure was worth another try.
+func matched(p retry.Policy, known bool, typ retry.Type, entry string) string {
+	switch {
+	case entry != "":
+		return fmt.Sprintf("type %s; %s in retry_on matched", typ, entry)
+	case known && len(p.RetryOn) == 0:
+		return fmt.Sprintf("type %s; without a retry_on any failure is tried again", typ)
+	}
+	return fmt.Sprintf("type %s", typ)
+}
+
+// delay says how the wait before the next try came about. Key is the label of the step, or "" for the item.
+func (x *explainer) delay(p retry.Policy, known bool, key string, n int, computed, drawn time.Duration) string {
+	previous := x.waited[key]
+	x.waited[key] = drawn
+	if !known {
+		return fmt.Sprintf("next try in %s (%s before jitter)", duration.Format(drawn), duration.Format(computed))
+	}
+	return fmt.Sprintf("next try in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
+}
+
+// reasons say why a step was not tried again.
+func reasons() map[retry.Reason]string {
+	return map[retry.Reason]string{
+		retry.Exhausted:    "its tries are used up",
+		retry.NotRetryable: "nothing in retry_on matched",
+		retry.Budget:       "the retry budget has no room for the next wait",
+		retry.CircuitOpen:  "its circuit breaker is open",
+		retry.Permanent:    "another try would fail the same way",
+	}
+}
+
+// consequences say what follows when a step is given up.
+func consequences() map[string]string {
+	return map[string]string{
+		"stop":     "so the attempt fails",
+		"continue": "on_failure: continue, so the attempt goes on",
+		"fallback": "its fallback is run",
+		"handler":  "its handler is run",
+	}
+}
+
+func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
+	p, known := x.policies[e.Step]
+	why := []string{fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, p, known, e))}
+	if what := consequences()[e.Action]; what != "" {
+		why = append(why, what)
+	}
+	x.add(r, fmt.Sprintf("step %s is given up after %s: %s", e.Step, tries(e.Attempts), e.Error), why...)
+}
+
+func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
+	if e.Reason == retry.Exhausted && known && p.Attempts <= 1 || e.Reason == retry.Exhausted && !known && e.Attempts == 1 {
+		return "it has no retry_config"
+	}
+	if e.Reason == retry.NotRetryable && known {
+		return fmt.Sprintf("none of retry_on (%s) matched", entries(p.RetryOn))
+	}
+	if b := x.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
+		return "the retry budget ended at " + clock(b.at) + ", which counts since the job went on"
+	}
+	if words := reasons()[e.Reason]; words != "" {
+		return words
+	}
+	return string(e.Reason)
+}
+
+func entries(list []retry.Matcher) string {
+	words := make([]string, len(list))
+	for i, m := range list {
+		words[i] = m.String()
+	}
+	return strings.Join(words, ", ")
+}
+
+func (x *explainer) failed(r events.Record, e events.AgentFailed) {
+	x.budget = expiry{}
+	if e.Rejected() {
+		x.out.Status, x.letter = Rejected, true
+		x.add(r, "refused without being run", x.breaker(r.Time), "it can be sent again from the dead letter queue once the cause is mended")
+		return
+	}
+	text := fmt.Sprintf("attempt %d failed after %s%s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
+	why := []string{"type " + string(e.ErrorType)}
+	if e.Action.RunsAgain() {
+		x.out.Status = Waiting
+		x.add(r, text, append(why, x.itemRetry(e)...)...)
+		return
+	}
+	x.out.Status, x.letter = Status(e.Status().Result()), e.Status().DeadLetter()
+	action := fmt.Sprintf("action %s: %s", e.Action, e.Reason)
+	if note := e.Action.Note(); note != "" {
+		action += "; " + note
+	}
+	x.add(r, text, append(why, action)...)
+}
+
+func in(step string) string {
+	if step == "" {
+		return ""
+	}
+	return " in step " + step
+}
+
+// itemRetry says how the policy came to run the item again.
+func (x *explainer) itemRetry(e events.AgentFailed) []string {
+	x.due = *e.RetryAt
+	p := retry.Default()
+	if x.policy.RetryConfig != nil {
+		p = *x.policy.RetryConfig
+	}
+	known := x.policy.OnItemFailure.Kind == errorpolicy.Retry
+	n := x.retries + 1
+	if e.Retry != nil {
+		n = e.Retry.Attempts
+	}
+	x.retries = n
+	why := []string{"action retry: " + e.Reason}
+	if e.Matched != "" {
+		why = append(why, e.Matched+" in retry_on matched")
+	}
+	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS), time.Duration(*e.DelayMS))+", due at "+clock(x.due))
+	if e.Retry != nil && e.Retry.ExpiresAt != nil {
+		why = append(why, fmt.Sprintf("retry budget: %s of %s waited with this", duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
+	}
+	return why
+}
+
+func (x *explainer) breaker(now time.Time) string {
+	if x.until.IsZero() {
+		return "the circuit breaker is open"
+	}
+	return fmt.Sprintf("the circuit breaker has been open for %s, and tests again at %s",
+		duration.Format(now.Sub(x.held).Round(time.Millisecond)), clock(x.until))
+}
+
+func (x *explainer) removed(r events.Record, e events.DLQItemRemoved) {
+	x.letter = false
+	if x.out.Status != Succeeded {
+		x.out.Status = Evicted
+	}
+	x.add(r, "taken out of the dead letter queue: "+e.Reason)
+}
+
+// jobEvent adds what happened to the job, where it meant something to the item.
+func (x *explainer) jobEvent(r events.Record) {
+	switch e := r.Event.(type) {
+	case events.CircuitOpen:
+		x.opened(r, e)
+	case events.CircuitClosed:
+		x.closed(r, e)
+	case events.JobPaused:
+		x.over(r, Paused, "the job was stopped: "+e.Reason)
+	case events.JobFailed:
+		x.over(r, Failed, "the job failed: "+e.Reason)
+	case events.JobCompleted:
+		x.ended = Completed
+	case events.JobResumed:
+		x.resumed(r, e)
+	}
+}
+
+func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
+	if e.Scope != "workflow" {
+		x.stepOpened(r, e)
+		return
+	}
+	x.held, x.until = r.Time, e.Until
+	if x.out.Status == Waiting {
+		x.add(r, fmt.Sprintf("the circuit breaker opened after %d failures in a row", e.ConsecutiveFailures),
+			"nothing starts before "+clock(e.Until))
+	}
+}
+
+// stepOpened adds the opening of the breaker of the step that the item is about to try again.
+func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
+	if x.out.Status == InFlight && x.step == e.Scope {
+		x.add(r, fmt.Sprintf("the circuit breaker of step %s opened after %d failures in a row", e.Scope, e.ConsecutiveFailures),
+			"a try of the step before "+clock(e.Until)+" would be refused")
+	}
+}
+
+func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
+	if e.Scope != "workflow" {
+		return
+	}
+	x.held, x.until = time.Time{}, time.Time{}
+	if x.out.Status == Waiting {
+		x.add(r, fmt.Sprintf("the circuit breaker closed after %d successes", e.Successes))
+	}
+}
+
+// over adds the end of a run that left the item unsettled.
+func (x *explainer) over(r events.Record, s State, text string) {
+	x.ended = s
+	switch x.out.Status {
+	case Pending:
+		x.add(r, text, "the item starts again with a resume")
+	case Waiting:
+		x.add(r, text, "the item keeps the time at which it is due")
+	}
+}
+
+// resumed adds what a resume does with an item that is not settled.
+func (x *explainer) resumed(r events.Record, e events.JobResumed) {
+	crashed := x.ended == ""
+	x.ended, x.budget.counts = "", true
+	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
+	switch {
+	case unfinished && x.letter:
+		x.out.Status = DeadLetter
+		x.add(r, "its retry from the dead letter queue did not come to an end; the job goes on", "it is a dead letter as before")
+	case x.out.Status == InFlight && crashed:
+		x.out.Status = Pending
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job goes on", x.attempt),
+			fmt.Sprintf("how attempt %d ended is not known: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1))
+	case x.out.Status == Pending:
+		x.add(r, "the job goes on, and the item starts again")
+	case x.out.Status == Waiting:
+		why := "it is due now"
+		if wait := x.due.Sub(r.Time); wait > 0 {
+			why = "it keeps its time: due in " + duration.Format(wait.Round(time.Millisecond))
+		}
+		x.add(r, "the job goes on", why)
+	}
+}
+
+// now says in words where the item is.
+func (x *explainer) now() string {
+	switch x.out.Status {
+	case Unseen:
+		return "not started yet"
+	case InFlight:
+		return fmt.Sprintf("attempt %d is running, or was running when prodigy died", x.attempt)
+	case Pending:
+		return "it waits for the job to be resumed, or for a free slot"
+	case Waiting:
+		return "it waits for its next attempt, due at " + x.due.Local().Format("2006-01-02 15:04:05")
+	case Succeeded:
+		return "done: it succeeded"
+	case DeadLetter:
+		return "it is a dead letter"
+	case Rejected:
+		return "it is a dead letter that was never run"
+	case Skipped:
+		return "done: it was skipped"
+	case Evicted:
+		return "it was deleted from the dead letter queue"
+	}
+	panic("BUG: an item has an unknown status: " + string(x.out.Status))
+}
