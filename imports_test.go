@@ -30,18 +30,18 @@ var allowed = map[string][]string{
 		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "duration", "events", "items", "mask", "process", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"breaker", "duration", "events", "items", "mask", "process", "rawjson", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},
-	"internal/items":       {"checksum", "process", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/items":       {"checksum", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
-	"internal/workflow":    {"breaker", "duration", "errorpolicy", "retry", "spelling", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"breaker", "duration", "errorpolicy", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "retry"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
-	"internal/template":    {"spelling", "mvdan.cc/sh/v3"},
+	"internal/template":    {"rawjson", "spelling", "mvdan.cc/sh/v3"},
 	"internal/settings":    {"dotenv", "items", "mask", "process", "template", "workflow"},
 	"internal/mask":        {},
 	"internal/dotenv":      {},
@@ -50,6 +50,9 @@ var allowed = map[string][]string{
 	"internal/checksum":    {},
 	"internal/duration":    {},
 	"internal/spelling":    {},
+
+	"internal/rawjson":             {"github.com/go-json-experiment/json"},
+	"internal/rawjson/conformance": {}, // cases for the tests of whatever reads JSON
 }
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {

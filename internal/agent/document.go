@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -58,7 +59,7 @@ func fillJSON(fill filler) (string, error) {
 		case quoted:
 			inner := jsonText(value)
 			return string(inner[1 : len(inner)-1]), nil
-		case json.Valid([]byte(value)):
+		case rawjson.Valid([]byte(value)):
 			return value, nil
 		}
 		return string(jsonText(value)), nil
@@ -173,7 +174,7 @@ func (y *yamlFilling) scalar(n *yaml.Node) error {
 	whole := n.Value
 	n.Value = y.replaced(whole, y.values)
 	if alone := strings.Count(whole, y.base) == 1 && strings.HasPrefix(whole, y.base) && strings.HasSuffix(whole, "Z"); alone &&
-		n.Style&quotes == 0 && json.Valid([]byte(n.Value)) {
+		n.Style&quotes == 0 && rawjson.Valid([]byte(n.Value)) {
 		return y.document(n)
 	}
 	n.Tag = "!!str"

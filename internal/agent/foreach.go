@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/process"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -138,14 +139,14 @@ func (r *run) listing(ctx context.Context, st *step, b bound) ([]json.RawMessage
 // is that value, any other is text.
 func elementsOf(output string) []json.RawMessage {
 	var elements []json.RawMessage
-	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && json.Unmarshal([]byte(trimmed), &elements) == nil {
+	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && rawjson.Valid([]byte(trimmed)) && json.Unmarshal([]byte(trimmed), &elements) == nil {
 		return elements
 	}
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\r\n")
 		switch {
 		case strings.TrimSpace(line) == "":
-		case json.Valid([]byte(line)):
+		case rawjson.Valid([]byte(line)):
 			elements = append(elements, json.RawMessage(line))
 		default:
 			elements = append(elements, jsonText(line))

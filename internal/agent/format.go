@@ -7,6 +7,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/process"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -38,14 +39,14 @@ func formatted(f workflow.CaptureFormat, output string) (json.RawMessage, error)
 	trimmed := strings.TrimSpace(output)
 	switch f {
 	case workflow.FormatJSON:
-		if !json.Valid([]byte(trimmed)) {
+		if !rawjson.Valid([]byte(trimmed)) {
 			return nil, fmt.Errorf("the output %s is not JSON", shown(trimmed))
 		}
 		return json.RawMessage(trimmed), nil
 	case workflow.FormatLines:
 		return lines(output), nil
 	case workflow.FormatNumber:
-		if trimmed == "" || !json.Valid([]byte(trimmed)) || strings.ContainsAny(trimmed[:1], `"[{tfn`) {
+		if trimmed == "" || !rawjson.Valid([]byte(trimmed)) || strings.ContainsAny(trimmed[:1], `"[{tfn`) {
 			return nil, fmt.Errorf("the output %s is not a number", shown(trimmed))
 		}
 		return json.RawMessage(trimmed), nil

@@ -23,6 +23,7 @@ func BenchmarkSource(b *testing.B) {
 		fmt.Fprintf(data["json"], ",\n{\"id\": %d, \"text\": %q}", i, benchText)
 		fmt.Fprintf(data["jsonl"], "{\"id\": %d, \"text\": %q}\n", i, benchText)
 		fmt.Fprintf(data["lines"], "%d %s\n", i, benchText)
+		fmt.Fprintf(data["nul"], "%d %s\x00", i, benchText)
 		fmt.Fprintf(data["yaml"], "- {id: %d, text: %q}\n", i, benchText)
 	}
 	data["json"].WriteString("]")

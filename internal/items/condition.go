@@ -3,6 +3,8 @@ package items
 import (
 	"encoding/json"
 	"strings"
+
+	"prodigy/internal/rawjson"
 )
 
 // Condition is an expression in the language of filters over the variables of a step. It may be used by several goroutines at once.
@@ -124,7 +126,7 @@ func (v value) as(k kind) value {
 }
 
 func isJSONNumber(s string) bool {
-	return s != "" && (s[0] == '-' || isDigit(s[0])) && json.Valid([]byte(s))
+	return s != "" && (s[0] == '-' || isDigit(s[0])) && rawjson.Valid([]byte(s))
 }
 
 // looseTruth is what a loose text counts as where a condition is wanted: false, 0 and nothing do not hold.

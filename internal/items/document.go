@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ohler55/ojg/jp"
+
+	"prodigy/internal/rawjson"
 )
 
 // document is a JSON value in the form in which ojg evaluates paths on it. Objects keep their order and are read when they are
@@ -36,12 +38,7 @@ func (m *members) ValueForKey(key string) (any, bool) {
 		v, ok := m.values[key]
 		return v, ok
 	}
-	var raw []byte
-	eachMember(m.raw, func(quoted, value []byte) {
-		if isNamed(quoted, key) {
-			raw = value
-		}
-	})
+	raw := rawjson.Member(m.raw, key)
 	if raw == nil {
 		return nil, false
 	}
@@ -53,13 +50,13 @@ func (m *members) Keys() []string {
 		return m.names
 	}
 	m.names, m.values = []string{}, map[string]any{}
-	eachMember(m.raw, func(quoted, value []byte) {
-		name := unquote(quoted)
+	for quoted, value := range rawjson.Members(m.raw) {
+		name := rawjson.Unquote(quoted)
 		if _, twice := m.values[name]; !twice {
 			m.names = append(m.names, name)
 		}
 		m.values[name] = m.document.read(value)
-	})
+	}
 	return m.names
 }
 
@@ -80,13 +77,12 @@ func (d *document) read(raw []byte) any {
 		return d.object(raw)
 	case '[':
 		out := []any{}
-		eachElement(raw, func(element []byte) bool {
+		for element := range rawjson.Elements(raw) {
 			out = append(out, d.read(element))
-			return true
-		})
+		}
 		return out
 	case '"':
-		return unquote(raw)
+		return rawjson.Unquote(raw)
 	case 't', 'f':
 		return raw[0] == 't'
 	case 'n':
@@ -100,7 +96,9 @@ func (d *document) object(raw []byte) any {
 		return object{&members{document: d, raw: raw}}
 	}
 	out := map[string]any{}
-	eachMember(raw, func(quoted, value []byte) { out[unquote(quoted)] = d.read(value) })
+	for quoted, value := range rawjson.Members(raw) {
+		out[rawjson.Unquote(quoted)] = d.read(value)
+	}
 	return out
 }
 

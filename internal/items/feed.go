@@ -24,13 +24,11 @@ type feed struct {
 
 // Read gives what has been looked at, then what follows.
 func (f *feed) Read(p []byte) (int, error) {
-	n := copy(p, f.buf)
-	if n == 0 && f.err == nil {
-		n, f.err = f.r.Read(p)
-	} else {
-		f.buf = f.buf[n:]
+	if len(f.buf) == 0 && f.err == nil {
+		f.more()
 	}
-	f.off += int64(n)
+	n := copy(p, f.buf)
+	f.skip(n)
 	if n == 0 {
 		return 0, f.err
 	}
@@ -40,6 +38,14 @@ func (f *feed) Read(p []byte) (int, error) {
 func (f *feed) skip(n int) {
 	f.buf = f.buf[n:]
 	f.off += int64(n)
+}
+
+// unread gives back what Read has given last.
+func (f *feed) unread(b []byte) {
+	if len(b) > 0 {
+		f.buf = append(bytes.Clone(b), f.buf...)
+		f.off -= int64(len(b))
+	}
 }
 
 // chunk is how much is read at once.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -208,7 +209,7 @@ func FuzzRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		fd := &feed{r: strings.NewReader(text)}
 		_ = fd.read("csv", path{}, func(raw []byte) error {
-			if !isJSON(raw) {
+			if !rawjson.Valid(raw) {
 				t.Errorf("%q: got %q, which is no JSON", text, raw)
 			}
 			return nil
@@ -223,7 +224,7 @@ func FuzzLines(f *testing.F) {
 		fd := &feed{r: iotest.HalfReader(strings.NewReader(text))}
 		count := 0
 		err := fd.read(format, path{}, func(raw []byte) error {
-			if count++; !isJSON(raw) {
+			if count++; !rawjson.Valid(raw) {
 				t.Errorf("%q: got %q, which is no JSON", text, raw)
 			}
 			return nil
@@ -240,7 +241,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		fd := &feed{r: iotest.HalfReader(strings.NewReader(text))}
 		_ = fd.read("jsonl", path{}, func(raw []byte) error {
-			if !isJSON(raw) || !strings.Contains(blankless.Replace(text), blankless.Replace(string(raw))) {
+			if !rawjson.Valid(raw) || !strings.Contains(blankless.Replace(text), blankless.Replace(string(raw))) {
 				t.Errorf("%q: got %q", text, raw)
 			}
 			return nil

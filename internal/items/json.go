@@ -5,164 +5,166 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
-// reader reads JSON values from a feed, and no further.
+// reader reads JSON values one after the other, and further in the data than them.
 type reader struct {
-	feed  *feed
-	quick quick
-	scan  scan
-	name  []byte // of a member
+	decoder jsontext.Decoder
+	feed    *feed        // of the decoder; nil: it reads data
+	data    bytes.Buffer // a single document
+	start   int64        // where in the feed the decoder has started
+	out     []byte       // a value without the blanks between its parts
 }
 
-// kind returns the first byte of what comes next. The error is io.EOF when nothing does.
-func (r *reader) kind() (byte, error) {
-	f := r.feed
-	for {
-		i := 0
-		for i < len(f.buf) && isBlank(f.buf[i]) {
-			i++
-		}
-		f.skip(i)
-		switch {
-		case len(f.buf) > 0:
-			return f.buf[0], nil
-		case f.err != nil:
-			return 0, f.err
-		}
-		f.more()
+// anyNames lets a name stand twice in an object.
+var anyNames = jsontext.AllowDuplicateNames(true)
+
+func newReader(f *feed) *reader {
+	r := &reader{feed: f, start: f.off}
+	r.decoder.Reset(f, anyNames)
+	return r
+}
+
+// open makes data what is read.
+func (r *reader) open(data []byte) {
+	r.data = *bytes.NewBuffer(data)
+	r.decoder.Reset(&r.data, anyNames)
+}
+
+// kind returns the kind of what comes next. The error is io.EOF when nothing does.
+func (r *reader) kind() (jsontext.Kind, error) {
+	kind := r.decoder.PeekKind()
+	if kind == jsontext.KindInvalid {
+		_, err := r.decoder.ReadToken()
+		return kind, r.broken(err)
 	}
+	return kind, nil
 }
 
-// value reads the next value, without the blanks between its parts. It is only valid until the next one is read.
+// value reads the next value, without the blanks between its parts. It is only valid until something else is read.
 func (r *reader) value() ([]byte, error) {
-	r.quick.keep = true
-	if n, ok := r.quick.read(r.feed.buf); ok {
-		raw := r.feed.buf[:n]
-		r.feed.skip(n)
-		if r.quick.from > 0 {
-			return r.quick.out, nil
-		}
-		return raw, nil
+	raw, err := r.decoder.ReadValue()
+	if err != nil {
+		return nil, r.broken(err)
 	}
-	r.scan.begin(true)
-	err := r.run()
-	return r.scan.out, err
+	bare := isBare(raw[0])
+	raw = rawjson.Compact(&r.out, raw)
+	if bare && r.decoder.StackDepth() == 0 {
+		r.out = append(r.out[:0], raw...) // what follows may move it
+		return r.out, r.ended()
+	}
+	return raw, nil
 }
 
-// pass goes past the next value.
+// pass goes past the next value, of which no more than one text is held in memory.
 func (r *reader) pass() error {
-	r.quick.keep = false
-	if n, ok := r.quick.read(r.feed.buf); ok {
-		r.feed.skip(n)
+	kind, err := r.kind()
+	if err != nil {
+		return err
+	}
+	if err := r.decoder.SkipValue(); err != nil {
+		return r.broken(err)
+	}
+	if isBare(byte(kind)) && r.decoder.StackDepth() == 0 {
+		return r.ended()
+	}
+	return nil
+}
+
+// isBare reports whether a value that starts with c is a number or a word, which only what follows it ends.
+func isBare(c byte) bool { return c != '{' && c != '[' && c != '"' }
+
+// ended returns an error when a number or word that stands alone goes on with what is no part of it, as 007 does.
+func (r *reader) ended() error {
+	if len(r.decoder.UnreadBuffer()) == 0 {
+		r.decoder.PeekKind()
+	}
+	rest := r.decoder.UnreadBuffer()
+	if len(rest) == 0 || rawjson.IsBlank(rest[0]) {
 		return nil
 	}
-	r.scan.begin(false)
-	return r.run()
-}
-
-func (r *reader) run() error {
-	f := r.feed
-	for {
-		done, err := r.scan.read(f.buf, f.err != nil)
-		f.skip(r.scan.at)
-		switch {
-		case err != nil:
-			return &notJSONError{offset: f.off, err: err}
-		case done:
-			return nil
-		case f.err != nil:
-			return r.cut()
-		}
-		f.more()
+	return &notJSONError{
+		offset: r.start + r.decoder.InputOffset(), err: fmt.Errorf("invalid character %q after a value (expecting a blank)", rest[0]),
 	}
 }
 
-// cut is the error of data that ends within a value.
-func (r *reader) cut() error {
-	if r.feed.err != io.EOF {
+// broken words an error of the decoder. It is io.EOF when there is no more.
+func (r *reader) broken(err error) error {
+	if r.feed != nil && r.feed.err != nil && r.feed.err != io.EOF {
 		return r.feed.err
 	}
-	return &notJSONError{offset: r.feed.off + int64(len(r.feed.buf)), err: io.ErrUnexpectedEOF}
+	rest := r.decoder.UnreadBuffer()
+	var bad *jsontext.SyntacticError
+	if !errors.As(err, &bad) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if len(bytes.TrimSpace(rest)) == 0 && r.decoder.StackDepth() == 0 {
+			return io.EOF
+		}
+		return &notJSONError{offset: r.start + r.decoder.InputOffset() + int64(len(rest)), err: io.ErrUnexpectedEOF}
+	}
+	cause := bad.Err
+	if at := bad.ByteOffset - r.decoder.InputOffset(); at >= 0 && at < int64(len(rest)) {
+		if c, n := utf8.DecodeRune(rest[at:]); c == utf8.RuneError && n == 1 {
+			cause = errUTF8
+		}
+	}
+	return &notJSONError{offset: r.start + bad.ByteOffset, err: cause}
 }
 
 // array calls each before every element of the array that comes next.
 func (r *reader) array(each func(i int) error) error {
-	r.feed.skip(1)
+	if _, err := r.decoder.ReadToken(); err != nil {
+		return r.broken(err)
+	}
 	for i := 0; ; i++ {
-		if c, err := r.kind(); err != nil || i == 0 && c == ']' {
-			return r.leave(err)
-		}
-		if err := each(i); err != nil {
+		kind, err := r.kind()
+		if err != nil {
 			return err
 		}
-		if more, err := r.more(']', "after an element of an array"); err != nil || !more {
+		if kind == jsontext.KindEndArray {
+			return r.leave()
+		}
+		if err := each(i); err != nil {
 			return err
 		}
 	}
 }
 
 // object calls each after the name, which it is given in quotes, and before the value of every member of the object that comes next.
+// The name is only valid until something is read.
 func (r *reader) object(each func(quoted []byte) error) error {
-	r.feed.skip(1)
-	for first := true; ; first = false {
-		c, err := r.kind()
-		if err != nil || first && c == '}' {
-			return r.leave(err)
-		}
-		if c != '"' {
-			return r.fault(c, "where the name of a member should start")
-		}
-		name, err := r.value()
+	if _, err := r.decoder.ReadToken(); err != nil {
+		return r.broken(err)
+	}
+	for {
+		kind, err := r.kind()
 		if err != nil {
 			return err
 		}
-		r.name = append(r.name[:0], name...) // what follows may move the data
-		switch c, err := r.kind(); {
-		case err != nil:
-			return r.cut()
-		case c != ':':
-			return r.fault(c, "after the name of a member (expecting ':')")
+		if kind == jsontext.KindEndObject {
+			return r.leave()
 		}
-		r.feed.skip(1)
-		if err := each(r.name); err != nil {
-			return err
+		quoted, err := r.decoder.ReadValue()
+		if err != nil {
+			return r.broken(err)
 		}
-		if more, err := r.more('}', "after the value of a member"); err != nil || !more {
+		if err := each(quoted); err != nil {
 			return err
 		}
 	}
 }
 
-// leave goes past the end of an empty array or object, or tells that there is none.
-func (r *reader) leave(err error) error {
-	if err != nil {
-		return r.cut()
+// leave goes past the end of an array or object.
+func (r *reader) leave() error {
+	if _, err := r.decoder.ReadToken(); err != nil {
+		return r.broken(err)
 	}
-	r.feed.skip(1)
 	return nil
-}
-
-// more goes past a comma, after which more comes, or past the end of the array or object.
-func (r *reader) more(end byte, where string) (bool, error) {
-	c, err := r.kind()
-	switch {
-	case err != nil:
-		return false, r.cut()
-	case c == ',', c == end:
-		r.feed.skip(1)
-		return c == ',', nil
-	}
-	return false, r.fault(c, fmt.Sprintf("%s (expecting ',' or '%c')", where, end))
-}
-
-// fault is the error about the byte that comes next.
-func (r *reader) fault(c byte, where string) error {
-	return &notJSONError{offset: r.feed.off, err: unexpected(c, where)}
 }
 
 // selected calls take with what the path selects in each value.
@@ -180,7 +182,7 @@ func (f *feed) values(take func([]byte) error, apart bool) error {
 
 // each evaluates a path on the first value, and another on the values that follow it.
 func (f *feed) each(first, others path, take func([]byte) error) error {
-	s := &selector{reader: &reader{feed: f}, path: first, take: take}
+	s := &selector{reader: newReader(f), path: first, take: take}
 	for {
 		if err := s.next(); err == io.EOF {
 			return nil
@@ -192,10 +194,6 @@ func (f *feed) each(first, others path, take func([]byte) error) error {
 	}
 }
 
-func isJSON(data []byte) bool {
-	return jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true))
-}
-
 // opens tells whether the data begins like an object or array.
 func opens(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
@@ -204,7 +202,7 @@ func opens(data []byte) bool {
 
 // readsAsJSON tells whether the data is JSON as far as it goes.
 func readsAsJSON(data []byte) bool {
-	dec := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))
+	dec := jsontext.NewDecoder(bytes.NewReader(data), anyNames)
 	for {
 		if _, err := dec.ReadToken(); err != nil {
 			return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)

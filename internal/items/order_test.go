@@ -16,6 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -257,7 +258,7 @@ func FuzzParseOrder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src, x, y string) {
 		o, err := parseOrder(src)
-		if err != nil || !isJSON([]byte(x)) || !isJSON([]byte(y)) {
+		if err != nil || !rawjson.Valid([]byte(x)) || !rawjson.Valid([]byte(y)) {
 			return
 		}
 		a, b := o.appendKey(nil, newValue([]byte(x))), o.appendKey(nil, newValue([]byte(y)))

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"prodigy/internal/rawjson"
 )
 
 // appendOrdered appends a form of the value whose bytes have the order of values: null, booleans, numbers, texts, arrays, objects;
@@ -23,10 +25,9 @@ func appendOrdered(b []byte, v value) []byte {
 	case text:
 		return appendText(b, v.text)
 	case array:
-		eachElement(v.raw, func(element []byte) bool {
+		for element := range rawjson.Elements(v.raw) {
 			b = appendOrdered(b, newValue(element))
-			return true
-		})
+		}
 		return append(b, 0)
 	case objectKind:
 		return appendMembers(b, v.members())

@@ -1,6 +1,10 @@
 package items
 
-import "bytes"
+import (
+	"bytes"
+
+	"prodigy/internal/rawjson"
+)
 
 // textOrValues calls take with each value and with each line that is no JSON, as text. Only objects and arrays go over several lines.
 func (f *feed) textOrValues(take func([]byte) error) error {
@@ -11,8 +15,8 @@ func (f *feed) textOrValues(take func([]byte) error) error {
 		line, whole := f.line(lookAhead)
 		var err error
 		switch {
-		case whole && isJSON(line):
-			err = take(compact(bytes.TrimSpace(line)))
+		case whole && rawjson.Valid(line):
+			err = take(rawjson.Compact(&f.out, bytes.TrimSpace(line)))
 			f.skip(len(line))
 		case opens(line) && readsAsJSON(line):
 			err = f.longValue(take)
@@ -28,10 +32,12 @@ func (f *feed) textOrValues(take func([]byte) error) error {
 
 // longValue takes a value that goes over several lines.
 func (f *feed) longValue(take func([]byte) error) error {
-	raw, err := (&reader{feed: f}).value()
+	r := newReader(f)
+	raw, err := r.value()
 	if err != nil {
 		return err
 	}
+	f.unread(r.decoder.UnreadBuffer())
 	return take(raw)
 }
 
@@ -45,7 +51,7 @@ func (f *feed) loneArray() bool {
 	if bytes.TrimSpace(line)[0] != '[' {
 		return false
 	}
-	if !whole || !isJSON(line) {
+	if !whole || !rawjson.Valid(line) {
 		return readsAsJSON(line)
 	}
 	for n := len(line); ; f.more() {

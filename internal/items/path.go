@@ -2,11 +2,13 @@ package items
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ohler55/ojg/jp"
+
+	"prodigy/internal/rawjson"
 )
 
 // path is a compiled JSONPath. The zero path selects the value itself.
@@ -60,9 +62,9 @@ func (p path) on(take func([]byte) error) func([]byte) error {
 	if p.empty() {
 		return take
 	}
-	s := &selector{reader: &reader{feed: &feed{err: io.EOF}}, path: p, take: take}
+	s := &selector{reader: &reader{}, path: p, take: take}
 	return func(raw []byte) error {
-		s.reader.feed.buf = raw
+		s.reader.open(raw)
 		return s.next()
 	}
 }
@@ -140,7 +142,7 @@ func forward(frag jp.Frag) (from, to, by int, ok bool) {
 func (s *selector) member(name string, rest jp.Expr) error {
 	found := false
 	return s.object(func(quoted []byte) error {
-		if found || !isNamed(quoted, name) {
+		if found || !rawjson.IsNamed(quoted, name) {
 			return s.reader.pass()
 		}
 		found = true
@@ -150,7 +152,7 @@ func (s *selector) member(name string, rest jp.Expr) error {
 
 // children calls each before every value in the next value.
 func (s *selector) children(each func() error) error {
-	if c, err := s.reader.kind(); err == nil && c == '[' {
+	if c, err := s.reader.kind(); err == nil && c == jsontext.KindBeginArray {
 		return s.reader.array(func(int) error { return each() })
 	}
 	return s.object(func([]byte) error { return each() })
@@ -158,7 +160,7 @@ func (s *selector) children(each func() error) error {
 
 // array calls each before every element of the next value, if it is an array.
 func (s *selector) array(each func(i int) error) error {
-	if c, err := s.reader.kind(); err != nil || c != '[' {
+	if c, err := s.reader.kind(); err != nil || c != jsontext.KindBeginArray {
 		return s.reader.pass()
 	}
 	return s.reader.array(each)
@@ -166,7 +168,7 @@ func (s *selector) array(each func(i int) error) error {
 
 // object calls each before the value of every member of the next value, if it is an object.
 func (s *selector) object(each func(quoted []byte) error) error {
-	if c, err := s.reader.kind(); err != nil || c != '{' {
+	if c, err := s.reader.kind(); err != nil || c != jsontext.KindBeginObject {
 		return s.reader.pass()
 	}
 	return s.reader.object(each)

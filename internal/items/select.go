@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strconv"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -136,6 +137,9 @@ func (c *chooser) filtered(ctx context.Context, take func([]byte) error) func([]
 	return func(raw []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if rawjson.TooDeep(raw) {
+			return fmt.Errorf("an item nests further than %d levels", rawjson.MaxDepth)
 		}
 		if c.filter != nil && !c.filter.Match(raw) {
 			return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/ohler55/ojg/jp"
 	"github.com/ohler55/ojg/oj"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -378,7 +379,7 @@ func TestCompactChangesOnlyBlanks(t *testing.T) {
 		if err := json.Compact(&want, []byte(s)); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(compact([]byte(s))); got != want.String() {
+		if got := string(rawjson.Compact(new([]byte), []byte(s))); got != want.String() {
 			t.Errorf("%s: got %s, want %s", s, got, want.String())
 		}
 	}

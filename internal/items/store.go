@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/rawjson"
 )
 
 const (
@@ -115,7 +117,7 @@ func (s *Store) Append(it Item) error {
 // appendLine appends the line of an item.
 func appendLine(b []byte, it Item) ([]byte, error) {
 	if bytes.IndexByte(it.Data, '\n') >= 0 {
-		it.Data = compact(it.Data)
+		it.Data = rawjson.Compact(new([]byte), it.Data)
 	}
 	line, err := jsontext.AppendQuote(append(b, `{"item_id":`...), it.ID)
 	if err != nil {

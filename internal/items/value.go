@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"prodigy/internal/rawjson"
 )
 
 // kind is a kind of JSON value.
@@ -43,7 +45,7 @@ func newValue(raw []byte) value {
 	case 't', 'f':
 		return booleanValue(raw[0] == 't')
 	case '"':
-		return value{kind: text, text: unquote(raw)}
+		return value{kind: text, text: rawjson.Unquote(raw)}
 	case '[':
 		return value{kind: array, raw: raw}
 	case '{':
@@ -57,12 +59,7 @@ func (v value) member(name string) (found value, ok bool) {
 	if v.kind != objectKind {
 		return value{}, false
 	}
-	var raw []byte
-	eachMember(v.raw, func(quoted, member []byte) {
-		if isNamed(quoted, name) {
-			raw = member
-		}
-	})
+	raw := rawjson.Member(v.raw, name)
 	return newValue(raw), raw != nil
 }
 
@@ -71,15 +68,13 @@ func (v value) element(index int) (found value, ok bool) {
 	if v.kind != array {
 		return value{}, false
 	}
-	eachElement(v.raw, func(element []byte) bool {
-		ok = index == 0
-		if ok {
-			found = newValue(element)
+	for element := range rawjson.Elements(v.raw) {
+		if index == 0 {
+			return newValue(element), true
 		}
 		index--
-		return !ok
-	})
-	return found, ok
+	}
+	return value{}, false
 }
 
 // truth is what a value counts as where a condition is wanted: all but null, false, 0 and what is empty holds.
@@ -107,7 +102,9 @@ func (v value) length() value {
 	case text:
 		n = utf8.RuneCountInString(v.text)
 	case array:
-		eachElement(v.raw, func([]byte) bool { n++; return true })
+		for range rawjson.Elements(v.raw) {
+			n++
+		}
 	case objectKind:
 		n = len(v.members())
 	default:
@@ -118,7 +115,9 @@ func (v value) length() value {
 
 func (v value) members() map[string][]byte {
 	out := map[string][]byte{}
-	eachMember(v.raw, func(quoted, member []byte) { out[unquote(quoted)] = member })
+	for quoted, member := range rawjson.Members(v.raw) {
+		out[rawjson.Unquote(quoted)] = member
+	}
 	return out
 }
 
@@ -145,17 +144,17 @@ func (v value) equal(w value) bool {
 
 func (v value) equalElements(w value) bool {
 	var others [][]byte
-	eachElement(w.raw, func(element []byte) bool {
+	for element := range rawjson.Elements(w.raw) {
 		others = append(others, element)
-		return true
-	})
-	same, i := true, 0
-	eachElement(v.raw, func(element []byte) bool {
-		same = i < len(others) && newValue(element).equal(newValue(others[i]))
+	}
+	i := 0
+	for element := range rawjson.Elements(v.raw) {
+		if i == len(others) || !newValue(element).equal(newValue(others[i])) {
+			return false
+		}
 		i++
-		return same
-	})
-	return same && i == len(others)
+	}
+	return i == len(others)
 }
 
 func (v value) equalMembers(w value) bool {
@@ -174,15 +173,15 @@ func (v value) equalMembers(w value) bool {
 
 // contains tells whether a text holds another, or an array an element.
 func (v value) contains(w value) bool {
-	found := false
 	switch {
 	case v.kind == text && w.kind == text:
 		return strings.Contains(v.text, w.text)
 	case v.kind == array:
-		eachElement(v.raw, func(element []byte) bool {
-			found = newValue(element).equal(w)
-			return !found
-		})
+		for element := range rawjson.Elements(v.raw) {
+			if newValue(element).equal(w) {
+				return true
+			}
+		}
 	}
-	return found
+	return false
 }

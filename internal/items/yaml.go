@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
@@ -34,16 +35,12 @@ func (f *feed) yaml(p path, take func([]byte) error) error {
 	case err != nil || count != 1:
 		return err
 	case p.empty() && first[0] == '[':
-		return eachElementOf(first, take)
+		for element := range rawjson.Elements(first) {
+			if err := take(element); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return take(first)
-}
-
-// eachElementOf calls take with the elements of an array until it gives an error.
-func eachElementOf(raw []byte, take func([]byte) error) (err error) {
-	eachElement(raw, func(element []byte) bool {
-		err = take(element)
-		return err == nil
-	})
-	return err
 }

@@ -3,6 +3,9 @@ package template
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
+
+	"prodigy/internal/rawjson"
 )
 
 // Value is what a placeholder stands for. The zero Value is an empty text.
@@ -37,16 +40,16 @@ func (v Value) String() string {
 	case len(v.raw) == 0:
 		return ""
 	case v.raw[0] == '"':
-		return unquoteJSON(v.raw)
+		return rawjson.Unquote(v.raw)
 	case v.raw[0] == '{' || v.raw[0] == '[':
-		return compact(v.raw)
+		return string(rawjson.Compact(new([]byte), v.raw))
 	}
 	return string(v.raw)
 }
 
 // Field returns the value of a key: of v's own data, else of the fields it was given by With.
 func (v Value) Field(key string) (Value, bool) {
-	if raw, ok := jsonField(v.raw, key); ok {
+	if raw := rawjson.Member(v.raw, key); raw != nil {
 		return JSON(raw), true
 	}
 	f, ok := v.fields[key]
@@ -55,7 +58,7 @@ func (v Value) Field(key string) (Value, bool) {
 
 // element returns the n-th element of an array, from 0.
 func (v Value) element(n int) (Value, bool) {
-	for raw := range jsonElements(v.raw) {
+	for raw := range rawjson.Elements(v.raw) {
 		if n == 0 {
 			return JSON(raw), true
 		}
@@ -73,7 +76,7 @@ func (v Value) elements() []Value {
 		return []Value{v}
 	}
 	var all []Value
-	for raw := range jsonElements(v.raw) {
+	for raw := range rawjson.Elements(v.raw) {
 		all = append(all, JSON(raw))
 	}
 	return all
@@ -94,7 +97,18 @@ func (v Value) isEmpty() bool {
 // literal returns the value as a JSON literal.
 func (v Value) literal() string {
 	if len(v.raw) > 0 && v.raw[0] != '"' {
-		return compact(v.raw)
+		return string(rawjson.Compact(new([]byte), v.raw))
 	}
 	return quoteJSON(v.String())
+}
+
+// quoteJSON returns s as a JSON string. Only what must be is escaped, so that < and & stay readable.
+func quoteJSON(s string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic("BUG: encode a text as JSON: " + err.Error())
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }

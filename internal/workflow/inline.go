@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/rawjson"
 )
 
 // items reads a list of items written in the workflow itself, each as JSON with its keys in the order of the file.
@@ -70,7 +72,7 @@ func (r *reader) jsonScalar(b []byte, n *yaml.Node) []byte {
 
 // jsonNumber returns a number in its own spelling where JSON has that one, else in the nearest that it has.
 func jsonNumber(n *yaml.Node) (string, bool) {
-	if json.Valid([]byte(n.Value)) {
+	if rawjson.Valid([]byte(n.Value)) {
 		return n.Value, true
 	}
 	var whole int64

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/rawjson"
 )
 
 // ParameterType is the type of a parameter.
@@ -145,11 +147,10 @@ var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 
 // fromJSON returns a JSON document, compact, when it is of the parameter's type. A number or a boolean is also a string.
 func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
-	var b bytes.Buffer
-	if err := json.Compact(&b, raw); err != nil {
+	if !rawjson.Valid(raw) {
 		return nil, false
 	}
-	value := b.Bytes()
+	value := bytes.TrimSpace(rawjson.Compact(new([]byte), raw))
 	switch p.Type {
 	case StringParameter:
 		if strings.ContainsRune(`[{n`, rune(value[0])) {
@@ -176,7 +177,7 @@ func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 // ParameterFile reads a file of parameters, a mapping in YAML or JSON, for a workflow that has params.
 func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) == nil { // JSON has escapes that YAML reads otherwise
+	if rawjson.Valid(data) && json.Unmarshal(data, &fields) == nil { // JSON has escapes that YAML reads otherwise
 		return jsonParameters(fields, params)
 	}
 	var doc yaml.Node

@@ -1,0 +1,45 @@
+// Package conformance holds the cases of JSONTestSuite, for the tests of all that reads JSON.
+package conformance
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+//go:embed cases.txt
+var cases string
+
+// Case is a document that is to be accepted, or not.
+type Case struct {
+	Name  string
+	JSON  string
+	Valid bool
+}
+
+// Cases returns all of them. Of what RFC 8259 leaves open, numbers of any size and any nesting of 500 are valid, and what is not UTF-8,
+// has half of a surrogate pair, or starts with a byte order mark is not: the readers of files pass over the mark before they read JSON.
+func Cases(t testing.TB) []Case {
+	t.Helper()
+	var all []Case
+	for line := range strings.Lines(cases) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, quoted, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		times := 1
+		if count, rest, ok := strings.Cut(quoted, " times "); ok {
+			if n, err := strconv.Atoi(count); err == nil {
+				times, quoted = n, rest
+			}
+		}
+		text, err := strconv.Unquote(quoted)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		valid := strings.HasPrefix(name, "y_") || strings.HasPrefix(name, "i_number_") || name == "i_structure_500_nested_arrays"
+		all = append(all, Case{Name: name, JSON: strings.Repeat(text, times), Valid: valid})
+	}
+	return all
+}

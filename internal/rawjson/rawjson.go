@@ -1,0 +1,218 @@
+// Package rawjson reads JSON without decoding it, where it lies. All JSON that prodigy is given is held against Valid, so that what one part
+// accepts every other part can read.
+//
+// Two choices that the RFC leaves open. Text is UTF-8, and half of a surrogate pair is an error, because neither could be handed to a
+// command. A name may stand twice in an object; the last one counts.
+package rawjson
+
+import (
+	"bytes"
+	"iter"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxDepth is how far arrays and objects may nest. The decoders of Go stop at 10,000; the rest is room for the records of prodigy that hold
+// a value: one that can be read can be read back from every file of a job.
+const MaxDepth = 9_000
+
+// Valid reports whether data is exactly one JSON value, perhaps between blanks.
+func Valid(data []byte) bool {
+	return jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)) && !TooDeep(data)
+}
+
+// TooDeep reports whether valid JSON nests further than MaxDepth.
+func TooDeep(raw []byte) bool {
+	if len(raw) <= 2*MaxDepth || bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) <= MaxDepth {
+		return false // as nearly always, and cheap to find out
+	}
+	depth := 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			i = stringEnd(raw, i) - 1
+		case '[', '{':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case ']', '}':
+			depth--
+		}
+	}
+	return false
+}
+
+// The others read valid JSON only; of anything else they give what they like, but end.
+
+// Compact returns raw without the blanks between its parts, and with every part spelled as it was. That is raw itself when it has none,
+// and lies in buf otherwise.
+func Compact(buf *[]byte, raw []byte) []byte {
+	out, start := (*buf)[:0], 0
+	for i := 0; i < len(raw); {
+		switch c := raw[i]; {
+		case c == '"':
+			i = stringEnd(raw, i)
+		case IsBlank(c):
+			out = append(out, raw[start:i]...)
+			i = skipBlanks(raw, i)
+			start = i
+		default:
+			i++
+		}
+	}
+	if start == 0 {
+		return raw
+	}
+	*buf = append(out, raw[start:]...)
+	return *buf
+}
+
+// Elements yields the elements of an array, and nothing for any other value.
+func Elements(raw []byte) iter.Seq[[]byte] {
+	return func(yield func(element []byte) bool) {
+		for i := firstPart(raw, '['); i < len(raw); {
+			end := valueEnd(raw, i)
+			if !yield(raw[i:end]) {
+				return
+			}
+			i = nextPart(raw, end)
+		}
+	}
+}
+
+// Members yields the names, in quotes, and the values of an object, and nothing for any other value.
+func Members(raw []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(quoted, value []byte) bool) {
+		for i := firstPart(raw, '{'); i < len(raw); {
+			colon := valueEnd(raw, i)
+			start := nextPart(raw, colon)
+			end := valueEnd(raw, start)
+			if !yield(raw[i:colon], raw[start:end]) {
+				return
+			}
+			i = nextPart(raw, end)
+		}
+	}
+}
+
+// Member returns the value of the member of an object with that name, the last if there are several, or nil.
+func Member(raw []byte, name string) []byte {
+	var found []byte
+	for quoted, value := range Members(raw) {
+		if IsNamed(quoted, name) {
+			found = value
+		}
+	}
+	return found
+}
+
+// IsNamed compares a name in quotes with a plain one.
+func IsNamed(quoted []byte, name string) bool {
+	if len(quoted) < 2 {
+		return false
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1:len(quoted)-1]) == name
+	}
+	return Unquote(quoted) == name
+}
+
+// Unquote returns the text of a string.
+func Unquote(quoted []byte) string {
+	if len(quoted) >= 2 && bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	text, _ := jsontext.AppendUnquote(nil, quoted)
+	return string(text)
+}
+
+// IsBlank reports whether c may stand between the parts of a value.
+func IsBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+func skipBlanks(raw []byte, i int) int {
+	for i < len(raw) && IsBlank(raw[i]) {
+		i++
+	}
+	return i
+}
+
+// stringEnd returns where the string that starts at i has ended.
+func stringEnd(raw []byte, i int) int {
+	const short = 16 // up to here a plain loop is faster than a search
+	for j, c := range raw[i+1 : min(len(raw), i+1+short)] {
+		if c == '"' {
+			return i + j + 2
+		}
+		if c == '\\' {
+			break
+		}
+	}
+	for i++; i < len(raw); {
+		n := bytes.IndexByte(raw[i:], '"')
+		if n < 0 {
+			return len(raw)
+		}
+		i += n + 1
+		back := i - 2
+		for raw[back] == '\\' {
+			back--
+		}
+		if (i-2-back)%2 == 0 {
+			return i
+		}
+	}
+	return len(raw)
+}
+
+// valueEnd returns where the value that starts at i has ended.
+func valueEnd(raw []byte, i int) int {
+	depth := 0
+	for i < len(raw) {
+		switch c := raw[i]; c {
+		case '"':
+			i = stringEnd(raw, i)
+		case '{', '[':
+			depth++
+			i++
+		case '}', ']':
+			depth--
+			i++
+		default:
+			i++
+			if depth == 0 {
+				i = scalarEnd(raw, i)
+			}
+		}
+		if depth <= 0 {
+			return i
+		}
+	}
+	return len(raw)
+}
+
+func scalarEnd(raw []byte, i int) int {
+	for i < len(raw) && !IsBlank(raw[i]) && raw[i] != ',' && raw[i] != ']' && raw[i] != '}' {
+		i++
+	}
+	return i
+}
+
+// firstPart returns where the first element or name of a value starts that open opens, or len(raw) when there is none.
+func firstPart(raw []byte, open byte) int {
+	i := skipBlanks(raw, 0)
+	if i == len(raw) || raw[i] != open {
+		return len(raw)
+	}
+	return nextPart(raw, i+1)
+}
+
+// nextPart returns where the next name or value inside an object or array starts, or len(raw) at its end.
+func nextPart(raw []byte, i int) int {
+	for i < len(raw) && (IsBlank(raw[i]) || raw[i] == ',' || raw[i] == ':') {
+		i++
+	}
+	if i < len(raw) && (raw[i] == '}' || raw[i] == ']') {
+		return len(raw)
+	}
+	return i
+}
