@@ -35,6 +35,17 @@ var assignments = []*production{
 	{name: "in a function", text: "{f}() {\n{x}={W}\n}\n{f}\n{K}", out: dollar},
 	{name: "eval of an assignment", text: "y={W}\neval '{x}=$y'\n{K}", out: dollar},
 	{name: "read-write loop", text: "for i in 1 2; do\nif [ $i = 2 ]; then\n{K}\nfi\n{x}={W}\ndone", out: dollar},
+	{name: "declared, then assigned", text: "declare {x}\n{x}={W}\n{K}", out: dollar},
+	{name: "exported, then assigned", text: "export {x}\n{x}={W}\n{K}", out: dollar},
+	{name: "declare -g", text: "{f}() {\ndeclare -g {x}={W}\n}\n{f}\n{K}", out: dollar},
+	{name: "declared with another", text: "declare y=1 {x}={W}\n{K}", out: dollar},
+	{name: "assigned with another", text: "y=1 {x}={W}\n{K}", out: dollar},
+	{name: "two names of one", text: "y={W} {x}=$y\n{K}", out: dollar},
+	{name: "default assigned without quotes", text: ": ${{x}:={W}}\n{K}", out: dollar},
+	{name: "local, then assigned", text: "{f}() {\nlocal {x}\n{x}={W}\n{K}\n}\n{f}", out: dollar},
+	{name: "in a case", text: "case y in y) {x}={W} ;; esac\n{K}", out: dollar},
+	{name: "in a loop", text: "for i in 1 2; do {x}={W}; done\n{K}", out: dollar},
+	{name: "name in eval", text: "y={x}\nz={W}\neval \"$y=\\$z\"\n{K}", out: dollar},
 }
 
 // dollar is the variable {x} of a production.
@@ -52,6 +63,14 @@ var toChildren = []*production{
 	{name: "exported later", text: "{x}={W}\nexport {x}\nsh <<'E{x}'\n{K}\nE{x}", out: dollar},
 	{name: "prefix of eval", text: "{x}={W} eval {S}", out: dollar},
 	{name: "prefix of a function", text: "{f}() {\n{K}\n}\n{x}={W} {f}", out: dollar},
+	{name: "prefix of timeout sh", text: "{x}={W} timeout 5 sh -c {S}", out: dollar},
+	{name: "prefix of find", text: "{x}={W} find . -maxdepth 0 -exec sh -c {S} \\;", out: dollar},
+	{name: "prefix of exec", text: "{x}={W} exec sh -c {S}", out: dollar},
+	{name: "env of two", text: "env y=1 {x}={W} bash -c {S}", out: dollar},
+	{name: "prefix of two", text: "y=1 {x}={W} sh -c {S}", out: dollar},
+	{name: "exported to xargs", text: "export {x}={W}\necho y | xargs sh -c {S}", out: dollar},
+	{name: "exported name to sh", text: "{x}={W}\nexport {x}\nsh -c {S}", out: dollar},
+	{name: "exported function", text: "{f}() {\n{K}\n}\nexport -f {f}\nbash -c '{f} \"$1\"' _ {W}", out: "$1"},
 }
 
 var reads = []*production{
@@ -76,6 +95,18 @@ var reads = []*production{
 	{name: "readarray <<<", text: "readarray -t {x} <<< {W}\n{K}", out: "${{x}[@]}"},
 	{name: "mapfile MAPFILE", text: "mapfile -t <<< {W}\n{K}", out: "${MAPFILE[0]}"},
 	{name: "mapfile < <(echo)", text: "mapfile -t {x} < <(echo {W})\n{K}", out: "${{x}[0]}", outside: comesBack},
+	{name: "read -d", text: "read -r -d '' {x} <<< {W}\n{K}", out: dollar},
+	{name: "read -n", text: "read -rn 99 {x} <<< {W}\n{K}", out: dollar},
+	{name: "IFS=, read", text: "IFS=, read -r y {x} <<< \"y,{T}\"\n{K}", out: dollar},
+	{name: "read in if", text: "if read -r {x} <<< {W}; then\n{K}\nfi", out: dollar},
+	{name: "read &&", text: "read -r {x} <<< {W} && {\n{K}\n}", out: dollar},
+	{name: "exec <<<, read", text: "exec <<< {W}\nread -r {x}\n{K}", out: dollar},
+	{name: "read heredoc -", text: "read -r {x} <<-E{x}\n\t{T}\nE{x}\n{K}", out: dollar},
+	{name: "while read in a function", text: "{f}() {\nwhile read -r {x}; do\n{K}\ndone\n}\n{f} <<< {W}", out: dollar},
+	{name: "read -p", text: "read -rp y: {x} <<< {W}\n{K}", out: dollar},
+	{name: "lastpipe", text: "shopt -s lastpipe\necho {W} | read -r {x}\n{K}", out: dollar, outside: comesBack},
+	{name: "mapfile heredoc", text: "mapfile -t {x} <<E{x}\n{T}\nE{x}\n{K}", out: "${{x}[0]}"},
+	{name: "for in mapfile", text: "mapfile -t y <<< {W}\nfor {x} in \"${y[@]}\"; do\n{K}\ndone", out: dollar},
 }
 
 var parameters = []*production{
@@ -111,6 +142,22 @@ var parameters = []*production{
 	{name: "xargs own argument", text: "echo y | xargs sh -c {S} _ {W}", out: "$1"},
 	{name: "getopts", text: "set -- -o {W}\nwhile getopts o: {x}; do\n{K}\ndone", out: "$OPTARG"},
 	{name: "getopts of arguments", text: "while getopts o: {x} -o {W}; do\n{K}\ndone", out: "$OPTARG"},
+	{name: "set -- braces", text: "set -- {W}\n{K}", out: "${1}"},
+	{name: "set -- default", text: "set -- {W}\n{K}", out: "${1:-none}"},
+	{name: "set -- slice", text: "set -- y {W}\n{K}", out: "${@:2}"},
+	{name: "set -- last", text: "set -- y {W}\n{K}", out: "${@: -1}"},
+	{name: "set -- tenth", text: "set -- 1 2 3 4 5 6 7 8 9 {W}\n{K}", out: "${10}"},
+	{name: "set -- appended", text: "set -- y\nset -- \"$@\" {W}\n{K}", out: "$2"},
+	{name: "set -- split", text: "set -- y {T}\n{K}", out: "$2"},
+	{name: "function by variable", text: "{f}() {\n{K}\n}\ng={f}\n$g {W}", out: "$1"},
+	{name: "function in a pipe", text: "{f}() {\n{K}\n}\n{f} {W} | cat", out: "$1"},
+	{name: "function in the background", text: "{f}() {\n{K}\n}\n{f} {W} &\nwait", out: "$1"},
+	{name: "function in $( )", text: "{f}() {\n{K}\n}\ny=$({f} {W})", out: "$1"},
+	{name: "function joined", text: "{f}() {\nlocal {x}=\"$*\"\n{K}\n}\n{f} {W}", out: dollar},
+	{name: "function for", text: "{f}() {\nfor {x}; do\n{K}\ndone\n}\n{f} {W}", out: dollar},
+	{name: "function by eval", text: "{f}() {\n{K}\n}\ny={W}\neval '{f} \"$y\"'", out: "$1"},
+	{name: "function by command", text: "{f}() {\n{K}\n}\n{f} \"$(echo {W})\"", out: "$1"},
+	{name: "recursion", text: "{f}() {\nif [ \"$1\" = y ]; then\n{K}\nelse\n{f} y \"$1\"\nfi\n}\n{f} {W}", out: "$2"},
 }
 
 var substitutions = []*production{
@@ -140,6 +187,16 @@ var substitutions = []*production{
 	{name: "$(/bin/echo)", text: "{x}=$(/bin/echo {W})\n{K}", out: dollar},
 	{name: "$(echo >&1)", text: "{x}=$(echo {W} 2>/dev/null)\n{K}", out: dollar},
 	{name: "$(env printf)", text: "{x}=$(env printf %s {W})\n{K}", out: dollar, outside: comesBack},
+	{name: "for in $(echo)", text: "for {x} in $(echo {W}); do\n{K}\ndone", out: dollar},
+	{name: "set -- $(echo)", text: "set -- $(echo {W})\n{K}", out: "$1"},
+	{name: "read <<< $(echo)", text: "read -r {x} <<< \"$(echo {W})\"\n{K}", out: dollar},
+	{name: "echo twice", text: "{x}=$(echo {W})\n{x}=$(echo \"${x}\")\n{K}", out: dollar},
+	{name: "local=$(echo)", text: "{f}() {\nlocal {x}=$(echo {W})\n{K}\n}\n{f}", out: dollar},
+	{name: "export=$(echo)", text: "export {x}=\"$(echo {W})\"\n{K}", out: dollar},
+	{name: "$(function of local)", text: "{f}() {\nlocal y=$1\nprintf '%s' \"$y\"\n}\n{x}=$({f} {W})\n{K}", out: dollar},
+	{name: "$(for echo)", text: "{x}=$(for i in {W}; do echo \"$i\"; done)\n{K}", out: dollar},
+	{name: "$(case echo)", text: "{x}=$(case y in y) echo {W} ;; esac)\n{K}", out: dollar},
+	{name: "$(dirname)", text: "{x}=$(dirname {W}/y)\n{K}", out: dollar},
 }
 
 var files = []*production{
@@ -165,6 +222,15 @@ var arrays = []*production{
 	{name: "for in array", text: "y=({W})\nfor {x} in \"${y[@]}\"; do\n{K}\ndone", out: dollar},
 	{name: "array of set --", text: "{x}=({W})\nset -- \"${{x}[@]}\"\n{K}", out: "$1"},
 	{name: "mapfile of array", text: "y=({W})\nmapfile -t {x} < <(printf '%s\\n' \"${y[@]}\")\n{K}", out: "${{x}[0]}", outside: comesBack},
+	{name: "array slice", text: "{x}=({W})\n{K}", out: "${{x}[@]:0}"},
+	{name: "array of an index variable", text: "i=0\n{x}[i]={W}\n{K}", out: "${{x}[$i]}"},
+	{name: "array copied", text: "y=({W})\n{x}=(\"${y[@]}\")\n{K}", out: "${{x}[0]}"},
+	{name: "array by index", text: "{x}=([0]={W})\n{K}", out: "${{x}[0]}"},
+	{name: "array in a function", text: "{f}() {\nlocal -a {x}=(\"$@\")\n{K}\n}\n{f} {W}", out: "${{x}[0]}"},
+	{name: "array joined", text: "y=({W})\n{x}=\"${y[*]}\"\n{K}", out: dollar},
+	{name: "key of an array", text: "declare -A y\ny[{W}]=1\nfor {x} in \"${!y[@]}\"; do\n{K}\ndone", out: dollar},
+	{name: "printf -v element", text: "printf -v '{x}[0]' %s {W}\n{K}", out: "${{x}[0]}"},
+	{name: "array to a function", text: "{f}() {\n{K}\n}\ny=({W})\n{f} \"${y[@]}\"", out: "$1"},
 }
 
 var expansions = []*production{
