@@ -46,6 +46,9 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if signal.Ignored(syscall.SIGHUP) { // by nohup: what is caught here is not ignored by the jobs, which are to hear it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	if err := torture(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "torture:", err)
 		os.Exit(1)

@@ -27,6 +27,7 @@ var scenarios = []scenario{
 	{"SIGINT twice", signalled(130, "1h", syscall.SIGINT, syscall.SIGINT)},
 	{"SIGTERM", signalled(143, "100ms", syscall.SIGTERM)},
 	{"SIGHUP", signalled(143, "100ms", syscall.SIGHUP)},
+	{"SIGQUIT", signalled(131, "1h", syscall.SIGQUIT)},
 	{"SIGSTOP and SIGCONT", suspended},
 	{"SIGKILL, and no resume", deserted},
 	{"output closed", outputClosed},

@@ -27,7 +27,7 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 				return usagef("grace: %w", err)
 			}
 			// It ends with the one that started it, and not sooner.
-			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 			if err := process.Watch(cmd.Context(), os.Stdin, args[0], args[1], grace); err != nil {
 				return fmt.Errorf("end leftovers: %w", err)
 			}

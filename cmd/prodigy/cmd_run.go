@@ -33,7 +33,7 @@ func newRunCommand(con *console) *cobra.Command {
 Progress goes to stderr, results to stdout. Ctrl-C stops the job so that "prodigy resume" can go on with it.
 
 Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 usage or an invalid workflow (nothing was run),
-3 completed, but items were dead-lettered or skipped, 130 and 143 interrupted.`,
+3 completed, but items were dead-lettered or skipped, 130, 131 and 143 interrupted.`,
 		Example: `  prodigy run workflow.yml
   prodigy run workflow.yml --max-parallel 4 --json > outcome.json`,
 		Args:              exactly("workflow"),

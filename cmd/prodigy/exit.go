@@ -21,6 +21,7 @@ const (
 	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
 	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped
 	exitInterrupted = 130 // stopped by SIGINT; can be resumed
+	exitQuit        = 131 // ended by SIGQUIT; can be resumed
 	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP; can be resumed
 )
 
@@ -62,8 +63,11 @@ type signalError struct{ signal os.Signal }
 func (e *signalError) Error() string { return signalName(e.signal) }
 
 func (e *signalError) exitCode() int {
-	if e.signal == os.Interrupt {
+	switch e.signal {
+	case os.Interrupt:
 		return exitInterrupted
+	case syscall.SIGQUIT:
+		return exitQuit
 	}
 	return exitTerminated
 }
@@ -76,6 +80,8 @@ func signalName(s os.Signal) string {
 		return "SIGTERM"
 	case syscall.SIGHUP:
 		return "SIGHUP"
+	case syscall.SIGQUIT:
+		return "SIGQUIT"
 	}
 	return s.String()
 }

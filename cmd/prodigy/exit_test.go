@@ -54,6 +54,7 @@ func TestResultCodeFollowsTheEndOfTheJob(t *testing.T) {
 		{name: "a signal came too late", result: mapreduce.Result{State: mapreduce.Completed}, stop: interrupt, want: 0},
 		{name: "SIGINT", result: mapreduce.Result{State: mapreduce.Paused}, stop: interrupt, want: 130},
 		{name: "SIGTERM", result: mapreduce.Result{State: mapreduce.Paused}, stop: &signalError{syscall.SIGTERM}, want: 143},
+		{name: "SIGQUIT", result: mapreduce.Result{State: mapreduce.Paused}, stop: &signalError{syscall.SIGQUIT}, want: 131},
 		{name: "SIGHUP", result: mapreduce.Result{State: mapreduce.Paused}, stop: &signalError{syscall.SIGHUP}, want: 143},
 		{name: "paused without a signal", result: mapreduce.Result{State: mapreduce.Paused}, want: 1},
 	} {

@@ -21,7 +21,7 @@ import (
 type printer struct {
 	records    chan []events.Record
 	pasts      chan errorpolicy.Metrics // of the runs before this one
-	notices    chan string              // lines from elsewhere
+	notices    chan notice              // from elsewhere
 	steps      chan events.AgentProgress
 	collection errorpolicy.CollectionKind
 	earlier    errorpolicy.Metrics // of the runs before this one
@@ -43,7 +43,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	p := &printer{
 		records:    make(chan []events.Record, 64),
 		pasts:      make(chan errorpolicy.Metrics),
-		notices:    make(chan string),
+		notices:    make(chan notice),
 		steps:      make(chan events.AgentProgress, 256),
 		collection: collectionOf(w),
 		results:    con.out,
@@ -100,8 +100,11 @@ func (p *printer) show() {
 			p.job.Step(e)
 		case p.earlier = <-p.pasts:
 			p.job = view.Resumed(p.earlier)
-		case line := <-p.notices:
-			p.printf("%s\n", line)
+		case n := <-p.notices:
+			p.printf("%s\n", n.text)
+			if n.state && p.job.ID != "" {
+				p.printf("%s\n", p.region.statusLine(p.job, time.Now()))
+			}
 		case now := <-tick.C:
 			p.progress(now)
 		}

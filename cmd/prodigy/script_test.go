@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -17,10 +19,23 @@ var update = flag.Bool("update", false, "rewrite the files that scripts compare 
 
 // The test binary is prodigy too, and a claude that only says what it was asked.
 func TestMain(m *testing.M) {
+	if strings.HasSuffix(os.Args[0], ".test") {
+		handDownSignals()
+	}
 	testscript.Main(m, map[string]func(){
 		"prodigy": main,
 		"claude":  fakeClaude,
 	})
+}
+
+// handDownSignals lets the commands that tests start hear the signals that a shell ignores for what it starts in the background, such as
+// these tests. What is caught here is not ignored there.
+func handDownSignals() {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // fakeClaude repeats its prompt, which it takes as the real one does: from its arguments and its standard input. It fails when the

@@ -99,7 +99,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 		c.Progress = p.step
 	}
 	c.Earlier = func(m errorpolicy.Metrics) { p.pasts <- m }
-	c.Notice = func(text string) { p.notices <- text }
+	c.Notice = func(text string) { p.notices <- notice{text: text} }
 	finished := make(chan struct{})
 	var asked *signalError
 	var g errgroup.Group

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -76,7 +75,7 @@ func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir s
 func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (settings.Settings, error) {
 	if o.Purpose == settings.ToRun {
 		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		ctx, stop = signal.NotifyContext(ctx, heeded()...)
 		defer stop()
 	}
 	s, err := settings.Resolve(ctx, w, o)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -24,16 +25,21 @@ const (
 	toKill             // end at once what runs
 )
 
-// requests tells what each signal asks for: the first to stop, every later one to kill.
+// requests tells what each signal asks for: the first to stop, every later one to kill, as SIGQUIT does at once.
 type requests struct {
 	first *signalError // nil: none came yet
 	began time.Time    // when first came
 }
 
 func (r *requests) take(s os.Signal, now time.Time) request {
-	switch {
-	case r.first == nil:
+	first := r.first == nil
+	if first {
 		r.first, r.began = &signalError{s}, now
+	}
+	switch {
+	case s == syscall.SIGQUIT:
+		return toKill
+	case first:
 		return toStop
 	case now.Sub(r.began) < echo:
 		return nothingNew
@@ -46,19 +52,52 @@ func (r *requests) take(s os.Signal, now time.Time) request {
 func listen() (signals chan os.Signal, stop func()) {
 	// Not ignored: that would be handed down to the commands.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	signals = make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals = make(chan os.Signal, 8)
+	signal.Notify(signals, heeded()...)
 	return signals, func() { signal.Stop(signals) }
+}
+
+// debugVar is the variable with which SIGQUIT is left to Go, which prints the stacks of all goroutines and ends with 2.
+const debugVar = "PRODIGY_DEBUG"
+
+// heeded returns the signals that ask for an end. One that was ignored when prodigy was started, as by nohup, stays ignored; Go knows
+// that of SIGHUP and SIGINT only.
+func heeded() []os.Signal {
+	signals := []os.Signal{syscall.SIGTERM}
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signals = append(signals, s)
+		}
+	}
+	if os.Getenv(debugVar) == "" {
+		signals = append(signals, syscall.SIGQUIT)
+	}
+	return signals
+}
+
+// notice is a line for people.
+type notice struct {
+	text  string
+	state bool // another one follows, which says where the job stands
 }
 
 // relay turns signals into the end of the two contexts until finished is closed, and tells people so. It returns the first
 // signal. A notice that nobody takes does not keep it from the next signal.
-func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- string, stop, kill context.CancelCauseFunc) *signalError {
+func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, stop, kill context.CancelCauseFunc) *signalError {
 	var asked requests
-	var untold []string
+	var untold []notice
+	stopBy := func(s os.Signal) {
+		stop(asked.first)
+		untold = append(untold, notice{text: signalName(s) + ": stopping; what runs gets some time to finish (once more kills it)"})
+	}
+	killBy := func(s os.Signal) {
+		stop(asked.first)
+		kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
+		untold = append(untold, notice{text: signalName(s) + ": killing what runs", state: s == syscall.SIGQUIT})
+	}
 	for {
-		var tell chan<- string
-		var next string
+		var tell chan<- notice
+		var next notice
 		if len(untold) > 0 {
 			tell, next = notices, untold[0]
 		}
@@ -70,14 +109,14 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- st
 		case s := <-signals:
 			switch asked.take(s, time.Now()) {
 			case toStop:
-				stop(asked.first)
+				stopBy(s)
 				for range len(signals) { // they came before anybody could know that the first was heard: the same request
-					<-signals
+					if s := <-signals; s == syscall.SIGQUIT {
+						killBy(s)
+					}
 				}
-				untold = append(untold, signalName(s)+": stopping; what runs gets some time to finish (once more kills it)")
 			case toKill:
-				kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
-				untold = append(untold, signalName(s)+": killing what runs")
+				killBy(s)
 			case nothingNew:
 			}
 		}
@@ -86,17 +125,22 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- st
 
 // untilSignal does what only looks on. A signal ends it without a word, and the exit code tells which.
 func untilSignal(ctx context.Context, do func(context.Context) error) error {
-	interrupted, restore := signal.NotifyContext(ctx, os.Interrupt)
-	defer restore()
-	terminated, restore := signal.NotifyContext(interrupted, syscall.SIGTERM, syscall.SIGHUP)
-	defer restore()
-	err := do(terminated)
-	switch {
-	case ctx.Err() != nil: // no signal has ended it
-	case interrupted.Err() != nil:
-		return status(exitInterrupted)
-	case terminated.Err() != nil:
-		return status(exitTerminated)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, heeded()...)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case s := <-signals:
+			cancel(&signalError{s})
+		case <-ctx.Done():
+		}
+	}()
+	err := do(ctx)
+	var asked *signalError
+	if errors.As(context.Cause(ctx), &asked) {
+		return status(asked.exitCode())
 	}
 	return err
 }

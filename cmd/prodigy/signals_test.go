@@ -52,6 +52,18 @@ func TestSignalsThatComeTogetherAreOneRequest(t *testing.T) {
 			[]request{toStop, nothingNew, toKill},
 		},
 		{
+			"SIGQUIT",
+			[]arrival{{0, syscall.SIGQUIT}, {1, syscall.SIGQUIT}},
+			syscall.SIGQUIT,
+			[]request{toKill, toKill},
+		},
+		{
+			"SIGQUIT right behind another",
+			[]arrival{{0, syscall.SIGTERM}, {time.Millisecond, syscall.SIGQUIT}},
+			syscall.SIGTERM,
+			[]request{toStop, toKill},
+		},
+		{
 			"at the limit",
 			[]arrival{{0, syscall.SIGTERM}, {echo - 1, syscall.SIGTERM}, {echo, syscall.SIGTERM}, {echo + 1, syscall.SIGTERM}},
 			syscall.SIGTERM,
@@ -83,7 +95,7 @@ func TestTheSecondSignalKillsThoughNobodyReadsTheNotices(t *testing.T) {
 		kill, cancelKill := context.WithCancelCause(t.Context())
 		signals, finished := make(chan os.Signal, 2), make(chan struct{})
 		returned := make(chan *signalError)
-		go func() { returned <- relay(signals, finished, make(chan string), cancelStop, cancelKill) }()
+		go func() { returned <- relay(signals, finished, make(chan notice), cancelStop, cancelKill) }()
 
 		for range 2 { // at once: one request
 			signals <- syscall.SIGTERM
@@ -105,6 +117,26 @@ func TestTheSecondSignalKillsThoughNobodyReadsTheNotices(t *testing.T) {
 	})
 }
 
+// SIGQUIT is never the same request as what came before it, even when both are heard at once.
+func TestSIGQUITThatCameWithAnotherKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, cancelStop := context.WithCancelCause(t.Context())
+		kill, cancelKill := context.WithCancelCause(t.Context())
+		signals, finished := make(chan os.Signal, 3), make(chan struct{})
+		signals <- syscall.SIGTERM
+		signals <- syscall.SIGHUP
+		signals <- syscall.SIGQUIT
+		returned := make(chan *signalError)
+		go func() { returned <- relay(signals, finished, make(chan notice), cancelStop, cancelKill) }()
+		synctest.Wait()
+		if stop.Err() == nil || !errors.Is(context.Cause(kill), process.ErrKill) {
+			t.Errorf("got stop %v and kill %v, want both", context.Cause(stop), context.Cause(kill))
+		}
+		close(finished)
+		<-returned
+	})
+}
+
 // On a machine that is busy with other things it may take long until the first signal has been dealt with.
 func TestSignalsThatCameTogetherAreOneRequestHoweverLateTheyAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +146,7 @@ func TestSignalsThatCameTogetherAreOneRequestHoweverLateTheyAreHeard(t *testing.
 		signals <- syscall.SIGHUP
 		slowly := func(error) { time.Sleep(time.Second) }
 		returned := make(chan *signalError)
-		go func() { returned <- relay(signals, finished, make(chan string), slowly, cancelKill) }()
+		go func() { returned <- relay(signals, finished, make(chan notice), slowly, cancelKill) }()
 		time.Sleep(time.Minute)
 		if kill.Err() != nil {
 			t.Errorf("got %v, want a stop only", context.Cause(kill))
