@@ -13,7 +13,10 @@ import (
 const (
 	// A group that was sent SIGKILL is gone at once, unless the kernel holds a process in it.
 	killWait = 5 * time.Second
-	pollStep = 10 * time.Millisecond
+
+	// To look whether they have ended is to look at all processes. Most end at once; who takes long may take all of a long grace.
+	pollStep    = 10 * time.Millisecond
+	maxPollStep = 250 * time.Millisecond
 )
 
 // EndLeftovers ends the groups that the register at path says are running, and returns how many there were. It is for when the
@@ -134,9 +137,7 @@ func (l leftovers) end(ctx context.Context, signal func(group), wait time.Durati
 		signal(group{id: g.pid})
 	}
 	limit := time.After(wait)
-	poll := time.NewTicker(pollStep)
-	defer poll.Stop()
-	for {
+	for step := pollStep; ; step = min(step+step/4, maxPollStep) {
 		left, err := l.alive()
 		if err != nil || len(left) == 0 {
 			return left, err
@@ -146,7 +147,7 @@ func (l leftovers) end(ctx context.Context, signal func(group), wait time.Durati
 			return left, context.Cause(ctx)
 		case <-limit:
 			return left, nil
-		case <-poll.C:
+		case <-time.After(step):
 		}
 	}
 }

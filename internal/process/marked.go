@@ -42,10 +42,6 @@ func hasMark(kv string, wanted func(mark string) bool) bool {
 	return ok && slices.ContainsFunc(strings.Split(list, marksSeparator), wanted)
 }
 
-// markedStep is how long marked waits before it looks again for processes that have been told to end. To look for them is to read
-// the environment of all processes.
-const markedStep = 50 * time.Millisecond
-
 // marked are the processes of one command that have left its group. They are known by its mark in their environment. A nil marked
 // has none.
 type marked struct {
@@ -109,11 +105,11 @@ func (m *marked) linger() {
 	if m == nil {
 		return
 	}
-	for len(m.groups()) > 0 {
+	for step := pollStep; len(m.groups()) > 0; step = min(step+step/4, maxPollStep) {
 		select {
 		case <-m.struck:
 			return
-		case <-time.After(markedStep):
+		case <-time.After(step):
 		}
 	}
 }
