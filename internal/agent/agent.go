@@ -89,7 +89,7 @@ type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 // Executor runs attempts on this machine.
 type Executor struct {
 	Run      Runner
-	Claude   []string // argv of the AI coding CLI; the prompt is appended
+	Claude   []string // argv of the AI coding CLI, to which its prompt is given as claude.bind says
 	Seed     uint64
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress

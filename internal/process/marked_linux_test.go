@@ -16,51 +16,68 @@ import (
 // away is a script that starts $TOOL in a session of its own and waits until it runs. The tool says so by its process id in the file $PID.
 const away = `setsid sh -c "$TOOL" & until test -s "$PID"; do :; done; `
 
-// tool returns a command that runs away and then script.
+// tool returns a command that runs away and then script, and what reads the process id of the tool.
 func tool(t *testing.T, tool, script string) (c Command, pid func() int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pid")
 	c = sh(away + script)
 	c.Env = append(c.Env, "TOOL="+tool, "PID="+file)
 	return c, func() int {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		pid, ok := readPID(t, file)
+		if !ok {
+			t.Fatal("the tool has not started")
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(string(data)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = syscall.Kill(-n, syscall.SIGKILL) })
-		return n
+		return pid
 	}
 }
 
-// How a command ends, and what is to be told of it.
-func endings() map[string]func(c *Command) (ctx context.Context, want Exit) {
-	by := func(cause error) context.Context {
+// readPID is not ok when there is no process id in the file yet.
+func readPID(t *testing.T, file string) (pid int, ok bool) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0, false
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-pid, syscall.SIGKILL) })
+	return pid, true
+}
+
+// cutOff runs a command with EndAll that starts the tool and then script, and ends it in the given way after a while: after a longer
+// one when the tool had not started by then. It returns the process id of the tool, which ran when the end came.
+func cutOff(t *testing.T, toolScript, script string, end func(c *Command, after time.Duration) context.Context) (Exit, int) {
+	t.Helper()
+	for after := 100 * time.Millisecond; ; after *= 2 {
+		c, _ := tool(t, toolScript, script)
+		c.EndAll, c.Grace = true, long
+		exit, _ := Run(end(&c, after), c)
+		if pid, ok := readPID(t, strings.TrimPrefix(c.Env[len(c.Env)-1], "PID=")); ok {
+			return exit, pid
+		}
+	}
+}
+
+func byTimeout(c *Command, after time.Duration) context.Context {
+	c.Timeout = after
+	return context.Background()
+}
+
+func byCause(cause error) func(*Command, time.Duration) context.Context {
+	return func(_ *Command, after time.Duration) context.Context {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		time.AfterFunc(200*time.Millisecond, func() { cancel(cause) })
+		time.AfterFunc(after, func() { cancel(cause) })
 		return ctx
 	}
-	return map[string]func(c *Command) (context.Context, Exit){
-		"by itself": func(c *Command) (context.Context, Exit) {
-			c.Argv[2] += "exit 3"
-			return context.Background(), Exit{Code: 3}
-		},
-		"by its timeout": func(c *Command) (context.Context, Exit) {
-			c.Argv[2] += "sleep 1000; true"
-			c.Timeout = 200 * time.Millisecond
-			return context.Background(), Exit{Code: -1, TimedOut: true}
-		},
-		"by a stop": func(c *Command) (context.Context, Exit) {
-			c.Argv[2] += "sleep 1000; true"
-			return by(context.Canceled), Exit{Code: -1}
-		},
-		"by a kill": func(c *Command) (context.Context, Exit) {
-			c.Argv[2] += "sleep 1000; true"
-			return by(ErrKill), Exit{Code: -1}
-		},
+}
+
+// withGrace returns end for a command with this grace.
+func withGrace(grace time.Duration, end func(*Command, time.Duration) context.Context) func(*Command, time.Duration) context.Context {
+	return func(c *Command, after time.Duration) context.Context {
+		c.Grace = grace
+		return end(c, after)
 	}
 }
 
@@ -73,17 +90,23 @@ func TestAllThatACommandHasStartedEndsWithIt(t *testing.T) {
 		"in a group that hides its mark": `echo $$ > "$PID"; env -i sleep 1000; true`,
 	}
 	for what, script := range tools {
-		for how, end := range endings() {
+		for how, test := range map[string]struct {
+			rest string
+			end  func(*Command, time.Duration) context.Context
+			want Exit
+		}{
+			"by itself":      {"exit 3", func(*Command, time.Duration) context.Context { return context.Background() }, Exit{Code: 3}},
+			"by its timeout": {"sleep 1000; true", byTimeout, Exit{Code: -1, TimedOut: true}},
+			"by a stop":      {"sleep 1000; true", byCause(context.Canceled), Exit{Code: -1}},
+			"by a kill":      {"sleep 1000; true", byCause(ErrKill), Exit{Code: -1}},
+		} {
 			t.Run(what+" "+how, func(t *testing.T) {
 				t.Parallel()
-				c, pid := tool(t, script, "")
-				c.EndAll, c.Grace = true, time.Second
-				ctx, want := end(&c)
-				exit, _ := Run(ctx, c)
-				if exit.Code != want.Code || exit.TimedOut != want.TimedOut {
-					t.Errorf("got exit %+v, want %+v", exit, want)
+				exit, pid := cutOff(t, script, test.rest, withGrace(time.Second, test.end))
+				if exit.Code != test.want.Code || exit.TimedOut != test.want.TimedOut {
+					t.Errorf("got exit %+v, want %+v", exit, test.want)
 				}
-				if pid := pid(); living(t, pid) {
+				if living(t, pid) {
 					t.Errorf("the tool %d lives", pid)
 				}
 			})
@@ -94,11 +117,10 @@ func TestAllThatACommandHasStartedEndsWithIt(t *testing.T) {
 // A process that takes SIGTERM well has the grace for it, wherever it is.
 func TestWhatHasLeftTheGroupGetsTheGraceToo(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "said")
-	c, pid := tool(t, `trap 'sleep 0.2; echo bye > "$SAID"; exit' TERM; echo $$ > "$PID"; while :; do sleep 0.05; done`, "exec sleep 1000")
-	c.Env = append(c.Env, "SAID="+said)
-	c.EndAll, c.Timeout = true, 200*time.Millisecond
-	mustRun(t, t.Context(), c)
-	if living(t, pid()) {
+	t.Setenv("SAID", said)
+	script := `trap 'sleep 0.2; echo bye > "$SAID"; exit' TERM; echo $$ > "$PID"; while :; do sleep 0.05; done`
+	_, pid := cutOff(t, script, "exec sleep 1000", byTimeout)
+	if living(t, pid) {
 		t.Error("the tool lives")
 	}
 	if got, err := os.ReadFile(said); err != nil || string(got) != "bye\n" {
@@ -159,11 +181,9 @@ func TestMarksAddUp(t *testing.T) {
 			t.Errorf("%s: got %t, want %t", kv, got, want)
 		}
 	}
-	c, pid := tool(t, `echo $$ > "$PID"; sleep 1000; true`, `exec sleep 1000`)
-	c.EndAll, c.Timeout, c.Grace = true, 500*time.Millisecond, 0
-	c.Env = append(c.Env, markedVar+"=outer")
-	mustRun(t, t.Context(), c)
-	if living(t, pid()) {
+	t.Setenv(markedVar, "outer")
+	_, pid := cutOff(t, `echo $$ > "$PID"; sleep 1000; true`, "exec sleep 1000", withGrace(0, byTimeout))
+	if living(t, pid) {
 		t.Error("the tool of a command with marks around it lives")
 	}
 }
@@ -176,13 +196,9 @@ func TestWhatHasLeftTheSessionOfADeadRunIsEndedByItsMark(t *testing.T) {
 	t.Setenv("END_ALL", "1")
 	_, path := leave(t, away+"echo; sleep 1000; true")
 	group := groupOf(t, path)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil {
-		t.Fatal(err)
+	pid, ok := readPID(t, file)
+	if !ok {
+		t.Fatal("the tool has not started")
 	}
 	endLeftovers(t, path, long, 2)
 	if living(t, group) || living(t, pid) {

@@ -307,7 +307,7 @@ func TestNothingIsLeftByACommandThatKillsItsOwner(t *testing.T) {
 // endsSoon reports whether a process is no more than a zombie within the time that nothing takes here.
 func endsSoon(t *testing.T, pid int) bool {
 	t.Helper()
-	for limit := time.Now().Add(5 * time.Second); time.Now().Before(limit); {
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); {
 		all, err := processes()
 		if err != nil {
 			t.Fatal(err)
