@@ -306,14 +306,14 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 		}
 		return nil
 	case asCSV:
-		return tabulateOldJobs(con.out, old)
+		return tabulateOldJobs(con.text(), old)
 	}
 	if len(old) == 0 {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs to remove.")
 		return nil
 	}
 	if o.dryRun {
-		return printOldJobs(con.out, old)
+		return printOldJobs(con.text(), old)
 	}
 	for _, c := range old {
 		if c.Removed {

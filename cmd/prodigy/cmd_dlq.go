@@ -147,7 +147,7 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 
 // newLetterTable returns what prints dead letters for people: a row each, and what to type next.
 func newLetterTable(con *console) letterWriter {
-	t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tDATA\tERROR")
 	var first dlq.Entry
 	eligible := 0

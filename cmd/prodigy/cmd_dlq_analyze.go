@@ -90,20 +90,20 @@ func (a analysis) print(con *console) error {
 		_, _ = fmt.Fprintf(con.err, "There are no dead letters in job %s.\n", a.JobID)
 		return nil
 	}
-	_, _ = fmt.Fprintf(con.out, "%s in job %s\n\nBy signature:\n", counted(a.Total, "dead letter"), a.JobID)
+	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", counted(a.Total, "dead letter"), a.JobID)
 	for _, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
-		_, _ = fmt.Fprintf(con.out, "%6d  %s\n", g.Count, cell(g.Signature, 120))
+		_, _ = fmt.Fprintf(con.text(), "%6d  %s\n", g.Count, cell(g.Signature, 120))
 		for _, s := range g.Samples {
-			_, _ = fmt.Fprintf(con.out, "        %s: %s\n", cell(s.ItemID, 40), cell(s.Message, 120))
+			_, _ = fmt.Fprintf(con.text(), "        %s: %s\n", cell(s.ItemID, 40), cell(s.Message, 120))
 		}
 	}
 	if n := len(a.BySignature) - signaturesShown; n > 0 {
-		_, _ = fmt.Fprintf(con.out, "        and %d more (--json shows all)\n", n)
+		_, _ = fmt.Fprintf(con.text(), "        and %d more (--json shows all)\n", n)
 	}
-	_, _ = fmt.Fprintln(con.out, "\nBy type:")
-	printGroups(con.out, a.ByType, func(g dlq.Group) string { return g.Type })
-	_, _ = fmt.Fprintln(con.out, "\nBy hour of the last attempt:")
-	printGroups(con.out, a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
+	_, _ = fmt.Fprintln(con.text(), "\nBy type:")
+	printGroups(con.text(), a.ByType, func(g dlq.Group) string { return g.Type })
+	_, _ = fmt.Fprintln(con.text(), "\nBy hour of the last attempt:")
+	printGroups(con.text(), a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
 	first := a.BySignature[0].Samples[0].ItemID
 	_, _ = fmt.Fprintf(con.err, "next: prodigy dlq inspect %s --job-id %s\n", quoted(first), a.JobID)
 	return nil
@@ -203,7 +203,7 @@ func (s *letterStats) add(e dlq.Entry) {
 }
 
 func (s *letterStats) print(con *console) error {
-	t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(t, "job:\t%s\ndead letters:\t%d\n", s.JobID, s.Total)
 	if s.Total == 0 {
 		return t.Flush()

@@ -50,7 +50,7 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	case o.format == asJSON:
 		return printJSON(con.out, e)
 	}
-	if err := printLetter(con.out, e); err != nil {
+	if err := printLetter(con.text(), e); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(con.err, "next: %s\n", sendAgain(e))

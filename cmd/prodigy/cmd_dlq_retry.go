@@ -159,7 +159,7 @@ func (o dlqRetryOptions) eligible(e dlq.Entry) bool {
 
 // announce says what would be run.
 func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
-	out := bufio.NewWriter(con.out)
+	out := bufio.NewWriter(con.text())
 	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
 		if o.format != asJSON {
 			_, _ = fmt.Fprintf(out, "would run %s: %s\n", e.ItemID, shorten(visible(e.Last().Message), 120))

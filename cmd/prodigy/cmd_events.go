@@ -187,7 +187,7 @@ func newEventWriter(w io.Writer, f format, k look) eventWriter {
 	case asCSV:
 		return csvWriter(w)
 	}
-	return eventWriter{func(line []byte) error { return printEvent(w, line, k) }, nothing}
+	return eventWriter{func(line []byte) error { return printEvent(&door{w: w}, line, k) }, nothing}
 }
 
 func writeLine(w io.Writer, line []byte) error {

@@ -54,9 +54,9 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 	case asJSONL:
 		return json.NewEncoder(con.out).Encode(s)
 	case asCSV:
-		return s.table(con.out)
+		return s.table(con.text())
 	}
-	return s.print(con.out)
+	return s.print(con.text())
 }
 
 // rows returns the counts as name, key and value.

@@ -83,7 +83,7 @@ func printJobs(con *console, list []jobStatus, now time.Time) error {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
 		return nil
 	}
-	t := tabwriter.NewWriter(con.out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tAGE\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
 	for _, s := range list {
 		ok, failed, total := s.counts()

@@ -114,7 +114,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, p)
 	}
-	p.print(con.out)
+	p.print(con.text())
 	return nil
 }
 

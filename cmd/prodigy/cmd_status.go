@@ -69,8 +69,8 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, s)
 	}
-	s.print(con.out, seen, time.Now())
-	_, _ = fmt.Fprintf(con.out, "log: %s\n", job.EventsDir())
+	s.print(con.text(), seen, time.Now())
+	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
 	if s.State != stateRunning {
 		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.Metrics.Skipped))
 	}

@@ -119,7 +119,7 @@ func (all verdicts) tell(con *console, f format) error {
 		printProblems(con.err, v.Problems, "")
 		printProblems(con.err, v.Warnings, "warning: ")
 		if v.Valid {
-			v.print(con.out)
+			v.print(con.text())
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func runWhy(con *console, o whyOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, e)
 	}
-	e.print(con.out)
+	e.print(con.text())
 	printNext(con.err, e.next(job))
 	return nil
 }

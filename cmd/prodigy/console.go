@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
@@ -49,7 +51,7 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 	terminal := term.IsTerminal(int(err.Fd())) && able
 	return &console{
 		out:     out,
-		err:     err,
+		err:     &door{w: err},
 		plain:   !terminal,
 		noColor: getenv("NO_COLOR") != "",
 		live:    terminal,
@@ -68,6 +70,17 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 			return 0
 		},
 	}
+}
+
+// text is where results for people go. Those for programs go to out as they are.
+func (c *console) text() io.Writer { return &door{w: c.out} }
+
+// steps is where the output of steps goes: as it is, but on a terminal.
+func (c *console) steps() io.Writer {
+	if c.wide != nil && c.wide() > 0 {
+		return c.text()
+	}
+	return c.out
 }
 
 // look is how lines for people are printed on out.
@@ -90,7 +103,24 @@ func (c *console) colours() bool { return !c.plain && !c.noColor }
 
 // logger returns the log for people that writes to w.
 func (c *console) logger(w io.Writer) zerolog.Logger {
-	return zerolog.New(zerolog.ConsoleWriter{Out: w, NoColor: !c.colours(), TimeFormat: "15:04:05"}).With().Timestamp().Logger()
+	lines := zerolog.ConsoleWriter{Out: w, NoColor: true, TimeFormat: "15:04:05"}
+	if c.colours() {
+		g := region{colours: true}
+		lines.FormatTimestamp = func(at any) string {
+			t, err := time.Parse(time.RFC3339, fmt.Sprint(at))
+			if err != nil {
+				return fmt.Sprint(at)
+			}
+			return g.paint("90", t.Local().Format("15:04:05"))
+		}
+		lines.FormatLevel = func(level any) string {
+			word := strings.ToUpper(fmt.Sprintf("%.3s", level))
+			return g.paint(map[string]colour{"INF": green, "WAR": yellow, "ERR": red}[word], map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
+		}
+		lines.FormatMessage = func(text any) string { return g.paint("1", fmt.Sprint(text)) }
+		lines.FormatFieldName = func(name any) string { return g.paint("36", fmt.Sprint(name)+"=") }
+	}
+	return zerolog.New(lines).With().Timestamp().Logger()
 }
 
 // printJSON prints v as one indented document.

@@ -88,7 +88,7 @@ func TestOnATerminalAnEventTakesOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.TrimSuffix(b.String(), "\n")
-	if got := plain(text); displaywidth.String(got) != 60 || !strings.HasSuffix(got, "…") || !strings.HasPrefix(text, "\x1b[33m") {
+	if got := plain(text); displaywidth.String(got) != 60 || !strings.HasSuffix(got, "…") || !strings.HasPrefix(text, ownMark+"[33m") {
 		t.Errorf("got %q", b.String())
 	}
 }

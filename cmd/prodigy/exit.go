@@ -135,7 +135,7 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 		printProblems(w, invalid.Problems, "")
 		return
 	}
-	_, _ = fmt.Fprintf(w, "prodigy: %v\n", err)
+	_, _ = fmt.Fprintf(w, "prodigy: %s\n", visibleLines(err.Error()))
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
@@ -154,6 +154,6 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 func printProblems(w io.Writer, problems []workflow.Problem, word string) {
 	for _, p := range problems {
 		p.Message = word + p.Message
-		_, _ = fmt.Fprintln(w, p)
+		_, _ = fmt.Fprintln(w, visibleLines(p.String()))
 	}
 }

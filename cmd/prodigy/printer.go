@@ -46,7 +46,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		notices:    make(chan notice),
 		steps:      make(chan events.AgentProgress, 256),
 		collection: collectionOf(w),
-		results:    con.out,
+		results:    con.steps(),
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
 		region:     region{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},
 		quiet:      o.quiet,

@@ -237,14 +237,14 @@ func (g region) paint(c colour, text string) string {
 	if !g.colours || text == "" {
 		return text
 	}
-	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+	return ownMark + "[" + string(c) + "m" + text + ownMark + "[0m"
 }
 
 // plain takes the colours away.
 func plain(line string) string {
 	var b strings.Builder
 	for {
-		before, after, found := strings.Cut(line, "\x1b[")
+		before, after, found := strings.Cut(line, ownMark+"[")
 		b.WriteString(before)
 		if !found {
 			return b.String()

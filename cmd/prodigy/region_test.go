@@ -78,8 +78,8 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		}},
 		{"very narrow and low", region{}, busy(), 12, 4, []string{" 40%", "2.0/s"}},
 		{"colours take no room", region{colours: true}, busy(), 42, 6, []string{
-			" 40% \x1b[32m####\x1b[0m------  4/10 done  1 failed",
-			"2.0/s  \x1b[33mbreaker open, tests in 28s\x1b[0m",
+			" 40% \xff[32m####\xff[0m------  4/10 done  1 failed",
+			"2.0/s  \xff[33mbreaker open, tests in 28s\xff[0m",
 			"  running f  2s  attempt 2",
 		}},
 		{"the number of items is not known yet", region{}, seen(view.New(),

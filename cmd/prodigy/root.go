@@ -77,7 +77,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root := newGroup("prodigy", "Run commands over a list of items, with retries, a dead letter queue and resume")
 	root.SilenceErrors = true
 	root.SilenceUsage = true
-	root.SetOut(con.out)
+	root.SetOut(con.text())
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(wrongFlag)
 	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour what is printed (also: NO_COLOR)")

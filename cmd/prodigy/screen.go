@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/clipperhouse/displaywidth"
@@ -80,7 +81,7 @@ func (s *screen) clear() {
 // draw replaces the lines.
 func (s *screen) draw(lines []string) {
 	if s.term == nil {
-		s.term = cwriter.New(s.w)
+		s.term = cwriter.New(marked{s.w})
 	}
 	s.show(nil, lines)
 }
@@ -94,10 +95,10 @@ func (s *screen) show(text []byte, lines []string) {
 		b.WriteString(lineBegin)
 	}
 	if more := s.wrapped(width); more > 0 {
-		_, _ = fmt.Fprintf(&b, "\x1b[%dA\x1b[J", more)
+		_, _ = fmt.Fprintf(&b, "\xff[%dA\xff[J", more)
 	}
-	b.Write(s.held)
-	b.Write(text)
+	b.Write(shownText(s.held))
+	b.Write(shownText(text))
 	s.held = s.held[:0]
 	drawn := make([]string, len(lines))
 	for i, line := range lines {
@@ -109,8 +110,20 @@ func (s *screen) show(text []byte, lines []string) {
 	s.drawn, s.width = drawn, width
 }
 
+// shownText makes visible what was written, in which there may be colours.
+func shownText(text []byte) []byte {
+	var b bytes.Buffer
+	for at, part := range strings.Split(string(text), ownMark) {
+		if at > 0 {
+			b.WriteString(ownMark)
+		}
+		b.WriteString(visibleLines(part))
+	}
+	return b.Bytes()
+}
+
 // lineBegin leaves nothing of the line that the cursor is in. What a person types, as ^C, moves the cursor to the right.
-const lineBegin = "\r\x1b[K"
+const lineBegin = "\xff\r\xff[K"
 
 // wrapped returns how many more rows the drawn lines take since the terminal became narrower.
 func (s *screen) wrapped(width int) int {

@@ -30,16 +30,6 @@ func lastLines(s string, n int) []string {
 	return kept[max(len(kept)-n, 0):]
 }
 
-// visible replaces control characters, which a terminal would obey, by a placeholder. Tabs stay.
-func visible(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\t' && (r < ' ' || r >= 0x7f && r <= 0x9f) {
-			return '\ufffd'
-		}
-		return r
-	}, s)
-}
-
 // prefixed returns s after prefix, or nothing when s is empty.
 func prefixed(prefix, s string) string {
 	if s == "" {
