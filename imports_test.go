@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	},
 	"internal/agent":       {"breaker", "duration", "events", "items", "mask", "process", "rawjson", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
-	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/sync"},
+	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,9 +25,10 @@ import (
 )
 
 type uiOptions struct {
-	listen string
-	token  string
-	hosts  []string
+	listen    string
+	tokenFile string
+	token     string // from the file
+	hosts     []string
 }
 
 // shortestToken is how long a token that a person chose must be.
@@ -42,18 +42,27 @@ func newUICommand(con *console) *cobra.Command {
 		Long: `Show the jobs in a browser: the list, a running job, what happened to an item, and the dead letters, which can be run again from there.
 
 The address that is printed has a token, without which nothing is shown. Only this machine can reach it, unless --listen says otherwise; then
---token must give the token.`,
+--token-file must name a file with the token.`,
 		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080",
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port; port 0 is one that is free")
-	cmd.Flags().StringVar(&o.token, "token", "", fmt.Sprintf("the token, of at least %d characters; by default a new one each time", shortestToken))
+	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file with the token, of at least %d characters, which others could see in the arguments; by default a new one each time", shortestToken))
 	cmd.Flags().Var(several{&o.hosts}, "host", "a further name and port that browsers may reach it by")
 	return cmd
 }
 
 func runUI(ctx context.Context, con *console, o uiOptions) error {
+	if o.tokenFile != "" {
+		token, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return refusef("--token-file: %w", err)
+		}
+		if o.token = strings.TrimSpace(string(token)); o.token == "" {
+			return refusef("--token-file %s is empty", o.tokenFile)
+		}
+	}
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -81,10 +90,10 @@ func (o uiOptions) check() error {
 		return usagef("--listen %q is no address and port, as in 127.0.0.1:8080", o.listen)
 	}
 	if o.token != "" && len(o.token) < shortestToken {
-		return usagef("--token must have at least %d characters", shortestToken)
+		return usagef("the token must have at least %d characters", shortestToken)
 	}
 	if ip := net.ParseIP(host); o.token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usagef("--listen %s lets others reach it: give --token with a secret of at least %d characters", o.listen, shortestToken)
+		return usagef("--listen %s lets others reach it: give --token-file with a secret of at least %d characters", o.listen, shortestToken)
 	}
 	return nil
 }
@@ -107,26 +116,11 @@ func hostsOf(addr net.Addr) []string {
 
 func serve(ctx context.Context, listener net.Listener, token string, hosts []string, home jobs.Home) error {
 	var retries errgroup.Group // they go on when the pages are closed, so nobody waits for them in the end
-	g, ctx := errgroup.WithContext(ctx)
-	pages := ui.Server{Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
+	pages := ui.Server{Limits: ui.DefaultLimits(), Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
 		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Report: makeReport,
 		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
 	}}
-	server := http.Server{
-		Handler: pages.Handler(), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
-	}
-	g.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
-	})
-	g.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	return g.Wait()
+	return pages.Serve(ctx, listener)
 }
 
 func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, error) {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,5 +67,26 @@ func TestOthersAreOnlyLetInWithATokenThatWasChosen(t *testing.T) {
 		if err := c.o.check(); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.o, err)
 		}
+	}
+}
+
+// A token that was chosen comes from a file: arguments are for everybody on the machine to see.
+func TestTheTokenIsReadFromAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	for text, want := range map[string]string{
+		"": "is empty", " \n": "is empty", "short\n": "at least 16 characters",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := runUI(t.Context(), &console{out: io.Discard, err: io.Discard}, uiOptions{listen: "127.0.0.1:0", tokenFile: file})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	root := newRootCommand(&console{out: io.Discard, err: io.Discard})
+	root.SetArgs([]string{"ui", "--token", "long enough to keep"})
+	if err := root.Execute(); err == nil || !strings.Contains(err.Error(), "--token-file") {
+		t.Errorf("got %v, want that there is --token-file", err)
 	}
 }

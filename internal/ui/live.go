@@ -22,13 +22,14 @@ const (
 
 // stream sends pages as server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
 type stream struct {
-	w    http.ResponseWriter
-	last []byte
+	w     http.ResponseWriter
+	limit time.Duration // of one write
+	last  []byte
 }
 
-func newStream(w http.ResponseWriter) *stream {
+func (s *Server) newStream(w http.ResponseWriter) *stream {
 	w.Header().Set("Content-Type", "text/event-stream")
-	return &stream{w: w}
+	return &stream{w: w, limit: s.Limits.Write}
 }
 
 // send sends the middle of a page, unless it is the one that was sent last.
@@ -50,16 +51,21 @@ func (s *stream) send(p page) error {
 // end tells the browser that there is no more, so that it does not ask again.
 func (s *stream) end() error { return s.write([]byte("event: end\ndata:\n\n")) }
 
+// write sends b at once. A browser that does not take it in time loses the stream, and asks again when it can.
 func (s *stream) write(b []byte) error {
+	c := http.NewResponseController(s.w)
+	if s.limit > 0 {
+		_ = c.SetWriteDeadline(time.Now().Add(s.limit))
+	}
 	if _, err := s.w.Write(b); err != nil {
 		return err
 	}
-	return http.NewResponseController(s.w).Flush()
+	return c.Flush()
 }
 
 // liveList streams the list of jobs.
 func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
-	out := newStream(w)
+	out := s.newStream(w)
 	tick := time.NewTicker(listEvery)
 	defer tick.Stop()
 	for {
@@ -83,7 +89,7 @@ func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	out := newStream(w)
+	out := s.newStream(w)
 	if err := s.follow(r.Context(), place, out); err == nil {
 		_ = out.end()
 	}

@@ -28,6 +28,7 @@ type Server struct {
 	Hosts   []string // host:port that a request may be for, so that no foreign name can be pointed here
 	Version string
 	Data    Data
+	Limits  Limits
 
 	form string // what forms must send along: of this start, and not the token that the cookie holds
 }
