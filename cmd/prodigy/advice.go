@@ -6,10 +6,12 @@ import (
 	"io"
 	"io/fs"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
 )
 
 // printAdvice says what to do about an error, where there is more to say than it says itself.
@@ -29,6 +31,10 @@ func advice(err error) string {
 		return fmt.Sprintf("'prodigy status %s --watch' shows how it goes on.", locked.JobID)
 	case jobs.CannotWrite(err):
 		return "Make room on that disk, or make it writable."
+	case process.Short(err):
+		return "Raise that limit (ulimit -n for files, ulimit -u for processes), or let fewer agents run at once (--max-parallel)."
+	case errors.Is(err, agent.ErrDir):
+		return "The commands of a job run where it was started: bring that directory back."
 	case errors.Is(err, fs.ErrPermission):
 		return "The files of jobs are in PRODIGY_HOME, by default ~/.prodigy: it must be writable by who runs prodigy."
 	case errors.As(err, &log):

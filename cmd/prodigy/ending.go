@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
 
@@ -24,6 +26,8 @@ func (e ended) print(w io.Writer) {
 		printAdvice(w, e.Cause)
 		if jobs.CannotWrite(e.Cause) {
 			_, _ = fmt.Fprintln(w, "What the log has is kept and counted here. What was running besides starts again when the job is resumed.")
+		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
+			_, _ = fmt.Fprintln(w, "No item failed by that. What was running starts again when the job is resumed.")
 		}
 	}
 	if e.Results != "" {

@@ -22,13 +22,16 @@ func (r *run) do(ctx context.Context, st *step, b bound) (result, *Failure, erro
 		return result{}, nil, err
 	}
 	kept := r.x.stream()
-	out, err := b.output.open(kept)
+	out, err := r.openOutput(ctx, b.output, kept)
 	if err != nil {
-		return notRun, outputFailure(st, err), nil
+		failure, err := r.outputFailure(st, err)
+		return notRun, failure, err
 	}
 	_, _ = out.Write([]byte(res.output))
-	if written := outputFailure(st, out.close()); failure == nil {
-		failure = written
+	if written := out.close(); written != nil && failure == nil {
+		if failure, err = r.outputFailure(st, written); err != nil {
+			return result{}, nil, err
+		}
 	}
 	res.output = strings.TrimRight(res.output, "\n")
 	if without := (printed{r.x.Mask.Text(res.output), r.x.Mask.Text(res.stderr)}); without != res.shown() {

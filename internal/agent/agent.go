@@ -111,6 +111,11 @@ type Executor struct {
 	// the circuit events of steps). It is called from the goroutine of the attempt.
 	Emit func(a *Attempt, e events.Event)
 
+	// MaxCommands bounds how many commands run at once, whoever runs them; 0: nothing does. It is made smaller when there are too few
+	// files, processes or memory for so many, and then Lowered, when set, is told the new bound and why.
+	MaxCommands int
+	Lowered     func(most int, why error)
+
 	// Pause waits d between two tries of a step. When it returns, a.Worker may have changed: a waiting agent need not keep its slot,
 	// unless a is nil.
 	// nil: a timer.
@@ -124,4 +129,5 @@ type Executor struct {
 	inherited inherited
 	plans     plans
 	withheld  withheld
+	room      room
 }

@@ -113,7 +113,15 @@ func (r *run) environ(vars []string, c call) []string {
 }
 
 // privateFile writes a file that only the user can read, and returns its absolute path.
-func (x *Executor) privateFile(pattern, content string) (path string, err error) {
+func (r *run) privateFile(pattern, content string) (path string, err error) {
+	err = r.x.inRoom(r.stop, func() (err error) {
+		path, err = r.x.writePrivate(pattern, content)
+		return err
+	})
+	return path, err
+}
+
+func (x *Executor) writePrivate(pattern, content string) (path string, err error) {
 	f, err := os.CreateTemp(x.TempDir, pattern)
 	if err != nil {
 		return "", fmt.Errorf("make a private file: %w", err)

@@ -60,14 +60,14 @@ type run struct {
 // begin makes what all steps of the attempt share.
 func (r *run) begin() error {
 	if r.a.Phase == phaseMap && (r.plan.itemFile || len(r.a.Item) > maxItemVar) {
-		path, err := r.x.privateFile("item-*.json", string(r.a.Item))
+		path, err := r.privateFile("item-*.json", string(r.a.Item))
 		if err != nil {
 			return err
 		}
 		r.itemFile = path
 	}
 	r.fixed = r.a.fixed(r.itemFile)
-	r.scratch.x = r.x
+	r.scratch.run = r
 	secrets, err := r.secrets()
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
@@ -36,7 +37,7 @@ func (r *run) bind(s *scope, st *step, cmd command) (bound, *Failure, error) {
 	}
 	r.missed = nil
 	inner := s.binding(st)
-	inner.scratch = &scratch{x: r.x}
+	inner.scratch = &scratch{run: r}
 	b, err := r.values(inner, st, cmd)
 	if err == nil {
 		b.scratch = inner.scratch
@@ -92,9 +93,10 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 		return r.do(ctx, st, b)
 	}
 	stdout, stderr := r.x.stream(), r.x.stream()
-	out, err := b.output.open(stdout)
+	out, err := r.openOutput(ctx, b.output, stdout)
 	if err != nil {
-		return notRun, outputFailure(st, err), nil
+		failure, err := r.outputFailure(st, err)
+		return notRun, failure, err
 	}
 	exit, err := r.limited(ctx, st, b, out, stderr)
 	written := out.close()
@@ -109,8 +111,10 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 	if failure != nil && ctx.Err() != nil {
 		return result{}, nil, context.Cause(ctx)
 	}
-	if failure == nil {
-		failure = outputFailure(st, written)
+	if failure == nil && written != nil {
+		if failure, err = r.outputFailure(st, written); err != nil {
+			return result{}, nil, err
+		}
 	}
 	res, failure = res.captured(st, &stdout.Capture, failure)
 	if failure != nil {
@@ -120,13 +124,24 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 	return res, failure, nil
 }
 
-// limited runs b within the limits of st and of what is around it. Of those the error tells, as it does of a stop.
+// limited runs b within the limits of st and of what is around it. Of those the error tells, as it does of a stop and of what keeps
+// prodigy itself from running any command.
 func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stderr *stream) (process.Exit, error) {
-	limit, outer := nearest(ctx, st.Timeout)
-	exit, err := r.perform(r.stop, b, process.Command{
-		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
-		Cleanup: r.a.Limits.Cleanup, Register: r.x.Register, EndAll: b.ai,
+	var exit process.Exit
+	var outer bool
+	err := r.x.inRoom(ctx, func() error {
+		var limit time.Duration
+		var err error
+		limit, outer = nearest(ctx, st.Timeout)
+		exit, err = r.perform(r.stop, b, process.Command{
+			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
+			Cleanup: r.a.Limits.Cleanup, Register: r.x.Register, EndAll: b.ai,
+		})
+		return err
 	})
+	if errors.Is(exit.Start, process.ErrDir) {
+		err = r.dirError()
+	}
 	if exit.TimedOut && outer {
 		r.cutOff(st, stdout.kept.shown(), stderr.shown())
 		<-ctx.Done() // in this moment, if not before

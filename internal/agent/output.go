@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,6 +96,22 @@ func (s *sink) close() error {
 	return errors.Join(s.err, s.file.Close())
 }
 
+// openOutput opens d when there is room for one more file.
+func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*sink, error) {
+	if d == nil {
+		return d.open(kept)
+	}
+	if err := r.dirError(); err != nil {
+		return nil, err // it would be made anew, empty
+	}
+	var out *sink
+	err := r.x.inRoom(ctx, func() (err error) {
+		out, err = d.open(kept)
+		return err
+	})
+	return out, err
+}
+
 // open makes the file, and the directories above it, and empties it if there is one.
 func (d *destination) open(kept *stream) (*sink, error) {
 	if d == nil {
@@ -126,14 +143,14 @@ func (d *destination) create() (*os.File, error) {
 	return root.OpenFile(d.path, flags, 0o666)
 }
 
-// outputFailure is the failure of a step whose output_file could not be written, or nil when err is nil.
-func outputFailure(st *step, err error) *Failure {
-	if err == nil {
-		return nil
+// outputFailure returns the failure of a step whose output_file could not be written, or the error when that is no fault of the step.
+func (r *run) outputFailure(st *step, err error) (*Failure, error) {
+	if own := r.own(err); own != nil {
+		return nil, own
 	}
 	f := &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "output_file: " + err.Error(), ExitCode: -1}}
 	if errors.Is(err, fs.ErrPermission) {
 		f.Type = retry.TypePermission
 	}
-	return f
+	return f, nil
 }

@@ -174,12 +174,5 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 		}
 		return context.Cause(ctx)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
+	return sleep(ctx, d)
 }

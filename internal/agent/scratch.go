@@ -8,14 +8,14 @@ import (
 
 // scratch are the private files of one try of a step, or of a whole attempt.
 type scratch struct {
-	x     *Executor
+	run   *run
 	files []string
 	err   error // the first file that could not be written
 }
 
 // add writes a private file and returns its path.
 func (s *scratch) add(pattern, content string) (string, error) {
-	path, err := s.x.privateFile(pattern, content)
+	path, err := s.run.privateFile(pattern, content)
 	if err != nil {
 		s.err = cmp.Or(s.err, err)
 		return "", err

@@ -141,7 +141,10 @@ func (v *validate) check(ctx context.Context, r *run, s *scope, st *step) (found
 	if v.resultFile == nil {
 		return v.judge(end.result.shown().output, end.failure), nil
 	}
-	output, err := v.read(r, s, st)
+	output, err := v.read(ctx, r, s, st)
+	if own := r.own(err); own != nil {
+		return found{}, own
+	}
 	if err != nil {
 		failure := &Failure{Step: st.label, Failure: retry.Failure{Message: err.Error(), ExitCode: -1}}
 		return v.judge("", failure), nil
@@ -150,7 +153,7 @@ func (v *validate) check(ctx context.Context, r *run, s *scope, st *step) (found
 }
 
 // read returns what is in the result file.
-func (v *validate) read(r *run, s *scope, st *step) (string, error) {
+func (v *validate) read(ctx context.Context, r *run, s *scope, st *step) (string, error) {
 	path, err := v.resultFile.Bind(s)
 	if err != nil {
 		return "", fmt.Errorf("result_file: %w", err)
@@ -162,7 +165,11 @@ func (v *validate) read(r *run, s *scope, st *step) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	data, err := os.ReadFile(path)
+	var data []byte
+	err = r.x.inRoom(ctx, func() (err error) {
+		data, err = os.ReadFile(path)
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("result_file: %w", err)
 	}

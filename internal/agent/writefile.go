@@ -47,9 +47,13 @@ func (f *writeFile) bind(r template.Resolver, _ *Executor) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	return call{does: func(_ context.Context, _ *run, st *step, b bound) (result, *Failure, error) {
+	return call{does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
 		began := time.Now()
-		if err := f.write(b.dir, path, content); err != nil {
+		err := r.x.inRoom(ctx, func() error { return f.write(b.dir, path, content) })
+		if own := r.own(err); own != nil {
+			return notRun, nil, own
+		}
+		if err != nil {
 			return result{code: -1, duration: time.Since(began)}, f.failure(st, err), nil
 		}
 		return result{output: path, duration: time.Since(began)}, nil, nil

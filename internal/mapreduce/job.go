@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,6 +44,7 @@ type job struct {
 	points   *checkpointer // nil: there is nothing to make a checkpoint of yet
 
 	executor Executor
+	room     atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
 	inbox    chan message   // from agents to the owner
 	halting  chan struct{}  // closed when a pool begins to stop
 	agents   errgroup.Group // every goroutine of the run
@@ -307,6 +309,12 @@ func (j *job) start() error {
 	if err := j.emptyTemp(); err != nil {
 		return err
 	}
+	capacity := process.CapacityNow()
+	if j.workflow.Map != nil && capacity.Fits < j.parallel {
+		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits), j.parallel))
+	}
+	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
+	j.room.Store(int64(capacity.Fits))
 	j.inbox = make(chan message, 4*j.parallel+16)
 	j.halting = make(chan struct{})
 	runner := j.config.Runner
@@ -318,12 +326,25 @@ func (j *job) start() error {
 		TempDir: j.place.TempDir(), Environ: j.config.Environ, Register: j.register,
 		Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
-		Pause: j.pause, Stopping: j.stopping,
+		Pause: j.pause, Stopping: j.stopping, MaxCommands: capacity.Fits, Lowered: j.lowered,
 	}
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
 	return nil
+}
+
+// lowered has fewer agents at work from now on. It is called from any goroutine.
+func (j *job) lowered(most int, why error) {
+	j.room.Store(int64(most))
+	j.notice(process.Shortage(why) + ": going on with " + slots(most))
+}
+
+func slots(n int) string {
+	if n == 1 {
+		return "1 slot"
+	}
+	return strconv.Itoa(n) + " slots"
 }
 
 // stopping is the cause of the stop that somebody has asked for, if they have.

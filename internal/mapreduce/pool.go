@@ -11,7 +11,6 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
-	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -200,7 +199,7 @@ const burst = 256
 func (p *pool) dispatch(now time.Time) bool {
 	p.held = false
 	for range burst {
-		if p.halted != nil || p.agents.Err() != nil || len(p.free) == 0 {
+		if p.halted != nil || p.agents.Err() != nil || !p.vacant() {
 			return false
 		}
 		if !p.wake(now) && !p.admitNext(now) {
@@ -208,6 +207,12 @@ func (p *pool) dispatch(now time.Time) bool {
 		}
 	}
 	return true
+}
+
+// vacant reports whether one more agent may run now.
+func (p *pool) vacant() bool {
+	busy := p.job.parallel - len(p.free)
+	return len(p.free) > 0 && int64(busy) < p.job.room.Load()
 }
 
 // admitNext asks the policy about the next item and does what it says. It returns false when there is nothing to do now.
@@ -295,12 +300,18 @@ func (p *pool) handle(m message) {
 	case m.done != nil:
 		p.running--
 		seq := p.job.settle(m.done, p.halted)
+		p.haltForOwn(m.done.err)
 		p.release(m.done, seq)
-		if jobs.CannotWrite(m.done.err) {
-			p.halt(verdict{state: Failed, reason: m.done.err.Error(), cause: m.done.err}, p.stopGrace())
-		}
 		p.heedPolicy()
 	}
+}
+
+// haltForOwn stops the pool when an agent ended with what prodigy itself could not do: the next one would fare no better. A stop is none.
+func (p *pool) haltForOwn(err error) {
+	if err == nil || p.halted != nil || p.agents.Err() != nil || p.job.stopped(err) {
+		return
+	}
+	p.halt(verdict{state: Failed, reason: err.Error(), cause: err}, p.stopGrace())
 }
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
@@ -370,13 +381,14 @@ func (p *pool) arm(t *time.Timer) {
 			next = due
 		}
 	}
-	if len(p.free) > 0 && len(p.parked) > 0 {
+	vacant := p.vacant()
+	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
 	}
 	switch {
 	case p.held && !p.hold.IsZero():
 		sooner(p.hold)
-	case !p.held && len(p.free) > 0 && len(p.due) > 0:
+	case !p.held && vacant && len(p.due) > 0:
 		sooner(p.due[0].due)
 	}
 	t.Reset(time.Until(next))

@@ -69,10 +69,10 @@ func (j *job) perform(ctx context.Context, e *ending) {
 	e.outcome.Output, e.outputFile = "", file
 }
 
-// settle records how an agent ended, and in the same record what follows. It returns the record's number. That the disk is full is
-// no failure of an item, nor that the log takes no more: the attempt is given back.
+// settle records how an agent ended, and in the same record what follows. It returns the record's number. A stop is no failure of an
+// item, nor is what prodigy itself could not do: the attempt is given back.
 func (j *job) settle(e *ending, halted *verdict) int64 {
-	if e.err != nil && (halted != nil || j.stopped(e.err) || jobs.CannotWrite(e.err) || j.log.Err() != nil) {
+	if e.err != nil {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {
 			reason = halted.reason
@@ -80,9 +80,6 @@ func (j *job) settle(e *ending, halted *verdict) int64 {
 		return j.record(events.AgentInterrupted{
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Reason: reason,
 		}).Seq
-	}
-	if e.err != nil {
-		e.outcome.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeInternal, Message: e.err.Error(), ExitCode: -1}}
 	}
 	if e.outcome.Failure != nil {
 		return j.settleFailure(e)

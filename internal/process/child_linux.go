@@ -43,13 +43,16 @@ func startChild(c Command) (child, error) {
 var hasPidfd = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
-		return false
+		return Short(err) // which says nothing about the kernel
 	}
 	_ = unix.Close(fd)
 	return true
 })
 
-var devNull = sync.OnceValues(func() (int, error) { return unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0) })
+// devNull stays open for all commands.
+var devNull = sync.OnceValues(openNull)
+
+func openNull() (int, error) { return unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0) }
 
 func startPolled(c Command) (child, error) {
 	cmd := c.command()
@@ -57,8 +60,11 @@ func startPolled(c Command) (child, error) {
 		return nil, startError(c, cmd.Err)
 	}
 	null, err := devNull()
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	if err != nil { // when it was first asked for; it need not be so now
+		if null, err = openNull(); err != nil {
+			return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		defer func() { _ = unix.Close(null) }()
 	}
 	p := &polled{pidfd: -1, streams: [2]stream{{fd: -1}, {fd: -1}}}
 	ends := [3]uintptr{uintptr(null), uintptr(null), uintptr(null)}

@@ -19,11 +19,12 @@ import (
 // ErrKill as the cause of a context asks for an end without grace.
 var ErrKill = errors.New("killed")
 
-// What Exit.Start wraps when the command itself is to blame. Anything else in Exit.Start is trouble of the machine.
+// What Exit.Start wraps when the command, or where it is to run, is to blame.
 var (
 	ErrNotFound      = errors.New("command not found")
 	ErrNotExecutable = errors.New("not executable")
 	ErrTooLarge      = errors.New("the arguments and the environment are too large")
+	ErrDir           = errors.New("working directory")
 )
 
 // errIrregular tells that a file is none that a command may be given in place of its shell.
@@ -65,8 +66,9 @@ type Exit struct {
 }
 
 // Run runs the command and returns when it has ended, nothing of its group is left, and its output has been written. A command
-// that fails is no error. When ctx ends first, the group gets SIGTERM and after Grace SIGKILL, and the error is context.Cause(ctx),
-// unless the command had succeeded all the same. A ctx whose cause is (or wraps) ErrKill gets SIGKILL at once.
+// that fails is no error; what prodigy could not do is: there was a shortage (see Short), or no place for Input. When ctx ends first,
+// the group gets SIGTERM and after Grace SIGKILL, and the error is context.Cause(ctx), unless the command had succeeded all the same.
+// A ctx whose cause is (or wraps) ErrKill gets SIGKILL at once.
 //
 // A leader that has been told to end may do so before its children, as sh does. They have the grace too, as long as they hold the
 // output. A process that left the group with setsid lives on, unless EndAll is set, but what it writes from then on is not waited for.
@@ -80,7 +82,7 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	if c.Stdin == nil && c.Input != "" {
 		input, err := inputFile(c.Input)
 		if err != nil {
-			return Exit{Start: err}, nil
+			return Exit{Code: -1}, err
 		}
 		defer input.close()
 		c.Stdin = input.file
@@ -90,6 +92,9 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	}
 	c.Register.guard()
 	kid, err := start(c)
+	if Short(err) {
+		return Exit{Code: -1}, err
+	}
 	if err != nil {
 		return Exit{Start: err}, nil
 	}
@@ -161,12 +166,15 @@ func (c Command) environ() []string {
 	return kept[first:]
 }
 
-// startError says whether the command or the machine is why err came. A missing working directory looks like
-// a missing program to exec, so it is asked for first.
+// startError says why c could not be started. To exec a missing working directory looks like a missing program, and one that may
+// not be entered like a program that may not be run, so the directory is asked for first.
 func startError(c Command, err error) error {
+	if Short(err) {
+		return fmt.Errorf("start %s: %w", c.Argv[0], err)
+	}
 	if c.Dir != "" {
-		if _, missing := os.Stat(c.Dir); missing != nil {
-			return fmt.Errorf("working directory: %w", missing)
+		if missing := CheckDir(c.Dir); missing != nil {
+			return fmt.Errorf("%w: %w", ErrDir, missing)
 		}
 	}
 	switch {

@@ -1,0 +1,49 @@
+package process
+
+import "fmt"
+
+// Capacity says how many commands prodigy can run at once.
+type Capacity struct {
+	Most  int    // more can never run: each has at least one file and one process
+	Fits  int    // so many do as commands commonly are; at least 1
+	Limit string // what bounds Fits, in words
+}
+
+// maxCommands is below the 10,000 threads that Go allows a program: each command that runs has one, which waits for it.
+const maxCommands = 8000
+
+// What prodigy needs for itself, and for each command: a pipe for each of its outputs and a descriptor of the process, a thread that
+// waits, the command, and in a shell what that runs.
+const (
+	ownFiles, filesEach         = 32, 3
+	ownProcesses, processesEach = 24, 4
+)
+
+// limits are those that the system sets to this process; 0: none.
+type limits struct {
+	files     int
+	processes int // of the user, threads included
+	others    int // processes and threads that the user has now
+}
+
+// CapacityNow returns how many commands the limits of this process allow now.
+func CapacityNow() Capacity { return capacityOf(currentLimits()) }
+
+func capacityOf(l limits) Capacity {
+	c := Capacity{Most: maxCommands, Fits: maxCommands, Limit: "prodigy's own limit"}
+	if l.files > 0 {
+		c.bound(l.files, (l.files-ownFiles)/filesEach, fmt.Sprintf("the limit of %d open files (ulimit -n)", l.files))
+	}
+	if l.processes > 0 {
+		c.bound(l.processes, (l.processes-l.others-ownProcesses)/processesEach,
+			fmt.Sprintf("the limit of %d processes and threads of the user (ulimit -u)", l.processes))
+	}
+	return c
+}
+
+func (c *Capacity) bound(most, fits int, limit string) {
+	c.Most = min(c.Most, most)
+	if fits = max(1, fits); fits < c.Fits {
+		c.Fits, c.Limit = fits, limit
+	}
+}

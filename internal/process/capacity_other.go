@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package process
+
+func processLimit() (most, others int) { return 0, 0 }
