@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -54,6 +56,48 @@ func readsPrompt(program string) bool {
 		return true
 	}
 	return false
+}
+
+// lastWords returns the line that says best why an AI coding CLI failed. It is the last one on stdout, where they write their errors, or
+// when that is a JSON object what is called an error in it; else the last line of stderr. It is exact when it came from JSON.
+func lastWords(p printed) (line string, exact bool) {
+	line = lastLine(p.output)
+	var o map[string]json.RawMessage
+	if json.Unmarshal([]byte(line), &o) != nil {
+		return cmp.Or(line, lastLine(p.stderr)), false
+	}
+	if words := errorIn(o); words != "" {
+		return words, true
+	}
+	return lastLine(p.stderr), false
+}
+
+// errorIn returns the first line of what a JSON object says went wrong. Where that is an object again, it is what that says.
+func errorIn(o map[string]json.RawMessage) string {
+	for _, key := range []string{"result", "error", "errors", "data", "message"} {
+		value := o[key]
+		var list []json.RawMessage
+		if json.Unmarshal(value, &list) == nil && len(list) > 0 {
+			value = list[0]
+		}
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			value = json.RawMessage(text)
+		}
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(value, &inner) == nil && len(inner) > 0 {
+			text = errorIn(inner)
+		}
+		if text, _, _ = strings.Cut(strings.TrimSpace(text), "\n"); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
 }
 
 func (c claude) render(r template.Resolver) string { return c.Render(r) }

@@ -104,7 +104,14 @@ func (r *run) launch(ctx context.Context, st *step, b bound) (result, *Failure, 
 		return result{}, nil, err
 	}
 	res := resultOf(stdout, stderr, exit)
-	failure := failureOf(st, exit, res.shown().stderr)
+	said, exact := res.shown().stderr, false
+	if b.ai && exit.Code > 0 && exit.Code != 126 {
+		said, exact = lastWords(res.shown())
+	}
+	failure := failureOf(st, exit, said)
+	if failure != nil {
+		failure.Exact = exact
+	}
 	if b.ai && errors.Is(exit.Start, process.ErrTooLarge) {
 		failure.Message = exit.Start.Error() + promptTooLarge
 	}
@@ -262,8 +269,7 @@ const promptTooLarge = "; a prompt that is an argument holds 128 KiB at most: wr
 // exitMessage adds the last line of stderr that says something.
 func exitMessage(code int, stderr string) string {
 	message := fmt.Sprintf("exit code %d", code)
-	stderr = strings.TrimSpace(stderr)
-	if line := strings.TrimSpace(stderr[strings.LastIndexByte(stderr, '\n')+1:]); line != "" {
+	if line := lastLine(stderr); line != "" {
 		message += ": " + line
 	}
 	return events.Clip(message, events.MaxError)

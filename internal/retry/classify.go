@@ -24,12 +24,14 @@ const (
 	TypeKilledRunner    Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
 )
 
-// errorType is how one type of failure is recognised: by any of its exit codes, phrases or numbers.
+// errorType is how one type of failure is recognised: by any of its exit codes, phrases, words or numbers.
 type errorType struct {
 	name      Type
 	matcher   bool // its name can stand in retry_on
 	exitCodes []int
 	phrases   []string // in lower case, anywhere in the text
+	except    []string // phrases that hold one of phrases and mean something else
+	words     []string // in lower case, as whole words
 	numbers   []string // as whole numbers
 }
 
@@ -39,9 +41,25 @@ var errorTypes = []errorType{
 	{name: TypeCommandNotFound, exitCodes: []int{127}},
 	{name: TypeKilled, exitCodes: []int{128 + 9, 128 + 15}},
 	{name: TypePermission, exitCodes: []int{126}, phrases: []string{"permission denied", "eacces"}},
-	{name: TypeRateLimit, matcher: true, phrases: []string{"rate limit", "too many requests"}, numbers: []string{"429"}},
-	{name: TypeServerError, matcher: true, phrases: []string{"server error", "overloaded_error"}, numbers: []string{"500", "502", "503", "504", "529"}},
-	{name: TypeNetwork, matcher: true, phrases: []string{"network", "connection", "refused", "unreachable", "reset", "dns"}},
+	{
+		name: TypeRateLimit, matcher: true,
+		phrases: []string{
+			"rate limit", "too many requests",
+			"usage limit", "limit reached", "you've hit your", "you’ve hit your", "out of extra usage", "quota", // of AI plans
+		},
+		except:  []string{"disk quota", "memory limit reached", "time limit reached"},
+		numbers: []string{"429"},
+	},
+	{
+		name: TypeServerError, matcher: true,
+		phrases: []string{"server error", "server_error", "overloaded_error", "server had an error", "currently overloaded", "high demand", "at capacity"},
+		numbers: []string{"500", "502", "503", "504", "529"},
+	},
+	{
+		name: TypeNetwork, matcher: true,
+		phrases: []string{"network", "connection", "refused", "unreachable", "econnreset", "dns"},
+		words:   []string{"reset"}, // a limit resets at some time
+	},
 	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
 }
 
@@ -54,6 +72,7 @@ type Failure struct {
 	ExitCode int    // -1 when there is none: a signal, a timeout, a start that did not happen
 	Signal   string // "SIGKILL", ...; empty when it exited
 	TimedOut bool   // the step's own timeout ended it
+	Exact    bool   // Message alone says what it was: the rest of what was printed is about other things too
 }
 
 // Classify returns f.Type when it is set, else the type that the message, stderr, the end of stdout and the exit code tell.
@@ -81,18 +100,40 @@ func permanent(f Failure, t Type) bool {
 }
 
 func lowerTexts(f Failure) [3]string {
+	if f.Exact {
+		return [3]string{strings.ToLower(f.Message)}
+	}
 	return [3]string{strings.ToLower(f.Message), strings.ToLower(f.Stderr), strings.ToLower(f.Stdout)}
 }
 
 func (t errorType) inTexts(texts [3]string) bool {
 	for _, text := range texts {
+		for _, phrase := range t.except {
+			text = strings.ReplaceAll(text, phrase, "")
+		}
 		in := func(phrase string) bool { return strings.Contains(text, phrase) }
-		whole := func(number string) bool { return hasNumber(text, number) }
-		if slices.ContainsFunc(t.phrases, in) || slices.ContainsFunc(t.numbers, whole) {
+		number := func(number string) bool { return hasNumber(text, number) }
+		word := func(word string) bool { return hasWord(text, word) }
+		if slices.ContainsFunc(t.phrases, in) || slices.ContainsFunc(t.words, word) || slices.ContainsFunc(t.numbers, number) {
 			return true
 		}
 	}
 	return false
+}
+
+// hasWord reports whether word stands in text with no letter, digit or underscore beside it.
+func hasWord(text, word string) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return false
+		}
+		before, after := text[:at+i], text[at+i+len(word):]
+		if (before == "" || !isWord(before[len(before)-1])) && (after == "" || !isWord(after[0])) {
+			return true
+		}
+		at += i + len(word)
+	}
 }
 
 // hasNumber tells whether number stands in text as a word of its own: "HTTP/2 503" and "status=503." do,

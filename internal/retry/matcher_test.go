@@ -21,6 +21,8 @@ func TestMatchersRecogniseFailures(t *testing.T) {
 		{named("network"), failed("refused"), true},
 		{named("network"), failed("host unreachable"), true},
 		{named("network"), failed("reset by peer"), true},
+		{named("network"), failed("your limit resets 6:14am"), false},
+		{named("network"), Failure{Message: "Invalid API key", Exact: true, Stdout: `{"network":1}`}, false},
 		{named("network"), failed("DNS lookup"), true},
 		{named("network"), failed("disk full"), false},
 		{named("network"), Failure{Message: "connection"}, true},
