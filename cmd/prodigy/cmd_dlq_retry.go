@@ -44,7 +44,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
-	f.Var(positive{&o.maxParallel}, "parallel", "how many agents run at once")
+	f.Var(atOnce{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
 	f.StringVar(&o.filter, "filter", "", "only items for which this expression holds")
 	addErrorType(cmd, &o.typ)
 	f.Var(several{&o.items}, "item", "only this item (may be given more than once)")

@@ -49,7 +49,7 @@ keys stay the same; a time that has no limit is left out.`,
 	}
 	addFormat(cmd, &o.format, asJSON)
 	addMaxDelay(cmd, &o.maxDelay)
-	cmd.Flags().Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	cmd.Flags().Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
 	o.settings.add(cmd)
 	return cmd
 }

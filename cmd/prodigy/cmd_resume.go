@@ -40,7 +40,7 @@ are those of run, but 0 when the job had completed before.`,
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
-	f.Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	f.Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
 	f.StringVar(&o.mended, "workflow", "", "go on with this workflow, which then is that of the job; what has been done must be in it as it was")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was in flight when the run died so often; 0: never")
 	return cmd

@@ -45,7 +45,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	}
 	o.add(cmd)
 	o.settings.add(cmd)
-	cmd.Flags().Var(positive{&o.maxParallel}, "max-parallel", "how many agents run at once")
+	cmd.Flags().Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the jitter of delays, to repeat them; 0: a random one")
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, as plan does")

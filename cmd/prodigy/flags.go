@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/process"
 )
 
 // format is the form in which results are printed.
@@ -121,6 +122,16 @@ func (p positive) Set(s string) error {
 	}
 	*p.value = n
 	return nil
+}
+
+// atOnce is the value of a flag for how many agents run at once.
+type atOnce struct{ positive }
+
+func (a atOnce) Set(s string) error {
+	if err := a.positive.Set(s); err != nil {
+		return err
+	}
+	return process.CapacityNow().Check(*a.value)
 }
 
 // addMaxDelay gives cmd the flag that caps delays.

@@ -54,6 +54,9 @@ func buildForeach(c *compiler, s *step, p place) command {
 	default:
 		f.command = c.command(s, kinds()["shell"], text.Value, text.At, p)
 	}
+	if f.Parallel > process.MaxCommands {
+		c.failed(s, s.somewhere, fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel, process.MaxCommands))
+	}
 	c.elementName(s)
 	f.do, _ = c.list(f.Do, p.each(f.ElementName()), s.label+"/")
 	s.inner = append(s.inner, f.do)

@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
+	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
@@ -82,7 +83,11 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	case w.Map == nil:
 		return 1, nil
 	case w.Map.MaxParallel.Var == "":
-		return max(1, w.Map.MaxParallel.Value), nil
+		n := max(1, w.Map.MaxParallel.Value)
+		if err := process.CapacityNow().Check(n); err != nil {
+			return 0, fmt.Errorf("max_parallel: %w", err)
+		}
+		return n, nil
 	}
 	name := w.Map.MaxParallel.Var
 	text, ok := lookup(c, w, name)
@@ -92,6 +97,9 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 {
 		return 0, fmt.Errorf("max_parallel: the variable %s is %q, which is not a whole number from 1", name, text)
+	}
+	if err := process.CapacityNow().Check(n); err != nil {
+		return 0, fmt.Errorf("max_parallel: the variable %s: %w", name, err)
 	}
 	return n, nil
 }

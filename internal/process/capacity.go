@@ -9,8 +9,9 @@ type Capacity struct {
 	Limit string // what bounds Fits, in words
 }
 
-// maxCommands is below the 10,000 threads that Go allows a program: each command that runs has one, which waits for it.
-const maxCommands = 8000
+// MaxCommands is how many commands prodigy runs at once at most, whatever the limits are. It is below the 10,000 threads that Go allows
+// a program: each command that runs has one, which waits for it.
+const MaxCommands = 8000
 
 // What prodigy needs for itself, and for each command: a pipe for each of its outputs and a descriptor of the process, a thread that
 // waits, the command, and in a shell what that runs.
@@ -30,7 +31,7 @@ type limits struct {
 func CapacityNow() Capacity { return capacityOf(currentLimits()) }
 
 func capacityOf(l limits) Capacity {
-	c := Capacity{Most: maxCommands, Fits: maxCommands, Limit: "prodigy's own limit"}
+	c := Capacity{Most: MaxCommands, Fits: MaxCommands, Limit: "prodigy's own limit"}
 	if l.files > 0 {
 		c.bound(l.files, (l.files-ownFiles)/filesEach, fmt.Sprintf("the limit of %d open files (ulimit -n)", l.files))
 	}
@@ -39,6 +40,14 @@ func capacityOf(l limits) Capacity {
 			fmt.Sprintf("the limit of %d processes and threads of the user (ulimit -u)", l.processes))
 	}
 	return c
+}
+
+// Check returns an error when n commands can never run at once, with the number that would do.
+func (c Capacity) Check(n int) error {
+	if n <= c.Most {
+		return nil
+	}
+	return fmt.Errorf("%d at once are more than %s allows: %d would do", n, c.Limit, c.Fits)
 }
 
 func (c *Capacity) bound(most, fits int, limit string) {

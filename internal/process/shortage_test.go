@@ -27,8 +27,8 @@ func TestCapacityIsBoundByTheLowestLimit(t *testing.T) {
 		limits
 		most, fits int
 	}{
-		{limits{}, maxCommands, maxCommands},
-		{limits{files: 1 << 20}, maxCommands, maxCommands},
+		{limits{}, MaxCommands, MaxCommands},
+		{limits{files: 1 << 20}, MaxCommands, MaxCommands},
 		{limits{files: 1024}, 1024, 330},
 		{limits{files: 64}, 64, 10},
 		{limits{files: 20}, 20, 1},

@@ -52,7 +52,10 @@ func (f *Foreach) rounds() (n int, known bool) {
 		return 1, false
 	}
 	parallel := max(f.Parallel, 1)
-	return (elements + parallel - 1) / parallel, true
+	if elements == 0 {
+		return 0, true
+	}
+	return 1 + (elements-1)/parallel, true
 }
 
 // waiting returns how long s waits between its tries at most. Where its handler has it run again, that is a single try.
