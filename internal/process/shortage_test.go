@@ -9,13 +9,13 @@ import (
 
 func TestAShortageIsAnErrorAndNoExit(t *testing.T) {
 	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
-		exit, err := run(t.Context(), sh("true"), func(c Command) (child, error) { return nil, startError(c, shortage) })
+		exit, err := run(t.Context(), Command{Argv: []string{"true"}}, func(c Command) (child, error) { return nil, startError(c, shortage) })
 		if !errors.Is(err, shortage) || !Short(err) || Shortage(err) == "" || exit.Start != nil {
 			t.Errorf("%v: got %+v %v, want the error", shortage, exit, err)
 		}
 	}
 	for _, other := range []error{syscall.ENOENT, syscall.EACCES, syscall.E2BIG, syscall.EIO, syscall.ENOTDIR, fs.ErrInvalid} {
-		exit, err := run(t.Context(), sh("true"), func(c Command) (child, error) { return nil, startError(c, other) })
+		exit, err := run(t.Context(), Command{Argv: []string{"true"}}, func(c Command) (child, error) { return nil, startError(c, other) })
 		if err != nil || Short(exit.Start) || exit.Start == nil {
 			t.Errorf("%v: got %+v %v, want an exit that says so", other, exit, err)
 		}
