@@ -39,28 +39,59 @@ type Backoff struct {
 // forever is where every delay saturates before it is capped.
 const forever time.Duration = math.MaxInt64
 
+// parameter is a key of a strategy. Its numbers are those that were written, of a duration in nanoseconds: none may be negative.
+type parameter struct {
+	key      string
+	numbers  func(b Backoff) []float64
+	positive bool // 0 is refused too
+	list     bool // the value is a list of numbers
+}
+
+var (
+	delayKey      = parameter{key: "delay", numbers: func(b Backoff) []float64 { return numberOf(b.Delay) }}
+	initialKey    = parameter{key: "initial", numbers: func(b Backoff) []float64 { return numberOf(b.Initial) }}
+	incrementKey  = parameter{key: "increment", numbers: func(b Backoff) []float64 { return numberOf(b.Increment) }}
+	baseKey       = parameter{key: "base", numbers: func(b Backoff) []float64 { return numberOf(b.Base) }, positive: true}
+	multiplierKey = parameter{key: "multiplier", numbers: func(b Backoff) []float64 { return numberOf(b.Multiplier) }, positive: true}
+	delaysKey     = parameter{key: "delays", list: true, numbers: func(b Backoff) []float64 {
+		all := make([]float64, len(b.Delays))
+		for i, d := range b.Delays {
+			all[i] = float64(d)
+		}
+		return all
+	}}
+)
+
+// numberOf returns the number that v points to, or nothing for nil.
+func numberOf[N ~int64 | ~float64](v *N) []float64 {
+	if v == nil {
+		return nil
+	}
+	return []float64{float64(*v)}
+}
+
 // backoffs is the table of strategies: name, parameters, and the delay before retry n (from 1) where d is the first delay:
-// the parameter delay or initial, else initial_delay. What comes out is capped by the caller; forever stands for "the cap".
+// the parameter delay or initial, else initial_delay. The caller caps the delay; forever stands for "the cap".
 // The formula says the same for people, with the numbers in place.
 var backoffs = []struct {
 	strategy   Strategy
-	parameters []string
+	parameters []parameter
 	delay      func(b Backoff, d time.Duration, n int) time.Duration
 	formula    func(b Backoff, d time.Duration, n int) string
 }{
-	{Fixed, []string{"delay"}, func(_ Backoff, d time.Duration, _ int) time.Duration { return d }, func(_ Backoff, d time.Duration, _ int) string {
+	{Fixed, []parameter{delayKey}, func(_ Backoff, d time.Duration, _ int) time.Duration { return d }, func(_ Backoff, d time.Duration, _ int) string {
 		return duration.Format(d)
 	}},
-	{Linear, []string{"initial", "increment"}, linear, linearFormula},
-	{Exponential, []string{"initial", "base", "multiplier"}, func(b Backoff, d time.Duration, n int) time.Duration {
+	{Linear, []parameter{initialKey, incrementKey}, linear, linearFormula},
+	{Exponential, []parameter{initialKey, baseKey, multiplierKey}, func(b Backoff, d time.Duration, n int) time.Duration {
 		return times(d, math.Pow(b.factor(), float64(n-1)))
 	}, func(b Backoff, d time.Duration, n int) string {
 		return fmt.Sprintf("%s × %v^%d", duration.Format(d), b.factor(), n-1)
 	}},
-	{Fibonacci, []string{"initial"}, func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff, d time.Duration, n int) string {
+	{Fibonacci, []parameter{initialKey}, func(_ Backoff, d time.Duration, n int) time.Duration { return times(d, fibonacci(n)) }, func(_ Backoff, d time.Duration, n int) string {
 		return fmt.Sprintf("%s × fib(%d)", duration.Format(d), n)
 	}},
-	{Custom, []string{"delays"}, func(b Backoff, _ time.Duration, n int) time.Duration {
+	{Custom, []parameter{delaysKey}, func(b Backoff, _ time.Duration, n int) time.Duration {
 		if n > len(b.Delays) {
 			return forever
 		}
@@ -86,7 +117,11 @@ func Strategies() []Strategy {
 func Parameters(s Strategy) ([]string, bool) {
 	for _, b := range backoffs {
 		if b.strategy == s {
-			return b.parameters, true
+			keys := make([]string, len(b.parameters))
+			for i, p := range b.parameters {
+				keys[i] = p.key
+			}
+			return keys, true
 		}
 	}
 	return nil, false
@@ -295,16 +330,25 @@ func (b Backoff) Check() []breaker.Finding {
 	_, known := Parameters(b.Strategy)
 	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
 		b.Strategy, hint(string(b.Strategy), Strategies(), listed(Strategies())))
-	report(b.Delay == nil || *b.Delay >= 0, "delay", "delay must not be negative")
-	report(b.Initial == nil || *b.Initial >= 0, "initial", "initial must not be negative")
-	report(b.Increment == nil || *b.Increment >= 0, "increment", "increment must not be negative")
-	report(b.Base == nil || positive(*b.Base), "base", "base must be a number above 0")
-	report(b.Multiplier == nil || positive(*b.Multiplier), "multiplier", "multiplier must be a number above 0")
-	report(b.Base == nil || b.Multiplier == nil, "multiplier", "base and multiplier mean the same: write one of them")
-	for i, d := range b.Delays {
-		report(d >= 0, "delays."+strconv.Itoa(i), "a delay must not be negative")
+	checked := map[string]bool{}
+	for _, row := range backoffs {
+		for _, p := range row.parameters {
+			if checked[p.key] {
+				continue
+			}
+			checked[p.key] = true
+			for i, number := range p.numbers(b) {
+				switch finite := !math.IsInf(number, 0) && !math.IsNaN(number); {
+				case p.list:
+					report(finite && number >= 0, p.key+"."+strconv.Itoa(i), "a delay must not be negative")
+				case p.positive:
+					report(finite && number > 0, p.key, "%s must be a number above 0", p.key)
+				default:
+					report(finite && number >= 0, p.key, "%s must not be negative", p.key)
+				}
+			}
+		}
 	}
+	report(b.Base == nil || b.Multiplier == nil, "multiplier", "base and multiplier mean the same: write one of them")
 	return found
 }
-
-func positive(f float64) bool { return f > 0 && !math.IsInf(f, 1) }

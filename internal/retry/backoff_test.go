@@ -2,6 +2,7 @@ package retry
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -229,5 +230,34 @@ func TestWorstOfAbsurdPoliciesIsBounded(t *testing.T) {
 	}
 	if got := (Policy{}).Worst(); got != nil {
 		t.Errorf("zero policy: got %v, want none", got)
+	}
+}
+
+// Each number of a backoff is a parameter of a strategy, which is how Check finds it.
+func TestCheckFindsEveryNegativeNumber(t *testing.T) {
+	for field := range reflect.TypeFor[Backoff]().Fields() {
+		key := field.Tag.Get("yaml")
+		if key == "" {
+			continue
+		}
+		var b Backoff
+		negative, v := reflect.ValueOf(-3), reflect.ValueOf(&b).Elem().FieldByIndex(field.Index)
+		typ := field.Type
+		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
+			typ = typ.Elem()
+		}
+		switch number := negative.Convert(typ); field.Type.Kind() {
+		case reflect.Pointer:
+			v.Set(reflect.New(typ))
+			v.Elem().Set(number)
+		case reflect.Slice:
+			v.Set(reflect.Append(v, number))
+			key += ".0"
+		default:
+			v.Set(number)
+		}
+		if found := b.Check(); len(found) != 1 || found[0].Field != key {
+			t.Errorf("%s: -3: got %v, want one finding: give it a parameter, and the strategies in backoffs that take it", key, found)
+		}
 	}
 }
