@@ -88,20 +88,21 @@ const keyOfLoop = "do"
 
 // costOfRun returns how long one try of a step takes at most.
 func costOfRun(name string, s workflow.Step) cost {
-	switch {
-	case s.WriteFile != nil, s.Kind() == "validate":
-		return cost{}
-	case s.Foreach != nil:
-		rounds, known := s.Rounds(keyOfLoop)
-		all := costOf(name+" "+keyOfLoop, s.Foreach.Do).times(rounds)
-		if !known {
-			all.unlimited = name
-		}
-		return all.within(s.Timeout)
-	case s.Timeout == 0:
-		return cost{unlimited: name}
+	longest, limited := s.Longest()
+	total := cost{time: longest}
+	if !limited {
+		total.unlimited = name
 	}
-	return cost{time: s.Timeout}
+	for key, steps := range s.Following() {
+		if key == keyOfLoop {
+			rounds, known := s.Rounds(key)
+			total = total.plus(costOf(name+" "+key, steps).times(rounds))
+			if !known {
+				total.unlimited = name
+			}
+		}
+	}
+	return total.within(s.Timeout)
 }
 
 // triesOf returns how often something with this policy is run at most.

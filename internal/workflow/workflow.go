@@ -179,16 +179,32 @@ func (s Step) Kind() string {
 // isCommand tells whether s is a command, and not made of other steps or of work that prodigy does itself.
 func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
 
-// kinds are the command keys of a step, each with what tells that it is written.
+// kinds are the command keys of a step. is reports whether a step has the key. longest returns how long one try takes at most, apart from
+// the steps inside it; false means that only a timeout ends it.
 var kinds = []struct {
-	key string
-	is  func(*Step) bool
+	key     string
+	is      func(*Step) bool
+	longest func(*Step) (time.Duration, bool)
 }{
-	{"shell", func(s *Step) bool { return s.Shell != nil }},
-	{"claude", func(s *Step) bool { return s.Claude != nil }},
-	{"write_file", func(s *Step) bool { return s.WriteFile != nil }},
-	{"foreach", func(s *Step) bool { return s.Foreach != nil }},
-	{"validate", func(s *Step) bool { return s.Validate != nil }}, // last: beside another key it belongs to that
+	{"shell", func(s *Step) bool { return s.Shell != nil }, endless},
+	{"claude", func(s *Step) bool { return s.Claude != nil }, endless},
+	{"write_file", func(s *Step) bool { return s.WriteFile != nil }, instant},
+	{"foreach", func(s *Step) bool { return s.Foreach != nil }, instant},
+	{"validate", func(s *Step) bool { return s.Validate != nil }, instant}, // last: beside another key it belongs to that
+}
+
+func endless(*Step) (time.Duration, bool) { return 0, false }
+func instant(*Step) (time.Duration, bool) { return 0, true }
+
+// Longest returns how long one try of the step takes at most, without its timeout and apart from the steps inside it. It returns false
+// if only a timeout ends it.
+func (s Step) Longest() (time.Duration, bool) {
+	for _, k := range kinds {
+		if k.is(&s) {
+			return k.longest(&s)
+		}
+	}
+	return 0, false
 }
 
 // Kinds returns the command keys that a step can have, in the order in which messages name them.
