@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -97,8 +98,11 @@ func noItem(job jobs.Job, itemID string) error {
 
 func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	store, err := items.OpenStore(job.ItemsFile())
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
 		return items.Item{}, false, nil // a standard job has no items; the log explains it
+	}
+	if err != nil {
+		return items.Item{}, false, err
 	}
 	defer func() { _ = store.Close() }()
 	return store.Find(itemID)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"prodigy/internal/checksum"
 	"prodigy/internal/rawjson"
 )
 
@@ -34,6 +35,7 @@ type Store struct {
 	line  []byte // buffer of the line being written
 	size  int64  // of the whole lines in the file
 	torn  bool   // the file has more than that
+	bad   error  // what is wrong with the line behind them, if it was whole
 	count int
 	marks []mark
 }
@@ -53,7 +55,21 @@ func CreateStore(path string) (*Store, error) {
 	return &Store{file: file, dir: filepath.Dir(path)}, nil
 }
 
-// OpenStore opens a file that is there, to read it and go on appending. A torn last line does not count; the next write replaces it.
+// DamagedError says that items of a store are not what was recorded, or not there.
+type DamagedError struct {
+	Path string
+	Line int // from 1
+	Err  error
+}
+
+// Error begins with the place.
+func (e *DamagedError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// OpenStore opens a file that is there, to read it and go on appending. A torn or damaged last line does not count; the next write
+// replaces it. Damage before that is a *DamagedError. Lines that an older version wrote have no checksum, and are checked when they are read.
 func OpenStore(path string) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -67,25 +83,90 @@ func OpenStore(path string) (*Store, error) {
 	return s, nil
 }
 
-// scan counts the whole lines and sets the marks.
+// scan checks and counts the whole lines and sets the marks.
 func (s *Store) scan() error {
-	in := bufio.NewReaderSize(s.file, 256<<10)
-	var length int64
+	in := bufio.NewReaderSize(s.file, storeBuffer)
+	var sums checksum.Lines
+	var long []byte // the parts of a line that is larger than the buffer
 	for {
-		part, err := in.ReadSlice('\n')
-		length += int64(len(part))
-		switch {
-		case err == nil:
-			s.added()
-			s.size += length
-			length = 0
-		case errors.Is(err, io.EOF):
-			s.torn = length > 0
+		line, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, line...)
+			continue
+		}
+		if len(long) > 0 {
+			line, long = append(long, line...), nil
+		}
+		if errors.Is(err, io.EOF) {
+			s.torn = len(line) > 0
 			return nil
-		case !errors.Is(err, bufio.ErrBufferFull):
+		}
+		if err != nil {
 			return err
 		}
+		if err := checkLine(&sums, line[:len(line)-1], s.count); err != nil {
+			if _, end := in.Peek(1); errors.Is(end, io.EOF) {
+				s.torn, s.bad = true, err
+				return nil
+			}
+			return &DamagedError{Path: s.file.Name(), Line: s.count + 1, Err: err}
+		}
+		s.added()
+		s.size += int64(len(line))
 	}
+}
+
+// checkLine returns what is wrong with the line of the item with this index, as far as that shows without decoding it.
+func checkLine(sums *checksum.Lines, line []byte, index int) error {
+	if err := sums.Check(line); err != nil {
+		return err
+	}
+	if found, ok := indexOf(line); ok && found != index {
+		return fmt.Errorf("this is item %d, where item %d belongs", found, index)
+	}
+	return nil
+}
+
+// indexOf returns the index in a line that is in the form of appendLine. It is not ok for a name with escapes: there it shows when the item
+// is read.
+func indexOf(line []byte) (index int, ok bool) {
+	rest, _ := bytes.CutPrefix(line, []byte(idKey))
+	end := bytes.IndexByte(rest, '"')
+	if end < 0 || bytes.IndexByte(rest[:end], '\\') >= 0 {
+		return 0, false
+	}
+	rest, ok = bytes.CutPrefix(rest[end:], []byte(`","index":`))
+	if !ok {
+		return 0, false
+	}
+	digits := 0
+	for digits < len(rest) && digits < 18 && '0' <= rest[digits] && rest[digits] <= '9' {
+		index = index*10 + int(rest[digits]-'0')
+		digits++
+	}
+	return index, digits > 0
+}
+
+// Holds returns a *DamagedError unless the store has exactly total items.
+func (s *Store) Holds(total int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.count == total:
+		return nil
+	case s.count > total:
+		return &DamagedError{Path: s.file.Name(), Line: total + 1, Err: fmt.Errorf("there are %d items, where %d were selected", s.count, total)}
+	}
+	err := fmt.Errorf("%d of %d items are left: ", s.count, total)
+	switch {
+	case s.bad != nil:
+		err = fmt.Errorf("%w%w", err, s.bad)
+	case s.torn:
+		err = fmt.Errorf("%wthis line is cut off", err)
+	default:
+		err = fmt.Errorf("%wthe others are cut off", err)
+	}
+	return &DamagedError{Path: s.file.Name(), Line: s.count + 1, Err: err}
 }
 
 // added counts the line that starts at the end of what there is.
@@ -114,8 +195,9 @@ func (s *Store) Append(it Item) error {
 	return s.write(line)
 }
 
-// appendLine appends the line of an item.
+// appendLine appends the sealed line of an item.
 func appendLine(b []byte, it Item) ([]byte, error) {
+	start := len(b)
 	if bytes.IndexByte(it.Data, '\n') >= 0 {
 		it.Data = rawjson.Compact(new([]byte), it.Data)
 	}
@@ -130,7 +212,7 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	if it.Masked != nil {
 		line = append(append(line, `,"masked":`...), it.Masked...)
 	}
-	return append(line, '}', '\n'), nil
+	return append(checksum.Seal(append(line, '}'), start), '\n'), nil
 }
 
 // Clear forgets all items.
@@ -140,7 +222,7 @@ func (s *Store) Clear() error {
 	if err := s.file.Truncate(0); err != nil {
 		return fmt.Errorf("clear the item store: %w", err)
 	}
-	s.size, s.count, s.marks, s.torn = 0, 0, nil, false
+	s.size, s.count, s.marks, s.torn, s.bad = 0, 0, nil, false, nil
 	return nil
 }
 
@@ -149,7 +231,7 @@ func (s *Store) write(line []byte) error {
 		if err := s.file.Truncate(s.size); err != nil {
 			return fmt.Errorf("cut a torn line off the item store: %w", err)
 		}
-		s.torn = false
+		s.torn, s.bad = false, nil
 	}
 	if _, err := s.file.WriteAt(line, s.size); err != nil {
 		return err
@@ -200,9 +282,16 @@ func readItem(in *bufio.Reader, path string, index int) (Item, error) {
 	if err != nil {
 		return Item{}, fmt.Errorf("read item %d: %w", index, err)
 	}
+	damaged := func(err error) error { return &DamagedError{Path: path, Line: index + 1, Err: err} }
+	if _, err := checksum.Check(line[:len(line)-1]); err != nil {
+		return Item{}, damaged(err)
+	}
 	var it Item
-	if err := json.Unmarshal(line, &it); err != nil || it.Index != index {
-		return Item{}, fmt.Errorf("%s:%d: damaged line", path, index+1)
+	if err := json.Unmarshal(line, &it); err != nil {
+		return Item{}, damaged(err)
+	}
+	if it.Index != index {
+		return Item{}, damaged(fmt.Errorf("this is item %d, where item %d belongs", it.Index, index))
 	}
 	return it, nil
 }

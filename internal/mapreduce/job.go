@@ -197,6 +197,10 @@ func (j *job) open() error {
 	}
 	if j.workflow.Mode == workflow.MapReduce {
 		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
+			var damaged *items.DamagedError
+			if errors.As(err, &damaged) {
+				err = fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
+			}
 			return unusable(err)
 		}
 		if err := j.openQueue(); err != nil {
@@ -205,6 +209,11 @@ func (j *job) open() error {
 	}
 	if err := j.replay(); err != nil {
 		return unusable(err)
+	}
+	if j.store != nil && j.state.selected {
+		if err := j.store.Holds(j.state.total); err != nil {
+			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(err), j.place.ID)
+		}
 	}
 	if err := dropResultsAhead(j.place, j.state.outcome); err != nil {
 		return err
