@@ -38,7 +38,7 @@ func TestAnAgentIsReadTheQuickWay(t *testing.T) {
 	for i, e := range []Event{
 		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2},
 		AgentCompleted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, DurationMS: Millis(12340 * time.Microsecond)},
-		AgentCompleted{ItemID: "a b", ItemIndex: 7, AgentID: "j/a b/12", Attempt: 12, Output: "done", OutputFile: "f"},
+		AgentCompleted{ItemID: "a b", ItemIndex: 7, AgentID: "j/a b/12", Attempt: 12, Output: "done", OutputFile: "f", OutputCRC: "1a2b3c4d"},
 	} {
 		r := Record{Seq: int64(i + 1), Time: start0.Add(time.Duration(i) * 700 * time.Millisecond), JobID: "j", CorrelationID: "j/" + e.About(), Event: e}
 		text = append(text, encodeAll(t, []Record{r})...)

@@ -197,6 +197,7 @@ type AgentCompleted struct {
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
 	Output     string                     `json:"output,omitempty"`
 	OutputFile string                     `json:"output_file,omitempty"` // instead of Output past 64 KiB; synced before the record
+	OutputCRC  string                     `json:"output_crc,omitempty"`  // CRC32C of that file; absent in records of older versions
 }
 
 // AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash comes between.
@@ -212,6 +213,7 @@ type AgentFailed struct {
 	Captured       map[string]json.RawMessage `json:"captured,omitempty"`
 	Output         string                     `json:"output,omitempty"`
 	OutputFile     string                     `json:"output_file,omitempty"`
+	OutputCRC      string                     `json:"output_crc,omitempty"`
 	Step           string                     `json:"step"`
 	Signal         string                     `json:"signal,omitempty"`
 	Error          string                     `json:"error"`

@@ -54,6 +54,9 @@ func (c *cursor) outcome(e *AgentCompleted) {
 	if c.has(`,"output_file":`) {
 		e.OutputFile = c.textOf(`,"output_file":`)
 	}
+	if c.has(`,"output_crc":`) {
+		e.OutputCRC = c.textOf(`,"output_crc":`)
+	}
 }
 
 // typeName reads the name of a type; those that come often need no memory of their own.

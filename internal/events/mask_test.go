@@ -20,7 +20,7 @@ func (h hiding) JSON(raw json.RawMessage) json.RawMessage {
 
 // named are the fields that say what a thing is called, and words of prodigy's own: what commands print does not get into them.
 var named = []string{
-	"Workflow", "Mode", "Version", "Phase", "Phases", "Step", "Kind", "ID", "ItemID", "AgentID", "Capture", "CaptureFormat", "OutputFile", "Signal",
+	"Workflow", "Mode", "Version", "Phase", "Phases", "Step", "Kind", "ID", "ItemID", "AgentID", "Capture", "CaptureFormat", "OutputFile", "OutputCRC", "Signal",
 	"ErrorType", "Action", "Scope", "Matched", "Type", "PatternType", "Items", "SuggestedAction", "When",
 	"JobResumed.Reason", "StepFailed.Reason", "DLQItemRemoved.Reason",
 }

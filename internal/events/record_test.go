@@ -269,7 +269,7 @@ func TestTheEventsOfALargeLogAreReadTheFastWay(t *testing.T) {
 	for _, e := range []Event{
 		AgentStarted{ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2},
 		AgentCompleted{ItemID: "item_10", ItemIndex: 10, AgentID: "j/item_10/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second)},
-		AgentCompleted{ItemID: "a", DurationMS: Millis(12340 * time.Microsecond), ExitCode: 3, Output: "done", OutputFile: "f"},
+		AgentCompleted{ItemID: "a", DurationMS: Millis(12340 * time.Microsecond), ExitCode: 3, Output: "done", OutputFile: "f", OutputCRC: "1a2b3c4d"},
 	} {
 		if line := encodeAll(t, []Record{{Seq: 1, Time: start0, Event: e}}); !hotEqualsCold(t, line) {
 			t.Errorf("%s was read the slow way", line)
@@ -285,7 +285,7 @@ func TestTheFastWayOfReadingEqualsTheSlowOne(t *testing.T) {
 			ItemID: text.Draw(rt, "item"), ItemIndex: number.Draw(rt, "index"), AgentID: text.Draw(rt, "agent"),
 			Attempt: number.Draw(rt, "attempt"), Worker: number.Draw(rt, "worker"),
 			DurationMS: Millis(rapid.Int64().Draw(rt, "duration")), ExitCode: number.Draw(rt, "code"),
-			Output: text.Draw(rt, "output"), OutputFile: text.Draw(rt, "file"),
+			Output: text.Draw(rt, "output"), OutputFile: text.Draw(rt, "file"), OutputCRC: text.Draw(rt, "sum"),
 		}
 		s := AgentStarted{ItemID: e.ItemID, ItemIndex: e.ItemIndex, AgentID: e.AgentID, Attempt: e.Attempt, Worker: e.Worker}
 		for _, e := range []Event{e, s} {

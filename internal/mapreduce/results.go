@@ -270,7 +270,7 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		if err := known(e.ItemIndex, rows); err != nil {
 			return row{}, false, err
 		}
-		output, err := outputOf(e.Output, e.OutputFile)
+		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
@@ -283,7 +283,7 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		if e.Action.RunsAgain() {
 			status = errorpolicy.Dead // as it was
 		}
-		output, err := outputOf(e.Output, e.OutputFile)
+		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: status.Result(), Output: output, ExitCode: e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
@@ -299,10 +299,19 @@ func known(index int, rows []span) error {
 	return nil
 }
 
-func outputOf(inline, file string) (string, error) {
+// outputOf returns an output, inline or from its file, which lies with the job wherever that was moved to. Sum is empty in old records.
+func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
 	if file == "" {
 		return inline, nil
 	}
-	data, err := os.ReadFile(file)
-	return string(data), err
+	path := filepath.Join(place.OutputsDir(), filepath.Base(file))
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", unusable(err)
+	}
+	if found := checksum.Of(data); sum != "" && found != sum {
+		return "", unusable(fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
+			path, sum, len(data), found, place.ID))
+	}
+	return string(data), nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 )
@@ -263,4 +265,49 @@ func TestResultsOfRecordsThatTheLogHasLostDoNotCount(t *testing.T) {
 	if m, ok := readResultsMeta(r.Job.ResultsMetaFile()); ok {
 		t.Errorf("got a companion of record %d, want none", m.Seq)
 	}
+}
+
+// An output that is too large for the log is in a file of its own, which the log has the checksum of. It moves with the job.
+func TestADamagedOutputIsTold(t *testing.T) {
+	large := strings.Repeat("x", events.MaxOutput+1)
+	c := config(t, fake(func(c call) answer {
+		if c.item == "item_1" {
+			return answer{stdout: large, code: 3}
+		}
+		return answer{stdout: large}
+	}))
+	r := run(t, c, workflowOf(2, 1, "reduce:\n  - shell: sum\n"))
+	moved := copyJob(t, c, r.Job, readLog(t, r.Job)).job
+	_ = os.RemoveAll(r.Job.OutputsDir())
+	update := func() error { return makeResults(moved, &state{total: 2, outcome: 1, status: statusesOf(2)}) }
+	if err := update(); err != nil {
+		t.Fatalf("moved: %v", err)
+	}
+	rows, err := os.ReadFile(moved.ResultsFile())
+	if err != nil || strings.Count(string(rows), large) != 2 {
+		t.Fatalf("got %d bytes of results, %v, want both outputs in them", len(rows), err)
+	}
+	outputs, _ := filepath.Glob(filepath.Join(moved.OutputsDir(), "*"))
+	if len(outputs) != 2 {
+		t.Fatalf("got outputs %v, want two", outputs)
+	}
+	for _, path := range outputs {
+		_ = os.Remove(moved.ResultsMetaFile())
+		if err := os.WriteFile(path, []byte(large[1:]+"y"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := update(); !errors.Is(err, ErrFiles) || !strings.Contains(err.Error(), path) {
+			t.Errorf("got %v, want %s told", err, path)
+		}
+		if err := os.WriteFile(path, []byte(large), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func statusesOf(settled int) (s errorpolicy.Statuses) {
+	for i := range settled {
+		s.Set(i, errorpolicy.Succeeded)
+	}
+	return s
 }

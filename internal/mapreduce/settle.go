@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/checksum"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -19,6 +20,7 @@ type ending struct {
 	attempt    *agent.Attempt
 	outcome    agent.Outcome
 	outputFile string // of an output that is too large for its record
+	outputCRC  string // of that file
 	err        error  // a stop, or what prodigy could not do
 	ack        chan ack
 }
@@ -66,7 +68,8 @@ func (j *job) perform(ctx context.Context, e *ending) {
 		e.err = fmt.Errorf("keep the output: %w", err)
 		return
 	}
-	e.outcome.Output, e.outputFile = "", file
+	e.outputFile, e.outputCRC = file, checksum.Of([]byte(e.outcome.Output))
+	e.outcome.Output = ""
 }
 
 // settle records how an agent ended, and in the same record what follows. It returns the record's number. A stop is no failure of an
@@ -92,7 +95,7 @@ func (j *job) settleSuccess(e *ending) int64 {
 	wasDead := j.state.dead(a.ItemIndex)
 	r := j.record(events.AgentCompleted{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
-		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile,
+		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
 	})
 	if wasDead {
 		j.record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
@@ -113,7 +116,7 @@ func (j *job) settleFailure(e *ending) int64 {
 	}
 	failed := events.AgentFailed{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
-		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, Step: f.Step, Signal: f.Signal,
+		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
 		Error: message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
 	}
