@@ -28,7 +28,6 @@ type compiler struct {
 	sets      map[string]bool // variables that the script sets
 	counted   map[string]bool // variables whose values the script evaluates as numbers
 	hasNested bool
-	flows     flows
 	heredocs  []quotedDoc
 	exports   map[string]*export
 	rootUses  map[string]bool // roots of which the script uses ${root%…}
@@ -41,7 +40,7 @@ type compiler struct {
 func newCompiler(src string, o Options) *compiler {
 	return &compiler{
 		scanner: newScanner(src, o.Names), shell: o.Shell,
-		sets: map[string]bool{}, counted: map[string]bool{}, exports: map[string]*export{}, rootUses: map[string]bool{}, flows: flows{},
+		sets: map[string]bool{}, counted: map[string]bool{}, exports: map[string]*export{}, rootUses: map[string]bool{},
 		slotIndex: map[string]int{}, used: map[string]bool{},
 	}
 }
@@ -75,16 +74,19 @@ func (c *compiler) scan() error {
 	return nil
 }
 
-// mentions tells whether the text names anything of prodigy, and so must be parsed.
+// mentions reports whether the text names anything of prodigy, and so must be parsed.
 func (c *compiler) mentions() bool {
-	return len(c.refs) > 0 || len(c.natives) > 0 || c.countsWithName()
+	return len(c.refs) > 0 || len(c.natives) > 0 || c.mentionsName()
 }
 
-// countsWithName tells whether a declared name may stand without a dollar in arithmetic, as in $((count + 1)).
-func (c *compiler) countsWithName() bool {
-	if !strings.Contains(c.src, "((") && !strings.Contains(c.src, "let ") {
-		return false
-	}
+// namesEnvironmentData reports whether the text names a variable of the environment with an item's data.
+func (c *compiler) namesEnvironmentData() bool {
+	return slices.ContainsFunc(environmentData, func(name string) bool { return strings.Contains(c.src, name) })
+}
+
+// mentionsName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in $((count + 1)), nor behind
+// [[ -v and printenv.
+func (c *compiler) mentionsName() bool {
 	for rest := c.src; rest != ""; {
 		n := nameLen(rest)
 		if n > 0 && c.names.declared(rest[:n]) {
@@ -95,8 +97,8 @@ func (c *compiler) countsWithName() bool {
 	return false
 }
 
-// untouched is the template of a text without prodigy's names. It is parsed to see whether it needs a shell at all, and to warn of what
-// no shell will take; it runs all the same, since a shell may take more than the parser.
+// untouched is the template of a text without names that prodigy fills in. It is parsed to see whether it needs a shell at all, and to
+// warn of what no shell will take; it runs all the same, since a shell may take more than the parser.
 func (c *compiler) untouched() *Template {
 	t := &Template{src: c.src, script: c.src}
 	dialects, ok := dialectsOf(c.shell)
@@ -111,6 +113,9 @@ func (c *compiler) untouched() *Template {
 	}
 	c.collectSets(file)
 	c.lintStrays(file)
+	if c.namesEnvironmentData() {
+		c.checkTaint(c.src, dialects)
+	}
 	t.Diags = c.diags
 	t.argv, t.redirects = c.plainCommand(file)
 	return t
@@ -131,6 +136,7 @@ func (c *compiler) analyze() error {
 	file, err := parseShell(c.parseText, dialects)
 	if err != nil {
 		if len(c.refs) == 0 && len(c.natives) == 0 {
+			c.report(Warning, errorOffset(err), finding{codeShell, "this does not look like valid sh: " + errorText(err)})
 			return nil
 		}
 		c.report(Error, c.sourceOffset(errorOffset(err)), finding{codeShell, "this is not valid sh: " + c.humane(errorText(err))})
@@ -139,7 +145,6 @@ func (c *compiler) analyze() error {
 	c.file = file
 	c.collectSets(file)
 	c.collectCounted(file, "")
-	c.collectFlows(file, "", -1)
 	c.place(file, dialects)
 	return nil
 }
@@ -163,9 +168,7 @@ func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
 	clear(c.exports)
 	clear(c.rootUses)
 	clear(c.used)
-	clear(c.flows)
 	c.collectCounted(file, "")
-	c.collectFlows(file, "", -1)
 	c.walk(file, dialects)
 }
 

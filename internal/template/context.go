@@ -2,7 +2,6 @@ package template
 
 import (
 	"slices"
-	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -46,10 +45,10 @@ type walker struct {
 	around     map[int][]quoting // of refs in nested code
 	data       map[int]bool      // refs of this code that the shell outside fills in
 	seen       map[int]bool      // those of data that this code holds outside quotes
-	bare       map[string]bool   // expansions of the shell outside that this code holds outside quotes
 	skip       map[int]bool      // refs that are placed in nested code
 	asData     map[int]bool      // refs that nested code leaves to this shell
 	nested     bool
+	depth      int // of nested code
 	child      bool
 	remote     string // the program that runs this code where the environment may not arrive
 	backquotes int
@@ -154,9 +153,6 @@ func (w *walker) lit(lit *syntax.Lit, s surroundings) {
 	}
 	if s.number {
 		w.c.nativeUse(lit.Value, surroundings{number: true}, true, w.child)
-		if s.quote == arithmetic && syntax.ValidName(lit.Value) {
-			w.arithmeticName(lit.Value)
-		}
 	}
 }
 
@@ -192,44 +188,8 @@ func (w *walker) param(p *syntax.ParamExp, s surroundings, parts int) {
 			return
 		}
 		w.c.nativeUse(p.Param.Value, s, !hasDefault(p), w.child)
-		w.evaluated(p, s)
 	}
 	w.operands(p, s)
-}
-
-// evaluated looks for values in a variable that the shell evaluates, beyond expanding it.
-func (w *walker) evaluated(p *syntax.ParamExp, s surroundings) {
-	name := p.Param.Value
-	if n, ok := strings.CutPrefix(name, opaqueName); ok && w.bare != nil {
-		if s.quote == bare {
-			w.bare[n] = true
-		}
-		return
-	}
-	const remedy = "the shell evaluates what it finds there, so choose among constant names with case"
-	switch {
-	case s.fault.code == codeImpossible || s.fault.code == codeName:
-		w.c.reach(w.trace().param(p), "a place that names a variable", remedy)
-	case p.Excl && p.Names == 0 && p.Index == nil:
-		w.c.reach(w.trace().variable(name), "${!"+name+"}", remedy)
-	case p.Exp != nil && p.Exp.Op == syntax.OtherParamOps && p.Exp.Word != nil && p.Exp.Word.Lit() == "P":
-		w.c.reach(w.trace().variable(name), "${"+name+"@P}", "the shell expands it as a prompt, so leave @P out")
-	case s.quote == arithmetic:
-		w.arithmeticName(name)
-	}
-}
-
-// arithmeticName looks for values in a variable of an arithmetic expression that cannot be checked before the script runs.
-func (w *walker) arithmeticName(name string) {
-	t := w.trace()
-	if !syntax.ValidName(name) && !w.c.counted[variableKey(w.fn, name)] {
-		return
-	}
-	w.c.reach(provedOnly(t.variable(name)), "arithmetic", "assign the value itself, which is checked to be a whole number: n=${...}")
-}
-
-func provedOnly(found []source) []source {
-	return slices.DeleteFunc(found, func(s source) bool { return !s.proved })
 }
 
 func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s surroundings, parts int) {

@@ -136,3 +136,29 @@ func (c *compiler) countDeclared(n *syntax.DeclClause) {
 func isIntegerOption(lit string) bool {
 	return len(lit) > 1 && lit[0] == '-' && slices.Contains([]byte(lit), 'i')
 }
+
+// parameterOf is the key of a positional parameter of a function.
+func parameterOf(fn, n string) string { return fn + "\x00" + n }
+
+func variableKey(fn, name string) string {
+	if name != "" && isDigit(name[0]) {
+		return parameterOf(fn, name)
+	}
+	return name
+}
+
+// functionSpan is a function and where its body is in the parsed text.
+type functionSpan struct {
+	name       string
+	start, end uint
+}
+
+func functionsOf(file *syntax.File) []functionSpan {
+	var found []functionSpan
+	for node := range syntax.Preorder(file) {
+		if f, ok := node.(*syntax.FuncDecl); ok && f.Name != nil {
+			found = append(found, functionSpan{f.Name.Value, f.Pos().Offset(), f.End().Offset()})
+		}
+	}
+	return found
+}

@@ -29,8 +29,6 @@ func (c *compiler) lintPlace(r *ref, p place) {
 	switch {
 	case raw:
 		c.warn(r, "PS106", "pastes its value as shell code; whoever writes the value chooses what runs")
-	case p.command:
-		c.warn(r, "PS105", "names the command; whoever writes the value chooses the program")
 	case p.file:
 		c.warn(r, "PS116", "chooses the file of a redirection, which may lie outside the working directory")
 	case p.loop && p.parts == 1 && p.quote == bare && !r.expr.isList():
@@ -75,27 +73,6 @@ func (c *compiler) refsIn(node syntax.Node) []*ref {
 	return slices.DeleteFunc(found, func(r *ref) bool { return r.kind == foreign || r.kind == literal })
 }
 
-// pipe looks for values in the output of a command that a shell reads as code: what echo prints surely gets there.
-func (w *walker) pipe(n *syntax.BinaryCmd) {
-	if n.Op != syntax.Pipe && n.Op != syntax.PipeAll {
-		return
-	}
-	call, ok := n.Y.Cmd.(*syntax.CallExpr)
-	if !ok || len(call.Args) == 0 || !isShell(wordText(call.Args[0])) {
-		return
-	}
-	if len(call.Args) > 1 && !strings.HasPrefix(wordText(call.Args[1]), "-s") {
-		return
-	}
-	if printed := printedWords([]*syntax.Stmt{n.X}); len(printed) > 0 {
-		w.c.reachCode(w.trace().words(printed), true)
-		return
-	}
-	for _, r := range w.c.refsIn(n.X) {
-		w.c.warn(r, "PS108", "reaches a shell as code through the pipe; write |sh where it stands for one word of that code")
-	}
-}
-
 // lintCall warns about commands that make something else of their arguments.
 func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	name := programName(args[0])
@@ -104,8 +81,6 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 		for _, r := range c.refsIn(nodes[1]) {
 			c.warn(r, "PS104", "stands in the format of printf, where % and \\ have a meaning; write printf '%s' and the value behind it")
 		}
-	case name == "eval" || name == "source" || name == "." || isShell(name):
-		c.lintOutput(nodes)
 	case name == "xargs" || name == "find":
 		c.lintBraces(args, nodes)
 	}
@@ -114,20 +89,6 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	}
 	if slices.Contains(optionsMatterTo, name) {
 		c.lintOptions(name, args, nodes)
-	}
-}
-
-// lintOutput warns about a command with a value whose output is run.
-func (c *compiler) lintOutput(nodes []*syntax.Word) {
-	for _, word := range nodes {
-		for n := range syntax.Preorder(word) {
-			switch n.(type) {
-			case *syntax.CmdSubst, *syntax.ProcSubst:
-				for _, r := range c.refsIn(n) {
-					c.warn(r, "PS107", "reaches a shell as code through the output of a command")
-				}
-			}
-		}
 	}
 }
 
@@ -170,7 +131,7 @@ func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word)
 		if args[i+1] == "--" {
 			return
 		}
-		if r := c.leadingRef(word); r != nil && !c.ownWord(r.expr) && r.expr.root != "item_id" {
+		if r := c.leadingRef(word); r != nil && !c.isTrusted(r.expr) && r.expr.root != "item_id" {
 			c.warn(r, "PS111", "may start with a dash, and "+name+" would take it for an option; write -- or ./ in front of it")
 		}
 	}

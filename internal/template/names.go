@@ -13,6 +13,7 @@ type Names struct{ top *frame }
 type Name struct {
 	Root     bool     // ${name.x} and ${name} are prodigy's: item, map, shell, env, ids of steps, ...
 	Declared bool     // ${name} and $name are: captured names, env, item_id, attempt, ...
+	Constant bool     // the workflow file itself gives it its value, which is no one else's text
 	Data     bool     // its values come from items or from what commands have printed
 	Fields   []string // of a root: all that it has; nil: any
 	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
@@ -53,7 +54,7 @@ func (n Names) Packed() Names {
 }
 
 func (n Name) and(m Name) Name {
-	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Text: n.Text && m.Text}
+	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Constant: n.Constant && m.Constant, Text: n.Text && m.Text}
 	if n.Fields != nil && m.Fields != nil && slices.Equal(n.Fields, m.Fields) {
 		both.Fields = n.Fields
 	}

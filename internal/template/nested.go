@@ -16,17 +16,20 @@ const (
 	codeRawThere = "PS026"
 )
 
+// maxNesting is how deep nested code may hold a value. Quotes around quotes grow by a factor with each level.
+const maxNesting = 6
+
 // opaqueName begins the names that stand for expansions of the shell outside; the digits behind it count them.
 const opaqueName = "PRODIGY_X"
 
 // nestedCode is code for another shell, rebuilt from the quotes it is written in.
 type nestedCode struct {
 	text    strings.Builder
-	quotes  map[int]quoting     // of the refs in it
-	escaped map[int]bool        // refs behind a backslash
-	outer   [][]syntax.WordPart // expansions of the shell outside, in the order of their names
-	params  []*syntax.Word      // arguments of the code, from $0
-	hidden  []int               // refs in expansions of the shell outside, whose result is code
+	quotes  map[int]quoting // of the refs in it
+	escaped map[int]bool    // refs behind a backslash
+	outer   int             // expansions of the shell outside
+	params  []*syntax.Word  // arguments of the code, from $0
+	hidden  []int           // refs in expansions of the shell outside, whose result is code
 }
 
 // call walks a simple command: first the code among its arguments, then the arguments as the shell itself sees them.
@@ -45,7 +48,6 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 		w.codes(plan, call.Args, redirs)
 		w.arguments(plan, call.Args)
 		w.c.lintCall(args, call.Args)
-		w.sourced(call.Args)
 	}
 	w.redirects(redirs)
 	w.skip, w.asData = skip, asData
@@ -113,36 +115,23 @@ func (w *walker) inside(code *nestedCode, args codeArgs) []int {
 	if w.refuseOpaque(code) {
 		return nil
 	}
+	if w.depth >= maxNesting {
+		w.refuseAll(code, codeDeep, "stands in shell code that is nested too deep; use fewer levels of eval and sh -c")
+		return nil
+	}
 	w.c.hasNested = true
 	file, err := parseShell(code.text.String(), w.dialects)
 	if err != nil {
 		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.humane(errorText(err)))
-		w.checkOuter(code, nil)
 		return nil
 	}
 	inner := w.innerWalker(code, args)
 	w.c.collectSets(file)
 	w.c.collectCounted(file, inner.fn)
-	w.c.collectFlows(file, inner.fn, w.at)
-	if args.child && len(code.params) > 1 {
-		w.c.flowsOfParameters(inner.fn, code.params[1:], flow{at: w.at, fn: w.fn})
-	}
 	inner.comments(file)
 	inner.stmts(file.Stmts)
-	w.checkOuter(code, inner.bare)
 	w.takeOver(code, inner)
 	return w.c.countedParameters(inner.fn, len(code.params))
-}
-
-// checkOuter looks for values in what the shell outside expands within the code.
-func (w *walker) checkOuter(code *nestedCode, bare map[string]bool) {
-	for n, parts := range code.outer {
-		found := w.trace().parts(parts)
-		if _, ok := parts[0].(*syntax.CmdSubst); ok {
-			found = provedOnly(found) // the rest is told by lintOutput
-		}
-		w.c.reachCode(found, bare[strconv.Itoa(n)])
-	}
 }
 
 // countedParameters returns which of n parameters of nested code, from $0, are evaluated as numbers.
@@ -201,7 +190,7 @@ func (w *walker) innerWalker(code *nestedCode, args codeArgs) *walker {
 		c: w.c, dialects: w.dialects, nested: true,
 		child: w.child || args.child, remote: args.remote,
 		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
-		bare: map[string]bool{}, at: w.at, fn: w.fn,
+		at: w.at, fn: w.fn, depth: w.depth + 1,
 	}
 	if args.child {
 		inner.fn = "\x00" + strconv.Itoa(w.at) // its parameters are its own
@@ -270,15 +259,15 @@ func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
 		case *syntax.ParamExp:
 			n.addParam(c, p, q)
 		default:
-			n.addOuter(part)
+			n.addOuter()
 		}
 	}
 }
 
 // addOuter adds what only the shell outside knows, under a name of its own.
-func (n *nestedCode) addOuter(part syntax.WordPart) {
-	n.text.WriteString("${" + opaqueName + strconv.Itoa(len(n.outer)) + "}")
-	n.outer = append(n.outer, []syntax.WordPart{part})
+func (n *nestedCode) addOuter() {
+	n.text.WriteString("${" + opaqueName + strconv.Itoa(n.outer) + "}")
+	n.outer++
 }
 
 // addLit adds literal text. A ref in it stands behind a backslash that the shell outside takes away.
@@ -304,7 +293,7 @@ func (n *nestedCode) addParam(c *compiler, p *syntax.ParamExp, q quoting) {
 			return
 		}
 	}
-	n.addOuter(p)
+	n.addOuter()
 	for node := range syntax.Preorder(p) {
 		switch x := node.(type) {
 		case *syntax.ParamExp:

@@ -81,6 +81,21 @@ func (p *Plain) Before(of func(root string) bool) *Plain {
 	return nil
 }
 
+// Data returns the first placeholder, as written, whose value comes from an item, a command or a parameter. A value of the environment
+// that prodigy was started with is not meant, nor one that the workflow file or prodigy itself has made.
+func (p *Plain) Data(n Names) (written string, ok bool) {
+	c := &compiler{scanner: &scanner{names: n}}
+	for _, part := range p.parts {
+		if part.slot == nil || part.slot.expr == nil || part.slot.expr.root == "env" || c.isTrusted(part.slot.expr) {
+			continue
+		}
+		if is, _ := n.Lookup(part.slot.expr.root); !is.Constant {
+			return part.slot.written, true
+		}
+	}
+	return "", false
+}
+
 // Uses tells whether the text holds a placeholder whose root is this name.
 func (p *Plain) Uses(root string) bool {
 	return slices.ContainsFunc(p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root })

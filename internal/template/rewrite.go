@@ -65,6 +65,12 @@ func (c *compiler) assemble() (*Template, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
+	if dialects, ok := dialectsOf(c.shell); ok {
+		c.checkTaint(analyzed(pieces), dialects)
+		if err := c.failure(); err != nil {
+			return nil, err
+		}
+	}
 	t := &Template{Diags: c.sortedDiags(), src: c.src, display: display, slots: c.slots, exports: c.sortedExports(), roots: c.used}
 	if c.parseText == "" {
 		t.script, t.display = c.src, nil
@@ -73,6 +79,22 @@ func (c *compiler) assemble() (*Template, error) {
 	t.setScript(pieces)
 	t.argv, t.redirects = c.plainCommand(c.file)
 	return t, nil
+}
+
+// analyzed returns the script as the analysis reads it: a list has one element, and code that is pasted is not known.
+func analyzed(pieces []piece) string {
+	var b strings.Builder
+	for i := range pieces {
+		switch p := &pieces[i]; {
+		case p.slot < 0:
+			b.WriteString(p.text)
+		case p.kind == pasted:
+			b.WriteString("${PRODIGY_RAW}")
+		default:
+			b.WriteString(p.references(sentinelName+strconv.Itoa(p.slot), 1))
+		}
+	}
+	return b.String()
 }
 
 func (c *compiler) sortedDiags() []Diag {
@@ -257,6 +279,9 @@ func misplacedList(r *ref, p place) finding {
 func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 	if r.kind == short && !p.number && (p.quote == bare || p.quote == double || p.quote == heredoc && (len(p.around) > 0 || !c.inRewritten(r))) {
 		c.nativeUse(r.expr.root, p.surroundings, true, p.child)
+		if len(p.around) > 0 { // the shell that runs the nested code is to expand it, not the one that reads its quotes
+			return piece{text: encode(r.written, p.around), slot: -1}, piece{text: r.written, slot: -1}
+		}
 		return c.asWritten(r), piece{text: r.written, slot: -1}
 	}
 	slot := c.slot(r, p)

@@ -39,7 +39,6 @@ func (w *walker) command(cmd syntax.Command) {
 	case *syntax.CaseClause:
 		w.caseClause(n)
 	case *syntax.BinaryCmd:
-		w.pipe(n)
 		w.stmt(n.X)
 		w.stmt(n.Y)
 	case *syntax.FuncDecl:

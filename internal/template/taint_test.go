@@ -26,7 +26,7 @@ func TestValuesThatReachCodeAreToldOnTheirWay(t *testing.T) {
 		{`f() { local c=$1; eval "echo $c"; }; f ${item.v}`, refused},
 		{`f() { eval "$@"; }; f echo ${item.v}`, refused},
 		{`f() { shift; eval "$@"; }; f x ${item.v}`, refused},
-		{`f() { shift; eval "$@"; }; f ${item.v} ls`, warned},
+		{`f() { shift; eval "$@"; }; f ${item.v} ls`, fine},
 		{`source <(echo ${item.v})`, refused},
 		{`set -- ${item.v}; eval "$1"`, refused},
 		{`sh -c 'eval "$1"' _ ${item.v}`, refused},
@@ -94,6 +94,182 @@ func TestValuesThatReachCodeAreToldOnTheirWay(t *testing.T) {
 				t.Errorf("got %q (%v), want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestEveryNameThatBringsDataIsFollowed holds what is true of ${item.v} against the other names that bring data, and against detours.
+func TestEveryNameThatBringsDataIsFollowed(t *testing.T) {
+	names := namesOf([]string{"item", "map", "env", "shell"}, []string{"item", "cap", "p", "vars"}).With("fixed", Name{Declared: true, Constant: true})
+	const refused, warned, fine = "error", "warning", ""
+	for _, c := range []struct{ src, want string }{
+		// Names that the shell itself expands.
+		{`sh -c "echo $cap"`, fine}, // it becomes \$cap
+		{`eval "echo $cap"`, fine},
+		{`trap "rm $cap" EXIT`, fine},
+		{"sh <<E\necho $cap\nE", fine},
+		{`find . -exec sh -c "echo $cap" \;`, fine},
+		{`sh -c "echo ${cap%.x}"`, refused},
+		{`eval "$cap"`, refused},
+		{`eval "$p"`, refused},
+		{`eval "$vars"`, refused},
+		{`eval ${cap#x}`, refused},
+		{`trap "$cap" EXIT`, refused},
+		{`$cap`, refused},
+		{`$cap --version`, refused},
+		{`"$cap" --version`, warned},
+		{`exec $cap`, refused},
+		{`env A=1 $cap`, refused},
+		{`timeout 5 $cap`, refused},
+		{`xargs $cap < list`, refused},
+		{`x=$cap; eval "$x"`, refused},
+		{`echo $cap | sh`, refused},
+		{`printf '%s\n' "$p" | bash -s`, refused},
+		{`sh -c "$PRODIGY_ITEM"`, refused},
+		{`eval "echo $PRODIGY_ITEM_ID"`, refused},
+		{`printenv PRODIGY_ITEM | sh`, refused},
+		{`n=$(printenv cap); echo $((n))`, refused},
+		{`eval "echo $fixed"`, fine},
+		{`sh -c "make $fixed"`, fine},
+		{`$fixed run`, fine},
+
+		// Detours.
+		{`while read -r n; do echo $((n)); done <<< ${item.v}`, refused},
+		{"while read -r n; do echo $((n)); done <<E\n${item.v}\nE", refused},
+		{`while read -r n; do eval "$n"; done <<< ${item.v}`, refused},
+		{`echo ${item.v} | while read -r n; do eval "$n"; done`, refused},
+		{`echo ${item.v} | { read n; sh -c "$n"; }`, refused},
+		{`x=${item.v} sh -c 'eval "$x"'`, refused},
+		{`env x=${item.v} sh -c 'eval "$x"'`, refused},
+		{`env -u a x=${item.v} sh -c 'eval "$x"'`, refused},
+		{`echo ${item.v} | sh -`, refused},
+		{`echo ${item.v} | sh -s a b`, refused},
+		{`echo ${item.v} | sh -e`, refused},
+		{`echo ${item.v} | sh /dev/stdin`, refused},
+		{`echo ${item.v} | env sh`, refused},
+		{`echo ${item.v} | cat | sh`, refused},
+		{`echo ${item.v} | tr a b | sh`, warned},
+		{`echo ${item.v} | tee >(sh)`, refused},
+		{`echo ${item.v} > >(sh)`, refused},
+		{`sh < <(echo ${item.v})`, refused},
+		{`c=${item.v}; $c`, refused},
+		{`c=${item.v}; "$c"`, warned},
+		{`S=sh; $S -c "x ${item.v}"`, refused},
+		{`S="sh -c"; $S "x ${item.v}"`, refused},
+		{`S=sh; c=-c; "$S" $c "x ${item.v}"`, refused},
+		{`${RUNNER} -c "x ${item.v}"`, warned},
+		{`set -- ${item.v}; echo $(($1))`, refused},
+		{`set -- ${item.v}; for i in "$@"; do echo $((i)); done`, refused},
+		{`set -- ${item.v}; for i; do eval "$i"; done`, refused},
+		{`set -- a ${item.v}; shift; eval "$1"`, refused},
+		{`set -- "" ${item.v}; eval "$2"`, refused},
+		{`set -- ${item.list[*]}; shift; shift; eval "$1"`, refused},
+		{`set -- ${item.v}; while [ $# -gt 0 ]; do eval "$1"; shift; done`, refused},
+		{`set -- -x ${item.v}; while [ $# -gt 0 ]; do case $1 in -x) eval "$2"; shift;; esac; shift; done`, refused},
+		{`read x <<< ${item.v}; ((x))`, refused},
+		{`read m <<< ${item.v}; let "m=n+1"`, fine},
+		{`read n <<< ${item.v}; let "m=n+1"`, refused},
+		{`declare -i m; read m <<< ${item.v}`, refused},
+		{`read n <<< ${item.v}; unset x[n]`, refused},
+		{`read n <<< ${item.v}; [[ -v x[n] ]]`, refused},
+		{`read n <<< ${item.v}; RANDOM=$n`, refused},
+		{`read n <<< ${item.v}; test -v "x[$n]"`, refused},
+		{`read n <<< ${item.v}; printf -v "x[n]" y`, refused},
+		{`read n <<< ${item.v}; y=abc; echo ${y:n}`, refused},
+		{`read n <<< ${item.v}; m=n; echo $((m))`, refused},
+		{`read n <<< ${item.v}; case $n in *[!0-9]*) exit 1;; esac; echo $((n))`, fine},
+		{`read n <<< ${item.v}; [[ $n =~ ^[0-9]+$ ]] || exit 1; echo $((n))`, fine},
+		{`read n <<< ${item.v}; if [[ $n =~ ^[0-9]+$ ]]; then echo $((n)); fi`, fine},
+		{`read n <<< ${item.v}; case $n in *[!0-9]*) exit 1;; esac; read n <<< ${item.v}; echo $((n))`, refused},
+		{`env "PS4=${item.v}" bash -xc :`, refused},
+		{`env BASH_ENV=${item.v} bash -c :`, refused},
+		{`x=${item.v}; export LD_PRELOAD=$x; ls`, refused},
+		{`PYTHONSTARTUP=${item.v} python3`, refused},
+		{`GIT_SSH_COMMAND="ssh -i ${item.v}" git fetch`, refused},
+		{`NODE_OPTIONS="--require ${item.v}" node x.js`, refused},
+		{`PERL5OPT=${item.v} perl x.pl`, refused},
+		{`PATH=${item.v}:$PATH`, warned},
+		{`env -S "${item.v}"`, refused},
+		{`echo ${item.v} > f; sh f`, refused},
+		{`echo ${item.v} > ./f; . ./f`, refused},
+		{`f=$(mktemp); echo ${item.v} > "$f"; bash "$f"`, refused},
+		{"cat > f <<E\n${item.v}\nE\neval \"$(cat f)\"", refused},
+		{`echo ${item.v} | xargs sh -c`, refused},
+		{`echo ${item.v} | xargs -I{} sh -c 'echo {}'`, refused},
+		{`f() { "$@"; }; f eval ${item.v}`, refused},
+		{`f() { sh -s; }; echo ${item.v} | f`, refused},
+		{`[[ ${item.v} =~ (.*) ]]; eval "${BASH_REMATCH[1]}"`, refused},
+		{`echo ${item.v}; eval "$_"`, refused},
+		{`read <<< ${item.v}; eval "$REPLY"`, refused},
+		{`exec 3<<< ${item.v}; read -u 3 x; eval "$x"`, refused},
+		{`x=${item.v}; y=x; eval "echo \$$y"`, fine}, // the variable is only expanded
+		{`x=${item.v}; y=x; eval "eval \"\$$y\""`, refused},
+		{`x=${item.v}; n=x; eval "${!n}"`, refused},
+		{`f() { [ -n "$2" ] && f "$2"; eval "$1"; }; f a ${item.v}`, refused},
+		{`x=${item.v}; awk "{ print \"$x\" }"`, warned},
+		{`x=${item.v}; python3 -c "print('$x')"`, warned},
+		{`x=${item.v}; perl -ne "print if /$x/"`, warned},
+		{`x=${item.v}; sed "s/a/$x/"`, warned},
+		{`echo "print('${item.v}')" | python3`, warned},
+		{`c="p '${item.v|sh}'"; sh -c "$c"`, refused},
+		{`sh ${item.v}`, warned},
+		{`x=${item.v}; sh $x`, refused},
+		{`. ${item.v}`, warned},
+
+		// Nothing of this runs data.
+		{`read -r a b <<< ${item.v}; echo "$a" "$b"`, fine},
+		{`x=${item.v} sh -c 'echo "$x"'`, fine},
+		{`echo ${item.v} | sort | uniq -c`, fine},
+		{`echo ${item.v} | tee log`, fine},
+		{`set -- ${item.v}; for i in "$@"; do echo "$i"; done`, fine},
+		{`n=$(echo ${item.v} | wc -c); echo $((n - 1))`, fine},
+		{`printf -v c '%q ' ${item.v}; eval "echo $c"`, fine},
+		{`x=${item.v}; eval "echo ${x@Q}"`, fine},
+		{`x=${item.v}; x=${x//[!a-zA-Z0-9_]/}; eval "v_$x=1"`, warned},
+		{`x=${item.v}; eval "v_${x//[!a-zA-Z0-9_]/}=1"`, fine},
+		{`declare -A m; k=${item.v}; m[$k]=1; echo "${m[$k]}"`, fine},
+		{`x=${item.v}; awk -v x="$x" '{ print x }' f`, fine},
+		{`x=${item.v}; python3 -c 'import sys; print(sys.argv[1])' "$x"`, fine},
+		{`x=${item.v}; sh script.sh "$x"`, fine},
+		{`x=${item.v}; bash -c 'echo "$1"' _ "$x"`, fine},
+		{`S=sh; $S -c 'echo "$1"' _ ${item.v}`, fine},
+		{`x=${item.v}; if [ "$x" = a ]; then eval "ls"; fi`, fine},
+		{`x=${item.v}; case $x in a) y=1;; *) y=2;; esac; eval "z=$y"`, fine},
+		{`echo ${item.v} > f; cat f`, fine},
+		{`cd ${item.v} && ls "$PWD"`, fine},
+		{`f() { local x=$1; echo "$x"; }; f ${item.v}; trap f EXIT`, fine},
+		{`log() { echo "$@" >&2; }; x=$(log ${item.v}; echo 1); eval "y=$x"`, fine},
+		{`eval "$(ssh-agent)"; p ${item.v}`, fine},
+	} {
+		t.Run(c.src, func(t *testing.T) {
+			tmpl, err := Compile(c.src, Options{Names: names})
+			got := fine
+			if err != nil {
+				got = refused
+			} else if text := diagText(tmpl.Diags); strings.Contains(text, "PS10") || strings.Contains(text, "PS110") || strings.Contains(text, "PS119") {
+				got = warned
+			}
+			if got != c.want {
+				t.Errorf("got %q (%v), want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestNestedCodeHasABound also holds the time: quotes within quotes grow with each level.
+func TestNestedCodeHasABound(t *testing.T) {
+	for _, src := range []string{
+		strings.Repeat("eval ", 20) + "${item.v}",
+		strings.Repeat("eval ", 200) + "p ${item.v}",
+		strings.Repeat("eval ", 20) + "$cap",
+		strings.Repeat("command eval ", 30) + "p ${item.v}",
+	} {
+		_, err := Compile(src, Options{Names: testNames.With("cap", Name{Declared: true})})
+		if err == nil || !strings.Contains(err.Error(), "PS028") {
+			t.Errorf("%q: got %v, want PS028", src, err)
+		}
+	}
+	if _, err := Compile(strings.Repeat("eval ", 5)+"p ${item.v}", Options{Names: testNames}); err != nil {
+		t.Errorf("five levels: %v", err)
 	}
 }
 

@@ -40,7 +40,8 @@ func Compile(src string, o Options) (*Template, error) {
 		return nil, err
 	}
 	if !c.mentions() {
-		return c.untouched(), nil
+		t := c.untouched()
+		return t, c.failure()
 	}
 	if err := c.analyze(); err != nil {
 		return nil, err

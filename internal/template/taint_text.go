@@ -1,0 +1,255 @@
+package template
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A text of the analysis is what a word may expand to: constant text with marks in it. A mark stands for a part that is known only when
+// the script runs. It is written as its number between NUL bytes, which no script can hold.
+//
+// fieldEnd separates the words that an expansion splits into, itemEnd the elements of an array. several follows a mark that a shell
+// may split into any number of words.
+const (
+	markByte = "\x00"
+	fieldEnd = "\x01"
+	itemEnd  = "\x02"
+	several  = "\x03"
+	nothing  = "\x04" // a word of quotes with nothing between them
+)
+
+const (
+	maxTexts   = 16   // that a word may expand to, before they are taken together
+	maxTextLen = 8192 // of one of them
+)
+
+// certainty says how surely a value gets somewhere.
+type certainty uint8
+
+const (
+	perhaps certainty = iota // a program that the analysis does not know has been given it
+	likely                   // on some path, or changed by a program that copies its input
+	sure
+)
+
+// mark is a part of a text that only a run knows. A mark of no source is harmless: its node keeps it apart from others.
+type mark struct {
+	source int // -1: none
+	sure   certainty
+	quoted bool   // |sh, ${x@Q} and printf %q bring quotes that hold for one more shell
+	via    string // the variable it came through last; empty: none
+	piped  bool   // through the pipe of a program that is not known
+	node   any
+}
+
+// texts are the alternatives of what a word may expand to. No texts at all: nothing is known of it yet.
+type texts []string
+
+var empty = texts{""}
+
+func (a texts) with(b ...string) texts {
+	out := a
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(slices.Clip(out), s)
+		}
+	}
+	return out
+}
+
+// mark returns the text of m.
+func (t *taint) mark(m mark) string {
+	i, ok := t.markIndex[m]
+	if !ok {
+		i = len(t.marks)
+		t.marks = append(t.marks, m)
+		t.markIndex[m] = i
+	}
+	return markByte + strconv.Itoa(i) + markByte
+}
+
+// opaque returns the text of what cannot be known and brings no data.
+func (t *taint) opaque(node any) texts { return texts{t.mark(mark{source: -1, node: node})} }
+
+// pieces calls constant and marked with the parts of a text, in order.
+func (t *taint) pieces(text string, constant func(string), marked func(i int)) {
+	for text != "" {
+		before, rest, ok := strings.Cut(text, markByte)
+		if before != "" {
+			constant(before)
+		}
+		if !ok {
+			return
+		}
+		number, after, _ := strings.Cut(rest, markByte)
+		i, err := strconv.Atoi(number)
+		if err != nil {
+			return
+		}
+		marked(i)
+		text = after
+	}
+}
+
+// marksIn returns the marks of values in the texts.
+func (t *taint) marksIn(all ...string) []mark {
+	var found []mark
+	for _, text := range all {
+		if !strings.Contains(text, markByte) {
+			continue
+		}
+		t.pieces(text, func(string) {}, func(i int) {
+			if m := t.marks[i]; m.source >= 0 && !slices.Contains(found, m) {
+				found = append(found, m)
+			}
+		})
+	}
+	return found
+}
+
+// change returns the texts with each mark of a value replaced.
+func (t *taint) change(in texts, change func(m mark) mark) texts {
+	var out texts
+	for _, text := range in {
+		if !strings.Contains(text, markByte) {
+			out = out.with(text)
+			continue
+		}
+		var b strings.Builder
+		t.pieces(text, func(s string) { b.WriteString(s) }, func(i int) {
+			m := t.marks[i]
+			if m.source >= 0 {
+				m = change(m)
+			}
+			b.WriteString(t.mark(m))
+		})
+		out = out.with(b.String())
+	}
+	return out
+}
+
+// remains returns what a program may print that has been given the texts: something unknown, and the values in them.
+func (t *taint) remains(in []string, node any, at certainty) texts {
+	var b strings.Builder
+	b.WriteString(t.mark(mark{source: -1, node: node}))
+	for _, m := range t.marksIn(in...) {
+		m.sure, m.quoted = min(m.sure, at), false
+		b.WriteString(t.mark(m))
+	}
+	return texts{b.String()}
+}
+
+// bounded takes the texts together when they have become too many or too long to follow one by one.
+func (t *taint) bounded(in texts, node any) texts {
+	if len(in) <= maxTexts && !slices.ContainsFunc(in, func(s string) bool { return len(s) > maxTextLen }) {
+		return in
+	}
+	return t.remains(in, node, sure)
+}
+
+// joined returns every text of a followed by every text of b.
+func (t *taint) joined(a, b texts, node any) texts {
+	if len(a) == 0 || len(b) == 0 {
+		return append(slices.Clone(a), b...)
+	}
+	if len(b) == 1 && b[0] == "" {
+		return a
+	}
+	if len(a) == 1 && a[0] == "" {
+		return b
+	}
+	if len(a)*len(b) > 4*maxTexts {
+		return t.remains(slices.Concat(a, b), node, sure)
+	}
+	var out texts
+	for _, x := range a {
+		for _, y := range b {
+			out = out.with(x + y)
+		}
+	}
+	return t.bounded(out, node)
+}
+
+// split returns the texts as an expansion outside quotes splits them.
+func (t *taint) split(in texts) texts {
+	var out texts
+	for _, text := range in {
+		if !strings.ContainsAny(text, " \t\n"+markByte) {
+			out = out.with(text)
+			continue
+		}
+		var b strings.Builder
+		t.pieces(text, func(s string) {
+			for i := 0; i < len(s); i++ {
+				if strings.IndexByte(" \t\n", s[i]) >= 0 {
+					b.WriteString(fieldEnd)
+					continue
+				}
+				b.WriteByte(s[i])
+			}
+		}, func(i int) {
+			b.WriteString(markByte + strconv.Itoa(i) + markByte + several)
+		})
+		out = out.with(b.String())
+	}
+	return out
+}
+
+// flat returns the texts as one word each: what separates words and elements becomes a blank.
+func flat(in texts) texts {
+	r := strings.NewReplacer(fieldEnd, " ", itemEnd, " ", several, "", nothing, "")
+	var out texts
+	for _, text := range in {
+		if strings.ContainsAny(text, fieldEnd+itemEnd+several+nothing) {
+			text = r.Replace(text)
+		}
+		out = out.with(text)
+	}
+	return out
+}
+
+// elements returns each element of arrays.
+func elements(in texts) texts {
+	var out texts
+	for _, text := range in {
+		out = out.with(flat(strings.Split(text, itemEnd))...)
+	}
+	return out
+}
+
+// field is one word of a command.
+type field struct {
+	text string
+	many bool // it may be several words, or none
+}
+
+// fieldsOf splits a text into words. An expansion outside quotes that comes to nothing is no word.
+func fieldsOf(text string) []field {
+	if text == "" {
+		return nil
+	}
+	var fields []field
+	for word := range strings.SplitSeq(text, fieldEnd) {
+		if word == "" {
+			continue
+		}
+		f := field{text: flat(texts{word})[0], many: strings.Contains(word, several)}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+func textsOf(fields []field) []string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.text
+	}
+	return all
+}
+
+// isConstant reports whether nothing of a text depends on a run.
+func isConstant(text string) bool { return !strings.Contains(text, markByte) }
+
+// startsUnknown reports whether a text begins with something that only a run knows.
+func startsUnknown(text string) bool { return strings.HasPrefix(text, markByte) }
