@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -112,6 +113,33 @@ func (c *compiler) elementName(s *step) {
 			message: fmt.Sprintf("PS031 the element cannot be called %s: a variable of that name would steer the shell or its programs; choose another name", name),
 		})
 	}
+}
+
+// steering reports data in a variable by which it becomes code: shells and programs run what they find there.
+func (c *compiler) steering(v workflow.EnvVar, compiled variable, p place) {
+	runs, searched := template.Steering(v.Name)
+	if !runs && !searched {
+		return
+	}
+	written, isData := "the output of a command", v.Command != nil
+	if compiled.value != nil {
+		written, isData = compiled.value.Data(p.names())
+	}
+	if !isData && v.Choice != nil && strings.Contains(v.Choice.WhenFalse.Value, "$") {
+		if other, err := template.CompilePlain(v.Choice.WhenFalse.Value, p.names()); err == nil {
+			written, isData = other.Data(p.names())
+		}
+	}
+	if !isData {
+		return
+	}
+	f := finding{at: v.At(), severity: template.Error, message: fmt.Sprintf(
+		"PS033 %s is the value of %s, where shells and programs look for what they run; give it a constant value", written, v.Name)}
+	if !runs || v.Command != nil {
+		f.severity = template.Warning
+		f.message = fmt.Sprintf("PS033 %s is the value of %s; whoever writes it may choose which program runs", written, v.Name)
+	}
+	c.findings = append(c.findings, f)
 }
 
 // envName refuses names that prodigy sets for every command, since what the workflow gives them would never be seen.

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"strings"
+
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -50,9 +52,20 @@ func (p place) parameter(name string) place {
 	return p.knowing(name, template.Name{Root: true, Declared: true})
 }
 
-// variable returns the place where a variable of this name is set too.
+// variable returns the place where a variable of this name is set too. Its value may be data.
 func (p place) variable(name string) place {
 	return p.knowing(name, template.Name{Declared: true})
+}
+
+// isConstant reports whether the workflow file holds the value of a variable as it is.
+func isConstant(v *workflow.EnvVar) bool {
+	switch {
+	case v.Command != nil || v.Secret:
+		return false
+	case v.Choice != nil:
+		return !strings.Contains(v.Choice.WhenTrue.Value+v.Choice.WhenFalse.Value, "$")
+	}
+	return v.Literal || !strings.Contains(v.Value.Value, "$")
 }
 
 // perValue returns p where ARG is the item, if it is, and its companions are known.
@@ -61,7 +74,7 @@ func (p place) perValue(is bool) place {
 		return p
 	}
 	for _, name := range valueVars() {
-		p = p.knowing(name, template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar})
+		p = p.knowing(name, template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar, Constant: name != argVar && name != fileVar})
 	}
 	return p
 }
@@ -135,7 +148,7 @@ func (p place) capturing(name string, format workflow.CaptureFormat) place {
 // each returns the place of the steps of a foreach whose element has this name.
 func (p place) each(element string) place {
 	for _, name := range []string{element, "index", "total"} {
-		p = p.knowing(name, template.Name{Root: true, Declared: true, Data: true})
+		p = p.knowing(name, template.Name{Root: true, Declared: true, Data: true, Constant: name != element})
 	}
 	return p
 }
@@ -147,8 +160,8 @@ func (p place) failed() place {
 
 // with returns the place where these variables are set too.
 func (p place) with(vars []workflow.EnvVar) place {
-	for _, v := range vars {
-		p = p.variable(v.Name)
+	for i := range vars {
+		p = p.knowing(vars[i].Name, template.Name{Declared: true, Constant: isConstant(&vars[i])})
 	}
 	return p
 }

@@ -29,6 +29,7 @@ func (c *compiler) env(s *step, vars []workflow.EnvVar, p place) []variable {
 	for i, v := range vars {
 		c.envName(v.Name, v.At())
 		compiled[i] = c.variable(s, v, p)
+		c.steering(v, compiled[i], p)
 		p = p.with(vars[i : i+1])
 	}
 	return compiled
