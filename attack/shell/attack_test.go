@@ -10,7 +10,7 @@ import (
 )
 
 // stillUnsaid is how many scripts of the sample run data of which nothing is said.
-const stillUnsaid = 32
+const stillUnsaid = 0
 
 func TestASampleOfScriptsRunsNoDataOfWhichNothingIsSaid(t *testing.T) {
 	tally := newTally(0)
@@ -108,7 +108,7 @@ func TestTheDocsSayWhatIsOutsideThePromise(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(string(data)), " ")
-	for _, sentence := range []string{comesBack, shifted, ofProgram} {
+	for _, sentence := range []string{ofProgram} {
 		if !strings.Contains(text, sentence) {
 			t.Errorf("docs/interpolation.md does not say: %s", sentence)
 		}

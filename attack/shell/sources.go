@@ -43,7 +43,7 @@ var sources = []*source{
 	{name: "$constant env", text: "$CENV", variable: "CENV", constant: true},
 	{name: "$PRODIGY_ITEM", text: "$PRODIGY_ITEM", variable: "PRODIGY_ITEM"},
 	{name: "$PRODIGY_ITEM_ID", text: "$PRODIGY_ITEM_ID", variable: "PRODIGY_ITEM_ID"},
-	{name: "PRODIGY_ITEM_FILE", text: `$(cat "$PRODIGY_ITEM_FILE")`, outside: comesBack},
+	{name: "PRODIGY_ITEM_FILE", text: `$(cat "$PRODIGY_ITEM_FILE")`},
 }
 
 func asJSON(value string) string {

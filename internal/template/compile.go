@@ -81,7 +81,7 @@ func (c *compiler) mentions() bool {
 
 // namesEnvironmentData reports whether the text names a variable of the environment with an item's data.
 func (c *compiler) namesEnvironmentData() bool {
-	return slices.ContainsFunc(environmentData, func(name string) bool { return strings.Contains(c.src, name) })
+	return strings.Contains(c.src, environmentData[0]) // which the others begin with
 }
 
 // mentionsName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in $((count + 1)), nor behind

@@ -8,13 +8,10 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-var (
-	codeLanguages   = []string{"python", "python3", "node", "perl", "ruby", "php", "awk", "gawk", "mawk", "sed", "jq", "psql", "mysql", "sqlite3", "deno", "lua", "fish", "pwsh"}
-	optionsMatterTo = []string{
-		"tar", "git", "ssh", "scp", "find", "rsync", "sort", "curl", "wget", "rm", "cp", "mv", "ln", "grep", "cat", "ls", "touch",
-		"chmod", "chown", "mkdir", "rmdir", "xargs", "zip", "unzip", "sed", "awk",
-	}
-)
+var optionsMatterTo = []string{
+	"tar", "git", "ssh", "scp", "find", "rsync", "sort", "curl", "wget", "rm", "cp", "mv", "ln", "grep", "cat", "ls", "touch",
+	"chmod", "chown", "mkdir", "rmdir", "xargs", "zip", "unzip", "sed", "awk",
+}
 
 func (c *compiler) warn(r *ref, code, why string) {
 	c.report(Warning, r.start, finding{code, r.written + " " + why})
@@ -84,9 +81,6 @@ func (c *compiler) lintCall(args []string, nodes []*syntax.Word) {
 	case name == "xargs" || name == "find":
 		c.lintBraces(args, nodes)
 	}
-	if slices.Contains(codeLanguages, name) {
-		c.lintLanguage(name, nodes)
-	}
 	if slices.Contains(optionsMatterTo, name) {
 		c.lintOptions(name, args, nodes)
 	}
@@ -111,19 +105,6 @@ func holdsBraces(word *syntax.Word) bool {
 		}
 	}
 	return false
-}
-
-func (c *compiler) lintLanguage(name string, nodes []*syntax.Word) {
-	for _, word := range nodes[1:] {
-		if len(word.Parts) == 1 {
-			if _, ok := word.Parts[0].(*syntax.ParamExp); ok {
-				continue
-			}
-		}
-		for _, r := range c.refsIn(word) {
-			c.warn(r, "PS110", "stands in code for "+name+", which may read more into it than a value; pass it as an argument or through the environment")
-		}
-	}
 }
 
 func (c *compiler) lintOptions(name string, args []string, nodes []*syntax.Word) {

@@ -40,19 +40,22 @@ type taint struct {
 	sources  []source
 	sourceOf map[string]int // by the variable that brings it
 
-	vars     map[string][]*site
-	siteOf   map[siteKey]*site
-	integers map[string]bool // variables that the shell evaluates whenever they are assigned
-	maps     map[string]bool // associative arrays, whose subscripts are text
-	exported map[string]bool
-	files    map[string]texts // what was written to files, by their names
-	fds      texts            // what descriptors other than the standard ones bring
-	funcs    map[string][]*syntax.FuncDecl
-	called   map[*syntax.FuncDecl]bool
-	again    map[*syntax.FuncDecl]texts // what functions that call themselves are given then
-	aliases  map[string]texts
-	contexts map[contextKey]int
-	parsed   map[string]*syntax.File
+	dataFiles  map[string]int // by the variable with the name of the file that brings it
+	vars       map[string][]*site
+	siteOf     map[siteKey]*site
+	integers   map[string]bool // variables that the shell evaluates whenever they are assigned
+	maps       map[string]bool // associative arrays, whose subscripts are text
+	exported   map[string]bool
+	files      map[string]texts   // what was written to files, by their names
+	refs       map[string]bool    // variables that stand for others
+	redirected []*syntax.Redirect // of exec: what all that follows prints to
+	fds        texts              // what descriptors other than the standard ones bring
+	funcs      map[string][]*syntax.FuncDecl
+	called     map[*syntax.FuncDecl]bool
+	again      map[*syntax.FuncDecl]texts // what functions that call themselves are given then
+	aliases    map[string]texts
+	contexts   map[contextKey]int
+	parsed     map[string]*syntax.File
 
 	round     int
 	tick      int
@@ -69,6 +72,7 @@ type source struct {
 	offset  int    // in the text as written
 	written string // as the text has it
 	quoted  bool   // |sh brings its quotes
+	word    bool   // |url leaves no character that a shell takes for more than a letter
 	list    bool   // it is several words
 }
 
@@ -95,7 +99,7 @@ type contextKey struct {
 
 // checkTaint reports the data in a finished script that reaches a place where the shell, or a program of the table, runs it.
 func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
-	t := &taint{c: c, script: script, dialects: dialects, sourceOf: map[string]int{}}
+	t := &taint{c: c, script: script, dialects: dialects, sourceOf: map[string]int{}, dataFiles: map[string]int{}}
 	if !t.bringsData() {
 		return
 	}
@@ -104,6 +108,7 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 		return // the text was parsed already; with values in their places it is no other
 	}
 	t.markIndex, t.siteOf, t.vars = map[mark]int{}, map[siteKey]*site{}, map[string][]*site{}
+	t.refs = map[string]bool{}
 	t.integers, t.maps, t.exported = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	t.files, t.funcs, t.contexts = map[string]texts{}, map[string][]*syntax.FuncDecl{}, map[contextKey]int{}
 	t.again, t.aliases = map[*syntax.FuncDecl]texts{}, map[string]texts{}
@@ -111,6 +116,9 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 	t.merged = strings.Contains(script, "2>&1") || strings.Contains(script, "&>") || strings.Contains(script, "|&")
 	for _, name := range integerNames {
 		t.integers[name] = true
+	}
+	for name, i := range t.dataFiles {
+		t.files[t.opaque("$" + name)[0]] = texts{t.mark(mark{source: i, sure: sure})}
 	}
 	for t.round = 0; ; t.round++ {
 		t.last = t.round > 0 && !t.changed || t.round == maxRounds
@@ -143,15 +151,21 @@ func (t *taint) run(file *syntax.File) {
 func (t *taint) bringsData() bool {
 	for i := range t.c.slots {
 		s := &t.c.slots[i]
-		if s.mode == pastedCode || s.number || t.harmless(s.expr) {
-			continue
-		}
-		src := source{written: s.written, quoted: s.expr.has("sh"), list: s.mode == separate}
+		src := source{written: s.written, quoted: s.expr.has("sh"), word: s.expr.has("url"), list: s.mode == separate}
 		for _, r := range t.c.refs {
 			if r.filled && r.slot == i {
 				src.offset, src.written = r.start, r.written
 				break
 			}
+		}
+		switch {
+		case s.mode == pastedCode || s.number:
+			continue
+		case s.expr.has("file") || s.expr.root == "map" && len(s.expr.steps) == 1 && s.expr.steps[0].key == "results_file":
+			t.addFile(s.variable, src)
+			continue
+		case t.harmless(s.expr):
+			continue
 		}
 		t.add(s.variable, src)
 		if src.list {
@@ -160,14 +174,27 @@ func (t *taint) bringsData() bool {
 	}
 	for rest, at := t.c.src, 0; at < len(rest); {
 		n := nameLen(rest[at:])
-		if name := rest[at : at+n]; n > 0 && t.isData(name) {
+		name := rest[at : at+n]
+		if n > 0 && t.isData(name) {
 			if _, known := t.sourceOf[name]; !known {
 				t.add(name, source{offset: at, written: "$" + name})
 			}
 		}
+		if _, known := t.dataFiles[name]; name == itemFile && !known {
+			t.addFile(name, source{offset: at, written: "$" + name})
+		}
 		at += max(1, n)
 	}
 	return len(t.sources) > 0
+}
+
+// itemFile is the variable with the name of a file that holds the item.
+const itemFile = "PRODIGY_ITEM_FILE"
+
+// addFile notes a variable with the name of a file whose content is data.
+func (t *taint) addFile(name string, s source) {
+	t.dataFiles[name] = len(t.sources)
+	t.sources = append(t.sources, s)
 }
 
 func (t *taint) add(name string, s source) {
@@ -194,7 +221,7 @@ func (t *taint) isData(name string) bool {
 
 // harmless reports whether the value of a placeholder can do no harm as code, or is meant to be code.
 func (t *taint) harmless(e *expr) bool {
-	if e.has("raw") || e.has("int") || e.has("url") || t.c.isTrusted(e) {
+	if e.has("raw") || e.has("int") || t.c.isTrusted(e) {
 		return true
 	}
 	is, _ := t.c.names.Lookup(e.root)
@@ -208,13 +235,14 @@ type sink struct {
 	least  certainty // of the values that are told
 	code   string    // of a warning, whatever the certainty; empty: an error when it is sure
 	says   string    // in the place of "reaches" and what
+	words  bool      // a word of letters can do harm there
 }
 
 const arithmeticRemedy = "assign the value itself, which is checked to be a whole number: n=${...}"
 
 var (
 	codeSink  = sink{what: "shell code"}
-	nameSink  = sink{what: "a place that names a variable", remedy: "the shell evaluates what it finds there, so choose among constant names with case", least: likely}
+	nameSink  = sink{what: "a place that names a variable", remedy: "the shell evaluates what it finds there, so choose among constant names with case"}
 	arithSink = sink{what: "arithmetic", remedy: arithmeticRemedy, least: likely}
 )
 
@@ -224,7 +252,7 @@ func (t *taint) leak(s sink, all ...string) {
 		return
 	}
 	for _, m := range t.marksIn(all...) {
-		if m.sure >= s.least {
+		if m.sure >= s.least && (s.words || !m.word) {
 			t.report(m, s)
 		}
 	}
@@ -255,6 +283,7 @@ func (t *taint) report(m mark, s sink) {
 	case s.code != "":
 		severity, code = Warning, s.code
 		text = src.written + through + " " + s.says
+	case m.sure == perhaps && s.what != codeSink.what:
 	case m.sure == perhaps && m.piped:
 		code, text = codePiped, src.written+" reaches a shell as code through the pipe; write |sh where it stands for one word of that code"
 	case m.sure == perhaps:

@@ -217,7 +217,7 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 		if words[0].many && startsUnknown(name) {
 			t.leak(sink{what: "the place of a command", remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program", least: likely}, name)
 		}
-		t.leak(sink{code: codeCommandName, says: "names the command; whoever writes the value chooses the program"}, name)
+		t.leak(sink{code: codeCommandName, words: true, says: "names the command; whoever writes the value chooses the program"}, name)
 		return t.remains(textsOf(words), node, perhaps)
 	}
 	if startsUnknown(name) {
@@ -228,7 +228,7 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 		return t.function(f, fns, words, node)
 	}
 	if content := t.files[strings.TrimPrefix(name, "./")]; content != nil && strings.Contains(name, "/") {
-		t.code(f, content, true, words[1:], node)
+		t.code(f, content, true, words, node)
 	}
 	args := make([]string, len(words))
 	for i, x := range words {
@@ -240,6 +240,7 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 		t.shellFile(f, words, args, node)
 	}
 	plan := planCall(args)
+	var ran texts // what the code among the words prints
 	for _, code := range plan.codes {
 		parts := make([]string, len(code.args))
 		for i, at := range code.args {
@@ -248,14 +249,11 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 		var params []field
 		if last := code.args[len(code.args)-1]; code.child && len(code.args) == 1 {
 			params = words[last+1:]
-			if len(params) > 0 {
-				params = params[1:] // $0
-			}
 		}
-		t.code(f, texts{strings.Join(parts, " ")}, code.child, params, node)
+		ran = ran.with(t.code(f, texts{strings.Join(parts, " ")}, code.child, params, node)...)
 	}
 	if plan.stdin != nil {
-		t.code(f, f.stdin, plan.stdin.child, nil, siteNode{node, -1})
+		ran = ran.with(t.code(f, f.stdin, plan.stdin.child, stdinParameters(words), siteNode{node, -1})...)
 	}
 	base := programName(name)
 	t.builtin(f, base, words, node)
@@ -263,7 +261,21 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 	if known {
 		t.language(f, base, p, words)
 	}
-	return t.printed(f, base, p, known, words, node)
+	printed := t.printed(f, base, p, known, words, node)
+	if len(ran) > 0 {
+		return t.bounded(ran.with(printed...), node)
+	}
+	return printed
+}
+
+// stdinParameters returns the parameters of sh -s a b, from $0.
+func stdinParameters(words []field) []field {
+	for i, x := range words {
+		if i > 0 && !strings.HasPrefix(x.text, "-") {
+			return words[i-1:]
+		}
+	}
+	return nil
 }
 
 // unknownProgram warns of data behind -c of a program whose name only a run knows.
@@ -321,7 +333,7 @@ func (t *taint) shellFile(f *shellFrame, words []field, args []string, node synt
 			t.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, text)
 			return
 		case strings.HasPrefix(text, "-") && text != "-" && text != "--":
-			if strings.Contains(strings.TrimLeft(text, "-"), "c") && !strings.HasPrefix(text, "--") {
+			if strings.ContainsAny(text, "cs") && !strings.HasPrefix(text, "--") {
 				return
 			}
 			continue
@@ -332,16 +344,17 @@ func (t *taint) shellFile(f *shellFrame, words []field, args []string, node synt
 			t.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, text)
 		}
 		if content := t.content(f, text); content != nil && !isDescriptor(text) && text != "-" {
-			t.code(f, content, true, words[i+2:], node)
+			t.code(f, content, true, words[i+1:], node)
 		} else if isDescriptor(text) && t.fds != nil {
-			t.code(f, t.fds, true, words[i+2:], node)
+			t.code(f, t.fds, true, words[i+1:], node)
 		}
 		return
 	}
 }
 
-// code interprets code for a shell: a child, or this one.
-func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node syntax.Node) {
+// code interprets code for a shell, a child or this one, and returns what it prints. The parameters of a child begin with $0.
+func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node syntax.Node) texts {
+	var out texts
 	for _, text := range flat(all) {
 		var b strings.Builder
 		var marks []int
@@ -358,7 +371,7 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 		}
 		if f.depth >= maxDepth {
 			t.tooDeep = true
-			return
+			return out
 		}
 		file, ok := t.parsed[code]
 		if !ok {
@@ -378,11 +391,18 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 		in.ctx, in.depth = t.context(f.ctx, node, code), f.depth+1
 		if child {
 			in.proc = in.ctx
-			in.set, in.params, in.loose, in.cond, in.chain = nil, texts{joinFields(params)}, false, 0, nil
+			in.set, in.params, in.loose, in.cond, in.chain = nil, empty, false, 0, nil
 			in.guards = nil
+			if len(params) > 0 {
+				in.zero, in.params = texts{params[0].text}, texts{joinFields(params[1:])}
+				if params[0].many {
+					in.params = texts{joinFields(params)}
+				}
+			}
 		}
-		t.stmts(in, file.Stmts)
+		out = out.with(t.stmts(in, file.Stmts)...)
 	}
+	return t.bounded(out, node)
 }
 
 // partlyCode takes code that is no valid shell, since data in it may make it so: what is quoted may not be in it either.
@@ -450,6 +470,10 @@ func (t *taint) language(f *shellFrame, name string, p program, words []field) {
 			report(text)
 			continue
 		}
+		if slices.Contains([]string{"--arg", "--argjson", "--slurpfile", "--rawfile"}, text) {
+			i += 2
+			continue
+		}
 		if strings.HasPrefix(text, "-") && text != "-" {
 			if len(text) == 2 && strings.Contains(p.takes, text[1:]) {
 				found = found || text == "-f"
@@ -491,6 +515,8 @@ func (t *taint) printed(f *shellFrame, name string, p program, known bool, words
 		return t.read(f, "PWD")
 	case name == "printenv" && len(args) > 0 && syntax.ValidName(args[0]):
 		return t.read(f, args[0])
+	case name == "tr" && len(args) == 2 && (args[0] == "-dc" || args[0] == "-cd") && isStrictClass("[!"+strings.TrimSuffix(args[1], `\n`)+"]"):
+		return t.opaque(node)
 	case name == "tee":
 		for _, a := range args {
 			t.written(a, f.stdin)
@@ -530,7 +556,11 @@ func (t *taint) printed(f *shellFrame, name string, p program, known bool, words
 				out = in
 			}
 		}
-		if rest := t.remains(args, node, perhaps); len(t.marksIn(rest...)) > 0 {
+		passed := perhaps
+		if name != "sed" && name != "jq" && p.operand {
+			passed = likely // awk -v
+		}
+		if rest := t.remains(args, node, passed); len(t.marksIn(rest...)) > 0 {
 			out = t.joined(out, rest, node)
 		}
 		return out
@@ -613,8 +643,10 @@ func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.N
 			}
 		}
 	case "wait":
-		if len(args) > 1 && args[0].text == "-p" {
-			t.name(f, args[1].text)
+		for i, x := range args {
+			if x.text == "-p" && i+1 < len(args) {
+				t.name(f, args[i+1].text)
+			}
 		}
 	case "set":
 		t.setParameters(f, args)

@@ -10,10 +10,28 @@ import (
 // stmts interprets statements and returns what they print.
 func (t *taint) stmts(f *shellFrame, stmts []*syntax.Stmt) texts {
 	out := empty
+	before := len(t.redirected)
 	for _, s := range stmts {
 		out = t.joined(out, t.stmt(f, s), s)
 	}
+	for _, r := range t.redirected[before:] {
+		t.collected(f, r, out)
+	}
+	t.redirected = t.redirected[:before]
 	return out
+}
+
+// collected takes what was printed to where a redirection leads.
+func (t *taint) collected(f *shellFrame, r *syntax.Redirect, out texts) {
+	in := f.fork()
+	for _, name := range t.word(in, r.Word) {
+		t.written(name, out)
+	}
+	for _, p := range in.out {
+		reader := f.fork()
+		reader.stdin = out
+		t.stmts(reader, p.Stmts)
+	}
 }
 
 // stmt interprets a statement and returns what it prints.
@@ -108,16 +126,11 @@ func (t *taint) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
 		}
 		switch r.Op {
 		case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut:
-			before := len(f.out)
-			for _, name := range t.word(f, r.Word) {
-				t.written(name, out)
+			if isExec(s) {
+				t.redirected = append(t.redirected, r)
+				continue
 			}
-			for _, p := range f.out[before:] {
-				reader := f.fork()
-				reader.stdin = out
-				t.stmts(reader, p.Stmts)
-			}
-			f.out = f.out[:before]
+			t.collected(f, r, out)
 			left = empty
 		case syntax.DplOut:
 			if r.Word.Lit() == "2" && !t.merged {
@@ -171,7 +184,9 @@ func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
 	case *syntax.TimeClause:
 		return t.stmt(f, n.Stmt)
 	case *syntax.CoprocClause:
-		t.fds = t.grown(t.fds, t.stmt(f.fork(), n.Stmt))
+		in := f.fork()
+		in.stdin = in.stdin.with(t.fds...)
+		t.fds = t.grown(t.fds, t.stmt(in, n.Stmt))
 	}
 	return empty
 }
@@ -330,6 +345,9 @@ func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 		t.exported[a.Name.Value] = t.exported[a.Name.Value] || naked
 		if naked && a.Naked {
 			t.steers(a.Name.Value, t.read(f, a.Name.Value))
+		}
+		if reference && !t.refs[a.Name.Value] {
+			t.refs[a.Name.Value], t.changed = a.Naked, t.changed || a.Naked
 		}
 		if reference && a.Value != nil {
 			for _, name := range t.word(f, a.Value) {

@@ -64,6 +64,7 @@ var programs = sync.OnceValue(func() map[string]program {
 	for _, name := range []string{"awk", "gawk", "mawk", "nawk"} {
 		table[name] = program{prints: partsOf, operand: true, options: []string{"-e", "--source"}, takes: "vFfe"}
 	}
+	table["jq"] = program{prints: partsOf, operand: true, takes: "fL"}
 	table["sed"] = program{prints: partsOf, operand: true, options: []string{"-e", "--expression"}, takes: "efl"}
 	return table
 })
@@ -111,26 +112,26 @@ var wrapperTable = []wrapper{
 var integerNames = []string{"RANDOM", "SRANDOM", "SECONDS", "LINENO", "OPTIND", "HISTCMD"}
 
 // steering are variables of the environment by which a value becomes code: a shell expands it, or a program runs it.
-var steering = strings.Fields(`BASH_ENV ENV PS0 PS1 PS2 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS
+const steering = `BASH_ENV ENV PS0 PS1 PS2 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS
 	LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES PYTHONSTARTUP PYTHONBREAKPOINT PERL5OPT PERL5DB RUBYOPT NODE_OPTIONS
 	GIT_SSH GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_PAGER GIT_ASKPASS GIT_PROXY_COMMAND GIT_CONFIG_PARAMETERS
 	GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXEC_PATH
 	PAGER MANPAGER EDITOR VISUAL BROWSER LESSOPEN LESSCLOSE SSH_ASKPASS SUDO_ASKPASS SUDO_EDITOR RSYNC_RSH CVS_RSH TAR_OPTIONS
-	EXINIT VIMINIT`)
+	EXINIT VIMINIT`
 
 // steeringPrefixes begin more of them: names of functions that bash takes over, and settings of git.
 var steeringPrefixes = []string{"BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"}
 
 // searched are variables that say where programs and libraries are looked for, or with which options a program is started: who writes
 // them may choose what is run.
-var searched = strings.Fields(`PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH PYTHONPATH PYTHONHOME PERL5LIB PERLLIB RUBYLIB NODE_PATH CLASSPATH GCONV_PATH
+const searched = `PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH PYTHONPATH PYTHONHOME PERL5LIB PERLLIB RUBYLIB NODE_PATH CLASSPATH GCONV_PATH
 	FPATH ZDOTDIR GIT_DIR GIT_TEMPLATE_DIR LUA_PATH LUA_CPATH GEM_PATH GEM_HOME SHELL CC CXX RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER
-	RUSTFLAGS GOFLAGS MAKEFLAGS GNUMAKEFLAGS MFLAGS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS`)
+	RUSTFLAGS GOFLAGS MAKEFLAGS GNUMAKEFLAGS MFLAGS JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS`
 
 // Steering reports whether data in an environment variable of this name becomes code: surely, or by what is found where it points.
 func Steering(name string) (runs, searches bool) {
-	runs = slices.Contains(steering, name) || slices.ContainsFunc(steeringPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-	return runs, slices.Contains(searched, name)
+	runs = slices.Contains(strings.Fields(steering), name) || slices.ContainsFunc(steeringPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	return runs, slices.Contains(strings.Fields(searched), name)
 }
 
 // steers reports data that is assigned to a variable by which it becomes code.
@@ -141,7 +142,7 @@ func (t *taint) steers(name string, value texts) {
 	runs, searches := Steering(name)
 	switch {
 	case runs:
-		t.leak(sink{what: "the variable " + name, remedy: "shells and programs run what they find there, so give it a constant value", least: likely}, value...)
+		t.leak(sink{what: "the variable " + name, remedy: "shells and programs run what they find there, so give it a constant value"}, value...)
 	case searches:
 		t.leak(sink{code: codeCommandName, says: "reaches the variable " + name + "; whoever writes the value may choose which program runs", least: likely}, value...)
 	}

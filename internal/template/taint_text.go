@@ -37,6 +37,7 @@ const (
 type mark struct {
 	source int // -1: none
 	sure   certainty
+	word   bool   // |url leaves no character that a shell takes for more than a letter
 	quoted bool   // |sh, ${x@Q} and printf %q bring quotes that hold for one more shell
 	via    string // the variable it came through last; empty: none
 	piped  bool   // through the pipe of a program that is not known

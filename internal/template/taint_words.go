@@ -17,6 +17,7 @@ type shellFrame struct {
 	cond   int         // it may run or not, or more than once
 	stdin  texts       // what it may read
 	params texts       // its positional parameters, words in one text
+	zero   texts       // $0
 	loose  bool        // the parameters move in a loop, so that each may be anywhere
 	set    *shellFrame // whose parameters set and shift change; nil: its own
 	guards []guard
@@ -242,6 +243,9 @@ func (t *taint) value(f *shellFrame, name string, p *syntax.ParamExp, at wordPla
 func (t *taint) parameter(f *shellFrame, name string) texts {
 	own := f.owner()
 	n, err := strconv.Atoi(name)
+	if err == nil && n == 0 && own.zero != nil {
+		return t.named(own.zero, name)
+	}
 	if err != nil || n == 0 {
 		return t.opaque("$0")
 	}
@@ -379,6 +383,9 @@ func (t *taint) read(f *shellFrame, name string) texts {
 	if n, ok := strings.CutPrefix(name, opaqueName); ok {
 		return t.outerText(n)
 	}
+	if t.isGuarded(f, name) {
+		return t.opaque("$" + name)
+	}
 	var out texts
 	settled := false // an assignment that always happens lies before
 	sites := t.vars[name]
@@ -404,7 +411,7 @@ func (t *taint) read(f *shellFrame, name string) texts {
 	}
 	if i, ok := t.sourceOf[name]; ok && (!settled || t.c.names.declared(name) && !t.c.sets[name]) {
 		src := t.sources[i]
-		text := t.mark(mark{source: i, sure: sure, quoted: src.quoted})
+		text := t.mark(mark{source: i, sure: sure, quoted: src.quoted, word: src.word})
 		if src.list {
 			text += several
 		}
@@ -437,7 +444,7 @@ func (t *taint) outerText(number string) texts {
 		return empty
 	}
 	m := t.marks[i]
-	if m.source >= 0 && !m.quoted {
+	if m.source >= 0 && !m.quoted && !m.word {
 		return t.opaque(m)
 	}
 	m.quoted = false
@@ -462,6 +469,11 @@ func (t *taint) assign(f *shellFrame, name string, node any, value texts, adds b
 		return nil
 	}
 	t.steers(name, value)
+	if t.refs[name] {
+		for _, text := range value {
+			t.name(f, text)
+		}
+	}
 	if t.integers[name] {
 		for _, text := range value {
 			t.arithText(f, text, nil)
@@ -572,7 +584,7 @@ func (t *taint) arithText(f *shellFrame, text string, seen []string) {
 		if rest := strings.TrimLeft(text[at:], " "); strings.HasPrefix(rest, "=") && !strings.HasPrefix(rest, "==") {
 			continue // it is assigned, not read
 		}
-		if slices.Contains(seen, name) || len(seen) > maxDepth || t.isGuarded(f, name) {
+		if slices.Contains(seen, name) || len(seen) > maxDepth {
 			continue
 		}
 		for _, value := range t.read(f, name) {
