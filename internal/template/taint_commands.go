@@ -476,8 +476,13 @@ func (t *taint) language(f *shellFrame, name string, p program, words []field) {
 		}
 		if strings.HasPrefix(text, "-") && text != "-" {
 			if len(text) == 2 && strings.Contains(p.takes, text[1:]) {
-				found = found || text == "-f"
 				i++
+				if text == "-f" && i < len(words) {
+					found = true
+					for _, content := range t.content(f, words[i].text) {
+						report(content)
+					}
+				}
 			}
 			continue
 		}
@@ -698,7 +703,7 @@ func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.N
 		}
 	case "complete", "compgen":
 		for _, x := range args {
-			t.leak(sink{what: "a word that " + name + " expands again", remedy: nameSink.remedy, least: likely}, x.text)
+			t.leak(sink{what: "a word that " + name + " expands again", remedy: nameSink.remedy, words: true}, x.text)
 		}
 	case "enable", "bind", "fc", "history", "hash":
 		for _, x := range args {

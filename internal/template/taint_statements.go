@@ -378,6 +378,16 @@ func (t *taint) declared(f *shellFrame, text string, integer bool, node any) {
 	t.assign(f, name, node, texts{value}, false)
 }
 
+// keysOf is the variable that stands for the keys of an array.
+func keysOf(name string) string { return name + "[" }
+
+// key notes a key of an array, which ${!name[@]} brings back.
+func (t *taint) key(f *shellFrame, name string, index syntax.ArithmExpr, node any) {
+	if word, ok := index.(*syntax.Word); ok {
+		t.assign(f, keysOf(name), node, t.word(f, word), true)
+	}
+}
+
 // assignment interprets name=value.
 func (t *taint) assignment(f *shellFrame, a *syntax.Assign) *site {
 	if a.Name == nil || a.Naked {
@@ -385,11 +395,13 @@ func (t *taint) assignment(f *shellFrame, a *syntax.Assign) *site {
 	}
 	name := a.Name.Value
 	t.subscript(f, name, a.Index)
+	t.key(f, name, a.Index, a)
 	value := t.word(f, a.Value)
 	if a.Array != nil {
 		value = empty
 		for i, e := range a.Array.Elems {
 			t.subscript(f, name, e.Index)
+			t.key(f, name, e.Index, e)
 			if e.Value == nil {
 				continue
 			}

@@ -65,7 +65,7 @@ var programs = sync.OnceValue(func() map[string]program {
 		table[name] = program{prints: partsOf, operand: true, options: []string{"-e", "--source"}, takes: "vFfe"}
 	}
 	table["jq"] = program{prints: partsOf, operand: true, takes: "fL"}
-	table["sed"] = program{prints: partsOf, operand: true, options: []string{"-e", "--expression"}, takes: "efl"}
+	table["sed"] = program{prints: partsOf, operand: true, options: []string{"-e", "--expression"}, takes: "fl"}
 	return table
 })
 

@@ -191,7 +191,9 @@ func (t *taint) expansion(f *shellFrame, p *syntax.ParamExp, at wordPlace) texts
 	}
 	in := t.value(f, name, p, at)
 	switch {
-	case p.Excl && p.Names == 0 && p.Index == nil:
+	case p.Excl && p.Names == 0 && p.Index != nil:
+		in = t.read(f, keysOf(name))
+	case p.Excl && p.Names == 0:
 		t.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy, least: likely}, in...)
 		in = t.indirect(f, in, p)
 	case p.Repl != nil:
@@ -200,7 +202,7 @@ func (t *taint) expansion(f *shellFrame, p *syntax.ParamExp, at wordPlace) texts
 		if name != "@" && name != "*" {
 			in = t.remains(in, p, sure).with(in...)
 		} else {
-			in = t.anyOrder(in)
+			in = t.sliced(in)
 		}
 	case p.Exp != nil:
 		in = t.operator(f, p, in)
@@ -268,17 +270,16 @@ func (t *taint) parameter(f *shellFrame, name string) texts {
 	return t.named(out, name)
 }
 
-// anyOrder makes every word one that may be missing, so that those behind it may stand anywhere.
-func (t *taint) anyOrder(in texts) texts {
-	var out texts
+// sliced returns the parameters from any of them on.
+func (t *taint) sliced(in texts) texts {
+	out := empty
 	for _, text := range in {
-		var words []string
-		for _, x := range fieldsOf(text) {
-			words = append(words, x.text+several)
+		fields := fieldsOf(text)
+		for from := range min(len(fields), maxTexts) {
+			out = out.with(joinFields(fields[from:]))
 		}
-		out = out.with(strings.Join(words, fieldEnd))
 	}
-	return out
+	return t.bounded(out, "slice")
 }
 
 // indirect returns what the variables hold whose names the texts are.
