@@ -420,7 +420,7 @@ var settings = []*production{
 
 // stepEnv are variables that the step itself sets from data. They have a source of their own, so that what flows to them is not used.
 var stepEnv = []*production{
-	{name: "env: PS4", text: "set -x\n:", env: variable{"PS4", "${item.v}"}},
+	{name: "env: PS4", text: "set -x\n:", env: variable{"PS4", "${item.v}"}, notAsRoot: true},
 	{name: "env: PS4 of a child", text: "bash -xc :", env: variable{"PS4", "+${item.v}"}, notAsRoot: true},
 	{name: "env: BASH_ENV", text: "bash -c :", env: variable{"BASH_ENV", "${item.v}"}},
 	{name: "env: BASH_ENV by capture", text: "bash -c :", env: variable{"BASH_ENV", "${cap}"}},

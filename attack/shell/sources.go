@@ -15,7 +15,6 @@ var sources = []*source{
 	{name: "nested field", text: "${item.o.w}"},
 	{name: "element", text: "${item.l[0]}"},
 	{name: "default", text: "${item.v:-none}"},
-	{name: "missing with default", text: "${item.none:-text}", literal: func(string) string { return "text" }, constant: true},
 	{name: "list", text: "${item.l[*]}"},
 	{name: "words", text: "${item.v|words}"},
 	{name: "json filter", text: "${item.v|json}", literal: asJSON},
