@@ -49,6 +49,7 @@ type taint struct {
 	files      map[string]texts   // what was written to files, by their names
 	refs       map[string]bool    // variables that stand for others
 	redirected []*syntax.Redirect // of exec: what all that follows prints to
+	numbered   []*syntax.Redirect // of descriptors other than 1
 	fds        texts              // what descriptors other than the standard ones bring
 	funcs      map[string][]*syntax.FuncDecl
 	called     map[*syntax.FuncDecl]bool

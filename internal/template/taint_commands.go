@@ -101,7 +101,7 @@ func wrapperOf(word string) *wrapper {
 // wrapped interprets a program that starts another.
 func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.Node) texts {
 	i := 1
-	replace := ""
+	replace, whole := "", false // of xargs: what stands for a line, and that blanks do not part one
 	for ; i < len(words); i++ {
 		text := words[i].text
 		name, value, isAssignment := strings.Cut(text, "=")
@@ -141,6 +141,12 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		case w.name == "xargs" && text == "-i":
 			replace = "{}"
 			continue
+		case w.name == "xargs" && (text == "-0" || text == "--null" || strings.HasPrefix(text, "-d") || strings.HasPrefix(text, "--delimiter")):
+			whole = true
+			if text == "-d" || text == "--delimiter" {
+				i++
+			}
+			continue
 		case len(text) == 2 && strings.Contains(w.takes, text[1:]):
 			i++
 			continue
@@ -163,7 +169,7 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		return t.program(f, words, node) // with -c: code
 	}
 	if w.name == "xargs" {
-		inner = t.xargs(f, inner, replace)
+		inner = t.xargs(f, inner, replace, whole)
 		f = f.fork()
 		f.stdin = empty
 	}
@@ -171,13 +177,17 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 }
 
 // xargs returns the words of a command with what xargs reads as more of them.
-func (t *taint) xargs(f *shellFrame, words []field, replace string) []field {
+func (t *taint) xargs(f *shellFrame, words []field, replace string, whole bool) []field {
 	for _, text := range f.stdin {
 		text = strings.TrimRight(text, "\n")
 		if replace != "" {
 			for i := range words {
 				words[i].text = strings.ReplaceAll(words[i].text, replace, text)
 			}
+			continue
+		}
+		if whole {
+			words = append(words, field{text: text, many: true})
 			continue
 		}
 		for _, x := range fieldsOf(t.split(texts{text})[0]) {
@@ -779,7 +789,10 @@ func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
 				fields := strings.Fields(line)
 				switch {
 				case len(names) == 1 && !array || !isConstant(line):
-					value = value.with(strings.TrimSpace(line))
+					value = value.with(strings.TrimSpace(line)) // IFS or a blank in the data may part it anywhere
+					if i > 0 && i < len(fields) {
+						value = value.with(strings.Join(fields[i:], " "))
+					}
 				case array:
 					value = value.with(strings.Join(fields, itemEnd))
 				case i >= len(fields):

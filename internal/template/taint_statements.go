@@ -122,6 +122,9 @@ func (t *taint) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
 	left := out
 	for _, r := range s.Redirs {
 		if r.N != nil && r.N.Value != "1" {
+			if !slices.Contains(t.numbered, r) {
+				t.numbered, t.changed = append(t.numbered, r), true
+			}
 			continue
 		}
 		switch r.Op {
@@ -137,6 +140,11 @@ func (t *taint) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
 				left = empty
 			} else if r.Word.Lit() != "1" && r.Word.Lit() != "2" {
 				t.fds = t.grown(t.fds, out)
+			}
+			for _, numbered := range t.numbered {
+				if numbered.N.Value == r.Word.Lit() && numbered.Op != syntax.DplOut && numbered.Op != syntax.DplIn {
+					t.collected(f, numbered, out)
+				}
 			}
 		}
 	}

@@ -56,6 +56,16 @@ func TestValuesThatReachCodeAreToldOnTheirWay(t *testing.T) {
 		{`n=$(echo ${item.v}); echo $((n + 1))`, refused},
 		{`y=${item.v|sh}; sh -c "p '$y'"`, refused},
 
+		{`exec 3> >(sh); echo ${item.v} >&3`, refused},
+		{`exec 3> >(cat); echo ${item.v} >&3`, fine},
+		{`echo ${item.v} 3> >(sh) >&3`, refused},
+		{`c="echo ${item.v}"; echo "$c" | xargs -0 sh -c`, refused},
+		{`c="echo ${item.v}"; echo "$c" | xargs -d '\n' sh -c`, refused},
+		{`c="echo ${item.v}"; echo "$c" | xargs --null sh -c`, refused},
+		{`c="echo ${item.v}"; echo "$c" | xargs -0 sh -c 'echo "$1"' _`, fine},
+		{`read -r y c <<< "y ${item.v}"; sh -ec $c`, refused},
+		{`read -r y c <<< "y ${item.v}"; sh -c 'echo "$1"' _ $c`, fine},
+
 		{`c=${item.v}; c=ls; eval "$c"`, warned},
 		{`while t; do eval "$c"; c=${item.v}; done`, warned},
 		{`c=$(gen ${item.v}); eval "$c"`, warned},
