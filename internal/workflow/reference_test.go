@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/retry"
 )
 
 // TestTheReferenceIsThatOfTheTypes makes docs/workflow.md of testdata/reference.md, in which a line {{block}} stands for the
@@ -29,10 +32,52 @@ func TestTheReferenceIsThatOfTheTypes(t *testing.T) {
 		}
 		text = strings.Replace(text, mark, d.table(everything(t)), 1)
 	}
-	if _, rest, left := strings.Cut(text, "{{workflow."); left {
-		t.Errorf("testdata/reference.md names a block that there is none of: {{workflow.%.30s", rest)
+	text = strings.Replace(text, "{{strategies}}", strategies(), 1)
+	if _, rest, left := strings.Cut(text, "{{"); left {
+		t.Errorf("testdata/reference.md has a mark that stands for nothing: {{%.30s", rest)
 	}
 	compareMade(t, "../../docs/workflow.md", text)
+}
+
+// strategies lists the strategies of backoff, each with its parameters.
+func strategies() string {
+	var all []string
+	for _, s := range retry.Strategies() {
+		parameters, _ := retry.Parameters(s)
+		all = append(all, "`"+string(s)+"`: "+strings.Join(code(parameters), ", "))
+	}
+	return strings.Join(all, "; ")
+}
+
+// The README shows how the delays of each strategy grow: "| backoff | formula | the first delays |".
+func TestTheReadmeShowsEveryBackoff(t *testing.T) {
+	data, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(data), "\n## Retry, by the numbers\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	shown := map[retry.Strategy]bool{}
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `") || strings.HasPrefix(cells[1], " `backoff`") {
+			continue // not a row of the table
+		}
+		backoff := strings.Split(cells[1], "`")[1]
+		w := parse(t, "- {shell: a, retry_config: {attempts: 5, initial_delay: 1s, backoff: "+backoff+"}}")
+		policy := w.Commands[0].Retry
+		shown[policy.Backoff.Strategy] = true
+		for i, want := range strings.Fields(cells[3]) {
+			if got := strconv.FormatFloat(policy.Computed(i+1).Seconds(), 'g', -1, 64); got != want {
+				t.Errorf("README.md, %s, delay %d: got %s, want %s", backoff, i+1, want, got)
+			}
+		}
+	}
+	for _, s := range retry.Strategies() {
+		if !shown[s] {
+			t.Errorf("README.md, Retry, by the numbers: the strategy %s has no row", s)
+		}
+	}
 }
 
 // table returns the keys of a block as a table of Markdown.

@@ -278,7 +278,7 @@ func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
 		t.Skip("reads thousands of files")
 	}
 	v := newValidator(t)
-	for _, value := range []string{"0", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"} {
+	for _, value := range []string{"0", "-3", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"} {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()
 			replaceEach(t, v, value)
