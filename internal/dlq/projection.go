@@ -47,9 +47,10 @@ func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(i
 }
 
 // Behind tells the projection that the log ends with record last. A queue that is ahead of its log, the end of which a power loss
-// has taken, is emptied and made anew: it has failures and removals that never were, as far as the log knows.
+// has taken, is made anew from what is left: it has failures and removals that never were, as far as the log knows. A log that has
+// nothing at all is gone, which whoever reads it is told, and the queue is left as it is.
 func (p *Projection) Behind(last int64) error {
-	if p.applied <= last {
+	if p.applied <= last || last == 0 {
 		return nil
 	}
 	p.applied = 0

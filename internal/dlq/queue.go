@@ -93,11 +93,19 @@ func (q *Queue) Followed() {
 	q.done = q.seq
 }
 
-// Restart empties the queue, for a log that is to be followed from its beginning again.
+// Restart empties the queue, for a log that is to be followed from its beginning again. The journal as it was is kept beside, as
+// dlq.jsonl.ahead: it may be all that is left of what the log has lost.
 func (q *Queue) Restart() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := errors.Join(q.file.Truncate(0), q.file.Sync()); err != nil {
+	err := errors.Join(q.file.Sync(), q.file.Close()) // Windows does not rename what is open
+	if err == nil {
+		err = os.Rename(q.path, q.path+".ahead")
+	}
+	if err = errors.Join(err, q.open()); err == nil {
+		err = jobs.SyncDir(filepath.Dir(q.path))
+	}
+	if err != nil {
 		return fmt.Errorf("make the dead letters anew: %w", err)
 	}
 	q.index, q.seq, q.done, q.dirty = newIndex(), 0, 0, false

@@ -443,6 +443,32 @@ func TestAFlippedBitInTheJournalIsTold(t *testing.T) {
 	}
 }
 
+func TestARestartedQueueIsEmptyAndKeepsTheJournalBeside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dlq.jsonl")
+	q := open(t, path)
+	q.Follow(7)
+	put(t, q, simple("a", 1))
+	before := contents(t, path)
+	p := NewProjection(q, "j", "w", 3, nil)
+	for _, same := range []int64{7, 0} { // as long as the log, or a log that is gone
+		p.applied = 7
+		if err := p.Behind(same); err != nil || q.Len() != 1 {
+			t.Fatalf("log to %d: got %d entries, %v, want the one", same, q.Len(), err)
+		}
+	}
+	if err := p.Behind(3); err != nil || q.Len() != 0 || q.Applied() != 0 {
+		t.Errorf("log to 3: got %d entries, followed to %d, %v, want none", q.Len(), q.Applied(), err)
+	}
+	put(t, q, simple("b", 1))
+	closeQueue(t, q)
+	if got := read(t, path); len(got) != 1 || got[0].ItemID != "b" {
+		t.Errorf("got %v, want only what came later", got)
+	}
+	if kept := contents(t, path+".ahead"); !bytes.Equal(kept, before) {
+		t.Errorf("kept %s, want %s", kept, before)
+	}
+}
+
 func TestAJournalWithoutChecksumsIsReadAndGetsThemFromThenOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dlq.jsonl")
 	q := open(t, path)
