@@ -50,6 +50,10 @@ SCRIPTS ?= 10000
 attack-shell: ## Run SCRIPTS random scripts (10,000) with values that show when they are run, against what validate says
 	$(GO) run ./attack/shell -scripts $(SCRIPTS) -seed $(SEED)
 
+SECRETS ?= 20000
+attack-secrets: ## Encode SECRETS random secrets (20,000) in every way, have commands print some, look for what masking leaves
+	$(GO) test ./internal/mask -count=1 -timeout 0 -v -run 'TestNoEncoding|TestTextsWithout|RandomSecrets$$' -args -rounds $(SECRETS) -live 2 -seed $(SEED)
+
 scale: ## Run a job of 200,000 items and look at its memory
 	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
 
@@ -110,4 +114,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell scale lint fmt generate check man install release clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell attack-secrets scale lint fmt generate check man install release clean

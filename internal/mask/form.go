@@ -529,10 +529,10 @@ func (w *walk) restOfDump(end int) int {
 	r := &w.reader
 	r.text, r.more, r.partial = w.text[end:], w.more, false
 	i := 0
-	for i < maxLine && (r.at(i) == ' ' || digit(r.at(i)) >= 0) {
+	for i < maxLine && (r.at(i) == ' ' || digit(r.at(i)) >= 0) && (r.at(i) != ' ' || r.at(i+1) != ' ') {
 		i++
 	}
-	if i >= 2 && i < len(r.text) && r.text[i-1] == ' ' && r.text[i-2] == ' ' || i > 0 && (r.at(i) == '|' || r.at(i) == '>') {
+	if r.at(i) == ' ' || i > 0 && (r.at(i) == '|' || r.at(i) == '>') {
 		for i < maxLine && i < len(r.text) && r.at(i) != '\n' {
 			i++
 		}

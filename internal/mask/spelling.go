@@ -279,6 +279,9 @@ func (r *reader) percent() {
 	i := 1
 	for range maxNested + 1 {
 		r.hexByte(i)
+		if r.at(i) == '2' && r.at(i+1)|0x20 == 'b' { // a space, in a query that was escaped once more
+			r.add(i+2, ' ')
+		}
 		if r.at(i) != '2' || r.at(i+1) != '5' {
 			break
 		}
