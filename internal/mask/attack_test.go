@@ -390,7 +390,7 @@ func randomSecret(r *rand.Rand, least int) string {
 func surrounding(r *rand.Rand, secret string) string {
 	words := []string{
 		"", "", " ", "token: ", "Authorization: Bearer ", `{"a":"`, "user:", "x", "1", "%", `\`, "'", `"`, "=", "&", "\n", "a line\n", "M-", "^", "$", "0x", "73 33 ", "YWJj",
-		secret[:r.IntN(min(leakFrom, len(secret)))], strings.Repeat("-", r.IntN(20)),
+		secret[:r.IntN(min(leakFrom-2, len(secret)))], strings.Repeat("-", r.IntN(20)),
 	}
 	return words[r.IntN(len(words))]
 }
@@ -511,7 +511,7 @@ func TestNothingIsLeftInWhatCommandsPrintOfRandomSecrets(t *testing.T) {
 		long := ""
 		for len(long) < 120 {
 			long += strings.Map(func(c rune) rune {
-				if c <= ' ' || c >= 0x7f {
+				if c <= ' ' || c >= 0x7f || c == '#' { // of a URL, wget sends only what is in front of that
 					return 'x'
 				}
 				return c

@@ -361,6 +361,7 @@ func (r *reader) newline() {
 	i++
 	lines := func(n int) {
 		r.add(n, '\n')
+		r.add(n, '\r')
 		r.add(n, '\r', '\n')
 	}
 	lines(i)
