@@ -187,7 +187,7 @@ func (r *run) perform(ctx context.Context, b bound, c process.Command) (process.
 // files writes the private files that b needs and points b to them.
 func (r *run) files(b *bound) error {
 	if b.values != "" {
-		path, err := b.scratch.add("values-*.sh", b.values)
+		path, err := b.scratch.addValues("values-*.sh", b.values)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,43 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// MemoryFile makes a private file that is on no disk, and returns the path by which other processes of the user open it. It is gone when
+// the file is closed or this process ends, however it does. The error is errors.ErrUnsupported where the system has no such files.
+func MemoryFile(content string) (file *os.File, path string, err error) {
+	fd, err := unix.MemfdCreate("prodigy", unix.MFD_CLOEXEC)
+	switch {
+	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM):
+		return nil, "", errors.ErrUnsupported
+	case err != nil:
+		return nil, "", fmt.Errorf("make a file in memory: %w", err)
+	}
+	file = os.NewFile(uintptr(fd), "memory")
+	path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	if err = file.Chmod(0o600); err == nil { // ssh takes no other for a key
+		_, err = file.WriteString(content)
+	}
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("write a file in memory: %w", err), file.Close())
+	}
+	if !leadsTo(path, file) {
+		return nil, "", errors.Join(errors.ErrUnsupported, file.Close())
+	}
+	return file, path, nil
+}
+
+// leadsTo reports whether path is that of file. It is not where /proc is missing or shows other processes.
+func leadsTo(path string, file *os.File) bool {
+	there, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	here, err := file.Stat()
+	return err == nil && os.SameFile(here, there)
+}
