@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,18 +18,19 @@ const endLeftoversName = "end-leftovers"
 // newEndLeftoversCommand returns what each run starts beside itself. It is not for people, and so it is not shown.
 func newEndLeftoversCommand(*console) *cobra.Command {
 	return &cobra.Command{
-		Use:    endLeftoversName + " <register> <mark> <grace>",
-		Short:  "End the commands of a prodigy that is killed",
-		Args:   exactly("register", "mark", "grace"),
+		Use:    endLeftoversName + " <files> <register> <mark> <grace>",
+		Short:  "End the commands of a prodigy that is killed, and remove their private files",
+		Args:   exactly("files", "register", "mark", "grace"),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			grace, err := time.ParseDuration(args[2])
+			grace, err := time.ParseDuration(args[3])
 			if err != nil {
 				return usagef("grace: %w", err)
 			}
 			// It ends with the one that started it, and not sooner.
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-			if err := process.Watch(cmd.Context(), os.Stdin, args[0], args[1], grace); err != nil {
+			err = process.Watch(cmd.Context(), os.Stdin, args[1], args[2], grace)
+			if err = errors.Join(err, os.RemoveAll(args[0])); err != nil {
 				return fmt.Errorf("end leftovers: %w", err)
 			}
 			return nil

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type job struct {
 	log      *events.Log
 	lock     *jobs.Lock
 	register *process.Register
+	temp     string // directory of the private files of this run
 	store    *items.Store
 	queue    *dlq.Queue
 	project  *dlq.Projection
@@ -195,6 +197,9 @@ func (j *job) open() error {
 	if j.lock, err = j.place.Lock(); err != nil {
 		return err
 	}
+	if err := j.endLeftovers(); err != nil {
+		return err
+	}
 	if j.workflow.Mode == workflow.MapReduce {
 		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
 			var damaged *items.DamagedError
@@ -220,9 +225,6 @@ func (j *job) open() error {
 	}
 	if j.config.Earlier != nil {
 		j.config.Earlier(j.state.policy.Metrics())
-	}
-	if err := j.endLeftovers(); err != nil {
-		return err
 	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
 		return unusable(err)
@@ -292,30 +294,41 @@ func (j *job) follow(records []events.Record, end events.Position) error {
 	return nil
 }
 
-// endLeftovers ends what the run before left running when it was killed, before anything starts again.
+// endLeftovers ends what the run before left running when it was killed, and removes its private files, before anything else can fail.
 func (j *job) endLeftovers() error {
 	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
 	if n > 0 {
 		j.notice(fmt.Sprintf("commands of the run before that were still running and have been ended: %d", n))
 	}
+	if removed := os.RemoveAll(j.place.TempDir()); removed != nil {
+		err = errors.Join(err, fmt.Errorf("remove private files: %w", removed))
+	}
 	return err
 }
 
-// emptyTemp makes the directory of private files, without what a run that was killed left in it.
-func (j *job) emptyTemp() error {
-	if err := os.RemoveAll(j.place.TempDir()); err != nil {
-		return fmt.Errorf("remove private files: %w", err)
+// makeTemp makes the directory of the private files of this run. It has a name of its own, so that who removes the files of a run that
+// was killed cannot touch those of a resume.
+func (j *job) makeTemp() (err error) {
+	if err := jobs.MakeDirs(j.place.TempDir()); err != nil {
+		return err
 	}
-	return jobs.MakeDirs(j.place.TempDir())
+	if j.temp, err = os.MkdirTemp(j.place.TempDir(), "run-"); err != nil {
+		return fmt.Errorf("make the directory of private files: %w", err)
+	}
+	return nil
 }
 
 // start makes the executor, whose messages come to the inbox.
 func (j *job) start() error {
-	var err error
-	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, j.config.Watcher...); err != nil {
+	if err := j.makeTemp(); err != nil {
 		return err
 	}
-	if err := j.emptyTemp(); err != nil {
+	var watcher []string
+	if len(j.config.Watcher) > 0 {
+		watcher = append(slices.Clip(j.config.Watcher), j.temp)
+	}
+	var err error
+	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, watcher...); err != nil {
 		return err
 	}
 	capacity := process.CapacityNow()
@@ -332,7 +345,7 @@ func (j *job) start() error {
 	}
 	j.executor = &agent.Executor{
 		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps, Progress: j.config.Progress,
-		TempDir: j.place.TempDir(), Environ: j.config.Environ, Register: j.register,
+		TempDir: j.temp, Environ: j.config.Environ, Register: j.register,
 		Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
 		Pause: j.pause, Stopping: j.stopping, MaxCommands: capacity.Fits, Lowered: j.lowered,

@@ -69,8 +69,8 @@ type Config struct {
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner
 
-	// Watcher is the argv that starts process.Watch, for process.OpenRegister: it ends the commands at once when this process is
-	// killed. Empty: that is left to the resume.
+	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the private files in front: it ends
+	// the commands at once when this process is killed, and removes that directory. Empty: that is left to the resume.
 	Watcher []string
 
 	checkpointRecords int64 // how many records there are at least between two checkpoints; 0: checkpointRecords

@@ -143,7 +143,7 @@ func (j *job) selectionEnv() items.Env {
 	known := j.config.Settings.With(j.captured())
 	return items.Env{
 		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
-		Temp: j.place.TempDir(), Register: j.register,
+		Temp: j.temp, Register: j.register,
 		Secret: j.config.Settings.Mask.Holds,
 	}
 }
