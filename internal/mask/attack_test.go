@@ -65,15 +65,6 @@ func wrapped(s string, width int, end string) string {
 	return strings.Join(lines, end)
 }
 
-func jsonOf(s string, escapeHTML bool) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(escapeHTML)
-	_ = e.Encode(s)
-	return strings.Trim(strings.TrimSuffix(b.String(), "\n"), `"`)
-}
-
-// jsonText is jsonOf with the quotes at its ends, of which Trim would take those of the secret too.
 func jsonText(s string, escapeHTML bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -162,7 +153,7 @@ func odC(s string) string {
 	return dumpLines(s, 16, func(at int, b string) string {
 		var fields strings.Builder
 		for i := range len(b) {
-			field := string(b[i])
+			var field string
 			switch c := b[i]; {
 			case strings.IndexByte("\a\b\t\n\v\f\r", c) >= 0:
 				field = `\` + "abtnvfr"[strings.IndexByte("\a\b\t\n\v\f\r", c):][:1]
@@ -463,7 +454,7 @@ func harmless(r *rand.Rand) string {
 	case 3:
 		return fmt.Sprint(data)
 	case 4:
-		return jsonOf(strings.ToValidUTF8(string(data), "?"), true)
+		return jsonText(strings.ToValidUTF8(string(data), "?"), true)
 	case 5:
 		for i := range 20 {
 			fmt.Fprintf(&b, "2026-03-%02dT10:%02d:07Z [info] request=%d \"GET /a?x=%%2F%d&y='1'\" 200 took %dms\n", 1+i, r.IntN(60), r.IntN(1e6), r.IntN(1000), r.IntN(100))

@@ -326,7 +326,8 @@ func escapesWord(text []byte, c byte) bool {
 	case '\\':
 		return next == '\\' || next|0x20 == 'x' || next|0x20 == 'u' || digit(next) >= 0 || next == c
 	case '%':
-		return next == '2' || next|0x20 == 'u' || digit(next) == int32(c>>4)
+		nested := next == '2' && (len(text) < 3 || text[2] == '5')
+		return nested || next|0x20 == 'u' || digit(next) == int32(c>>4)
 	case '=':
 		return digit(next) == int32(c>>4)
 	case '&':

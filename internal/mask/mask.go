@@ -56,13 +56,17 @@ func New(secrets []string) *Masker {
 
 // add asks f itself with which bytes its spellings can begin.
 func (m *Masker) add(f *form, w *walk) {
-	for first := range 256 {
+	bytes := 256
+	if f.kind == asDigits || f.kind == asNumbers {
+		bytes = 128 // all that they are written with
+	}
+	for first := range bytes {
 		text := [2]byte{byte(first)}
 		if length, undecided := f.match(w, text[:1], true); length == 0 && !undecided {
 			continue
 		}
 		s := start{form: f}
-		for second := range 256 {
+		for second := range bytes {
 			text[1] = byte(second)
 			if length, undecided := f.match(w, text[:], true); length > 0 || undecided {
 				s.second[second/64] |= 1 << (second % 64)
