@@ -10,7 +10,6 @@ import (
 
 const (
 	codeReaches     = "PS119"
-	codeTooDeep     = "PS028"
 	codeOutput      = "PS107"
 	codePiped       = "PS108"
 	codeCommandName = "PS105"
@@ -131,7 +130,7 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 		}
 	}
 	if t.exhausted || t.tooDeep {
-		c.report(Error, t.sources[0].offset, finding{codeTooDeep, t.sources[0].written + " stands in a text whose nested code and functions are too deep to follow; use fewer levels"})
+		c.report(Error, t.sources[0].offset, finding{codeDeep, t.sources[0].written + " stands in a text whose nested code and functions are too deep to follow; use fewer levels"})
 	}
 }
 
@@ -244,7 +243,7 @@ const arithmeticRemedy = "assign the value itself, which is checked to be a whol
 var (
 	codeSink  = sink{what: "shell code"}
 	nameSink  = sink{what: "a place that names a variable", remedy: "the shell evaluates what it finds there, so choose among constant names with case"}
-	arithSink = sink{what: "arithmetic", remedy: arithmeticRemedy, least: likely}
+	arithSink = sink{what: "arithmetic", remedy: arithmeticRemedy, least: likely, words: true} // dash takes (( x )) for a command
 )
 
 // leak reports the values in texts that reach a sink.

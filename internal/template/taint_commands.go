@@ -41,7 +41,7 @@ func (t *taint) call(f *shellFrame, call *syntax.CallExpr) texts {
 		if i > 0 { // another reading of the same words
 			in = f.branch()
 		}
-		out = out.with(t.run1(in, fieldsOf(way), call)...)
+		out = out.with(t.runWords(in, fieldsOf(way), call)...)
 	}
 	if len(prefix) > 0 && !keepsAssignments(call.Args[0].Lit(), t) {
 		for _, s := range prefix {
@@ -56,8 +56,8 @@ func keepsAssignments(name string, t *taint) bool {
 	return t.funcs[name] != nil || slices.Contains(strings.Fields(": . break continue eval exec exit export readonly return set shift source times trap unset command"), name)
 }
 
-// run1 interprets the words of a command.
-func (t *taint) run1(f *shellFrame, words []field, node syntax.Node) texts {
+// runWords interprets the words of a command.
+func (t *taint) runWords(f *shellFrame, words []field, node syntax.Node) texts {
 	t.steps++
 	if len(words) == 0 || t.exhausted {
 		return empty
@@ -69,7 +69,7 @@ func (t *taint) run1(f *shellFrame, words []field, node syntax.Node) texts {
 			in := f.inner()
 			in.chain = append(slices.Clip(f.chain), nil)
 			if fields := fieldsOf(t.split(texts{text})[0]); len(fields) > 0 && fields[0].text != words[0].text {
-				out = out.with(t.run1(in, append(fields, words[1:]...), node)...)
+				out = out.with(t.runWords(in, append(fields, words[1:]...), node)...)
 			}
 		}
 		return out
@@ -124,7 +124,7 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 			code := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(text, "--split-string"), "-S"), "=")
 			t.leak(codeSink, code)
 			inner := append(fieldsOf(t.split(texts{code})[0]), words[i+1:]...)
-			return t.run1(f, inner, node)
+			return t.runWords(f, inner, node)
 		case !strings.HasPrefix(text, "-") || text == "-":
 			if w.name == "env" && text == "-" {
 				continue
@@ -173,7 +173,7 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		f = f.fork()
 		f.stdin = empty
 	}
-	return t.run1(f, inner, node)
+	return t.runWords(f, inner, node)
 }
 
 // xargs returns the words of a command with what xargs reads as more of them.
@@ -209,7 +209,7 @@ func (t *taint) find(f *shellFrame, words []field, node syntax.Node) texts {
 		for end < len(words) && words[end].text != ";" && words[end].text != "+" {
 			end++
 		}
-		out = out.with(t.run1(f.branch(), slices.Clone(words[i+1:end]), siteNode{node, i})...)
+		out = out.with(t.runWords(f.branch(), slices.Clone(words[i+1:end]), siteNode{node, i})...)
 	}
 	return out
 }
@@ -389,7 +389,7 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 			t.parsed[code] = file
 		}
 		if file == nil {
-			t.partlyCode(code, marks)
+			t.partlyCode(marks)
 			continue
 		}
 		for _, i := range marks {
@@ -416,7 +416,7 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 }
 
 // partlyCode takes code that is no valid shell, since data in it may make it so: what is quoted may not be in it either.
-func (t *taint) partlyCode(_ string, marks []int) {
+func (t *taint) partlyCode(marks []int) {
 	for _, i := range marks {
 		t.leak(codeSink, t.mark(t.marks[i]))
 	}

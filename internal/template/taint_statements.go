@@ -127,15 +127,15 @@ func (t *taint) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
 			}
 			continue
 		}
-		switch r.Op {
-		case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut:
+		switch {
+		case isOutput(r.Op):
 			if isExec(s) {
 				t.redirected = append(t.redirected, r)
 				continue
 			}
 			t.collected(f, r, out)
 			left = empty
-		case syntax.DplOut:
+		case r.Op == syntax.DplOut:
 			if r.Word.Lit() == "2" && !t.merged {
 				left = empty
 			} else if r.Word.Lit() != "1" && r.Word.Lit() != "2" {
@@ -149,6 +149,11 @@ func (t *taint) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
 		}
 	}
 	return left
+}
+
+// isOutput reports whether a redirection leads to a file.
+func isOutput(op syntax.RedirOperator) bool {
+	return slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.RdrInOut}, op)
 }
 
 // command interprets a command and returns what it prints.
