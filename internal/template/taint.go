@@ -38,6 +38,9 @@ type taint struct {
 
 	sources  []source
 	sourceOf map[string]int // by the variable that brings it
+	repeated map[string][]occurrence
+	starts   map[*syntax.Stmt]int // of the statements of the script itself, not of code in it
+	at       int                  // where the innermost of them begins that is being interpreted
 
 	dataFiles  map[string]int // by the variable with the name of the file that brings it
 	vars       map[string][]*site
@@ -76,6 +79,12 @@ type source struct {
 	list    bool   // it is several words
 }
 
+// occurrence is one of several places of the script with the same value, and the source that names it as it was written.
+type occurrence struct {
+	start  int // in the script
+	source int
+}
+
 // site is an assignment to a variable.
 type site struct {
 	tick  int
@@ -99,7 +108,7 @@ type contextKey struct {
 
 // checkTaint reports the data in a finished script that reaches a place where the shell, or a program of the table, runs it.
 func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
-	t := &taint{c: c, script: script, dialects: dialects, sourceOf: map[string]int{}, dataFiles: map[string]int{}}
+	t := &taint{c: c, script: script, dialects: dialects, sourceOf: map[string]int{}, repeated: map[string][]occurrence{}, dataFiles: map[string]int{}}
 	if !t.bringsData() {
 		return
 	}
@@ -113,6 +122,12 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 	t.files, t.funcs, t.contexts = map[string]texts{}, map[string][]*syntax.FuncDecl{}, map[contextKey]int{}
 	t.again, t.aliases = map[*syntax.FuncDecl]texts{}, map[string]texts{}
 	t.parsed = map[string]*syntax.File{}
+	t.starts = map[*syntax.Stmt]int{}
+	for node := range syntax.Preorder(file) {
+		if s, ok := node.(*syntax.Stmt); ok {
+			t.starts[s] = int(s.Pos().Offset())
+		}
+	}
 	t.merged = strings.Contains(script, "2>&1") || strings.Contains(script, "&>") || strings.Contains(script, "|&")
 	for _, name := range integerNames {
 		t.integers[name] = true
@@ -152,11 +167,15 @@ func (t *taint) bringsData() bool {
 	for i := range t.c.slots {
 		s := &t.c.slots[i]
 		src := source{written: s.written, quoted: s.expr.has("sh"), word: s.expr.has("url"), list: s.mode == separate}
+		var written []source // at each place
 		for _, r := range t.c.refs {
 			if r.filled && r.slot == i {
 				src.offset, src.written = r.start, r.written
-				break
+				written = append(written, src)
 			}
+		}
+		if len(written) > 0 {
+			src = written[0]
 		}
 		switch {
 		case s.mode == pastedCode || s.number:
@@ -168,6 +187,7 @@ func (t *taint) bringsData() bool {
 			continue
 		}
 		t.add(s.variable, src)
+		t.addRepeated(s.variable, written)
 		if src.list {
 			t.add(s.variable+"_0", src)
 		}
@@ -200,6 +220,40 @@ func (t *taint) addFile(name string, s source) {
 func (t *taint) add(name string, s source) {
 	t.sourceOf[name] = len(t.sources)
 	t.sources = append(t.sources, s)
+}
+
+// addRepeated notes where the script has a value that was written more than once, so that a finding names the right place. If the
+// rewriting left another number of them, the first place stands for all.
+func (t *taint) addRepeated(variable string, written []source) {
+	var starts []int
+	for from := 0; ; {
+		i := strings.Index(t.script[from:], variable)
+		if i < 0 {
+			break
+		}
+		if i += from; nameLen(t.script[i:]) == len(variable) {
+			starts = append(starts, i)
+		}
+		from = i + len(variable)
+	}
+	if len(written) < 2 || len(starts) != len(written) {
+		return
+	}
+	for i, src := range written {
+		t.repeated[variable] = append(t.repeated[variable], occurrence{start: starts[i], source: len(t.sources)})
+		t.sources = append(t.sources, src)
+	}
+}
+
+// sourceAt returns the source of a variable in the statement that is being interpreted.
+func (t *taint) sourceAt(name string) (int, bool) {
+	i, ok := t.sourceOf[name]
+	for _, o := range t.repeated[name] {
+		if o.start >= t.at {
+			return o.source, true
+		}
+	}
+	return i, ok
 }
 
 // environmentData are variables with an item's data that prodigy sets for every command of an agent.

@@ -39,6 +39,10 @@ func (t *taint) stmt(f *shellFrame, s *syntax.Stmt) texts {
 	if s == nil || t.exhausted {
 		return empty
 	}
+	if start, ok := t.starts[s]; ok {
+		defer func(before int) { t.at = before }(t.at)
+		t.at = start
+	}
 	t.steps++
 	t.exhausted = t.steps > max(minSteps, len(t.script)*stepsPerKiB/1024)
 	if s.Background || s.Coprocess {

@@ -410,7 +410,7 @@ func (t *taint) read(f *shellFrame, name string) texts {
 		}
 		certain = false
 	}
-	if i, ok := t.sourceOf[name]; ok && (!settled || t.c.names.declared(name) && !t.c.sets[name]) {
+	if i, ok := t.sourceAt(name); ok && (!settled || t.c.names.declared(name) && !t.c.sets[name]) {
 		src := t.sources[i]
 		text := t.mark(mark{source: i, sure: sure, quoted: src.quoted, word: src.word})
 		if src.list {
