@@ -40,11 +40,11 @@ func newCleanCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clean [job]",
 		Short: "Remove jobs that ended long ago, with their logs",
-		Long: `Remove jobs that ended long ago: their logs, and with them all else that is kept of them, because a job without its log
-can be neither shown nor resumed. Without a job it looks at all of them, and at a job that is named whatever its age.
+		Long: `Remove jobs that ended long ago, with their logs and everything else that is kept of them. Without an argument it considers
+all jobs; a job that is named is removed whatever its age.
 
-Jobs that were paused or killed can be resumed, and jobs with dead letters can be mended: they stay, but for --force. A
-job that is running always stays.`,
+Jobs that can still be resumed (paused or killed) and jobs with dead letters are kept unless --force is given. A running job is
+never removed.`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,13 +59,13 @@ job that is running always stays.`,
 	}
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
 	f := cmd.Flags()
-	f.StringVar(&o.jobID, "job-id", "", "only this job: its id, the beginning of it, or latest")
+	f.StringVar(&o.jobID, "job-id", "", "only this job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	f.Var(length{&o.older}, "older-than", "only jobs whose last event is older than this; 30d when no job is named")
-	f.StringVar(&o.archive, "archive", "", "keep each log, as <directory>/<repo>/<job>/events.jsonl.zst")
-	f.BoolVar(&o.force, "force", false, "also jobs that can be resumed or have dead letters")
-	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would go")
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	f.Var(length{&o.older}, "older-than", "only jobs whose last event is older than this (30d when no job is named)")
+	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
+	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and remove nothing")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -96,7 +96,7 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 		return err
 	}
 	if ask == nil && !o.dryRun {
-		return refusef("nobody is there to be asked whether jobs may be removed (--yes does without, --dry-run shows them)")
+		return refusef("there is no terminal to ask on whether to remove jobs (use --yes, or --dry-run to see them)")
 	}
 	if !o.dryRun {
 		if err := home.FinishRemovals(); err != nil {
@@ -238,7 +238,7 @@ func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 			return err
 		}
 	}
-	yes, err := ask(fmt.Sprintf("Remove %s for good?", counted(n, "job")))
+	yes, err := ask(fmt.Sprintf("Remove %s permanently?", counted(n, "job")))
 	if err != nil {
 		return err
 	}

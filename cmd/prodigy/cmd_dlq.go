@@ -18,7 +18,7 @@ import (
 )
 
 func newDLQCommand(con *console) *cobra.Command {
-	group := newGroup("dlq", "Look at the items that failed for good, and send them again")
+	group := newGroup("dlq", "Inspect the items that failed for good, and retry them")
 	group.AddCommand(
 		newDLQListCommand(con),
 		newDLQInspectCommand(con),
@@ -56,7 +56,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 	}
 	addJobID(cmd, &o.jobID)
 	addFormat(cmd, &o.format, asJSON)
-	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only those that a retry would send again")
+	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only those that a retry would run")
 	addErrorType(cmd, &o.typ)
 	return cmd
 }
@@ -97,7 +97,7 @@ func errorTypes() []string {
 // addErrorType gives cmd the flag that names a type of error.
 func addErrorType(cmd *cobra.Command, typ *string) {
 	words := errorTypes()
-	cmd.Flags().Var(choice{typ, words}, "type", "only those that failed last with this type of error: "+strings.Join(words, ", "))
+	cmd.Flags().Var(choice{typ, words}, "type", "only those whose last failure is of this type: "+strings.Join(words, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 

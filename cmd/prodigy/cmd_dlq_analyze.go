@@ -60,7 +60,7 @@ func runDLQAnalyze(con *console, o dlqAnalyzeOptions) error {
 		if err := writeOut(con, o.export, func(w io.Writer) error { return printJSON(w, a) }); err != nil || o.export == "-" {
 			return err
 		}
-		_, _ = fmt.Fprintf(con.err, "the groups of job %s written to %s\n", job.ID, o.export)
+		_, _ = fmt.Fprintf(con.err, "groups of job %s written to %s\n", job.ID, o.export)
 		return nil
 	}
 	if o.format == asJSON {
@@ -208,7 +208,7 @@ func (s *letterStats) print(con *console) error {
 	if s.Total == 0 {
 		return t.Flush()
 	}
-	_, _ = fmt.Fprintf(t, "eligible for retry:\t%d\nneed a person:\t%d\nsent again before:\t%d\nfailures:\t%d\n",
+	_, _ = fmt.Fprintf(t, "eligible for retry:\t%d\nneed manual review:\t%d\nretried before:\t%d\nfailures:\t%d\n",
 		s.Eligible, s.ManualReview, s.SentAgain, s.Failures)
 	for _, c := range s.ByType {
 		_, _ = fmt.Fprintf(t, "of type %s:\t%d\n", c.Type, c.Count)

@@ -13,26 +13,26 @@ import (
 	"prodigy/internal/mapreduce"
 )
 
-// dlqEvictOptions are those of purge and clear, which throw dead letters away.
+// dlqEvictOptions are the options of purge and clear, which delete dead letters.
 type dlqEvictOptions struct {
 	jobID  string
 	format format
 	yes    bool
-	older  time.Duration // purge: only what failed last so long ago
+	older  time.Duration // purge: only those whose last failure is at least this long ago
 	reason string        // for the log
 }
 
 func (o *dlqEvictOptions) add(cmd *cobra.Command) {
 	addJobID(cmd, &o.jobID)
 	addFormat(cmd, &o.format, asJSON)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 }
 
 func newDLQPurgeCommand(con *console) *cobra.Command {
 	var o dlqEvictOptions
 	cmd := &cobra.Command{
 		Use:               "purge [job]",
-		Short:             "Throw away the dead letters of a job that failed last long ago",
+		Short:             "Delete dead letters whose last failure is older than a given age",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,14 +40,14 @@ func newDLQPurgeCommand(con *console) *cobra.Command {
 				return err
 			}
 			if !cmd.Flags().Changed("older-than") {
-				return usagef("--older-than is missing: how long ago they failed last, as in 30d")
+				return usagef("--older-than is missing: give an age, such as 30d")
 			}
 			o.reason = "older than " + duration.Format(o.older)
 			return runDLQEvict(con, o, terminalAsker(con))
 		},
 	}
 	o.add(cmd)
-	cmd.Flags().Var(length{&o.older}, "older-than", "only those that failed last longer ago than this, as in 30d")
+	cmd.Flags().Var(length{&o.older}, "older-than", "only those whose last failure is older than this, such as 30d")
 	return cmd
 }
 
@@ -55,7 +55,7 @@ func newDLQClearCommand(con *console) *cobra.Command {
 	var o dlqEvictOptions
 	cmd := &cobra.Command{
 		Use:               "clear <job>",
-		Short:             "Throw away all dead letters of a job",
+		Short:             "Delete all dead letters of a job",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,7 +89,7 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 		return err
 	}
 	if ask == nil {
-		return refusef("nobody is there to be asked whether dead letters may be deleted (--yes does without)")
+		return refusef("there is no terminal to ask on whether to delete dead letters (use --yes)")
 	}
 	e := evicted{JobID: job.ID}
 	c := o.config()
@@ -133,7 +133,7 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 
 // agreed asks whether so many dead letters of a job may be deleted. A no is an error that ends the command.
 func agreed(con *console, ask asker, job jobs.Job, n int) error {
-	yes, err := ask(fmt.Sprintf("Throw away %s of job %s for good?", counted(n, "dead letter"), job.ID))
+	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", counted(n, "dead letter"), job.ID))
 	if err != nil || yes {
 		return err
 	}

@@ -27,7 +27,7 @@ func newDLQExportCommand(con *console) *cobra.Command {
 	var o dlqExportOptions
 	cmd := &cobra.Command{
 		Use:   "export <file>",
-		Short: "Write the dead letters of a job to a file, or with - to stdout",
+		Short: "Write the dead letters of a job to a file (- is stdout)",
 		Args:  exactly("file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.file = args[0]
@@ -35,7 +35,7 @@ func newDLQExportCommand(con *console) *cobra.Command {
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	addChoice(cmd, (*string)(&o.format), "format", "form of the file, by default that of its extension, else json",
+	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension, else json",
 		string(asJSON), string(asJSONL), string(asCSV))
 	return cmd
 }

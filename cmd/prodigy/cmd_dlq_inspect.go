@@ -23,7 +23,7 @@ func newDLQInspectCommand(con *console) *cobra.Command {
 	var o dlqInspectOptions
 	cmd := &cobra.Command{
 		Use:               "inspect <item>",
-		Short:             "Show a dead letter with all its evidence",
+		Short:             "Show a dead letter with its data, failures and output",
 		Args:              exactly("item"),
 		ValidArgsFunction: completeLetter(&o.jobID),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	case err != nil:
 		return err
 	case !found:
-		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s shows them, prodigy why %s %s what became of the item)", o.itemID, job.ID, job.ID, job.ID, quoted(o.itemID))
+		return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them, prodigy why %s %s explains the item)", o.itemID, job.ID, job.ID, job.ID, quoted(o.itemID))
 	case o.format == asJSON:
 		return printJSON(con.out, e)
 	}
@@ -78,10 +78,10 @@ func printLetter(w io.Writer, e dlq.Entry) error {
 		{"correlation id", cell(e.CorrelationID, dataShown)},
 		{"first attempt", e.FirstAttempt.Local().Format(time.DateTime)},
 		{"last attempt", e.LastAttempt.Local().Format(time.DateTime)},
-		{"failures", fmt.Sprintf("%d, sent again %s", e.FailureCount, counted(e.RetryCount, "time"))},
+		{"failures", fmt.Sprintf("%d, retried %s", e.FailureCount, counted(e.RetryCount, "time"))},
 		{"signature", cell(e.ErrorSignature, dataShown)},
 		{"eligible for retry", yesNo(e.ReprocessEligible)},
-		{"needs a person", yesNo(e.ManualReviewRequired)},
+		{"needs manual review", yesNo(e.ManualReviewRequired)},
 	} {
 		_, _ = fmt.Fprintf(t, "%s:\t%s\n", row[0], row[1])
 	}

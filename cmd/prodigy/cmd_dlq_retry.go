@@ -31,7 +31,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	var o dlqRetryOptions
 	cmd := &cobra.Command{
 		Use:               "retry [job]",
-		Short:             "Run dead letters again; those that succeed leave the queue",
+		Short:             "Run dead letters again; those that succeed are removed",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,14 +45,14 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	o.add(cmd)
 	f := cmd.Flags()
 	f.Var(atOnce{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
-	f.StringVar(&o.filter, "filter", "", "only items for which this expression holds")
+	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
 	addErrorType(cmd, &o.typ)
 	f.Var(several{&o.items}, "item", "only this item (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
-	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be sent again")
-	f.BoolVar(&o.force, "force", false, "also those that are not eligible")
-	f.BoolVar(&o.dryRun, "dry-run", false, "say which would be run, and run nothing")
-	f.BoolVar(&o.reduce, "reduce", false, "afterwards run the reduce phase over all results")
+	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be retried")
+	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
+	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
 	return cmd
 }
 
@@ -76,7 +76,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 				return nil, err
 			}
 			if kept := len(choice.named) - len(choice.items); kept > 0 && !o.quiet {
-				c.Notice(fmt.Sprintf("warning: %s not eligible, kept as before (--force sends them too)", counted(kept, "dead letter")))
+				c.Notice(fmt.Sprintf("warning: %s not eligible, left as before (--force retries them too)", counted(kept, "dead letter")))
 			}
 			return choice.items, nil
 		}, o.reduce)
@@ -131,7 +131,7 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 	}
 	for _, id := range c.options.items {
 		if missing[id] {
-			return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s shows them)", id, c.job.ID, c.job.ID)
+			return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them)", id, c.job.ID, c.job.ID)
 		}
 	}
 	return nil

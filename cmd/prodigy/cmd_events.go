@@ -39,11 +39,11 @@ type eventsOptions struct {
 func (o *eventsOptions) add(cmd *cobra.Command) {
 	addJobID(cmd, &o.jobID)
 	f := cmd.Flags()
-	f.StringVar(&o.query.Type, "event-type", "", "only events of this type, in any case style")
+	f.StringVar(&o.query.Type, "event-type", "", "only events of this type; case and underscores do not matter")
 	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
-	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent, as in item_0/1 for the first attempt of item_0")
-	f.Var(length{&o.since}, "since", "only events of this last stretch of time, as in 30m")
-	f.Var(positive{&o.query.Limit}, "limit", "only the last events")
+	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent: item_0/1 is the first attempt of item_0")
+	f.Var(length{&o.since}, "since", "only events from the last 30m, 2h, ...")
+	f.Var(positive{&o.query.Limit}, "limit", "only the last N events")
 	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
 	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
 }
@@ -127,12 +127,12 @@ func unlessClosed(err error) error {
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("follow [job]", "Print the events of a job and those to come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
+	cmd := newEventsReader("follow [job]", "Print the events of a job as they come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
 		return runFollow(ctx, con, job, o)
 	})
-	cmd.Long = `Print the events of a job and those to come, until it ends or its run dies.
+	cmd.Long = `Print the events of a job so far, then new ones as they come, until the job ends or its run dies.
 
---json prints one object a line, as jsonl does: an array would have no end while the job runs.`
+--json prints one object per line, like jsonl: an array would have no end while the job runs.`
 	return cmd
 }
 

@@ -15,7 +15,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	cmd := &cobra.Command{
 		Use:   "export <file>",
-		Short: "Write the events of a job to a file, or with - to stdout",
+		Short: "Write the events of a job to a file (- is stdout)",
 		Args:  exactly("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := o.begin(cmd, nil)
@@ -30,7 +30,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	}
 	o.add(cmd)
 	o.format = asJSONL
-	addChoice(cmd, (*string)(&o.format), "format", "form of the file, when its name does not say it", string(asJSONL), string(asJSON), string(asCSV))
+	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension", string(asJSONL), string(asJSON), string(asCSV))
 	return cmd
 }
 

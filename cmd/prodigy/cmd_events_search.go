@@ -14,8 +14,8 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search <text>",
 		Short: "Print the events of a job that contain a text",
-		Long: `Print the events of a job that contain a text, in their lines as they are written or in any of their fields. The case of
-letters does not matter, but for --regex, where (?i) at the beginning says so.`,
+		Long: `Print the events of a job that contain a text, in the line as it is in the log or in any field. Case is ignored, except with
+--regex: begin the expression with (?i) there.`,
 		Args: exactly("text"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			matches, err := searched(args[0], isRegex)

@@ -34,11 +34,11 @@ func newPlanCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan <workflow>",
 		Short: "Show what a run would do, and run nothing",
-		Long: `Show what a run would do, and run nothing: the items, the commands as for the first of them, how often each may be run, the
-delays before its retries, and how long an item and the whole job take at most.
+		Long: `Show what a run would do, and run nothing: the items, the commands for the first item, how often each may run, the delays
+before its retries, and how long an item and the whole job take at most.
 
-What is only known when the job runs, as the output of earlier steps, stays as it is written. --json prints one object, whose
-keys stay the same; a time that has no limit is left out.`,
+What is only known at run time, such as the output of earlier steps, is shown as written. --json prints one object, whose keys
+are stable; a time without a limit is left out.`,
 		Example:           "  prodigy plan workflow.yml",
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,

@@ -24,9 +24,9 @@ func newReportCommand(con *console) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report [job]",
-		Short: "Make a page of a job that can be mailed",
-		Long: `Make a page of a job that can be mailed: how it ended, what each slot did over time, how fast it went, what failed and was slow, the
-dead letters and the workflow. Everything is in the one file, and nothing is fetched when it is looked at.`,
+		Short: "Write a self-contained HTML report of a job",
+		Long: `Write a self-contained HTML report of a job: how it ended, what each slot did over time, throughput, failures, the slowest items,
+the dead letters and the workflow. Everything is in one file; the page loads nothing from elsewhere.`,
 		Example:           "  prodigy report latest -o report.html",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
@@ -38,7 +38,7 @@ dead letters and the workflow. Everything is in the one file, and nothing is fet
 		},
 	}
 	addJobID(cmd, &o.jobID)
-	cmd.Flags().StringVarP(&o.file, "out", "o", "-", "the file; - is stdout")
+	cmd.Flags().StringVarP(&o.file, "out", "o", "-", "write to this file; - is stdout")
 	_ = cmd.MarkFlagFilename("out", "html")
 	return cmd
 }

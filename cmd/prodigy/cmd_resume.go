@@ -20,11 +20,11 @@ func newResumeCommand(con *console) *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
 		Use:   "resume [job]",
-		Short: "Go on with a job where it stopped",
-		Long: `Go on with a job where it stopped. The job is named by its id, the beginning of it, or latest, which is the default.
+		Short: "Continue a job where it stopped",
+		Long: `Continue a job where it stopped. Name the job by its id, a prefix of it, or latest (the default).
 
-Finished items are not run again. What was in flight starts again, and retries that were waiting keep their time. The exit codes
-are those of run, but 0 when the job had completed before.`,
+Finished items are not run again. Items that were running start again, and waiting retries keep their scheduled time. The exit
+codes are those of run, but 0 when the job had already completed.`,
 		Example: `  prodigy resume
   prodigy resume mapreduce-20261120-1615 --max-parallel 2
   prodigy resume --workflow mended.yml`,
@@ -41,8 +41,8 @@ are those of run, but 0 when the job had completed before.`,
 	o.add(cmd)
 	f := cmd.Flags()
 	f.Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
-	f.StringVar(&o.mended, "workflow", "", "go on with this workflow, which then is that of the job; what has been done must be in it as it was")
-	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was in flight when the run died so often; 0: never")
+	f.StringVar(&o.mended, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
+	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was running during this many crashes; 0: never")
 	return cmd
 }
 

@@ -30,10 +30,10 @@ func newRunCommand(con *console) *cobra.Command {
 		Short: "Run a workflow as a new job",
 		Long: `Run a workflow as a new job.
 
-Progress goes to stderr, results to stdout. Ctrl-C stops the job so that "prodigy resume" can go on with it.
+Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resume" continues it.
 
-Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 usage or an invalid workflow (nothing was run),
-3 completed, but items were dead-lettered or skipped, 130, 131 and 143 interrupted.`,
+Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow (nothing was run),
+3 completed, but items were dead-lettered or skipped, 130, 131 and 143 interrupted by a signal.`,
 		Example: `  prodigy run workflow.yml
   prodigy run workflow.yml --max-parallel 4 --json > outcome.json`,
 		Args:              exactly("workflow"),
@@ -46,9 +46,9 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	o.add(cmd)
 	o.settings.add(cmd)
 	cmd.Flags().Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
-	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed of the jitter of delays, to repeat them; 0: a random one")
+	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, as plan does")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
 	return cmd
 }
 

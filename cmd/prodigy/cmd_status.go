@@ -30,10 +30,10 @@ func newStatusCommand(con *console) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [job]",
-		Short: "Show how a job stands",
-		Long: `Show how a job stands, while it runs or afterwards. The job is named by its id, the beginning of it, or latest, which is the default.
+		Short: "Show the state of a job",
+		Long: `Show the state of a job, while it runs or afterwards. Name the job by its id, a prefix of it, or latest (the default).
 
-With --watch it shows how the job goes on, as the run itself does, until it ends.`,
+With --watch it shows the progress of the job, as run does, until the job ends.`,
 		Example:           "  prodigy status --json\n  prodigy status latest --watch",
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
@@ -46,7 +46,7 @@ With --watch it shows how the job goes on, as the run itself does, until it ends
 	}
 	addJobID(cmd, &o.jobID)
 	addFormat(cmd, &o.format, asJSON)
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show how it goes on until it ends")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
 	return cmd
 }
 
@@ -240,7 +240,7 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 // printProgress shows what is going on, or what has been left.
 func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, of which running %d, %s\n", d.ToGo, d.Running, waiting(j, now))
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %s\n", d.ToGo, d.Running, waiting(j, now))
 	}
 	if d.State != stateRunning {
 		return

@@ -39,17 +39,17 @@ func newUICommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Show the jobs in a browser",
-		Long: `Show the jobs in a browser: the list, a running job, what happened to an item, and the dead letters, which can be run again from there.
+		Long: `Show the jobs in a browser: the list, a running job, what happened to an item, and the dead letters, which can be retried there.
 
-The address that is printed has a token, without which nothing is shown. Only this machine can reach it, unless --listen says otherwise; then
---token-file must name a file with the token.`,
+The printed address contains a token that is required for access. By default only this machine can connect; to --listen on other
+addresses, also give --token-file.`,
 		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080",
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
 	}
-	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port; port 0 is one that is free")
-	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file with the token, of at least %d characters, which others could see in the arguments; by default a new one each time", shortestToken))
-	cmd.Flags().Var(several{&o.hosts}, "host", "a further name and port that browsers may reach it by")
+	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
+	cmd.Flags().Var(several{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 		return errors.Join(err, listener.Close())
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
-	_, _ = fmt.Fprintln(con.err, "Open this address. Ctrl-C ends it.")
+	_, _ = fmt.Fprintln(con.err, "Open this address in a browser. Ctrl-C stops the server.")
 	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o.token, hosts, home) })
 }
 
@@ -87,13 +87,13 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 func (o uiOptions) check() error {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
-		return usagef("--listen %q is no address and port, as in 127.0.0.1:8080", o.listen)
+		return usagef("--listen %q is not an address and port, such as 127.0.0.1:8080", o.listen)
 	}
 	if o.token != "" && len(o.token) < shortestToken {
 		return usagef("the token must have at least %d characters", shortestToken)
 	}
 	if ip := net.ParseIP(host); o.token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usagef("--listen %s lets others reach it: give --token-file with a secret of at least %d characters", o.listen, shortestToken)
+		return usagef("--listen %s lets other machines connect: give --token-file with a secret of at least %d characters", o.listen, shortestToken)
 	}
 	return nil
 }

@@ -24,11 +24,11 @@ func newValidateCommand(con *console) *cobra.Command {
 	var o validateOptions
 	cmd := &cobra.Command{
 		Use:   "validate <workflow>...",
-		Short: "Check workflow files and tell everything that is wrong with them",
-		Long: `Check workflow files and tell everything that is wrong with them: every mistake with its place, and warnings about what has no effect
-or another one than it seems. Nothing is run.
+		Short: "Check workflow files and report every problem",
+		Long: `Check workflow files and report every problem: errors with their position, and warnings about settings that do nothing, or not
+what they seem to. Nothing is run.
 
-Exit codes: 0 all are valid, 2 some are not; with --strict, a warning counts as a mistake.`,
+Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count as errors.`,
 		Example: `  prodigy validate workflow.yml
   prodigy validate --strict workflows/*.yml`,
 		Args:              atLeastOne("workflow"),
@@ -39,7 +39,7 @@ Exit codes: 0 all are valid, 2 some are not; with --strict, a warning counts as 
 		},
 	}
 	addFormat(cmd, &o.format, asJSON)
-	cmd.Flags().BoolVar(&o.strict, "strict", false, "let warnings count as mistakes")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
 	o.settings.add(cmd)
 	return cmd
 }

@@ -27,9 +27,9 @@ func newWhyCommand(con *console) *cobra.Command {
 	var o whyOptions
 	cmd := &cobra.Command{
 		Use:   "why <job> <item>",
-		Short: "Tell what happened to an item, and why, in order",
-		Long: `Tell what happened to an item, and why, in order: each attempt, what failed, what matched, how the wait came about, what the policy
-decided, what a resume made of it, and where the item is now.`,
+		Short: "Explain what happened to an item, and why",
+		Long: `Explain what happened to an item, and why, in order: each attempt, what failed, which rule matched, how the delay was computed,
+what the policy decided, what a resume did with it, and its present status.`,
 		Example:           "  prodigy why latest item_17",
 		Args:              exactly("job", "item"),
 		ValidArgsFunction: completeWhy,
@@ -91,7 +91,7 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 // noItem says that there is no such item, and of a job that has none at all where to look.
 func noItem(job jobs.Job, itemID string) error {
 	if _, err := os.Stat(job.ItemsFile()); err != nil {
-		return refusef("job %s has no items: 'prodigy status %s' tells of its steps", job.ID, job.ID)
+		return refusef("job %s has no items: 'prodigy status %s' shows its steps", job.ID, job.ID)
 	}
 	return refusef("job %s has no item %q", job.ID, itemID)
 }

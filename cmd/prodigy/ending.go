@@ -25,9 +25,9 @@ func (e ended) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
 		printAdvice(w, e.Cause)
 		if jobs.CannotWrite(e.Cause) {
-			_, _ = fmt.Fprintln(w, "What the log has is kept and counted here. What was running besides starts again when the job is resumed.")
+			_, _ = fmt.Fprintln(w, "Everything in the log is kept and counted here. Items that were running start again on resume.")
 		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
-			_, _ = fmt.Fprintln(w, "No item failed by that. What was running starts again when the job is resumed.")
+			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
 		}
 	}
 	if e.Results != "" {
@@ -73,7 +73,7 @@ func (e ended) counts() []string {
 		}
 	}
 	if toGo == 0 && e.State != mapreduce.Completed && e.job != nil && !e.job.Complete {
-		parts = append(parts, "items were still being chosen")
+		parts = append(parts, "not all items had been read")
 	}
 	return parts
 }

@@ -25,7 +25,7 @@ func printFailures(w io.Writer, f view.Failures, jobID string) {
 		printGroup(w, g, jobID)
 	}
 	if rest > 0 {
-		_, _ = fmt.Fprintf(w, "and %d more of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
+		_, _ = fmt.Fprintf(w, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
 	}
 }
 
@@ -92,10 +92,10 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
 	if !e.Status().DeadLetter() {
-		_, _ = fmt.Fprintf(w, "    all of it: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
+		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
 		return
 	}
-	_, _ = fmt.Fprintf(w, "    all of it: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
+	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
 }
 
 // printSuggestions prints the advice that there is for a type of error of its own: that for all others says nothing that is not here.
@@ -104,6 +104,6 @@ func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern) {
 		if !errorpolicy.Advised(p.PatternType) {
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "%d times %s: %s\n", p.Frequency, p.PatternType, p.SuggestedAction)
+		_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, p.SuggestedAction)
 	}
 }

@@ -30,8 +30,8 @@ func addFormat(cmd *cobra.Command, f *format, others ...format) {
 	for _, o := range others {
 		names = append(names, string(o))
 	}
-	addChoice(cmd, (*string)(f), "output", "form of the results", names...)
-	flag := cmd.Flags().VarPF(jsonFlag{f}, "json", "", "short for --output json")
+	addChoice(cmd, (*string)(f), "output", "output format", names...)
+	flag := cmd.Flags().VarPF(jsonFlag{f}, "json", "", "same as --output json")
 	flag.NoOptDefVal = "true"
 }
 
@@ -118,7 +118,7 @@ func (p positive) Type() string { return "number" }
 func (p positive) Set(s string) error {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
-		return fmt.Errorf("must be a whole number from 1")
+		return fmt.Errorf("must be a whole number, at least 1")
 	}
 	*p.value = n
 	return nil
@@ -136,5 +136,5 @@ func (a atOnce) Set(s string) error {
 
 // addMaxDelay gives cmd the flag that caps delays.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().Var(length{d}, "max-delay", "cap of all delays that have none of their own (also: PRODIGY_MAX_DELAY)")
+	cmd.Flags().Var(length{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
 }

@@ -65,15 +65,15 @@ func (p plan) heading(section string) string {
 
 func (p planItems) print(w io.Writer) {
 	if p.Total == nil && p.Source == items.Stdin {
-		_, _ = fmt.Fprintln(w, "items: come from standard input, which is a terminal and was not read")
+		_, _ = fmt.Fprintln(w, "items: from standard input, which is a terminal and was not read")
 		return
 	}
 	if p.made {
-		_, _ = fmt.Fprintf(w, "items: from %s, which is not there: setup, which was not run, would have to make it\n", visible(p.Source))
+		_, _ = fmt.Fprintf(w, "items: from %s, which does not exist yet: setup, which was not run, may create it\n", visible(p.Source))
 		return
 	}
 	if p.Total == nil {
-		_, _ = fmt.Fprintf(w, "items: come from a command, which was not run: %s\n", visible(p.Source))
+		_, _ = fmt.Fprintf(w, "items: from a command, which was not run: %s\n", visible(p.Source))
 		return
 	}
 	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, visible(p.Source))
@@ -106,7 +106,7 @@ func (s planStep) details() []string {
 		all = append(all, "when "+visible(strings.TrimSpace(s.When)))
 	}
 	if s.Timeout > 0 {
-		all = append(all, "each run takes at most "+spell(s.Timeout))
+		all = append(all, "each run may take "+spell(s.Timeout))
 	}
 	if len(s.Least) > 0 {
 		all = append(all, "waiting at least"+spread(s.Least))

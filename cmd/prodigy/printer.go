@@ -169,10 +169,10 @@ func (p *printer) print(r events.Record) {
 
 func (p *printer) resumed(e events.JobResumed) {
 	if e.Reason == events.ForDeadLetters {
-		p.printf("job %s: dead letters are run again\n", p.job.ID)
+		p.printf("job %s: retrying dead letters\n", p.job.ID)
 		return
 	}
-	p.printf("job %s goes on: %s\n", p.job.ID, found(e, p.earlier))
+	p.printf("job %s continues: %s\n", p.job.ID, found(e, p.earlier))
 }
 
 // found says how far the job had come, as in "812 done, 3 failed, 9 in flight start again, 176 to go".
@@ -193,9 +193,9 @@ func found(e events.JobResumed, m errorpolicy.Metrics) string {
 	case len(words) > 0:
 		return strings.Join(words, "; ")
 	case e.Phase == "map":
-		return "no item was chosen yet"
+		return "no items were read yet"
 	}
-	return "nothing of it was done"
+	return "nothing was done yet"
 }
 
 func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
@@ -204,7 +204,7 @@ func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{failed, "failed"}, {m.Skipped, "skipped"}, {e.InFlight, "in flight start again"}, {e.Waiting, "waiting for their next attempt"}} {
+	}{{failed, "failed"}, {m.Skipped, "skipped"}, {e.InFlight, "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
@@ -289,5 +289,5 @@ func (p *printer) batch(e events.ErrorBatch) {
 	for _, one := range e.Errors {
 		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, shorten(visible(one.Error), 160))
 	}
-	p.printf("    all of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
+	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
 }

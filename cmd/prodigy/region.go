@@ -96,7 +96,7 @@ func whereabouts(j *view.Job, now time.Time) []string {
 	}
 	parts = append(parts, fmt.Sprintf("%d running", j.Running(now)), waiting(j, now))
 	if !j.Complete && !j.Letters {
-		parts = append(parts, fmt.Sprintf("so far %d found", j.Total))
+		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
 	}
 	return parts
 }

@@ -85,7 +85,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"the number of items is not known yet", region{}, seen(view.New(),
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
 			events.AgentCompleted{ItemID: "a"},
-		), 120, 40, []string{"1 done  0 failed  1 running  0 waiting  so far 2 found", "30.0/min", "  running b  2s"}},
+		), 120, 40, []string{"1 done  0 failed  1 running  0 waiting  2 found so far", "30.0/min", "  running b  2s"}},
 		{"a phase that runs once", region{steps: map[string]int{"reduce": 3}}, seen(view.New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "reduce"}, events.StepCompleted{Phase: "reduce"},
 		), 120, 40, []string{"reduce: 2s, step 2 of 3"}},

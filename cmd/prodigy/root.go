@@ -80,7 +80,7 @@ func newBareRoot(con *console) *cobra.Command {
 	root.SetOut(con.text())
 	root.SetErr(con.err)
 	root.SetFlagErrorFunc(wrongFlag)
-	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour what is printed (also: NO_COLOR)")
+	root.PersistentFlags().BoolVar(&con.noColor, "no-color", con.noColor, "do not colour the output (also: NO_COLOR)")
 	return root
 }
 
@@ -155,7 +155,7 @@ func findJob(id string) (jobs.Job, error) {
 
 // addJobID gives cmd the flag that names a job.
 func addJobID(cmd *cobra.Command, id *string) {
-	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, the beginning of it, or latest")
+	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 }
 

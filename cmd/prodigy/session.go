@@ -35,7 +35,7 @@ type jobOptions struct {
 	mended      string // of a resume: path of the workflow that it goes on with; empty: the recorded one
 }
 
-// defaultGrace is what running steps get to finish in when the job is to stop.
+// defaultGrace is how long running steps may take to finish after a stop.
 const defaultGrace = 5 * time.Second
 
 // defaultMaxRetries is how often a dead letter may be sent again.
@@ -47,11 +47,11 @@ func (o *jobOptions) add(cmd *cobra.Command) {
 	addFormat(cmd, &o.format, asJSON)
 	f := cmd.Flags()
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
-	addChoice(cmd, (*string)(&o.durability), "durability", "when the log is forced to the disk",
+	addChoice(cmd, (*string)(&o.durability), "durability", "when the log is synced to disk",
 		string(events.Batch), string(events.Strict), string(events.None))
-	f.Var(length{&o.grace}, "grace", "what running steps get to finish in when the job is to stop")
-	f.BoolVar(&o.stopNow, "stop-now", false, "when the policy stops the job, kill what is running")
-	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 although items were dead-lettered or skipped")
+	f.Var(length{&o.grace}, "grace", "how long running steps may take to finish after a stop")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
+	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 }
 
@@ -105,7 +105,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended,
 	var g errgroup.Group
 	g.Go(func() error { p.show(); return nil })
 	g.Go(func() error {
-		asked = relay(signals, finished, p.notices, cancelStop, cancelKill)
+		asked = relay(signals, finished, p.notices, c.Grace, cancelStop, cancelKill)
 		return nil
 	})
 	result, err := do(kill, c)

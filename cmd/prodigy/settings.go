@@ -33,11 +33,11 @@ func (o *settingOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Var(several{&o.params}, "param", "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParam)
-	f.Var(several{&o.paramFiles}, "param-file", "a file of parameters, in YAML or JSON; --param goes before it")
-	f.StringVar(&o.profile, "profile", "", "the profile of the workflow whose variables are used")
+	f.Var(several{&o.paramFiles}, "param-file", "a file of parameters, in YAML or JSON; --param overrides it")
+	f.StringVar(&o.profile, "profile", "", "use the variables of this profile of the workflow")
 	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
-	f.Var(several{&o.args}, "args", "run a standard workflow for this value, which is $ARG in it (may be given more than once)")
-	f.Var(several{&o.patterns}, "map", "the same for each file that matches this pattern, such as 'src/**/*.py' (may be given more than once)")
+	f.Var(several{&o.args}, "args", "run a standard workflow once for this value, available as $ARG (may be given more than once)")
+	f.Var(several{&o.patterns}, "map", "run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
 }
 
 // values returns what a standard workflow is to be run for, once each.

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/process"
 )
 
@@ -83,17 +84,17 @@ type notice struct {
 
 // relay turns signals into the end of the two contexts until finished is closed, and tells people so. It returns the first
 // signal. A notice that nobody takes does not keep it from the next signal.
-func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, stop, kill context.CancelCauseFunc) *signalError {
+func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, grace time.Duration, stop, kill context.CancelCauseFunc) *signalError {
 	var asked requests
 	var untold []notice
 	stopBy := func(s os.Signal) {
 		stop(asked.first)
-		untold = append(untold, notice{text: signalName(s) + ": stopping; what runs gets some time to finish (once more kills it)"})
+		untold = append(untold, notice{text: signalName(s) + ": stopping; waiting up to " + duration.Format(grace) + " for running commands; " + again(s) + " kills them"})
 	}
 	killBy := func(s os.Signal) {
 		stop(asked.first)
 		kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
-		untold = append(untold, notice{text: signalName(s) + ": killing what runs", state: s == syscall.SIGQUIT})
+		untold = append(untold, notice{text: signalName(s) + ": killing running commands", state: s == syscall.SIGQUIT})
 	}
 	for {
 		var tell chan<- notice
@@ -123,7 +124,15 @@ func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- no
 	}
 }
 
-// untilSignal does what only looks on. A signal ends it without a word, and the exit code tells which.
+// again says how a person repeats s.
+func again(s os.Signal) string {
+	if s == os.Interrupt {
+		return "Ctrl-C again"
+	}
+	return "another signal"
+}
+
+// untilSignal runs do, which only reads. A signal ends it without a message; the exit code says which signal.
 func untilSignal(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

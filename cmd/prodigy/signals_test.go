@@ -95,7 +95,7 @@ func TestTheSecondSignalKillsThoughNobodyReadsTheNotices(t *testing.T) {
 		kill, cancelKill := context.WithCancelCause(t.Context())
 		signals, finished := make(chan os.Signal, 2), make(chan struct{})
 		returned := make(chan *signalError)
-		go func() { returned <- relay(signals, finished, make(chan notice), cancelStop, cancelKill) }()
+		go func() { returned <- relay(signals, finished, make(chan notice), defaultGrace, cancelStop, cancelKill) }()
 
 		for range 2 { // at once: one request
 			signals <- syscall.SIGTERM
@@ -127,7 +127,7 @@ func TestSIGQUITThatCameWithAnotherKills(t *testing.T) {
 		signals <- syscall.SIGHUP
 		signals <- syscall.SIGQUIT
 		returned := make(chan *signalError)
-		go func() { returned <- relay(signals, finished, make(chan notice), cancelStop, cancelKill) }()
+		go func() { returned <- relay(signals, finished, make(chan notice), defaultGrace, cancelStop, cancelKill) }()
 		synctest.Wait()
 		if stop.Err() == nil || !errors.Is(context.Cause(kill), process.ErrKill) {
 			t.Errorf("got stop %v and kill %v, want both", context.Cause(stop), context.Cause(kill))
@@ -146,7 +146,7 @@ func TestSignalsThatCameTogetherAreOneRequestHoweverLateTheyAreHeard(t *testing.
 		signals <- syscall.SIGHUP
 		slowly := func(error) { time.Sleep(time.Second) }
 		returned := make(chan *signalError)
-		go func() { returned <- relay(signals, finished, make(chan notice), slowly, cancelKill) }()
+		go func() { returned <- relay(signals, finished, make(chan notice), defaultGrace, slowly, cancelKill) }()
 		time.Sleep(time.Minute)
 		if kill.Err() != nil {
 			t.Errorf("got %v, want a stop only", context.Cause(kill))

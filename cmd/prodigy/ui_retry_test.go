@@ -48,7 +48,7 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 	writeText(t, "mended", "")
 	for _, id := range []string{"<script>alert(1)</script>", "a/b%2F"} {
 		_, letter := person.get(job + "/letter?" + url.Values{"item": {id}}.Encode())
-		if strings.Contains(letter, "<script>alert") || !strings.Contains(letter, "Run it again") {
+		if strings.Contains(letter, "<script>alert") || !strings.Contains(letter, ">Retry<") {
 			t.Fatalf("the letter of %s is %s", id, letter)
 		}
 		form := url.Values{"item": {id}, "token": {hiddenToken(letter)}}
@@ -63,7 +63,7 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 			t.Errorf("%s shows a secret: %s", path, page)
 		}
 	}
-	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "There are none.") {
+	if _, letters := person.get(job + "/letters"); !strings.Contains(letters, "There are no dead letters.") {
 		t.Errorf("the dead letters are %s", letters)
 	}
 }
