@@ -107,7 +107,7 @@ func (l *lab) shell(name, path string) (shell, error) {
 	s := shell{name: name, path: path}
 	// The variable a is there so that its elements are evaluated where those of an unset one are not.
 	s.environ = []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(l.base, "home"), "a=1", "LC_ALL=C.UTF-8"}
-	s.executor = &agent.Executor{
+	s.executor = agent.New(agent.Config{
 		Environ: s.environ, TempDir: filepath.Join(l.base, "tmp"), Grace: 100 * time.Millisecond,
 		Run: func(ctx context.Context, c process.Command) (process.Exit, error) {
 			if c.Argv[0] == "sh" {
@@ -116,7 +116,7 @@ func (l *lab) shell(name, path string) (shell, error) {
 			c.Timeout = timeLimit
 			return process.Run(ctx, c)
 		},
-	}
+	}, nil)
 	return s, nil
 }
 

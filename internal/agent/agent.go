@@ -3,10 +3,11 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"time"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
@@ -41,10 +42,22 @@ type Attempt struct {
 	Due           time.Time              `json:"due,omitzero"`       // of the next try of that step
 	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
 
-	// Circuits are the last transitions of the breakers of these steps by their scope, in the runs of the job before this one: the
-	// breakers go on from there.
-	Circuits map[string]breaker.Transition `json:"circuits,omitempty"`
-	Limits   Limits                        `json:"limits,omitzero"`
+	Limits Limits `json:"limits,omitzero"`
+
+	// Spec tells apart what attempts of the same job and phase have in common, so that an Executor compiles it once (see SetSpec).
+	// Empty: it is compiled for this attempt alone.
+	Spec string `json:"spec,omitempty"`
+}
+
+// SetSpec sets a.Spec to a digest of what an Executor compiles of a.
+func (a *Attempt) SetSpec() {
+	digest := sha256.New()
+	// Names of what is captured and of secrets and parameters decide how texts compile.
+	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Earlier, a.Steps, a.Handler})
+	if err != nil {
+		panic("BUG: an attempt has no JSON: " + err.Error())
+	}
+	a.Spec = hex.EncodeToString(digest.Sum(nil))
 }
 
 // Limits are the limits in time of an attempt.
@@ -86,48 +99,40 @@ type Failure struct {
 // Runner runs one command. process.Run is one; tests and dry runs are functions.
 type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 
-// Executor runs attempts on this machine.
-type Executor struct {
+// Config is how an Executor runs commands.
+type Config struct {
 	Run      Runner
-	Claude   []string // argv of the AI coding CLI, to which its prompt is given as claude.bind says
-	Seed     uint64
+	Claude   []string      // argv of the AI coding CLI, to which its prompt is given as claude.bind says
+	Seed     uint64        // of the jitter of retry delays
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress
 
-	// Progress, when set, is told which step each agent of the map phase begins, logged or not. It is called from the goroutine of
-	// the attempt.
-	Progress func(events.AgentProgress)
-
-	TempDir string   // private files of a step; ""= os.TempDir
+	TempDir string   // private files of a step; "": os.TempDir
 	Environ []string // the inherited environment
 
 	Secrets map[string]string // the values of secret variables, which are in no Attempt
 	Mask    *mask.Masker      // takes them out of outcomes and events
 
-	// Register, when there is one, has a record of each command that runs.
-	Register *process.Register
-
-	// Emit is told what happens inside an attempt (StepRetrying, StepFailed, StepSkipped, StepCompleted outside the map phase, AgentProgress,
-	// the circuit events of steps). It is called from the goroutine of the attempt.
-	Emit func(a *Attempt, e events.Event)
-
-	// MaxCommands bounds how many commands run at once, whoever runs them; 0: nothing does. It is made smaller when there are too few
-	// files, processes or memory for so many, and then Lowered, when set, is told the new bound and why.
+	// MaxCommands bounds how many commands run at once, whoever runs them; 0: nothing does. The Executor lowers it when there are too
+	// few files, processes or memory for so many, and reports that to its Host.
 	MaxCommands int
-	Lowered     func(most int, why error)
+}
 
-	// Pause waits d between two tries of a step. When it returns, a.Worker may have changed: a waiting agent need not keep its slot,
-	// unless a is nil.
-	// nil: a timer.
-	Pause func(ctx context.Context, a *Attempt, d time.Duration) error
-
-	// Stopping gives the reason when no more steps are to begin. It is asked by the phases that run once, which go on after their last
-	// step, and not by the map phase, where an agent that gets to end is not run again. Nil: they all begin.
-	Stopping func() error
+// Executor runs attempts on this machine.
+type Executor struct {
+	Config
+	host Host
 
 	shell     shellPath
 	inherited inherited
 	plans     plans
-	withheld  withheld
 	room      room
+}
+
+// New returns an Executor for attempts of a host. With a nil host they belong to no job, and their events are dropped.
+func New(c Config, h Host) *Executor {
+	if h == nil {
+		h = new(noJob)
+	}
+	return &Executor{Config: c, host: h}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -57,11 +58,51 @@ func (f *fake) run(_ context.Context, c process.Command) (process.Exit, error) {
 }
 
 func (f *fake) executor() *Executor {
-	return &Executor{Run: f.run, Claude: []string{"claude", "--print"}, Emit: func(_ *Attempt, e events.Event) {
+	return New(Config{Run: f.run, Claude: []string{"claude", "--print"}}, &fakeHost{emit: func(e events.Event) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.events = append(f.events, e)
-	}}
+	}})
+}
+
+// fakeHost is a host whose calls tests look at. Functions that are nil do what no job does.
+type fakeHost struct {
+	noJob
+	emit     func(events.Event)
+	pause    func(a *Attempt, d time.Duration, keepSlot bool) (slot int)
+	lowered  func(most int, why error)
+	register *process.Register
+}
+
+func (h *fakeHost) Emit(_ *Attempt, e events.Event) { h.tell(e) }
+func (h *fakeHost) Register() *process.Register     { return h.register }
+
+func (h *fakeHost) tell(e events.Event) {
+	if h.emit != nil {
+		h.emit(e)
+	}
+}
+
+func (h *fakeHost) Lowered(most int, why error) {
+	if h.lowered != nil {
+		h.lowered(most, why)
+	}
+}
+
+func (h *fakeHost) Pause(ctx context.Context, a *Attempt, d time.Duration, keepSlot bool) (int, error) {
+	if h.pause != nil {
+		return h.pause(a, d, keepSlot), nil
+	}
+	return h.noJob.Pause(ctx, a, d, keepSlot)
+}
+
+func (h *fakeHost) AdmitStep(_ context.Context, b StepBreaker) (breaker.Ticket, string, error) {
+	t, refusal := h.breakers.Admit(b, time.Now(), h.tell)
+	return t, refusal, nil
+}
+
+func (h *fakeHost) ReportStep(b StepBreaker, t breaker.Ticket, success bool) {
+	h.breakers.Report(b, t, success, time.Now(), h.tell)
 }
 
 // ran returns the last argument of each command that ran.
@@ -112,7 +153,7 @@ func same(t *testing.T, what string, got, want any, o ...cmp.Option) {
 
 // local returns an executor that runs commands for real.
 func local(t *testing.T) *Executor {
-	return &Executor{Run: process.Run, Environ: os.Environ(), TempDir: t.TempDir(), Grace: time.Second}
+	return New(Config{Run: process.Run, Environ: os.Environ(), TempDir: t.TempDir(), Grace: time.Second}, nil)
 }
 
 func TestOutcomeTellsHowTheCommandEnded(t *testing.T) {
@@ -377,12 +418,12 @@ func TestAttemptSurvivesJSON(t *testing.T) {
 
 func TestEachCommandIsRegistered(t *testing.T) {
 	f := &fake{answer: by}
-	x := f.executor()
-	x.Register = new(process.Register)
+	register := new(process.Register)
+	x := New(Config{Run: f.run}, &fakeHost{register: register})
 	execute(t, x, ofItem(shellStep("work"), shellStep("more")))
 	for _, c := range f.commands {
-		if c.Register != x.Register {
-			t.Errorf("got register %p, want %p", c.Register, x.Register)
+		if c.Register != register {
+			t.Errorf("got register %p, want %p", c.Register, register)
 		}
 	}
 }

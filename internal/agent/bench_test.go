@@ -10,8 +10,9 @@ import (
 
 // BenchmarkExecute measures what an attempt costs beside its process.
 func BenchmarkExecute(b *testing.B) {
-	x := &Executor{Environ: os.Environ(), Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }}
+	x := New(Config{Environ: os.Environ(), Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, nil }}, nil)
 	a := ofItem(shellStep("true ${item.n}"))
+	a.SetSpec()
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := x.Execute(b.Context(), a); err != nil {
@@ -22,8 +23,9 @@ func BenchmarkExecute(b *testing.B) {
 
 // BenchmarkProcess measures an attempt with its process.
 func BenchmarkProcess(b *testing.B) {
-	x := &Executor{Environ: os.Environ(), Run: process.Run}
+	x := New(Config{Environ: os.Environ(), Run: process.Run}, nil)
 	a := ofItem(shellStep("true ${item.n}"))
+	a.SetSpec()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, err := x.Execute(b.Context(), a); err != nil {

@@ -6,15 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
 
-// plan is all that is compiled of the attempts of one phase. But for its breakers it is immutable.
+// plan is all that is compiled of the attempts of one phase. It is immutable.
 type plan struct {
 	env      []variable
 	steps    []*step
@@ -39,9 +37,9 @@ type step struct {
 	validate *validate // nil: none
 	inner    [][]*step // lists of steps that are part of it
 	handler  []*step
-	guard    *guard // nil: no breaker
-	broken   error  // a text of the step does not compile
-	results  bool   // some text may name map.results
+	nth      int   // see StepBreaker; of a step with a breaker
+	broken   error // a text of the step does not compile
+	results  bool  // some text may name map.results
 }
 
 // policy returns the step's retry policy; a step without one has the policy that never retries.
@@ -52,24 +50,23 @@ func (s *step) policy() retry.Policy {
 	return *s.Retry
 }
 
-// plans are the plans that an Executor has made, so that the agents of a phase share one, and with it the breakers.
+// plans are the plans that an Executor has made, so that the agents of a phase share one.
 type plans struct {
 	mu   sync.Mutex
 	made map[planKey]*plan
 }
 
-// planKey tells attempts with different texts apart: their lists are other arrays.
-type planKey struct {
-	phase          string
-	steps, handler *workflow.Step
-	env            *workflow.EnvVar
-}
+// planKey tells attempts with different texts apart.
+type planKey struct{ job, phase, spec string }
 
-// maxPlans bounds what attempts that came over a wire, each with arrays of its own, could fill the memory with.
+// maxPlans bounds the plans in memory: an Executor may serve many jobs, one after another.
 const maxPlans = 64
 
 func (ps *plans) of(a *Attempt) *plan {
-	key := planKey{phase: a.Phase, steps: first(a.Steps), handler: first(a.Handler), env: first(a.Env)}
+	if a.Spec == "" {
+		return new(compiler).plan(a)
+	}
+	key := planKey{job: a.JobID, phase: a.Phase, spec: a.Spec}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p := ps.made[key]; p != nil {
@@ -78,23 +75,16 @@ func (ps *plans) of(a *Attempt) *plan {
 	if ps.made == nil || len(ps.made) >= maxPlans {
 		ps.made = make(map[planKey]*plan)
 	}
-	p := (&compiler{circuits: a.Circuits}).plan(a)
+	p := new(compiler).plan(a)
 	ps.made[key] = p
 	return p
-}
-
-func first[T any](list []T) *T {
-	if len(list) == 0 {
-		return nil
-	}
-	return &list[0]
 }
 
 // compiler compiles step lists and collects what it finds on the way.
 type compiler struct {
 	findings []finding
 	itemFile bool
-	circuits map[string]breaker.Transition // see Attempt
+	breakers map[string]int // steps with a breaker so far, by label
 }
 
 // finding is something about a text of the workflow file.
@@ -183,7 +173,11 @@ func (c *compiler) afterFailure(s *step, p place) {
 		s.fallback = c.command(s, kinds()["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())
 	}
 	if policy.CircuitBreaker != nil {
-		s.guard = newGuard(s.label, *policy.CircuitBreaker, c.circuits[s.label], time.Now())
+		if c.breakers == nil {
+			c.breakers = make(map[string]int)
+		}
+		s.nth = c.breakers[s.label]
+		c.breakers[s.label]++
 	}
 }
 

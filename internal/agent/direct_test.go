@@ -221,7 +221,7 @@ func (l *lab) perform(t *testing.T, x *Executor, e experiment) sight {
 	t.Helper()
 	a := ofItem(shellStep(e.script))
 	a.Item, a.Dir = json.RawMessage(e.item), e.dir
-	y := &Executor{Run: x.Run, Environ: e.env, TempDir: x.TempDir, Grace: time.Second}
+	y := New(Config{Run: x.Run, Environ: e.env, TempDir: x.TempDir, Grace: time.Second}, nil)
 	y.shell.once.Do(func() { y.shell.path, y.shell.name = x.shell.path, x.shell.name })
 	o, err := y.Execute(t.Context(), a)
 	o.Duration = 0

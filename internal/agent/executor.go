@@ -123,21 +123,19 @@ func (r *run) all(ctx context.Context, s *scope) (end ended, err error) {
 }
 
 func (r *run) stopping() error {
-	if r.a.Phase == phaseMap || r.x.Stopping == nil {
+	if r.a.Phase == phaseMap {
 		return nil
 	}
-	return r.x.Stopping()
+	return r.x.host.Stopping()
 }
 
 // progress tells which step an agent has come to: those who look on, and the log when that is wanted.
 func (r *run) progress(st *step, steps int) {
-	if r.a.Phase != phaseMap || !r.x.LogSteps && r.x.Progress == nil {
+	if r.a.Phase != phaseMap {
 		return
 	}
 	e := events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: steps}
-	if r.x.Progress != nil {
-		r.x.Progress(e)
-	}
+	r.x.host.Progress(r.a, e)
 	if r.x.LogSteps {
 		r.emit(e)
 	}
@@ -164,7 +162,7 @@ func (r *run) stepCompleted(st *step, end ended) events.StepCompleted {
 		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation,
 	}
 	if e.Masked {
-		r.x.withheld.put(e, printed{res.output, res.stderr})
+		r.x.host.KeepUnmasked(r.a, st.position, Printed{res.output, res.stderr})
 	}
 	return e
 }
@@ -215,8 +213,4 @@ func (r *run) mapResults() json.RawMessage {
 	return r.rows
 }
 
-func (r *run) emit(e events.Event) {
-	if r.x.Emit != nil {
-		r.x.Emit(r.a, e)
-	}
-}
+func (r *run) emit(e events.Event) { r.x.host.Emit(r.a, e) }

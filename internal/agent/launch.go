@@ -142,7 +142,7 @@ func (r *run) limited(ctx context.Context, st *step, b bound, stdout *sink, stde
 		limit, outer = nearest(ctx, st.Timeout)
 		exit, err = r.perform(r.stop, b, process.Command{
 			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
-			Cleanup: r.a.Limits.Cleanup, Register: r.x.Register, EndAll: b.ai,
+			Cleanup: r.a.Limits.Cleanup, Register: r.x.host.Register(), EndAll: b.ai,
 		})
 		return err
 	})

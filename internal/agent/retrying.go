@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 )
@@ -64,7 +65,10 @@ func (r *run) tries(ctx context.Context, s *scope, st *step) (ended, error) {
 		if rnd == nil {
 			rnd = retry.NewRand(r.x.Seed, r.a.ItemID, st.label)
 		}
-		end, d := decide(st, state, res, failure, rnd)
+		end, d, err := r.decide(ctx, st, state, res, failure, rnd)
+		if err != nil {
+			return ended{}, err
+		}
 		if !d.Retry {
 			return end, nil
 		}
@@ -77,7 +81,7 @@ func (r *run) tries(ctx context.Context, s *scope, st *step) (ended, error) {
 }
 
 // decide asks the policy of st, and its breaker: when that will still be open after the delay, there is nothing to wait for.
-func decide(st *step, state retry.State, res result, failure *Failure, rnd *rand.Rand) (ended, retry.Decision) {
+func (r *run) decide(ctx context.Context, st *step, state retry.State, res result, failure *Failure, rnd *rand.Rand) (ended, retry.Decision, error) {
 	now := time.Now()
 	d := st.policy().Next(state, failure.Failure, now, rnd)
 	failure.Type = d.Type
@@ -86,13 +90,27 @@ func decide(st *step, state retry.State, res result, failure *Failure, rnd *rand
 		failure.Message = "retry budget exhausted: " + failure.Message
 	}
 	if !d.Retry {
-		return end, d
+		return end, d, nil
 	}
-	if refusal := st.guard.shut(now.Add(d.Delay)); refusal != "" {
+	b, guarded := r.breaker(st)
+	if !guarded {
+		return end, d, nil
+	}
+	refusal, err := r.x.host.StepRefusal(ctx, b, d.Delay)
+	if refusal != "" {
 		d.Retry = false
-		return end.refused(refusal), d
+		return end.refused(refusal), d, nil
 	}
-	return end, d
+	return end, d, err
+}
+
+// breaker returns the circuit breaker of st, if it has one.
+func (r *run) breaker(st *step) (b StepBreaker, ok bool) {
+	c := st.policy().CircuitBreaker
+	if c == nil {
+		return StepBreaker{}, false
+	}
+	return StepBreaker{JobID: r.a.JobID, Phase: r.a.Phase, Step: st.label, Nth: st.nth, Config: *c}, true
 }
 
 // refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.
@@ -114,16 +132,27 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 		return notRun, failure, err
 	}
 	defer b.scratch.remove()
-	ticket, refusal := st.guard.admit(time.Now(), r.emit)
-	if refusal != "" {
-		return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+	gate, guarded := r.breaker(st)
+	var ticket breaker.Ticket
+	if guarded {
+		var refusal string
+		if ticket, refusal, err = r.x.host.AdmitStep(ctx, gate); err != nil {
+			return notRun, nil, err
+		}
+		if refusal != "" {
+			return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+		}
 	}
 	res, failure, err := r.validated(ctx, s, st, b)
-	if err != nil {
-		st.guard.release(ticket)
+	switch {
+	case err != nil:
+		if guarded {
+			r.x.host.ReleaseStep(gate, ticket)
+		}
 		return notRun, nil, err
+	case guarded:
+		r.x.host.ReportStep(gate, ticket, failure == nil)
 	}
-	st.guard.report(ticket, failure == nil, time.Now(), r.emit)
 	return res, failure, nil
 }
 
@@ -164,15 +193,12 @@ func (r *run) retrying(st *step, f *Failure, d retry.Decision) events.StepRetryi
 }
 
 func (r *run) pause(ctx context.Context, d time.Duration) error {
-	if r.x.Pause != nil {
-		a := r.a
-		if r.stays {
-			a = nil
-		}
-		if err := r.x.Pause(ctx, a, d); err != nil && ctx.Err() == nil {
-			return err
-		}
+	slot, err := r.x.host.Pause(ctx, r.a, d, r.stays)
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return sleep(ctx, d)
+	if err == nil {
+		r.a.Worker = slot
+	}
+	return err
 }

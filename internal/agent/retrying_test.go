@@ -130,13 +130,13 @@ func TestStepFailedHasTheEndOfTheOutputThatNoOtherRecordHas(t *testing.T) {
 
 func TestPauseCanTakeTheSlotAway(t *testing.T) {
 	f := &fake{answer: failing(1, 1)}
-	x := f.executor()
-	x.Pause = func(_ context.Context, a *Attempt, d time.Duration) error {
+	h := &fakeHost{pause: func(a *Attempt, d time.Duration, keepSlot bool) int {
 		same(t, "delay", d, time.Second)
-		a.Worker = 8
-		return nil
-	}
-	execute(t, x, ofItem(retried(linear(2))))
+		same(t, "slot", a.Worker, 3)
+		same(t, "keeps its slot", keepSlot, false)
+		return 8
+	}}
+	execute(t, New(Config{Run: f.run}, h), ofItem(retried(linear(2))))
 	same(t, "first worker", seen(f.commands[0])["PRODIGY_WORKER_ID"], "3")
 	same(t, "second worker", seen(f.commands[1])["PRODIGY_WORKER_ID"], "8")
 }
@@ -221,7 +221,7 @@ func TestHalfOpenBreakerRefusesWhileItsTestsRun(t *testing.T) {
 
 func TestRunnerThatCannotIsAnErrorOfTheAttempt(t *testing.T) {
 	broken := errors.New("no more processes")
-	x := &Executor{Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, broken }}
+	x := New(Config{Run: func(context.Context, process.Command) (process.Exit, error) { return process.Exit{}, broken }}, nil)
 	allowed := retried(linear(3))
 	allowed.AllowFailure = true
 	if _, err := x.Execute(t.Context(), ofItem(allowed)); !errors.Is(err, broken) {

@@ -43,7 +43,7 @@ const (
 // what could not be started has done nothing yet.
 type room struct {
 	mu      sync.Mutex
-	most    int // 0: Executor.MaxCommands
+	most    int // 0: Config.MaxCommands
 	running int
 	lowered int           // how often most was made smaller
 	freed   chan struct{} // closed when one has ended; nil: nobody waits for that
@@ -132,9 +132,7 @@ func (x *Executor) lower(e entry, why error) {
 	m.lowered++
 	most := m.most
 	m.mu.Unlock()
-	if x.Lowered != nil {
-		x.Lowered(most, why)
-	}
+	x.host.Lowered(most, why)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

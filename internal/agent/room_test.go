@@ -51,12 +51,12 @@ func TestFewerCommandsRunAtOnceWhenThereIsAShortage(t *testing.T) {
 		for _, most := range []int{1, 3, 29} {
 			synctest.Test(t, func(t *testing.T) {
 				var bounds []int
-				x := &Executor{Run: crowded(most, shortage), Lowered: func(n int, why error) {
+				x := New(Config{Run: crowded(most, shortage)}, &fakeHost{lowered: func(n int, why error) {
 					if !errors.Is(why, shortage) {
 						t.Errorf("got %v, want %v", why, shortage)
 					}
 					bounds = append(bounds, n)
-				}}
+				}})
 				same(t, "failure", execute(t, x, ofItem(forEach(30))).Failure, (*Failure)(nil))
 				if len(bounds) == 0 || len(bounds) > 5 || bounds[len(bounds)-1] > most {
 					t.Errorf("room for %d: got bounds %v, want few, and the last one to fit", most, bounds)
@@ -68,7 +68,7 @@ func TestFewerCommandsRunAtOnceWhenThereIsAShortage(t *testing.T) {
 
 func TestNoMoreCommandsRunAtOnceThanTheExecutorMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &Executor{Run: crowded(4, errors.New("too many at once")), MaxCommands: 4}
+		x := New(Config{Run: crowded(4, errors.New("too many at once")), MaxCommands: 4}, nil)
 		same(t, "failure", execute(t, x, ofItem(forEach(30))).Failure, (*Failure)(nil))
 	})
 }
@@ -76,7 +76,7 @@ func TestNoMoreCommandsRunAtOnceThanTheExecutorMay(t *testing.T) {
 // What no step is to blame for is retried by no policy, forgiven by none and counted by no breaker.
 func TestAShortageThatStaysIsNoFailureOfAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &Executor{Run: crowded(0, syscall.EAGAIN)}
+		x := New(Config{Run: crowded(0, syscall.EAGAIN)}, nil)
 		forgiven := retried(linear(3))
 		forgiven.AllowFailure = true
 		for _, st := range []workflow.Step{forgiven, forEach(30), guarded(2, 1, time.Second)} {
@@ -91,7 +91,7 @@ func TestAStopEndsTheWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(1500*time.Millisecond, func() { cancel(errStop) })
-		x := &Executor{Run: crowded(1, syscall.EMFILE), MaxCommands: 1}
+		x := New(Config{Run: crowded(1, syscall.EMFILE), MaxCommands: 1}, nil)
 		if _, err := x.Execute(ctx, ofItem(forEach(4))); !errors.Is(err, errStop) {
 			t.Errorf("got %v, want the stop", err)
 		}

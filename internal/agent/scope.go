@@ -140,9 +140,9 @@ func (r *run) completed(e events.StepCompleted) result {
 		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped, validation: e.Validation,
 	}
 	if e.Masked {
-		real, known := r.x.withheld.get(e)
+		real, known := r.x.host.Unmasked(r.a, e.Phase, e.StepIndex)
 		res.masked, res.withheld = &printed{e.Output, e.Stderr}, !known
-		res.output, res.stderr = real.output, real.stderr
+		res.output, res.stderr = real.Output, real.Stderr
 	}
 	if !res.skipped {
 		res.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), res.output)

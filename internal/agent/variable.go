@@ -129,7 +129,7 @@ func (r *run) printed(s *scope, cmd command) (string, error) {
 	stdout, stderr := r.x.stream(), r.x.stream()
 	exit, err := r.x.Run(r.stop, process.Command{
 		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: maxValueTime, Grace: r.x.Grace,
-		Register: r.x.Register,
+		Register: r.x.host.Register(),
 	})
 	if err != nil {
 		return "", err

@@ -45,6 +45,7 @@ type job struct {
 	project  *dlq.Projection
 	points   *checkpointer // nil: there is nothing to make a checkpoint of yet
 
+	host     *host
 	executor Executor
 	room     atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
 	inbox    chan message   // from agents to the owner
@@ -343,23 +344,20 @@ func (j *job) start() error {
 	if runner == nil {
 		runner = process.Run
 	}
-	j.executor = &agent.Executor{
-		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps, Progress: j.config.Progress,
-		TempDir: j.temp, Environ: j.config.Environ, Register: j.register,
-		Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
-		Emit:  func(_ *agent.Attempt, e events.Event) { j.inbox <- message{event: e} },
-		Pause: j.pause, Stopping: j.stopping, MaxCommands: capacity.Fits, Lowered: j.lowered,
+	build := j.config.Executor
+	if build == nil {
+		build = localExecutor
 	}
+	j.host = &host{job: j}
+	j.executor = build(agent.Config{
+		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
+		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
+		MaxCommands: capacity.Fits,
+	}, j.host)
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
 	return nil
-}
-
-// lowered has fewer agents at work from now on. It is called from any goroutine.
-func (j *job) lowered(most int, why error) {
-	j.room.Store(int64(most))
-	j.notice(process.Shortage(why) + ": going on with " + slots(most))
 }
 
 func slots(n int) string {

@@ -19,13 +19,15 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Executor runs one attempt. The local one is *agent.Executor. If it stops because ctx is done it returns context.Cause(ctx):
-// a stop is not a failure, it gives the attempt back.
+// Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or send attempts elsewhere.
 type Executor interface {
+	// Execute runs an attempt to its end. A failed step is an Outcome; the error is for what prodigy itself could not do, or
+	// context.Cause(ctx) for a stop, which gives the attempt back.
 	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
 }
 
-var _ Executor = (*agent.Executor)(nil)
+// localExecutor is what a Config without an Executor uses.
+func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
 
 // Config is how a job is run.
 type Config struct {
@@ -65,6 +67,10 @@ type Config struct {
 
 	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
 	Notice func(text string)
+
+	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the attempts
+	// belong to; one that wraps another passes both on, or something that wraps them. Nil: agent.New.
+	Executor func(c agent.Config, h agent.Host) Executor
 
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner

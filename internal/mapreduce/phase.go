@@ -78,16 +78,18 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	a.Steps = p.Commands
 	a.Done = j.state.phase(name).steps
 	a.Map = m
+	a.SetSpec()
 	j.state.retried(&a, "")
 	return a
 }
 
-// attempt is what all attempts of a phase have in common.
+// attempt returns what all attempts of a phase have in common. The breakers of its steps go on where the log has them.
 func (j *job) attempt(phase string) agent.Attempt {
+	j.host.breakers.Continue(phase, maps.Clone(j.state.circuits[phase]))
 	return agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
-		Earlier: j.earlier(phase), Circuits: maps.Clone(j.state.circuits[phase]),
+		Earlier: j.earlier(phase),
 	}
 }
 

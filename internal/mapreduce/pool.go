@@ -85,6 +85,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, erro
 	}
 	p.template.Limits = limits
 	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
+	p.template.SetSpec()
 	for slot := j.parallel; slot > 0; slot-- {
 		p.free = append(p.free, slot)
 	}

@@ -3,11 +3,8 @@ package mapreduce
 import (
 	"cmp"
 	"container/heap"
-	"context"
 	"slices"
 	"time"
-
-	"prodigy/internal/agent"
 )
 
 // dueItem is an item that waits for its next attempt. It holds no slot and no goroutine.
@@ -40,11 +37,11 @@ func (h *dueHeap) pop() dueItem   { return heap.Pop(h).(dueItem) }
 type parking struct {
 	index int // of its item
 	due   time.Time
-	wake  chan int // the slot it goes on in, or keepSlot
+	wake  chan int // the slot it goes on in, or sameSlot
 }
 
-// keepSlot answers an agent that it had better wait in its slot, since so many wait already.
-const keepSlot = -1
+// sameSlot answers an agent that it had better wait in its slot, since so many wait already.
+const sameSlot = -1
 
 // maxParked bounds the agents that wait outside the slots: each is a goroutine with its variables.
 const maxParked = 1024
@@ -63,47 +60,10 @@ func (h *parkHeap) Pop() any {
 	return last
 }
 
-// pause lets an agent wait between two tries of a step. In the map phase it leaves its slot meanwhile. A stop ends it at once.
-func (j *job) pause(ctx context.Context, a *agent.Attempt, d time.Duration) error {
-	due := time.Now().Add(d)
-	if a == nil || a.ItemID == "" {
-		return j.wait(ctx, due)
-	}
-	k := &parking{index: a.ItemIndex, due: due, wake: make(chan int, 1)}
-	j.inbox <- message{park: k}
-	select {
-	case slot := <-k.wake:
-		if slot == keepSlot {
-			return j.wait(ctx, due)
-		}
-		a.Worker = slot
-		return nil
-	case <-j.halting:
-		return errStopping
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (j *job) wait(ctx context.Context, due time.Time) error {
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-j.halting:
-		return errStopping
-	case <-j.config.Stop.Done():
-		return context.Cause(j.config.Stop)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // park takes the slot of an agent that waits, unless too many wait already.
 func (p *pool) park(k *parking) {
 	if len(p.parked) >= maxParked {
-		k.wake <- keepSlot
+		k.wake <- sameSlot
 		return
 	}
 	p.freeSlot(p.slotOf[k.index])

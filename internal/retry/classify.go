@@ -65,14 +65,14 @@ var errorTypes = []errorType{
 
 // Failure is what is known of one failed attempt.
 type Failure struct {
-	Type     Type   // set by who knows better than Classify (template, circuit_open, ...); else empty
-	Message  string // one line for people
-	Stdout   string // its end
-	Stderr   string // its end
-	ExitCode int    // -1 when there is none: a signal, a timeout, a start that did not happen
-	Signal   string // "SIGKILL", ...; empty when it exited
-	TimedOut bool   // the step's own timeout ended it
-	Exact    bool   // Message alone says what it was: the rest of what was printed is about other things too
+	Type     Type   `json:"type,omitempty"`      // set by who knows better than Classify (template, circuit_open, ...); else empty
+	Message  string `json:"message"`             // one line for people
+	Stdout   string `json:"stdout,omitempty"`    // its end
+	Stderr   string `json:"stderr,omitempty"`    // its end
+	ExitCode int    `json:"exit_code"`           // -1 when there is none: a signal, a timeout, a start that did not happen
+	Signal   string `json:"signal,omitempty"`    // "SIGKILL", ...; empty when it exited
+	TimedOut bool   `json:"timed_out,omitempty"` // the step's own timeout ended it
+	Exact    bool   `json:"exact,omitempty"`     // Message alone says what it was: the rest of what was printed is about other things too
 }
 
 // Classify returns f.Type when it is set, else the type that the message, stderr, the end of stdout and the exit code tell.

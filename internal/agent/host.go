@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+)
+
+// Host is the job that the attempts of an Executor belong to. The Executor keeps nothing that outlives an attempt except compiled steps:
+// whatever several attempts share, or the log has to know, goes through the Host. So an attempt can run on another machine, where a Host
+// passes the calls on: all their arguments and results survive JSON. Methods are called from many goroutines at once.
+type Host interface {
+	// Emit records what happens inside an attempt: StepRetrying, StepFailed, StepSkipped, StepPrinted, AgentProgress, and outside the
+	// map phase StepCompleted. The events of one attempt come in order.
+	Emit(a *Attempt, e events.Event)
+
+	// Progress shows which step an agent of the map phase begins, whether that is recorded or not. It does not block.
+	Progress(a *Attempt, e events.AgentProgress)
+
+	// Pause waits d between two tries of a step, and returns the worker slot that the attempt goes on in. With keepSlot that is
+	// a.Worker; without, the slot may serve other attempts meanwhile. The error is a stop.
+	Pause(ctx context.Context, a *Attempt, d time.Duration, keepSlot bool) (slot int, err error)
+
+	// Stopping returns why no further step may begin, or nil. Attempts of the map phase do not ask: one that may finish is not run again.
+	Stopping() error
+
+	// Lowered reports that the Executor runs at most so many commands at once from now on, and what there is too little of.
+	Lowered(most int, why error)
+
+	// Register returns the register of the commands that run on this machine. Nil: there is none.
+	Register() *process.Register
+
+	// KeepUnmasked keeps what a step outside the map phase printed when that holds secrets and so is masked in the log. step is its index.
+	KeepUnmasked(a *Attempt, step int, p Printed)
+
+	// Unmasked returns what KeepUnmasked was given for a step of a phase of the same job. A resumed run does not have it.
+	Unmasked(a *Attempt, phase string, step int) (p Printed, ok bool)
+
+	// AdmitStep asks the breaker of a step for a start. A refusal says why there is none; without one, the start is to be
+	// answered by ReportStep or ReleaseStep. The error is a stop.
+	AdmitStep(ctx context.Context, b StepBreaker) (t breaker.Ticket, refusal string, err error)
+
+	// StepRefusal returns why the breaker of a step would refuse a start after d whatever happens until then, or nothing.
+	StepRefusal(ctx context.Context, b StepBreaker, d time.Duration) (refusal string, err error)
+
+	// ReportStep tells the breaker of a step how a start ended.
+	ReportStep(b StepBreaker, t breaker.Ticket, success bool)
+
+	// ReleaseStep gives the breaker of a step a start back that was stopped and has no outcome.
+	ReleaseStep(b StepBreaker, t breaker.Ticket)
+}
+
+// Printed is the output of a step.
+type Printed struct {
+	Output string `json:"output"`
+	Stderr string `json:"stderr"`
+}
+
+// UnmaskedOutputs keeps outputs for Host.KeepUnmasked in memory. The zero value is ready to use.
+type UnmaskedOutputs struct {
+	mu      sync.Mutex
+	printed map[unmaskedKey]Printed
+}
+
+type unmaskedKey struct {
+	job, phase string
+	step       int
+}
+
+// Keep is Host.KeepUnmasked.
+func (u *UnmaskedOutputs) Keep(a *Attempt, step int, p Printed) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.printed == nil {
+		u.printed = make(map[unmaskedKey]Printed)
+	}
+	u.printed[unmaskedKey{a.JobID, a.Phase, step}] = p
+}
+
+// Get is Host.Unmasked.
+func (u *UnmaskedOutputs) Get(a *Attempt, phase string, step int) (Printed, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	p, ok := u.printed[unmaskedKey{a.JobID, phase, step}]
+	return p, ok
+}
+
+// noJob is the Host of attempts that belong to no job. Nobody hears of their events.
+type noJob struct {
+	breakers StepBreakers
+	unmasked UnmaskedOutputs
+}
+
+func (*noJob) Emit(*Attempt, events.Event)             {}
+func (*noJob) Progress(*Attempt, events.AgentProgress) {}
+func (*noJob) Stopping() error                         { return nil }
+func (*noJob) Lowered(int, error)                      {}
+func (*noJob) Register() *process.Register             { return nil }
+
+func (*noJob) Pause(ctx context.Context, a *Attempt, d time.Duration, _ bool) (int, error) {
+	return a.Worker, sleep(ctx, d)
+}
+
+func (h *noJob) KeepUnmasked(a *Attempt, step int, p Printed) { h.unmasked.Keep(a, step, p) }
+
+func (h *noJob) Unmasked(a *Attempt, phase string, step int) (Printed, bool) {
+	return h.unmasked.Get(a, phase, step)
+}
+
+func (h *noJob) AdmitStep(_ context.Context, b StepBreaker) (breaker.Ticket, string, error) {
+	t, refusal := h.breakers.Admit(b, time.Now(), func(events.Event) {})
+	return t, refusal, nil
+}
+
+func (h *noJob) StepRefusal(_ context.Context, b StepBreaker, d time.Duration) (string, error) {
+	return h.breakers.Refusal(b, time.Now().Add(d)), nil
+}
+
+func (h *noJob) ReportStep(b StepBreaker, t breaker.Ticket, success bool) {
+	h.breakers.Report(b, t, success, time.Now(), func(events.Event) {})
+}
+
+func (h *noJob) ReleaseStep(b StepBreaker, t breaker.Ticket) { h.breakers.Release(b, t) }

@@ -1,0 +1,109 @@
+package mapreduce
+
+import (
+	"context"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/breaker"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+)
+
+// host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts: they send messages to the
+// owner of the job, and touch nothing that is the owner's.
+type host struct {
+	job      *job
+	breakers agent.StepBreakers
+	unmasked agent.UnmaskedOutputs
+}
+
+var _ agent.Host = (*host)(nil)
+
+// Emit sends an event to the owner, which records it.
+func (h *host) Emit(_ *agent.Attempt, e events.Event) { h.emit(e) }
+
+func (h *host) emit(e events.Event) { h.job.inbox <- message{event: e} }
+
+// Progress passes e to whoever watches the job.
+func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
+	if h.job.config.Progress != nil {
+		h.job.config.Progress(e)
+	}
+}
+
+// Pause waits between two tries of a step. In the map phase the agent leaves its slot to others, unless it has to keep it. A stop ends
+// the wait at once.
+func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
+	due := time.Now().Add(d)
+	if keepSlot || a.ItemID == "" {
+		return a.Worker, h.wait(ctx, due)
+	}
+	k := &parking{index: a.ItemIndex, due: due, wake: make(chan int, 1)}
+	h.job.inbox <- message{park: k}
+	select {
+	case slot := <-k.wake:
+		if slot == sameSlot {
+			return a.Worker, h.wait(ctx, due)
+		}
+		return slot, nil
+	case <-h.job.halting:
+		return 0, errStopping
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+func (h *host) wait(ctx context.Context, due time.Time) error {
+	timer := time.NewTimer(time.Until(due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-h.job.halting:
+		return errStopping
+	case <-h.job.config.Stop.Done():
+		return context.Cause(h.job.config.Stop)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stopping returns the cause of the stop that somebody has asked for, if they have.
+func (h *host) Stopping() error { return h.job.stopping() }
+
+// Lowered has fewer agents at work from now on.
+func (h *host) Lowered(most int, why error) {
+	h.job.room.Store(int64(most))
+	h.job.notice(process.Shortage(why) + ": going on with " + slots(most))
+}
+
+// Register returns the register of the commands of the job.
+func (h *host) Register() *process.Register { return h.job.register }
+
+// KeepUnmasked keeps what is not in the log because it holds secrets, for as long as the run lasts.
+func (h *host) KeepUnmasked(a *agent.Attempt, step int, p agent.Printed) { h.unmasked.Keep(a, step, p) }
+
+// Unmasked returns what KeepUnmasked was given.
+func (h *host) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
+	return h.unmasked.Get(a, phase, step)
+}
+
+// AdmitStep asks the breaker of a step. The log gets its transitions in the order in which they happen.
+func (h *host) AdmitStep(_ context.Context, b agent.StepBreaker) (t breaker.Ticket, refusal string, err error) {
+	t, refusal = h.breakers.Admit(b, time.Now(), h.emit)
+	return t, refusal, nil
+}
+
+// StepRefusal returns why the breaker of a step would refuse a start after d.
+func (h *host) StepRefusal(_ context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
+	return h.breakers.Refusal(b, time.Now().Add(d)), nil
+}
+
+// ReportStep tells the breaker of a step how a start ended.
+func (h *host) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
+	h.breakers.Report(b, t, success, time.Now(), h.emit)
+}
+
+// ReleaseStep gives the breaker of a step a start back.
+func (h *host) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) { h.breakers.Release(b, t) }
