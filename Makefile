@@ -57,6 +57,9 @@ attack-secrets: ## Encode SECRETS random secrets (20,000) in every way, have com
 scale: ## Run a job of 200,000 items and look at its memory
 	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
 
+through-json: ## Run the tests of jobs through an executor that nothing but JSON reaches
+	$(GO) test ./internal/mapreduce -count=1 -through-json
+
 lint: vet modern staticcheck errcheck format deadcode ## Run everything that reads the code and runs nothing
 
 .PHONY: vet modern staticcheck errcheck format deadcode stale cross
@@ -114,4 +117,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell attack-secrets scale lint fmt generate check man install release clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell attack-secrets scale through-json lint fmt generate check man install release clean

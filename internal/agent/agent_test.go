@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -400,20 +403,82 @@ func TestProgressIsToldOnlyWhenAskedFor(t *testing.T) {
 func TestAttemptSurvivesJSON(t *testing.T) {
 	s := captured("one", "echo ${item.n}; exit 3")
 	s.Retry = &retry.Policy{Attempts: 2, RetryOn: []retry.Matcher{{ExitCodes: []int{3}}}}
-	a := ofItem(s)
-	a.Env = []workflow.EnvVar{{Name: "A", Value: workflow.Text{Value: "b"}}}
-	data, err := json.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b Attempt
-	if err := json.Unmarshal(data, &b); err != nil {
-		t.Fatal(err)
-	}
+	each := forEach(1)
+	each.Foreach.Input.List = []workflow.Element{{JSON: json.RawMessage(`{"a": "<&>"}`)}}
+	a := ofItem(s, each)
+	a.Item = json.RawMessage("{\"n\": \"<&>\u2028\", \"m\" : 1.0}")
+	a.Env = []workflow.EnvVar{{Name: "A", Value: workflow.Text{Value: "<\xff\x00\ufffd>"}}}
+	a.Args = []workflow.Argument{{Name: "p", Value: json.RawMessage(`[1, "<"]`)}, {Name: "none"}}
+	a.SetSpec()
+	b := afterJSON(t, a)
 	same(t, "attempt", b, a)
 	here, there := execute(t, local(t), a), execute(t, local(t), b)
 	here.Duration, there.Duration = 0, 0
 	same(t, "outcome", there, here)
+}
+
+// afterJSON returns v encoded as JSON and decoded again.
+func afterJSON[T any](t *testing.T, v T) T {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after T
+	if err := json.Unmarshal(data, &after); err != nil {
+		t.Fatalf("%v: %s", err, data)
+	}
+	return after
+}
+
+func TestOutcomeSurvivesJSON(t *testing.T) {
+	for _, o := range []Outcome{
+		{},
+		{Output: "<\xff>\ufffd", ExitCode: -1, Duration: time.Second, Captured: map[string]json.RawMessage{"a": json.RawMessage(`{"b": "<"}`)}},
+		{Handled: true, Failure: &Failure{Step: "s", Failure: retry.Failure{
+			Type: retry.TypeTimeout, Message: "<\xfe>", Stdout: "o\xff", Stderr: "e\xff", ExitCode: 3, Signal: "SIGKILL", TimedOut: true, Exact: true,
+		}}},
+	} {
+		same(t, "outcome", afterJSON(t, o), o)
+	}
+}
+
+// Whatever can be written in a workflow can be sent.
+func TestStepsOfAllWorkflowsSurviveJSON(t *testing.T) {
+	files := 0
+	for _, pattern := range []string{"../../examples/*/*.yml", "../workflow/testdata/valid/*.yml", "../../testdata/workflows/*.yml"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := workflow.Parse(path, source, workflow.ParseOptions{})
+			if err != nil {
+				continue // one that shows what is refused
+			}
+			files++
+			a := Attempt{Env: w.Env, Steps: w.Commands}
+			for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
+				if p != nil {
+					a.Steps = append(a.Steps, p.Commands...)
+				}
+			}
+			if w.Map != nil {
+				a.Steps = append(a.Steps, w.Map.AgentTemplate...)
+			}
+			for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
+				a.Handler = append(a.Handler, w.Handlers[name]...)
+			}
+			same(t, path, afterJSON(t, a), a)
+		}
+	}
+	if files < 50 {
+		t.Errorf("got %d workflows, want 50 or more", files)
+	}
 }
 
 func TestEachCommandIsRegistered(t *testing.T) {

@@ -81,6 +81,7 @@ func config(t *testing.T, runner agent.Runner) Config {
 	return Config{
 		Home: jobs.Home{Root: filepath.Join(root, "home")}, Dir: root, Environ: []string{"PATH=/bin"}, Seed: 7, Version: "test",
 		Durability: events.Batch, Grace: 5 * time.Second, MaxRetries: 3, Runner: runner,
+		Executor: testedExecutor(),
 	}
 }
 
