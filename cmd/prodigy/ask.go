@@ -11,10 +11,10 @@ import (
 	"golang.org/x/term"
 )
 
-// asker asks a person and returns whether the answer is yes. Nil: there is nobody to ask.
+// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to ask on.
 type asker func(question string) (bool, error)
 
-// terminalAsker returns what asks the person at the terminal.
+// terminalAsker returns an asker for the terminal, or nil if stdin is not one.
 func terminalAsker(con *console) asker {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
@@ -22,7 +22,7 @@ func terminalAsker(con *console) asker {
 	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }
 }
 
-// askYesNo takes y and yes for a yes, and all else for a no.
+// askYesNo reports whether the answer is y or yes; anything else counts as no.
 func askYesNo(in io.Reader, out io.Writer, question string) (bool, error) {
 	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
 	line, err := bufio.NewReader(in).ReadString('\n')

@@ -21,7 +21,7 @@ import (
 	"prodigy/internal/mapreduce"
 )
 
-// cleanAge is how old the last event of a job is at least that clean removes when neither job nor age is given.
+// cleanAge is the default minimum age of the last event of a job, used when neither a job nor an age is given.
 const cleanAge = 30 * 24 * time.Hour
 
 type cleanOptions struct {
@@ -34,7 +34,7 @@ type cleanOptions struct {
 	yes     bool
 }
 
-// newCleanCommand returns clean, which is also events clean.
+// newCleanCommand returns the clean command, also available as events clean.
 func newCleanCommand(con *console) *cobra.Command {
 	var o cleanOptions
 	cmd := &cobra.Command{
@@ -109,7 +109,7 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 	return errors.Join(o.print(con, old), o.refused(old))
 }
 
-// refused is the error when the job that was named stays.
+// refused returns an error if a job was named and is kept.
 func (o cleanOptions) refused(old []oldJob) error {
 	if o.jobID == "" || len(old) == 0 || old[0].Kept == "" {
 		return nil
@@ -117,7 +117,7 @@ func (o cleanOptions) refused(old []oldJob) error {
 	return fmt.Errorf("job %s stays: %s", old[0].JobID, old[0].Kept)
 }
 
-// candidates returns the jobs that are old enough, with the reason why they stay for those that do.
+// candidates returns the jobs that are old enough; Kept says why some of them are kept all the same.
 func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]oldJob, error) {
 	all, err := home.List()
 	if o.jobID != "" && err == nil {
@@ -170,7 +170,7 @@ func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
 	return c, nil
 }
 
-// reason says why a job stays, if it does.
+// reason returns why the job is kept, or "" if it may be removed.
 func (c oldJob) reason(force bool) string {
 	switch {
 	case c.State == "running":
@@ -222,7 +222,7 @@ func sizeOf(dir string) (int64, error) {
 	return size, err
 }
 
-// removeAll asks, and removes the jobs that do not stay.
+// removeAll asks for confirmation and removes the jobs that are not kept.
 func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 	n := 0
 	for _, c := range old {
@@ -257,7 +257,7 @@ func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 	return nil
 }
 
-// remove removes one job, unless somebody has begun to work on it or has done so since it was looked at.
+// remove removes one job, unless a process works on it now or has done so since it was inspected.
 func (o cleanOptions) remove(c *oldJob) error {
 	lock, err := c.job.Lock()
 	if errors.Is(err, jobs.ErrLocked) {
@@ -327,7 +327,7 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 
 func tabulateOldJobs(w io.Writer, old []oldJob) error {
 	t := csv.NewWriter(w)
-	_ = t.Write([]string{"job_id", "state", "last_event", "bytes", "dead_letters", "removed", "kept"}) // Error tells
+	_ = t.Write([]string{"job_id", "state", "last_event", "bytes", "dead_letters", "removed", "kept"}) // reported by Error
 	for _, c := range old {
 		_ = t.Write([]string{
 			c.JobID, c.State, c.LastEvent.Format(time.RFC3339Nano), strconv.FormatInt(c.Bytes, 10), strconv.Itoa(c.DeadLetters),
@@ -340,7 +340,7 @@ func tabulateOldJobs(w io.Writer, old []oldJob) error {
 
 func printOldJobs(w io.Writer, old []oldJob) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tLAST EVENT\tBYTES\tDEAD LETTERS\tSTAYS") // Flush tells
+	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tLAST EVENT\tBYTES\tDEAD LETTERS\tSTAYS") // reported by Flush
 	for _, c := range old {
 		stays := "no"
 		if c.Kept != "" {

@@ -61,7 +61,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// findLetters is findJob for those who read the dead letters of the job.
+// findLetters is findJob for commands that read the dead letters of the job.
 func findLetters(con *console, id string) (jobs.Job, error) {
 	job, err := findJob(id)
 	if err == nil {
@@ -70,18 +70,19 @@ func findLetters(con *console, id string) (jobs.Job, error) {
 	return job, err
 }
 
-// updateLetters sees that the dead letters are those of the log, and that the secrets of the job are not printed with them. Where that cannot be done, what is there can be read all the same.
+// updateLetters brings the dead letters up to date with the log, and masks the secrets of the job on con. If the update fails it
+// prints a warning: the dead letters that are there can still be read.
 func updateLetters(con *console, job jobs.Job) {
 	secrets := secretsOf(job)
 	con.hide(secrets.Mask)
 	err := mapreduce.UpdateLetters(job, defaultMaxRetries, secrets)
 	var damaged *dlq.DamagedError
-	if err != nil && !errors.As(err, &damaged) { // which the reader will come upon
+	if err != nil && !errors.As(err, &damaged) { // the reader will report that itself
 		_, _ = fmt.Fprintf(con.err, "warning: there may be more dead letters than these: %v\n", err)
 	}
 }
 
-// errorTypes are the words that stand for the kinds of failure.
+// errorTypes returns the names of all error types.
 func errorTypes() []string {
 	var words []string
 	for _, t := range []retry.Type{
@@ -94,7 +95,7 @@ func errorTypes() []string {
 	return words
 }
 
-// addErrorType gives cmd the flag that names a type of error.
+// addErrorType adds the flag --type to cmd.
 func addErrorType(cmd *cobra.Command, typ *string) {
 	words := errorTypes()
 	cmd.Flags().Var(choice{typ, words}, "type", "only those whose last failure is of this type: "+strings.Join(words, ", "))
@@ -133,7 +134,7 @@ func runDLQList(con *console, o dlqListOptions) error {
 	return print.end()
 }
 
-// lettersWanted says which letters the list is about.
+// lettersWanted describes the listed dead letters, for the message that there are none.
 func (o dlqListOptions) lettersWanted() string {
 	if o.eligible || o.typ != "" {
 		return "such dead letters"
@@ -145,7 +146,7 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 	return (!o.eligible || e.ReprocessEligible) && (o.typ == "" || string(e.Last().ErrorType) == o.typ)
 }
 
-// newLetterTable returns what prints dead letters for people: a row each, and what to type next.
+// newLetterTable returns a writer that prints one row for each dead letter, and the commands to type next.
 func newLetterTable(con *console) letterWriter {
 	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tDATA\tERROR")
@@ -177,7 +178,7 @@ func newLetterTable(con *console) letterWriter {
 	}
 }
 
-// glimpse returns the data of an item as far as its name does not say it: a text as it is, anything else as JSON.
+// glimpse returns the data of an item for a table: a string as it is, anything else as JSON, and "-" if it is the same as the name.
 func glimpse(e dlq.Entry) string {
 	var text string
 	if json.Unmarshal(e.Item, &text) != nil {
@@ -189,12 +190,12 @@ func glimpse(e dlq.Entry) string {
 	return text
 }
 
-// cell makes any text fit for a table.
+// cell makes a text safe and short enough for a table.
 func cell(s string, limit int) string {
 	return shorten(strings.ReplaceAll(visible(s), "\t", " "), limit)
 }
 
-// quoted returns a word as it is to be typed in a POSIX shell.
+// quoted quotes a word for a POSIX shell, if it needs quotes.
 func quoted(word string) string {
 	plain := strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,") == ""
 	if word != "" && plain && word[0] != '-' {

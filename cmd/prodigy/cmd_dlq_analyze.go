@@ -82,7 +82,7 @@ func analyze(job jobs.Job) (analysis, error) {
 	}, nil
 }
 
-// signaturesShown is how many signatures people are shown.
+// signaturesShown is the number of signatures in the human-readable output.
 const signaturesShown = 20
 
 func (a analysis) print(con *console) error {
@@ -150,7 +150,7 @@ type letterStats struct {
 	SentAgain    int         `json:"sent_again"` // at least once
 	Failures     int         `json:"failures"`   // of all attempts
 	ByType       []typeCount `json:"by_type"`
-	Oldest       *time.Time  `json:"oldest,omitempty"` // last attempt that is longest ago
+	Oldest       *time.Time  `json:"oldest,omitempty"` // last attempt of the oldest dead letter
 	Newest       *time.Time  `json:"newest,omitempty"`
 }
 

@@ -112,12 +112,12 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 	return nil
 }
 
-// config returns how the job is opened: nothing of it is run.
+// config returns the configuration to open the job with; nothing is run.
 func (o dlqEvictOptions) config() mapreduce.Config {
 	return mapreduce.Config{Durability: events.Batch, MaxRetries: defaultMaxRetries, Version: versionText()}
 }
 
-// choose returns the items of the dead letters that are to go.
+// choose returns the ids of the dead letters to delete.
 func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 	var ids []string
 	for e, err := range q.Each() {
@@ -131,7 +131,7 @@ func (o dlqEvictOptions) choose(q *dlq.Queue, now time.Time) ([]string, error) {
 	return ids, nil
 }
 
-// agreed asks whether so many dead letters of a job may be deleted. A no is an error that ends the command.
+// agreed asks for confirmation to delete n dead letters of a job. The answer no is an error that ends the command.
 func agreed(con *console, ask asker, job jobs.Job, n int) error {
 	yes, err := ask(fmt.Sprintf("Delete %s of job %s permanently?", counted(n, "dead letter"), job.ID))
 	if err != nil || yes {

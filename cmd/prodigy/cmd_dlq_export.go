@@ -20,7 +20,7 @@ import (
 type dlqExportOptions struct {
 	jobID  string
 	file   string // - is stdout
-	format format // empty: that of the file's extension
+	format format // empty: by the extension of the file
 }
 
 func newDLQExportCommand(con *console) *cobra.Command {
@@ -76,7 +76,7 @@ func (o dlqExportOptions) form() format {
 	return asJSON
 }
 
-// letterWriter prints dead letters in one form. end is called after the last.
+// letterWriter prints dead letters in one format. end is called after the last one.
 type letterWriter struct {
 	one func(e dlq.Entry) error
 	end func() error
@@ -112,7 +112,7 @@ func encodeLetter(e dlq.Entry, prefix, indent string) ([]byte, error) {
 	return bytes.TrimSuffix(data.Bytes(), []byte("\n")), err
 }
 
-// newLetterArray prints one JSON array without holding it.
+// newLetterArray streams one JSON array.
 func newLetterArray(w io.Writer) letterWriter {
 	before, after := "[\n", "[]\n"
 	return letterWriter{
@@ -132,7 +132,7 @@ func newLetterArray(w io.Writer) letterWriter {
 	}
 }
 
-// letterColumns are the columns of a CSV of dead letters. Data and evidence are JSON in one cell.
+// letterColumns returns the columns of the CSV export. Data and failure history are JSON in one cell each.
 func letterColumns() []string {
 	return []string{
 		"item_id", "item_index", "correlation_id", "job_id", "workflow", "first_attempt", "last_attempt", "failure_count", "retry_count",

@@ -57,7 +57,7 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	return nil
 }
 
-// sendAgain returns the command that runs a dead letter again.
+// sendAgain returns the command that retries a dead letter.
 func sendAgain(e dlq.Entry) string {
 	command := fmt.Sprintf("prodigy dlq retry %s --item %s", e.JobID, quoted(e.ItemID))
 	if !e.ReprocessEligible {
@@ -66,7 +66,7 @@ func sendAgain(e dlq.Entry) string {
 	return command
 }
 
-// dataShown is how much of the data of an item people are shown.
+// dataShown is how many characters of the data of an item are printed.
 const dataShown = 2000
 
 func printLetter(w io.Writer, e dlq.Entry) error {
@@ -104,7 +104,7 @@ func printFailure(w io.Writer, f dlq.Failure) {
 	printTail(w, "stderr", f.StderrTail)
 }
 
-// ran says for how long and where an attempt ran. Without an agent it did not.
+// ran describes how long and in which step an attempt ran. An attempt without an agent was not run.
 func ran(f dlq.Failure) string {
 	if f.AgentID == "" {
 		return "not run"

@@ -83,14 +83,14 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 	})
 }
 
-// letterChoice is which dead letters a retry is about.
+// letterChoice selects the dead letters to retry.
 type letterChoice struct {
 	options dlqRetryOptions
 	job     jobs.Job
 	filter  *items.Filter // nil: none
 
-	named map[string]bool // what --item, --type and --filter name
-	items []string        // of those, what is to be run
+	named map[string]bool // selected by --item, --type and --filter
+	items []string        // the ones to run
 }
 
 func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
@@ -106,7 +106,7 @@ func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
 	return c, nil
 }
 
-// make chooses among all, and shows chosen each that it takes. Chosen may be nil.
+// make chooses among all dead letters and calls chosen, if not nil, for each one to run.
 func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Entry)) error {
 	missing := map[string]bool{}
 	for _, id := range c.options.items {
@@ -137,15 +137,15 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 	return nil
 }
 
-// asked tells whether the retry is about e.
+// asked reports whether --item, --type and --filter select e.
 func (c *letterChoice) asked(e dlq.Entry) bool {
 	named := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
 	typed := c.options.typ == "" || string(e.Last().ErrorType) == c.options.typ
 	return named && typed && (c.filter == nil || c.filter.Match(e.Item))
 }
 
-// eligible tells whether e is to be sent again. An entry that is not eligible only because it was sent again too often
-// becomes so by a higher --max-retries.
+// eligible reports whether e may be retried without --force. A higher --max-retries makes entries eligible that were only retried too
+// often.
 func (o dlqRetryOptions) eligible(e dlq.Entry) bool {
 	if e.RetryCount >= o.maxRetries {
 		return false
@@ -157,7 +157,7 @@ func (o dlqRetryOptions) eligible(e dlq.Entry) bool {
 	return e.ReprocessEligible || e.RetryCount > 0
 }
 
-// announce says what would be run.
+// announce prints what would be run.
 func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	out := bufio.NewWriter(con.text())
 	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
@@ -176,7 +176,7 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	return out.Flush()
 }
 
-// nothing says that there is nothing to run. Letters that are not eligible are still left.
+// nothing reports that there is nothing to run; left is the number of dead letters that are not eligible.
 func (o dlqRetryOptions) nothing(con *console, job jobs.Job, left int) error {
 	code := exitOK
 	if left > 0 && !o.partialOK {
@@ -201,7 +201,7 @@ type retried struct {
 	Left        int `json:"left"` // of those that were asked for
 }
 
-// concludeRetry says how a retry of the dead letters ended.
+// concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
 func (o dlqRetryOptions) concludeRetry(con *console, e ended, c *letterChoice) error {
 	if e.State == "" {
 		return o.nothing(con, c.job, len(c.named))
@@ -225,7 +225,7 @@ func (o dlqRetryOptions) concludeRetry(con *console, e ended, c *letterChoice) e
 	return status(code)
 }
 
-// left is how many of the letters that the retry was about are still there.
+// left counts the selected dead letters that are still in the queue.
 func (c *letterChoice) left() (int, error) {
 	ids, err := dlq.IDs(c.job.DLQFile())
 	n := 0
@@ -237,7 +237,7 @@ func (c *letterChoice) left() (int, error) {
 	return n, err
 }
 
-// retryCode returns the exit code: what became of the letters counts, not the items of the job that were skipped before, or never ran.
+// retryCode returns the exit code. It depends on the dead letters only, not on items of the job that were skipped before or never ran.
 func (o dlqRetryOptions) retryCode(e ended, left int) int {
 	done := e.State == mapreduce.Completed || e.State == mapreduce.Paused && e.stop == nil
 	switch {

@@ -15,7 +15,7 @@ import (
 
 const endLeftoversName = "end-leftovers"
 
-// newEndLeftoversCommand returns what each run starts beside itself. It is not for people, and so it is not shown.
+// newEndLeftoversCommand returns the hidden command that each run starts beside itself: it ends the commands of a run that is killed.
 func newEndLeftoversCommand(*console) *cobra.Command {
 	return &cobra.Command{
 		Use:    endLeftoversName + " <files> <register> <mark> <grace>",
@@ -27,7 +27,7 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 			if err != nil {
 				return usagef("grace: %w", err)
 			}
-			// It ends with the one that started it, and not sooner.
+			// It ends when the prodigy that started it ends, not sooner.
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 			err = process.Watch(cmd.Context(), os.Stdin, args[1], args[2], grace)
 			if err = errors.Join(err, os.RemoveAll(args[0])); err != nil {
@@ -38,7 +38,7 @@ func newEndLeftoversCommand(*console) *cobra.Command {
 	}
 }
 
-// watcherCommand returns the argv of the command for mapreduce.Config, or nil when the program cannot be found: it is done without then.
+// watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then no watcher runs.
 func watcherCommand() []string {
 	self, err := os.Executable()
 	if err != nil {

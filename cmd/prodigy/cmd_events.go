@@ -48,7 +48,7 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
 }
 
-// begin looks the job up and completes the query.
+// begin finds the job and completes the query.
 func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
 	if err := nameJob(cmd, &o.jobID, args); err != nil {
 		return jobs.Job{}, err
@@ -71,7 +71,7 @@ func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, erro
 	return job, nil
 }
 
-// newEventsReader returns a command that does run for a job with those of its events that are asked for.
+// newEventsReader returns a command that calls run with a job and the query for its events.
 func newEventsReader(use, short string, run func(context.Context, jobs.Job, eventsOptions) error) *cobra.Command {
 	var o eventsOptions
 	cmd := &cobra.Command{
@@ -118,7 +118,7 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 	return unlessClosed(errors.Join(err, out.Flush()))
 }
 
-// unlessClosed forgives that whoever reads what is printed has seen enough, as head does.
+// unlessClosed ignores the error of a reader that closed the pipe, such as head.
 func unlessClosed(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
@@ -136,7 +136,7 @@ func newEventsFollowCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// runFollow ends with the code of a signal that it is stopped with, without a word.
+// runFollow prints events as they come. When a signal stops it, it exits with the code of the signal, without a message.
 func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
 	if o.format == asJSON {
 		o.format = asJSONL
@@ -154,7 +154,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 	return nil
 }
 
-// eventWriter prints events in one form. end is called after the last.
+// eventWriter prints events in one format. end is called after the last one.
 type eventWriter struct {
 	one func(line []byte) error
 	end func() error
@@ -187,7 +187,7 @@ func newEventWriter(w io.Writer, f format, k look) eventWriter {
 	case asCSV:
 		return csvWriter(w)
 	}
-	return eventWriter{func(line []byte) error { return printEvent(&door{w: w}, line, k) }, nothing}
+	return eventWriter{func(line []byte) error { return printEvent(&safeWriter{w: w}, line, k) }, nothing}
 }
 
 func writeLine(w io.Writer, line []byte) error {
@@ -195,7 +195,7 @@ func writeLine(w io.Writer, line []byte) error {
 	return err
 }
 
-// arrayWriter prints one JSON array, an event a line.
+// arrayWriter prints one JSON array, one event per line.
 func arrayWriter(w io.Writer) eventWriter {
 	before := "["
 	return eventWriter{
@@ -215,7 +215,7 @@ func arrayWriter(w io.Writer) eventWriter {
 	}
 }
 
-// csvWriter prints a table: what all events have, the item and agent, and the other fields as JSON.
+// csvWriter prints CSV: the fields that all events have, the item and agent, and the other fields as one JSON object.
 func csvWriter(w io.Writer) eventWriter {
 	t := csv.NewWriter(w)
 	err := t.Write([]string{"seq", "time", "job_id", "correlation_id", "type", "item_id", "agent_id", "fields"})

@@ -34,7 +34,7 @@ func newEventsExportCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// formatOf returns the format that the name of a file tells.
+// formatOf returns the format for the extension of a file, by default JSONL.
 func formatOf(path string) format {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".json":
@@ -45,7 +45,7 @@ func formatOf(path string) format {
 	return asJSONL
 }
 
-// runEventsExport leaves a file that was there as it is until the new one is whole.
+// runEventsExport writes the events to a file, replacing it only once the new one is complete.
 func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
 	return writeOut(con, path, func(w io.Writer) error {
 		return printEvents(w, con.err, o.format, look{}, events.ReadLines(job.EventsDir(), o.query))

@@ -37,7 +37,7 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 	return cmd
 }
 
-// searched returns what tells whether a line contains what is searched.
+// searched returns a function that reports whether a line matches.
 func searched(text string, isRegex bool) (func(line []byte) bool, error) {
 	if text == "" {
 		return nil, usagef("the text to search is empty")

@@ -27,7 +27,7 @@ func newEventsStatsCommand(con *console) *cobra.Command {
 	})
 }
 
-// jobStats are the counts of a job as they are printed.
+// jobStats is what events stats prints as JSON.
 type jobStats struct {
 	JobID string `json:"job_id"`
 	events.Stats
@@ -59,7 +59,7 @@ func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
 	return s.print(con.text())
 }
 
-// rows returns the counts as name, key and value.
+// rows returns the statistics as rows of name, key and value.
 func (s jobStats) rows() [][3]string {
 	rows := [][3]string{{"events", "", strconv.Itoa(s.Events)}}
 	if s.Events > 0 {
@@ -98,7 +98,7 @@ func msText(m events.Millis) string {
 
 func (s jobStats) table(w io.Writer) error {
 	t := csv.NewWriter(w)
-	_ = t.Write([]string{"name", "key", "value"}) // Error tells
+	_ = t.Write([]string{"name", "key", "value"}) // reported by Error
 	for _, row := range s.rows() {
 		_ = t.Write(row[:])
 	}
@@ -109,7 +109,7 @@ func (s jobStats) table(w io.Writer) error {
 func (s jobStats) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) // Flush tells
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) // reported by Flush
 	}
 	line("job", "%s", s.JobID)
 	if s.Events > 0 {

@@ -93,7 +93,7 @@ func printJobs(con *console, list []jobStatus, now time.Time) error {
 	return t.Flush()
 }
 
-// counts prints how many items succeeded, failed and are there in all. A standard workflow has none.
+// counts returns the numbers of successful, failed and all items; "-" for a standard workflow, which has none.
 func (s jobStatus) counts() (ok, failed, total string) {
 	if s.Mode == string(workflow.Standard) {
 		return "-", "-", "-"

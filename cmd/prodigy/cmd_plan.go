@@ -156,7 +156,7 @@ func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 	return p, nil
 }
 
-// handling returns a, whose steps are those of a handler, as an attempt that has it.
+// handling turns a, which holds the steps of a handler, into an attempt of the workflow with that handler.
 func handling(a agent.Attempt, w *workflow.Workflow) agent.Attempt {
 	a.Phase, a.Handler, a.Steps = "", a.Steps, w.Commands
 	if w.Map != nil {
@@ -165,7 +165,7 @@ func handling(a agent.Attempt, w *workflow.Workflow) agent.Attempt {
 	return a
 }
 
-// withFirst gives a the first item, if it is known.
+// withFirst returns a with the data of the first item, if there is one.
 func withFirst(a agent.Attempt, selected planItems) agent.Attempt {
 	if len(selected.First) == 0 {
 		return a
@@ -186,7 +186,7 @@ func planSteps(a agent.Attempt, s section) ([]planStep, error) {
 		return nil, err
 	}
 	all := make([]planStep, 0, len(s.steps))
-	eachStep(place{section: s.name, handler: s.handler()}, s.steps, func(at place, step workflow.Step) bool {
+	eachStep(stepRef{section: s.name, handler: s.handler()}, s.steps, func(at stepRef, step workflow.Step) bool {
 		all = append(all, plannedStep(s.name, at.label, commands[0], step))
 		commands = commands[1:]
 		return true
@@ -194,7 +194,7 @@ func planSteps(a agent.Attempt, s section) ([]planStep, error) {
 	return all, nil
 }
 
-// plannedStep returns what a plan says of a step.
+// plannedStep returns the plan of one step.
 func plannedStep(section, label, command string, s workflow.Step) planStep {
 	p := planStep{
 		Section: section, Step: label, Command: command, Runs: triesOf(s.Retry), Timeout: millis(s.Timeout),
@@ -217,7 +217,7 @@ func plannedStep(section, label, command string, s workflow.Step) planStep {
 	return p
 }
 
-// estimate fills in how long an item, all of them and the job take at most.
+// estimate fills in the longest time that an item, the map phase and the job can take.
 func (p *plan) estimate(w *workflow.Workflow) {
 	job := costOfOnce(w)
 	known := p.Items == nil || p.Items.Total != nil
@@ -237,7 +237,7 @@ func (p *plan) estimate(w *workflow.Workflow) {
 	}
 }
 
-// worst returns how long it takes at most, or nil when nothing limits it.
+// worst returns the longest time, or nil if there is no limit.
 func (c cost) worst() *millis {
 	if c.unlimited != "" {
 		return nil
@@ -245,7 +245,7 @@ func (c cost) worst() *millis {
 	return new(millis(c.time))
 }
 
-// captures returns what the steps of a phase capture, so far as it can be known before they have run: the names.
+// captures returns the names that the steps of a section capture; the values are only known at run time.
 func captures(s section) []events.StepCompleted {
 	var names []events.StepCompleted
 	for _, step := range s.steps {
@@ -286,7 +286,7 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 	return selected, nil
 }
 
-// planError is the error of a selection, for which the caller is to blame when it is about the key.
+// planError wraps an error of the selection. A bad key is a usage error.
 func planError(err error) error {
 	var bad *items.KeyError
 	if errors.As(err, &bad) {
@@ -295,7 +295,7 @@ func planError(err error) error {
 	return fmt.Errorf("select the items: %w", err)
 }
 
-// itemPolicy returns how failed items are tried again, or nil.
+// itemPolicy returns the retry policy for failed items, or nil if they are not retried.
 func itemPolicy(p errorpolicy.Policy) *retry.Policy {
 	if p.OnItemFailure.Kind != errorpolicy.Retry {
 		return nil
@@ -306,7 +306,7 @@ func itemPolicy(p errorpolicy.Policy) *retry.Policy {
 	return p.RetryConfig
 }
 
-// delays returns the longest delays before each retry of p.
+// delays returns the longest possible delay before each retry of p.
 func delays(p *retry.Policy) []millis {
 	all := []millis{}
 	if p == nil {
@@ -318,7 +318,7 @@ func delays(p *retry.Policy) []millis {
 	return all
 }
 
-// worstWaiting returns how long one item waits in all its retries, at most.
+// worstWaiting returns the longest total time that one item can wait for retries.
 func worstWaiting(w checked) millis {
 	policy := itemPolicy(w.ErrorPolicy)
 	agents := cost{time: workflow.Waiting(w.Map.AgentTemplate)}.times(triesOf(policy))

@@ -65,7 +65,7 @@ func runReport(con *console, o reportOptions) error {
 	return nil
 }
 
-// reportSource is what a report of the job is made from.
+// reportSource returns the data for the report of a job.
 func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
 	return report.Source{

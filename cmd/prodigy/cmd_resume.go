@@ -27,7 +27,7 @@ Finished items are not run again. Items that were running start again, and waiti
 codes are those of run, but 0 when the job had already completed.`,
 		Example: `  prodigy resume
   prodigy resume mapreduce-20261120-1615 --max-parallel 2
-  prodigy resume --workflow mended.yml`,
+  prodigy resume --workflow fixed.yml`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,17 +73,17 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	})
 }
 
-// completedBefore tells whether there is nothing left to do in a job, and if so how it stands.
+// completedBefore reports whether the job has completed, and returns its summary if so.
 func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
 	if may, err := mapreduce.MayHaveCompleted(job); err != nil || !may {
 		return mapreduce.Summary{}, false, err
 	}
-	// All of the log is read: whoever asks for a resume is told of damage to it.
+	// The whole log is read, so that a resume reports damage to it.
 	s, err := mapreduce.SummarizeAnd(job, func(events.Record) {})
 	return s, s.State == string(mapreduce.Completed), err
 }
 
-// nothingDone says that a job had completed before.
+// nothingDone reports that the job had already completed.
 func (o resumeOptions) nothingDone(con *console, e ended) error {
 	if !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
@@ -95,7 +95,7 @@ func (o resumeOptions) nothingDone(con *console, e ended) error {
 	return nil
 }
 
-// again works once more on a job as it was recorded, and then says how that ended.
+// again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
 func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, ended) error, do work) error {
 	mended, w, err := o.workflowOf(job)
 	if err != nil {

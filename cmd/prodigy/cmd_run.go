@@ -84,7 +84,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	return o.conclude(con, end)
 }
 
-// surroundings returns the home of all jobs and the argv of the AI coding CLI, which must be there if w needs it.
+// surroundings returns the home of all jobs and the argv of the AI coding CLI. It fails if w needs that CLI and it is not installed.
 func surroundings(w *workflow.Workflow) (jobs.Home, []string, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
@@ -97,7 +97,7 @@ func surroundings(w *workflow.Workflow) (jobs.Home, []string, error) {
 	return home, claude, checkClaude(w, claude)
 }
 
-// collectionOf returns how the failures of a workflow are told: in one summary, unless it says otherwise.
+// collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says otherwise.
 func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
 	if kind := w.ErrorPolicy.ErrorCollection.Kind; kind != "" {
 		return kind
@@ -105,15 +105,14 @@ func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
 	return errorpolicy.Aggregate
 }
 
-// afterError tells what became of a job that prodigy itself could not go on with. An error that came before there was a job
-// is returned.
+// afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.
 func (o jobOptions) afterError(con *console, end ended, err error) error {
 	if end.Job.ID == "" || end.State == "" {
 		return err
 	}
 	code := exitCode(err)
-	if tellErr := o.tell(con, end, code); tellErr != nil {
-		return tellErr
+	if printErr := o.printOutcome(con, end, code); printErr != nil {
+		return printErr
 	}
 	return status(code)
 }

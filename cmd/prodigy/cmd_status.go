@@ -87,11 +87,11 @@ type details struct {
 	NextRetry *time.Time   `json:"next_retry,omitempty"`
 	ToGo      int          `json:"to_go"`      // of the items found so far
 	Complete  bool         `json:"selected"`   // all items have been found
-	PerSecond float64      `json:"per_second"` // items that come to an end, while it runs
+	PerSecond float64      `json:"per_second"` // finished items, while it runs
 	Remaining *remaining   `json:"remaining,omitempty"`
 	Attempts  attemptTimes `json:"attempts"`
-	Agents    []agentShown `json:"agents"`  // that run, the longest first
-	Slowest   []agentShown `json:"slowest"` // that have ended
+	Agents    []agentShown `json:"agents"`  // running, the longest first
+	Slowest   []agentShown `json:"slowest"` // finished
 	Breakers  []breaker    `json:"breakers"`
 	Groups    []group      `json:"failure_groups"`
 }
@@ -102,7 +102,7 @@ type remaining struct {
 	HighMS events.Millis `json:"high_ms"`
 }
 
-// attemptTimes says how long the attempts took that have ended by themselves.
+// attemptTimes are the durations of the attempts that were not interrupted.
 type attemptTimes struct {
 	Count    int           `json:"count"`
 	Retries  int           `json:"retries"` // that were decided, of items and of steps
@@ -135,7 +135,7 @@ type group struct {
 	title     string // for people
 }
 
-// detailsOf puts together what the policy counted and what people see.
+// detailsOf combines the summary of a job with its view.
 func detailsOf(s mapreduce.Summary, j *view.Job) details {
 	now := time.Now()
 	running := s.State == stateRunning
@@ -167,7 +167,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 	return d
 }
 
-// stateRunning is the state of a job that a process works on.
+// stateRunning is the state of a job while a process runs it.
 const stateRunning = "running"
 
 func timesOf(j *view.Job) attemptTimes {
@@ -186,7 +186,7 @@ func agentsShown(list []view.Attempt, took func(view.Attempt) time.Duration) []a
 	return shown
 }
 
-// groupsInStatus is how many groups of failures status shows.
+// groupsInStatus is the number of failure groups that status prints.
 const groupsInStatus = 5
 
 func (d details) print(w io.Writer, j *view.Job, now time.Time) {
@@ -229,7 +229,7 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 		}
 		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", visible(s.Name), prefixed(" of ", s.Phase), s.Outcome, took, prefixed(": ", visible(s.Error)))
 		if why := s.GaveUp(); why != "" {
-			_, _ = fmt.Fprintf(w, "  not tried again: %s\n", why)
+			_, _ = fmt.Fprintf(w, "  not retried: %s\n", why)
 		}
 	}
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
@@ -237,7 +237,7 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 	}
 }
 
-// printProgress shows what is going on, or what has been left.
+// printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
 		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %s\n", d.ToGo, d.Running, waiting(j, now))
@@ -251,7 +251,7 @@ func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 	}
 }
 
-// watchJob shows how a job goes on until it ends: on a terminal drawn in place, else a line now and then.
+// watchJob shows the progress of a job until it ends: redrawn in place on a terminal, else one line at intervals.
 func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	w := watcher{
 		job: view.New(), screen: &screen{w: con.err, live: con.live, size: con.size},
@@ -264,14 +264,14 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
 }
 
-// watcher shows a job by its log.
+// watcher shows the progress of a job from its log.
 type watcher struct {
 	job    *view.Job
 	screen *screen
 	region region
 }
 
-// follow reads the log until the job ends, and draws now and then, also while nothing happens.
+// follow reads the log until the job ends, and redraws at intervals even if nothing happens.
 func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 	records := make(chan events.Record, 256)
 	g, ctx := errgroup.WithContext(ctx)

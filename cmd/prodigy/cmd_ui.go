@@ -31,7 +31,7 @@ type uiOptions struct {
 	hosts     []string
 }
 
-// shortestToken is how long a token that a person chose must be.
+// shortestToken is the minimum length of a token from a file.
 const shortestToken = 16
 
 func newUICommand(con *console) *cobra.Command {
@@ -83,7 +83,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o.token, hosts, home) })
 }
 
-// check refuses to show jobs to the network without a token that somebody has been given.
+// check rejects an address that other machines can reach unless a token was given.
 func (o uiOptions) check() error {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
@@ -98,7 +98,7 @@ func (o uiOptions) check() error {
 	return nil
 }
 
-// hostsOf returns the names by which a browser may reach the address, the one to print first.
+// hostsOf returns the host:port values that a browser may use, the one to print first.
 func hostsOf(addr net.Addr) []string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -115,7 +115,7 @@ func hostsOf(addr net.Addr) []string {
 }
 
 func serve(ctx context.Context, listener net.Listener, token string, hosts []string, home jobs.Home) error {
-	var retries errgroup.Group // they go on when the pages are closed, so nobody waits for them in the end
+	var retries errgroup.Group // they outlive the server, so nobody waits for them
 	pages := ui.Server{Limits: ui.DefaultLimits(), Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
 		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Report: makeReport,
 		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
@@ -136,11 +136,11 @@ func makeReport(job jobs.Job) (*report.Report, error) {
 	return report.New(reportSource(job, summary))
 }
 
-// settled is how long a retry that was started has to go wrong at once.
+// settled is how long startRetry waits for a retry to fail at once.
 const settled = time.Second
 
-// startRetry starts a retry of dead letters as a process of its own, which goes on when the pages are closed. What goes wrong in the
-// first moment is told.
+// startRetry starts a retry of dead letters as a separate process, which outlives the server. It returns an error if that process fails
+// right away.
 func startRetry(g *errgroup.Group, job jobs.Job, items []string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -50,7 +50,7 @@ type verdicts struct {
 	Files []verdict `json:"files"`
 }
 
-// verdict is what there is to say of one file.
+// verdict is the result for one file.
 type verdict struct {
 	File     string             `json:"file"`
 	Valid    bool               `json:"valid"`
@@ -60,7 +60,7 @@ type verdict struct {
 	Steps    []stepRuns         `json:"steps"`
 }
 
-// stepRuns tells how often a step is run at most.
+// stepRuns is the maximum number of runs of one step.
 type stepRuns struct {
 	Section string `json:"section"`
 	Step    string `json:"step"`
@@ -82,7 +82,7 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 		all.Files = append(all.Files, v)
 		all.Valid = all.Valid && v.Valid && (!o.strict || len(v.Warnings) == 0)
 	}
-	if err := all.tell(con, o.format); err != nil {
+	if err := all.print(con, o.format); err != nil {
 		return err
 	}
 	if !all.Valid {
@@ -91,7 +91,7 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	return nil
 }
 
-// judge checks the file at path. The error is about what has nothing to do with what it says.
+// judge checks the file at path. Problems of the file are in the verdict; the error is for everything else.
 func judge(ctx context.Context, path string, c mapreduce.Config, o settingOptions) (verdict, error) {
 	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
 	w, err := load(ctx, path, c, o, settings.ToCheck)
@@ -111,7 +111,7 @@ func judge(ctx context.Context, path string, c mapreduce.Config, o settingOption
 	return v, nil
 }
 
-func (all verdicts) tell(con *console, f format) error {
+func (all verdicts) print(con *console, f format) error {
 	if f == asJSON {
 		return printJSON(con.out, all)
 	}
@@ -125,7 +125,7 @@ func (all verdicts) tell(con *console, f format) error {
 	return nil
 }
 
-// print says how often the steps of a valid file are run.
+// print prints how often the steps of a valid file may run.
 func (v verdict) print(out io.Writer) {
 	warned := ""
 	if n := len(v.Warnings); n > 0 {

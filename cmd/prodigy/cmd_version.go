@@ -30,7 +30,7 @@ func runVersion(con *console, f format) error {
 	return err
 }
 
-// versionText returns what the linker was told, else what the build knows of itself.
+// versionText returns the version set by the linker, else the one in the build info.
 func versionText() string {
 	if version != "" {
 		return version

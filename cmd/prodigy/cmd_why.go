@@ -88,7 +88,7 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	return explained{Explanation: explanation, Item: it.Shown()}, nil
 }
 
-// noItem says that there is no such item, and of a job that has none at all where to look.
+// noItem returns the error for an unknown item; for a job without items it names the command to use instead.
 func noItem(job jobs.Job, itemID string) error {
 	if _, err := os.Stat(job.ItemsFile()); err != nil {
 		return refusef("job %s has no items: 'prodigy status %s' shows its steps", job.ID, job.ID)
@@ -123,7 +123,7 @@ func (e explained) print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "now: %s\n", e.Now)
 }
 
-// next returns the commands that lead on from where the item is.
+// next returns the commands to suggest for the status of the item.
 func (e explained) next(job jobs.Job) []string {
 	switch e.Status {
 	case view.DeadLetter, view.Rejected:

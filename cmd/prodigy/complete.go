@@ -15,13 +15,13 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// completer finds the words that a shell offers for an argument or a flag. What cannot be read offers nothing.
+// completer returns the completions of an argument or flag. If the data cannot be read it returns none.
 type completer = cobra.CompletionFunc
 
-// noMore is what follows words of which each is whole.
+// noMore says that the completions are complete words, and not file names.
 const noMore = cobra.ShellCompDirectiveNoFileComp
 
-// offeredMost is how many items of a job are offered.
+// offeredMost is the maximum number of items offered.
 const offeredMost = 200
 
 // completeJob completes the first argument to a job id.
@@ -104,8 +104,8 @@ func completeLetterOf(jobID *string) completer {
 	}
 }
 
-// completeItemOf completes to an item of the job that the first argument names, or else of jobID: to dead letters first, because those
-// are what people ask about.
+// completeItemOf completes to an item of the job that the first argument names, or else of jobID. Dead letters come first, because
+// they are asked about most.
 func completeItemOf(jobID *string) completer {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		job, err := findJob(jobNamed(args, jobID))
@@ -179,7 +179,7 @@ func completeParam(_ *cobra.Command, args []string, word string) ([]string, cobr
 	return beginning(word, names), noMore | cobra.ShellCompDirectiveNoSpace
 }
 
-// workflowNamed reads a workflow whatever else is wrong with it; the zero Workflow: there is none.
+// workflowNamed parses the workflow that the first argument names. It returns the zero Workflow if it cannot.
 func workflowNamed(args []string) workflow.Workflow {
 	if len(args) == 0 {
 		return workflow.Workflow{}
@@ -195,7 +195,8 @@ func workflowNamed(args []string) workflow.Workflow {
 	return *w
 }
 
-// beginning returns the words that begin with word, without those that a shell could not be told: a line is a word, a tab its end.
+// beginning returns the offered words that begin with word. Words with control characters are left out: a completion is one line, and a
+// tab ends the word.
 func beginning(word string, offered []string) []string {
 	var list []string
 	for _, o := range offered {
@@ -207,7 +208,7 @@ func beginning(word string, offered []string) []string {
 	return list
 }
 
-// offerNoFiles lets the shell offer no files for the values of flags that are numbers or lengths of time, of cmd and the commands below it.
+// offerNoFiles turns off file completion for flags that take numbers or durations, in cmd and its subcommands.
 func offerNoFiles(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if typ := f.Value.Type(); typ == (length{}).Type() || typ == (positive{}).Type() || typ == "uint64" {

@@ -62,7 +62,7 @@ func readConfig(path string) ([]string, error) {
 	return argv, nil
 }
 
-// configReader reads a config file strictly and collects what is wrong with it.
+// configReader reads a config file strictly and collects its problems.
 type configReader struct {
 	file     string
 	problems []workflow.Problem

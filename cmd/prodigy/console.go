@@ -17,26 +17,26 @@ import (
 	"prodigy/internal/mask"
 )
 
-// console is where the process talks: results to out, all else to err.
+// console is the output of the process: results go to out, everything else to err.
 type console struct {
 	out     io.Writer
 	err     io.Writer
 	plain   bool              // err is no terminal
 	noColor bool              // the flag, or NO_COLOR is set
 	live    bool              // err is a terminal on which lines can be redrawn
-	unicode bool              // it shows more than ASCII
+	unicode bool              // it can show more than ASCII
 	size    func() (w, h int) // of that terminal
 	wide    func() int        // of the terminal that out is; 0: it is none
 }
 
-// hide takes secrets out of all that is printed from now on.
+// hide masks secrets in everything that is printed from now on.
 func (c *console) hide(m *mask.Masker) {
 	if m != nil {
 		c.out, c.err = m.Writer(c.out), m.Writer(c.err)
 	}
 }
 
-// close prints what was held back because it could have become a secret.
+// close prints what was held back because it could have been the beginning of a secret.
 func (c *console) close() {
 	for _, w := range []io.Writer{c.out, c.err} {
 		if w, ok := w.(*mask.Writer); ok {
@@ -45,13 +45,13 @@ func (c *console) close() {
 	}
 }
 
-// newConsole looks at the terminal and the environment.
+// newConsole returns a console for the terminal and the environment.
 func newConsole(out, err *os.File, getenv func(string) string) *console {
 	able := getenv("TERM") != "dumb"
 	terminal := term.IsTerminal(int(err.Fd())) && able
 	return &console{
 		out:     out,
-		err:     &door{w: err},
+		err:     &safeWriter{w: err},
 		plain:   !terminal,
 		noColor: getenv("NO_COLOR") != "",
 		live:    terminal,
@@ -72,10 +72,10 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 	}
 }
 
-// text is where results for people go. Those for programs go to out as they are.
-func (c *console) text() io.Writer { return &door{w: c.out} }
+// text returns the writer for human-readable results. Results for programs go to out directly.
+func (c *console) text() io.Writer { return &safeWriter{w: c.out} }
 
-// steps is where the output of steps goes: as it is, but on a terminal.
+// steps returns the writer for the output of steps: unchanged, except on a terminal.
 func (c *console) steps() io.Writer {
 	if c.wide != nil && c.wide() > 0 {
 		return c.text()
@@ -83,7 +83,7 @@ func (c *console) steps() io.Writer {
 	return c.out
 }
 
-// look is how lines for people are printed on out.
+// look returns how lines for people are printed on out.
 func (c *console) look() look {
 	if c.wide == nil {
 		return look{}
@@ -92,13 +92,13 @@ func (c *console) look() look {
 	return look{colours: width > 0 && !c.noColor, width: width}
 }
 
-// utf8Locale tells whether the characters of the terminal are those of Unicode, by the first of the variables that says anything.
+// utf8Locale reports whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
 func utf8Locale(getenv func(string) string) bool {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG"))
 	return runtime.GOOS == "windows" || strings.Contains(strings.ReplaceAll(strings.ToUpper(locale), "-", ""), "UTF8")
 }
 
-// colours tells whether what goes to the terminal is coloured.
+// colours reports whether output on err is coloured.
 func (c *console) colours() bool { return !c.plain && !c.noColor }
 
 // logger returns the log for people that writes to w.

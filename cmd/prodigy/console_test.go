@@ -8,7 +8,7 @@ import (
 func TestScreenKeepsItsLinesBelowWhatIsWritten(t *testing.T) {
 	var b strings.Builder
 	width := 40
-	s := screen{w: &door{w: &b}, live: true, size: func() (int, int) { return width, 24 }}
+	s := screen{w: &safeWriter{w: &b}, live: true, size: func() (int, int) { return width, 24 }}
 	s.draw([]string{"one", "two"})
 	if _, err := s.Write([]byte("text\n")); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestScreenKeepsItsLinesBelowWhatIsWritten(t *testing.T) {
 func TestANarrowerTerminalLosesNoText(t *testing.T) {
 	var b strings.Builder
 	width := 40
-	s := screen{w: &door{w: &b}, live: true, size: func() (int, int) { return width, 24 }}
+	s := screen{w: &safeWriter{w: &b}, live: true, size: func() (int, int) { return width, 24 }}
 	s.draw([]string{strings.Repeat("x", 30)})
 	width = 10
 	write(t, &s, "text\n")
@@ -43,7 +43,7 @@ func TestANarrowerTerminalLosesNoText(t *testing.T) {
 // However many lines come at once, the lines below them are drawn once.
 func TestLinesThatComeTogetherAreDrawnOnce(t *testing.T) {
 	var b strings.Builder
-	s := screen{w: &door{w: &b}, live: true, size: func() (int, int) { return 40, 24 }}
+	s := screen{w: &safeWriter{w: &b}, live: true, size: func() (int, int) { return 40, 24 }}
 	s.draw([]string{"region"})
 	s.together(func() {
 		for range 3 {

@@ -151,7 +151,7 @@ func TestEveryFlagInTheReadmeExists(t *testing.T) {
 	}
 }
 
-// hasFlag tells whether cmd or a command below it has a flag.
+// hasFlag reports whether cmd or a command below it has a flag.
 func hasFlag(cmd *cobra.Command, name string) bool {
 	below := func(sub *cobra.Command) bool { return hasFlag(sub, name) }
 	return cmd.Flag(name) != nil || slices.ContainsFunc(cmd.Commands(), below)

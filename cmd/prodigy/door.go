@@ -12,17 +12,17 @@ import (
 // nothing of a workflow, an item or a record can hold it, and every escape character that is met is of others.
 const ownMark = "\xff"
 
-// door is the way of all text for people to the terminal, or to what stands in its place: it shows what is not to be seen, and lets
-// prodigy's own sequences pass. It is for one goroutine at a time.
-type door struct {
+// safeWriter replaces control characters in text for people, so that no item or log can control the terminal. Only prodigy's own escape
+// sequences, which begin with ownMark, pass. It must not be used by several goroutines at once.
+type safeWriter struct {
 	w    io.Writer
 	held []byte // the beginning of a character or a sequence whose rest has not come yet
 }
 
-// longestOwn is how many bytes a sequence of prodigy's own has at most, from which on its end is not waited for.
+// longestOwn is the maximum length of one of prodigy's own sequences, in bytes. The writer waits no longer for its end.
 const longestOwn = 16
 
-func (d *door) Write(p []byte) (int, error) {
+func (d *safeWriter) Write(p []byte) (int, error) {
 	text := p
 	if len(d.held) > 0 {
 		text = append(d.held, p...)
@@ -78,7 +78,7 @@ func ownLength(text []byte) int {
 	return 0
 }
 
-// unfinished returns how many bytes at the end of text only what follows tells the meaning of.
+// unfinished returns how many bytes at the end of text may be the beginning of a longer character or sequence.
 func unfinished(text []byte) int {
 	tail := text[max(len(text)-longestOwn+1, 0):]
 	if i := bytes.LastIndexByte(tail, ownMark[0]); i >= 0 {
@@ -103,7 +103,8 @@ func unfinished(text []byte) int {
 	return 0
 }
 
-// marked is where the sequences of a library go through that moves the cursor. The text between them has been made visible.
+// marked is the output of the library that moves the cursor: it marks the library's sequences as prodigy's own. The text between them
+// is safe already.
 type marked struct{ w io.Writer }
 
 func (m marked) Write(p []byte) (int, error) {

@@ -15,7 +15,7 @@ import (
 	"prodigy/internal/retry"
 )
 
-// print writes the last lines of a run: what happened, where the log is, and what to type next.
+// print prints the summary of a run: what happened, where the log is, and what to type next.
 func (e ended) print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
@@ -37,26 +37,26 @@ func (e ended) print(w io.Writer) {
 	printNext(w, e.next())
 }
 
-// printNext tells the commands that lead on from here.
+// printNext prints the commands to type next.
 func printNext(w io.Writer, commands []string) {
 	for _, command := range commands {
 		_, _ = fmt.Fprintf(w, "next: %s\n", command)
 	}
 }
 
-// printGaveUp says why the step that failed the job was not tried again.
+// printGaveUp prints why the step that failed the job was not retried.
 func (e ended) printGaveUp(w io.Writer) {
 	if e.job == nil {
 		return
 	}
 	for _, s := range e.job.Steps() {
 		if why := s.GaveUp(); s.Name == e.Failure.Step && why != "" {
-			_, _ = fmt.Fprintf(w, "    not tried again: %s\n", why)
+			_, _ = fmt.Fprintf(w, "    not retried: %s\n", why)
 		}
 	}
 }
 
-// counts says how the items fared, if there were any, and what is left of them to a job that has not completed.
+// counts returns the numbers of items by outcome, in words, and of those left to do if the job has not completed.
 func (e ended) counts() []string {
 	m := e.Metrics
 	if m.TotalItems == 0 {
@@ -78,19 +78,19 @@ func (e ended) counts() []string {
 	return parts
 }
 
-// next returns the commands that lead on from here.
+// next returns the commands to type next.
 func (e ended) next() []string {
 	return nextCommands(e.Job, e.State == mapreduce.Completed, e.Metrics.Skipped)
 }
 
-// nextCommands returns the commands that lead on from a job that nothing works on: it goes on unless it has completed, its dead
-// letters are run again, and the items that were skipped are in the log alone.
+// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed, inspect and retry its
+// dead letters, or list the skipped items, which only the log has.
 func nextCommands(job jobs.Job, completed bool, skipped int) []string {
 	var commands []string
 	if !completed {
 		commands = append(commands, "prodigy resume "+job.ID)
 	}
-	letter, eligible, _ := dlq.Lead(job.DLQFile()) // what is wrong with the queue is told when it is looked at
+	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
 	switch {
 	case letter != "" && eligible:
 		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID)
@@ -106,10 +106,10 @@ func inspect(letter string, job jobs.Job) string {
 	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
 }
 
-// phaseEvidenceLines is how much of stderr is shown of a step that failed the job: more than of one of many items.
+// phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
 const phaseEvidenceLines = 20
 
-// failed says what happened, and in which step if it was in one. Phase is empty in a standard workflow.
+// failed describes a failure and its step, if it has one. Phase is empty in a standard workflow.
 func failed(step, phase, what string) string {
 	if step == "" {
 		return what
@@ -117,13 +117,13 @@ func failed(step, phase, what string) string {
 	return "step " + step + prefixed(" of ", phase) + " failed: " + what
 }
 
-// printStepFailure tells of the step that failed the job: one of a phase that runs once.
+// printStepFailure prints the step that failed the job, with the end of its output.
 func (e ended) printStepFailure(w io.Writer, f agent.Failure) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, e.phase(), told(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
 	evidence := lastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = lastLines(f.Stdout, phaseEvidenceLines)
@@ -136,7 +136,7 @@ func (e ended) printStepFailure(w io.Writer, f agent.Failure) {
 	}
 }
 
-// phase is the one that the job was in at the end.
+// phase returns the phase in which the job ended.
 func (e ended) phase() string {
 	if e.job == nil {
 		return ""

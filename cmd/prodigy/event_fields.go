@@ -16,7 +16,7 @@ type eventField struct {
 	value json.RawMessage
 }
 
-// text returns a string without its quotes, nothing for null, and anything else as it is written.
+// text returns a string unquoted, null as "", and anything else as JSON.
 func (f eventField) text() string {
 	if inner, ok := unescaped(f.value); ok {
 		return string(inner)
@@ -29,7 +29,7 @@ func (f eventField) text() string {
 	return s
 }
 
-// unescaped returns what is between the quotes of a string, when that stands for itself.
+// unescaped returns the text between the quotes of a JSON string if it has no escapes and is ASCII.
 func unescaped(value []byte) ([]byte, bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return nil, false
@@ -43,16 +43,16 @@ func unescaped(value []byte) ([]byte, bool) {
 	return inner, true
 }
 
-// fieldsOf yields the fields of an object of JSON, in their order. The error is for what is none, and comes before any field.
+// fieldsOf yields the fields of a JSON object in their order. It returns an error if object is not valid.
 func fieldsOf(object []byte) (iter.Seq[eventField], error) {
 	if !json.Valid(object) {
-		return nil, json.Unmarshal(object, new(json.RawMessage)) // which says what is wrong
+		return nil, json.Unmarshal(object, new(json.RawMessage)) // returns the syntax error
 	}
 	if jsontext.Value(object).Kind() != jsontext.KindBeginObject {
 		return nil, errors.New("the line is no object")
 	}
 	return func(yield func(eventField) bool) {
-		// What is valid gives no errors.
+		// Valid JSON gives no errors.
 		d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 		_, _ = d.ReadToken()
 		for d.PeekKind() == jsontext.KindString {

@@ -18,18 +18,18 @@ import (
 	"prodigy/internal/events"
 )
 
-// eventLine is a line of the log as people read it: its fields are kept in the order of the log, whatever their names, so
-// that events of other versions of prodigy are shown too.
+// eventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
+// prodigy can be shown too.
 type eventLine struct {
 	Seq           int64
 	Time          time.Time
 	jobID         eventField
 	correlationID eventField
 	Type          string
-	fields        []eventField // that not every event has
+	fields        []eventField // besides those that every event has
 }
 
-// fieldsExpected is how many fields there is room for at first.
+// fieldsExpected is the initial capacity for fields.
 const fieldsExpected = 10
 
 func readEvent(line []byte) (eventLine, error) {
@@ -46,7 +46,7 @@ func readEvent(line []byte) (eventLine, error) {
 	return e, nil
 }
 
-// take puts a field where it belongs.
+// take stores a field.
 func (e *eventLine) take(f eventField) error {
 	switch f.name {
 	case "seq":
@@ -77,7 +77,7 @@ func (e eventLine) text(name string) string {
 	return ""
 }
 
-// rest returns the fields but for those left out, as one JSON object.
+// rest returns the fields except those left out, as one JSON object.
 func (e eventLine) rest(leaveOut ...string) string {
 	var b strings.Builder
 	for _, f := range e.fields {
@@ -92,22 +92,22 @@ func (e eventLine) rest(leaveOut ...string) string {
 	return "{" + b.String() + "}"
 }
 
-// valueShown is how much of a field a line shows.
+// valueShown is how many characters of a field a line shows.
 const valueShown = 120
 
-// leftOut are fields that say nothing to people which the others do not say: the whole of them is in the other formats.
+// leftOut are fields that add nothing for people; the other formats have them.
 var leftOut = []string{
 	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms", "waited_ms", "retry",
 	"budget_expires_at", "seed",
 }
 
-// look is how lines for people are printed. The zero look is for where there is no terminal.
+// look is how lines for people are printed. The zero look is for output without a terminal.
 type look struct {
 	colours bool
 	width   int // of the terminal; 0: lines are as long as they are
 }
 
-// of returns a line in the colour of its type, no longer than the terminal is wide.
+// of returns a line in the colour of its event type, cut to the width of the terminal.
 func (k look) of(eventType, line string) string {
 	if k.width > 0 {
 		line = displaywidth.TruncateString(line, k.width, "…")
@@ -115,7 +115,7 @@ func (k look) of(eventType, line string) string {
 	return region{colours: k.colours}.paint(eventColour(eventType), line)
 }
 
-// eventColour is the colour of the events that catch the eye; the others have none.
+// eventColour returns the colour of an event type, or "" for none.
 func eventColour(eventType string) colour {
 	switch eventType {
 	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.DLQItemAdded{}.Type():
@@ -146,7 +146,7 @@ func printEvent(w io.Writer, line []byte, k look) error {
 	return err
 }
 
-// said tells whether the error of the event says already what the field has to say.
+// said reports whether the error of the event already contains the value of f.
 func (e eventLine) said(f eventField) bool {
 	switch f.name {
 	case "output":
@@ -158,7 +158,7 @@ func (e eventLine) said(f eventField) bool {
 	return false
 }
 
-// words returns the field with a blank before it, or nothing when it has nothing to say.
+// words returns " name=value", or "" if the value is empty.
 func (f eventField) words() string {
 	switch f.name {
 	case "metrics":
@@ -187,16 +187,16 @@ func (f eventField) words() string {
 	return " " + f.name + "=" + inQuotes(text)
 }
 
-// moment reads a text that is a time.
+// moment parses a time and reports whether text is one.
 func moment(text string) (time.Time, bool) {
 	if len(text) < len("2006-01-02T15:04:05Z") || text[len("2006-01-02")] != 'T' {
-		return time.Time{}, false // to try takes longer
+		return time.Time{}, false // cheaper than to parse it
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	return t, err == nil
 }
 
-// metrics names the counts that are not zero.
+// metrics returns the counts that are not zero.
 func (f eventField) metrics() string {
 	var m errorpolicy.Metrics
 	if json.Unmarshal(f.value, &m) != nil {
@@ -218,7 +218,7 @@ func (f eventField) metrics() string {
 	return b.String()
 }
 
-// batch names the items of the errors and what they failed with.
+// batch returns the items of the errors and their error types.
 func (f eventField) batch() string {
 	var errs []errorpolicy.BatchError
 	if json.Unmarshal(f.value, &errs) != nil {
@@ -231,7 +231,7 @@ func (f eventField) batch() string {
 	return " " + shorten(visible(strings.Join(words, " ")), valueShown)
 }
 
-// inQuotes returns the text in one line of bounded length, in quotes when they tell where it ends.
+// inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.
 func inQuotes(s string) string {
 	value := shorten(oneLine(s), valueShown)
 	if value == "" || strings.ContainsAny(value, " \t\"\ufffd") {

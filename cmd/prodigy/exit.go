@@ -25,12 +25,12 @@ const (
 	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP; can be resumed
 )
 
-// statusError ends the process with a code; what there is to say has been said.
+// statusError ends the process with an exit code; messages have already been printed.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// status returns the error for a code: none for 0.
+// status returns the error for an exit code: nil for 0.
 func status(code int) error {
 	if code == exitOK {
 		return nil
@@ -38,7 +38,7 @@ func status(code int) error {
 	return statusError(code)
 }
 
-// usageError is a mistake of the caller that was found before anything ran. With hint set, the help of the command is named.
+// usageError is a mistake of the caller, found before anything ran. With hint set, the message points to the help of the command.
 type usageError struct {
 	err  error
 	hint bool
@@ -47,17 +47,17 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// usagef returns a usageError about the arguments, which names the help.
+// usagef returns a usageError about the arguments, with a hint to the help.
 func usagef(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...), hint: true}
 }
 
-// refusef returns a usageError about what the arguments point to: a file, a job, a setting.
+// refusef returns a usageError about something that the arguments name: a file, a job, a setting.
 func refusef(format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...)}
 }
 
-// signalError is the cause of a stop that a signal asked for.
+// signalError is the cause of a stop by a signal.
 type signalError struct{ signal os.Signal }
 
 func (e *signalError) Error() string { return signalName(e.signal) }
@@ -86,7 +86,7 @@ func signalName(s os.Signal) string {
 	return s.String()
 }
 
-// exitCode returns the code for the error that a command ended with.
+// exitCode returns the exit code for the error that a command returned.
 func exitCode(err error) int {
 	var code statusError
 	var usage *usageError
@@ -103,7 +103,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// resultCode returns the code for the way a job ended. Stop is the signal that asked for a stop, if one did.
+// resultCode returns the exit code for the result of a job. Stop is the signal that stopped it, or nil.
 func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	switch r.State {
 	case mapreduce.Completed:
@@ -124,7 +124,7 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	return exitFailed
 }
 
-// explain prints the error that cmd ended with, unless it has been printed already.
+// explain prints the error that cmd returned, unless it has been printed already.
 func explain(w io.Writer, cmd *cobra.Command, err error) {
 	var code statusError
 	if errors.As(err, &code) {
@@ -149,8 +149,8 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
-// printProblems prints one problem a line, with a word before its message. What stands on further lines is left as it is:
-// it may hold a caret.
+// printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are: one may hold a
+// caret.
 func printProblems(w io.Writer, problems []workflow.Problem, word string) {
 	for _, p := range problems {
 		p.Message = word + p.Message

@@ -11,10 +11,10 @@ import (
 	"prodigy/internal/view"
 )
 
-// groupsShown is how many groups of failures the summary prints.
+// groupsShown is the number of failure groups in the summary.
 const groupsShown = 10
 
-// printFailures writes the groups of failures, the largest first, each with an example.
+// printFailures prints the groups of failures, the largest first, each with an example.
 func printFailures(w io.Writer, f view.Failures, jobID string) {
 	rest := f.Ungrouped
 	for i, g := range f.Groups() {
@@ -39,15 +39,15 @@ func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
 	printEvidence(w, g.Example.AgentFailed, jobID)
 }
 
-// describe says in one line what happened to which item in which step.
+// describe returns one line about a failed item: its step and error.
 func describe(e events.AgentFailed) string {
 	if e.Rejected() {
 		return e.ItemID + ": not run, the circuit breaker is open"
 	}
-	return e.ItemID + ": " + inStep(e.Step) + told(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
+	return e.ItemID + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
 }
 
-// inStep says which step it was, if it was in one.
+// inStep returns "step NAME: ", or "" without a step.
 func inStep(step string) string {
 	if step == "" {
 		return ""
@@ -55,7 +55,7 @@ func inStep(step string) string {
 	return "step " + step + ": "
 }
 
-// ending says how a command ended. Of a command that was killed because its time was up, that is the news, not the signal.
+// ending describes how a command ended. For a timeout that is "timed out", not the signal that ended it.
 func ending(code *int, signal string, t retry.Type) string {
 	switch {
 	case t == retry.TypeTimeout && code == nil:
@@ -74,8 +74,8 @@ func ending(code *int, signal string, t retry.Type) string {
 	return strings.ReplaceAll(string(t), "_", " ")
 }
 
-// told joins how a command ended with the message, which may say just that.
-func told(ending, message string) string {
+// withMessage joins how a command ended with its message, unless the message says it already.
+func withMessage(ending, message string) string {
 	message = shorten(visible(message), 300)
 	if strings.Contains(message, ending) {
 		return message
@@ -83,10 +83,10 @@ func told(ending, message string) string {
 	return ending + ": " + message
 }
 
-// evidenceLines is how much of stderr a failure shows.
+// evidenceLines is how many lines of stderr are printed for a failure.
 const evidenceLines = 5
 
-// printEvidence prints the end of stderr, and how to see the rest.
+// printEvidence prints the end of stderr, and the command that shows all of it.
 func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 	for _, line := range lastLines(e.StderrTail, evidenceLines) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
@@ -98,7 +98,7 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
 }
 
-// printSuggestions prints the advice that there is for a type of error of its own: that for all others says nothing that is not here.
+// printSuggestions prints the advice for error types that have their own. The general advice adds nothing here.
 func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern) {
 	for _, p := range patterns {
 		if !errorpolicy.Advised(p.PatternType) {

@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/process"
 )
 
-// format is the form in which results are printed.
+// format is an output format.
 type format string
 
 const (
@@ -23,7 +23,7 @@ const (
 	asCSV   format = "csv"
 )
 
-// addFormat gives cmd --output with these formats besides human, and --json, its short form.
+// addFormat adds --output with these formats besides human, and --json as its short form.
 func addFormat(cmd *cobra.Command, f *format, others ...format) {
 	*f = asHuman
 	names := []string{string(asHuman)}
@@ -49,7 +49,7 @@ func (j jsonFlag) Set(s string) error {
 	return err
 }
 
-// addChoice gives cmd a flag that takes one of these words.
+// addChoice adds a flag that takes one of these words.
 func addChoice(cmd *cobra.Command, value *string, name, usage string, words ...string) {
 	cmd.Flags().Var(choice{value, words}, name, usage+": "+strings.Join(words, ", "))
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -71,7 +71,8 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
-// several is a flag that may be given more than once; each adds its value as it is. A list of pflag makes a CSV writer to tell its default.
+// several is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would make a CSV writer to
+// print their default.
 type several struct{ values *[]string }
 
 func (s several) String() string { return strings.Join(*s.values, " ") }
@@ -82,7 +83,7 @@ func (s several) Set(value string) error {
 	return nil
 }
 
-// length is a flag that takes a duration the way workflow files do.
+// length is a flag that takes a duration as workflow files write it.
 type length struct{ value *time.Duration }
 
 func (l length) String() string {
@@ -103,7 +104,7 @@ func (l length) Set(s string) error {
 	return nil
 }
 
-// positive is a flag that takes a whole number from 1.
+// positive is a flag that takes a whole number of at least 1.
 type positive struct{ value *int }
 
 func (p positive) String() string {
@@ -124,7 +125,7 @@ func (p positive) Set(s string) error {
 	return nil
 }
 
-// atOnce is the value of a flag for how many agents run at once.
+// atOnce is the flag for the number of slots. It rejects more than the process can handle.
 type atOnce struct{ positive }
 
 func (a atOnce) Set(s string) error {
@@ -134,7 +135,7 @@ func (a atOnce) Set(s string) error {
 	return process.CapacityNow().Check(*a.value)
 }
 
-// addMaxDelay gives cmd the flag that caps delays.
+// addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(length{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
 }

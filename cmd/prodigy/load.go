@@ -17,7 +17,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// checked is a workflow in which nothing was found that would keep it from running.
+// checked is a valid workflow with its settings and warnings.
 type checked struct {
 	*workflow.Workflow
 	source   []byte
@@ -28,7 +28,7 @@ type checked struct {
 }
 
 // load reads the workflow at path, finds its settings and checks it as it would be run by c, in the current directory.
-// A *workflow.InvalidError holds all that is wrong with it.
+// The error is a *workflow.InvalidError with all problems if the workflow is invalid.
 func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -58,7 +58,7 @@ func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions
 	}, together(missing, err)
 }
 
-// together returns two errors, which hold problems of one file, as one.
+// together joins two errors with problems of the same file.
 func together(a, b error) error {
 	if first, ok := errors.AsType[*workflow.InvalidError](a); ok {
 		return first.And(b)
@@ -66,7 +66,7 @@ func together(a, b error) error {
 	return cmp.Or(a, b)
 }
 
-// withMore adds to what is wrong with the structure of a workflow what is wrong with the commands and paths in it.
+// withMore adds the problems of commands and paths to those of the structure of a workflow.
 func withMore(c mapreduce.Config, err error) error {
 	var invalid *workflow.InvalidError
 	if !errors.As(err, &invalid) || invalid.Read == nil {
@@ -76,7 +76,7 @@ func withMore(c mapreduce.Config, err error) error {
 	return invalid.And(more)
 }
 
-// workflowOf reads the workflow that a job goes on with: the one that o names, which then is returned as a mended one too, else the
+// workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the replacement, else the
 // recorded one.
 func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Mended, *workflow.Workflow, error) {
 	if o.mended == "" {
@@ -99,7 +99,7 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Mended, *workflow.Workf
 	return &mapreduce.Mended{Workflow: w, Source: source, Path: path}, w, err
 }
 
-// loadRecorded reads the workflow of a job as it was run.
+// loadRecorded reads the recorded workflow of a job.
 func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
 	options, err := recordedOptions(job)
 	if err != nil {
@@ -112,7 +112,7 @@ func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
 	return workflow.Parse(job.WorkflowFile(), source, options)
 }
 
-// recordedOptions are those that the workflow of a job was parsed with.
+// recordedOptions returns the options that the workflow of a job was parsed with.
 func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
@@ -134,7 +134,7 @@ func delayCap(flag time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// problemsOf returns what is wrong with a workflow, if err is about that.
+// problemsOf returns the problems of a workflow if err is a *workflow.InvalidError.
 func problemsOf(err error) ([]workflow.Problem, bool) {
 	var invalid *workflow.InvalidError
 	if !errors.As(err, &invalid) {

@@ -1,4 +1,7 @@
-// Prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can go on after a crash.
+// Command prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can be resumed after a crash.
+//
+// Each command is one file, cmd_NAME.go; root.go has the table of commands. A run is shown by a printer (records to lines), a region (the
+// live lines) and a screen (the terminal); exit.go maps errors to exit codes, and console.go decides what goes to stdout and stderr.
 package main
 
 import (
@@ -9,7 +12,7 @@ import (
 // Set by the linker.
 var (
 	version     string
-	logFileSize string // bytes of a file of the log before the next is begun, for make torture; empty: the default of the log
+	logFileSize string // size in bytes at which the next log file begins, for make torture; empty: the default
 )
 
 func main() {

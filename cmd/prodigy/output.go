@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// writeOut lets write write to a file, as writeWhole does, or to stdout when file is -.
+// writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
 func writeOut(con *console, file string, write func(io.Writer) error) error {
 	buffered := func(w io.Writer) error {
 		out := bufio.NewWriter(w)
@@ -31,8 +31,7 @@ func writeOut(con *console, file string, write func(io.Writer) error) error {
 	return nil
 }
 
-// writeWhole makes a file of what write writes, or replaces it by that: all or nothing. What is no regular file, such as a
-// device or a pipe, is written to as it is.
+// writeWhole creates or replaces the file at path with what write writes, atomically. Devices and pipes are written to directly.
 func writeWhole(path string, write func(io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, write)

@@ -8,10 +8,10 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// cost is how long something takes at most.
+// cost is an upper bound of a running time.
 type cost struct {
-	time      time.Duration // waiting included; the longest that there is stands for more than that
-	unlimited string        // the step that has no limit; empty: all have
+	time      time.Duration // including waits; saturates at the longest Duration
+	unlimited string        // a step without a limit; empty if all have one
 }
 
 func (c cost) plus(other cost) cost {
@@ -22,7 +22,7 @@ func (c cost) plus(other cost) cost {
 	return c
 }
 
-// times returns what n of c take, one after another.
+// times returns the cost of n times c in sequence.
 func (c cost) times(n int) cost {
 	if c.time > 0 && time.Duration(n) > math.MaxInt64/c.time {
 		c.time = math.MaxInt64
@@ -32,7 +32,7 @@ func (c cost) times(n int) cost {
 	return c
 }
 
-// within returns c under a limit of the whole; 0 is none.
+// within returns c bounded by a timeout around it; 0 means no timeout.
 func (c cost) within(limit time.Duration) cost {
 	if limit > 0 && (c.unlimited != "" || c.time > limit) {
 		return cost{time: limit}
@@ -40,7 +40,7 @@ func (c cost) within(limit time.Duration) cost {
 	return c
 }
 
-// longer adds two durations, and ends at the longest that there is.
+// longer adds two durations and saturates at the longest Duration.
 func longer(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -48,7 +48,7 @@ func longer(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// costOf returns how long the steps of a section take at most, one after another and with all that may follow them.
+// costOf returns the cost of the steps of a section in sequence, including retries and hooks.
 func costOf(section string, steps []workflow.Step) cost {
 	var total cost
 	for i, s := range steps {
@@ -72,7 +72,7 @@ func costOfStep(name string, s workflow.Step) cost {
 	return total
 }
 
-// costOfValidation returns how long the validation of one try of a step takes at most, and what completes its work.
+// costOfValidation returns the cost of validating one try of a step, including the steps that complete its work.
 func costOfValidation(name string, s workflow.Step) cost {
 	var total cost
 	for key, steps := range s.Following() {
@@ -86,7 +86,7 @@ func costOfValidation(name string, s workflow.Step) cost {
 
 const keyOfLoop = "do"
 
-// costOfRun returns how long one try of a step takes at most.
+// costOfRun returns the cost of one try of a step.
 func costOfRun(name string, s workflow.Step) cost {
 	longest, limited := s.Longest()
 	total := cost{time: longest}
@@ -105,7 +105,7 @@ func costOfRun(name string, s workflow.Step) cost {
 	return total.within(s.Timeout)
 }
 
-// triesOf returns how often something with this policy is run at most.
+// triesOf returns the maximum number of tries under p, which may be nil.
 func triesOf(p *retry.Policy) int {
 	if p == nil {
 		return 1
@@ -113,7 +113,7 @@ func triesOf(p *retry.Policy) int {
 	return p.Tries()
 }
 
-// waitOf returns how long all the retries of p wait at most.
+// waitOf returns the longest total delay of all retries under p, which may be nil.
 func waitOf(p *retry.Policy) time.Duration {
 	if p == nil {
 		return 0
@@ -121,7 +121,7 @@ func waitOf(p *retry.Policy) time.Duration {
 	return p.Waiting()
 }
 
-// costOfItem returns how long an item takes at most, with all of its tries and what handles its failure.
+// costOfItem returns the cost of one item: all attempts, delays and the handler of its failure.
 func costOfItem(w *workflow.Workflow) cost {
 	agent := costOf("map", w.Map.AgentTemplate).within(w.Map.AgentLimit().Value)
 	policy := itemPolicy(w.ErrorPolicy)
@@ -129,12 +129,12 @@ func costOfItem(w *workflow.Workflow) cost {
 	return agent.times(triesOf(policy)).plus(cost{time: waitOf(policy)}).plus(costOf("handlers."+handler, w.Handlers[handler]))
 }
 
-// costOfMap returns how long so many items take at most when slots of them run at once.
+// costOfMap returns the cost of the map phase for this number of items and slots.
 func costOfMap(w *workflow.Workflow, items, slots int) cost {
 	return costOfItem(w).times((items + slots - 1) / slots)
 }
 
-// costOfOnce returns how long all the steps take at most that are not run for each item.
+// costOfOnce returns the cost of the steps that run once per job, not once per item.
 func costOfOnce(w *workflow.Workflow) cost {
 	total := costOf("commands", w.Commands)
 	for _, p := range []struct {

@@ -10,7 +10,7 @@ import (
 	"prodigy/internal/items"
 )
 
-// planWidth is how wide a line about an item gets.
+// planWidth is the maximum width of a line about an item.
 const planWidth = 80
 
 func (p plan) print(w io.Writer) {
@@ -35,18 +35,18 @@ func (p plan) print(w io.Writer) {
 	_, _ = fmt.Fprintln(w, "nothing was run")
 }
 
-// printWorst tells how long it all takes at most.
+// printWorst prints the longest times of an item, the map phase and the job.
 func (p plan) printWorst(w io.Writer) {
-	tell := func(what string, d *millis, of string) {
+	line := func(what string, d *millis, of string) {
 		if d != nil {
 			_, _ = fmt.Fprintf(w, "worst case of %s: %s%s\n", what, spell(*d), of)
 		}
 	}
-	tell("an item", p.WorstItem, "")
+	line("an item", p.WorstItem, "")
 	if p.Items != nil && p.Items.Total != nil {
-		tell("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", counted(*p.Items.Total, "item"), counted(p.MaxParallel, "slot")))
+		line("the map", p.WorstMap, fmt.Sprintf(" (%s in %s)", counted(*p.Items.Total, "item"), counted(p.MaxParallel, "slot")))
 	}
-	tell("the job", p.WorstJob, "")
+	line("the job", p.WorstJob, "")
 	switch {
 	case p.Unlimited != "":
 		_, _ = fmt.Fprintf(w, "worst case of the job: no limit, since %s has no timeout\n", p.Unlimited)
@@ -55,7 +55,7 @@ func (p plan) printWorst(w io.Writer) {
 	}
 }
 
-// heading names a section, and in the map phase the item its commands are shown for.
+// heading returns the heading of a section; for the map phase it names the item whose commands are shown.
 func (p plan) heading(section string) string {
 	if section == "map" && len(p.Items.First) > 0 {
 		return "map, as for " + p.Items.First[0].ID
@@ -99,7 +99,7 @@ func (s planStep) print(w io.Writer) {
 	}
 }
 
-// details says what else decides when and how long a step is run.
+// details returns the condition, timeout and retry rules of a step, in words.
 func (s planStep) details() []string {
 	var all []string
 	if s.When != "" {
@@ -117,10 +117,10 @@ func (s planStep) details() []string {
 	return all
 }
 
-// scheduleShown is how many delays of a schedule are spelled out.
+// scheduleShown is the number of delays of a schedule that are printed.
 const scheduleShown = 10
 
-// schedule spells out delays before retries.
+// schedule prints the delays before retries.
 func schedule(all []millis) string {
 	if len(all) == 0 {
 		return ""
@@ -128,7 +128,7 @@ func schedule(all []millis) string {
 	return ", waiting at most" + spread(all) + fmt.Sprintf(" (in all %s)", spell(sum(all)))
 }
 
-// spread spells out the first of the delays.
+// spread prints the first delays.
 func spread(all []millis) string {
 	var b strings.Builder
 	for _, d := range all[:min(len(all), scheduleShown)] {
@@ -140,5 +140,5 @@ func spread(all []millis) string {
 	return b.String()
 }
 
-// spell prints a length of time exactly.
+// spell prints a duration exactly.
 func spell(d millis) string { return duration.Exact(time.Duration(d)) }

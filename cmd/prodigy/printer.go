@@ -16,8 +16,8 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// printer shows the records of a job as they come: results to stdout, progress to stderr. Its goroutine owns all of it;
-// observe hands the records over.
+// printer shows the records of a job as they come: results on stdout, progress on stderr. Its goroutine owns all its fields; observe
+// sends it records.
 type printer struct {
 	records    chan []events.Record
 	pasts      chan errorpolicy.Metrics // of the runs before this one
@@ -35,7 +35,7 @@ type printer struct {
 	retries int // lines about retries that were printed
 }
 
-// retryLines is how many lines about retries are printed; further ones are only in the log.
+// retryLines is how many retries are printed; further ones are only in the log.
 const retryLines = 20
 
 // newPrinter returns the printer of a run of w.
@@ -62,7 +62,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	return p
 }
 
-// stepCounts returns how many steps the phases have that run once; those of a standard workflow are a phase without a name.
+// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are under "".
 func stepCounts(w *workflow.Workflow) map[string]int {
 	steps := map[string]int{"": len(w.Commands)}
 	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
@@ -73,10 +73,10 @@ func stepCounts(w *workflow.Workflow) map[string]int {
 	return steps
 }
 
-// observe is for mapreduce.Config. It waits when the terminal cannot keep up.
+// observe implements Config.Observe. It blocks while the terminal cannot keep up.
 func (p *printer) observe(batch []events.Record) { p.records <- batch }
 
-// step is for mapreduce.Config. What there is no room for is not shown: it is soon out of date.
+// step implements Config.Progress. It drops steps when the buffer is full: they are soon out of date.
 func (p *printer) step(e events.AgentProgress) {
 	select {
 	case p.steps <- e:
@@ -84,7 +84,7 @@ func (p *printer) step(e events.AgentProgress) {
 	}
 }
 
-// show prints what it is handed until records is closed.
+// show prints records until the channel is closed.
 func (p *printer) show() {
 	tick := time.NewTicker(p.screen.every())
 	defer tick.Stop()
@@ -118,7 +118,7 @@ func (p *printer) see(batch []events.Record) {
 	}
 }
 
-// progress shows where the job stands.
+// progress shows the progress of the job.
 func (p *printer) progress(now time.Time) {
 	if p.job.ID == "" {
 		return
@@ -130,7 +130,7 @@ func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.screen, format, args...)
 }
 
-// print shows one record, where it is of interest as it happens.
+// print prints one record if it is of interest while the job runs.
 func (p *printer) print(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
@@ -175,7 +175,7 @@ func (p *printer) resumed(e events.JobResumed) {
 	p.printf("job %s continues: %s\n", p.job.ID, found(e, p.earlier))
 }
 
-// found says how far the job had come, as in "812 done, 3 failed, 9 in flight start again, 176 to go".
+// found describes what a resume has found, as in "812 done, 3 failed, 9 in flight, starting again, 176 to go".
 func found(e events.JobResumed, m errorpolicy.Metrics) string {
 	var words []string
 	if e.Completed+e.Pending+e.InFlight > 0 {
@@ -220,7 +220,7 @@ func (p *printer) selected(e events.ItemsSelected) {
 	p.printf("%s selected\n", counted(e.TotalItems, "item"))
 }
 
-// result prints the output of the steps that people run a workflow for: all but those of setup.
+// result prints the output of a step, except in setup.
 func (p *printer) result(phase, output string) {
 	if phase == "setup" || output == "" {
 		return
@@ -229,7 +229,7 @@ func (p *printer) result(phase, output string) {
 	_, _ = fmt.Fprintln(p.results, output)
 }
 
-// stepSkipped tells of a step outside the map phase; of items only the log does.
+// stepSkipped prints a skipped step outside the map phase.
 func (p *printer) stepSkipped(e events.StepSkipped) {
 	if e.ItemID == "" {
 		p.log.Info().Str("step", e.Step).Str("when", shorten(visible(e.When), 160)).Msg("skipped")
@@ -237,7 +237,7 @@ func (p *printer) stepSkipped(e events.StepSkipped) {
 }
 
 func (p *printer) stepRetry(e events.StepRetrying) {
-	if !p.tellRetry() {
+	if !p.admitRetry() {
 		return
 	}
 	line := p.log.Warn()
@@ -247,8 +247,8 @@ func (p *printer) stepRetry(e events.StepRetrying) {
 	line.Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, e.DelayMS))
 }
 
-// tellRetry reports whether one more line about a retry is to be printed.
-func (p *printer) tellRetry() bool {
+// admitRetry reports whether another retry may be printed.
+func (p *printer) admitRetry() bool {
 	p.retries++
 	if p.retries == retryLines+1 {
 		p.log.Info().Msg("further retries are only in the log: prodigy events ls --event-type StepRetrying, or AgentFailed")
@@ -260,19 +260,19 @@ func retrying(attempt int, t retry.Type, message string, delay events.Millis) st
 	return fmt.Sprintf("attempt %d failed (%s): %s; next in %s", attempt, t, shorten(visible(message), 160), duration.Format(time.Duration(delay)))
 }
 
-// stepFailed tells of a step outside the map phase after which the phase goes on. The last lines of the run tell of one that
-// ends it, and AgentFailed of the failures of items.
+// stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that ended it, and
+// AgentFailed the failures of items.
 func (p *printer) stepFailed(e events.StepFailed) {
 	if e.ItemID != "" || e.Action == string(retry.Stop) {
 		return
 	}
 	p.log.Warn().Str("step", e.Step).Int("attempts", e.Attempts).Str("then", e.Action).
-		Msg(told(ending(e.ExitCode, "", e.ErrorType), e.Error))
+		Msg(withMessage(ending(e.ExitCode, "", e.ErrorType), e.Error))
 }
 
 func (p *printer) agentFailed(e events.AgentFailed) {
 	if e.Action.RunsAgain() {
-		if p.tellRetry() {
+		if p.admitRetry() {
 			p.log.Warn().Str("item", e.ItemID).Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, *e.DelayMS))
 		}
 		return

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// profiles are the files, for developers, that tell where a command spends its time and what it keeps in memory.
+// profiles are the CPU and memory profiles of a command, for developers.
 type profiles struct {
 	cpu, memory string
 	running     *os.File // the cpu profile
 }
 
-// memoryRate is how many bytes are allocated between two that the memory profile looks at.
+// memoryRate is the average number of bytes allocated between two samples of the memory profile.
 const memoryRate = 64 << 10
 
 // add gives all commands the flags, which help does not show. The rate at which memory is sampled stays as it is until a profile is

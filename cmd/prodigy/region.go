@@ -11,11 +11,11 @@ import (
 	"prodigy/internal/view"
 )
 
-// region draws how a job stands.
+// region formats the live lines that show the progress of a job.
 type region struct {
 	colours bool
 	unicode bool
-	steps   map[string]int // of the phases that run once, how many they have
+	steps   map[string]int // number of steps by phase, for phases other than map
 }
 
 const (
@@ -41,12 +41,12 @@ func (g region) lines(j *view.Job, now time.Time, width, height int) []string {
 	return list[:min(len(list), limit)]
 }
 
-// inMap tells whether the job is in its map phase, or sends dead letters again.
+// inMap reports whether the job is in its map phase or retries dead letters.
 func inMap(j *view.Job) bool {
 	return j.Mode != "standard" && (j.Phase == "map" || j.Phase == "" || j.Letters)
 }
 
-// phase says how far a phase that runs once has come.
+// phase returns the progress of a phase other than map.
 func (g region) phase(j *view.Job, now time.Time) string {
 	name, began := j.Phase, j.PhaseBegan
 	if name == "" {
@@ -59,7 +59,7 @@ func (g region) phase(j *view.Job, now time.Time) string {
 	return text
 }
 
-// bar draws how much of the items has come to an end. It is empty while their number is not known, and where there is no room.
+// bar draws the share of finished items. It is empty while the number of items is not known.
 func (g region) bar(j *view.Job, width int) string {
 	if !j.Complete || j.Total == 0 || j.Letters {
 		return ""
@@ -78,7 +78,7 @@ func (g region) bar(j *view.Job, width int) string {
 	return percent + " " + g.paint(green, strings.Repeat(full, filled)) + strings.Repeat(empty, cells-filled)
 }
 
-// whereabouts says how many items are where.
+// whereabouts returns the numbers of items by status, in words.
 func whereabouts(j *view.Job, now time.Time) []string {
 	c := j.Counts
 	done := fmt.Sprintf("%d done", c.Finished())
@@ -109,7 +109,7 @@ func waiting(j *view.Job, now time.Time) string {
 	return text
 }
 
-// pace says how fast it goes and how long it may take.
+// pace returns the throughput and the estimated remaining time.
 func pace(j *view.Job, now time.Time) []string {
 	rate := j.Rate(now)
 	if rate <= 0 {
@@ -127,7 +127,7 @@ func pace(j *view.Job, now time.Time) []string {
 	return append(parts, "eta "+low+" to "+high)
 }
 
-// rateText prints items in a second, and slow ones in a minute or an hour.
+// rateText prints a rate per second, or per minute or hour if it is low.
 func rateText(rate float64) string {
 	for _, unit := range []struct {
 		name    string
@@ -158,7 +158,7 @@ func (g region) breakers(j *view.Job, now time.Time) []string {
 	return parts
 }
 
-// running shows the agents that have been running for longest.
+// running returns lines about the agents that have been running longest.
 func (g region) running(j *view.Job, now time.Time, width int) []string {
 	var list []string
 	for _, a := range j.InFlight() {
@@ -185,7 +185,7 @@ func (g region) running(j *view.Job, now time.Time, width int) []string {
 	return list
 }
 
-// failures shows the newest failures.
+// failures returns lines about the newest failures.
 func (g region) failures(j *view.Job, width int) []string {
 	newest := j.Failures.Newest
 	var list []string
@@ -196,7 +196,7 @@ func (g region) failures(j *view.Job, width int) []string {
 	return list
 }
 
-// statusLine says in one line how the job stands, for where nothing can be drawn again.
+// statusLine returns the progress in one line, for output without a terminal.
 func (g region) statusLine(j *view.Job, now time.Time) string {
 	if !inMap(j) {
 		return g.phase(j, now)
@@ -204,7 +204,7 @@ func (g region) statusLine(j *view.Job, now time.Time) string {
 	return strings.Join(append(append(whereabouts(j, now), pace(j, now)...), region{}.breakers(j, now)...), ", ")
 }
 
-// fit joins the parts that are not empty with two blanks between them, as many as there is room for. The first one is cut.
+// fit joins the non-empty parts with two spaces, as many as fit into width. The first one is truncated if needed.
 func fit(width int, parts ...string) string {
 	line := ""
 	for _, part := range parts {
@@ -240,7 +240,7 @@ func (g region) paint(c colour, text string) string {
 	return ownMark + "[" + string(c) + "m" + text + ownMark + "[0m"
 }
 
-// plain takes the colours away.
+// plain removes the colours from a line.
 func plain(line string) string {
 	var b strings.Builder
 	for {

@@ -10,7 +10,7 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// firstLevel holds the commands right below prodigy, each with the name it is called by.
+// firstLevel is the table of the top-level commands.
 var firstLevel = []struct {
 	name string
 	make func(*console) *cobra.Command
@@ -46,7 +46,7 @@ func newRootCommand(con *console) *cobra.Command {
 	return root
 }
 
-// addVersionFlag lets prodigy itself tell its version, as most programs do.
+// addVersionFlag adds --version to prodigy itself.
 func addVersionFlag(con *console, root *cobra.Command) {
 	asked := root.Flags().Bool("version", false, "print the version")
 	help := root.RunE
@@ -58,8 +58,8 @@ func addVersionFlag(con *console, root *cobra.Command) {
 	}
 }
 
-// newRootCommandFor returns as much of the tree as args can call: the command that they begin with, else the whole tree.
-// To make all commands and their flags is a good part of what a short command costs.
+// newRootCommandFor returns a tree with only the command that args begin with, or the whole tree if they begin with no command.
+// Building all commands and flags is a good part of the cost of a short command.
 func newRootCommandFor(con *console, args []string) *cobra.Command {
 	for _, c := range firstLevel {
 		if len(args) > 0 && args[0] == c.name {
@@ -72,7 +72,7 @@ func newRootCommandFor(con *console, args []string) *cobra.Command {
 	return newRootCommand(con)
 }
 
-// newBareRoot returns prodigy without any command.
+// newBareRoot returns the root command without subcommands.
 func newBareRoot(con *console) *cobra.Command {
 	root := newGroup("prodigy", "Run commands over a list of items, with retries, a dead letter queue and resume")
 	root.SilenceErrors = true
@@ -84,7 +84,7 @@ func newBareRoot(con *console) *cobra.Command {
 	return root
 }
 
-// newGroup returns a command that only holds others. By itself it prints its help.
+// newGroup returns a command that only has subcommands. On its own it prints its help.
 func newGroup(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
@@ -94,7 +94,7 @@ func newGroup(use, short string) *cobra.Command {
 	}
 }
 
-// unknownCommand refuses arguments of a group, and says what may have been meant.
+// unknownCommand rejects arguments of a group and suggests what may have been meant.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("there is no command %q", args[0])
 }
 
-// exactly wants these arguments, no fewer and no more.
+// exactly requires these arguments, no fewer and no more.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
@@ -122,7 +122,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne wants one argument or more.
+// atLeastOne requires one argument or more.
 func atLeastOne(name string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -153,13 +153,13 @@ func findJob(id string) (jobs.Job, error) {
 	return job, err
 }
 
-// addJobID gives cmd the flag that names a job.
+// addJobID adds the flag --job-id to cmd.
 func addJobID(cmd *cobra.Command, id *string) {
 	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
 }
 
-// nameJob sets id to the job that args name, if they name one: then --job-id may not name another.
+// nameJob sets id to the job named in args, if there is one. It is an error if --job-id names another.
 func nameJob(cmd *cobra.Command, id *string, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"prodigy/internal/view"
 )
 
-// screen is a stream with, when it is live, some lines at its end that are drawn again and again. What is written to it goes above
-// them.
+// screen is an output stream. On a live terminal it keeps some lines at the end that are redrawn; other output goes above them.
 type screen struct {
 	w     io.Writer
 	live  bool
@@ -22,7 +21,7 @@ type screen struct {
 	term  *cwriter.Writer // moves the cursor; made when it is first needed
 	drawn []string
 	width int    // that they were drawn for
-	held  []byte // what is written while do of together runs
+	held  []byte // written while together runs do
 	hold  bool
 }
 
@@ -31,7 +30,7 @@ const (
 	reportEvery = 10 * time.Second // off a terminal
 )
 
-// every is how often the screen shows how a job stands.
+// every returns the interval at which progress is shown.
 func (s *screen) every() time.Duration {
 	if s.live {
 		return redrawEvery
@@ -39,7 +38,7 @@ func (s *screen) every() time.Duration {
 	return reportEvery
 }
 
-// progress shows how a job stands: drawn in place, or as one line more.
+// progress shows the progress of a job, redrawn in place or as another line.
 func (s *screen) progress(g region, j *view.Job, now time.Time) {
 	if !s.live {
 		_, _ = fmt.Fprintln(s, g.statusLine(j, now))
@@ -61,7 +60,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// together does what may write many lines, and draws once for all of them.
+// together runs do, which may write many lines, and redraws once afterwards.
 func (s *screen) together(do func()) {
 	s.hold = true
 	do()
@@ -71,14 +70,14 @@ func (s *screen) together(do func()) {
 	}
 }
 
-// clear takes the lines away until they are drawn again.
+// clear removes the live lines until they are drawn again.
 func (s *screen) clear() {
 	if len(s.drawn) > 0 {
 		s.show(nil, nil)
 	}
 }
 
-// draw replaces the lines.
+// draw replaces the live lines.
 func (s *screen) draw(lines []string) {
 	if s.term == nil {
 		s.term = cwriter.New(marked{s.w})
@@ -86,8 +85,8 @@ func (s *screen) draw(lines []string) {
 	s.show(nil, lines)
 }
 
-// show replaces the lines that are drawn by a text and by lines below it. They are cut to the width that the terminal has now: it may
-// have become narrower since they were made.
+// show replaces the live lines with text and new lines below it. Lines are cut to the present width of the terminal, which may have become
+// narrower.
 func (s *screen) show(text []byte, lines []string) {
 	width, _ := s.size()
 	var b bytes.Buffer
@@ -110,7 +109,7 @@ func (s *screen) show(text []byte, lines []string) {
 	s.drawn, s.width = drawn, width
 }
 
-// shownText makes visible what was written, in which there may be colours.
+// shownText replaces control characters in text, but keeps colours.
 func shownText(text []byte) []byte {
 	var b bytes.Buffer
 	for at, part := range strings.Split(string(text), ownMark) {
@@ -122,7 +121,7 @@ func shownText(text []byte) []byte {
 	return b.Bytes()
 }
 
-// lineBegin leaves nothing of the line that the cursor is in. What a person types, as ^C, moves the cursor to the right.
+// lineBegin erases the line of the cursor. What a person types, such as ^C, moves the cursor to the right.
 const lineBegin = "\xff\r\xff[K"
 
 // wrapped returns how many more rows the drawn lines take since the terminal became narrower.

@@ -20,7 +20,7 @@ import (
 	"prodigy/internal/view"
 )
 
-// jobOptions are the flags of every command that works on a job.
+// jobOptions are the flags of every command that runs a job.
 type jobOptions struct {
 	format      format
 	quiet       bool
@@ -32,13 +32,13 @@ type jobOptions struct {
 	logSteps    bool
 	maxRetries  int
 	maxCrashes  int    // of a resume
-	mended      string // of a resume: path of the workflow that it goes on with; empty: the recorded one
+	mended      string // resume --workflow: path of the replacement; empty: keep the recorded one
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
 const defaultGrace = 5 * time.Second
 
-// defaultMaxRetries is how often a dead letter may be sent again.
+// defaultMaxRetries is how often a dead letter may be retried.
 const defaultMaxRetries = 3
 
 // add gives cmd the flags.
@@ -55,7 +55,7 @@ func (o *jobOptions) add(cmd *cobra.Command) {
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 }
 
-// config returns how a job is run.
+// config returns the configuration of a job.
 func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
 	return mapreduce.Config{
 		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
@@ -65,7 +65,7 @@ func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
 	}
 }
 
-// linkedLogFileSize returns 0 when the linker has set none.
+// linkedLogFileSize returns the size set by the linker, or 0.
 func linkedLogFileSize() int64 {
 	n, err := strconv.ParseInt(logFileSize, 10, 64)
 	if err != nil {
@@ -74,18 +74,18 @@ func linkedLogFileSize() int64 {
 	return n
 }
 
-// work is a run of a job: mapreduce.Run, Resume or RetryDead with what they need.
+// work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
 type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
 
-// ended is how a run of a job ended, and what is left to say of it.
+// ended is the result of a run, with what is needed to print its summary.
 type ended struct {
 	mapreduce.Result
-	stop       *signalError // that asked for the end; nil: none did
+	stop       *signalError // the signal that stopped it, or nil
 	job        *view.Job
 	collection errorpolicy.CollectionKind
 }
 
-// watch does the work, shows it by p as it goes on and lets signals stop it: the first asks it to stop, the second kills.
+// watch runs do, shows its progress with p, and lets signals stop it: the first asks it to stop, the second kills running commands.
 func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (ended, error) {
 	kill, cancelKill := context.WithCancelCause(ctx)
 	defer cancelKill(nil)
@@ -137,16 +137,16 @@ func (e ended) outcome(code int) outcome {
 	}
 }
 
-// conclude says how the job ended and returns the exit code as an error.
+// conclude prints how the job ended and returns the exit code as an error.
 func (o jobOptions) conclude(con *console, e ended) error {
 	code := resultCode(e.Result, e.stop, o.partialOK)
-	if err := o.tell(con, e, code); err != nil {
+	if err := o.printOutcome(con, e, code); err != nil {
 		return err
 	}
 	return status(code)
 }
 
-func (o jobOptions) tell(con *console, e ended, code int) error {
+func (o jobOptions) printOutcome(con *console, e ended, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con.err)
 		printSuggestions(con.err, e.Metrics.FailurePatterns)
@@ -159,14 +159,14 @@ func (o jobOptions) tell(con *console, e ended, code int) error {
 	return nil
 }
 
-// printFailures writes the failures of this run in groups, unless they were told as they came.
+// printFailures prints the failures of this run in groups, unless they were printed as they happened.
 func (e ended) printFailures(w io.Writer) {
 	if e.job != nil && e.collection == errorpolicy.Aggregate {
 		printFailures(w, e.job.Failures, e.Job.ID)
 	}
 }
 
-// slowEnough is how long the slowest attempt must have taken for the summary to name those that took longest.
+// slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
 const slowEnough = time.Second
 
 func (e ended) printSlowest(w io.Writer) {
@@ -176,7 +176,7 @@ func (e ended) printSlowest(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(e.job.Slowest))
 }
 
-// slowest lists attempts with what they took.
+// slowest lists attempts with their durations.
 func slowest(list []view.Attempt) string {
 	words := make([]string, len(list))
 	for i, a := range list {
@@ -185,7 +185,7 @@ func slowest(list []view.Attempt) string {
 	return strings.Join(words, ", ")
 }
 
-// ifThere returns path when there is such a file, else "".
+// ifThere returns path if the file exists, else "".
 func ifThere(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return ""

@@ -40,7 +40,7 @@ func (o *settingOptions) add(cmd *cobra.Command) {
 	f.Var(several{&o.patterns}, "map", "run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
 }
 
-// values returns what a standard workflow is to be run for, once each.
+// values returns the values of --args and --map, for each of which a standard workflow runs once.
 func (o settingOptions) values(ctx context.Context, dir string) ([]string, error) {
 	values := slices.Clone(o.args)
 	for _, pattern := range o.patterns {
@@ -71,11 +71,11 @@ func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir s
 	return resolve(ctx, w, settings.Options{Purpose: p, Dir: dir, Environ: os.Environ(), Profile: o.profile, Params: given})
 }
 
-// resolve finds the settings of w. A signal ends the commands that this runs, if it may run any.
+// resolve finds the settings of w. A signal ends the commands that this may run.
 func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (settings.Settings, error) {
 	if o.Purpose == settings.ToRun {
 		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(ctx, heeded()...)
+		ctx, stop = signal.NotifyContext(ctx, stopSignals()...)
 		defer stop()
 	}
 	s, err := settings.Resolve(ctx, w, o)
@@ -86,8 +86,8 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 	return s, err
 }
 
-// resolveRecorded finds the settings that a job was started with once more. Secrets, files and commands are read again. A mended
-// workflow has its own secrets, and perhaps lacks parameters.
+// resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow may have other
+// secrets and lack some parameters.
 func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, mended *mapreduce.Mended) (settings.Settings, error) {
 	options, err := settingsOf(job)
 	if err != nil {
@@ -100,7 +100,7 @@ func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, me
 	return resolve(ctx, w, options)
 }
 
-// settingsOf returns what a job was told when it was started.
+// settingsOf returns the options that a job was started with.
 func settingsOf(job jobs.Job) (settings.Options, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
@@ -111,8 +111,8 @@ func settingsOf(job jobs.Job) (settings.Options, error) {
 	}, nil
 }
 
-// secretsOf finds the secrets of a job that can be read without running a command, for who shows its items: these are recorded as they
-// came. A secret that cannot be read is not missed.
+// secretsOf returns the secrets of a job that can be read without running a command. Commands that show items mask them, since items are
+// recorded unmasked. Secrets that cannot be read are left out.
 func secretsOf(job jobs.Job) settings.Settings {
 	w, err := loadRecorded(job)
 	if err != nil {
@@ -123,7 +123,7 @@ func secretsOf(job jobs.Job) settings.Settings {
 		return settings.Settings{}
 	}
 	options.Purpose = settings.ToCheck
-	found, err := settings.Resolve(context.Background(), w, options) // which waits for nothing
+	found, err := settings.Resolve(context.Background(), w, options) // it does not block
 	if err != nil {
 		return settings.Settings{}
 	}

@@ -13,8 +13,8 @@ import (
 	"prodigy/internal/process"
 )
 
-// echo is how long after the first signal others are taken for the same request. timeout(1) sends one to the process and one to its
-// group, a supervisor SIGHUP behind SIGTERM; nobody asks twice that fast.
+// echo is how long after the first signal further ones count as the same request. timeout(1) sends one to the process and one to its
+// group, and a supervisor SIGHUP after SIGTERM; no person repeats a signal that fast.
 const echo = 100 * time.Millisecond
 
 // request is what a signal asks for.
@@ -22,11 +22,11 @@ type request int
 
 const (
 	nothingNew request = iota
-	toStop             // start nothing more, let what runs finish within the grace
-	toKill             // end at once what runs
+	toStop             // start nothing more, let running commands finish within the grace
+	toKill             // kill running commands at once
 )
 
-// requests tells what each signal asks for: the first to stop, every later one to kill, as SIGQUIT does at once.
+// requests decides what each signal asks for: the first to stop, every later one to kill. SIGQUIT kills at once.
 type requests struct {
 	first *signalError // nil: none came yet
 	began time.Time    // when first came
@@ -48,22 +48,22 @@ func (r *requests) take(s os.Signal, now time.Time) request {
 	return toKill
 }
 
-// listen returns the signals that ask for an end, until it is told to stop listening. From now on a write to a pipe that nobody
-// reads is an error and not the end of the process: the job goes on though nobody watches it.
+// listen delivers the signals that ask for an end until stop is called. From then on a write to a closed pipe is an error and does not
+// end the process: the job continues though nobody reads its output.
 func listen() (signals chan os.Signal, stop func()) {
 	// Not ignored: that would be handed down to the commands.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals = make(chan os.Signal, 8)
-	signal.Notify(signals, heeded()...)
+	signal.Notify(signals, stopSignals()...)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// debugVar is the variable with which SIGQUIT is left to Go, which prints the stacks of all goroutines and ends with 2.
+// debugVar is the variable that leaves SIGQUIT to the Go runtime, which prints all stacks and exits with 2.
 const debugVar = "PRODIGY_DEBUG"
 
-// heeded returns the signals that ask for an end. One that was ignored when prodigy was started, as by nohup, stays ignored; Go knows
-// that of SIGHUP and SIGINT only.
-func heeded() []os.Signal {
+// stopSignals returns the signals that ask for an end. SIGHUP and SIGINT stay ignored if they were ignored when prodigy started, as by
+// nohup; Go cannot detect that for other signals.
+func stopSignals() []os.Signal {
 	signals := []os.Signal{syscall.SIGTERM}
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
@@ -76,42 +76,42 @@ func heeded() []os.Signal {
 	return signals
 }
 
-// notice is a line for people.
+// notice is a line to print.
 type notice struct {
 	text  string
-	state bool // another one follows, which says where the job stands
+	state bool // also print the progress of the job
 }
 
-// relay turns signals into the end of the two contexts until finished is closed, and tells people so. It returns the first
-// signal. A notice that nobody takes does not keep it from the next signal.
+// relay cancels the two contexts on signals and sends notices about it, until finished is closed. It returns the first signal. It does not
+// block on a notice that nobody receives.
 func relay(signals <-chan os.Signal, finished <-chan struct{}, notices chan<- notice, grace time.Duration, stop, kill context.CancelCauseFunc) *signalError {
 	var asked requests
-	var untold []notice
+	var pending []notice
 	stopBy := func(s os.Signal) {
 		stop(asked.first)
-		untold = append(untold, notice{text: signalName(s) + ": stopping; waiting up to " + duration.Format(grace) + " for running commands; " + again(s) + " kills them"})
+		pending = append(pending, notice{text: signalName(s) + ": stopping; waiting up to " + duration.Format(grace) + " for running commands; " + again(s) + " kills them"})
 	}
 	killBy := func(s os.Signal) {
 		stop(asked.first)
 		kill(fmt.Errorf("%s: %w", signalName(s), process.ErrKill))
-		untold = append(untold, notice{text: signalName(s) + ": killing running commands", state: s == syscall.SIGQUIT})
+		pending = append(pending, notice{text: signalName(s) + ": killing running commands", state: s == syscall.SIGQUIT})
 	}
 	for {
-		var tell chan<- notice
+		var out chan<- notice
 		var next notice
-		if len(untold) > 0 {
-			tell, next = notices, untold[0]
+		if len(pending) > 0 {
+			out, next = notices, pending[0]
 		}
 		select {
 		case <-finished:
 			return asked.first
-		case tell <- next:
-			untold = untold[1:]
+		case out <- next:
+			pending = pending[1:]
 		case s := <-signals:
 			switch asked.take(s, time.Now()) {
 			case toStop:
 				stopBy(s)
-				for range len(signals) { // they came before anybody could know that the first was heard: the same request
+				for range len(signals) { // sent before the first was acknowledged: the same request
 					if s := <-signals; s == syscall.SIGQUIT {
 						killBy(s)
 					}
@@ -137,7 +137,7 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded()...)
+	signal.Notify(signals, stopSignals()...)
 	defer signal.Stop(signals)
 	go func() {
 		select {

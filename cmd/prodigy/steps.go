@@ -10,11 +10,11 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// place is where in a workflow a step stands.
-type place struct {
+// stepRef identifies a step in a workflow.
+type stepRef struct {
 	section string // setup, map, reduce, merge, commands, or handlers.<name>
-	label   string // of the step; of a handler's step, after that of the step it follows
-	handler bool   // it follows another step
+	label   string // of the step; a hook's step is prefixed with the label of its step
+	handler bool   // a step of a hook or handler
 }
 
 // section is a named list of steps.
@@ -23,7 +23,7 @@ type section struct {
 	steps []workflow.Step
 }
 
-// handler tells whether these are the steps of a handler of failed items.
+// handler reports whether these are the steps of a handler of failed items.
 func (s section) handler() bool { return strings.HasPrefix(s.name, "handlers.") }
 
 // phase returns the phase in which the steps run.
@@ -60,19 +60,19 @@ func sectionsOf(w *workflow.Workflow) []section {
 	return all
 }
 
-// stepsOf yields every step of a workflow, each followed by the steps that its end may lead to.
-func stepsOf(w *workflow.Workflow) iter.Seq2[place, workflow.Step] {
-	return func(yield func(place, workflow.Step) bool) {
+// stepsOf yields every step of a workflow, each followed by the steps of its hooks.
+func stepsOf(w *workflow.Workflow) iter.Seq2[stepRef, workflow.Step] {
+	return func(yield func(stepRef, workflow.Step) bool) {
 		for _, s := range sectionsOf(w) {
-			if !eachStep(place{section: s.name}, s.steps, yield) {
+			if !eachStep(stepRef{section: s.name}, s.steps, yield) {
 				return
 			}
 		}
 	}
 }
 
-// eachStep yields steps, which stand at p, and reports whether there is to be more.
-func eachStep(p place, steps []workflow.Step, yield func(place, workflow.Step) bool) bool {
+// eachStep yields the steps at p and those of their hooks. It reports false if yield stopped it.
+func eachStep(p stepRef, steps []workflow.Step, yield func(stepRef, workflow.Step) bool) bool {
 	for i, step := range steps {
 		at := p
 		at.label = p.label + step.Label(i)
@@ -80,7 +80,7 @@ func eachStep(p place, steps []workflow.Step, yield func(place, workflow.Step) b
 			return false
 		}
 		for key, steps := range step.Following() {
-			below := place{section: p.section, label: at.label + " " + key + " ", handler: true}
+			below := stepRef{section: p.section, label: at.label + " " + key + " ", handler: true}
 			if !eachStep(below, steps, yield) {
 				return false
 			}
@@ -89,7 +89,7 @@ func eachStep(p place, steps []workflow.Step, yield func(place, workflow.Step) b
 	return true
 }
 
-// upTo says a number of runs in words.
+// upTo prints a maximum number of runs.
 func upTo(n int) string {
 	if n == 1 {
 		return "1 run"

@@ -30,7 +30,7 @@ func lastLines(s string, n int) []string {
 	return kept[max(len(kept)-n, 0):]
 }
 
-// prefixed returns s after prefix, or nothing when s is empty.
+// prefixed returns prefix+s, or "" if s is empty.
 func prefixed(prefix, s string) string {
 	if s == "" {
 		return ""
@@ -38,7 +38,7 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// counted says how many there are of something whose plural takes an s.
+// counted returns a number with its noun, whose plural takes an s.
 func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

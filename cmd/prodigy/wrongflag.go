@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// wrongFlag says of a flag that could not be read what was meant, or what it takes.
+// wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return usagef("%w%s", err, nearFlag(cmd, unknown))
@@ -32,7 +32,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
 }
 
-// nearFlag guesses which long flag was meant: one that is spelled nearly so, or one that ends so, as --max-parallel does for --parallel.
+// nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for --parallel.
 func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	name, ok := longName(unknown)
 	if !ok {
@@ -55,7 +55,7 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	return fmt.Sprintf(" (did you mean --%s?)", near)
 }
 
-// longName returns the name of the flag. Of the short ones only -P and -j say what was meant, which xargs and make have.
+// longName returns the name of the flag. The only short ones it knows are -P of xargs and -j of make.
 func longName(unknown *pflag.NotExistError) (name string, ok bool) {
 	switch name := unknown.GetSpecifiedName(); {
 	case unknown.GetSpecifiedShortnames() == "":

@@ -1,4 +1,4 @@
-// Package duration reads and prints lengths of time the way people write them in workflow files.
+// Package duration parses and prints durations as people write them in workflow files.
 package duration
 
 import (

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// WriteFile writes a file durably: temporary file, sync, rename, sync of the directory; mode 0600.
+// WriteFile replaces a file durably: temporary file, sync, rename, sync of the directory. The mode is 0600.
 func WriteFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
@@ -68,7 +68,7 @@ func MakeDirs(dir string) error {
 	return SyncDir(parent)
 }
 
-// ReplaceWorkflow makes source the workflow of the job. The one before stays as workflow.1.yml, the next one as workflow.2.yml.
+// ReplaceWorkflow makes source the workflow of the job. The previous ones are kept as workflow.1.yml, workflow.2.yml and so on.
 func (j Job) ReplaceWorkflow(source []byte) error {
 	before, err := os.ReadFile(j.WorkflowFile())
 	if err != nil {

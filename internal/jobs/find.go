@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Find returns the job with this id, the one whose id has this prefix, or for "latest" the newest. The prefix may be that
-// of the time in the id, without the mode before it. The jobs of all repos are searched.
+// Find returns the job with this id or unique prefix, or the newest one for "latest". The prefix may also be that of the time in the id,
+// without the mode before it. Find searches the jobs of all repos.
 func (h Home) Find(id string) (Job, error) {
 	all, err := h.List()
 	if err != nil {
@@ -39,7 +39,7 @@ func (h Home) Find(id string) (Job, error) {
 	return Job{}, fmt.Errorf("%w: %q fits %s", ErrAmbiguous, id, some(found))
 }
 
-// some names the first few jobs.
+// some lists the first few jobs.
 func some(jobs []Job) string {
 	const few = 3
 	var ids []string
@@ -52,7 +52,7 @@ func some(jobs []Job) string {
 	return strings.Join(ids, ", ")
 }
 
-// List returns all jobs, newest first. Directories whose names are no ids are left out.
+// List returns all jobs, newest first. It ignores directories whose names are not ids.
 func (h Home) List() ([]Job, error) {
 	root := filepath.Join(h.Root, "state")
 	repos, err := subdirs(root)

@@ -25,12 +25,11 @@ func FromEnv() (Home, error) {
 	return Home{Root: filepath.Join(user, ".prodigy")}, nil
 }
 
-// maxTries is how many ids Create tries before it gives up. A millisecond has 1296 of them.
+// maxTries is how many ids Create tries before it gives up. There are 1296 per millisecond.
 const maxTries = 1000
 
-// Create makes the directories of a new job (0700). Mode is "mapreduce" or "standard". The id sorts by time, and no two
-// jobs of one home get the same, also when they start in the same millisecond. What repo has that cannot stand in a path
-// is replaced.
+// Create makes the directories of a new job (mode 0700). Mode is "mapreduce" or "standard". Ids sort by time and are unique within a
+// home, even for jobs started in the same millisecond. Characters of repo that a path cannot hold are replaced.
 func (h Home) Create(repo, mode string, now time.Time) (Job, error) {
 	repo = safeName(repo)
 	for range maxTries {
@@ -49,8 +48,8 @@ func (h Home) Create(repo, mode string, now time.Time) (Job, error) {
 	return Job{}, errors.New("create the job: too many jobs started in the same millisecond")
 }
 
-// claim makes the state directory of a job, which says that its id is taken, and returns false when it was so before. Of
-// two that claim the same id in different repos at once, at least one sees the other and gives way.
+// claim makes the state directory of a job, which reserves its id, and reports false if the id was taken. If two processes claim the same
+// id in different repos at once, at least one of them notices and gives way.
 func (h Home) claim(job Job) (bool, error) {
 	if err := MakeDirs(filepath.Dir(job.StateDir())); err != nil {
 		return false, err
@@ -69,7 +68,7 @@ func (h Home) claim(job Job) (bool, error) {
 	return true, nil
 }
 
-// places returns in how many repos there is a job with this id.
+// places returns the number of repos that have a job with this id.
 func (h Home) places(id string) (int, error) {
 	repos, err := subdirs(filepath.Join(h.Root, "state"))
 	if err != nil {
@@ -87,7 +86,7 @@ func (h Home) places(id string) (int, error) {
 	return n, nil
 }
 
-// makeDirs makes the other directories of a job, and sees that the name of its state directory is on disk.
+// makeDirs makes the other directories of a job, and syncs the name of its state directory.
 func (j Job) makeDirs() error {
 	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.OutputsDir()} {
 		if err := MakeDirs(dir); err != nil {

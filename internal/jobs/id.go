@@ -24,7 +24,7 @@ func base36(n int) string {
 	return string([]byte{digits[n/len(digits)%len(digits)], digits[n%len(digits)]})
 }
 
-// sortKey returns the part of an id behind the mode: time and suffix. It returns "" when that is no id of a job.
+// sortKey returns the part of an id after the mode: time and suffix. It returns "" if id is not a job id.
 func sortKey(id string) string {
 	mode, key, ok := strings.Cut(id, "-")
 	if !ok || mode == "" || len(key) != len(idTime)+1+suffixSize || key[len(idTime)] != '-' || !safe(id) {
@@ -36,12 +36,12 @@ func sortKey(id string) string {
 	return key
 }
 
-// safe tells whether s can be the name of a directory anywhere and stays where it is put.
+// safe reports whether s can be the name of a directory on any system and cannot lead out of its parent.
 func safe(s string) bool {
 	return s != "" && s[0] != '.' && s == clean(s)
 }
 
-// safeName makes a safe name of any text.
+// safeName turns any text into a safe name.
 func safeName(s string) string {
 	s = strings.TrimLeft(clean(s), ".")
 	if s == "" {

@@ -1,4 +1,6 @@
-// Package jobs names jobs and knows where their files lie.
+// Package jobs creates and finds jobs, knows the paths of their files, and locks them.
+//
+// Home is the root directory of all files, Job one job in it, Meta how it was started, and Lock what a process holds while it runs the job.
 package jobs
 
 import (
@@ -7,55 +9,55 @@ import (
 )
 
 var (
-	// ErrNotFound says that no job has that id, prefix or, for "latest", that there is none at all.
+	// ErrNotFound means that no job has that id or prefix, or for "latest" that there are no jobs.
 	ErrNotFound = errors.New("no such job")
-	// ErrAmbiguous says that a prefix fits several jobs.
+	// ErrAmbiguous means that a prefix matches several jobs.
 	ErrAmbiguous = errors.New("more than one job has that prefix")
-	// ErrLocked is in the chain of a *LockedError.
+	// ErrLocked is wrapped by every *LockedError.
 	ErrLocked = errors.New("another process is running this job")
 )
 
-// Job is one job's place on disk.
+// Job identifies a job and the directories of its files.
 type Job struct {
 	ID   string
 	Repo string
 	home Home
 }
 
-// EventsDir is where the log is.
+// EventsDir returns the directory of the log.
 func (j Job) EventsDir() string { return j.path("events") }
 
-// DLQFile is the journal of the dead letters.
+// DLQFile returns the path of the journal of dead letters.
 func (j Job) DLQFile() string { return filepath.Join(j.path("dlq"), "dlq.jsonl") }
 
-// StateDir holds what belongs to the job and is no record of what happened.
+// StateDir returns the directory of all other files of the job.
 func (j Job) StateDir() string { return j.path("state") }
 
-// WorkflowFile is the workflow as it was run.
+// WorkflowFile returns the path of the recorded workflow.
 func (j Job) WorkflowFile() string { return j.state("workflow.yml") }
 
-// MetaFile is where WriteMeta writes.
+// MetaFile returns the path of job.json.
 func (j Job) MetaFile() string { return j.state("job.json") }
 
-// ItemsFile lists the chosen items.
+// ItemsFile returns the path of the list of selected items.
 func (j Job) ItemsFile() string { return j.state("items.jsonl") }
 
-// ResultsFile lists the results, once the map phase is over.
+// ResultsFile returns the path of the results, which exist once the map phase is over.
 func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 
-// ResultsMetaFile says what of the log the results were made from, and what they are byte for byte.
+// ResultsMetaFile returns the path of the file that says which part of the log the results were made from, and their checksum.
 func (j Job) ResultsMetaFile() string { return j.state("results.meta.json") }
 
-// CheckpointFile is what the log comes to up to one of its records.
+// CheckpointFile returns the path of the checkpoint.
 func (j Job) CheckpointFile() string { return j.state("checkpoint") }
 
-// RegisterFile says which process groups are running.
+// RegisterFile returns the path of the register of running process groups.
 func (j Job) RegisterFile() string { return j.state("running") }
 
-// TempDir is for private files of commands that are running.
+// TempDir returns the directory for private files of running commands.
 func (j Job) TempDir() string { return j.state("tmp") }
 
-// OutputsDir is for outputs that are too large for the log.
+// OutputsDir returns the directory of outputs that are too large for the log.
 func (j Job) OutputsDir() string { return j.state("outputs") }
 
 func (j Job) lockFile() string { return j.state("lock") }

@@ -14,13 +14,13 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// LockedError tells which process holds the lock of a job.
+// LockedError means that another process holds the lock of a job.
 type LockedError struct {
 	JobID string
 	PID   int // 0 when it could not be read
 }
 
-// Error names the process where it is known.
+// Error names the process if it is known.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("job %s is being run by another process", e.JobID)
@@ -35,14 +35,14 @@ func (e *LockedError) Unwrap() error { return ErrLocked }
 type Lock struct{ file *flock.Flock }
 
 const (
-	// lockPatience outlasts a Running that looks at the lock at this moment.
+	// lockPatience is longer than a concurrent Running holds the lock to test it.
 	lockPatience = 50 * time.Millisecond
 	// heirPatience outlasts the start of a command. A process that was being started when its parent was killed has the lock of
 	// the dead one until it becomes the program that it is to run, which takes its time on a busy machine.
 	heirPatience = 5 * time.Second
 )
 
-// Lock takes the lock of the job or returns a *LockedError.
+// Lock acquires the lock of the job, or returns a *LockedError.
 func (j Job) Lock() (*Lock, error) {
 	file := flock.New(j.lockFile())
 	locked, err := tryLock(file, lockPatience)
@@ -67,7 +67,7 @@ func tryLock(file *flock.Flock, patience time.Duration) (bool, error) {
 	return file.TryLockContext(ctx, lockPatience/10)
 }
 
-// gone tells whether it is certain that there is no such process. Windows does not tell.
+// gone reports whether the process certainly does not exist. On Windows it cannot know.
 func gone(pid int) bool {
 	if pid <= 0 {
 		return false
@@ -76,7 +76,7 @@ func gone(pid int) bool {
 	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// Running tells whether some process holds the lock.
+// Running reports whether a process holds the lock.
 func (j Job) Running() bool {
 	if _, err := os.Stat(j.lockFile()); err != nil {
 		return false
@@ -89,7 +89,7 @@ func (j Job) Running() bool {
 	return err == nil && !free
 }
 
-// Unlock frees the lock.
+// Unlock releases the lock.
 func (l *Lock) Unlock() error { return l.file.Unlock() }
 
 // The process id stands behind the first byte of the lock file, at a fixed width: Windows locks that byte against all other

@@ -13,8 +13,8 @@ import (
 // then on there is no such job.
 const removedPrefix = ".removed-"
 
-// Remove takes away all files of the job, whose lock the caller holds, and frees the lock. A crash leaves the whole job, or
-// files that nobody finds and FinishRemovals takes away.
+// Remove deletes all files of the job, whose lock the caller holds, and releases the lock. A crash leaves the whole job, or files that
+// List does not find and FinishRemovals deletes.
 func (j Job) Remove(lock *Lock) error {
 	if runtime.GOOS == "windows" {
 		// What is open cannot be renamed there. Nor can it when somebody else takes the lock meanwhile.
@@ -36,7 +36,7 @@ func (j Job) Remove(lock *Lock) error {
 	return nil
 }
 
-// Discard takes away a job that could not be begun: nothing of it has run, and nobody has been told of it.
+// Discard deletes a job that could not be started. Nothing of it has run, and its id has not been printed.
 func (j Job) Discard() error {
 	var errs []error
 	for _, dir := range []string{j.EventsDir(), filepath.Dir(j.DLQFile()), j.StateDir()} {
@@ -56,7 +56,7 @@ func (j Job) finishRemoval() error {
 	return nil
 }
 
-// FinishRemovals takes away what removals that were cut short have left.
+// FinishRemovals deletes what interrupted removals have left.
 func (h Home) FinishRemovals() error {
 	root := filepath.Join(h.Root, "state")
 	repos, err := subdirs(root)

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Repo returns the {repo} part of the paths for work done in dir: the base name of the git top level, else of dir. What
-// cannot stand in a path is replaced.
+// Repo returns the {repo} part of the paths of jobs started in dir: the base name of the git top level, else of dir. Characters that a
+// path cannot hold are replaced.
 func Repo(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

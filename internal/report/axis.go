@@ -6,18 +6,18 @@ import (
 	"prodigy/internal/events"
 )
 
-// axis is the time of a job without the time between its runs, so that a night between a stop and a resume takes no room.
+// axis is the time axis of a job. It leaves out the time between runs, so that a night between a stop and a resume takes no space.
 type axis struct {
 	runs []run
 }
 
-// run is a time in which a process worked on the job.
+// run is the time of one run of the job.
 type run struct {
 	From, To time.Time
-	before   time.Duration // that the runs before it took
+	before   time.Duration // total length of the earlier runs
 }
 
-// see extends the axis by a record; they come in the order of the log.
+// see extends the axis by a record. Records must come in the order of the log.
 func (a *axis) see(r events.Record) {
 	_, resumed := r.Event.(events.JobResumed)
 	if events.BetweenRuns(r.Event) {
@@ -32,7 +32,7 @@ func (a *axis) see(r events.Record) {
 	}
 }
 
-// length is how long all the runs took.
+// length returns the total length of all runs.
 func (a *axis) length() time.Duration {
 	if len(a.runs) == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (a *axis) length() time.Duration {
 	return last.before + last.To.Sub(last.From)
 }
 
-// at returns how long the job had run at t. Of a time between two runs it is the end of the first.
+// at returns how long the job had run at time t. A time between two runs maps to the end of the first.
 func (a *axis) at(t time.Time) time.Duration {
 	for i := len(a.runs) - 1; i >= 0; i-- {
 		if r := a.runs[i]; !t.Before(r.From) {
@@ -51,7 +51,7 @@ func (a *axis) at(t time.Time) time.Duration {
 	return 0
 }
 
-// ends returns where, on the axis, each run but the last ended.
+// ends returns the end of each run except the last, on the axis.
 func (a *axis) ends() []time.Duration {
 	var list []time.Duration
 	for i := 1; i < len(a.runs); i++ {

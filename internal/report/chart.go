@@ -28,10 +28,10 @@ type tick struct {
 	Text string
 }
 
-// chart is a drawing: what the page makes an SVG element of.
+// chart is a drawing, which the template renders as an SVG element.
 type chart struct {
 	Height float64
-	Name   string // for those who cannot see it
+	Name   string // its accessible name
 	Rects  []rect
 	Lines  []line
 	Labels []label
@@ -51,10 +51,10 @@ type label struct {
 	Text string
 }
 
-// x returns where a time of the job stands in a drawing.
+// x returns the x coordinate of a time on the axis.
 func (p *plot) x(t time.Duration) float64 { return width * float64(t) / float64(p.length) }
 
-// throughput draws how many items came to an end in each column, and how many wait.
+// throughput draws how many attempts ended in each column, and how many items were waiting.
 func (p *plot) throughput() chart {
 	const height = 120.0
 	c := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
@@ -78,11 +78,11 @@ func (p *plot) throughput() chart {
 		c.Lines = append(c.Lines, line{"waits", waits.String()})
 	}
 	c.Lines = append(c.Lines, line{"rate", rates.String()})
-	c.Name = fmt.Sprintf("Items that came to an end over time, at most %d in %s", most, roughly(each))
+	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, roughly(each))
 	return c
 }
 
-// stack adds a bar of three parts, one above the other, each of them scale high for one.
+// stack adds a stacked bar of three parts. Scale is the height of one attempt.
 func (c *chart) stack(x, w, scale float64, title string, succeeded, failed, retried int) {
 	y := c.Height
 	for _, part := range []struct {
@@ -98,10 +98,10 @@ func (c *chart) stack(x, w, scale float64, title string, succeeded, failed, retr
 	}
 }
 
-// timeline draws what a view has counted over time.
+// timeline draws the timeline of a view.
 func timeline(t view.Timeline) chart {
 	const height = 90.0
-	c := chart{Height: height, Name: "Attempts that came to an end over time"}
+	c := chart{Height: height, Name: "Finished attempts over time"}
 	most := 1
 	for _, cell := range t.Cells {
 		most = max(most, cell.Succeeded+cell.Failed+cell.Retried)
@@ -124,8 +124,8 @@ func (p *points) add(x, y float64) { *p = fmt.Appendf(*p, "%.1f,%.1f ", x, y) }
 
 func (p points) String() string { return string(p) }
 
-// slots draws what each slot did: attempt by attempt, or summed up where they are many. Behind it stand the times in which a
-// breaker was not closed.
+// slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a breaker was not closed are in the
+// background.
 func (p *plot) slots(periods []view.Period) chart {
 	workers := slices.Sorted(maps.Keys(p.lanes))
 	row := 16.0
@@ -168,10 +168,10 @@ func (p *plot) period(b view.Period, height float64) rect {
 	}
 }
 
-// classes of the attempts by their outcomes, and the words for them.
+// classes are the CSS classes of attempts by outcome, and the words for tooltips.
 var classes = [...]struct{ class, word string }{
 	succeeded: {"ok", "succeeded"},
-	retried:   {"again", "failed, and was tried again"},
+	retried:   {"again", "failed (retried)"},
 	failed:    {"bad", "failed"},
 	stopped:   {"stopped", "was stopped, or running when prodigy died"},
 }
@@ -193,7 +193,7 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 	return list
 }
 
-// apart leaves some room behind a bar that is so wide, so that the next can be told from it. A bar is never nothing.
+// apart shortens a wide bar by one unit, so that it can be told apart from the next. A bar is at least one unit wide.
 func apart(w float64) float64 {
 	if w > 3 {
 		return w - 1
@@ -201,7 +201,7 @@ func apart(w float64) float64 {
 	return max(w, 1)
 }
 
-// summed draws a lane whose attempts are too many: how busy it was, and from below the share of the attempts that failed.
+// summed draws the summary of a lane: how busy it was, and from the bottom the share of failed attempts.
 func (p *plot) summed(lane []cell, y, h float64) []rect {
 	each := p.length / time.Duration(p.width)
 	busy, bad := strip{step: width / float64(p.width)}, strip{step: width / float64(p.width)}
@@ -217,7 +217,7 @@ func (p *plot) summed(lane []cell, y, h float64) []rect {
 	return append(busy.rects, bad.rects...)
 }
 
-// strip is a row of cells, in which neighbours that are alike are one rectangle.
+// strip is a row of cells in which equal neighbours become one rectangle.
 type strip struct {
 	step  float64
 	rects []rect
@@ -234,10 +234,10 @@ func (s *strip) add(i int, class string, y, h float64) {
 	s.rects = append(s.rects, rect{X: x, Y: y, W: s.step, H: h, Class: class})
 }
 
-// lengths draws the histogram of how long the attempts took.
+// lengths draws the histogram of attempt durations.
 func lengths(cells []view.DurationCell) chart {
 	const height = 90.0
-	c := chart{Height: height, Name: "How long the attempts took"}
+	c := chart{Height: height, Name: "Attempt durations"}
 	if len(cells) == 0 {
 		return c
 	}
@@ -256,7 +256,7 @@ func lengths(cells []view.DurationCell) chart {
 	return c
 }
 
-// marks are where one run ended and the next began.
+// marks returns the positions where one run ended and the next began.
 func (p *plot) marks() []float64 {
 	var list []float64
 	for _, end := range p.axis.ends() {
@@ -265,7 +265,7 @@ func (p *plot) marks() []float64 {
 	return list
 }
 
-// ticks divides the axis into a few round parts.
+// ticks returns a few round marks on the axis.
 func (p *plot) ticks() []tick {
 	var list []tick
 	step := p.length / 6
@@ -281,7 +281,7 @@ func (p *plot) ticks() []tick {
 	return list
 }
 
-// roughly prints a length of time with two units at most.
+// roughly prints a duration with at most two units.
 func roughly(d time.Duration) string {
 	switch {
 	case d >= time.Hour:

@@ -8,7 +8,7 @@ import (
 
 const (
 	columns   = 160    // of the chart over time
-	spansKept = 2_000  // attempts that are drawn one by one; more are summed up
+	spansKept = 2_000  // attempts that are drawn individually; more are summarized
 	cellsKept = 24_000 // of the summed-up lanes, so that the page stays small with many slots
 	laneCells = 400    // at most, of a lane
 	lanesKept = 512    // slots that are drawn
@@ -37,7 +37,7 @@ type span struct {
 // wait is a time in which an attempt waited for the next try of a step.
 type wait struct{ From, To time.Duration }
 
-// column is what happened in one of the equal parts of the axis.
+// column counts what happened in one of the equal parts of the axis.
 type column struct {
 	Succeeded, Failed, Retried int
 	Waiting                    int // items that waited for their next attempt, at most
@@ -50,7 +50,7 @@ type cell struct {
 	ended, failed int // attempts
 }
 
-// plot collects what is drawn over time, of records that come in the order of the log.
+// plot collects what the charts draw over time, from records in the order of the log.
 type plot struct {
 	axis    *axis
 	length  time.Duration
@@ -65,7 +65,7 @@ type plot struct {
 	changes [columns + 1]int // of the number of waiting items
 }
 
-// newPlot returns the plot of a job with so many slots.
+// newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int) *plot {
 	return &plot{
 		axis: a, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
@@ -105,7 +105,7 @@ func (p *plot) fail(e events.AgentFailed, now time.Duration) {
 	p.column(now).Failed++
 }
 
-// died ends what was running at the end of a run.
+// died ends the attempts that were running when a run ended.
 func (p *plot) died(now time.Duration) {
 	for index := range p.open {
 		p.close(index, now, stopped)
@@ -124,7 +124,7 @@ func (p *plot) stepWaits(e events.StepRetrying, now time.Duration) {
 func (p *plot) close(index int, now time.Duration, o outcome) {
 	s := p.open[index]
 	if s == nil {
-		return // it was refused
+		return // rejected by the breaker
 	}
 	delete(p.open, index)
 	delete(p.byID, s.ItemID)
@@ -137,7 +137,7 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 	p.spans = append(p.spans, *s)
 }
 
-// fill sums up the span in its lane.
+// fill adds the span to the summary of its lane.
 func (p *plot) fill(s *span) {
 	lane := p.lanes[s.Worker]
 	if lane == nil {
@@ -169,14 +169,14 @@ func (p *plot) stopWaiting(index int, now time.Duration) {
 	p.changes[p.part(now, columns)+1]--
 }
 
-// part returns which of n equal parts of the axis t lies in.
+// part returns the index of the part that t lies in, of n equal parts of the axis.
 func (p *plot) part(t time.Duration, n int) int {
 	return int(min(max(float64(t)/float64(p.length), 0)*float64(n), float64(n-1)))
 }
 
 func (p *plot) column(t time.Duration) *column { return &p.cols[p.part(t, columns)] }
 
-// finish ends what has no end in the log and adds up the columns.
+// finish ends the attempts and waits that have no end in the log, and adds up the columns.
 func (p *plot) finish() {
 	p.died(p.length)
 	for index := range p.waiting {

@@ -1,4 +1,7 @@
-// Package report makes one page of a job that people can mail: everything is in the file, and nothing is fetched.
+// Package report writes a self-contained HTML report of a job.
+//
+// New reads the log twice into a Report, which WriteHTML renders. A plot collects what is drawn over time on an axis, and a chart is one
+// drawing, made into an SVG element by the template page.html.
 package report
 
 import (
@@ -19,7 +22,7 @@ import (
 	"prodigy/internal/view"
 )
 
-// Source is what a report is made from.
+// Source is the data that a report is made from.
 type Source struct {
 	JobID    string
 	Workflow string // its name
@@ -36,13 +39,13 @@ type Source struct {
 	Made     time.Time
 }
 
-// Report is a page, filled in.
+// Report is the data of one HTML page.
 type Report struct {
 	Source
 	Job         *view.Job
 	Throughput  chart
 	Slots       chart
-	SummedUp    bool // the attempts are too many to be drawn one by one
+	SummedUp    bool // there are too many attempts to draw each one
 	Lengths     chart
 	Groups      []view.FailureGroup
 	DeadLetters []letter
@@ -63,7 +66,7 @@ const (
 	textShown     = 64 << 10
 )
 
-// New reads the log twice and fills in the page.
+// New returns a report. It reads the log twice.
 func New(s Source) (*Report, error) {
 	r := &Report{Source: s, Job: view.New()}
 	a := &axis{}
@@ -83,7 +86,7 @@ func New(s Source) (*Report, error) {
 	return r, r.list(s.Letters)
 }
 
-// each calls do for the records up to a torn end.
+// each calls do for each record. A torn last line ends the log without an error.
 func each(records iter.Seq2[events.Record, error], do func(events.Record)) error {
 	for rec, err := range records {
 		if errors.Is(err, events.ErrTorn) {
@@ -115,7 +118,7 @@ func (r *Report) list(letters iter.Seq2[dlq.Entry, error]) error {
 	return nil
 }
 
-// cut shortens s to n bytes, on a character.
+// cut shortens s to n bytes, without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -123,7 +126,7 @@ func cut(s string, n int) string {
 	return events.Clip(s, n) + "…"
 }
 
-// Style is the style sheet of the page, for other pages that show the same things.
+// Style is the style sheet of the report, which the pages of package ui use too.
 //
 //go:embed page.css
 var Style string
@@ -131,7 +134,7 @@ var Style string
 //go:embed page.html
 var page string
 
-// WriteHTML writes the page.
+// WriteHTML writes the report as one HTML page.
 func (r *Report) WriteHTML(w io.Writer) error {
 	return templates().Execute(w, r)
 }
@@ -144,16 +147,16 @@ func templates() *template.Template {
 	return t
 }
 
-// TimelineSVG draws a timeline for a page that has Style.
+// TimelineSVG returns a timeline as an SVG element, for a page that uses Style.
 func TimelineSVG(t view.Timeline) template.HTML {
 	var b strings.Builder
 	if err := templates().ExecuteTemplate(&b, "chart", timeline(t)); err != nil {
 		panic("BUG: a chart cannot be drawn: " + err.Error())
 	}
-	return template.HTML(b.String()) // what the template has escaped
+	return template.HTML(b.String()) // escaped by the template
 }
 
-// functions are what the page calls.
+// functions returns the functions of the template.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(Style) },
@@ -168,12 +171,12 @@ func functions() template.FuncMap {
 	}
 }
 
-// widen prints the width of a rectangle that begins at x so that it ends where its neighbour begins, both rounded.
+// widen prints the width of a rectangle at x, rounded so that it ends exactly where its neighbour begins.
 func widen(x, w float64) string {
 	return fmt.Sprintf("%.1f", max(math.Round(10*(x+w))-math.Round(10*x), 1)/10)
 }
 
-// Number groups the digits of n by threes.
+// Number prints n with its digits in groups of three.
 func Number(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -130,7 +130,7 @@ func TestEachAttemptIsDrawnWithItsOutcome(t *testing.T) {
 		got = append(got, m[1])
 	}
 	want := []string{
-		"a, attempt 1 succeeded after 1s", "b, attempt 1 failed, and was tried again after 2s",
+		"a, attempt 1 succeeded after 1s", "b, attempt 1 failed (retried) after 2s",
 		"b, attempt 2 was stopped, or running when prodigy died after 0s", "b, attempt 3 failed after 1s",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {

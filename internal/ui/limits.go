@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Limits bound what whoever connects can hold of the server, with the token or without.
+// Limits bound the resources that a client can use, with or without the token.
 type Limits struct {
-	Header      time.Duration // until the header of a request is there
-	Read        time.Duration // until its body is there as well
-	Write       time.Duration // for an answer, and for each event of a stream, which itself may last
+	Header      time.Duration // to read the header of a request
+	Read        time.Duration // to read header and body
+	Write       time.Duration // to write a response, or one event of a stream
 	Idle        time.Duration // between two requests
 	HeaderBytes int
-	Connections int // at once; further ones wait
+	Connections int // at the same time; further ones wait
 }
 
-// DefaultLimits returns limits that no browser and no person meets.
+// DefaultLimits returns limits that ordinary use of a browser does not reach.
 func DefaultLimits() Limits {
 	return Limits{
 		Header: 10 * time.Second, Read: 30 * time.Second, Write: time.Minute, Idle: 2 * time.Minute, HeaderBytes: 64 << 10, Connections: 128,
 	}
 }
 
-// Serve answers requests until ctx ends, and with it the streams.
+// Serve serves requests until ctx ends; then the streams end too.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
 	server := s.http(ctx)

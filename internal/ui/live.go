@@ -14,7 +14,7 @@ import (
 	"prodigy/internal/view"
 )
 
-// How often a page is made anew at most.
+// The shortest interval between two updates of a page.
 const (
 	jobEvery  = time.Second
 	listEvery = 3 * time.Second
@@ -32,7 +32,7 @@ func (s *Server) newStream(w http.ResponseWriter) *stream {
 	return &stream{w: w, limit: s.Limits.Write}
 }
 
-// send sends the middle of a page, unless it is the one that was sent last.
+// send sends the middle of a page, unless it has not changed since the last one.
 func (s *stream) send(p page) error {
 	html := middle(p)
 	if bytes.Equal(html, s.last) {
@@ -48,10 +48,10 @@ func (s *stream) send(p page) error {
 	return s.write(b.Bytes())
 }
 
-// end tells the browser that there is no more, so that it does not ask again.
+// end tells the browser that the stream is over, so that it does not reconnect.
 func (s *stream) end() error { return s.write([]byte("event: end\ndata:\n\n")) }
 
-// write sends b at once. A browser that does not take it in time loses the stream, and asks again when it can.
+// write sends b immediately. A browser that does not read it in time loses the stream and reconnects.
 func (s *stream) write(b []byte) error {
 	c := http.NewResponseController(s.w)
 	if s.limit > 0 {
@@ -82,7 +82,7 @@ func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// liveJob streams how a job stands, by its log, until the job ends.
+// liveJob streams the page of a job from its log until the job ends.
 func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow is the owner of what one browser sees of a job.
+// follow owns the view of a job for one browser, and sends it when it changes.
 func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error {
 	g, ctx := errgroup.WithContext(ctx)
 	records := make(chan events.Record, 256)

@@ -20,7 +20,7 @@ import (
 	"prodigy/internal/view"
 )
 
-// page is one page: the name of its template and what that is given.
+// page is one page: the name of its template and its data.
 type page struct {
 	Title string
 	Name  string // of the template of its middle
@@ -36,7 +36,7 @@ var layout string
 //go:embed ui.css
 var style string
 
-// templates are made anew for each page: that takes less than a millisecond, and only people look at pages.
+// templates parses the templates. It is called for each page: that takes less than a millisecond.
 func templates() *template.Template {
 	t, err := template.New("layout").Funcs(functions()).Parse(layout)
 	if err != nil {
@@ -74,13 +74,12 @@ func functions() template.FuncMap {
 	}
 }
 
-// itemURL returns the address of a page about an item. The item is no part of the path, where a browser would take the names . and .. for
-// something else.
+// itemURL returns the address of a page about an item. The item is in the query, since browsers would resolve . and .. in a path.
 func itemURL(job, page, item string) string {
 	return "/jobs/" + url.PathEscape(job) + "/" + page + "?" + url.Values{"item": {item}}.Encode()
 }
 
-// show makes a handler of what makes a page.
+// show returns a handler for a function that makes a page.
 func (s *Server) show(make func(*http.Request) (page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := make(r)
@@ -92,7 +91,7 @@ func (s *Server) show(make func(*http.Request) (page, error)) http.HandlerFunc {
 	}
 }
 
-// fail shows an error as a page.
+// fail writes an error page.
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	if errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrAmbiguous) || errors.Is(err, errNoItem) {
@@ -116,7 +115,7 @@ func (s *Server) write(w http.ResponseWriter, code int, p page) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// middle makes the part of a page that its stream replaces.
+// middle renders the part of a page that its stream replaces.
 func middle(p page) []byte {
 	var b bytes.Buffer
 	if err := templates().ExecuteTemplate(&b, p.Name, p); err != nil {
@@ -125,7 +124,7 @@ func middle(p page) []byte {
 	return b.Bytes()
 }
 
-// jobsListed is how many jobs the list shows, the newest.
+// jobsListed is the number of jobs in the list, the newest ones.
 const jobsListed = 50
 
 // row is a job in the list.
@@ -156,7 +155,7 @@ func (s *Server) list(*http.Request) (page, error) {
 	return p, nil
 }
 
-// standing is a job and how it stands.
+// standing is the data of the page of a job.
 type standing struct {
 	Place     jobs.Job
 	Job       *view.Job
@@ -219,7 +218,7 @@ func (s *Server) letters(r *http.Request) (page, error) {
 	}{place, list, more}}, nil
 }
 
-// lettersListed is how many dead letters a page shows.
+// lettersListed is the number of dead letters on a page.
 const lettersListed = 500
 
 func (s *Server) letter(r *http.Request) (page, error) {
@@ -241,7 +240,7 @@ func (s *Server) letter(r *http.Request) (page, error) {
 	}{place, e}}, nil
 }
 
-// itemOf returns the item that a request is about: from the path, or from the query.
+// itemOf returns the item that a request names, in the path or in the query.
 func itemOf(r *http.Request) string {
 	if item := r.PathValue("item"); item != "" {
 		return item
@@ -282,7 +281,7 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) {
 	_ = made.WriteHTML(w)
 }
 
-// retry starts a retry of dead letters. The form must have the token too, so that no other page can send it.
+// retry starts a retry of dead letters. The form must send its token, so that no other site can submit it.
 func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
 	if err := r.ParseForm(); err != nil {

@@ -1,7 +1,7 @@
-// Package ui shows jobs in a browser: the list, a running job, what happened to an item, the dead letters.
+// Package ui is a web server that shows jobs: the list, a running job, what happened to an item, and the dead letters.
 //
-// Pages are made by the server and hold no data that is not text in them; a small script replaces the middle of a page by what the
-// server sends when the log has grown. Everything is embedded.
+// A Server renders HTML pages from the functions in Data. A small script replaces the middle of a page with what the server streams when
+// the log has grown (live.go). Templates, style and script are embedded.
 package ui
 
 import (
@@ -21,32 +21,32 @@ import (
 	"prodigy/internal/view"
 )
 
-// Server serves the pages. Every request needs the token, because what jobs do is for nobody else on the machine; whoever opens a
-// page with it in the address gets a cookie instead.
+// Server serves the pages. Every request needs the token, so that other users of the machine see nothing. Opening a page with the token in
+// the address sets a cookie instead.
 type Server struct {
 	Token   string
-	Hosts   []string // host:port that a request may be for, so that no foreign name can be pointed here
+	Hosts   []string // the host:port values that requests may use, against DNS rebinding
 	Version string
 	Data    Data
 	Limits  Limits
 
-	form string // what forms must send along: of this start, and not the token that the cookie holds
+	form string // token that forms must send, new for each server, against CSRF
 }
 
-// Data is where the pages get what they show.
+// Data are the functions that the pages get their data from.
 type Data struct {
 	Jobs    func() ([]jobs.Job, error)
 	Find    func(id string) (jobs.Job, error)
 	Summary func(jobs.Job) (mapreduce.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) (*report.Report, error)
-	Retry   func(j jobs.Job, items []string) error // starts a retry of dead letters; none: of all that are eligible
+	Retry   func(j jobs.Job, items []string) error // starts a retry of these dead letters; of all eligible ones if items is empty
 }
 
 //go:embed ui.js
 var script []byte
 
-// Handler returns the routes. It is to be called once.
+// Handler returns the handler of all routes. Call it once.
 func (s *Server) Handler() http.Handler {
 	s.form = rand.Text()
 	mux := http.NewServeMux()
@@ -77,10 +77,10 @@ func asset(kind string, data []byte) http.HandlerFunc {
 	}
 }
 
-// policy lets a page use its own style, script and stream, and nothing else.
+// policy is the Content-Security-Policy: pages use their own style, script and stream, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// guard lets through what comes from the person who started the server.
+// guard rejects requests without the token, for other hosts or from other sites.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -92,20 +92,20 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !slices.Contains(s.Hosts, r.Host):
-			http.Error(w, "this server does not answer for "+r.Host, http.StatusMisdirectedRequest)
+			http.Error(w, "this server does not serve "+r.Host, http.StatusMisdirectedRequest)
 		case !sameOrigin(r):
-			http.Error(w, "another site may not do this", http.StatusForbidden)
+			http.Error(w, "requests from other sites are not allowed", http.StatusForbidden)
 		case r.Method == http.MethodGet && s.isToken(r.URL.Query().Get("token")):
 			s.welcome(w, r)
 		case !s.known(r):
-			http.Error(w, "open the address that prodigy ui printed: it has the token that is missing here", http.StatusUnauthorized)
+			http.Error(w, "the token is missing: open the address that prodigy ui printed", http.StatusUnauthorized)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// sameOrigin tells whether the request comes from a page of this server, or from no page.
+// sameOrigin reports whether the request comes from a page of this server, or from no page.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate"
@@ -120,10 +120,10 @@ func sameOrigin(r *http.Request) bool {
 
 func (s *Server) isToken(text string) bool { return same(text, s.Token) }
 
-// same compares secrets.
+// same compares secrets in constant time.
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// cookieName is different for each port: cookies are shared by all ports of a host.
+// cookieName returns a cookie name for the port, since all ports of a host share their cookies.
 func cookieName(host string) string {
 	_, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -132,7 +132,7 @@ func cookieName(host string) string {
 	return "prodigy-" + port
 }
 
-// welcome puts the token into a cookie and takes it out of the address.
+// welcome stores the token in a cookie and redirects to the address without it.
 func (s *Server) welcome(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, &http.Cookie{Name: cookieName(r.Host), Value: s.Token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	query := r.URL.Query()

@@ -8,7 +8,7 @@ import (
 	"prodigy/internal/events"
 )
 
-// BreakerState is a state of a circuit breaker.
+// BreakerState is the state of a circuit breaker.
 type BreakerState string
 
 const (
@@ -17,7 +17,7 @@ const (
 	HalfOpen BreakerState = "half_open"
 )
 
-// Breaker is how a circuit breaker stands.
+// Breaker is the state of a circuit breaker that has opened at least once.
 type Breaker struct {
 	Scope    string // "workflow", or the label of a step
 	State    BreakerState
@@ -27,7 +27,7 @@ type Breaker struct {
 	Opened   int       // how often
 }
 
-// Period is a time in which a breaker was not closed.
+// Period is a period in which a breaker was not closed.
 type Period struct {
 	Scope    string
 	State    BreakerState
@@ -57,7 +57,7 @@ func (j *Job) Breakers() []Breaker {
 	return list
 }
 
-// Periods returns the times in which breakers were not closed, in the order in which they began.
+// Periods returns the periods in which breakers were not closed, in the order of their beginning.
 func (j *Job) Periods() []Period { return j.circuit.periods }
 
 func (c *circuit) open(e events.CircuitOpen, now time.Time) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Durations is a histogram of lengths of time. Each power of two of microseconds is split into four equal cells, so that what
-// it tells is at most a quarter too long. The zero Durations is empty.
+// Durations is a histogram of durations. Each power of two of microseconds is split into four equal cells, so that a quantile is at most a
+// quarter too long. The zero Durations is empty.
 type Durations struct {
 	cells [durationCells]int
 	n     int
@@ -18,7 +18,7 @@ type Durations struct {
 // durationCells reach to 2^41 microseconds, which is 25 days; the last cell holds all that is longer.
 const durationCells = 4 * 40
 
-// DurationCell is a range of lengths of time and how many fell into it.
+// DurationCell is one cell of the histogram.
 type DurationCell struct {
 	From  time.Duration `json:"from"`
 	To    time.Duration `json:"to"` // excluded
@@ -32,10 +32,10 @@ func (d *Durations) add(t time.Duration) {
 	d.max = max(d.max, t)
 }
 
-// N is how many there are.
+// N returns the number of durations.
 func (d *Durations) N() int { return d.n }
 
-// Max is the longest.
+// Max returns the longest duration.
 func (d *Durations) Max() time.Duration { return d.max }
 
 // Mean returns the arithmetic mean; 0 when there are none.
@@ -46,7 +46,7 @@ func (d *Durations) Mean() time.Duration {
 	return d.sum / time.Duration(d.n)
 }
 
-// Quantile returns a length of time that a share of q of them, from 0 to 1, does not exceed; 0 when there are none.
+// Quantile returns the q-quantile, q from 0 to 1; 0 if there are no durations.
 func (d *Durations) Quantile(q float64) time.Duration {
 	want := int(math.Ceil(q * float64(d.n)))
 	seen := 0
@@ -59,7 +59,7 @@ func (d *Durations) Quantile(q float64) time.Duration {
 	return 0
 }
 
-// Cells returns the cells from the first to the last that has any.
+// Cells returns the cells from the first to the last non-empty one.
 func (d *Durations) Cells() []DurationCell {
 	var list []DurationCell
 	last := 0
@@ -76,7 +76,7 @@ func (d *Durations) Cells() []DurationCell {
 	return list[:last]
 }
 
-// durationCell returns the number of the cell that t falls into.
+// durationCell returns the index of the cell of t.
 func durationCell(t time.Duration) int {
 	us := uint64(max(t.Microseconds(), 0))
 	if us < 4 {

@@ -14,12 +14,12 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Explanation is the chain of decisions about one item, in the order in which they were made.
+// Explanation is what happened to one item, and why, in order.
 type Explanation struct {
 	JobID   string  `json:"job_id"`
 	ItemID  string  `json:"item_id"`
 	Status  Status  `json:"status"`
-	Now     string  `json:"now"` // where the item is now, in words
+	Now     string  `json:"now"` // its present status, in words
 	Entries []Entry `json:"chapters"`
 }
 
@@ -29,15 +29,15 @@ type Entry struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"` // its type
 	Text  string    `json:"text"`
-	Why   []string  `json:"why,omitempty"` // a line each
+	Why   []string  `json:"why,omitempty"` // one line each
 }
 
-// Status is where an item is.
+// Status is the present status of an item.
 type Status string
 
 const (
-	Unseen     Status = "unseen"  // the log says nothing of it
-	Pending    Status = "pending" // it was running when it was stopped, and starts again
+	Unseen     Status = "unseen"  // not in the log
+	Pending    Status = "pending" // interrupted, will start again
 	InFlight   Status = "running"
 	Waiting    Status = "waiting" // for its next attempt
 	Succeeded  Status = "success"
@@ -47,7 +47,7 @@ const (
 	Evicted    Status = "gone" // a dead letter that was deleted
 )
 
-// Explain builds the explanation of an item from the records of its job. The workflow w explains the decisions; nil if it is not known.
+// Explain returns the explanation of an item from the records of its job. The workflow w gives the reasons of decisions; it may be nil.
 func Explain(records iter.Seq2[events.Record, error], itemID string, w *workflow.Workflow) (Explanation, error) {
 	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, policies: policiesOf(w), waited: map[string]time.Duration{}}
 	if w != nil {
@@ -79,18 +79,18 @@ type explainer struct {
 	budget   expiry    // of the step that was to be tried again last
 	until    time.Time // of the open breaker
 	held     time.Time // since when the breaker has been open
-	letter   bool      // it is in the dead letter queue
+	letter   bool      // the item is a dead letter
 	ended    State     // of the job; empty while it runs, or was killed
 }
 
-// expiry is the end of the retry budget of a step by the clock, which counts when a resume has taken the attempt up.
+// expiry is the end of the retry budget of a step by the wall clock, which counts after a resume.
 type expiry struct {
 	step   string
 	at     time.Time
 	counts bool
 }
 
-// policiesOf returns the retry policies of the steps of an agent by their labels, those of steps inside of steps too.
+// policiesOf returns the retry policies of the steps of an agent by label, including nested steps.
 func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 	found := map[string]retry.Policy{}
 	var walk func(steps []workflow.Step, prefix string)
@@ -113,7 +113,7 @@ func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 	return found
 }
 
-// apply adds a record that concerns the item, or its job.
+// apply adds a record about the item or its job.
 func (x *explainer) apply(r events.Record) {
 	if r.Event.About() == "" {
 		x.jobEvent(r)
@@ -133,7 +133,7 @@ func (x *explainer) apply(r events.Record) {
 	case events.StepFailed:
 		x.stepFailed(r, e)
 	case events.StepSkipped:
-		x.add(r, fmt.Sprintf("step %s is not run", e.Step), "its condition is not met: "+e.When)
+		x.add(r, fmt.Sprintf("step %s is skipped", e.Step), "its condition is false: "+e.When)
 	case events.AgentCompleted:
 		x.out.Status, x.letter = Succeeded, false
 		x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))))
@@ -176,7 +176,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(x.due), duration.Format(late.Round(time.Millisecond))))
 		}
 	case x.out.Status == DeadLetter || x.out.Status == Rejected:
-		why = append(why, "it is run again from the dead letter queue")
+		why = append(why, "it is retried from the dead letter queue")
 	}
 	x.out.Status, x.attempt, x.due, x.step = InFlight, e.Attempt, time.Time{}, ""
 	clear(x.waited)
@@ -195,13 +195,13 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
 	}
 	if e.BudgetLeftMS != nil {
-		why = append(why, fmt.Sprintf("retry budget: %s waited with this, %s left", duration.Format(time.Duration(e.WaitedMS)),
+		why = append(why, fmt.Sprintf("retry budget: %s waited including this, %s left", duration.Format(time.Duration(e.WaitedMS)),
 			duration.Format(time.Duration(*e.BudgetLeftMS))))
 	}
 	x.add(r, text, why...)
 }
 
-// of says how many tries there are in all.
+// of returns " of N", where N is the maximum number of tries.
 func of(attempts int, known bool) string {
 	if !known || attempts == 0 {
 		return ""
@@ -209,18 +209,18 @@ func of(attempts int, known bool) string {
 	return fmt.Sprintf(" of %d", attempts)
 }
 
-// matched says why the failure was worth another try.
+// matched says why the failure was retried.
 func matched(p retry.Policy, known bool, typ retry.Type, entry string) string {
 	switch {
 	case entry != "":
 		return fmt.Sprintf("type %s; %s in retry_on matched", typ, entry)
 	case known && len(p.RetryOn) == 0:
-		return fmt.Sprintf("type %s; without a retry_on any failure is tried again", typ)
+		return fmt.Sprintf("type %s; without retry_on any failure is retried", typ)
 	}
 	return fmt.Sprintf("type %s", typ)
 }
 
-// delay says how the wait before the next try came about. Key is the label of the step, or "" for the item.
+// delay says how the delay before the next try was computed. Key is the label of the step, or "" for the item.
 func (x *explainer) delay(p retry.Policy, known bool, key string, n int, computed, drawn time.Duration) string {
 	previous := x.waited[key]
 	x.waited[key] = drawn
@@ -230,24 +230,24 @@ func (x *explainer) delay(p retry.Policy, known bool, key string, n int, compute
 	return fmt.Sprintf("next try in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
 }
 
-// reasons say why a step was not tried again.
+// reasons say why a step was not retried.
 func reasons() map[retry.Reason]string {
 	return map[retry.Reason]string{
-		retry.Exhausted:    "its tries are used up",
+		retry.Exhausted:    "no tries left",
 		retry.NotRetryable: "nothing in retry_on matched",
-		retry.Budget:       "the retry budget has no room for the next wait",
+		retry.Budget:       "the next wait would exceed the retry budget",
 		retry.CircuitOpen:  "its circuit breaker is open",
 		retry.Permanent:    "another try would fail the same way",
 	}
 }
 
-// consequences say what follows when a step is given up.
+// consequences say what follows after the last try of a step.
 func consequences() map[string]string {
 	return map[string]string{
 		"stop":     "so the attempt fails",
-		"continue": "on_failure: continue, so the attempt goes on",
-		"fallback": "its fallback is run",
-		"handler":  "its handler is run",
+		"continue": "on_failure: continue, so the attempt continues",
+		"fallback": "its fallback runs",
+		"handler":  "its handler runs",
 	}
 }
 
@@ -257,7 +257,7 @@ func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	if what := consequences()[e.Action]; what != "" {
 		why = append(why, what)
 	}
-	x.add(r, fmt.Sprintf("step %s is given up after %s: %s", e.Step, tries(e.Attempts), e.Error), why...)
+	x.add(r, fmt.Sprintf("step %s failed for good after %s: %s", e.Step, tries(e.Attempts), e.Error), why...)
 }
 
 func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
@@ -268,7 +268,7 @@ func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events
 		return fmt.Sprintf("none of retry_on (%s) matched", entries(p.RetryOn))
 	}
 	if b := x.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
-		return "the retry budget ended at " + clock(b.at) + ", which counts since the job went on"
+		return "the retry budget ended at " + clock(b.at) + ", which counts since the resume"
 	}
 	if words := reasons()[e.Reason]; words != "" {
 		return words
@@ -288,7 +288,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 	x.budget = expiry{}
 	if e.Rejected() {
 		x.out.Status, x.letter = Rejected, true
-		x.add(r, "refused without being run", x.breaker(r.Time), "it can be sent again from the dead letter queue once the cause is mended")
+		x.add(r, "rejected without being run", x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
 		return
 	}
 	text := fmt.Sprintf("attempt %d failed after %s%s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
@@ -313,7 +313,7 @@ func in(step string) string {
 	return " in step " + step
 }
 
-// itemRetry says how the policy came to run the item again.
+// itemRetry says why the policy retried the item.
 func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	x.due = *e.RetryAt
 	p := retry.Default()
@@ -332,7 +332,7 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	}
 	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS), time.Duration(*e.DelayMS))+", due at "+clock(x.due))
 	if e.Retry != nil && e.Retry.ExpiresAt != nil {
-		why = append(why, fmt.Sprintf("retry budget: %s of %s waited with this", duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
+		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this", duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
 	}
 	return why
 }
@@ -350,10 +350,10 @@ func (x *explainer) removed(r events.Record, e events.DLQItemRemoved) {
 	if x.out.Status != Succeeded {
 		x.out.Status = Evicted
 	}
-	x.add(r, "taken out of the dead letter queue: "+e.Reason)
+	x.add(r, "removed from the dead letter queue: "+e.Reason)
 }
 
-// jobEvent adds what happened to the job, where it meant something to the item.
+// jobEvent adds events of the job that affected the item.
 func (x *explainer) jobEvent(r events.Record) {
 	switch e := r.Event.(type) {
 	case events.CircuitOpen:
@@ -387,7 +387,7 @@ func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
 func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
 	if x.out.Status == InFlight && x.step == e.Scope {
 		x.add(r, fmt.Sprintf("the circuit breaker of step %s opened after %d failures in a row", e.Scope, e.ConsecutiveFailures),
-			"a try of the step before "+clock(e.Until)+" would be refused")
+			"a try of the step before "+clock(e.Until)+" would be rejected")
 	}
 }
 
@@ -401,18 +401,18 @@ func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
 	}
 }
 
-// over adds the end of a run that left the item unsettled.
+// over adds the end of a run in which the item was not settled.
 func (x *explainer) over(r events.Record, s State, text string) {
 	x.ended = s
 	switch x.out.Status {
 	case Pending:
-		x.add(r, text, "the item starts again with a resume")
+		x.add(r, text, "the item starts again on resume")
 	case Waiting:
-		x.add(r, text, "the item keeps the time at which it is due")
+		x.add(r, text, "the item keeps its due time")
 	}
 }
 
-// resumed adds what a resume does with an item that is not settled.
+// resumed adds what a resume does with an unsettled item.
 func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	crashed := x.ended == ""
 	x.ended, x.budget.counts = "", true
@@ -420,23 +420,23 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	switch {
 	case unfinished && x.letter:
 		x.out.Status = DeadLetter
-		x.add(r, "its retry from the dead letter queue did not come to an end; the job goes on", "it is a dead letter as before")
+		x.add(r, "its retry from the dead letter queue did not finish; the job continues", "it is a dead letter as before")
 	case x.out.Status == InFlight && crashed:
 		x.out.Status = Pending
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job goes on", x.attempt),
-			fmt.Sprintf("how attempt %d ended is not known: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1))
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt),
+			fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1))
 	case x.out.Status == Pending:
-		x.add(r, "the job goes on, and the item starts again")
+		x.add(r, "the job continues, and the item starts again")
 	case x.out.Status == Waiting:
 		why := "it is due now"
 		if wait := x.due.Sub(r.Time); wait > 0 {
-			why = "it keeps its time: due in " + duration.Format(wait.Round(time.Millisecond))
+			why = "it keeps its due time: due in " + duration.Format(wait.Round(time.Millisecond))
 		}
-		x.add(r, "the job goes on", why)
+		x.add(r, "the job continues", why)
 	}
 }
 
-// now says in words where the item is.
+// now returns the present status of the item in words.
 func (x *explainer) now() string {
 	switch x.out.Status {
 	case Unseen:

@@ -23,7 +23,7 @@ type Failure struct {
 	events.AgentFailed
 }
 
-// FailureGroup are failures that are alike, of items that are counted alike.
+// FailureGroup is a group of failures with the same type, signature and outcome.
 type FailureGroup struct {
 	Type      retry.Type
 	Signature string
@@ -33,7 +33,7 @@ type FailureGroup struct {
 	varied    bool // their messages are not all the same
 }
 
-// Title is the message of the failures when they all have the same, else what their messages have in common.
+// Title returns the message of the failures if they all have the same, else their signature.
 func (g FailureGroup) Title() string {
 	if g.varied || g.Example.Error == "" {
 		return g.Signature
@@ -74,7 +74,7 @@ func (f *Failures) add(now time.Time, e events.AgentFailed) {
 	f.groups = append(f.groups, g)
 }
 
-// Groups returns the groups, the largest first, and those of one size in the order of their first failures.
+// Groups returns the groups by size, the largest first; groups of equal size in the order of their first failure.
 func (f *Failures) Groups() []FailureGroup {
 	list := make([]FailureGroup, len(f.groups))
 	for i, g := range f.groups {

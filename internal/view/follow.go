@@ -8,7 +8,7 @@ import (
 	"prodigy/internal/events"
 )
 
-// Fold returns how a job stands by its records. What is incomplete at their end did not happen.
+// Fold returns the view of a job after all its records. A torn last record is ignored.
 func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
 	j := New()
 	for r, err := range records {
@@ -23,8 +23,8 @@ func Fold(records iter.Seq2[events.Record, error]) (*Job, error) {
 	return j, nil
 }
 
-// Follow sends the records of the log in dir that are there and those that come, until the job ends or ctx does. Running tells
-// whether anybody runs the job, as for events.Follow.
+// Follow sends the records of the log in dir, then new ones as they come, until the job or ctx ends. Running reports whether a process
+// runs the job, as for events.Follow.
 func Follow(ctx context.Context, dir string, running func() bool, records chan<- events.Record) error {
 	for line, err := range events.Follow(ctx, dir, events.Query{}, running) {
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// InFlight returns the attempts that run, the longest first.
+// InFlight returns the running attempts, the longest first.
 func (j *Job) InFlight() []Attempt {
 	list := make([]Attempt, 0, len(j.running))
 	for _, a := range j.running {
@@ -19,8 +19,8 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
-// Running is the number of attempts that run. An attempt that waits for the next try of a step does not, and neither does one whose
-// wait is over while all slots are taken: the log does not tell which those are, but that there cannot be more running than slots.
+// Running returns the number of running attempts. Attempts that wait for the next try of a step do not count, nor do those that wait for
+// a slot afterwards: the log does not say which those are, but no more can run than there are slots.
 func (j *Job) Running(now time.Time) int {
 	parked, _ := j.parked(now)
 	n := len(j.running) - parked
@@ -30,12 +30,12 @@ func (j *Job) Running(now time.Time) int {
 	return n
 }
 
-// Waiting is the number of items that wait for another attempt, or for the next try of a step, and of those that wait for a slot then.
+// Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a slot afterwards.
 func (j *Job) Waiting(now time.Time) int {
 	return len(j.waiting.due) + len(j.running) - j.Running(now)
 }
 
-// NextRetry returns when the first of the waiting items is due; zero: none waits.
+// NextRetry returns when the first waiting item is due; the zero time if none waits.
 func (j *Job) NextRetry(now time.Time) time.Time {
 	_, step := j.parked(now)
 	item := j.waiting.first()
@@ -45,7 +45,7 @@ func (j *Job) NextRetry(now time.Time) time.Time {
 	return item
 }
 
-// parked counts the attempts that wait for the next try of a step, and returns when the first of those is due.
+// parked returns the number of attempts that wait for the next try of a step, and when the first is due.
 func (j *Job) parked(now time.Time) (n int, first time.Time) {
 	for _, a := range j.running {
 		if !a.Due.After(now) {
@@ -58,10 +58,10 @@ func (j *Job) parked(now time.Time) (n int, first time.Time) {
 	return n, first
 }
 
-// ToGo is the number of items that have not come to an end, as far as they are known.
+// ToGo returns the number of known items without an outcome.
 func (j *Job) ToGo() int { return max(j.Total-j.Counts.Finished(), 0) }
 
-// waiting are the items between two attempts. The heap may hold moments that do not count any more; due is what does.
+// waiting are the items between two attempts. The heap may hold outdated moments; due has the valid ones.
 type waiting struct {
 	due     map[int]time.Time // by item index
 	moments moments
@@ -83,7 +83,7 @@ func (w *waiting) remove(index int) {
 	w.first()
 }
 
-// first returns the earliest moment that counts, and drops those before it that do not.
+// first returns the earliest valid moment, and drops outdated ones before it.
 func (w *waiting) first() time.Time {
 	for len(w.moments) > 0 {
 		m := w.moments[0]

@@ -9,7 +9,7 @@ import (
 
 const day = 24 * time.Hour
 
-// Rough rounds a length of time as people would say it.
+// Rough prints a duration rounded, as people would say it.
 func Rough(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// speed counts the items that came to an end in each of the last seconds of a run.
+// speed counts the items finished in each of the last seconds of a run.
 type speed struct {
 	before  int // finished before this run
 	n       int // finished in this run
@@ -32,7 +32,7 @@ func (s *speed) forget(now time.Time) {
 	s.newest = max(s.newest, second)
 }
 
-// last counts what came to an end in the last n whole seconds, the one that is going on left out.
+// last returns the number of items finished in the last n whole seconds, without the current one.
 func (s *speed) last(now time.Time, n int64) int {
 	s.forget(now)
 	count := 0
@@ -42,11 +42,11 @@ func (s *speed) last(now time.Time, n int64) int {
 	return count
 }
 
-// enoughForRate is how many items tell a rate.
+// enoughForRate is the minimum number of items to compute a rate from.
 const enoughForRate = 10
 
-// Rate returns the items that come to an end in a second now: by the shortest of the last 5, 15 and 60 seconds in which enough
-// did, else by the whole run; 0 while there is nothing to tell it by.
+// Rate returns the current throughput in items per second: over the shortest of the last 5, 15 and 60 seconds in which enough items
+// finished, else over the whole run; 0 if it is not known yet.
 func (j *Job) Rate(now time.Time) float64 {
 	run := now.Sub(j.mapBegan())
 	for _, window := range []int64{5, 15, 60} {
@@ -60,7 +60,7 @@ func (j *Job) Rate(now time.Time) float64 {
 	return j.meanRate(now)
 }
 
-// meanRate is the rate of the whole run.
+// meanRate returns the throughput over the whole run.
 func (j *Job) meanRate(now time.Time) float64 {
 	run := now.Sub(j.mapBegan())
 	if run <= 0 {
@@ -69,7 +69,7 @@ func (j *Job) meanRate(now time.Time) float64 {
 	return float64(j.speed.n) / run.Seconds()
 }
 
-// mapBegan is when the items of this run began to be worked on.
+// mapBegan returns when this run began to work on items.
 func (j *Job) mapBegan() time.Time {
 	if j.Phase == "map" && j.PhaseBegan.After(j.RunBegan) {
 		return j.PhaseBegan
@@ -77,16 +77,16 @@ func (j *Job) mapBegan() time.Time {
 	return j.RunBegan
 }
 
-// Estimate is how long it may still take until all items have come to an end.
+// Estimate is the range of the remaining time of the map phase.
 type Estimate struct {
 	Low, High time.Duration
 }
 
-// enoughForEstimate is how many items must have come to an end before an estimate is better than none.
+// enoughForEstimate is the minimum number of finished items for an estimate.
 const enoughForEstimate = 5
 
-// Remaining estimates the rest of the map phase. It is false while that cannot be known: the items are still being found, too
-// few have come to an end, or dead letters are run.
+// Remaining estimates the remaining time of the map phase. It reports false if it cannot: items are still being selected, too few have
+// finished, or dead letters are being retried.
 //
 // The two rates (of now, and of the whole run) give the range. It is widened by 1/√n, the relative error of counting n events,
 // and by what the last attempts take longer than the others; a retry that is due later, or an open breaker, moves its beginning.
@@ -108,7 +108,7 @@ func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 	return e, true
 }
 
-// notBefore is how long it takes at least: until the last retry that waits, or until the breaker tests.
+// notBefore returns a lower bound: the time until the last waiting retry, or until the breaker tests.
 func (j *Job) notBefore(now time.Time) time.Duration {
 	var floor time.Duration
 	if len(j.waiting.due) > 0 {

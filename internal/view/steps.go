@@ -8,7 +8,7 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Step is a step of a phase that runs once: of setup, reduce and merge, or of a standard workflow.
+// Step is a step of setup, reduce, merge or a standard workflow, which run once per job.
 type Step struct {
 	Phase    string // empty in a standard workflow
 	Name     string
@@ -16,11 +16,11 @@ type Step struct {
 	Duration time.Duration
 	Tries    int
 	Outcome  StepOutcome
-	Error    string // of one that failed
+	Error    string // of a failed step
 	reason   retry.Reason
 }
 
-// GaveUp says why a step that failed was not tried again, where its retry_config had room for that or its tries were used up.
+// GaveUp returns why a failed step was not retried, or "" if there is nothing to explain: one try was all it had, or the error is permanent.
 func (s Step) GaveUp() string {
 	switch {
 	case s.reason == retry.Exhausted && s.Tries <= 1, s.reason == retry.Permanent:
@@ -29,7 +29,7 @@ func (s Step) GaveUp() string {
 	return reasons()[s.reason]
 }
 
-// StepOutcome is how a step ended.
+// StepOutcome is the outcome of a step.
 type StepOutcome string
 
 const (
@@ -39,7 +39,7 @@ const (
 	StepLeftOut  StepOutcome = "left out" // its condition was not met
 )
 
-// stepsKept bounds the steps that are kept, the first ones.
+// stepsKept is the maximum number of steps that are kept, the first ones.
 const stepsKept = 500
 
 // steps are the steps that run once. The zero steps is empty.
@@ -48,7 +48,7 @@ type steps struct {
 	tries map[string]int // of the steps that have not ended, that failed
 }
 
-// Steps returns the steps that have ended, in the order in which they did. Of one that has failed and was run again, the last end counts.
+// Steps returns the finished steps in order. A step that ran again after a failure appears once, with its last outcome.
 func (j *Job) Steps() []Step { return j.steps.list }
 
 func (s *steps) retrying(e events.StepRetrying) {
@@ -69,7 +69,7 @@ func (s *steps) completed(now time.Time, e events.StepCompleted) {
 	s.add(step)
 }
 
-// failed notes a step that ended its phase. Of one after which the phase goes on, the record of its completion tells.
+// failed notes a step that ended its phase. A failed step after which the phase continues has a StepCompleted as well.
 func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 	if e.Action == "stop" {
 		s.add(Step{Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error, reason: e.Reason})
@@ -78,7 +78,7 @@ func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 
 func (s *steps) add(step Step) {
 	delete(s.tries, step.Name)
-	s.list = slices.DeleteFunc(s.list, func(old Step) bool { // which a resume has run again
+	s.list = slices.DeleteFunc(s.list, func(old Step) bool { // a resume has run it again
 		return old.Outcome == StepFailed && old.Phase == step.Phase && old.Name == step.Name
 	})
 	if len(s.list) < stepsKept {

@@ -2,8 +2,8 @@ package view
 
 import "time"
 
-// Timeline counts what happened in each of equal spans of time, of which there are never more than timelineCells: when
-// they no longer reach, each becomes twice as long. The zero Timeline begins at its Began.
+// Timeline counts what happened in equal spans of time. There are at most timelineCells: when they are used up, each becomes twice as
+// long. The zero Timeline begins at Began.
 type Timeline struct {
 	Began time.Time
 	Span  time.Duration // of one cell
@@ -23,7 +23,7 @@ const (
 	firstSpan     = 50 * time.Millisecond
 )
 
-// at returns the cell of a moment. A moment before Began, or after a clock that was set back, counts where it can.
+// at returns the cell of a moment. A moment before Began, when the clock was set back, counts in the nearest cell.
 func (t *Timeline) at(now time.Time) *Cell {
 	if t.Span == 0 {
 		t.Span = firstSpan

@@ -1,7 +1,7 @@
-// Package view is a job as people see it, folded from the records of its log: how many items are where, what runs and what waits,
-// how fast it goes and how long that may take, what fails; and what happened to one item, and why.
+// Package view is a job as people see it, computed from the records of its log: counts, running and waiting items, throughput, remaining
+// time, failures (type Job), and what happened to one item, and why (type Explanation).
 //
-// It informs only. Nothing that runs a job asks it.
+// It is for display only. Nothing that runs a job depends on it.
 package view
 
 import (
@@ -12,18 +12,18 @@ import (
 	"prodigy/internal/retry"
 )
 
-// State is how a job stands by the last word of its log.
+// State is the state of a job according to its log.
 type State string
 
 const (
-	Running   State = "running" // or killed: whether anybody is running it, the log cannot tell
+	Running   State = "running" // or killed: the log alone cannot tell
 	Completed State = "completed"
 	Failed    State = "failed"
 	Paused    State = "paused"
 )
 
-// Job is how a job stands after the records that it was shown. It keeps how each item ended, what runs and what waits; nothing
-// else of it grows with the log. Make one with New, or with Resumed.
+// Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of each item and the running and
+// waiting ones. Create one with New or Resumed.
 type Job struct {
 	ID          string
 	Workflow    string
@@ -36,15 +36,15 @@ type Job struct {
 	Last        time.Time // last record
 	RunBegan    time.Time // of the run that Last is in
 	Runs        int
-	Phase       string // that is going on, or was the last to
+	Phase       string // the current one, or the last
 	PhaseBegan  time.Time
 	Phases      []Phase
-	StepsDone   int // of the phase that is going on
+	StepsDone   int // of the current phase
 
 	Total    int  // chosen items; until Complete, those found so far
 	Complete bool // the selection is over
 	Counts   Counts
-	Retries  int  // of items and of steps, that were decided
+	Retries  int  // decided, of items and of steps
 	Letters  bool // dead letters are being run again
 
 	Durations Durations // of the attempts that ended by themselves
@@ -64,7 +64,7 @@ type Job struct {
 	known   int  // with resumed: how many items the runs before knew of
 }
 
-// Counts says how many items have come to which end. An item that is run again from the dead letter queue counts by its last end.
+// Counts are the numbers of items by outcome. A retried dead letter counts by its last outcome.
 type Counts struct {
 	Successful int `json:"successful"`
 	Failed     int `json:"failed"`
@@ -72,7 +72,7 @@ type Counts struct {
 	Rejected   int `json:"rejected"`
 }
 
-// Finished is the number of items that have come to an end.
+// Finished returns the number of items that have an outcome.
 func (c Counts) Finished() int { return c.Successful + c.Failed + c.Skipped + c.Rejected }
 
 // Phase is a phase of the job that has begun.
@@ -96,12 +96,12 @@ type Attempt struct {
 	Type     retry.Type    // of its failure; empty: none
 }
 
-// New returns a job that was shown nothing yet.
+// New returns the view of a job before its first record.
 func New() *Job {
 	return &Job{State: Running, running: map[int]Attempt{}, indexes: map[string]int{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
-// Resumed returns a job of which only the records from a resume on will be shown; earlier is what it came to before.
+// Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
 func Resumed(earlier errorpolicy.Metrics) *Job {
 	j := New()
 	j.resumed, j.known = true, earlier.TotalItems
@@ -191,7 +191,7 @@ func (j *Job) started(e events.JobStarted) {
 	}
 }
 
-// resume begins another run: what was in flight is not any more. How fast this run goes has to be seen first.
+// resume begins another run: nothing is in flight any more, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
 	j.Letters = e.Reason == events.ForDeadLetters
@@ -239,11 +239,11 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.Timeline.at(now).Failed++
 }
 
-// ended takes an attempt out of those that run and remembers how long it took.
+// ended removes an attempt from the running ones and records its duration.
 func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t retry.Type) {
 	a, ok := j.running[index]
 	if !ok {
-		return // it was refused
+		return // rejected by the breaker
 	}
 	j.stopped(index)
 	a.Due, a.Duration, a.Type = time.Time{}, took, t
@@ -254,7 +254,7 @@ func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t
 	j.slow(a)
 }
 
-// slowestKept is how many of the slowest attempts are kept.
+// slowestKept is the number of slowest attempts that are kept.
 const slowestKept = 5
 
 func (j *Job) slow(a Attempt) {
@@ -303,13 +303,13 @@ func (c *Counts) of(s errorpolicy.Status) *int {
 	return nil
 }
 
-// found notes that there are at least so many items.
+// found notes that there is an item with this index.
 func (j *Job) found(index int) { j.Total = max(j.Total, index+1) }
 
-// Step notes which step an attempt has come to, as Apply does by the records of logs that have them.
+// Step notes the step that an attempt has reached, as Apply does for logs that record steps.
 func (j *Job) Step(e events.AgentProgress) { j.at(e.ItemID, e.Step, time.Time{}) }
 
-// at notes which step an item has come to, and when the step is due if it has to wait.
+// at notes the step that an item has reached, and when it is due if it waits.
 func (j *Job) at(itemID, step string, due time.Time) {
 	index, ok := j.indexes[itemID]
 	if !ok {
@@ -320,13 +320,13 @@ func (j *Job) at(itemID, step string, due time.Time) {
 	j.running[index] = a
 }
 
-// stopped takes an item out of those that run.
+// stopped removes an item from the running ones.
 func (j *Job) stopped(index int) {
 	delete(j.indexes, j.running[index].ItemID)
 	delete(j.running, index)
 }
 
-// halt takes all out of those that run.
+// halt removes all running items.
 func (j *Job) halt() {
 	clear(j.running)
 	clear(j.indexes)
