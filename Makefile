@@ -54,6 +54,10 @@ SECRETS ?= 20000
 attack-secrets: ## Encode SECRETS random secrets (20,000) in every way, have commands print some, look for what masking leaves
 	$(GO) test ./internal/mask -count=1 -timeout 0 -v -run 'TestNoEncoding|TestTextsWithout|RandomSecrets$$' -args -rounds $(SECRETS) -live 2 -seed $(SEED)
 
+TRIALS ?= 2000
+attack-damage: ## Damage files of jobs at TRIALS random places (2,000), and look whether each is harmless or told
+	$(GO) run ./attack/damage -trials $(TRIALS) -seed $(SEED)
+
 scale: ## Run a job of 200,000 items and look at its memory
 	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
 
@@ -117,4 +121,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell attack-secrets scale through-json lint fmt generate check man install release clean
+.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean

@@ -15,16 +15,17 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "items", "jobs", "mask", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "fsck", "items", "jobs", "mask", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
 		"events", "items", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"attack/shell": {"agent", "events", "mapreduce", "process", "workflow", "golang.org/x/sync"}, // it compiles and runs scripts as a job does
-	"torture":      {"github.com/klauspost/compress"},
-	"release":      {},
+	"attack/damage": {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "workflow"}, // it does what a user does, without the start of a program
+	"attack/shell":  {"agent", "events", "mapreduce", "process", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
+	"torture":       {"github.com/klauspost/compress"},
+	"release":       {},
 
 	"internal/mapreduce": {
 		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "settings", "workflow",
@@ -34,6 +35,7 @@ var allowed = map[string][]string{
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
+	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},
 	"internal/items":       {"checksum", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},

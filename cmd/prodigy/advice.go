@@ -26,6 +26,7 @@ func advice(err error) string {
 	var log *events.DamagedError
 	var queue *dlq.DamagedError
 	var locked *jobs.LockedError
+	var files *mapreduce.FilesError
 	switch {
 	case errors.As(err, &locked):
 		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
@@ -37,14 +38,14 @@ func advice(err error) string {
 		return "The commands of a job run in the directory it was started in: restore that directory."
 	case errors.Is(err, fs.ErrPermission):
 		return "The files of jobs are in PRODIGY_HOME, by default ~/.prodigy: it must be writable by the user who runs prodigy."
+	case errors.As(err, &files):
+		return fmt.Sprintf("'prodigy fsck %s' says what is damaged and what is left, and with --salvage DIR writes that out.\n"+
+			"Restore the file from a copy, or run the workflow again.", files.JobID)
 	case errors.As(err, &log):
 		return "Everything about a job is made from its log, so prodigy does not continue with a damaged one. Restore that file from a copy;\n" +
-			"'prodigy dlq export' writes out the dead letters that are known."
+			"'prodigy fsck' says what is damaged and what is left, and with --salvage DIR writes that out."
 	case errors.As(err, &queue):
 		return "The dead letters are made from the log: move that file away, and the next command that needs it makes it again."
-	case errors.Is(err, mapreduce.ErrFiles):
-		return "Without that file the job cannot continue: restore it from a copy, or run the workflow again.\n" +
-			"'prodigy events ls' and 'prodigy dlq list' show what is left of the job."
 	}
 	return ""
 }

@@ -55,6 +55,7 @@ func (e *eventLine) take(f eventField) error {
 		return err
 	case "time":
 		return e.Time.UnmarshalJSON(f.value)
+	case "crc": // of the line, for programs
 	case "job_id":
 		e.jobID = f
 	case "correlation_id":

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,9 +104,13 @@ func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := os.ReadFile(job.WorkflowFile())
+	meta, err := job.ReadMeta()
+	var source []byte
+	if err == nil {
+		source, err = job.ReadWorkflow(meta)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+		return nil, &mapreduce.FilesError{JobID: job.ID, Err: err}
 	}
 	return workflow.Parse(job.WorkflowFile(), source, options)
 }
@@ -116,7 +119,7 @@ func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
 func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
-		return workflow.ParseOptions{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+		return workflow.ParseOptions{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
 	}
 	return workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values}, nil
 }

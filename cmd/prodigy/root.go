@@ -25,6 +25,7 @@ var firstLevel = []struct {
 	{"jobs", newJobsCommand},
 	{"status", newStatusCommand},
 	{"why", newWhyCommand},
+	{"fsck", newFsckCommand},
 	{"report", newReportCommand},
 	{"ui", newUICommand},
 	{"clean", newCleanCommand},

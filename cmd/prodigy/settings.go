@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"os/signal"
@@ -104,7 +103,7 @@ func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, me
 func settingsOf(job jobs.Job) (settings.Options, error) {
 	meta, err := job.ReadMeta()
 	if err != nil {
-		return settings.Options{}, fmt.Errorf("%w: %w", mapreduce.ErrFiles, err)
+		return settings.Options{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
 	}
 	return settings.Options{
 		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: meta.WorkflowPath,

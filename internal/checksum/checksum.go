@@ -53,14 +53,19 @@ func Seal(buf []byte, start int) []byte {
 		panic("checksum: not a JSON object")
 	}
 	covered := object[:len(object)-1]
+	return AppendEnd(buf[:len(buf)-1], covered)
+}
+
+// AppendEnd appends what seals an object whose bytes so far, without its closing brace, are covered: the checksum and the brace. Dst may
+// be the buffer that covered lies in.
+func AppendEnd(dst, covered []byte) []byte {
 	sum := sumOf(covered)
-	buf = buf[:start+len(covered)]
 	if len(covered) > 1 {
-		buf = append(buf, ',')
+		dst = append(dst, ',')
 	}
-	buf = append(buf, key...)
-	buf = append(buf, sum[:]...)
-	return append(buf, ending...)
+	dst = append(dst, key...)
+	dst = append(dst, sum[:]...)
+	return append(dst, ending...)
 }
 
 // Check reports whether line, a JSON object without its line feed, is sealed, and returns a [*MismatchError] when its bytes are not those
@@ -86,6 +91,18 @@ func Strip(line []byte) []byte {
 		return line
 	}
 	return append(bytes.Clone(covered), '}')
+}
+
+// Members returns the object of a line, sealed or not, without its closing brace and without the checksum. It does not copy. It is nil
+// when the line does not end with a brace.
+func Members(line []byte) []byte {
+	if covered, _, sealed := cut(line); sealed {
+		return covered
+	}
+	if len(line) == 0 || line[len(line)-1] != '}' {
+		return nil
+	}
+	return line[:len(line)-1]
 }
 
 // cut splits a sealed line into the bytes that its checksum covers and the digits.

@@ -23,7 +23,8 @@ const (
 // op is one line of the journal. A mark is about no item: it says how far the log had been followed.
 type op struct {
 	Op     string          `json:"op"`
-	Seq    int64           `json:"seq,omitempty"` // the record of the log that it follows; 0: unknown
+	Line   int             `json:"line,omitempty"` // its number in the journal, from 1; 0: of an older version
+	Seq    int64           `json:"seq,omitempty"`  // the record of the log that it follows; 0: unknown
 	ItemID string          `json:"item_id,omitempty"`
 	Entry  json.RawMessage `json:"entry,omitempty"`
 }
@@ -71,6 +72,13 @@ func cutOp(line []byte) (o op, ok bool) {
 	word, rest, ok := within(line, `{"op":"`, `"`)
 	if o.Op = string(word); !ok || o.Op != opAdd && o.Op != opUpdate {
 		return op{}, false
+	}
+	if number, _, found := within(rest, `,"line":`, `,"`); found {
+		n, err := strconv.Atoi(string(number))
+		if err != nil || strconv.Itoa(n) != string(number) {
+			return op{}, false
+		}
+		o.Line, rest = n, rest[len(`,"line":`)+len(number):]
 	}
 	if number, behind, found := within(rest, `,"seq":`, `,"item_id":"`); found {
 		n, err := strconv.ParseInt(string(number), 10, 64)
@@ -173,6 +181,11 @@ func replay(in io.Reader, name string) (index, error) {
 		}
 		if err == nil {
 			err = o.check()
+		}
+		if err == nil && o.Line != 0 && o.Line != x.ops+1 {
+			// A last line too: a crash leaves none that is whole behind one that is missing.
+			err = fmt.Errorf("it is line %d, where line %d should be", o.Line, x.ops+1)
+			return index{}, &DamagedError{Place: fmt.Sprintf("%s:%d", name, x.ops+1), Err: err}
 		}
 		if err != nil {
 			if _, end := r.Peek(1); errors.Is(end, io.EOF) {

@@ -167,6 +167,7 @@ func (q *Queue) append(o op) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	o.Line = q.index.ops + 1
 	line, err := o.encode()
 	if err != nil {
 		return err
@@ -290,12 +291,13 @@ func (q *Queue) writeLive(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriterSize(f, 64<<10)
-	for _, id := range q.index.ids() {
+	ids := q.index.ids()
+	for i, id := range ids {
 		o, err := opAt(q.file, q.index.live[id])
 		if err != nil {
 			return err
 		}
-		o.Op = opAdd
+		o.Op, o.Line = opAdd, i+1
 		line, err := o.encode()
 		if err != nil {
 			return err
@@ -305,7 +307,7 @@ func (q *Queue) writeLive(path string) (err error) {
 		}
 	}
 	if q.index.applied > 0 {
-		mark, err := op{Op: opMark, Seq: q.index.applied}.encode()
+		mark, err := op{Op: opMark, Line: len(ids) + 1, Seq: q.index.applied}.encode()
 		if err != nil {
 			return err
 		}

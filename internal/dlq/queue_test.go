@@ -111,7 +111,7 @@ func TestTheJournalHasOneLineForEveryChange(t *testing.T) {
 		head, _, _ := strings.Cut(string(checksum.Strip([]byte(strings.TrimSpace(line)))), `,"entry":{"item_id":"a",`)
 		got = append(got, strings.TrimSpace(head))
 	}
-	want := []string{`{"op":"add","item_id":"a"`, `{"op":"update","item_id":"a"`, `{"op":"remove","item_id":"a"}`}
+	want := []string{`{"op":"add","line":1,"item_id":"a"`, `{"op":"update","line":2,"item_id":"a"`, `{"op":"remove","line":3,"item_id":"a"}`}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
@@ -496,12 +496,37 @@ func TestAJournalWithoutChecksumsIsReadAndGetsThemFromThenOn(t *testing.T) {
 		t.Errorf("got %d entries, want 3", len(got))
 	}
 	lines := bytes.SplitAfter(bytes.TrimSuffix(contents(t, path), []byte("\n")), []byte("\n"))
-	if err := os.WriteFile(path, bytes.Join([][]byte{lines[2], []byte("\n"), lines[0], lines[1]}, nil), 0o600); err != nil {
+	withoutNumber := append(checksum.Seal(bytes.Replace(checksum.Strip(lines[2]), []byte(`"line":3,`), nil, 1), 0), '\n')
+	if err := os.WriteFile(path, bytes.Join([][]byte{withoutNumber, lines[0], lines[1]}, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var told *DamagedError
 	if _, err := Read(path); !errors.As(err, &told) || !errors.Is(err, checksum.ErrMissing) {
 		t.Errorf("lines without checksums behind one with: got %v, want the second told", err)
+	}
+}
+
+// A sound line that is missing, doubled or in another place changes what the queue holds.
+func TestALineOfTheJournalThatIsNotWhereItWasIsTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dlq.jsonl")
+	q := open(t, path)
+	for _, id := range []string{"a", "b", "c"} {
+		put(t, q, simple(id, 1))
+	}
+	closeQueue(t, q)
+	lines := bytes.SplitAfter(contents(t, path), []byte("\n"))
+	for name, order := range map[string][]int{"missing": {0, 2}, "the first missing": {1, 2}, "doubled": {0, 0, 1, 2}, "swapped": {0, 2, 1}, "doubled at the end": {0, 1, 2, 2}} {
+		var text []byte
+		for _, i := range order {
+			text = append(text, lines[i]...)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var told *DamagedError
+		if _, err := Read(path); !errors.As(err, &told) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

@@ -51,6 +51,9 @@ func (a Action) row() actionRow {
 	return actions[0]
 }
 
+// Known reports whether there is such an action.
+func (a Action) Known() bool { return a.row().action == a }
+
 // RunsAgain reports whether the item is run again, so that the failure is not final.
 func (a Action) RunsAgain() bool { return a.row().again }
 

@@ -1,19 +1,30 @@
 package events
 
-import "iter"
+import (
+	"bytes"
+	"iter"
+)
 
 // About is Read without the records about other items than itemID. It decodes little more than what it yields.
 func About(dir, itemID string) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		var d decoder
+	item := appendQuoted([]byte(`"item_id":`), itemID)
+	// In another form than Encode gives it, an id has blanks before it or escapes.
+	another := func(text []byte) bool {
+		at := bytes.Index(text, itemKey)
+		return at >= 0 && !bytes.HasPrefix(text[at:], item) && bytes.IndexByte(text, '\\') < 0
+	}
+	mayMatter := func(yield func(line, error) bool) {
 		for l, err := range scan(dir) {
-			if err == nil && d.heads.aboutAnother(l, itemID) {
+			if err == nil && another(l.text) {
 				continue
 			}
-			var r Record
-			if err == nil {
-				r, err = d.decode(l)
+			if !yield(l, err) || err != nil {
+				return
 			}
+		}
+	}
+	return func(yield func(Record, error) bool) {
+		for r, err := range records(mayMatter) {
 			if err == nil && r.Event.About() != "" && r.Event.About() != itemID {
 				continue
 			}
@@ -24,8 +35,4 @@ func About(dir, itemID string) iter.Seq2[Record, error] {
 	}
 }
 
-// aboutAnother tells by the head of a line that it is about another item; all that it cannot tell of has to be decoded.
-func (h *heads) aboutAnother(l line, itemID string) bool {
-	item, _, ok := h.cut(l)
-	return ok && len(item) > 1 && item[0] == '/' && string(item[1:]) != itemID
-}
+var itemKey = []byte(`"item_id":"`)

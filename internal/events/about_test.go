@@ -58,11 +58,11 @@ func TestAboutYieldsWhatReadDoesOfAnItem(t *testing.T) {
 // A line that another program has written is decoded, whatever its head looks like.
 func TestAboutReadsLinesOfOthers(t *testing.T) {
 	lines := []string{
-		`{"seq":1,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j","type":"JobStarted"}`,
-		`{"seq": 2, "type": "AgentStarted", "item_id": "é", "time": "2026-01-02T03:04:05Z", "job_id": "j", "correlation_id": "j/x"}`,
-		`{"seq":3,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j/\u00e9","type":"AgentStarted","item_id":"\u00e9"}`,
-		`{"seq":4,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j","type":"AgentStarted","item_id":"x"}`,
-		`{"seq":5,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j","type":"AgentStarted","item_id":"é"}`,
+		`{"seq":1,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j","type":"JobPaused"}`,
+		`{"seq": 2, "type": "AgentStarted", "item_id": "é", "item_index": 0, "attempt": 1, "worker": 1, "time": "2026-01-02T03:04:05Z", "job_id": "j", "correlation_id": "j/x"}`,
+		`{"seq":3,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j/\u00e9","type":"AgentStarted","item_id":"\u00e9","item_index":0,"attempt":1,"worker":1}`,
+		`{"seq":4,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j","type":"AgentStarted","item_id":"x","item_index":0,"attempt":1,"worker":1}`,
+		`{"seq":5,"time":"2026-01-02T03:04:05.000000Z","job_id":"j","correlation_id":"j","type":"AgentStarted","item_id":"é","item_index":0,"attempt":1,"worker":1}`,
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "events-1.jsonl"), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {

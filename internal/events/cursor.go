@@ -21,14 +21,6 @@ func (c *cursor) skip(s string) {
 	}
 }
 
-// skipBytes goes past b.
-func (c *cursor) skipBytes(b []byte) {
-	c.ok = c.ok && bytes.HasPrefix(c.rest, b)
-	if c.ok {
-		c.rest = c.rest[len(b):]
-	}
-}
-
 // has tells whether s comes next.
 func (c *cursor) has(s string) bool {
 	return c.ok && len(c.rest) >= len(s) && string(c.rest[:len(s)]) == s

@@ -86,6 +86,41 @@ func createFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Repair cuts an incomplete or damaged last line off the log in dir, and returns how many bytes that were. It is for whoever holds the lock of
+// the job, before the log is read to go on with it: that record did not happen. Damage before the last line is left alone.
+func Repair(dir string) (cut int64, err error) {
+	files, err := logFiles(dir)
+	if err != nil || len(files) == 0 || compressed(files[len(files)-1]) {
+		return 0, err
+	}
+	f, err := os.OpenFile(files[len(files)-1], os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return 0, err
+	}
+	_, cut, err = repair(f)
+	return cut, errors.Join(err, f.Close())
+}
+
+// checkPlace returns an error when a file that is being written is no longer at its path. Then what is written goes nowhere.
+func checkPlace(f file) error {
+	open, ok := f.(*os.File)
+	if !ok {
+		return nil
+	}
+	held, err := open.Stat()
+	if err != nil {
+		return err
+	}
+	found, err := os.Stat(open.Name())
+	if err == nil && !os.SameFile(held, found) {
+		err = errors.New("another file is there")
+	}
+	if err != nil {
+		return fmt.Errorf("%s was deleted or replaced while it was written, and the records in it are lost: %w", open.Name(), err)
+	}
+	return nil
+}
+
 // openNewest opens the last of files for appending behind record last, less its torn last line, and returns how much was cut
 // off.
 func openNewest(files []string, last int64) (*os.File, int64, error) {
@@ -154,7 +189,7 @@ func repair(f *os.File) (seq, cut int64, err error) {
 
 // lastSeq returns the number of the last record in the file at path, which is not the newest.
 func lastSeq(path string) (seq int64, err error) {
-	for l, err := range scanFile(path, false) {
+	for l, err := range scanFile(path, false, new(seals)) {
 		if err != nil {
 			return 0, err
 		}
@@ -163,9 +198,12 @@ func lastSeq(path string) (seq int64, err error) {
 	return seq, nil
 }
 
-// LastSeq returns the number of the last whole record of the log in dir, 0 when there is none. It reads little more than that.
+// LastSeq returns the number of the last whole record of the log in dir, 0 when it has none. A directory without a log is an error. It reads little more than that.
 func LastSeq(dir string) (int64, error) {
 	files, err := logFiles(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
+	}
 	for i := len(files) - 1; i >= 0 && err == nil; i-- {
 		var seq int64
 		if seq, err = lastIn(files[i]); seq > 0 {

@@ -45,6 +45,7 @@ type follower struct {
 	limit   bool // still among the lines that were there, of which only the last are wanted
 	kept    ring // those
 	ended   bool // the last line ends the job
+	sums    seals
 
 	path   string // of the current file, "" before there is one
 	file   io.ReadCloser
@@ -143,7 +144,7 @@ func (f *follower) open(path string) error {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
 	f.path, f.file, f.number, f.offset = stem(path), file, 0, 0
-	f.lines = newLineReader(file, f.path, true)
+	f.lines = newLineReader(file, f.path, true, &f.sums)
 	return nil
 }
 

@@ -125,5 +125,5 @@ func (c *cursor) numberOf(key string) int {
 	return int(c.number())
 }
 
-// end tells whether nothing but the end of the object is left.
-func (c *cursor) end() bool { return c.ok && string(c.rest) == "}" }
+// end reports whether no field is left.
+func (c *cursor) end() bool { return c.ok && len(c.rest) == 0 }

@@ -57,21 +57,16 @@ func Holds(dir string, m Mark) bool {
 
 // ReadBehind is Read without the records up to that of the mark, which the log holds. Damage before that goes unnoticed.
 func ReadBehind(dir string, m Mark) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		var d decoder
+	return records(func(yield func(line, error) bool) {
 		for l, err := range from(dir, m) {
 			if err == nil && l.seq == m.Seq {
 				continue
 			}
-			var r Record
-			if err == nil {
-				r, err = d.decode(l)
-			}
-			if !yield(r, err) || err != nil {
+			if !yield(l, err) || err != nil {
 				return
 			}
 		}
-	}
+	})
 }
 
 // errNoMark says that a log does not have the record of a mark.
@@ -90,21 +85,21 @@ func from(dir string, m Mark) iter.Seq2[line, error] {
 			yield(line{}, errNoMark)
 			return
 		}
-		last := m.Seq - 1
-		if m.readFile(files[at], at == len(files)-1, func(l line, err error) bool {
+		last, sums := m.Seq-1, new(seals)
+		if m.readFile(files[at], at == len(files)-1, sums, func(l line, err error) bool {
 			if err == nil && l.seq != last+1 {
 				err = l.outOfTurn(last)
 			}
 			last = l.seq
 			return yield(l, err) && err == nil
 		}) {
-			inTurn(files[at+1:], last, yield)
+			inTurn(files[at+1:], last, sums, yield)
 		}
 	}
 }
 
 // readFile yields the lines of the file from the one that is marked on. It returns false when the reading is over.
-func (m Mark) readFile(path string, newest bool, yield func(line, error) bool) bool {
+func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, error) bool) bool {
 	number, err := m.number(path)
 	if err != nil {
 		yield(line{}, err)
@@ -119,7 +114,7 @@ func (m Mark) readFile(path string, newest bool, yield func(line, error) bool) b
 		yield(line{}, fmt.Errorf("read the event log: %w", err))
 		return false
 	}
-	checked, lines := false, newLineReader(f, path, newest)
+	checked, lines := false, newLineReader(f, path, newest, sums)
 	lines.number = number - 1
 	return lines.lines(func(l line, err error) bool {
 		if !checked && (err != nil || !m.is(l)) {
@@ -137,7 +132,7 @@ func (m Mark) is(l line) bool {
 
 // number returns the number of the line in the file at path that is marked: the records in a file are without gaps.
 func (m Mark) number(path string) (int, error) {
-	for l, err := range scanFile(path, false) {
+	for l, err := range scanFile(path, false, new(seals)) {
 		if err != nil || l.seq > m.Seq {
 			break
 		}

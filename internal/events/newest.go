@@ -16,6 +16,9 @@ const blockSize = 256 << 10
 // damage before that goes unnoticed. A torn last line is ErrTorn beside the lines before it.
 func (f *filter) newest(dir string, limit int) (lines [][]byte, err error) {
 	files, err := logFiles(dir)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the event log: %w", err)
 	}
@@ -61,7 +64,7 @@ func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
 // lastOf is newestOf for a file that can only be read from its beginning.
 func (f *filter) lastOf(path string, limit int) ([][]byte, error) {
 	kept := ring{size: limit}
-	for l, err := range scanFile(path, false) {
+	for l, err := range scanFile(path, false, new(seals)) { // what follows in the next file has been checked
 		if err != nil {
 			return nil, err
 		}
@@ -90,6 +93,7 @@ type backward struct {
 	held  []byte // what has been read and not been given away
 	last  bool   // the file is the newest of its log
 	torn  bool
+	later []byte // the line that was returned last
 }
 
 func (b *backward) collect(f *filter, limit int) (lines [][]byte, err error) {
@@ -115,7 +119,7 @@ func (b *backward) collect(f *filter, limit int) (lines [][]byte, err error) {
 	return lines, nil
 }
 
-// previous returns the line before those that it has returned, and io.EOF when there is none. What is no record at the end of the newest
+// previous returns the line before those that it has returned, and io.EOF when there is none. An incomplete line at the end of the newest
 // file is passed over.
 func (b *backward) previous() (line, error) {
 	for first := b.held == nil && b.begin > 0; ; first = false {
@@ -124,17 +128,22 @@ func (b *backward) previous() (line, error) {
 			return line{}, err
 		}
 		l := line{text: text, from: &b.lines}
-		err = l.readSeq()
-		switch {
-		case whole && err == nil:
-			return l, nil
-		case first && b.last:
+		if whole {
+			err = checkBefore(text, b.later)
+		} else if first && b.last {
 			b.torn = true
 			continue
-		case !whole:
+		} else {
 			err = errors.New("it has no end")
 		}
-		return line{}, &DamagedError{Place: b.lines.path, Err: fmt.Errorf("damaged line: %w", err)}
+		if err == nil {
+			err = l.readSeq()
+		}
+		if err != nil {
+			return line{}, l.damaged(err)
+		}
+		b.later = text
+		return l, nil
 	}
 }
 

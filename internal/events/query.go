@@ -25,7 +25,6 @@ type filter struct {
 	name  []byte // of the type, quoted
 	item  []byte // as it stands in a line
 	agent []byte // as it stands in a line
-	heads heads
 }
 
 func newFilter(q Query) (*filter, error) {
@@ -54,9 +53,6 @@ func (f *filter) match(l line) (bool, error) {
 
 // selects is match without Matches. What happens to an item has its id in the correlation.
 func (f *filter) selects(l line) (bool, error) {
-	if f.item != nil && f.heads.aboutAnother(l, f.query.ItemID) {
-		return false, nil
-	}
 	if !f.typeMatches(l) || !bytes.Contains(l.text, f.item) || !bytes.Contains(l.text, f.agent) {
 		return false, nil
 	}
@@ -84,9 +80,6 @@ func (f *filter) selects(l line) (bool, error) {
 func (f *filter) typeMatches(l line) bool {
 	if f.name == nil {
 		return true
-	}
-	if _, rest, ok := f.heads.cut(l); ok {
-		return bytes.HasPrefix(rest, f.name)
 	}
 	i := bytes.Index(l.text, typeKey)
 	return i >= 0 && bytes.HasPrefix(l.text[i+len(typeKey):], f.name)

@@ -6,19 +6,26 @@ import (
 	"iter"
 )
 
-// ErrTorn is what Read yields last when the log ends in an incomplete or unreadable line.
+// ErrTorn is what Read yields last when the log ends in an incomplete line: a run was killed while it wrote, or is writing it now.
 var ErrTorn = errors.New("the log ends in an incomplete line")
 
-// Read yields the records of the log in dir, oldest first, over all its files, compressed or not. A damaged line is an
-// error that names file and line, and so is a record that is missing or doubled; a torn last line of the newest file yields
-// what is before it and then ErrTorn.
-func Read(dir string) iter.Seq2[Record, error] {
+// Read yields the records of the log in dir, oldest first, over all its files, compressed or not, for those who believe them: whatever is
+// wrong with one is an error. A damaged line is a [*DamagedError] that names file and line, and so is a record that is missing or doubled or
+// of a type that this version does not know; a torn last line of the newest file yields what is before it and then ErrTorn.
+func Read(dir string) iter.Seq2[Record, error] { return records(scan(dir)) }
+
+// records yields the records of lines.
+func records(lines iter.Seq2[line, error]) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		var d decoder
-		for l, err := range scan(dir) {
+		for l, err := range lines {
 			var r Record
 			if err == nil {
-				r, err = d.decode(l)
+				r, err = l.decode()
+			}
+			if err == nil {
+				if err = believable(r); err != nil {
+					r, err = Record{}, l.damaged(err)
+				}
 			}
 			if !yield(r, err) || err != nil {
 				return

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"prodigy/internal/checksum"
 )
 
 // timeLayout always has six digits after the point, so that lines of a log align and times compare as text.
@@ -37,7 +41,7 @@ type subject struct {
 }
 
 // Encode returns the line of r, with its newline. The keys are seq, time, job_id, correlation_id, type, and then the fields
-// of the event in the order of its struct. Texts longer than their bounds are clipped.
+// of the event in the order of its struct; crc, the checksum of the line, is the last. Texts longer than their bounds are clipped.
 func Encode(r Record) ([]byte, error) {
 	r.Event = normal(r.Event)
 	e := newEncoder()
@@ -72,11 +76,12 @@ func (e *encoder) add(r Record) error {
 	line := e.lines.Bytes()
 	if string(line[join:]) == "{}\n" {
 		e.lines.Truncate(join)
-		e.lines.WriteString("}\n")
-		return nil
+	} else {
+		line[join] = ','
+		e.lines.Truncate(len(line) - len("}\n"))
 	}
-	line[join] = ','
-	return nil
+	e.lines.Write(checksum.AppendEnd(e.lines.AvailableBuffer(), e.lines.Bytes()[start:]))
+	return e.lines.WriteByte('\n')
 }
 
 func (e *encoder) addBody(ev Event) error {
@@ -140,20 +145,40 @@ var escaped = func() (set [256]bool) {
 	return set
 }()
 
-// Decode reads one line, with or without its newline. An event type it does not know becomes an Unknown.
+// Decode reads one line, with or without its newline, and checks its checksum if it has one: lines of earlier versions have none. An
+// event type it does not know becomes an Unknown.
 func Decode(line []byte) (Record, error) {
+	line = trimLine(line)
+	if _, err := checksum.Check(line); err != nil {
+		return Record{}, err
+	}
+	return decode(line)
+}
+
+// trimLine takes the newline off a line.
+func trimLine(line []byte) []byte {
+	if n := len(line); n > 0 && line[n-1] <= ' ' {
+		return bytes.TrimRight(line, " \t\r\n")
+	}
+	return line
+}
+
+// decode reads a line without its newline, whose checksum has been checked.
+func decode(line []byte) (Record, error) {
 	h, err := decodeHead(line)
 	if err != nil {
 		return Record{}, err
 	}
-	if e, ok := h.decodeHot(); ok {
-		h.Event = e
-		return h.Record, nil
+	e, ok := h.decodeHot()
+	if !ok {
+		if e, err = decodeEvent(h.name, objectOf(h.rest)); err != nil {
+			return Record{}, fmt.Errorf("%s: %w", h.name, err)
+		}
 	}
-	h.Event, err = decodeEvent(h.name, objectOf(h.rest))
-	if err != nil {
+	if err := checkBounds(e); err != nil {
 		return Record{}, fmt.Errorf("%s: %w", h.name, err)
 	}
+	h.Event = e
 	return h.Record, nil
 }
 
@@ -161,23 +186,25 @@ func Decode(line []byte) (Record, error) {
 type heading struct {
 	Record        // without its event
 	name   string // of the event's type
-	rest   []byte // the other fields, with the comma before and the brace behind them
+	rest   []byte // the other fields, with the comma before them, without the checksum and the closing brace
 	ids    ids    // of which those in rest are parts
 }
 
 func decodeHead(line []byte) (heading, error) {
-	if n := len(line); n > 0 && line[n-1] <= '\r' {
-		line = bytes.TrimRight(line, "\r\n")
+	line = trimLine(line)
+	members := checksum.Members(line)
+	if members == nil {
+		return heading{}, errors.New("no record: it does not end with a brace")
 	}
-	if h, ok := cutHead(line); ok {
+	if h, ok := cutHead(members); ok {
 		return h, nil
 	}
-	return decodeForeignHead(line)
+	return decodeForeignHead(append(bytes.Clone(members), '}'))
 }
 
-// cutHead reads a head in the form that Encode gives it. Anything else is not ok.
-func cutHead(line []byte) (h heading, ok bool) {
-	c := cursor{rest: line, ok: true}
+// cutHead reads a head in the form that Encode gives it, from a line without its end. Anything else is not ok.
+func cutHead(members []byte) (h heading, ok bool) {
+	c := cursor{rest: members, ok: true}
 	c.skip(`{"seq":`)
 	h.Seq = c.number()
 	c.skip(`,"time":`)
@@ -189,7 +216,7 @@ func cutHead(line []byte) (h heading, ok bool) {
 	c.skip(`,"type":`)
 	h.name = c.typeName()
 	h.rest, h.ids = c.rest, c.ids
-	ok = c.ok && h.Seq > 0 && h.name != "" && len(c.rest) > 0 && (c.rest[0] == ',' || c.rest[0] == '}')
+	ok = c.ok && h.Seq > 0 && h.name != "" && (len(c.rest) == 0 || c.rest[0] == ',')
 	if len(job) > len(h.CorrelationID) || h.CorrelationID[:len(job)] != string(job) {
 		return h, false
 	}
@@ -200,7 +227,7 @@ func cutHead(line []byte) (h heading, ok bool) {
 // objectOf makes an object of what follows the type in a line.
 func objectOf(rest []byte) []byte {
 	body := append(make([]byte, 0, len(rest)+1), '{')
-	return append(body, bytes.TrimPrefix(rest, []byte(","))...)
+	return append(append(body, bytes.TrimPrefix(rest, []byte(","))...), '}')
 }
 
 // decodeForeignHead reads a head in any other form: with escapes, blanks, or keys in another order.
@@ -241,16 +268,16 @@ func withoutHead(line []byte) ([]byte, error) {
 		}
 		name := key.(string) // the line is an object, it was decoded as one before
 		switch name {
-		case "seq", "time", "job_id", "correlation_id", "type":
+		case "seq", "time", "job_id", "correlation_id", "type", "crc":
 			continue
 		}
 		rest = append(appendQuoted(append(rest, ','), name), ':')
 		rest = append(rest, value...)
 	}
-	return append(rest, '}'), nil
+	return rest, nil
 }
 
-// decodeEvent reads the fields of an event out of an object.
+// decodeEvent reads the fields of an event out of an object. Numbers that every record of the type has must be there.
 func decodeEvent(name string, body []byte) (Event, error) {
 	t, ok := typesByName()[name]
 	if !ok {
@@ -259,17 +286,45 @@ func decodeEvent(name string, body []byte) (Event, error) {
 		}
 		return Unknown{Name: name, Raw: body}, nil
 	}
-	v := reflect.New(t)
-	if err := json.Unmarshal(body, v.Interface()); err != nil {
+	v := reflect.New(t.Type).Elem()
+	for _, i := range t.required {
+		v.Field(i).SetInt(absent)
+	}
+	if err := json.Unmarshal(body, v.Addr().Interface()); err != nil {
 		return nil, err
 	}
-	return normal(v.Elem().Interface().(Event)), nil
+	for _, i := range t.required {
+		if v.Field(i).Int() == absent {
+			return nil, fmt.Errorf("it has no %s", jsonName(t.Field(i)))
+		}
+	}
+	return normal(v.Interface().(Event)), nil
 }
 
-var typesByName = sync.OnceValue(func() map[string]reflect.Type {
-	m := make(map[string]reflect.Type, len(types))
+// absent stands in a number until it has been read.
+const absent = math.MinInt64
+
+// eventType is a type of event and those of its fields, numbers, that are in each of its records.
+type eventType struct {
+	reflect.Type
+	required []int
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+var typesByName = sync.OnceValue(func() map[string]eventType {
+	m := make(map[string]eventType, len(types))
 	for _, e := range types {
-		m[e.Type()] = reflect.TypeOf(e)
+		t := eventType{Type: reflect.TypeOf(e)}
+		for i := range t.NumField() {
+			if f := t.Field(i); f.Type.Kind() == reflect.Int && !strings.Contains(f.Tag.Get("json"), ",omitempty") {
+				t.required = append(t.required, i)
+			}
+		}
+		m[e.Type()] = t
 	}
 	return m
 })

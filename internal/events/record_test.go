@@ -23,8 +23,8 @@ func TestTheHeadHasItsKeysInOrderAndSixDigitsOfTime(t *testing.T) {
 		event Event
 		want  string
 	}{
-		{ItemsSelected{TotalItems: 3}, `{"seq":42,"time":"2026-11-20T16:15:30.000000Z","job_id":"j","correlation_id":"j/a\"b","type":"ItemsSelected","total_items":3}`},
-		{Unknown{Name: "New", Raw: []byte(`{}`)}, `{"seq":42,"time":"2026-11-20T16:15:30.000000Z","job_id":"j","correlation_id":"j/a\"b","type":"New"}`},
+		{ItemsSelected{TotalItems: 3}, `{"seq":42,"time":"2026-11-20T16:15:30.000000Z","job_id":"j","correlation_id":"j/a\"b","type":"ItemsSelected","total_items":3,"crc":"e0b22cc3"}`},
+		{Unknown{Name: "New", Raw: []byte(`{}`)}, `{"seq":42,"time":"2026-11-20T16:15:30.000000Z","job_id":"j","correlation_id":"j/a\"b","type":"New","crc":"31e66713"}`},
 	}
 	for _, tt := range tests {
 		got, err := Encode(Record{Seq: 42, Time: at, JobID: "j", CorrelationID: `j/a"b`, Event: tt.event})
@@ -37,9 +37,9 @@ func TestTheHeadHasItsKeysInOrderAndSixDigitsOfTime(t *testing.T) {
 func TestAnUnknownEventEncodesBackToItsLine(t *testing.T) {
 	const head = `{"seq":1,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/x","type":"`
 	for _, line := range []string{
-		head + `WorktreeCreated","item_id":"x","path":"a<b","n":1.10,"deep":{"type":"JobFailed","b":[1,2]}}` + "\n",
-		head + `Nothing"}` + "\n",
-		strings.Replace(head, "j/x", `j/\u0001\"é`, 1) + `Escaped","z":1,"a":2}` + "\n",
+		head + `WorktreeCreated","item_id":"x","path":"a<b","n":1.10,"deep":{"type":"JobFailed","b":[1,2]},"crc":"bdd19015"}` + "\n",
+		head + `Nothing","crc":"aeefc0bf"}` + "\n",
+		strings.Replace(head, "j/x", `j/\u0001\"é`, 1) + `Escaped","z":1,"a":2,"crc":"1442e819"}` + "\n",
 	} {
 		r, err := Decode([]byte(line))
 		if err != nil {
@@ -66,8 +66,8 @@ func TestAnUnknownEventIsAboutItsItem(t *testing.T) {
 func TestLinesOfAnotherWriterAreRead(t *testing.T) {
 	want := Record{Seq: 5, Time: start0, JobID: "j", CorrelationID: "j/x", Event: AgentSkipped{ItemID: "x", Reason: "é"}}
 	for _, line := range []string{
-		`{"seq":5,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/x","type":"AgentSkipped","item_id":"x","reason":"\u00e9"}`,
-		` { "type" : "AgentSkipped", "reason":"é", "item_id":"x", "correlation_id":"j\/x", "job_id":"j", "time":"2026-11-20T17:15:30.1234569+01:00", "seq":5, "more":true } `,
+		`{"seq":5,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/x","type":"AgentSkipped","item_id":"x","item_index":0,"reason":"\u00e9"}`,
+		` { "type" : "AgentSkipped", "reason":"é", "item_id":"x", "item_index":0, "correlation_id":"j\/x", "job_id":"j", "time":"2026-11-20T17:15:30.1234569+01:00", "seq":5, "more":true } `,
 	} {
 		got, err := Decode([]byte(line))
 		if err != nil {

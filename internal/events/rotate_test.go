@@ -20,7 +20,7 @@ import (
 )
 
 // small makes a file of two records.
-const small = 320
+const small = 360
 
 // appendEach appends n records, each in a batch of its own.
 func appendEach(t testing.TB, l *Log, n int) {
@@ -292,7 +292,7 @@ func TestALineThatGrowsWhileItIsReadIsNoDamage(t *testing.T) {
 	text := numbered(t, 1, JobPaused{})
 	half := strings.NewReader(text[:20])
 	later := strings.NewReader(text[20:])
-	s := newLineReader(&growing{parts: []*strings.Reader{half, later}}, "events-0.jsonl", true)
+	s := newLineReader(&growing{parts: []*strings.Reader{half, later}}, "events-0.jsonl", true, new(seals))
 	if _, err := s.line(); !errors.Is(err, ErrTorn) {
 		t.Errorf("got %v, want ErrTorn", err)
 	}
@@ -313,7 +313,7 @@ func (g *growing) Read(p []byte) (int, error) {
 }
 
 func TestAReadErrorNamesFileAndLine(t *testing.T) {
-	s := newLineReader(iotest.ErrReader(fs.ErrPermission), "events-0.jsonl", true)
+	s := newLineReader(iotest.ErrReader(fs.ErrPermission), "events-0.jsonl", true, new(seals))
 	s.reset(6)
 	_, err := s.line()
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "events-0.jsonl:7") {
@@ -376,7 +376,7 @@ func TestAFaultOfTheDiskLosesNothingAndIsTold(t *testing.T) {
 					return &second, err
 				}
 				waited, seen := int64(2), int64(0)
-				o := Options{Durability: durability, MaxFileSize: out.size + 200, Durable: func(r []Record, _ Position) error {
+				o := Options{Durability: durability, MaxFileSize: out.size + 220, Durable: func(r []Record, _ Position) error {
 					seen = r[len(r)-1].Seq
 					return nil
 				}}

@@ -6,34 +6,37 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 )
 
 // line is one complete line of a log, without its newline. The text is good until the next line.
 type line struct {
 	seq  int64
 	text []byte
-	body int         // where its time begins, when it is in the form that Encode gives it; else 0
 	from *lineReader // whose last line it is
 }
 
 func (l line) place() string { return l.from.place() }
 
-// scan yields the lines of the log in dir. An incomplete or unreadable last line is ErrTorn.
+// scan yields the lines of the log in dir, whose checksums are right. An incomplete last line is ErrTorn.
 func scan(dir string) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		files, err := logFiles(dir)
+		if err == nil && len(files) == 0 {
+			err = fmt.Errorf("there is none in %s: %w", dir, os.ErrNotExist)
+		}
 		if err != nil {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
-		inTurn(files, 0, yield)
+		inTurn(files, 0, new(seals), yield)
 	}
 }
 
 // inTurn yields the lines of the last files of a log, which go on behind record last. It returns early when no more are wanted.
-func inTurn(files []string, last int64, yield func(line, error) bool) {
+func inTurn(files []string, last int64, sums *seals, yield func(line, error) bool) {
 	for i, path := range files {
-		for l, err := range scanFile(path, i == len(files)-1) {
+		for l, err := range scanFile(path, i == len(files)-1, sums) {
 			if err == nil && l.seq != last+1 {
 				err = l.outOfTurn(last)
 			}
@@ -46,7 +49,7 @@ func inTurn(files []string, last int64, yield func(line, error) bool) {
 }
 
 // scanFile yields the lines of one file. Only the newest may end in a line that is none.
-func scanFile(path string, newest bool) iter.Seq2[line, error] {
+func scanFile(path string, newest bool, sums *seals) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		f, err := openToRead(path)
 		if err != nil {
@@ -54,7 +57,7 @@ func scanFile(path string, newest bool) iter.Seq2[line, error] {
 			return
 		}
 		defer func() { _ = f.Close() }() // only read from
-		newLineReader(f, path, newest).lines(yield)
+		newLineReader(f, path, newest, sums).lines(yield)
 	}
 }
 
@@ -71,7 +74,7 @@ func (s *lineReader) lines(yield func(line, error) bool) bool {
 	}
 }
 
-// line returns the next line, io.EOF when there is none, and ErrTorn when it is no whole record and the log ends there.
+// line returns the next line, io.EOF when there is none, and ErrTorn when it has no end and the log ends there.
 func (s *lineReader) line() (line, error) {
 	text, err := s.next()
 	if err != nil {
@@ -79,12 +82,13 @@ func (s *lineReader) line() (line, error) {
 	}
 	s.number++
 	l := line{text: text, from: s}
-	if s.ahead.begins(text) {
-		l.seq, l.body = s.ahead.seq, len(s.ahead.text)
-	} else if err := l.readSeq(); err != nil {
+	err = s.sums.check(text)
+	if err == nil {
+		err = l.readSeq()
+	}
+	if err != nil {
 		return line{}, l.damaged(err)
 	}
-	s.ahead.expect(l.seq + 1)
 	return l, nil
 }
 
@@ -108,12 +112,18 @@ func (l line) outOfTurn(last int64) error {
 	return &DamagedError{Place: l.place(), Err: fmt.Errorf("record %d where %d should be", l.seq, last+1)}
 }
 
-// damaged is the error for a line that cannot be read: harmless only at the end of the log.
+// damaged is the error for a whole line that cannot be believed.
 func (l line) damaged(err error) error {
-	if l.from.newest && l.from.atEnd() {
-		return ErrTorn
-	}
 	return &DamagedError{Place: l.place(), Err: fmt.Errorf("damaged line: %w", err)}
+}
+
+// decode returns the record of a line whose checksum has been checked.
+func (l line) decode() (Record, error) {
+	r, err := decode(l.text)
+	if err != nil {
+		return Record{}, l.damaged(err)
+	}
+	return r, nil
 }
 
 // DamagedError says that a log cannot be read any further, for a reason other than a run that was killed while it wrote.
@@ -131,13 +141,10 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 // readSeq finds out which record the line holds, and looks at little more.
 func (l *line) readSeq() error {
 	c := cursor{rest: l.text, ok: true}
-	c.skip(numberKey)
+	c.skip(`{"seq":`)
 	l.seq = c.number()
 	c.skip(",")
 	if c.ok && l.seq > 0 && l.text[len(l.text)-1] == '}' {
-		if c.skip(toTime[1:]); c.ok {
-			l.body = len(l.text) - len(c.rest)
-		}
 		return nil
 	}
 	h, err := decodeHead(l.text)
@@ -150,7 +157,7 @@ type lineReader struct {
 	path   string
 	newest bool // the file is that of its log
 	number int  // of the last line
-	ahead  nextHead
+	sums   *seals
 
 	in   io.Reader
 	room []byte
@@ -161,8 +168,8 @@ type lineReader struct {
 // readSize is how much of a file is read at once.
 const readSize = 64 << 10
 
-func newLineReader(in io.Reader, path string, newest bool) *lineReader {
-	return &lineReader{in: in, path: path, newest: newest, room: make([]byte, readSize)}
+func newLineReader(in io.Reader, path string, newest bool, sums *seals) *lineReader {
+	return &lineReader{in: in, path: path, newest: newest, sums: sums, room: make([]byte, readSize)}
 }
 
 // reset goes on behind line number, from where the input is now.
@@ -216,9 +223,4 @@ func (s *lineReader) fill() error {
 		return nil
 	}
 	return err
-}
-
-// atEnd tells whether nothing follows what was read.
-func (s *lineReader) atEnd() bool {
-	return len(s.held) == 0 && errors.Is(s.fill(), io.EOF)
 }

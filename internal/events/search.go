@@ -9,6 +9,8 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"prodigy/internal/checksum"
 )
 
 // Containing returns a Query.Matches for the lines in which the expression is found: in the line as it is written, or in one
@@ -16,7 +18,7 @@ import (
 func Containing(expr *regexp.Regexp) func(line []byte) bool {
 	looks := looksAround(expr)
 	return func(line []byte) bool {
-		if expr.Match(line) {
+		if expr.Match(searched(line)) {
 			return true
 		}
 		// A text without escapes is part of the line. Only an expression that asks for its ends could be found in the one and not in the other.
@@ -24,7 +26,7 @@ func Containing(expr *regexp.Regexp) func(line []byte) bool {
 			return false
 		}
 		var fields any
-		return json.Unmarshal(line, &fields) == nil && textContains(fields, expr)
+		return json.Unmarshal(checksum.Strip(line), &fields) == nil && textContains(fields, expr)
 	}
 }
 
@@ -37,8 +39,16 @@ func ContainingText(text string) func(line []byte) bool {
 	}
 	w := newWord(text)
 	return func(line []byte) bool {
-		return w.in(line) || !simple(line) && slow(line)
+		return w.in(searched(line)) || !simple(line) && slow(line)
 	}
+}
+
+// searched returns a line without its checksum, whose digits nobody looks for.
+func searched(line []byte) []byte {
+	if members := checksum.Members(line); members != nil {
+		return members
+	}
+	return line
 }
 
 // simple tells whether a line is the text that it stands for, and its letters have two cases: that nothing is escaped or past ASCII.

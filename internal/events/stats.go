@@ -26,7 +26,6 @@ type Stats struct {
 	items   idSet // marked: the agent of the first attempt was started
 	agents  idSet // the others
 	lengths []Millis
-	decoder decoder
 }
 
 // Durations sums up how long the attempts took that came to an end.
@@ -50,44 +49,13 @@ func (s *Stats) Add(r Record) {
 	s.count(r.Event)
 }
 
-// AddLine counts the record of a line, as Add does. It decodes only what there is to count of the two events that a log has most of.
+// AddLine counts the record of a line that was read from a log, as Add does.
 func (s *Stats) AddLine(text []byte) error {
-	if s.addQuick(text) {
-		return nil
-	}
-	r, err := Decode(text)
+	r, err := decode(text)
 	if err == nil {
 		s.Add(r)
 	}
 	return err
-}
-
-// addQuick is AddLine for what decoder.quick reads.
-func (s *Stats) addQuick(text []byte) bool {
-	l := line{text: text}
-	if len(text) == 0 || l.readSeq() != nil {
-		return false
-	}
-	a, ok := s.decoder.cutAgent(l)
-	if !ok {
-		return false
-	}
-	c := cursor{rest: a.rest, ok: true}
-	var e AgentCompleted
-	if a.name == completed {
-		c.outcome(&e)
-	}
-	if !c.end() {
-		return false
-	}
-	s.seen(a.name, a.time)
-	if a.name == completed {
-		s.items.add(a.item())
-		s.lengths = append(s.lengths, e.DurationMS)
-		return true
-	}
-	s.started(a.item(), a.id, string(a.id[a.correlation:]) == firstAgent)
-	return true
 }
 
 // seen counts an event of a type.

@@ -177,6 +177,9 @@ func (w *writer) settle(file file, c claim) error {
 			return cannotWrite(err)
 		}
 	}
+	if err := checkPlace(file); err != nil {
+		return cannotWrite(err)
+	}
 	if durable := w.log.options.Durable; durable != nil {
 		if err := durable(c.records, c.end); err != nil {
 			return err

@@ -331,3 +331,64 @@ func TestMakeDirsMakesWhatIsMissingAndLeavesWhatIsThere(t *testing.T) {
 		}
 	}
 }
+
+// What no job was started with would hang or panic later.
+func TestAJobFileThatNoJobWroteIsRefused(t *testing.T) {
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	good := Meta{JobID: job.ID, Mode: "standard", Started: day, MaxParallel: 1}
+	if err := job.WriteMeta(good); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(job.MetaFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := func(fields string) string {
+		return `{"job_id":"` + job.ID + `","mode":"standard","started":"2026-01-02T03:04:05Z"` + fields + "}\n"
+	}
+	for text, want := range map[string]string{
+		old(`,"max_parallel":1`):        "",
+		"{}":                            `it is of job ""`,
+		"":                              "EOF",
+		old(``):                         "max_parallel is 0",
+		old(`,"max_parallel":-1`):       "max_parallel is -1",
+		old(`,"max_parallel":1,"x":1`):  `unknown field "x"`,
+		old(`,"max_parallel":1`) + "{}": "something follows the object",
+		old(`,"max_parallel":1,"max_delay_ms":-1`):        "max_delay_ms is -1",
+		old(`,"max_parallel":1,"workflow_sha256":["00"]`): "the checksum is missing",
+	} {
+		if err := os.WriteFile(job.MetaFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := job.ReadMeta()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	for at := range written[:len(written)-1] {
+		flipped := slices.Clone(written)
+		flipped[at] ^= 4
+		if err := os.WriteFile(job.MetaFile(), flipped, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := job.ReadMeta(); err == nil {
+			t.Fatalf("a bit of byte %d flipped is not noticed: %s", at, flipped)
+		}
+	}
+}
+
+func TestAWorkflowThatIsNotTheRecordedOneIsDamaged(t *testing.T) {
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	if err := os.WriteFile(job.WorkflowFile(), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		digests []string
+		sound   bool
+	}{{nil, true}, {[]string{Digest([]byte("a"))}, true}, {[]string{Digest([]byte("b")), Digest([]byte("a"))}, true}, {[]string{Digest([]byte("b"))}, false}} {
+		_, err := job.ReadWorkflow(Meta{Digests: tt.digests})
+		if damaged := new(DamagedError); errors.As(err, &damaged) == tt.sound {
+			t.Errorf("%v: got %v", tt.digests, err)
+		}
+	}
+}

@@ -1,10 +1,18 @@
 package jobs
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"time"
+
+	"prodigy/internal/checksum"
 )
 
 // Meta is job.json: how the job was started. Secrets are never in it.
@@ -23,26 +31,108 @@ type Meta struct {
 	Values       []string                   `json:"values,omitempty"` // of --args and --map
 	Profile      string                     `json:"profile,omitempty"`
 	Params       map[string]json.RawMessage `json:"params,omitempty"` // the values of the parameters
+	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
+	Digests []string `json:"workflow_sha256,omitempty"`
 }
 
-// WriteMeta writes job.json durably.
+// DamagedError says that a file of a job is not as prodigy wrote it.
+type DamagedError struct {
+	Path string
+	Err  error
+}
+
+// Error begins with the path.
+func (e *DamagedError) Error() string { return fmt.Sprintf("%s is damaged: %v", e.Path, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// WriteMeta writes job.json durably, with a checksum as its last member.
 func (j Job) WriteMeta(m Meta) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write job.json: %w", err)
 	}
-	return WriteFile(j.MetaFile(), append(data, '\n'))
+	data = append(bytes.TrimSuffix(data, []byte("\n}")), '}')
+	return WriteFile(j.MetaFile(), append(checksum.Seal(data, 0), '\n'))
 }
 
-// ReadMeta reads job.json.
+// ReadMeta reads job.json and checks it. What is wrong with its contents is a [*DamagedError].
 func (j Job) ReadMeta() (Meta, error) {
 	data, err := os.ReadFile(j.MetaFile())
 	if err != nil {
 		return Meta{}, err
 	}
-	var m Meta
-	if err := json.Unmarshal(data, &m); err != nil {
-		return Meta{}, fmt.Errorf("%s: %w", j.MetaFile(), err)
+	m, err := decodeMeta(data)
+	if err == nil {
+		err = m.check(j.ID)
+	}
+	if err != nil {
+		return Meta{}, &DamagedError{Path: j.MetaFile(), Err: err}
 	}
 	return m, nil
+}
+
+func decodeMeta(data []byte) (m Meta, err error) {
+	data = bytes.TrimSpace(data)
+	sealed, err := checksum.Check(data)
+	if err != nil {
+		return m, err
+	}
+	if members := checksum.Members(data); sealed {
+		data = append(bytes.Clone(members), '}')
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return m, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return m, errors.New("something follows the object")
+	}
+	if !sealed && len(m.Digests) > 0 {
+		return m, checksum.ErrMissing
+	}
+	return m, nil
+}
+
+// check returns an error for what no job is started with.
+func (m Meta) check(id string) error {
+	switch {
+	case m.JobID != id:
+		return fmt.Errorf("it is of job %q", m.JobID)
+	case m.Mode != "mapreduce" && m.Mode != "standard":
+		return fmt.Errorf("mode is %q, which there is not", m.Mode)
+	case m.Started.IsZero():
+		return errors.New("started is missing")
+	case m.MaxParallel < 1:
+		return fmt.Errorf("max_parallel is %d, which no job has", m.MaxParallel)
+	case m.MaxDelayMS < 0 || m.MaxDelayMS > maxDelayMS:
+		return fmt.Errorf("max_delay_ms is %d, which no job has", m.MaxDelayMS)
+	}
+	return nil
+}
+
+// maxDelayMS is the longest delay that is a time.Duration.
+const maxDelayMS = int64(1<<63-1) / int64(time.Millisecond)
+
+// Digest returns what Digests has of a workflow.
+func Digest(workflow []byte) string {
+	sum := sha256.Sum256(workflow)
+	return hex.EncodeToString(sum[:])
+}
+
+// ReadWorkflow reads workflow.yml, which must be the one that m was written for. When it is not, that is a [*DamagedError].
+func (j Job) ReadWorkflow(m Meta) ([]byte, error) {
+	source, err := os.ReadFile(j.WorkflowFile())
+	if err != nil {
+		return nil, err
+	}
+	if digest := Digest(source); len(m.Digests) > 0 && !slices.Contains(m.Digests, digest) {
+		return nil, &DamagedError{
+			Path: j.WorkflowFile(),
+			Err:  fmt.Errorf("its SHA-256 is %.12s, and %.12s is recorded; to change the workflow of a job, use resume --workflow", digest, m.Digests[0]),
+		}
+	}
+	return source, nil
 }

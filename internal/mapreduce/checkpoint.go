@@ -57,7 +57,7 @@ func decodeCheckpoint(data []byte, p errorpolicy.Policy) (checkpoint, error) {
 		return c, errCheckpoint
 	}
 	if err := json.Unmarshal(data[end:], &c); err != nil {
-		return c, err
+		return checkpoint{}, err
 	}
 	sum, err := sumOf(p)
 	if c.State.Policy == nil || c.State.Seq != c.Mark.Seq || !bytes.Equal(c.Policy, sum) {

@@ -284,8 +284,8 @@ func TestCatchingUpDoesNotWriteWhatHasLeftTheQueue(t *testing.T) {
 	}
 }
 
-// A power loss can take the end of a log that was never synced, and leave a queue that knows more than its log.
-func TestAQueueAheadOfItsLogIsFollowedAnew(t *testing.T) {
+// A log that was never synced can lose its end to a power loss, and leave a queue that knows more. The queue is made again, which is told.
+func TestAQueueAheadOfItsLogIsFollowedAnewAndTold(t *testing.T) {
 	c := config(t, fake(failing("item_1", "item_3")))
 	whole := run(t, c, workflowOf(5, 1, ""))
 	place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_1"`))
@@ -298,11 +298,16 @@ func TestAQueueAheadOfItsLogIsFollowedAnew(t *testing.T) {
 	}
 	c = withHome(c, place)
 	c.Runner = fake(failing("item_2"))
+	var said []string
+	c.Notice = func(text string) { said = append(said, text) }
 	if _, err := Resume(t.Context(), c, place.job); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := deadIDs(t, place.job), []string{"item_2"}; !slices.Equal(got, want) {
 		t.Errorf("dead letters: got %v, want %v", got, want)
+	}
+	if got := strings.Join(said, "\n"); !strings.Contains(got, "the end of the log is lost: it ends with record 6, and there were at least 19") {
+		t.Errorf("told: got %q", got)
 	}
 }
 

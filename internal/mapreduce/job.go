@@ -95,7 +95,9 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
 		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
 	}
-	if err := j.create(w.Redact(source)); err != nil {
+	redacted := w.Redact(source)
+	j.meta.Digests = []string{jobs.Digest(redacted)}
+	if err := j.create(redacted); err != nil {
 		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), j.place.Discard()))
 	}
 	j.record(events.JobStarted{
@@ -161,11 +163,11 @@ func (j *job) create(source []byte) error {
 func openJob(c Config, place jobs.Job) (*job, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return nil, unusable(err)
+		return nil, unusable(place, err)
 	}
-	source, err := os.ReadFile(place.WorkflowFile())
+	source, err := place.ReadWorkflow(meta)
 	if err != nil {
-		return nil, unusable(err)
+		return nil, unusable(place, err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
 	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
@@ -201,24 +203,31 @@ func (j *job) open() error {
 	if err := j.endLeftovers(); err != nil {
 		return err
 	}
+	cut, err := events.Repair(j.place.EventsDir())
+	if err != nil {
+		return unusable(j.place, err)
+	}
+	if cut > 0 {
+		j.notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
+	}
 	if j.workflow.Mode == workflow.MapReduce {
 		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
 			var damaged *items.DamagedError
 			if errors.As(err, &damaged) {
 				err = fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
 			}
-			return unusable(err)
+			return unusable(j.place, err)
 		}
 		if err := j.openQueue(); err != nil {
 			return err
 		}
 	}
 	if err := j.replay(); err != nil {
-		return unusable(err)
+		return unusable(j.place, err)
 	}
 	if j.store != nil && j.state.selected {
 		if err := j.store.Holds(j.state.total); err != nil {
-			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(err), j.place.ID)
+			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
 		}
 	}
 	if err := dropResultsAhead(j.place, j.state.outcome); err != nil {
@@ -228,10 +237,7 @@ func (j *job) open() error {
 		j.config.Earlier(j.state.policy.Metrics())
 	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
-		return unusable(err)
-	}
-	if n := j.log.Torn(); n > 0 {
-		j.notice(fmt.Sprintf("the log ended in an incomplete line, of which %d bytes were cut off", n))
+		return unusable(j.place, err)
 	}
 	return j.start()
 }
@@ -247,6 +253,18 @@ func (j *job) openQueue() error {
 
 // replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
 func (j *job) replay() error {
+	c, _ := readCheckpoint(j.place, j.workflow.ErrorPolicy)
+	known := c.Mark.Seq
+	if j.queue != nil {
+		known = max(known, j.queue.Applied())
+	}
+	lost, err := lostEnd(j.place, known)
+	if err != nil {
+		return err
+	}
+	if lost != "" {
+		j.notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
+	}
 	if j.project != nil {
 		if err := meet(j.place, j.project); err != nil {
 			return err

@@ -492,8 +492,9 @@ func copyJob(t *testing.T, c Config, from jobs.Job, log string) placed {
 	if err := os.WriteFile(files[0], []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Remove(to.DLQFile())
-	_ = os.Remove(to.ResultsFile())
+	for _, path := range []string{to.DLQFile(), to.ResultsFile(), to.ResultsMetaFile(), to.CheckpointFile()} { // which a crash there would not have left
+		_ = os.Remove(path)
+	}
 	return placed{job: to, home: home}
 }
 
@@ -597,11 +598,10 @@ func TestAnItemInFlightAtTwoCrashesIsSetAside(t *testing.T) {
 	log := readLog(t, whole.Job)
 	started := strings.Index(log, `"type":"AgentStarted","item_id":"item_1"`)
 	upTo := started + strings.Index(log[started:], "\n") + 1
-	place := copyJob(t, c, whole.Job, log[:upTo]+strings.ReplaceAll(
-		`{"seq":SEQ,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"JobResumed","completed":1,"pending":1,"in_flight":1}
-`, "SEQ", fmt.Sprint(strings.Count(log[:upTo], "\n")+1))+strings.ReplaceAll(
-		`{"seq":SEQ,"time":"2026-11-20T16:15:31.123456Z","job_id":"j","correlation_id":"j/item_1","type":"AgentStarted","item_id":"item_1","item_index":1,"agent_id":"a","attempt":2,"worker":1}
-`, "SEQ", fmt.Sprint(strings.Count(log[:upTo], "\n")+2)))
+	seq := int64(strings.Count(log[:upTo], "\n"))
+	place := copyJob(t, c, whole.Job, log[:upTo]+
+		lineOf(t, seq+1, "j", events.JobResumed{Completed: 1, Pending: 1, InFlight: 1})+
+		lineOf(t, seq+2, "j/item_1", events.AgentStarted{ItemID: "item_1", ItemIndex: 1, AgentID: "a", Attempt: 2, Worker: 1}))
 	r, err := Resume(t.Context(), withHome(c, place), place.job)
 	if err != nil || r.Metrics.Successful != 2 || r.Metrics.ErrorTypes["killed_runner"] != 1 {
 		t.Fatalf("got %+v, %v, want 2 successful and one killed_runner", r.Metrics, err)
@@ -609,6 +609,15 @@ func TestAnItemInFlightAtTwoCrashesIsSetAside(t *testing.T) {
 	if got := deadIDs(t, place.job); !slices.Equal(got, []string{"item_1"}) {
 		t.Errorf("dead letters: got %v, want item_1", got)
 	}
+}
+
+func lineOf(t *testing.T, seq int64, correlation string, e events.Event) string {
+	t.Helper()
+	line, err := events.Encode(events.Record{Seq: seq, Time: time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC), JobID: "j", CorrelationID: correlation, Event: e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(line)
 }
 
 // A job that had completed is left alone, and how long it took is what the log says.

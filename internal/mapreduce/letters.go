@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 
 	"prodigy/internal/dlq"
@@ -48,6 +49,38 @@ func meet(place jobs.Job, p *dlq.Projection) error {
 	return p.Behind(last)
 }
 
+// lostEnd says that the log of a job ends before a record that something was made from, or nothing. Letters, results and checkpoints are only
+// of records that were on disk, so that the log has lost its end.
+func lostEnd(place jobs.Job, known int64) (string, error) {
+	last, err := events.LastSeq(place.EventsDir())
+	if err != nil || known <= last {
+		return "", err
+	}
+	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last, known), nil
+}
+
+// checkLogEnd is lostEnd for those who only look at a job that nobody runs.
+func checkLogEnd(place jobs.Job, meta jobs.Meta) error {
+	if meta.Mode != string(workflow.MapReduce) || place.Running() {
+		return nil
+	}
+	known, err := dlq.Applied(place.DLQFile())
+	if err != nil {
+		known = 0 // who reads the letters is told
+	}
+	if m, ok := readResultsMeta(place.ResultsMetaFile()); ok {
+		known = max(known, m.Seq)
+	}
+	lost, err := lostEnd(place, known)
+	if err == nil && lost != "" {
+		err = errors.New(lost + "; a resume goes on from there")
+	}
+	if err != nil {
+		return unusable(place, err)
+	}
+	return nil
+}
+
 // UpdateLetters sees that the dead letters of a job are those of its log, before somebody reads them: a run that was killed may have
 // recorded a failure and not come to write its letter. It costs next to nothing when there is nothing to do, and leaves a job that is
 // running alone, because that does it itself. The secrets that s knows are masked.
@@ -70,14 +103,14 @@ func UpdateLetters(place jobs.Job, maxRetries int, s settings.Settings) error {
 func lettersBehind(place jobs.Job) (bool, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return false, unusable(err)
+		return false, unusable(place, err)
 	}
 	if meta.Mode != string(workflow.MapReduce) {
 		return false, nil
 	}
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil {
-		return false, unusable(err)
+		return false, unusable(place, err)
 	}
 	applied, err := dlq.Applied(place.DLQFile())
 	return applied != last, err
@@ -87,11 +120,11 @@ func lettersBehind(place jobs.Job) (bool, error) {
 func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return unusable(err)
+		return unusable(place, err)
 	}
 	store, err := items.OpenStore(place.ItemsFile())
 	if err != nil {
-		return unusable(err)
+		return unusable(place, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	queue, err := dlq.Open(place.DLQFile())
@@ -104,7 +137,11 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	if err := meet(place, p); err != nil {
 		return err
 	}
-	past, err := recall(place, recordedPolicy(place, meta), p)
+	policy, err := recordedPolicy(place, meta)
+	if err != nil {
+		return err
+	}
+	past, err := recall(place, policy, p)
 	if err != nil {
 		return err
 	}

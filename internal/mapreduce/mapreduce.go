@@ -112,7 +112,23 @@ type Result struct {
 // ErrFiles is in the chain when what is kept of a job is missing or cannot be read.
 var ErrFiles = errors.New("the files of the job cannot be used")
 
-func unusable(err error) error { return fmt.Errorf("%w: %w", ErrFiles, err) }
+func unusable(place jobs.Job, err error) error {
+	if errors.Is(err, ErrFiles) {
+		return err
+	}
+	return &FilesError{JobID: place.ID, Err: err}
+}
+
+// FilesError says what of a job is missing or cannot be believed. It is an [ErrFiles].
+type FilesError struct {
+	JobID string
+	Err   error
+}
+
+func (e *FilesError) Error() string { return fmt.Sprintf("%v: %v", ErrFiles, e.Err) }
+
+// Unwrap returns ErrFiles and the cause.
+func (e *FilesError) Unwrap() []error { return []error{ErrFiles, e.Err} }
 
 // Run runs a new job from a parsed workflow and the source it was parsed from. The error is a *workflow.InvalidError when nothing
 // was run, else for what prodigy itself could not do; a job that fails is a Result.

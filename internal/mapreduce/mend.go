@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
@@ -50,12 +51,18 @@ func (j *job) mend(recorded *workflow.Workflow, source []byte) error {
 	if err := errors.Join(j.newSlots(recorded), j.chooseAgain(recorded)); err != nil {
 		return err
 	}
-	if redacted := m.Workflow.Redact(m.Source); !bytes.Equal(redacted, source) {
+	redacted := m.Workflow.Redact(m.Source)
+	j.meta.WorkflowPath, j.meta.Params = m.Path, paramsOf(j.config.Settings)
+	j.meta.Digests = []string{jobs.Digest(redacted), jobs.Digest(source)} // a crash may come before the workflow is replaced
+	if err := j.place.WriteMeta(j.meta); err != nil {
+		return err
+	}
+	if !bytes.Equal(redacted, source) {
 		if err := j.place.ReplaceWorkflow(redacted); err != nil {
 			return fmt.Errorf("record the workflow: %w", err)
 		}
 	}
-	j.meta.WorkflowPath, j.meta.Params = m.Path, paramsOf(j.config.Settings)
+	j.meta.Digests = j.meta.Digests[:1]
 	if err := j.place.WriteMeta(j.meta); err != nil {
 		return err
 	}

@@ -77,14 +77,18 @@ func UpdateResults(place jobs.Job) error {
 func updateResults(place jobs.Job) error {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return unusable(err)
+		return unusable(place, err)
 	}
-	past, err := recall(place, recordedPolicy(place, meta), nil)
+	policy, err := recordedPolicy(place, meta)
 	if err != nil {
-		return unusable(err)
+		return err
+	}
+	past, err := recall(place, policy, nil)
+	if err != nil {
+		return unusable(place, err)
 	}
 	if err := followLog(past.rest, past.state.apply, func([]events.Record) error { return nil }); err != nil {
-		return unusable(err)
+		return unusable(place, err)
 	}
 	return makeResults(place, past.state)
 }
@@ -152,6 +156,21 @@ func resultsFresh(place jobs.Job, outcome int64) bool {
 	return err == nil && size == m.Size && checksum.Text(sum) == m.Sum
 }
 
+// CheckResults returns what is wrong with the results of a job that nobody runs, if they were made, as far as their companion tells.
+func CheckResults(place jobs.Job) error {
+	if !hadResults(place) {
+		return nil
+	}
+	m, ok := readResultsMeta(place.ResultsMetaFile())
+	if !ok {
+		return fmt.Errorf("%s is missing or damaged", filepath.Base(place.ResultsMetaFile()))
+	}
+	if !resultsFresh(place, m.Seq) {
+		return errors.New("it is missing or was changed")
+	}
+	return nil
+}
+
 // dropResultsAhead removes the companion of results that have more than the log does. A power loss took its end, and the records that
 // take the place of those must not pass for them.
 func dropResultsAhead(place jobs.Job, outcome int64) error {
@@ -192,8 +211,8 @@ func writeResults(place jobs.Job, s *state) (err error) {
 		}
 	}
 	if settled := s.status.Settled(); m.Rows != settled {
-		return unusable(fmt.Errorf("%s: the log has the outcomes of %d items, where %d were counted; it is damaged (prodigy fsck %s)",
-			place.EventsDir(), m.Rows, settled, place.ID))
+		return unusable(place, fmt.Errorf("%s: the log has the outcomes of %d items, where %d were counted; it is damaged",
+			place.EventsDir(), m.Rows, settled))
 	}
 	partial := path + ".partial"
 	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -267,7 +286,7 @@ func givesRow(e events.AgentFailed, settled bool) bool {
 func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 	switch e := e.(type) {
 	case events.AgentCompleted:
-		if err := known(e.ItemIndex, rows); err != nil {
+		if err := known(place, e.ItemIndex, rows); err != nil {
 			return row{}, false, err
 		}
 		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
@@ -276,7 +295,7 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
 		}, true, err
 	case events.AgentFailed:
-		if err := known(e.ItemIndex, rows); err != nil || !givesRow(e, rows[e.ItemIndex].length > 0) {
+		if err := known(place, e.ItemIndex, rows); err != nil || !givesRow(e, rows[e.ItemIndex].length > 0) {
 			return row{}, false, err
 		}
 		status := e.Status()
@@ -292,9 +311,9 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 	return row{}, false, nil
 }
 
-func known(index int, rows []span) error {
+func known(place jobs.Job, index int, rows []span) error {
 	if index < 0 || index >= len(rows) {
-		return unusable(fmt.Errorf("the log has an outcome of item %d of %d", index, len(rows)))
+		return unusable(place, fmt.Errorf("the log has an outcome of item %d of %d", index, len(rows)))
 	}
 	return nil
 }
@@ -307,10 +326,10 @@ func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
 	path := filepath.Join(place.OutputsDir(), filepath.Base(file))
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", unusable(err)
+		return "", unusable(place, err)
 	}
 	if found := checksum.Of(data); sum != "" && found != sum {
-		return "", unusable(fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
+		return "", unusable(place, fmt.Errorf("%s: the checksum is %q, but its %d bytes give %q (what can still be had: prodigy fsck %s)",
 			path, sum, len(data), found, place.ID))
 	}
 	return string(data), nil

@@ -2,7 +2,6 @@ package mapreduce
 
 import (
 	"errors"
-	"os"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -31,7 +30,7 @@ type Summary struct {
 func MayHaveCompleted(place jobs.Job) (bool, error) {
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
-		return false, unusable(err)
+		return false, unusable(place, err)
 	}
 	_, completed := last.(events.JobCompleted)
 	return completed, nil
@@ -42,14 +41,14 @@ func MayHaveCompleted(place jobs.Job) (bool, error) {
 func Summarize(place jobs.Job) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return Summary{}, unusable(err)
+		return Summary{}, unusable(place, err)
 	}
 	if place.Running() {
 		return recalled(place, meta)
 	}
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
-		return Summary{}, unusable(err)
+		return Summary{}, unusable(place, err)
 	}
 	sum := summaryOf(place, meta)
 	if !sum.ended(last) {
@@ -62,9 +61,16 @@ func Summarize(place jobs.Job) (Summary, error) {
 func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
-		return Summary{}, unusable(err)
+		return Summary{}, unusable(place, err)
 	}
-	past, err := recall(place, recordedPolicy(place, meta), nil)
+	policy, err := recordedPolicy(place, meta)
+	if err == nil {
+		err = checkLogEnd(place, meta)
+	}
+	if err != nil {
+		return Summary{}, err
+	}
+	past, err := recall(place, policy, nil)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -107,7 +113,14 @@ func (s *Summary) ended(e events.Event) bool {
 
 // recalled makes the summary of what the log comes to up to a checkpoint, and of the records behind it.
 func recalled(place jobs.Job, meta jobs.Meta) (Summary, error) {
-	past, err := recall(place, recordedPolicy(place, meta), nil)
+	policy, err := recordedPolicy(place, meta)
+	if err == nil {
+		err = checkLogEnd(place, meta)
+	}
+	if err != nil {
+		return Summary{}, err
+	}
+	past, err := recall(place, policy, nil)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -122,7 +135,7 @@ func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (
 			break
 		}
 		if err != nil {
-			return Summary{}, unusable(err)
+			return Summary{}, unusable(place, err)
 		}
 		if r.Seq > known {
 			s.apply(r)
@@ -140,15 +153,16 @@ func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (
 	return sum, nil
 }
 
-// recordedPolicy returns the policy a job was run with. A workflow that cannot be read any more leaves the counts right all the same.
-func recordedPolicy(place jobs.Job, meta jobs.Meta) errorpolicy.Policy {
-	source, err := os.ReadFile(place.WorkflowFile())
+// recordedPolicy returns the policy a job was run with. A workflow that this version cannot read leaves the counts right all the same; one
+// that is not the recorded one is an error.
+func recordedPolicy(place jobs.Job, meta jobs.Meta) (errorpolicy.Policy, error) {
+	source, err := place.ReadWorkflow(meta)
 	if err != nil {
-		return errorpolicy.Policy{}
+		return errorpolicy.Policy{}, unusable(place, err)
 	}
 	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values})
 	if err != nil {
-		return errorpolicy.Policy{}
+		return errorpolicy.Policy{}, nil
 	}
-	return w.ErrorPolicy
+	return w.ErrorPolicy, nil
 }

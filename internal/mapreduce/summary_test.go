@@ -55,7 +55,11 @@ func checkSummary(t *testing.T, place jobs.Job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := past{newState(recordedPolicy(place, meta)), events.Read(place.EventsDir())}.summary(place, meta, func(events.Record) {})
+	policy, err := recordedPolicy(place, meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := past{newState(policy), events.Read(place.EventsDir())}.summary(place, meta, func(events.Record) {})
 	if err != nil {
 		t.Fatal(err)
 	}

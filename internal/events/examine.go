@@ -1,0 +1,101 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// Examined is one line of a log, or what is wrong with one.
+type Examined struct {
+	File   string
+	Line   int    // 0: Err is about the file
+	Text   []byte // without its newline; good until the next one
+	Record Record // when Err is nil
+	Err    error
+}
+
+// Examine yields all lines of the log in dir and goes on behind damage: it is for who wants to know what can still be had. An incomplete
+// last line of the log has the error ErrTorn. Records that are missing are an error of the line behind them, whose record is returned all
+// the same; a line that was read before, by its number, is an error.
+func Examine(dir string) iter.Seq[Examined] {
+	return func(yield func(Examined) bool) {
+		files, err := logFiles(dir)
+		if err == nil && len(files) == 0 {
+			err = errors.New("there is no log")
+		}
+		if err != nil {
+			yield(Examined{File: dir, Err: err})
+			return
+		}
+		sums, last := new(seals), int64(0)
+		for i, path := range files {
+			if !examineFile(path, i == len(files)-1, sums, &last, yield) {
+				return
+			}
+		}
+	}
+}
+
+func examineFile(path string, newest bool, sums *seals, last *int64, yield func(Examined) bool) bool {
+	f, err := openToRead(path)
+	if err != nil {
+		return yield(Examined{File: path, Err: err})
+	}
+	defer func() { _ = f.Close() }() // only read from
+	in := newLineReader(f, path, newest, sums)
+	for {
+		text, err := in.next()
+		in.number++
+		x := Examined{File: path, Line: in.number, Text: text}
+		switch {
+		case errors.Is(err, io.EOF) && len(text) == 0:
+			return true
+		case errors.Is(err, io.EOF) && newest:
+			x.Err = ErrTorn
+			return yield(x)
+		case errors.Is(err, io.EOF):
+			x.Err = errors.New("the line has no end")
+			return yield(x)
+		case err != nil:
+			x.Err = err
+			return yield(x)
+		}
+		x.examine(sums, last)
+		if !yield(x) {
+			return false
+		}
+	}
+}
+
+// examine checks the line behind record last, which it becomes when it is a record.
+func (x *Examined) examine(sums *seals, last *int64) {
+	if x.Err = sums.check(x.Text); x.Err == nil {
+		x.Record, x.Err = decode(x.Text)
+	}
+	if x.Err == nil {
+		x.Err = believable(x.Record)
+	}
+	switch {
+	case x.Err != nil:
+		x.Record = Record{}
+	case x.Record.Seq <= *last:
+		x.Record, x.Err = Record{}, fmt.Errorf("record %d comes a second time", x.Record.Seq)
+	case x.Record.Seq > *last+1:
+		x.Err = &MissingError{From: *last + 1, To: x.Record.Seq - 1}
+		*last = x.Record.Seq
+	default:
+		*last = x.Record.Seq
+	}
+}
+
+// MissingError says that records are missing before one that is sound.
+type MissingError struct{ From, To int64 }
+
+func (e *MissingError) Error() string {
+	if e.From == e.To {
+		return fmt.Sprintf("record %d is missing before it", e.From)
+	}
+	return fmt.Sprintf("records %d to %d are missing before it", e.From, e.To)
+}

@@ -1,0 +1,353 @@
+// Package fsck reads all files of a job, says what in them is damaged, and writes out what is still good.
+package fsck
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"prodigy/internal/checksum"
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+// Report is what was found in the files of a job.
+type Report struct {
+	JobID   string   `json:"job_id"`
+	Running bool     `json:"running"`
+	Sound   bool     `json:"sound"`
+	Files   []File   `json:"files"`
+	Items   Items    `json:"items"`
+	Notes   []string `json:"notes,omitempty"` // what is no damage
+}
+
+// File is one file, or the log.
+type File struct {
+	Path     string    `json:"path"`
+	Good     int       `json:"good"` // lines or records that are sound, of files that have some
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	Line int    `json:"line,omitempty"` // 0: it is about the file
+	What string `json:"what"`
+}
+
+// Items says what is known of the items by the sound records.
+type Items struct {
+	Recorded    int `json:"recorded"` // sound lines of items.jsonl
+	Selected    int `json:"selected"` // by the log; 0: the selection had not ended, or its record is lost
+	Succeeded   int `json:"succeeded"`
+	DeadLetters int `json:"dead_letters"` // also those that the open breaker rejected
+	Skipped     int `json:"skipped"`
+	Unsettled   int `json:"unsettled"` // begun, and no sound record says how it ended
+	NeverRun    int `json:"never_run"` // no sound record says that it began
+}
+
+// most is how many problems of one file are reported.
+const most = 100
+
+// Check reads all files of a job. It changes nothing and needs no lock: of a job that is running it sees a moment.
+//
+// Keep, when it is not nil, is called with each sound line of a file, by its name: items.jsonl, results.jsonl, dlq.jsonl and events.jsonl,
+// which stands for all files of the log, and for job.json and workflow.yml with all of it.
+func Check(job jobs.Job, keep func(name string, text []byte) error) (Report, error) {
+	c := checker{job: job, keep: keep, status: map[int]errorpolicy.Status{}}
+	if keep == nil {
+		c.keep = func(string, []byte) error { return nil }
+	}
+	c.report = Report{JobID: job.ID, Running: job.Running()}
+	meta, metaErr := c.meta()
+	err := errors.Join(c.kept, c.log())
+	if metaErr != nil || meta.Mode == "mapreduce" {
+		err = errors.Join(err, c.lines(job.ItemsFile(), true, c.openItems), c.lines(job.DLQFile(), false, c.openLetters))
+		err = errors.Join(err, c.lines(job.ResultsFile(), false, nil))
+		c.results()
+		c.countItems()
+	}
+	c.checkpoint()
+	c.report.Sound = true
+	for _, f := range c.report.Files {
+		c.report.Sound = c.report.Sound && len(f.Problems) == 0
+	}
+	return c.report, err
+}
+
+type checker struct {
+	job     jobs.Job
+	keep    func(name string, text []byte) error
+	kept    error
+	report  Report
+	status  map[int]errorpolicy.Status // of the items that have begun, as the sound records say
+	lastSeq int64
+	items   int
+}
+
+func (f *File) add(line int, what string) {
+	switch n := len(f.Problems); {
+	case n < most:
+		f.Problems = append(f.Problems, Problem{Line: line, What: what})
+	case n == most:
+		f.Problems = append(f.Problems, Problem{What: fmt.Sprintf("more than %d problems", most)})
+	}
+}
+
+// meta checks job.json and workflow.yml.
+func (c *checker) meta() (jobs.Meta, error) {
+	file := File{Path: c.job.MetaFile()}
+	meta, err := c.job.ReadMeta()
+	if err != nil {
+		file.add(0, reason(err))
+	} else {
+		c.keepFile(c.job.MetaFile())
+	}
+	c.report.Files = append(c.report.Files, file)
+	file = File{Path: c.job.WorkflowFile()}
+	if _, workflowErr := c.job.ReadWorkflow(meta); workflowErr != nil {
+		file.add(0, reason(workflowErr))
+	} else {
+		c.keepFile(c.job.WorkflowFile())
+		if err == nil && len(meta.Digests) == 0 {
+			c.report.Notes = append(c.report.Notes, "job.json is of a version without checksums: whether it or workflow.yml was changed cannot be told")
+		}
+	}
+	c.report.Files = append(c.report.Files, file)
+	return meta, err
+}
+
+func (c *checker) keepFile(path string) {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = c.keep(filepath.Base(path), data)
+	}
+	c.kept = errors.Join(c.kept, err)
+}
+
+// reason is what is wrong, without the path that stands beside it.
+func reason(err error) string {
+	if damaged, ok := errors.AsType[*jobs.DamagedError](err); ok {
+		return damaged.Err.Error()
+	}
+	if missing, ok := errors.AsType[*fs.PathError](err); ok {
+		return missing.Err.Error()
+	}
+	return err.Error()
+}
+
+// log checks the log and what it names.
+func (c *checker) log() error {
+	byPath := map[string]int{}
+	file := func(path string) *File {
+		at, known := byPath[path]
+		if !known {
+			at = len(c.report.Files)
+			byPath[path] = at
+			c.report.Files = append(c.report.Files, File{Path: path})
+		}
+		return &c.report.Files[at]
+	}
+	unsealed := 0
+	for x := range events.Examine(c.job.EventsDir()) {
+		f := file(x.File)
+		missing, _ := errors.AsType[*events.MissingError](x.Err)
+		switch {
+		case errors.Is(x.Err, events.ErrTorn):
+			if !c.report.Running {
+				c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off", x.File, len(x.Text)))
+			}
+			continue
+		case x.Err != nil:
+			f.add(x.Line, x.Err.Error())
+			if missing == nil {
+				continue
+			}
+		}
+		f.Good++
+		if sealed, _ := checksum.Check(x.Text); !sealed {
+			unsealed++
+		}
+		c.lastSeq = x.Record.Seq
+		c.record(x.Record, f, x.Line)
+		if err := c.keep("events.jsonl", append(bytes.Clone(x.Text), '\n')); err != nil {
+			return err
+		}
+	}
+	if unsealed > 0 {
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf("%d records are of a version without checksums: of these not all damage can be noticed", unsealed))
+	}
+	return nil
+}
+
+// record notes what a sound record says of its item, and checks the output that it names.
+func (c *checker) record(r events.Record, f *File, line int) {
+	switch e := r.Event.(type) {
+	case events.ItemsSelected:
+		c.report.Items.Selected = e.TotalItems
+	case events.AgentStarted:
+		if _, begun := c.status[e.ItemIndex]; !begun {
+			c.status[e.ItemIndex] = errorpolicy.Pending
+		}
+	case events.AgentCompleted:
+		c.status[e.ItemIndex] = errorpolicy.Succeeded
+		c.output(e.OutputFile, e.OutputCRC, f, line)
+	case events.AgentFailed:
+		if !e.Action.RunsAgain() {
+			c.status[e.ItemIndex] = e.Status()
+		}
+		c.output(e.OutputFile, e.OutputCRC, f, line)
+	}
+}
+
+func (c *checker) output(path, sum string, f *File, line int) {
+	if path == "" {
+		return
+	}
+	path = filepath.Join(c.job.OutputsDir(), filepath.Base(path)) // the job may have been moved
+	data, err := os.ReadFile(path)
+	if found := checksum.Of(data); err == nil && sum != "" && found != sum {
+		err = fmt.Errorf("the checksum of %s is %q, but its bytes give %q", path, sum, found)
+	}
+	if err != nil {
+		f.add(line, fmt.Sprintf("its output: %v", err))
+	}
+}
+
+// lines checks a file of lines of JSON, and then by what reads it for the job.
+func (c *checker) lines(path string, needed bool, open func() (int, error)) error {
+	in, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && !needed {
+		return nil
+	}
+	file := File{Path: path}
+	defer func() { c.report.Files = append(c.report.Files, file) }()
+	if err != nil {
+		file.add(0, reason(err))
+		return nil
+	}
+	defer func() { _ = in.Close() }() // only read from
+	var sums checksum.Lines
+	r := bufio.NewReaderSize(in, 256<<10)
+	for number := 1; ; number++ {
+		text, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if len(text) > 0 {
+				c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s ends in an incomplete line of %d bytes", path, len(text)))
+			}
+			break
+		}
+		if err != nil {
+			return err
+		}
+		line := bytes.TrimSuffix(text, []byte("\n"))
+		if err = sums.Check(line); err == nil && !json.Valid(line) {
+			err = errors.New("it is no JSON")
+		}
+		if err != nil {
+			file.add(number, err.Error())
+			continue
+		}
+		file.Good++
+		if err := c.keep(filepath.Base(path), text); err != nil {
+			return err
+		}
+	}
+	if path == c.job.ItemsFile() {
+		c.items = file.Good
+	}
+	if open == nil {
+		return nil
+	}
+	if _, err := open(); err != nil && len(file.Problems) == 0 {
+		file.add(0, err.Error())
+	}
+	return nil
+}
+
+func (c *checker) openItems() (int, error) {
+	store, err := items.OpenStore(c.job.ItemsFile())
+	if err != nil {
+		return 0, err
+	}
+	n := store.Len()
+	if known := c.report.Items.Selected; n < known {
+		err = fmt.Errorf("it has %d items, and the log says that %d were selected", n, known)
+	}
+	for i := 0; i < n && err == nil; i++ {
+		_, err = store.At(i)
+	}
+	return n, errors.Join(err, store.Close())
+}
+
+func (c *checker) openLetters() (int, error) {
+	applied, err := dlq.Applied(c.job.DLQFile())
+	if err == nil && applied > c.lastSeq && !c.report.Running {
+		err = fmt.Errorf("it follows the log to record %d, and the log ends with record %d: its end is lost", applied, c.lastSeq)
+	}
+	letters := 0
+	for _, readErr := range dlq.Each(c.job.DLQFile()) {
+		if readErr != nil {
+			return letters, errors.Join(err, readErr)
+		}
+		letters++
+	}
+	return letters, err
+}
+
+// results checks the results as a whole. They have no checksums of their own lines, since they are for users.
+func (c *checker) results() {
+	if c.report.Running {
+		return
+	}
+	if err := mapreduce.CheckResults(c.job); err != nil {
+		f := File{Path: c.job.ResultsFile(), Problems: []Problem{{What: err.Error() + "; a resume makes it again from the log"}}}
+		if n := len(c.report.Files); n > 0 && c.report.Files[n-1].Path == f.Path {
+			f.Good = c.report.Files[n-1].Good
+			c.report.Files = c.report.Files[:n-1]
+		}
+		c.report.Files = append(c.report.Files, f)
+	}
+}
+
+func (c *checker) countItems() {
+	it := &c.report.Items
+	it.Recorded = c.items
+	for _, status := range c.status {
+		switch status {
+		case errorpolicy.Pending:
+			it.Unsettled++
+		case errorpolicy.Succeeded:
+			it.Succeeded++
+		case errorpolicy.Skipped:
+			it.Skipped++
+		default:
+			it.DeadLetters++
+		}
+	}
+	it.NeverRun = max(0, max(it.Selected, it.Recorded)-len(c.status))
+}
+
+// checkpoint looks whether the checkpoint is whole. A job does without one that is not, so that it is no damage.
+func (c *checker) checkpoint() {
+	data, err := os.ReadFile(c.job.CheckpointFile())
+	if err != nil {
+		return
+	}
+	head, body, _ := bytes.Cut(data, []byte("\n"))
+	var version int
+	var sum string
+	if _, err := fmt.Sscanf(string(head), "prodigy checkpoint %d %s", &version, &sum); err != nil || sum != fmt.Sprintf("%x", sha256.Sum256(body)) {
+		c.report.Notes = append(c.report.Notes, c.job.CheckpointFile()+" is damaged, which costs time and nothing else: the log is read from its beginning")
+	}
+}

@@ -1,0 +1,46 @@
+package fsck
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"prodigy/internal/jobs"
+)
+
+// Salvage is Check, and writes what is sound to files in dir, which must be empty or not be there: job.json, workflow.yml, events.jsonl,
+// items.jsonl, results.jsonl and dlq.jsonl, as far as the job has them. Lines are written as they are found.
+func Salvage(job jobs.Job, dir string) (Report, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Report{}, err
+	}
+	there, err := os.ReadDir(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	if len(there) > 0 {
+		return Report{}, fmt.Errorf("%s is not empty", dir)
+	}
+	files := map[string]*bufio.Writer{}
+	var ends []func() error
+	report, err := Check(job, func(name string, text []byte) error {
+		w := files[name]
+		if w == nil {
+			f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return err
+			}
+			w = bufio.NewWriter(f)
+			files[name] = w
+			ends = append(ends, func() error { return errors.Join(w.Flush(), f.Sync(), f.Close()) })
+		}
+		_, err := w.Write(text)
+		return err
+	})
+	for _, end := range ends {
+		err = errors.Join(err, end())
+	}
+	return report, err
+}
