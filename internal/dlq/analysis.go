@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Analysis groups dead letters by what they have in common. It is made by adding them one by one.
+// Analysis groups dead letters by signature, type and hour. Add them one by one to the zero Analysis.
 type Analysis struct {
 	signatures, types map[string]*Group
 	hours             map[time.Time]*Group
 	total             int
 }
 
-// Group is the dead letters that agree in one respect: exactly one of Signature, Type and Hour is set.
+// Group is a group of dead letters. Exactly one of Signature, Type and Hour is set.
 type Group struct {
 	Signature string     `json:"signature,omitempty"`
 	Type      string     `json:"error_type,omitempty"`
@@ -76,16 +76,16 @@ func (g *Group) add(e Entry, last Failure) {
 	}
 }
 
-// Total is the number of dead letters that were added.
+// Total returns the number of dead letters added.
 func (a *Analysis) Total() int { return a.total }
 
-// BySignature returns the groups of like messages, the largest first.
+// BySignature returns the groups by signature, the largest first.
 func (a *Analysis) BySignature() []Group { return largest(a.signatures) }
 
-// ByType returns the groups of one type of error, the largest first.
+// ByType returns the groups by error type, the largest first.
 func (a *Analysis) ByType() []Group { return largest(a.types) }
 
-// ByHour returns the groups that failed last in the same hour, the earliest first.
+// ByHour returns the groups by the hour of the last failure, the earliest first.
 func (a *Analysis) ByHour() []Group {
 	groups := []Group{}
 	for _, hour := range slices.SortedFunc(maps.Keys(a.hours), time.Time.Compare) {

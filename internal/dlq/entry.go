@@ -1,4 +1,7 @@
-// Package dlq keeps the items that failed for good, for people to inspect and send again.
+// Package dlq keeps the items that failed for good (dead letters), for people to inspect and retry.
+//
+// A Queue is a journal on disk of Entry values. A Projection keeps it up to date with the log of the job. The functions Read, Each, Find
+// and IDs read a queue without opening it for writing.
 package dlq
 
 import (
@@ -27,7 +30,7 @@ type Entry struct {
 	RetryCount           int             `json:"retry_count"` // times it was sent again from the queue
 }
 
-// Last returns the newest evidence of an entry.
+// Last returns the newest failure of an entry.
 func (e Entry) Last() Failure {
 	if n := len(e.FailureHistory); n > 0 {
 		return e.FailureHistory[n-1]
@@ -35,7 +38,7 @@ func (e Entry) Last() Failure {
 	return Failure{}
 }
 
-// Failure is the evidence of one failed attempt.
+// Failure is one failed attempt, with the end of its output.
 type Failure struct {
 	Attempt    int           `json:"attempt"`
 	Time       time.Time     `json:"time"`

@@ -66,8 +66,8 @@ func unseal(line []byte) (object []byte, sealed bool, err error) {
 	return checksum.Strip(line), sealed, err
 }
 
-// cutOp reads the object of an entry in the form that encode gives it, in which only the entry is still to be looked at: that takes a
-// fraction of what encoding/json takes. Anything else is not ok.
+// cutOp splits a line in exactly the form that encode gives it, without decoding the entry; that takes a fraction of the time of
+// encoding/json. It reports false for any other form.
 func cutOp(line []byte) (o op, ok bool) {
 	word, rest, ok := within(line, `{"op":"`, `"`)
 	if o.Op = string(word); !ok || o.Op != opAdd && o.Op != opUpdate {
@@ -93,7 +93,7 @@ func cutOp(line []byte) (o op, ok bool) {
 	return o, ok && found && whole && bytes.IndexFunc(id, isEscaped) < 0
 }
 
-// within returns what of b is between two texts, of which the first begins it, and what follows.
+// within cuts the prefix before off b and splits the rest at behind.
 func within(b []byte, before, behind string) (inner, rest []byte, ok bool) {
 	rest, ok = bytes.CutPrefix(b, []byte(before))
 	if !ok {
@@ -102,7 +102,7 @@ func within(b []byte, before, behind string) (inner, rest []byte, ok bool) {
 	return bytes.Cut(rest, []byte(behind))
 }
 
-// isEscaped tells of a character that may not stand in JSON as it is.
+// isEscaped reports whether a character must be escaped in JSON, or is not ASCII.
 func isEscaped(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
 
 func (o op) check() error {

@@ -225,12 +225,12 @@ func (p *Projection) newEntry(r events.Record, e events.AgentFailed, first time.
 	}, nil
 }
 
-// same tells whether f and g are of the same record. Refusals by the breaker have no agent, so the time counts as well.
+// same reports whether f and g are of the same record. Refusals by the breaker have no agent, so the time counts as well.
 func (f Failure) same(g Failure) bool {
 	return f.Attempt == g.Attempt && f.AgentID == g.AgentID && f.Time.Equal(g.Time)
 }
 
-// eligible tells whether sending an item again can help after a failure of this type.
+// eligible reports whether sending an item again can help after a failure of this type.
 func eligible(t retry.Type) bool {
 	switch t {
 	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:

@@ -47,7 +47,7 @@ func Each(path string) iter.Seq2[Entry, error] {
 	}
 }
 
-// Lead returns the first entry at path, "" when there is none, and whether a retry would send any. It reads little of those that it would not.
+// Lead returns the id of the first entry at path, or "" if there is none, and whether any entry is eligible for a retry.
 func Lead(path string) (first string, eligible bool, err error) {
 	err = look(path, func(f io.ReaderAt, x index) error {
 		for _, id := range x.ids() {
@@ -67,14 +67,14 @@ func Lead(path string) (first string, eligible bool, err error) {
 	return first, eligible, err
 }
 
-// sureToStay tells of the line of an entry, without decoding it, that a retry would not send it; of some it cannot tell.
+// sureToStay reports whether the encoded entry is certainly not eligible for a retry. False means: decode it.
 func sureToStay(line []byte) bool {
 	object, _, err := unseal(line)
 	at := bytes.LastIndex(object, []byte(endOfSpent))
 	return err == nil && at >= 0 && strings.Trim(string(object[at+len(endOfSpent):]), "0123456789") == "}}"
 }
 
-// endOfSpent is what stands at the end of an entry that no retry would send, before a number.
+// endOfSpent is the end of an encoded entry that is not eligible, up to its last number.
 const endOfSpent = `"reprocess_eligible":false,"manual_review_required":true,"retry_count":`
 
 // Find returns the entry of an item at path, and whether there is one.
@@ -99,7 +99,7 @@ func IDs(path string) (ids []string, err error) {
 	return ids, err
 }
 
-// Applied returns the record of the log up to which the queue at path has surely been followed; 0 when that is not known.
+// Applied returns the record of the log up to which the queue at path is certainly up to date; 0 if that is not known.
 func Applied(path string) (seq int64, err error) {
 	if o, ok := lastOp(path); ok {
 		return o.Seq, nil

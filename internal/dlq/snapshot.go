@@ -17,7 +17,7 @@ type ActiveSnapshot struct {
 	Retries []StepRetry `json:"retries,omitempty"`
 }
 
-// Snapshot is called between two calls of Apply. It is not ok when there is more evidence than is held in memory.
+// Snapshot returns the state of the projection. Call it between two calls of Apply. It reports false if some failures are in the spill file.
 func (p *Projection) Snapshot() (s Snapshot, ok bool) {
 	if p.kept.out > 0 {
 		return Snapshot{}, false

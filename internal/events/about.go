@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// About is Read without the records about other items than itemID. It decodes little more than what it yields.
+// About yields the records about an item, and those about the job. It decodes little else.
 func About(dir, itemID string) iter.Seq2[Record, error] {
 	item := appendQuoted([]byte(`"item_id":`), itemID)
 	// In another form than Encode gives it, an id has blanks before it or escapes.

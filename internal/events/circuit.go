@@ -2,7 +2,7 @@ package events
 
 import "prodigy/internal/breaker"
 
-// Circuit returns the event that tells of a breaker's transition. Scope is "workflow", or the label of a step.
+// Circuit returns the event for a transition of a breaker. Scope is "workflow", or the label of a step.
 func Circuit(scope string, t breaker.Transition) Event {
 	switch t.To {
 	case breaker.Open:
@@ -15,7 +15,7 @@ func Circuit(scope string, t breaker.Transition) Event {
 	panic("BUG: a breaker went into a state that is none")
 }
 
-// Transition is Circuit read backwards: of an event of another kind there is none.
+// Transition is the inverse of Circuit. It reports false for other events.
 func Transition(e Event) (scope string, t breaker.Transition, ok bool) {
 	switch e := e.(type) {
 	case CircuitOpen:

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Closed is what can be told without reading it of a file of a log that nothing is written to any more.
+// Closed describes a finished log file by what is known without reading it: name, size and time.
 type Closed struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
@@ -45,7 +45,7 @@ func closedAt(path string) (Closed, error) {
 	return Closed{Name: info.Name(), Size: info.Size(), Changed: info.ModTime().UnixNano()}, nil
 }
 
-// became tells whether now is what c may be by now. How large it is when it is compressed cannot be known before.
+// became reports whether now is what c may be by now. How large it is when it is compressed cannot be known before.
 func (c Closed) became(now Closed) bool {
 	return c == now || !compressed(c.Name) && now.Name == c.Name+compressedExt
 }

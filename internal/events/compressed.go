@@ -116,7 +116,7 @@ func removeTemporary(dir string) error {
 
 func compressed(path string) bool { return strings.HasSuffix(path, compressedExt) }
 
-// stem returns path without what a compression adds to it: that by which a log file is the same before and after.
+// stem strips ".zst" from path, so that a log file has the same name before and after compression.
 func stem(path string) string { return strings.TrimSuffix(path, compressedExt) }
 
 // openToRead opens a log file, also one that was compressed since its name was read.

@@ -21,7 +21,7 @@ func (c *cursor) skip(s string) {
 	}
 }
 
-// has tells whether s comes next.
+// has reports whether s comes next.
 func (c *cursor) has(s string) bool {
 	return c.ok && len(c.rest) >= len(s) && string(c.rest[:len(s)]) == s
 }

@@ -82,7 +82,7 @@ type JobStarted struct {
 	Version     string `json:"version"`
 }
 
-// JobCompleted ends a run in which every item came to an end, dead letters and skipped items included.
+// JobCompleted ends a run after which every item has an outcome, including dead letters and skipped items.
 type JobCompleted struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
@@ -124,7 +124,7 @@ type PhaseStarted struct {
 	Phase string `json:"phase"`
 }
 
-// PhaseCompleted ends a phase that did what it was for; a phase that failed has no such record.
+// PhaseCompleted ends a successful phase; a failed one has no such record.
 type PhaseCompleted struct {
 	Phase      string `json:"phase"`
 	DurationMS Millis `json:"duration_ms"`
@@ -154,16 +154,15 @@ type StepCompleted struct {
 	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
 }
 
-// StepPrinted has what a step printed that people are to see before the step is over with all that follows it: what the step itself
-// printed when others follow it, and what each of these did. Like StepCompleted it is written for the phases that run once; nothing is
-// made of it but what is shown, and a resume that runs the step again writes it again.
+// StepPrinted carries the output of a step, for display only, when more steps (hooks, handlers) follow before it completes, and the output
+// of each of those. Like StepCompleted it is written for the phases that run once. A resume that runs the step again writes it again.
 type StepPrinted struct {
 	Phase  string `json:"phase,omitempty"`
 	Step   string `json:"step"`   // label
 	Output string `json:"output"` // bounded, see process.Capture
 }
 
-// StepSkipped tells that a step was not run, because the condition in its when was not met.
+// StepSkipped records that a step was not run because its when condition was false.
 type StepSkipped struct {
 	ItemID string `json:"item_id,omitempty"`
 	Phase  string `json:"phase,omitempty"`
@@ -171,7 +170,7 @@ type StepSkipped struct {
 	When   string `json:"when"`
 }
 
-// ItemsSelected tells that the selection is over and how many items it gave.
+// ItemsSelected records the end of the selection and the number of items.
 type ItemsSelected struct {
 	TotalItems int `json:"total_items"`
 }
@@ -248,7 +247,7 @@ type RetryState struct {
 	ExpiresAt  *time.Time `json:"budget_expires_at,omitempty"`
 }
 
-// AgentSkipped tells that an item counts as skipped without an attempt that says so, and why.
+// AgentSkipped records that an item counts as skipped without an attempt that was skipped, and why.
 type AgentSkipped struct {
 	ItemID    string `json:"item_id"`
 	ItemIndex int    `json:"item_index"`
@@ -264,7 +263,7 @@ type AgentInterrupted struct {
 	Reason    string `json:"reason"`
 }
 
-// AgentProgress tells which step an attempt has come to. It is written only when asked for.
+// AgentProgress records which step an attempt has reached. It is written only with --log-steps.
 type AgentProgress struct {
 	ItemID    string `json:"item_id"`
 	Step      string `json:"step"`
@@ -272,7 +271,7 @@ type AgentProgress struct {
 	Steps     int    `json:"steps"`
 }
 
-// StepRetrying tells that a step failed and will be tried again. ItemID is empty outside the map phase.
+// StepRetrying records that a step failed and will be retried. ItemID is empty outside the map phase.
 type StepRetrying struct {
 	ItemID          string     `json:"item_id,omitempty"`
 	Step            string     `json:"step"`
@@ -287,8 +286,8 @@ type StepRetrying struct {
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
 
-// StepFailed tells that the tries of a step are used up, and what follows. It has the end of what the step printed where no
-// AgentFailed follows that would have it.
+// StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
+// follows, which has it then.
 type StepFailed struct {
 	ItemID    string       `json:"item_id,omitempty"`
 	Step      string       `json:"step"`
@@ -305,44 +304,44 @@ type StepFailed struct {
 
 // Scope of the circuit events: "workflow", or the id of the step.
 
-// CircuitOpen tells that a breaker refuses everything until a time.
+// CircuitOpen records that a breaker opened, and until when it rejects everything.
 type CircuitOpen struct {
 	Scope               string    `json:"scope"`
 	ConsecutiveFailures int       `json:"consecutive_failures"`
 	Until               time.Time `json:"until"`
 }
 
-// CircuitHalfOpen tells that a breaker lets tests through.
+// CircuitHalfOpen records that a breaker lets tests through.
 type CircuitHalfOpen struct {
 	Scope string `json:"scope"`
 }
 
-// CircuitClosed tells that a breaker is back to normal after enough successful tests.
+// CircuitClosed records that a breaker closed after enough successful tests.
 type CircuitClosed struct {
 	Scope     string `json:"scope"`
 	Successes int    `json:"successes"`
 }
 
-// DLQItemAdded tells that an item became a dead letter.
+// DLQItemAdded records that an item became a dead letter.
 type DLQItemAdded struct {
 	ItemID         string `json:"item_id"`
 	ErrorSignature string `json:"error_signature"`
 	FailureCount   int    `json:"failure_count"`
 }
 
-// DLQItemRemoved tells that an item is a dead letter no longer.
+// DLQItemRemoved records that an item is no longer a dead letter.
 type DLQItemRemoved struct {
 	ItemID string `json:"item_id"`
 	Reason string `json:"reason"`
 }
 
-// DLQItemsReprocessed sums up a retry of dead letters.
+// DLQItemsReprocessed summarizes a retry of dead letters.
 type DLQItemsReprocessed struct {
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 }
 
-// DLQItemsEvicted tells that dead letters were thrown away for their age or at a person's wish.
+// DLQItemsEvicted records that dead letters were deleted by dlq purge or dlq clear.
 type DLQItemsEvicted struct {
 	Count int `json:"count"`
 }

@@ -16,7 +16,7 @@ const pollEvery = 250 * time.Millisecond
 // With q.Limit it begins with the last of those that are there. Only complete lines count.
 //
 // The job has ended when JobCompleted, JobFailed or JobPaused is the last record and nobody runs it (any more, or again), or
-// when it was killed: nobody runs it, and nothing says so. Running tells whether somebody does; nil: nobody can tell, so that
+// when it was killed: nobody runs it, and nothing says so. Running reports whether somebody does; nil: nobody can tell, so that
 // only a last record ends it.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
@@ -86,7 +86,7 @@ func (f *follower) look() {
 	}
 }
 
-// over tells whether nothing more will come. A job that has just begun is not locked yet, so its last record or a second look
+// over reports whether nothing more will come. A job that has just begun is not locked yet, so its last record or a second look
 // has to confirm that nobody runs it.
 func (f *follower) over() bool {
 	if f.running == nil {
@@ -211,7 +211,7 @@ func (f *follower) show(l line, yield func([]byte, error) bool) error {
 	return nil
 }
 
-// endsJob tells whether a run of the job ends with this line.
+// endsJob reports whether a run of the job ends with this line.
 func endsJob(text []byte) bool {
 	h, err := decodeHead(text)
 	if err != nil {

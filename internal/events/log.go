@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/jobs"
 )
 
-// Durability says how long the log may lag behind the disk.
+// Durability says when the log is synced to disk.
 type Durability string
 
 const (
@@ -178,7 +178,7 @@ func (l *Log) Wait(seq int64) error {
 	return l.reached(seq, l.safe)
 }
 
-// Flush returns when every record that was appended before has been given to the system, so that it outlives prodigy, though not the
+// Flush returns when every record appended before has been written to the file, so that it survives a crash of prodigy, though not of the
 // machine; or the write error that prevents it.
 func (l *Log) Flush() error {
 	l.mu.Lock()
@@ -190,7 +190,7 @@ func (l *Log) Flush() error {
 	return l.reached(seq, l.inFile)
 }
 
-// reached tells why a record that was waited for has not been reached; l.mu is held.
+// reached returns why a record has not been written, or nil. The caller holds l.mu.
 func (l *Log) reached(seq, last int64) error {
 	switch {
 	case last >= seq:

@@ -12,7 +12,7 @@ import (
 	"slices"
 )
 
-// Position is a place between two lines of a log. It stays what it is when the file is compressed.
+// Position is a position between two lines of a log. It stays valid when the file is compressed.
 type Position struct {
 	File   string `json:"file"`   // its name, as it was before it was compressed
 	Offset int64  `json:"offset"` // in the file, as it was before it was compressed
@@ -42,7 +42,7 @@ func sumOf(line []byte) []byte {
 	return sum[:]
 }
 
-// Holds tells whether the log in dir has the record of the mark, to the byte, where the mark says, and before it the files that were there,
+// Holds reports whether the log in dir has the record of the mark, to the byte, where the mark says, and before it the files that were there,
 // with nothing done to them since but their compression. It does not read these.
 func Holds(dir string, m Mark) bool {
 	before, err := closedBefore(dir, m.File)
@@ -125,7 +125,7 @@ func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, e
 	})
 }
 
-// is tells whether the line is the one that is marked.
+// is reports whether the line is the one that is marked.
 func (m Mark) is(l line) bool {
 	return l.seq == m.Seq && bytes.Equal(m.Sum, sumOf(append(bytes.Clone(l.text), '\n')))
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Masker takes secrets out of texts.
+// Masker masks secrets in texts.
 type Masker interface {
 	Text(s string) string
 	JSON(raw json.RawMessage) json.RawMessage

@@ -147,7 +147,7 @@ func (b *backward) previous() (line, error) {
 	}
 }
 
-// cut takes the last line off what is left of the file, and tells whether it ends in a newline.
+// cut takes the last line off what is left of the file, and reports whether it ends in a newline.
 func (b *backward) cut() (text []byte, whole bool, err error) {
 	for {
 		body := bytes.TrimSuffix(b.held, []byte("\n"))

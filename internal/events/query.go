@@ -45,7 +45,7 @@ func newFilter(q Query) (*filter, error) {
 	return f, nil
 }
 
-// match tells whether the query selects the line.
+// match reports whether the query selects the line.
 func (f *filter) match(l line) (bool, error) {
 	ok, err := f.selects(l)
 	return ok && (f.query.Matches == nil || f.query.Matches(l.text)), err

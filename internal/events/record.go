@@ -127,7 +127,7 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
 
-// plain tells whether s stands in JSON as it is.
+// plain reports whether s stands in JSON as it is.
 func plain[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if escaped[s[i]] {

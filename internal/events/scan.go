@@ -132,7 +132,7 @@ type DamagedError struct {
 	Err   error
 }
 
-// Error begins with the place.
+// Error begins with the position.
 func (e *DamagedError) Error() string { return e.Place + ": " + e.Err.Error() }
 
 // Unwrap returns why.

@@ -51,7 +51,7 @@ func searched(line []byte) []byte {
 	return line
 }
 
-// simple tells whether a line is the text that it stands for, and its letters have two cases: that nothing is escaped or past ASCII.
+// simple reports whether a line is the text that it stands for, and its letters have two cases: that nothing is escaped or past ASCII.
 func simple(line []byte) bool {
 	if bytes.IndexByte(line, '\\') >= 0 {
 		return false
@@ -102,7 +102,7 @@ func (w word) in(line []byte) bool {
 	return w.with(c, line) || 'a' <= c && c <= 'z' && w.with(c-'a'+'A', line)
 }
 
-// with tells whether the word is in the line with its rare letter written as c.
+// with reports whether the word is in the line with its rare letter written as c.
 func (w word) with(c byte, line []byte) bool {
 	for from := w.rare; from < len(line); from++ {
 		i := bytes.IndexByte(line[from:], c)
@@ -117,7 +117,7 @@ func (w word) with(c byte, line []byte) bool {
 	return false
 }
 
-// is tells whether b begins with the word.
+// is reports whether b begins with the word.
 func (w word) is(b []byte) bool {
 	for i, c := range w.lower {
 		if b[i] != c && (c < 'a' || c > 'z' || b[i] != c-'a'+'A') {
@@ -127,7 +127,7 @@ func (w word) is(b []byte) bool {
 	return true
 }
 
-// looksAround tells whether the expression asks where a text or a word begins or ends.
+// looksAround reports whether the expression asks where a text or a word begins or ends.
 func looksAround(expr *regexp.Regexp) bool {
 	parsed, err := syntax.Parse(expr.String(), syntax.Perl)
 	return err != nil || asksForEnds(parsed)

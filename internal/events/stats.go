@@ -28,7 +28,7 @@ type Stats struct {
 	lengths []Millis
 }
 
-// Durations sums up how long the attempts took that came to an end.
+// Durations summarizes the durations of finished attempts.
 type Durations struct {
 	Count int    `json:"count"`
 	P50   Millis `json:"p50_ms"`
@@ -109,7 +109,7 @@ func (s *Stats) count(e Event) {
 	}
 }
 
-// Sum returns the counts with what follows from them.
+// Sum returns the statistics.
 func (s *Stats) Sum() Stats {
 	sum := *s
 	sum.Items, sum.Agents = s.items.n, s.items.marked+s.agents.n

@@ -162,7 +162,7 @@ func (w *writer) write(records []Record) error {
 	return nil
 }
 
-// tell lets those go on who wait for a record to be written.
+// tell wakes those who wait for a record to be written.
 func (w *writer) tell(seq int64) {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()

@@ -17,7 +17,7 @@ type Condition struct {
 	root node
 }
 
-// Term is what a condition gets from outside.
+// Term is a variable of a condition.
 type Term struct {
 	Src  string // a text with placeholders, or what would stand between the braces of one
 	Text bool   // it is the former
@@ -35,7 +35,7 @@ func ParseCondition(src string) (*Condition, error) {
 	return c, err
 }
 
-// Holds tells whether the condition is met. operand gives the value of a term by its index.
+// Holds reports whether the condition is true. operand returns the value of a term by its index.
 func (c *Condition) Holds(operand func(term int) Operand) bool {
 	find := func(path []step) (value, bool) {
 		return operand(path[0].index).value, true

@@ -17,20 +17,20 @@ type Cursor struct {
 	next  int
 }
 
-// Cursor returns one that stands before the first item.
+// Cursor returns a cursor before the first item.
 func (s *Store) Cursor() *Cursor {
 	c := &Cursor{store: s}
 	c.in = bufio.NewReaderSize(whole{c}, 64<<10)
 	return c
 }
 
-// More tells whether there is an item after the cursor now.
+// More reports whether there is an item after the cursor now.
 func (c *Cursor) More() bool { return c.next < c.store.Len() }
 
-// Index is that of the item after the cursor.
+// Index returns the index of the item after the cursor.
 func (c *Cursor) Index() int { return c.next }
 
-// Offset is how many bytes of the file come before the item after the cursor.
+// Offset returns the offset in the file of the item after the cursor.
 func (c *Cursor) Offset() int64 { return c.read - int64(c.in.Buffered()) }
 
 // Next returns the item after the cursor, which must be there, and steps over it.

@@ -18,7 +18,7 @@ type novelty struct {
 	form []byte
 }
 
-// isNew tells whether no item before had an equal value. What is missing is null.
+// isNew reports whether no item before had an equal value. What is missing is null.
 func (n *novelty) isNew(item value) bool {
 	v, _ := inItem(item)(n.path)
 	n.form = appendOrdered(n.form[:0], v)

@@ -7,7 +7,7 @@ import (
 	"github.com/ohler55/ojg/jp"
 )
 
-// matches tells whether the document passes a filter of a path.
+// matches reports whether the document passes a filter of a path.
 func (d *document) matches(f *jp.Filter) (ok bool, err error) {
 	defer recoverEvaluation(&err)
 	return f.Match(d.value), nil

@@ -85,7 +85,7 @@ func (f *feed) until(end byte, limit int) (data []byte, whole bool) {
 	}
 }
 
-// blank takes lines that hold nothing, and tells whether any data follows.
+// blank takes lines that hold nothing, and reports whether any data follows.
 func (f *feed) blank() (more bool) {
 	for {
 		line, whole := f.line(lookAhead)

@@ -33,7 +33,7 @@ func ParseFilter(src string) (*Filter, error) {
 	return f, nil
 }
 
-// Match tells whether the item passes.
+// Match reports whether the filter selects the item.
 func (f *Filter) Match(item json.RawMessage) bool {
 	return f.root.eval(inItem(newValue(item))).truth()
 }

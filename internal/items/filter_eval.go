@@ -125,7 +125,7 @@ func isKind(k kind) func(value) value {
 
 func bothTexts(a, b value) bool { return a.kind == text && b.kind == text }
 
-// ordered tells whether one of the two can be less than the other.
+// ordered reports whether one of the two can be less than the other.
 func ordered(a, b value) bool {
 	return bothTexts(a, b) || a.kind == number && b.kind == number
 }

@@ -34,7 +34,7 @@ func (it Item) Shown() json.RawMessage {
 	return it.Data
 }
 
-// Env is the surroundings of a selection.
+// Env is the environment of a selection.
 type Env struct {
 	Dir     string    // where relative file names start and commands run
 	Environ []string  // of commands
@@ -45,7 +45,7 @@ type Env struct {
 	// known to a run. Nil: names stay as they are written.
 	Fill func(text string) (string, error)
 
-	// Secret tells whether a text holds a secret, and so is not to name an item: names stand in every event. Nil: none does.
+	// Secret reports whether a text holds a secret and so cannot be the name of an item, since names are in every event. Nil: none does.
 	Secret func(text string) bool
 
 	// Register, when there is one, has a record of the command that runs.

@@ -194,13 +194,13 @@ func (f *feed) each(first, others path, take func([]byte) error) error {
 	}
 }
 
-// opens tells whether the data begins like an object or array.
+// opens reports whether the data begins like an object or array.
 func opens(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	return len(data) > 0 && (data[0] == '{' || data[0] == '[')
 }
 
-// readsAsJSON tells whether the data is JSON as far as it goes.
+// readsAsJSON reports whether the data is JSON as far as it goes.
 func readsAsJSON(data []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(data), anyNames)
 	for {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// KeyError says that the key of a map phase is no name for an item.
+// KeyError means that the key of a map phase does not give a valid name for an item.
 type KeyError struct {
 	Key     string // as the workflow has it
 	Item    string // item_<index> of the item

@@ -41,7 +41,7 @@ func (f *feed) longValue(take func([]byte) error) error {
 	return take(raw)
 }
 
-// loneArray tells whether the data is one array, whose elements are meant. An array that does not end on its first line, as far as
+// loneArray reports whether the data is one array, whose elements are meant. An array that does not end on its first line, as far as
 // that can be looked at, is taken for one.
 func (f *feed) loneArray() bool {
 	if !f.blank() {

@@ -57,7 +57,7 @@ func pathError(src string, err error) error {
 	return fmt.Errorf("not a JSONPath: %s\n%s", what, pointAt(src, at))
 }
 
-// on returns what calls take with what the path selects in each value that it is given.
+// on returns a function that evaluates the path on a value and passes each match to take.
 func (p path) on(take func([]byte) error) func([]byte) error {
 	if p.empty() {
 		return take

@@ -98,7 +98,7 @@ func (e Env) fill(text string) (string, error) {
 	return filled, nil
 }
 
-// looksLikeCommand tells whether a text that is no file has something in it that a shell would act on.
+// looksLikeCommand reports whether a text that is no file has something in it that a shell would act on.
 func looksLikeCommand(text string) bool {
 	return strings.ContainsAny(text, " \t\r\n|&;<>()$`\"'*?[]{}")
 }
@@ -139,10 +139,10 @@ func eachOfList(list []json.RawMessage, take func([]byte) error) error {
 	return nil
 }
 
-// Stdin is what the standard input of prodigy is called.
+// Stdin is the name of the standard input in messages.
 const Stdin = "standard input"
 
-// Source says in words where the items of an input come from, and whether they can be found without running a command. The input
+// Source describes the source of the items of an input, and reports whether they can be found without running a command. The input
 // has been checked.
 func Source(in workflow.Input, e Env) (words string, free bool) {
 	s, err := resolve(in, e)

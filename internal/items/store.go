@@ -46,7 +46,7 @@ type mark struct {
 	at    int64
 }
 
-// CreateStore creates the file, which must not be there yet.
+// CreateStore creates the file, which must not exist.
 func CreateStore(path string) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -55,20 +55,20 @@ func CreateStore(path string) (*Store, error) {
 	return &Store{file: file, dir: filepath.Dir(path)}, nil
 }
 
-// DamagedError says that items of a store are not what was recorded, or not there.
+// DamagedError means that items of a store are missing or not what was recorded.
 type DamagedError struct {
 	Path string
 	Line int // from 1
 	Err  error
 }
 
-// Error begins with the place.
+// Error begins with the position.
 func (e *DamagedError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// OpenStore opens a file that is there, to read it and go on appending. A torn or damaged last line does not count; the next write
+// OpenStore opens an existing file to read it and append to it. A torn or damaged last line does not count; the next write
 // replaces it. Damage before that is a *DamagedError. Lines that an older version wrote have no checksum, and are checked when they are read.
 func OpenStore(path string) (*Store, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -215,7 +215,7 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	return append(checksum.Seal(append(line, '}'), start), '\n'), nil
 }
 
-// Clear forgets all items.
+// Clear removes all items.
 func (s *Store) Clear() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 	return found
 }
 
-// toldFormat returns the format that the workflow tells of its input, by a word or by the name of the file; empty: none.
+// toldFormat returns the format of the input given in the workflow, by a key or the name of the file, or "".
 func toldFormat(in workflow.Input) string {
 	name := in.File
 	if !looksLikeCommand(withoutPlaceholders(in.Text)) {
@@ -44,7 +44,7 @@ func toldFormat(in workflow.Input) string {
 	return cmp.Or(in.Format, extensions()[strings.ToLower(filepath.Ext(name))])
 }
 
-// typed is a place in a filter where a field meets a number or a truth value, neither of which a text can equal.
+// typed is a comparison in a filter of a field with a number or boolean, which a text never equals.
 type typed struct {
 	at      int    // where it stands
 	sign    string // its operator
@@ -102,7 +102,7 @@ func asText(constant node, written, field string) (constantText, fieldText strin
 	return written, "number(" + field + ")"
 }
 
-// isTyped tells whether n is a constant that no text can equal.
+// isTyped reports whether n is a constant that no text can equal.
 func isTyped(n node) bool {
 	k := constantKind(n)
 	return k == number || k == boolean

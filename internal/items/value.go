@@ -171,7 +171,7 @@ func (v value) equalMembers(w value) bool {
 	return true
 }
 
-// contains tells whether a text holds another, or an array an element.
+// contains reports whether a text holds another, or an array an element.
 func (v value) contains(w value) bool {
 	switch {
 	case v.kind == text && w.kind == text:
