@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -142,5 +143,26 @@ func compareFile(t *testing.T, path string, want []byte) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s is stale: go test ./cmd/prodigy -run Reference -update rewrites it (-want +got):\n%s", path, diff)
+	}
+}
+
+// Every command is run by some script, so that none is added without a test of what a user would type.
+func TestEveryCommandHasAScript(t *testing.T) {
+	var scripts strings.Builder
+	for _, pattern := range []string{"../../testdata/script/*.txtar", "../../testdata/script/seeds/*.txtar"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			scripts.WriteString(readFile(t, file))
+		}
+	}
+	text := scripts.String()
+	for _, cmd := range commandsOf(documented(t)) {
+		path := regexp.MustCompile(regexp.QuoteMeta(cmd.CommandPath()) + `\b`)
+		if !cmd.HasSubCommands() && !path.MatchString(text) {
+			t.Errorf("no script in testdata/script runs %q", cmd.CommandPath())
+		}
 	}
 }
