@@ -150,7 +150,7 @@ func (x *explainer) apply(r events.Record) {
 	case events.AgentSkipped:
 		x.add(r, "counted as skipped: "+e.Reason)
 	case events.DLQItemAdded:
-		x.add(r, fmt.Sprintf("put into the dead letter queue after %s", tries(e.FailureCount)))
+		x.add(r, fmt.Sprintf("became a dead letter after %s", times(e.FailureCount, "attempt", "attempts")))
 	case events.DLQItemRemoved:
 		x.removed(r, e)
 	}
@@ -160,11 +160,12 @@ func (x *explainer) add(r events.Record, text string, why ...string) {
 	x.out.Entries = append(x.out.Entries, Entry{Seq: r.Seq, Time: r.Time, Event: r.Event.Type(), Text: text, Why: why})
 }
 
-func tries(n int) string {
+// times returns a number with its noun.
+func times(n int, one, many string) string {
 	if n == 1 {
-		return "1 try"
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d tries", n)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
@@ -257,7 +258,7 @@ func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	if what := consequences()[e.Action]; what != "" {
 		why = append(why, what)
 	}
-	x.add(r, fmt.Sprintf("step %s failed for good after %s: %s", e.Step, tries(e.Attempts), e.Error), why...)
+	x.add(r, fmt.Sprintf("step %s failed for good after %s: %s", e.Step, times(e.Attempts, "try", "tries"), e.Error), why...)
 }
 
 func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events.StepFailed) string {
