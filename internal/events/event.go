@@ -27,6 +27,44 @@ type Event interface {
 	About() string
 }
 
+// printed is an event with texts that a command may have printed, or that were made of such texts.
+type printed interface {
+	Event
+	// masked returns the event without the secrets that m knows in these texts.
+	masked(m Masker) Event
+}
+
+// rounded is an event that does not come back from the log as it is: its texts are cut to their bounds and made UTF-8, its times and
+// durations are rounded to what is written.
+type rounded interface {
+	Event
+	// normal returns the event as it comes back.
+	normal() Event
+}
+
+// Masker masks secrets in texts.
+type Masker interface {
+	Text(s string) string
+	JSON(raw json.RawMessage) json.RawMessage
+}
+
+// Masked returns e without the secrets that m knows in what commands printed and in what was made of it. Names, ids and prodigy's own
+// words stay as they are: the state of a job is computed from them.
+func Masked(e Event, m Masker) Event {
+	if p, ok := e.(printed); ok {
+		return p.masked(m)
+	}
+	return e
+}
+
+// normal returns e as it comes back from the log, so that what is applied live is what is applied on replay.
+func normal(e Event) Event {
+	if r, ok := e.(rounded); ok {
+		return r.normal()
+	}
+	return e
+}
+
 // BetweenRuns reports whether an event may also be written while nobody runs the job, so that its time belongs to no run.
 func BetweenRuns(e Event) bool {
 	switch e.(type) {
@@ -82,11 +120,30 @@ type JobStarted struct {
 	Version     string `json:"version"`
 }
 
+func (JobStarted) Type() string { return "JobStarted" }
+
+func (JobStarted) About() string { return "" }
+
 // JobCompleted ends a run after which every item has an outcome, including dead letters and skipped items.
 type JobCompleted struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason"`
+}
+
+func (JobCompleted) Type() string { return "JobCompleted" }
+
+func (JobCompleted) About() string { return "" }
+
+func (e JobCompleted) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e JobCompleted) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
 }
 
 // JobFailed ends a run that a step of a phase or the policy stopped.
@@ -96,9 +153,38 @@ type JobFailed struct {
 	Reason     string              `json:"reason"`
 }
 
+func (JobFailed) Type() string { return "JobFailed" }
+
+func (JobFailed) About() string { return "" }
+
+func (e JobFailed) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e JobFailed) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
 // JobPaused ends a run that was interrupted and can be resumed.
 type JobPaused struct {
 	Reason string `json:"reason"`
+}
+
+func (JobPaused) Type() string { return "JobPaused" }
+
+func (JobPaused) About() string { return "" }
+
+func (e JobPaused) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e JobPaused) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
 }
 
 // JobResumed begins every continuation of a job: by resume, and by a retry of its dead letters.
@@ -113,6 +199,10 @@ type JobResumed struct {
 	Reduce    bool   `json:"reduce,omitempty"`     // the phases after the map phase are to be run again, now or by a later resume
 }
 
+func (JobResumed) Type() string { return "JobResumed" }
+
+func (JobResumed) About() string { return "" }
+
 // Why a job is taken up again.
 const (
 	ForResume      = "resume"
@@ -124,10 +214,23 @@ type PhaseStarted struct {
 	Phase string `json:"phase"`
 }
 
+func (PhaseStarted) Type() string { return "PhaseStarted" }
+
+func (PhaseStarted) About() string { return "" }
+
 // PhaseCompleted ends a successful phase; a failed one has no such record.
 type PhaseCompleted struct {
 	Phase      string `json:"phase"`
 	DurationMS Millis `json:"duration_ms"`
+}
+
+func (PhaseCompleted) Type() string { return "PhaseCompleted" }
+
+func (PhaseCompleted) About() string { return "" }
+
+func (e PhaseCompleted) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	return e
 }
 
 // StepCompleted is written for the steps of the phases that run once (setup, reduce, merge, and the commands of a standard
@@ -154,12 +257,44 @@ type StepCompleted struct {
 	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
 }
 
+func (StepCompleted) Type() string { return "StepCompleted" }
+
+func (StepCompleted) About() string { return "" }
+
+func (e StepCompleted) masked(m Masker) Event {
+	e.Output, e.Stderr = m.Text(e.Output), m.Text(e.Stderr)
+	if len(e.Validation) > 0 {
+		e.Validation = m.JSON(e.Validation)
+	}
+	return e
+}
+
+func (e StepCompleted) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Output, e.Stderr = valid(e.Output), valid(e.Stderr)
+	return e
+}
+
 // StepPrinted carries the output of a step, for display only, when more steps (hooks, handlers) follow before it completes, and the output
 // of each of those. Like StepCompleted it is written for the phases that run once. A resume that runs the step again writes it again.
 type StepPrinted struct {
 	Phase  string `json:"phase,omitempty"`
 	Step   string `json:"step"`   // label
 	Output string `json:"output"` // bounded, see process.Capture
+}
+
+func (StepPrinted) Type() string { return "StepPrinted" }
+
+func (StepPrinted) About() string { return "" }
+
+func (e StepPrinted) masked(m Masker) Event {
+	e.Output = m.Text(e.Output)
+	return e
+}
+
+func (e StepPrinted) normal() Event {
+	e.Output = valid(e.Output)
+	return e
 }
 
 // StepSkipped records that a step was not run because its when condition was false.
@@ -170,10 +305,23 @@ type StepSkipped struct {
 	When   string `json:"when"`
 }
 
+func (StepSkipped) Type() string { return "StepSkipped" }
+
+func (e StepSkipped) About() string { return e.ItemID }
+
+func (e StepSkipped) normal() Event {
+	e.When = Clip(e.When, MaxError)
+	return e
+}
+
 // ItemsSelected records the end of the selection and the number of items.
 type ItemsSelected struct {
 	TotalItems int `json:"total_items"`
 }
+
+func (ItemsSelected) Type() string { return "ItemsSelected" }
+
+func (ItemsSelected) About() string { return "" }
 
 // AgentStarted begins one attempt of an item.
 type AgentStarted struct {
@@ -183,6 +331,10 @@ type AgentStarted struct {
 	Attempt   int    `json:"attempt"`
 	Worker    int    `json:"worker"`
 }
+
+func (AgentStarted) Type() string { return "AgentStarted" }
+
+func (e AgentStarted) About() string { return e.ItemID }
 
 // AgentCompleted ends an attempt that succeeded.
 type AgentCompleted struct {
@@ -197,6 +349,21 @@ type AgentCompleted struct {
 	Output     string                     `json:"output,omitempty"`
 	OutputFile string                     `json:"output_file,omitempty"` // instead of Output past 64 KiB; synced before the record
 	OutputCRC  string                     `json:"output_crc,omitempty"`  // CRC32C of that file; absent in records of older versions
+}
+
+func (AgentCompleted) Type() string { return "AgentCompleted" }
+
+func (e AgentCompleted) About() string { return e.ItemID }
+
+func (e AgentCompleted) masked(m Masker) Event {
+	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
+	return e
+}
+
+func (e AgentCompleted) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Output = valid(e.Output)
+	return e
 }
 
 // AgentFailed is a failed attempt of an item and the decision that follows it: one record, so that no crash comes between.
@@ -228,6 +395,33 @@ type AgentFailed struct {
 	Retry          *RetryState                `json:"retry,omitempty"`    // with action retry: what the next decision needs
 }
 
+func (AgentFailed) Type() string { return "AgentFailed" }
+
+func (e AgentFailed) About() string { return e.ItemID }
+
+func (e AgentFailed) masked(m Masker) Event {
+	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
+	e.Error, e.ErrorSignature, e.Reason = m.Text(e.Error), m.Text(e.ErrorSignature), m.Text(e.Reason)
+	e.StdoutTail, e.StderrTail = m.Text(e.StdoutTail), m.Text(e.StderrTail)
+	return e
+}
+
+func (e AgentFailed) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Output = valid(e.Output)
+	e.Error, e.ErrorSignature = Clip(e.Error, MaxError), Clip(e.ErrorSignature, MaxError)
+	e.Reason = Clip(e.Reason, MaxError)
+	e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
+	e.DelayMS, e.RetryAt = roundedAt(e.DelayMS), writtenAt(e.RetryAt)
+	if e.Retry != nil {
+		state := *e.Retry
+		state.WaitedMS, state.PreviousMS = state.WaitedMS.rounded(), state.PreviousMS.rounded()
+		state.ExpiresAt = writtenAt(state.ExpiresAt)
+		e.Retry = &state
+	}
+	return e
+}
+
 // Rejected reports whether the open circuit breaker refused the item, so that nothing was run.
 func (e AgentFailed) Rejected() bool { return e.ErrorType == retry.TypeCircuitOpen && e.AgentID == "" }
 
@@ -254,6 +448,20 @@ type AgentSkipped struct {
 	Reason    string `json:"reason"`
 }
 
+func (AgentSkipped) Type() string { return "AgentSkipped" }
+
+func (e AgentSkipped) About() string { return e.ItemID }
+
+func (e AgentSkipped) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e AgentSkipped) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
 // AgentInterrupted is a stop, not a failure: the attempt is given back.
 type AgentInterrupted struct {
 	ItemID    string `json:"item_id"`
@@ -263,6 +471,20 @@ type AgentInterrupted struct {
 	Reason    string `json:"reason"`
 }
 
+func (AgentInterrupted) Type() string { return "AgentInterrupted" }
+
+func (e AgentInterrupted) About() string { return e.ItemID }
+
+func (e AgentInterrupted) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e AgentInterrupted) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
 // AgentProgress records which step an attempt has reached. It is written only with --log-steps.
 type AgentProgress struct {
 	ItemID    string `json:"item_id"`
@@ -270,6 +492,10 @@ type AgentProgress struct {
 	StepIndex int    `json:"step_index"`
 	Steps     int    `json:"steps"`
 }
+
+func (AgentProgress) Type() string { return "AgentProgress" }
+
+func (e AgentProgress) About() string { return e.ItemID }
 
 // StepRetrying records that a step failed and will be retried. ItemID is empty outside the map phase.
 type StepRetrying struct {
@@ -284,6 +510,22 @@ type StepRetrying struct {
 	WaitedMS        Millis     `json:"waited_ms"` // this delay included
 	BudgetLeftMS    *Millis    `json:"budget_left_ms,omitempty"`
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
+}
+
+func (StepRetrying) Type() string { return "StepRetrying" }
+
+func (e StepRetrying) About() string { return e.ItemID }
+
+func (e StepRetrying) masked(m Masker) Event {
+	e.Error = m.Text(e.Error)
+	return e
+}
+
+func (e StepRetrying) normal() Event {
+	e.Error = Clip(e.Error, MaxError)
+	e.ComputedDelayMS, e.DelayMS, e.WaitedMS = e.ComputedDelayMS.rounded(), e.DelayMS.rounded(), e.WaitedMS.rounded()
+	e.BudgetLeftMS, e.BudgetExpiresAt = roundedAt(e.BudgetLeftMS), writtenAt(e.BudgetExpiresAt)
+	return e
 }
 
 // StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
@@ -302,6 +544,21 @@ type StepFailed struct {
 	StderrTail string `json:"stderr_tail,omitempty"`
 }
 
+func (StepFailed) Type() string { return "StepFailed" }
+
+func (e StepFailed) About() string { return e.ItemID }
+
+func (e StepFailed) masked(m Masker) Event {
+	e.Error, e.StdoutTail, e.StderrTail = m.Text(e.Error), m.Text(e.StdoutTail), m.Text(e.StderrTail)
+	return e
+}
+
+func (e StepFailed) normal() Event {
+	e.Error = Clip(e.Error, MaxError)
+	e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
+	return e
+}
+
 // Scope of the circuit events: "workflow", or the id of the step.
 
 // CircuitOpen records that a breaker opened, and until when it rejects everything.
@@ -311,16 +568,33 @@ type CircuitOpen struct {
 	Until               time.Time `json:"until"`
 }
 
+func (CircuitOpen) Type() string { return "CircuitOpen" }
+
+func (CircuitOpen) About() string { return "" }
+
+func (e CircuitOpen) normal() Event {
+	e.Until = written(e.Until)
+	return e
+}
+
 // CircuitHalfOpen records that a breaker lets tests through.
 type CircuitHalfOpen struct {
 	Scope string `json:"scope"`
 }
+
+func (CircuitHalfOpen) Type() string { return "CircuitHalfOpen" }
+
+func (CircuitHalfOpen) About() string { return "" }
 
 // CircuitClosed records that a breaker closed after enough successful tests.
 type CircuitClosed struct {
 	Scope     string `json:"scope"`
 	Successes int    `json:"successes"`
 }
+
+func (CircuitClosed) Type() string { return "CircuitClosed" }
+
+func (CircuitClosed) About() string { return "" }
 
 // DLQItemAdded records that an item became a dead letter.
 type DLQItemAdded struct {
@@ -329,11 +603,29 @@ type DLQItemAdded struct {
 	FailureCount   int    `json:"failure_count"`
 }
 
+func (DLQItemAdded) Type() string { return "DLQItemAdded" }
+
+func (e DLQItemAdded) About() string { return e.ItemID }
+
+func (e DLQItemAdded) masked(m Masker) Event {
+	e.ErrorSignature = m.Text(e.ErrorSignature)
+	return e
+}
+
+func (e DLQItemAdded) normal() Event {
+	e.ErrorSignature = Clip(e.ErrorSignature, MaxError)
+	return e
+}
+
 // DLQItemRemoved records that an item is no longer a dead letter.
 type DLQItemRemoved struct {
 	ItemID string `json:"item_id"`
 	Reason string `json:"reason"`
 }
+
+func (DLQItemRemoved) Type() string { return "DLQItemRemoved" }
+
+func (e DLQItemRemoved) About() string { return e.ItemID }
 
 // DLQItemsReprocessed summarizes a retry of dead letters.
 type DLQItemsReprocessed struct {
@@ -341,10 +633,18 @@ type DLQItemsReprocessed struct {
 	Failed    int `json:"failed"`
 }
 
+func (DLQItemsReprocessed) Type() string { return "DLQItemsReprocessed" }
+
+func (DLQItemsReprocessed) About() string { return "" }
+
 // DLQItemsEvicted records that dead letters were deleted by dlq purge or dlq clear.
 type DLQItemsEvicted struct {
 	Count int `json:"count"`
 }
+
+func (DLQItemsEvicted) Type() string { return "DLQItemsEvicted" }
+
+func (DLQItemsEvicted) About() string { return "" }
 
 // ErrorBatch is a group of collected failures, with error_collection batched.
 type ErrorBatch struct {
@@ -352,65 +652,44 @@ type ErrorBatch struct {
 	Errors []errorpolicy.BatchError `json:"errors"`
 }
 
-// The types say their names.
+func (ErrorBatch) Type() string { return "ErrorBatch" }
 
-func (JobStarted) Type() string          { return "JobStarted" }
-func (JobCompleted) Type() string        { return "JobCompleted" }
-func (JobFailed) Type() string           { return "JobFailed" }
-func (JobPaused) Type() string           { return "JobPaused" }
-func (JobResumed) Type() string          { return "JobResumed" }
-func (PhaseStarted) Type() string        { return "PhaseStarted" }
-func (PhaseCompleted) Type() string      { return "PhaseCompleted" }
-func (StepCompleted) Type() string       { return "StepCompleted" }
-func (StepPrinted) Type() string         { return "StepPrinted" }
-func (StepSkipped) Type() string         { return "StepSkipped" }
-func (ItemsSelected) Type() string       { return "ItemsSelected" }
-func (AgentStarted) Type() string        { return "AgentStarted" }
-func (AgentCompleted) Type() string      { return "AgentCompleted" }
-func (AgentFailed) Type() string         { return "AgentFailed" }
-func (AgentSkipped) Type() string        { return "AgentSkipped" }
-func (AgentInterrupted) Type() string    { return "AgentInterrupted" }
-func (AgentProgress) Type() string       { return "AgentProgress" }
-func (StepRetrying) Type() string        { return "StepRetrying" }
-func (StepFailed) Type() string          { return "StepFailed" }
-func (CircuitOpen) Type() string         { return "CircuitOpen" }
-func (CircuitHalfOpen) Type() string     { return "CircuitHalfOpen" }
-func (CircuitClosed) Type() string       { return "CircuitClosed" }
-func (DLQItemAdded) Type() string        { return "DLQItemAdded" }
-func (DLQItemRemoved) Type() string      { return "DLQItemRemoved" }
-func (DLQItemsReprocessed) Type() string { return "DLQItemsReprocessed" }
-func (DLQItemsEvicted) Type() string     { return "DLQItemsEvicted" }
-func (ErrorBatch) Type() string          { return "ErrorBatch" }
+func (ErrorBatch) About() string { return "" }
 
-// These events are about an item.
+func (e ErrorBatch) masked(m Masker) Event {
+	e.Errors = slices.Clone(e.Errors)
+	for i := range e.Errors {
+		e.Errors[i].Error = m.Text(e.Errors[i].Error)
+	}
+	return e
+}
 
-func (e AgentStarted) About() string     { return e.ItemID }
-func (e AgentCompleted) About() string   { return e.ItemID }
-func (e AgentFailed) About() string      { return e.ItemID }
-func (e AgentSkipped) About() string     { return e.ItemID }
-func (e AgentInterrupted) About() string { return e.ItemID }
-func (e AgentProgress) About() string    { return e.ItemID }
-func (e StepRetrying) About() string     { return e.ItemID }
-func (e StepFailed) About() string       { return e.ItemID }
-func (e DLQItemAdded) About() string     { return e.ItemID }
-func (e DLQItemRemoved) About() string   { return e.ItemID }
+func (e ErrorBatch) normal() Event {
+	e.Errors = slices.Clone(e.Errors)
+	for i := range e.Errors {
+		e.Errors[i].Error = Clip(e.Errors[i].Error, MaxError)
+	}
+	return e
+}
 
-// These events are about the job.
+func maskedFields(fields map[string]json.RawMessage, m Masker) map[string]json.RawMessage {
+	if fields == nil {
+		return nil
+	}
+	masked := make(map[string]json.RawMessage, len(fields))
+	for name, raw := range fields {
+		masked[name] = m.JSON(raw)
+	}
+	return masked
+}
 
-func (JobStarted) About() string          { return "" }
-func (JobCompleted) About() string        { return "" }
-func (JobFailed) About() string           { return "" }
-func (JobPaused) About() string           { return "" }
-func (JobResumed) About() string          { return "" }
-func (PhaseStarted) About() string        { return "" }
-func (PhaseCompleted) About() string      { return "" }
-func (StepCompleted) About() string       { return "" }
-func (StepPrinted) About() string         { return "" }
-func (e StepSkipped) About() string       { return e.ItemID }
-func (ItemsSelected) About() string       { return "" }
-func (CircuitOpen) About() string         { return "" }
-func (CircuitHalfOpen) About() string     { return "" }
-func (CircuitClosed) About() string       { return "" }
-func (DLQItemsReprocessed) About() string { return "" }
-func (DLQItemsEvicted) About() string     { return "" }
-func (ErrorBatch) About() string          { return "" }
+// written returns t as the log keeps it: in UTC, to the microsecond.
+func written(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+func writtenAt(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	w := written(*t)
+	return &w
+}

@@ -49,3 +49,6 @@ func tail(s string, n int) string {
 	}
 	return s[i:]
 }
+
+// valid returns s with what is not UTF-8 replaced, as encoding/json does it.
+func valid(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
