@@ -15,7 +15,7 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "fsck", "items", "jobs", "mask", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -31,20 +31,21 @@ var allowed = map[string][]string{
 		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "duration", "events", "items", "mask", "process", "rawjson", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"breaker", "duration", "events", "filter", "mask", "process", "rawjson", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},
-	"internal/items":       {"checksum", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/items":       {"checksum", "filter", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/filter":      {"rawjson"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
 	"internal/workflow":    {"breaker", "duration", "errorpolicy", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "retry"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
 	"internal/template":    {"rawjson", "spelling", "mvdan.cc/sh/v3"},
-	"internal/settings":    {"dotenv", "items", "mask", "process", "template", "workflow"},
+	"internal/settings":    {"dotenv", "filter", "items", "mask", "process", "template", "workflow"},
 	"internal/mask":        {},
 	"internal/dotenv":      {},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},

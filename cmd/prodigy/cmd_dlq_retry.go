@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/dlq"
-	"prodigy/internal/items"
+	"prodigy/internal/filter"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
@@ -87,7 +87,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 type letterChoice struct {
 	options dlqRetryOptions
 	job     jobs.Job
-	filter  *items.Filter // nil: none
+	filter  *filter.Filter // nil: none
 
 	named map[string]bool // selected by --item, --type and --filter
 	items []string        // the ones to run
@@ -98,7 +98,7 @@ func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
 	if o.filter == "" {
 		return c, nil
 	}
-	f, err := items.ParseFilter(o.filter)
+	f, err := filter.Parse(o.filter)
 	if err != nil {
 		return nil, refusef("--filter: %w", err)
 	}

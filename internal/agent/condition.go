@@ -3,14 +3,14 @@ package agent
 import (
 	"strings"
 
-	"prodigy/internal/items"
+	"prodigy/internal/filter"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
 
 // condition is the compiled when of a step.
 type condition struct {
-	parsed *items.Condition
+	parsed *filter.Condition
 	terms  []term
 }
 
@@ -26,7 +26,7 @@ func (c *compiler) condition(s *step, p place) *condition {
 		return nil
 	}
 	c.look(s, s.When.Value)
-	parsed, err := items.ParseCondition(s.When.Value)
+	parsed, err := filter.ParseCondition(s.When.Value)
 	if err != nil {
 		c.failed(s, s.When.At, &whenError{err})
 		return nil
@@ -45,7 +45,7 @@ func (e *whenError) Error() string { return "when: " + e.err.Error() }
 
 func (e *whenError) Unwrap() error { return e.err }
 
-func (c *compiler) term(s *step, t items.Term, p place) term {
+func (c *compiler) term(s *step, t filter.Term, p place) term {
 	at := func(int, int) workflow.Pos { return s.When.At(lineCol(s.When.Value, t.At)) }
 	var compiled term
 	var err error
@@ -74,27 +74,27 @@ func (st *step) wanted(s *scope) (bool, error) {
 
 // holds tells whether the condition is met. A term without a value is null.
 func (c *condition) holds(s *scope) (bool, error) {
-	operands := make([]items.Operand, len(c.terms))
+	operands := make([]filter.Operand, len(c.terms))
 	for i, t := range c.terms {
 		var err error
 		if operands[i], err = t.operand(s); err != nil {
 			return false, err
 		}
 	}
-	return c.parsed.Holds(func(i int) items.Operand { return operands[i] }), nil
+	return c.parsed.Holds(func(i int) filter.Operand { return operands[i] }), nil
 }
 
-func (t term) operand(s *scope) (items.Operand, error) {
+func (t term) operand(s *scope) (filter.Operand, error) {
 	if t.text != nil {
 		text, err := t.text.Bind(s)
-		return items.Loose(text), err
+		return filter.Untyped(text), err
 	}
 	v, ok, err := t.single.Value(s)
 	if !ok || err != nil {
-		return items.Operand{}, err
+		return filter.Operand{}, err
 	}
 	if doc, ok := v.Document(); ok {
-		return items.Typed(doc), nil
+		return filter.Typed(doc), nil
 	}
-	return items.Loose(v.String()), nil
+	return filter.Untyped(v.String()), nil
 }

@@ -11,7 +11,6 @@ package items
 import (
 	"encoding/json"
 	"io"
-	"strings"
 
 	"prodigy/internal/process"
 )
@@ -50,18 +49,4 @@ type Env struct {
 
 	// Register, when there is one, has a record of the command that runs.
 	Register *process.Register
-}
-
-// pointAt returns the line of src that holds the byte at, and below it a caret under the place.
-func pointAt(src string, at int) string {
-	at = min(at, len(src))
-	start := strings.LastIndexByte(src[:at], '\n') + 1
-	line, _, _ := strings.Cut(src[start:], "\n")
-	pad := strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return r
-		}
-		return ' '
-	}, src[start:at])
-	return "  " + line + "\n  " + pad + "^"
 }

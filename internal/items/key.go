@@ -2,9 +2,12 @@ package items
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"unicode"
 	"unicode/utf8"
+
+	"prodigy/internal/filter"
 )
 
 // KeyError means that the key of a map phase does not give a valid name for an item.
@@ -21,27 +24,25 @@ func (e *KeyError) Error() string {
 // maxKey is how long the text of a key may be, in bytes: it is part of every event about the item.
 const maxKey = 512
 
-// keys names items by a field, and tells at the end whether each name was given once.
+// keys names items by a field, and checks at the end that each name was given once.
 type keys struct {
 	src    string
-	path   []step
+	path   filter.Path
 	secret func(string) bool // nil: none is
 	given  sorter            // the names, each with the index of its item
 	index  []byte
 }
 
 // id returns the text of the key of an item.
-func (k *keys) id(item value, index int) (string, error) {
+func (k *keys) id(item json.RawMessage, index int) (string, error) {
 	wrong := func(format string, args ...any) error { return k.wrong(index, format, args...) }
-	v, ok := inItem(item)(k.path)
-	id := v.text
+	v, ok := k.path.In(item)
+	id := v.Spelling()
 	switch {
-	case !ok, v.kind == null:
+	case !ok, v.Kind() == filter.Null:
 		return "", wrong("has none")
-	case v.kind == array, v.kind == objectKind:
-		return "", wrong("has %s, and only a text, a number or a boolean is the name of an item", kindNames[v.kind])
-	case v.kind == boolean:
-		id = fmt.Sprint(v.yes)
+	case v.Kind() == filter.Array, v.Kind() == filter.Object:
+		return "", wrong("has %s, and only a text, a number or a boolean is the name of an item", kindNames[v.Kind()])
 	}
 	if k.secret != nil && k.secret(id) {
 		return "", wrong("has one that holds a secret, and names are shown everywhere")
@@ -79,7 +80,7 @@ func (k *keys) check() error {
 	return k.wrong(int(twice), "has the same one as %s, %q", itemID(int(first)), name)
 }
 
-var kindNames = [...]string{array: "an array", objectKind: "an object"}
+var kindNames = [...]string{filter.Array: "an array", filter.Object: "an object"}
 
 // badID says why a text cannot name an item, or nothing. Slashes are fine: nothing makes a file name of it.
 func badID(id string) string {

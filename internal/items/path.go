@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ohler55/ojg/jp"
 
+	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 )
 
@@ -54,7 +55,7 @@ func pathError(src string, err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("not a JSONPath: %s\n%s", what, pointAt(src, at))
+	return fmt.Errorf("not a JSONPath: %s\n%s", what, filter.PointAt(src, at))
 }
 
 // on returns a function that evaluates the path on a value and passes each match to take.

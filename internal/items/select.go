@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strconv"
 
+	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
@@ -55,7 +56,7 @@ func (c *chooser) run(ctx context.Context, src source, e Env) error {
 	defer sorted.close()
 	var key []byte
 	err := src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
-		key = c.order.appendKey(key[:0], newValue(raw))
+		key = c.order.AppendKey(key[:0], raw)
 		return sorted.add(key, raw)
 	}))
 	if err != nil {
@@ -72,10 +73,10 @@ func (c *chooser) run(ctx context.Context, src source, e Env) error {
 // chooser is the compiled pipeline of a map phase.
 type chooser struct {
 	path     path
-	filter   *Filter  // nil: all pass
-	order    order    // nil: as they come
-	distinct *novelty // nil: all pass
-	skip     int      // how many are still to be left out
+	filter   *filter.Filter // nil: all pass
+	order    filter.Order   // nil: as they come
+	distinct *dedup         // nil: all pass
+	skip     int            // how many are still to be left out
 	limit    *int
 	keys     *keys // nil: items are named by their index
 	next     int   // index of the next item
@@ -112,20 +113,20 @@ func (c *chooser) expressions(m *workflow.Map) []expression {
 			return err
 		}},
 		{"filter", m.Filter, m.FilterPos, func(src string) (err error) {
-			c.filter, err = ParseFilter(src)
+			c.filter, err = filter.Parse(src)
 			return err
 		}},
 		{"sort_by", m.SortBy, m.SortByPos, func(src string) (err error) {
-			c.order, err = parseOrder(src)
+			c.order, err = filter.ParseOrder(src)
 			return err
 		}},
 		{"distinct", m.Distinct, m.DistinctPos, func(src string) error {
-			path, err := parseField(src)
-			c.distinct = &novelty{path: path, seen: map[fingerprint]struct{}{}}
+			path, err := filter.ParsePath(src)
+			c.distinct = &dedup{path: path, seen: map[fingerprint]struct{}{}}
 			return err
 		}},
 		{"key", m.Key, m.KeyPos, func(src string) error {
-			path, err := parseField(src)
+			path, err := filter.ParsePath(src)
 			c.keys = &keys{src: src, path: path}
 			return err
 		}},
@@ -151,7 +152,7 @@ func (c *chooser) filtered(ctx context.Context, take func([]byte) error) func([]
 // take yields what distinct, offset and max_items leave. raw is compact and belongs to the caller. The error is errEnough when no more values are
 // wanted.
 func (c *chooser) take(raw []byte) error {
-	if c.distinct != nil && !c.distinct.isNew(newValue(raw)) {
+	if c.distinct != nil && !c.distinct.isNew(raw) {
 		return nil
 	}
 	if c.skip > 0 {
@@ -163,7 +164,7 @@ func (c *chooser) take(raw []byte) error {
 		it.ID = itemID(it.Index)
 	} else {
 		var err error
-		if it.ID, err = c.keys.id(newValue(raw), it.Index); err != nil {
+		if it.ID, err = c.keys.id(raw, it.Index); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/dotenv"
-	"prodigy/internal/items"
+	"prodigy/internal/filter"
 	"prodigy/internal/process"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -135,39 +135,39 @@ func (r *resolver) choose(v workflow.EnvVar) workflow.EnvVar {
 
 // holds tells whether a condition is met. What has no value is null.
 func (r *resolver) holds(text string) (bool, error) {
-	parsed, err := items.ParseCondition(text)
+	parsed, err := filter.ParseCondition(text)
 	if err != nil {
 		return false, err
 	}
-	operands := make([]items.Operand, len(parsed.Terms))
+	operands := make([]filter.Operand, len(parsed.Terms))
 	for i, t := range parsed.Terms {
 		if operands[i], err = r.operand(t); err != nil {
 			return false, err
 		}
 	}
-	return parsed.Holds(func(i int) items.Operand { return operands[i] }), nil
+	return parsed.Holds(func(i int) filter.Operand { return operands[i] }), nil
 }
 
-func (r *resolver) operand(t items.Term) (items.Operand, error) {
+func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 	if t.Text {
 		text, err := r.bind(workflow.Text{Value: t.Src})
-		return items.Loose(text), err
+		return filter.Untyped(text), err
 	}
 	single, err := template.CompileSingle(t.Src, r.known.early())
 	if err != nil {
-		return items.Operand{}, err
+		return filter.Operand{}, err
 	}
 	v, ok, err := single.Value(r.known)
 	if err == nil && !ok {
 		err = r.later(t.Src)
 	}
 	if !ok || err != nil {
-		return items.Operand{}, err
+		return filter.Operand{}, err
 	}
 	if doc, ok := v.Document(); ok {
-		return items.Typed(doc), nil
+		return filter.Typed(doc), nil
 	}
-	return items.Loose(v.String()), nil
+	return filter.Untyped(v.String()), nil
 }
 
 // later is the error of a condition about a variable that has no value before the job begins.
@@ -195,7 +195,7 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 			if v.Choice == nil {
 				continue
 			}
-			if _, err := items.ParseCondition(v.Choice.Condition); err != nil {
+			if _, err := filter.ParseCondition(v.Choice.Condition); err != nil {
 				add(v.Choice.ConditionPos, "condition: %v", err)
 			}
 		}

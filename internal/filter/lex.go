@@ -1,4 +1,4 @@
-package items
+package filter
 
 import (
 	"fmt"
@@ -185,4 +185,26 @@ func escape(b *strings.Builder, s string) int {
 	}
 	b.WriteByte('\\')
 	return 1
+}
+
+// place reads a ${…}. Its token is what stands between the braces.
+func (l *lexer) place(rest string) (token, error) {
+	var quote byte
+	for i := len("${"); i < len(rest); i++ {
+		switch c := rest[i]; {
+		case c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case rest[i-1] == '[' && (c == '"' || c == '\''):
+			quote = c
+		case c == '}':
+			t := token{kind: tokenPlace, text: rest[len("${"):i], at: l.at}
+			l.at += i + 1
+			return t, nil
+		}
+	}
+	return token{}, mistake(l.at, "the brace that opens here is not closed")
 }

@@ -1,4 +1,4 @@
-package items
+package filter
 
 import (
 	"encoding/json"
@@ -33,8 +33,8 @@ func TestFilters(t *testing.T) {
 		"tags contains 'x'": true, "tags contains 3.0": true, "tags contains 'z'": false, "name contains 'ïx'": true, "score contains 5": false,
 		"status starts_with 'do'": true, "status ends_with 'ne'": true, "score starts_with '5'": false, "missing ends_with ''": false,
 		`path matches '\.go$'`: true, `matches(path, '^src/.*\.go$')`: true, `matches(item.path, "\\.rs$")`: false, "score matches '5'": false, `status matches '\bdone\b'`: true,
-		"number('41') > 9": true, "number(' 1.50 ') == 1.5": true, "number('4x') == null": true, "number(tags) == null": true, "number(missing) > 0": false, "number(7) = 7": true,
-		"length(tags) == 3": true, "length(name) == 6": true, "length(a) == 2": true, "length(score) == null": true, "length(missing) > 0": false, "length(item.empty) = 0": true,
+		"number('41') > 9": true, "number(' 1.50 ') == 1.5": true, "number('4x') == Null": true, "number(tags) == Null": true, "number(missing) > 0": false, "number(7) = 7": true,
+		"length(tags) == 3": true, "length(name) == 6": true, "length(a) == 2": true, "length(score) == Null": true, "length(missing) > 0": false, "length(item.empty) = 0": true,
 		"is_null(missing)": true, "is_null(none)": true, "is_null(z)": false, "is_number(price)": true, "is_string(s)": true, "is_bool(off)": true,
 		"is_array(empty)": true, "is_object(a)": true, "is_object(tags)": false, "is_number(s)": false,
 		"a.b[0].c == 7": true, "item.a.b[0].c >= 7": true, "a.b[1].c == null": true, `a["odd name"] == 'q"uote'`: true, `item["a"]['b'][0]["c"] == 7`: true, `["status"] == 'done'`: true,
@@ -43,7 +43,7 @@ func TestFilters(t *testing.T) {
 		`win == 'a\\b'`: true, `win == 'a\b'`: true, `nul == 'A'`: true, `nul == '\u0041'`: true, "on == true": true, "(score > 1) == true": true,
 		"  score\n  ==\t5  ": true, "score>=5&&on": true, "a.in == null": true, "item.matches == null": true,
 	} {
-		f, err := ParseFilter(src)
+		f, err := Parse(src)
 		if err != nil {
 			t.Errorf("%s: %v", src, err)
 			continue
@@ -68,7 +68,7 @@ func TestFiltersOfItemsThatAreNoObjects(t *testing.T) {
 		{"a == 2", `{"a":1,"a":2}`, true},
 		{`["a\u0062"] == 1`, `{"\u0061b":1}`, true},
 	} {
-		f, err := ParseFilter(c.src)
+		f, err := Parse(c.src)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestABadFilterIsShownWithACaret(t *testing.T) {
 		"length(a, b) > 1": "expected \")\" after the argument of length, got \",\"\n  length(a, b) > 1\n          ^",
 		"a == 1 == 2":      "expected an operator or the end, got \"==\"\n  a == 1 == 2\n         ^",
 	} {
-		_, err := ParseFilter(src)
+		_, err := Parse(src)
 		if err == nil {
 			t.Errorf("%q: got no error", src)
 			continue
@@ -115,7 +115,7 @@ func TestABadFilterIsShownWithACaret(t *testing.T) {
 
 func TestDeepNestingIsRefused(t *testing.T) {
 	for _, src := range []string{strings.Repeat("!", 1<<20) + "a", strings.Repeat("(", 1<<20)} {
-		if _, err := ParseFilter(src); err == nil || !strings.HasPrefix(err.Error(), "nested too deeply") {
+		if _, err := Parse(src); err == nil || !strings.HasPrefix(err.Error(), "nested too deeply") {
 			t.Errorf("got %.60v, want that it is nested too deeply", err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestAFieldIsFoundAsTheJSONPackageFindsIt(t *testing.T) {
 	})
 }
 
-func FuzzParseFilter(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"item.score >= 5 && !(name contains 'x' or a[0][\"k\"] in [1, -2.5e3, null, true])",
 		`matches(path, '\.go$') and path matches "^a" || length(x) != 0`, "is_null(a.b) or c ends_with 'é'", "'\\u0041' == a",
@@ -174,14 +174,14 @@ func FuzzParseFilter(f *testing.F) {
 	}
 	f.Add("[0] == ['x'][3]", `[1,{"a":"\`)
 	f.Fuzz(func(t *testing.T, src, item string) {
-		parsed, err := ParseFilter(src)
+		parsed, err := Parse(src)
 		if err != nil {
 			if !strings.Contains(err.Error(), "\n  ") {
 				t.Errorf("%q: the error shows no place: %v", src, err)
 			}
 			return
 		}
-		negated, err := ParseFilter(fmt.Sprintf("!(%s)", src))
+		negated, err := Parse(fmt.Sprintf("!(%s)", src))
 		if err != nil {
 			return // nested one deeper
 		}

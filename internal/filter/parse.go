@@ -1,4 +1,4 @@
-package items
+package filter
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ type parser struct {
 	token token // the one that comes next
 	depth int
 	terms *[]Term // of a condition; nil: paths are those of an item
-	typed []typed // of what was read
+	typed []TypedComparison
 }
 
 // parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.
@@ -37,7 +37,7 @@ func (p *parser) run(read func(*parser) error) error {
 	}
 	var place *placeError
 	if errors.As(err, &place) {
-		return fmt.Errorf("%w\n%s", err, pointAt(p.lexer.src, place.at))
+		return fmt.Errorf("%w\n%s", err, PointAt(p.lexer.src, place.at))
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (p *parser) comparison() (node, error) {
 }
 
 // compared reads what stands right of an operator.
-func (p *parser) compared(left node, test func(a, b value) bool) (comparison, error) {
+func (p *parser) compared(left node, test func(a, b Value) bool) (comparison, error) {
 	if err := p.advance(); err != nil {
 		return comparison{}, err
 	}
@@ -236,11 +236,11 @@ func (p *parser) operand() (node, error) {
 	t := p.token
 	switch {
 	case t.kind == tokenNumber:
-		return constant{value{kind: number, text: t.text}}, p.advance()
+		return constant{Value{kind: Number, text: t.text}}, p.advance()
 	case t.kind == tokenPlace, t.kind == tokenText && p.terms != nil && strings.Contains(t.text, "$"):
 		return p.named(t)
 	case t.kind == tokenText:
-		return constant{value{kind: text, text: t.text}}, p.advance()
+		return constant{Value{kind: Text, text: t.text}}, p.advance()
 	case t.kind == tokenWord:
 		return p.word()
 	case t.isSign("["):

@@ -1,4 +1,4 @@
-package items
+package filter
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ func holds(t *testing.T, src string, values map[string]string) bool {
 		case typed:
 			return Typed(json.RawMessage(raw))
 		default:
-			return Loose(v)
+			return Untyped(v)
 		}
 	})
 }
@@ -94,6 +94,6 @@ func FuzzConditionsDoNotCrash(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = c.Holds(func(int) Operand { return Loose(value) })
+		_ = c.Holds(func(int) Operand { return Untyped(value) })
 	})
 }

@@ -1,0 +1,71 @@
+package filter
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Condition is an expression in the language of filters over the variables of a step. It may be used by several goroutines at once.
+// A variable is written bare, as in build.success, or as ${build.success}; in a quoted text ${…} is a part of that text. Values are put
+// in after the expression was read, so none can become a part of it.
+type Condition struct {
+	// Terms are the variables of the expression, in the order of the text.
+	Terms []Term
+
+	root node
+}
+
+// Term is a variable of a condition.
+type Term struct {
+	Src  string // a text with placeholders, or what would stand between the braces of one
+	Text bool   // it is the former
+	At   int    // where in the condition it starts
+}
+
+// ParseCondition compiles a condition. An error shows the place with a caret.
+func ParseCondition(src string) (*Condition, error) {
+	c := new(Condition)
+	p := &parser{lexer: lexer{src: src, places: true}, terms: &c.Terms}
+	err := p.run(func(p *parser) (err error) {
+		c.root, err = p.whole()
+		return err
+	})
+	return c, err
+}
+
+// Holds reports whether the condition is true. operand returns the value of a term by its index.
+func (c *Condition) Holds(operand func(term int) Operand) bool {
+	find := func(path []step) (Value, bool) {
+		return operand(path[0].index).value, true
+	}
+	return c.root.eval(find).truth()
+}
+
+// Operand is the value of a term. The zero Operand is null.
+type Operand struct{ value Value }
+
+// Typed returns the operand of a JSON document, which must be valid.
+func Typed(raw json.RawMessage) Operand { return Operand{newValue(raw)} }
+
+// Untyped returns the operand of a text that nothing is known of, as the output of a command: where it meets a number or a boolean
+// it is one, if it is spelled like one.
+func Untyped(s string) Operand { return Operand{Value{kind: Text, text: s, untyped: true}} }
+
+// named makes a term of a placeholder or of a text with placeholders.
+func (p *parser) named(t token) (node, error) {
+	n := p.newTerm(Term{Src: t.text, Text: t.kind == tokenText, At: t.at})
+	return n, p.advance()
+}
+
+func (p *parser) newTerm(t Term) node {
+	*p.terms = append(*p.terms, t)
+	return field{path: []step{{index: len(*p.terms) - 1, indexed: true}}}
+}
+
+// pathNode returns the node of a path: of an item, or in a condition the term that is written like it.
+func (p *parser) pathNode(path []step, start int) node {
+	if p.terms == nil {
+		return field{path}
+	}
+	return p.newTerm(Term{Src: strings.TrimRight(p.lexer.src[start:p.token.at], " \t\r\n"), At: start})
+}

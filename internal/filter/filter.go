@@ -1,0 +1,108 @@
+// Package filter is the language in which workflows ask about values: filter of a map phase, sort_by, the paths of distinct and key,
+// and the conditions of steps (when) and of variables.
+//
+// An expression is read once into a tree of nodes and then evaluated on many values. Values are JSON as it lies in memory: nothing is
+// decoded but the fields that an expression asks for, and numbers are compared exactly, as they are spelled.
+//
+// The grammar, the weakest operator first:
+//
+//	or, ||
+//	and, &&
+//	not, !           of a comparison or what is in parentheses
+//	==, =, !=, <, <=, >, >=, in [...], contains, starts_with, ends_with, matches
+//	length(x), number(x), is_null(x), is_number(x), is_string(x), is_bool(x), is_array(x), is_object(x), matches(x, 'regex')
+//
+// Paths are written item.a.b[0]["odd name"], with or without the item. A missing field is null. Only two numbers or two texts have an
+// order; texts are compared byte by byte. Where a condition is wanted, null, false, 0 and what is empty count as false, all else as true.
+// In a text \\, \", \', \n, \r, \t and \uXXXX are escapes; any other backslash stands for itself, so that regular expressions can be
+// written as they are.
+//
+// The main types: a [Filter] asks about an item, a [Condition] about variables whose values come from outside, a [Path] finds a field
+// of an item, and an [Order] sorts items by some of them. Errors of the parsers show the place with a caret.
+package filter
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Filter is a compiled filter expression. It may be used by several goroutines at once.
+type Filter struct {
+	// TypedComparisons are the comparisons that no text can meet, in the order of the expression.
+	TypedComparisons []TypedComparison
+
+	root node
+}
+
+// Parse compiles an expression. An error shows the place with a caret.
+func Parse(src string) (*Filter, error) {
+	f := new(Filter)
+	err := parseWith(src, func(p *parser) (err error) {
+		f.root, err = p.whole()
+		f.TypedComparisons = p.typed
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Match reports whether the filter selects the item, which must be valid JSON.
+func (f *Filter) Match(item json.RawMessage) bool {
+	v := newValue(item)
+	return f.root.eval(func(path []step) (Value, bool) { return inItem(v, path) }).truth()
+}
+
+// Path is the compiled path of a field of an item.
+type Path struct{ steps []step }
+
+// ParsePath compiles the path of a field. An error shows the place with a caret.
+func ParsePath(src string) (Path, error) {
+	var path Path
+	err := parseWith(src, func(p *parser) (err error) {
+		if path.steps, err = p.field(); err != nil {
+			return err
+		}
+		if p.token.kind != tokenEnd {
+			return mistake(p.token.at, "expected the end of the path of a field, got %s", p.token)
+		}
+		return nil
+	})
+	return path, err
+}
+
+// In returns the field of the item, which must be valid JSON. The bool is false when there is none.
+func (p Path) In(item json.RawMessage) (Value, bool) { return inItem(newValue(item), p.steps) }
+
+// step is one step of a path: a name, or an index.
+type step struct {
+	name    string
+	index   int
+	indexed bool
+}
+
+// lookup finds the value of a path. The bool is false when there is none.
+type lookup func(path []step) (Value, bool)
+
+// inItem follows a path in an item, with or without the word item before the path.
+func inItem(item Value, path []step) (Value, bool) {
+	if !path[0].indexed && path[0].name == "item" {
+		path = path[1:]
+	}
+	return item.at(path)
+}
+
+// PointAt returns the line of src that holds the byte at, and below it a caret under the place.
+func PointAt(src string, at int) string {
+	at = min(at, len(src))
+	start := strings.LastIndexByte(src[:at], '\n') + 1
+	line, _, _ := strings.Cut(src[start:], "\n")
+	pad := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, src[start:at])
+	return "  " + line + "\n  " + pad + "^"
+}

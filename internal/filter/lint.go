@@ -1,0 +1,84 @@
+package filter
+
+import (
+	"slices"
+	"strings"
+)
+
+// TypedComparison is a comparison of a field with a number or a boolean. No text equals one, so that of data whose values are all texts
+// it holds for no item, or for every one.
+type TypedComparison struct {
+	At      int    // where it starts, in bytes
+	Written string // how it is written
+	Instead string // what means the same of texts
+
+	sign string // its operator
+}
+
+// HoldsFor says for which item the comparison holds when its field is a text: "no" or "every".
+func (t TypedComparison) HoldsFor() string {
+	if t.sign == "!=" {
+		return "every"
+	}
+	return "no"
+}
+
+// noteComparison keeps a comparison that starts at start when it is typed.
+func (p *parser) noteComparison(c comparison, start int, sign token) {
+	left, right := p.between(start, sign.at), p.between(sign.at+len(sign.text), p.token.at)
+	switch {
+	case isField(c.left) && isTyped(c.right):
+		right, left = asText(c.right, right, left)
+	case isField(c.right) && isTyped(c.left):
+		left, right = asText(c.left, left, right)
+	default:
+		return
+	}
+	p.note(TypedComparison{At: start, sign: sign.text, Instead: left + " " + sign.text + " " + right})
+}
+
+// noteList keeps a search of a field among numbers.
+func (p *parser) noteList(n oneOf, start int, word token) {
+	other := func(e node) bool { return constantKind(e) != Number }
+	if !isField(n.left) || len(n.list) == 0 || slices.ContainsFunc(n.list, other) {
+		return
+	}
+	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
+	p.note(TypedComparison{At: start, sign: word.text, Instead: "number(" + left + ") in " + list})
+}
+
+// note keeps a typed place that ends before the token. In a condition there is none: what is a text there is known only when it runs.
+func (p *parser) note(t TypedComparison) {
+	if p.terms == nil {
+		t.Written = p.between(t.At, p.token.at)
+		p.typed = append(p.typed, t)
+	}
+}
+
+// between returns a part of the expression.
+func (p *parser) between(from, to int) string { return strings.TrimSpace(p.lexer.src[from:to]) }
+
+// asText returns how a constant and the field that it is compared with are written for fields that are texts.
+func asText(constant node, written, field string) (constantText, fieldText string) {
+	if constantKind(constant) == Boolean {
+		return `"` + written + `"`, field
+	}
+	return written, "number(" + field + ")"
+}
+
+// isTyped reports whether n is a constant that no text can equal.
+func isTyped(n node) bool {
+	k := constantKind(n)
+	return k == Number || k == Boolean
+}
+
+func isField(n node) bool {
+	_, ok := n.(field)
+	return ok
+}
+
+// constantKind is the kind of a constant, or null.
+func constantKind(n node) Kind {
+	c, _ := n.(constant)
+	return c.value.kind
+}
