@@ -204,7 +204,7 @@ func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{failed, "failed"}, {m.Skipped, "skipped"}, {e.InFlight, "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
+	}{{failed, "failed"}, {m.Skipped, "skipped"}, {len(e.Attached), "still running"}, {max(e.InFlight-len(e.Attached), 0), "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}

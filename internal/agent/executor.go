@@ -36,6 +36,9 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	return o, nil
 }
 
+// Holds returns none: commands on this machine are ended when their run dies, and before it is resumed.
+func (x *Executor) Holds(context.Context, []string) ([]string, error) { return nil, nil }
+
 // run is one execution of an attempt. It belongs to the goroutine of the attempt.
 type run struct {
 	x        *Executor

@@ -197,6 +197,13 @@ type JobResumed struct {
 	Phase     string `json:"phase,omitempty"`      // that is not finished; empty in standard mode
 	StepsDone int    `json:"steps_done,omitempty"` // of that phase, if it runs once
 	Reduce    bool   `json:"reduce,omitempty"`     // the phases after the map phase are to be run again, now or by a later resume
+	Attached  []int  `json:"attached,omitempty"`   // ascending indexes of items in flight whose attempts did not die with the run before: they go on
+}
+
+// IsAttached reports whether the attempt at an item goes on that was in flight when the run before died.
+func (e JobResumed) IsAttached(index int) bool {
+	_, ok := slices.BinarySearch(e.Attached, index)
+	return ok
 }
 
 func (JobResumed) Type() string { return "JobResumed" }

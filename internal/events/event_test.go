@@ -40,7 +40,7 @@ func samples() []Event {
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done"},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures"},
 		JobPaused{Reason: "SIGINT"},
-		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true},
+		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}},
 		PhaseStarted{Phase: "map"},
 		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond)},
 		StepCompleted{

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -454,10 +455,13 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
 func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (verdict, error) {
 	reduce = reduce || j.state.reducing
-	j.recordResumed(events.ForDeadLetters, reduce)
+	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
+		return verdict{}, err
+	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
-		if e, ok := j.queue.Get(id); ok {
+		e, ok := j.queue.Get(id)
+		if _, attached := j.state.flights[e.ItemIndex]; ok && !attached {
 			indexes = append(indexes, e.ItemIndex)
 			tried[e.ItemIndex] = j.state.lastTry[e.ItemIndex]
 		}
@@ -484,16 +488,51 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (ver
 }
 
 // recordResumed writes how far the job had come, and whether the phases after the map phase are to run again.
-func (j *job) recordResumed(reason string, reduce bool) {
+func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) error {
+	attached, err := j.attached(ctx)
+	if err != nil {
+		return fmt.Errorf("ask which attempts still run: %w", err)
+	}
 	phase := j.state.unfinished()
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce,
+		Phase: phase, Reduce: reduce, Attached: attached,
 	}
 	if p := j.state.phases[phase]; p != nil {
 		e.StepsDone = len(p.steps)
 	}
 	j.record(e)
+	return nil
+}
+
+// attached returns the indexes of the items in flight whose attempts the executor still has.
+func (j *job) attached(ctx context.Context) ([]int, error) {
+	indexes := make(map[string]int, len(j.state.flights))
+	for index, f := range j.state.flights {
+		if index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
+			indexes[j.attemptID(f.id, f.number)] = index
+		}
+	}
+	if len(indexes) == 0 {
+		return nil, nil
+	}
+	held, err := j.executor.Holds(ctx, slices.Sorted(maps.Keys(indexes)))
+	if err != nil {
+		return nil, err
+	}
+	var attached []int
+	for _, id := range held {
+		if index, ok := indexes[id]; ok {
+			attached = append(attached, index)
+		}
+	}
+	slices.Sort(attached)
+	return slices.Compact(attached), nil
+}
+
+// attemptID returns the ID of an attempt at an item.
+func (j *job) attemptID(itemID string, number int) string {
+	return j.place.ID + "/" + itemID + "/" + strconv.Itoa(number)
 }
 
 // pending is the number of items known of that are neither settled nor in flight.

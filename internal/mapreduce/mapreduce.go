@@ -24,6 +24,11 @@ type Executor interface {
 	// Execute runs an attempt to its end. A failed step is an Outcome; the error is for what prodigy itself could not do, or
 	// context.Cause(ctx) for a stop, which gives the attempt back.
 	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
+
+	// Holds returns which of the attempts with these IDs, in flight when the run before this one ended, the executor still has: they
+	// run, or their outcomes wait. Execute of such an attempt must not start it again, but return how it ends. The others died with
+	// the run, and are started anew.
+	Holds(ctx context.Context, ids []string) ([]string, error)
 }
 
 // localExecutor is what a Config without an Executor uses.
@@ -149,7 +154,9 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if j.state.ended == Completed {
 		return j.finish(verdict{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	j.recordResumed(events.ForResume, j.state.reducing)
+	if err := j.recordResumed(ctx, events.ForResume, j.state.reducing); err != nil {
+		return Result{Job: place}, errors.Join(err, j.close())
+	}
 	j.setAside()
 	return j.finish(j.run(ctx))
 }

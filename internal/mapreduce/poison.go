@@ -18,8 +18,9 @@ func (j *job) setAside() {
 	}
 	indexes := slices.Sorted(maps.Keys(j.state.crashes))
 	for _, index := range indexes {
-		n, w := j.state.crashes[index], j.state.waiting[index]
-		if n < j.config.MaxCrashes || j.state.status.At(index) != errorpolicy.Pending || index >= j.store.Len() {
+		n := j.state.crashes[index]
+		w, waits := j.state.waiting[index] // an attached one does not
+		if !waits || n < j.config.MaxCrashes || j.state.status.At(index) != errorpolicy.Pending || index >= j.store.Len() {
 			continue
 		}
 		message := fmt.Sprintf("in flight each time the run died, %d times", n)

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"time"
 
 	"prodigy/internal/agent"
@@ -91,6 +92,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, erro
 	}
 	p.agents, p.kill = context.WithCancelCause(ctx)
 	defer p.kill(nil)
+	p.adopt()
 	p.run(ctx)
 	s.cancel()
 	if err := j.log.Err(); err != nil {
@@ -250,18 +252,37 @@ func (p *pool) take(retrying bool) items.Item {
 
 // start runs one attempt of an item in a free slot.
 func (p *pool) start(it items.Item) {
-	slot := p.takeSlot()
+	a := p.attempt(it, p.job.state.nextNumber(it.Index), p.takeSlot())
+	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker})
+	p.running++
+	p.hire(a)
+}
+
+// adopt takes up the attempts that did not die with the run before, as if they had been started by this one. There may be more of them
+// than slots: those have none.
+func (p *pool) adopt() {
+	for _, index := range slices.Sorted(maps.Keys(p.job.state.flights)) {
+		slot := 0
+		if len(p.free) > 0 {
+			slot = p.takeSlot()
+		}
+		f := p.job.state.flights[index]
+		p.running++
+		p.hire(p.attempt(items.Item{ID: f.id, Index: index}, f.number, slot))
+	}
+}
+
+// attempt returns an attempt at an item in a slot, which it takes.
+func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	p.slotOf[it.Index] = slot
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
 	a.ItemTotal = p.job.itemTotal()
 	p.job.state.retried(&a, it.ID)
-	a.Number, a.Worker = p.job.state.nextNumber(it.Index), slot
+	a.Number, a.Worker = number, slot
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
-	a.ID = a.CorrelationID + "/" + strconv.Itoa(a.Number)
-	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: slot})
-	p.running++
-	p.hire(a)
+	a.ID = p.job.attemptID(it.ID, number)
+	return a
 }
 
 // hire gives an attempt to a goroutine that has run others, since its stack is large enough by now, and to a new one when none waits.

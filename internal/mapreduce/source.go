@@ -263,6 +263,9 @@ func (j *job) todo() func(index int) bool {
 	for i := range j.state.waiting {
 		waiting[i] = i < j.store.Len()
 	}
+	for i := range j.state.flights { // attached ones
+		waiting[i] = true
+	}
 	return func(i int) bool { return !waiting[i] && statuses.At(i) == errorpolicy.Pending }
 }
 

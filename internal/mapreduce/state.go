@@ -196,7 +196,8 @@ func retryState(e events.AgentFailed) retry.State {
 	return st
 }
 
-// resume is the beginning of a new run of the job: what was in flight starts again as a new attempt, thresholds count anew. A dead
+// resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new attempt, thresholds
+// count anew. A dead
 // letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.ended, s.reason = "", ""
@@ -206,6 +207,9 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		delete(s.phases, "merge")
 	}
 	for index, f := range s.flights {
+		if e.IsAttached(index) {
+			continue
+		}
 		s.policy.Released(f.ticket)
 		s.giveBack(index, f, f.number)
 		s.crashes[index]++

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/breaker"
@@ -58,6 +61,10 @@ func (x farExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outcom
 	x.attempts.Add(1)
 	o, err := x.local.Execute(ctx, sent(a))
 	return sent(o), err
+}
+
+func (x farExecutor) Holds(ctx context.Context, ids []string) ([]string, error) {
+	return x.local.Holds(ctx, ids)
 }
 
 type farHost struct {
@@ -141,6 +148,52 @@ func TestAnExecutorCanWrapTheLocalOne(t *testing.T) {
 			t.Errorf("got %v, want one breaker to open", opened)
 		}
 	})
+}
+
+// holding is an executor that still has some attempts of the run before.
+type holding struct {
+	Executor
+	held []string
+}
+
+func (x holding) Holds(_ context.Context, ids []string) ([]string, error) {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !slices.Contains(x.held, id) }), nil
+}
+
+// Of two attempts in flight when the run was killed one is gone and one goes on: only the first starts again and counts as a crash.
+func TestAnAttemptThatItsExecutorStillHasGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := config(t, fake(func(call) answer { return answer{takes: time.Second} }))
+		whole := run(t, c, workflowOf(4, 2, ""))
+		place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_1"`))
+		c = withHome(c, place)
+		c.MaxCrashes = 1
+		held := place.job.ID + "/item_1/1"
+		c.Executor = func(k agent.Config, h agent.Host) Executor {
+			return holding{agent.New(k, h), []string{held, "another"}}
+		}
+		r, err := Resume(t.Context(), c, place.job)
+		if err != nil || r.State != Completed || r.Metrics.Successful != 3 || r.Metrics.ErrorTypes["killed_runner"] != 1 {
+			t.Fatalf("got %s (%s) with %+v, %v, want 3 successful and item_0 set aside", r.State, r.Reason, r.Metrics, err)
+		}
+		all := recordsOf(t, place.job)
+		resumed, _ := told[events.JobResumed](all)
+		if diff := cmp.Diff([]int{1}, resumed[0].Attached); diff != "" {
+			t.Errorf("attached (-want +got):\n%s", diff)
+		}
+		started, _ := told[events.AgentStarted](all)
+		completed, _ := told[events.AgentCompleted](all)
+		if n := count(started, func(e events.AgentStarted) bool { return e.ItemID == "item_1" }); n != 1 {
+			t.Errorf("item_1 started %d times, want once", n)
+		}
+		if n := count(completed, func(e events.AgentCompleted) bool { return e.AgentID == held && e.Attempt == 1 }); n != 1 {
+			t.Errorf("the attempt that was held ended %d times, want once", n)
+		}
+	})
+}
+
+func count[E any](list []E, is func(E) bool) int {
+	return len(slices.DeleteFunc(slices.Clone(list), func(e E) bool { return !is(e) }))
 }
 
 // slowThroughJSON are tests that plain `go test` does not run a second time. They take long, and are about the files of a job rather than

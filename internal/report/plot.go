@@ -77,7 +77,11 @@ func (p *plot) see(r events.Record) {
 	now := p.axis.at(r.Time)
 	switch e := r.Event.(type) {
 	case events.JobResumed:
-		p.died(now)
+		for index := range p.open {
+			if !e.IsAttached(index) {
+				p.close(index, now, stopped)
+			}
+		}
 	case events.AgentStarted:
 		p.stopWaiting(e.ItemIndex, now)
 		s := &span{From: now, Worker: e.Worker, ItemID: e.ItemID, Number: e.Attempt}

@@ -73,6 +73,7 @@ type explainer struct {
 	policies map[string]retry.Policy  // of the steps, by label
 	waited   map[string]time.Duration // the delay before, by the label of the step; "" for the item
 	attempt  int                      // the last that was started
+	index    int                      // of the item, once one was started
 	retries  int                      // of the item, that were decided
 	due      time.Time
 	step     string    // that waits for its next try, or did last
@@ -179,7 +180,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	case x.out.Status == DeadLetter || x.out.Status == Rejected:
 		why = append(why, "it is retried from the dead letter queue")
 	}
-	x.out.Status, x.attempt, x.due, x.step = InFlight, e.Attempt, time.Time{}, ""
+	x.out.Status, x.attempt, x.index, x.due, x.step = InFlight, e.Attempt, e.ItemIndex, time.Time{}, ""
 	clear(x.waited)
 	x.add(r, text, why...)
 }
@@ -416,9 +417,12 @@ func (x *explainer) over(r events.Record, s State, text string) {
 // resumed adds what a resume does with an unsettled item.
 func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	crashed := x.ended == ""
+	attached := x.out.Status == InFlight && e.IsAttached(x.index)
 	x.ended, x.budget.counts = "", true
 	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
 	switch {
+	case attached:
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), "the attempt did not die with it, and goes on")
 	case unfinished && x.letter:
 		x.out.Status = DeadLetter
 		x.add(r, "its retry from the dead letter queue did not finish; the job continues", "it is a dead letter as before")

@@ -79,6 +79,11 @@ var histories = []struct {
 		failedFor("all 3 tries failed", 3),
 		events.DLQItemAdded{ItemID: "item_0", FailureCount: 3},
 	}},
+	{"the run dies, and the attempt goes on elsewhere", []events.Event{
+		begun(0),
+		events.JobResumed{Reason: events.ForResume, Attached: []int{0}},
+		done(0),
+	}},
 	{"the run dies, and the retry budget of a step ends meanwhile", []events.Event{
 		begun(0),
 		events.StepRetrying{

@@ -191,14 +191,19 @@ func (j *Job) started(e events.JobStarted) {
 	}
 }
 
-// resume begins another run: nothing is in flight any more, and the rate is measured anew.
+// resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
 	j.Letters = e.Reason == events.ForDeadLetters
 	if !j.resumed || j.Runs > 1 {
 		j.Runs++
 	}
-	j.halt()
+	for index, a := range j.running {
+		if !e.IsAttached(index) { // it died with the run before
+			delete(j.running, index)
+			delete(j.indexes, a.ItemID)
+		}
+	}
 	j.slots = 0
 	n := e.Completed + e.Pending + e.InFlight
 	j.Total = max(j.Total, n)
