@@ -111,7 +111,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	}
 	con.hide(found.Mask)
 	c := o.config(home, claude)
-	c.Settings, c.Mended = found, mended
+	c.Settings, c.Replacement = found, mended
 	end, err := watch(ctx, c, newPrinter(con, o, w), do)
 	if err != nil {
 		return o.afterError(con, end, err)

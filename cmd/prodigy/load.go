@@ -77,7 +77,7 @@ func withMore(c mapreduce.Config, err error) error {
 
 // workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the replacement, else the
 // recorded one.
-func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Mended, *workflow.Workflow, error) {
+func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
 	if o.mended == "" {
 		w, err := loadRecorded(job)
 		return nil, w, err
@@ -95,7 +95,7 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Mended, *workflow.Workf
 		return nil, nil, refusef("%w", err)
 	}
 	w, err := workflow.Parse(o.mended, source, options)
-	return &mapreduce.Mended{Workflow: w, Source: source, Path: path}, w, err
+	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
 }
 
 // loadRecorded reads the recorded workflow of a job.

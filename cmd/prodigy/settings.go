@@ -87,7 +87,7 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 
 // resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow may have other
 // secrets and lack some parameters.
-func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, mended *mapreduce.Mended) (settings.Settings, error) {
+func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, mended *mapreduce.Replacement) (settings.Settings, error) {
 	options, err := settingsOf(job)
 	if err != nil {
 		return settings.Settings{}, err

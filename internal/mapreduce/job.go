@@ -36,15 +36,15 @@ type job struct {
 	meta     jobs.Meta
 	parallel int
 
-	state    *state
-	log      *events.Log
-	lock     *jobs.Lock
-	register *process.Register
-	temp     string // directory of the private files of this run
-	store    *items.Store
-	queue    *dlq.Queue
-	project  *dlq.Projection
-	points   *checkpointer // nil: there is nothing to make a checkpoint of yet
+	state       *state
+	log         *events.Log
+	lock        *jobs.Lock
+	register    *process.Register
+	temp        string // directory of the private files of this run
+	store       *items.Store
+	queue       *dlq.Queue
+	project     *dlq.Projection
+	checkpoints *checkpointer // nil: there is nothing to make a checkpoint of yet
 
 	host     *host
 	executor Executor
@@ -54,8 +54,8 @@ type job struct {
 	agents   errgroup.Group // every goroutine of the run
 }
 
-// verdict is how a run went, before it is recorded.
-type verdict struct {
+// runResult is how a run went, before it is recorded.
+type runResult struct {
 	state   State
 	reason  string
 	cause   error // of what prodigy itself could not do
@@ -68,7 +68,7 @@ type verdict struct {
 // message is what an agent tells the owner: exactly one of its fields is set.
 type message struct {
 	event  events.Event
-	done   *ending
+	done   *attemptEnd
 	park   *parking
 	synced *ack // an agent has waited for the disk
 }
@@ -177,7 +177,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	}
 	w.Name = cmp.Or(meta.Workflow, w.Name) // the file has another name now
 	recorded := w
-	if w, err = c.Mended.instead(c, recorded); err != nil {
+	if w, err = c.Replacement.validate(c, recorded); err != nil {
 		return nil, err
 	}
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
@@ -187,7 +187,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	}
 	err = j.open()
 	if err == nil {
-		err = j.mend(recorded, source)
+		err = j.replaceWorkflow(recorded, source)
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.close())
@@ -267,7 +267,7 @@ func (j *job) replay() error {
 		j.notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
 	}
 	if j.project != nil {
-		if err := meet(j.place, j.project); err != nil {
+		if err := syncQueue(j.place, j.project); err != nil {
 			return err
 		}
 	}
@@ -290,9 +290,9 @@ func (j *job) replay() error {
 
 // checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
 func (j *job) checkpointer(s *state, last int64) {
-	j.points = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
+	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
 	if n := j.config.checkpointRecords; n > 0 {
-		j.points.records = n
+		j.checkpoints.records = n
 	}
 }
 
@@ -307,7 +307,7 @@ func (j *job) follow(records []events.Record, end events.Position) error {
 			return err
 		}
 	}
-	j.points.follow(records, end)
+	j.checkpoints.follow(records, end)
 	if j.config.Observe != nil {
 		j.config.Observe(records)
 	}
@@ -412,7 +412,7 @@ func (j *job) record(e events.Event) events.Record {
 }
 
 // run runs what is left of the job's phases.
-func (j *job) run(ctx context.Context) (verdict, error) {
+func (j *job) run(ctx context.Context) (runResult, error) {
 	if j.workflow.Mode == workflow.Standard {
 		return j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
 	}
@@ -426,9 +426,9 @@ func (j *job) run(ctx context.Context) (verdict, error) {
 }
 
 // runLast runs the phases after the map phase, which there are none of when there was no item.
-func (j *job) runLast(ctx context.Context) (verdict, error) {
+func (j *job) runLast(ctx context.Context) (runResult, error) {
 	if j.state.total == 0 {
-		return verdict{state: Completed, reason: "no items were selected"}, nil
+		return runResult{state: Completed, reason: "no items were selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
 		if p == nil {
@@ -436,13 +436,13 @@ func (j *job) runLast(ctx context.Context) (verdict, error) {
 		}
 		result, err := j.mapResult()
 		if err != nil {
-			return verdict{}, err
+			return runResult{}, err
 		}
 		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != Completed {
 			return v, err
 		}
 	}
-	return verdict{state: Completed}, nil
+	return runResult{state: Completed}, nil
 }
 
 // lastPhases yields the names and steps of the phases after the map phase, in order.
@@ -453,10 +453,10 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 }
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
-func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (verdict, error) {
+func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (runResult, error) {
 	reduce = reduce || j.state.reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
-		return verdict{}, err
+		return runResult{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
@@ -545,7 +545,7 @@ func (j *job) pending() int {
 }
 
 // finish records how the run went, closes everything, and says so.
-func (j *job) finish(v verdict, err error) (Result, error) {
+func (j *job) finish(v runResult, err error) (Result, error) {
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered,
@@ -585,7 +585,7 @@ func (r *Result) countKept() {
 	}
 }
 
-func (j *job) recordEnd(v verdict, r Result) {
+func (j *job) recordEnd(v runResult, r Result) {
 	if batch := j.state.policy.Remainder(); len(batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
@@ -606,7 +606,7 @@ func (j *job) close() error {
 	var errs []error
 	if j.log != nil {
 		errs = append(errs, j.log.Close())
-		j.points.close()
+		j.checkpoints.close()
 	}
 	if j.queue != nil {
 		errs = append(errs, j.project.Close(), j.queue.Close())

@@ -54,7 +54,7 @@ type Config struct {
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
 	MaxCrashes  int           // an item that was in flight when the run died so often is dead-lettered by a resume; 0: never
-	Mended      *Mended       // of a resume: the workflow that it goes on with; nil: the recorded one
+	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
 
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
 	// The ctx that Run is given kills instead. Nil never stops.
@@ -152,12 +152,12 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return Result{}, err
 	}
 	if j.state.ended == Completed {
-		return j.finish(verdict{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
+		return j.finish(runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
 	if err := j.recordResumed(ctx, events.ForResume, j.state.reducing); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
-	j.setAside()
+	j.quarantine()
 	return j.finish(j.run(ctx))
 }
 

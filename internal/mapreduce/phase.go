@@ -14,13 +14,13 @@ import (
 
 // runPhase runs the steps of a phase that runs once, from its first step that is not done. A standard workflow is one phase
 // without a name.
-func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (verdict, error) {
+func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (runResult, error) {
 	known := j.state.phase(name)
 	if p == nil || known.completed {
-		return verdict{state: Completed}, nil
+		return runResult{state: Completed}, nil
 	}
 	if err := j.stopping(); err != nil { // while the phase before it ran
-		return verdict{state: Paused, reason: err.Error()}, nil
+		return runResult{state: Paused, reason: err.Error()}, nil
 	}
 	if name != "" && !known.started {
 		j.record(events.PhaseStarted{Phase: name})
@@ -28,28 +28,28 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	a := j.phaseAttempt(name, p, m)
 	var err error
 	if a.Limits.Agent, err = j.config.limit(j.workflow, "timeout", p.Timeout); err != nil {
-		return verdict{}, err
+		return runResult{}, err
 	}
 	end, err := j.runAlone(ctx, a)
 	if err != nil {
-		return verdict{}, err
+		return runResult{}, err
 	}
-	return j.phaseVerdict(name, end), nil
+	return j.phaseResult(name, end), nil
 }
 
-func (j *job) phaseVerdict(name string, end ending) verdict {
+func (j *job) phaseResult(name string, end attemptEnd) runResult {
 	switch f := end.outcome.Failure; {
 	case j.stopped(end.err):
-		return verdict{state: Paused, reason: end.err.Error()}
+		return runResult{state: Paused, reason: end.err.Error()}
 	case end.err != nil:
-		return verdict{state: Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
+		return runResult{state: Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
 	case f != nil:
-		return verdict{state: Failed, reason: inPhase(name, f.Message), failure: f}
+		return runResult{state: Failed, reason: inPhase(name, f.Message), failure: f}
 	}
 	if name != "" {
 		j.recordPhaseCompleted(name)
 	}
-	return verdict{state: Completed}
+	return runResult{state: Completed}
 }
 
 // recordPhaseCompleted tells how long the runs of the job have worked on the phase.
@@ -118,7 +118,7 @@ func (j *job) earlier(phase string) []events.StepCompleted {
 }
 
 // runAlone runs one attempt and keeps the owner at its post meanwhile: for its events, a stop, and the log's own failure.
-func (j *job) runAlone(ctx context.Context, a agent.Attempt) (ending, error) {
+func (j *job) runAlone(ctx context.Context, a agent.Attempt) (attemptEnd, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	j.agents.Go(func() error {

@@ -10,9 +10,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// setAside dead-letters the items that were in flight each time the run died, once that has happened too often: one of them may be
+// quarantine dead-letters the items that were in flight each time the run died, once that has happened too often: one of them may be
 // what kills it, and would kill the next run as well.
-func (j *job) setAside() {
+func (j *job) quarantine() {
 	if j.config.MaxCrashes <= 0 {
 		return
 	}

@@ -27,7 +27,7 @@ type pool struct {
 	agents context.Context // ends when the agents are to be ended
 	kill   context.CancelCauseFunc
 	source source
-	hands  chan agent.Attempt // of goroutines that wait for another attempt
+	idle   chan agent.Attempt // of goroutines that wait for another attempt
 
 	free    []int       // slots nobody holds, the next one last
 	slotOf  map[int]int // item index → slot, 0 while its agent is parked
@@ -40,21 +40,21 @@ type pool struct {
 	held   bool        // the breaker admitted nothing when it was last asked
 	hold   time.Time   // when to ask it again; zero: after the next outcome
 
-	halted *verdict // set when the pool stops before its end
+	halted *runResult // set when the pool stops before its end
 	grace  <-chan time.Time
 }
 
 // runMap runs the map phase, or what is left of it.
-func (j *job) runMap(ctx context.Context) (verdict, error) {
+func (j *job) runMap(ctx context.Context) (runResult, error) {
 	p := j.state.phase("map")
 	if p.completed {
-		return verdict{state: Completed}, nil
+		return runResult{state: Completed}, nil
 	}
 	if !p.started {
 		j.record(events.PhaseStarted{Phase: "map"})
 	}
 	if err := j.stopping(); err != nil { // while setup ran
-		return verdict{state: Paused, reason: err.Error()}, nil
+		return runResult{state: Paused, reason: err.Error()}, nil
 	}
 	v, err := j.runPool(ctx, j.selected(), j.due())
 	if err == nil && v.state == Completed {
@@ -76,13 +76,13 @@ func (j *job) due() dueHeap {
 }
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
-func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, hands: make(chan agent.Attempt), slotOf: map[int]int{}, due: due}
-	defer close(p.hands)
+func (j *job) runPool(ctx context.Context, s source, due dueHeap) (runResult, error) {
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, due: due}
+	defer close(p.idle)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.PerValue
 	limits, err := j.limits()
 	if err != nil {
-		return verdict{}, err
+		return runResult{}, err
 	}
 	p.template.Limits = limits
 	p.template.Handler = j.workflow.Handlers[j.workflow.ErrorPolicy.OnItemFailure.Handler]
@@ -96,12 +96,12 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap) (verdict, erro
 	p.run(ctx)
 	s.cancel()
 	if err := j.log.Err(); err != nil {
-		return verdict{}, err
+		return runResult{}, err
 	}
 	if p.halted != nil {
 		return *p.halted, nil
 	}
-	return verdict{state: Completed}, nil
+	return runResult{state: Completed}, nil
 }
 
 // run is the loop that owns the job while the map phase lasts.
@@ -128,13 +128,13 @@ func (p *pool) run(ctx context.Context) {
 			p.kill(errors.New(p.halted.reason))
 		case <-stop:
 			stop = nil
-			p.halt(verdict{state: Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
+			p.halt(runResult{state: Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
-			p.halt(verdict{state: Paused, reason: context.Cause(ctx).Error()}, 0)
+			p.halt(runResult{state: Paused, reason: context.Cause(ctx).Error()}, 0)
 		case <-failed:
 			failed = nil
-			p.halt(verdict{state: Failed, reason: "the event log cannot be written"}, 0)
+			p.halt(runResult{state: Failed, reason: "the event log cannot be written"}, 0)
 			p.kill(p.job.log.Err())
 		}
 	}
@@ -185,11 +185,11 @@ func (p *pool) selected() {
 		return
 	}
 	p.job.record(events.ItemsSelected{TotalItems: total})
-	p.heedPolicy()
+	p.checkPolicy()
 }
 
 func (p *pool) haltSelecting(err error) {
-	v := verdict{state: Failed, reason: "select items: " + err.Error(), cause: err}
+	v := runResult{state: Failed, reason: "select items: " + err.Error(), cause: err}
 	var bad *items.KeyError
 	v.refused = errors.As(err, &bad) && p.job.workflow.Setup == nil
 	p.halt(v, p.stopGrace())
@@ -255,7 +255,7 @@ func (p *pool) start(it items.Item) {
 	a := p.attempt(it, p.job.state.nextNumber(it.Index), p.takeSlot())
 	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker})
 	p.running++
-	p.hire(a)
+	p.startWorker(a)
 }
 
 // adopt takes up the attempts that did not die with the run before, as if they had been started by this one. There may be more of them
@@ -268,7 +268,7 @@ func (p *pool) adopt() {
 		}
 		f := p.job.state.flights[index]
 		p.running++
-		p.hire(p.attempt(items.Item{ID: f.id, Index: index}, f.number, slot))
+		p.startWorker(p.attempt(items.Item{ID: f.id, Index: index}, f.number, slot))
 	}
 }
 
@@ -285,14 +285,14 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	return a
 }
 
-// hire gives an attempt to a goroutine that has run others, since its stack is large enough by now, and to a new one when none waits.
-func (p *pool) hire(a agent.Attempt) {
+// startWorker gives an attempt to a goroutine that has run others, since its stack is large enough by now, and to a new one when none waits.
+func (p *pool) startWorker(a agent.Attempt) {
 	select {
-	case p.hands <- a:
+	case p.idle <- a:
 	default:
 		p.job.agents.Go(func() error {
 			p.job.execute(p.agents, a)
-			for a := range p.hands {
+			for a := range p.idle {
 				p.job.execute(p.agents, a)
 			}
 			return nil
@@ -321,10 +321,10 @@ func (p *pool) handle(m message) {
 		p.freeSlot(m.synced.slot)
 	case m.done != nil:
 		p.running--
-		seq := p.job.settle(m.done, p.halted)
+		seq := p.job.recordOutcome(m.done, p.halted)
 		p.haltForOwn(m.done.err)
 		p.release(m.done, seq)
-		p.heedPolicy()
+		p.checkPolicy()
 	}
 }
 
@@ -333,11 +333,11 @@ func (p *pool) haltForOwn(err error) {
 	if err == nil || p.halted != nil || p.agents.Err() != nil || p.job.stopped(err) {
 		return
 	}
-	p.halt(verdict{state: Failed, reason: err.Error(), cause: err}, p.stopGrace())
+	p.halt(runResult{state: Failed, reason: err.Error(), cause: err}, p.stopGrace())
 }
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
-func (p *pool) release(e *ending, seq int64) {
+func (p *pool) release(e *attemptEnd, seq int64) {
 	slot := p.slotOf[e.attempt.ItemIndex]
 	delete(p.slotOf, e.attempt.ItemIndex)
 	if slot == 0 {
@@ -360,10 +360,10 @@ func (p *pool) freeSlot(slot int) {
 	}
 }
 
-// heedPolicy stops the pool when the policy says so.
-func (p *pool) heedPolicy() {
+// checkPolicy stops the pool when the policy says so.
+func (p *pool) checkPolicy() {
 	if reason, stop := p.job.state.policy.Stop(); stop {
-		p.halt(verdict{state: Failed, reason: reason}, p.stopGrace())
+		p.halt(runResult{state: Failed, reason: reason}, p.stopGrace())
 	}
 }
 
@@ -376,7 +376,7 @@ func (p *pool) stopGrace() time.Duration {
 
 // halt begins a stop: nothing starts any more, whoever waits stops waiting, and who runs has the grace to finish. The first
 // reason stands; a later halt can only make it quicker.
-func (p *pool) halt(v verdict, grace time.Duration) {
+func (p *pool) halt(v runResult, grace time.Duration) {
 	if p.halted == nil {
 		p.halted = &v
 		p.source.cancel()
@@ -389,7 +389,7 @@ func (p *pool) halt(v verdict, grace time.Duration) {
 }
 
 // stopCause ends processes without grace when there is none to be given.
-func stopCause(v verdict) error { return fmt.Errorf("%s: %w", v.reason, process.ErrKill) }
+func stopCause(v runResult) error { return fmt.Errorf("%s: %w", v.reason, process.ErrKill) }
 
 // arm sets the timer to the next moment at which something becomes due that could start then.
 func (p *pool) arm(t *time.Timer) {

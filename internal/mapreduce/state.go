@@ -184,7 +184,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	return effects
 }
 
-// retryState reads back what tellRetry wrote.
+// retryState reads back what addRetry wrote.
 func retryState(e events.AgentFailed) retry.State {
 	if e.Retry == nil {
 		return retry.State{}

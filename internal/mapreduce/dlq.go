@@ -40,8 +40,8 @@ func followLog(log iter.Seq2[events.Record, error], one func(events.Record) erro
 	return chunks(chunk)
 }
 
-// meet tells a queue how far the log of its job goes.
-func meet(place jobs.Job, p *dlq.Projection) error {
+// syncQueue brings a queue up to date on how far the log of its job goes.
+func syncQueue(place jobs.Job, p *dlq.Projection) error {
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	defer func() { err = errors.Join(err, queue.Close()) }()
 	p := dlq.NewProjection(queue, place.ID, meta.Workflow, maxRetries, maskedData(store, s))
 	defer func() { err = errors.Join(err, p.Close()) }()
-	if err := meet(place, p); err != nil {
+	if err := syncQueue(place, p); err != nil {
 		return err
 	}
 	policy, err := recordedPolicy(place, meta)

@@ -15,8 +15,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// ending is how an agent ended.
-type ending struct {
+// attemptEnd is how an agent ended.
+type attemptEnd struct {
 	attempt    *agent.Attempt
 	outcome    agent.Outcome
 	outputFile string // of an output that is too large for its record
@@ -34,7 +34,7 @@ type ack struct {
 // execute runs an attempt on a goroutine of its own and tells the owner how it ended. Nothing of it is done before the record that it
 // has begun is written: a command that kills prodigy at once would otherwise never be found out, and its number be given again.
 func (j *job) execute(ctx context.Context, a agent.Attempt) {
-	e := &ending{attempt: &a}
+	e := &attemptEnd{attempt: &a}
 	if j.config.Durability == events.Strict && a.ItemID != "" {
 		e.ack = make(chan ack, 1)
 	}
@@ -50,7 +50,7 @@ func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	j.inbox <- message{synced: &k}
 }
 
-func (j *job) perform(ctx context.Context, e *ending) {
+func (j *job) perform(ctx context.Context, e *attemptEnd) {
 	if e.attempt.ItemID != "" && e.attempt.Item == nil {
 		it, err := j.store.At(e.attempt.ItemIndex)
 		if err != nil {
@@ -72,9 +72,9 @@ func (j *job) perform(ctx context.Context, e *ending) {
 	e.outcome.Output = ""
 }
 
-// settle records how an agent ended, and in the same record what follows. It returns the record's number. A stop is no failure of an
+// recordOutcome records how an agent ended, and in the same record what follows. It returns the record's number. A stop is no failure of an
 // item, nor is what prodigy itself could not do: the attempt is given back.
-func (j *job) settle(e *ending, halted *verdict) int64 {
+func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if e.err != nil {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {
@@ -85,12 +85,12 @@ func (j *job) settle(e *ending, halted *verdict) int64 {
 		}).Seq
 	}
 	if e.outcome.Failure != nil {
-		return j.settleFailure(e)
+		return j.recordFailure(e)
 	}
-	return j.settleSuccess(e)
+	return j.recordSuccess(e)
 }
 
-func (j *job) settleSuccess(e *ending) int64 {
+func (j *job) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
 	wasDead := j.state.dead(a.ItemIndex)
 	r := j.record(events.AgentCompleted{
@@ -103,7 +103,7 @@ func (j *job) settleSuccess(e *ending) int64 {
 	return r.Seq
 }
 
-func (j *job) settleFailure(e *ending) int64 {
+func (j *job) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
 	flight := j.state.flights[a.ItemIndex]
@@ -124,13 +124,13 @@ func (j *job) settleFailure(e *ending) int64 {
 		failed.ExitCode = &f.ExitCode
 	}
 	if d.Action.RunsAgain() {
-		tellRetry(&failed, d.Retry, now)
+		addRetry(&failed, d.Retry, now)
 	}
 	return j.recordFailed(failed, j.whySkipped(f.TimedOut))
 }
 
-// tellRetry writes into the record when the next attempt is due and what its decision will need.
-func tellRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
+// addRetry writes into the record when the next attempt is due and what its decision will need.
+func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
 	e.DelayMS, e.RetryAt = &delay, &at
 	e.Retry = &events.RetryState{

@@ -10,16 +10,16 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Mended is a workflow that takes the place of the one that a job was run with.
-type Mended struct {
+// Replacement is a workflow that takes the place of the one that a job was run with.
+type Replacement struct {
 	Workflow *workflow.Workflow
 	Source   []byte // which it was parsed from
 	Path     string // absolute
 }
 
-// instead returns the workflow that a job goes on with, after what can be known to be wrong with it: in itself, and because the log
-// could not be read by it.
-func (m *Mended) instead(c Config, recorded *workflow.Workflow) (*workflow.Workflow, error) {
+// validate checks the replacement, alone and against the recorded workflow whose log it will read, and returns it. A nil m returns
+// recorded.
+func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow.Workflow, error) {
 	if m == nil {
 		return recorded, nil
 	}
@@ -39,13 +39,13 @@ func (m *Mended) instead(c Config, recorded *workflow.Workflow) (*workflow.Workf
 // top is the place of what is wrong with a workflow as a whole.
 var top = workflow.Pos{Line: 1, Col: 1}
 
-// mend makes the mended workflow that of the job from now on, unless it differs in what has been done.
-func (j *job) mend(recorded *workflow.Workflow, source []byte) error {
-	m := j.config.Mended
+// replaceWorkflow makes the replacement the workflow of the job from now on, unless it differs in work that is done.
+func (j *job) replaceWorkflow(recorded *workflow.Workflow, source []byte) error {
+	m := j.config.Replacement
 	if m == nil {
 		return nil
 	}
-	if _, err := asError(j.workflow, j.doneOtherwise(recorded), nil); err != nil {
+	if _, err := asError(j.workflow, j.changedWork(recorded), nil); err != nil {
 		return err
 	}
 	if err := errors.Join(j.newSlots(recorded), j.chooseAgain(recorded)); err != nil {
@@ -90,14 +90,14 @@ func (j *job) newSlots(recorded *workflow.Workflow) error {
 
 func sameNumber(a, b workflow.IntOrVar) bool { return a.Value == b.Value && a.Var == b.Var }
 
-// doneOtherwise finds in what the mended workflow differs from what the job has done by the recorded one.
-func (j *job) doneOtherwise(recorded *workflow.Workflow) []workflow.Problem {
+// changedWork reports where the replacement differs from the recorded workflow in work that is done.
+func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	w := j.workflow
-	problems := j.stepsOtherwise("", w.Commands, recorded.Commands)
-	problems = append(problems, j.stepsOtherwise("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
+	problems := j.changedSteps("", w.Commands, recorded.Commands)
+	problems = append(problems, j.changedSteps("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
 	if j.state.ended != Completed { // else they begin anew when they are run again
-		problems = append(problems, j.stepsOtherwise("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
-		problems = append(problems, j.stepsOtherwise("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
+		problems = append(problems, j.changedSteps("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
+		problems = append(problems, j.changedSteps("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
 	}
 	if w.Map == nil || j.unchosen(recorded) {
 		return problems
@@ -113,7 +113,7 @@ func (j *job) unchosen(recorded *workflow.Workflow) bool {
 	return !j.state.selected && (j.store.Len() == 0 || recorded.Map.Key != "")
 }
 
-// chooseAgain forgets items that do not count: the mended workflow may choose others.
+// chooseAgain forgets items that do not count: the replacement may choose others.
 func (j *job) chooseAgain(recorded *workflow.Workflow) error {
 	if j.workflow.Map == nil || !j.unchosen(recorded) {
 		return nil
@@ -128,8 +128,8 @@ func stepsOf(p *workflow.Phase) []workflow.Step {
 	return p.Commands
 }
 
-// stepsOtherwise finds steps of a phase that are done and would be others now. One that is done as a whole gets no more steps either.
-func (j *job) stepsOtherwise(phase string, now, before []workflow.Step) []workflow.Problem {
+// changedSteps reports steps of a phase that are done and would be different now. A phase that is done gets no more steps either.
+func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow.Problem {
 	p := j.state.phase(phase)
 	done := len(p.steps)
 	if p.completed {
