@@ -133,7 +133,9 @@ func TestSIGQUITThatCameWithAnotherKills(t *testing.T) {
 			t.Errorf("got stop %v and kill %v, want both", context.Cause(stop), context.Cause(kill))
 		}
 		close(finished)
-		<-returned
+		if got := <-returned; got == nil {
+			t.Error("got no signal, want that which ended the run")
+		}
 	})
 }
 

@@ -41,7 +41,7 @@ func crowded(most int, shortage error) Runner {
 func forEach(n int) workflow.Step {
 	f := &workflow.Foreach{Parallel: n, Do: []workflow.Step{shellStep("work ${item}")}}
 	for i := range n {
-		f.Input.List = append(f.Input.List, workflow.Element{JSON: []byte(fmt.Sprint(i))})
+		f.Input.List = append(f.Input.List, workflow.Element{JSON: fmt.Append(nil, i)})
 	}
 	return workflow.Step{Foreach: f}
 }

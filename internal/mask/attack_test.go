@@ -171,15 +171,16 @@ func odC(s string) string {
 func words16(format string) func(*rand.Rand, string) string {
 	return func(_ *rand.Rand, s string) string {
 		return dumpLines(s, 16, func(at int, b string) string {
-			line := fmt.Sprintf("%07o", at)
+			var line strings.Builder
+			line.WriteString(fmt.Sprintf("%07o", at))
 			for i := 0; i < len(b); i += 2 {
 				v := int(b[i])
 				if i+1 < len(b) {
 					v |= int(b[i+1]) << 8
 				}
-				line += " " + fmt.Sprintf(format, v)
+				line.WriteString(" " + fmt.Sprintf(format, v))
 			}
-			return line
+			return line.String()
 		})
 	}
 }

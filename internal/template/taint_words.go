@@ -589,7 +589,7 @@ func (t *taint) arithText(f *shellFrame, text string, seen []string) {
 			continue
 		}
 		for _, value := range t.read(f, name) {
-			for _, element := range strings.Split(value, itemEnd) {
+			for element := range strings.SplitSeq(value, itemEnd) {
 				t.arithText(f, element, append(slices.Clip(seen), name))
 			}
 		}
