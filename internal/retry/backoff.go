@@ -39,10 +39,10 @@ type Backoff struct {
 // forever is where every delay saturates before it is capped.
 const forever time.Duration = math.MaxInt64
 
-// parameter is a key of a strategy. Its numbers are those that were written, of a duration in nanoseconds: none may be negative.
+// parameter is a key of a strategy.
 type parameter struct {
 	key      string
-	numbers  func(b Backoff) []float64
+	numbers  func(b Backoff) []float64 // that were written, none of which may be negative; durations in nanoseconds
 	positive bool // 0 is refused too
 	list     bool // the value is a list of numbers
 }
@@ -333,7 +333,7 @@ func (b Backoff) Check() []breaker.Finding {
 	checked := map[string]bool{}
 	for _, row := range backoffs {
 		for _, p := range row.parameters {
-			if checked[p.key] {
+			if checked[p.key] || p.numbers == nil {
 				continue
 			}
 			checked[p.key] = true
