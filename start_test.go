@@ -51,8 +51,7 @@ func TestNothingCostlyIsMadeAtTheStart(t *testing.T) {
 	}
 }
 
-// checkPrepared looks for calls and maps in decl that are not left for later by a function around them. The compiler lays out slices and
-// structs, but a map is filled anew by each start.
+// checkPrepared looks for calls in decl that are not left for later by a function around them.
 func checkPrepared(t *testing.T, path string, decl *ast.GenDecl) {
 	t.Helper()
 	ast.Inspect(decl, func(n ast.Node) bool {
@@ -61,22 +60,9 @@ func checkPrepared(t *testing.T, path string, decl *ast.GenDecl) {
 			if pkg, ok := n.X.(*ast.Ident); ok && slices.Contains(prepared[pkg.Name], n.Sel.Name) {
 				t.Errorf("%s: %s.%s is called for a variable of the package", path, pkg.Name, n.Sel.Name)
 			}
-		case *ast.CompositeLit:
-			if isMap(n.Type) {
-				t.Errorf("%s: a variable of the package is a map: let a function return it", path)
-			}
 		case *ast.FuncLit:
 			return false
 		}
 		return true
 	})
-}
-
-// isMap tells whether typ is a map, or the type of the standard library for the functions of templates, which is one.
-func isMap(typ ast.Expr) bool {
-	if named, ok := typ.(*ast.SelectorExpr); ok {
-		return named.Sel.Name == "FuncMap"
-	}
-	_, ok := typ.(*ast.MapType)
-	return ok
 }

@@ -141,7 +141,7 @@ func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 			a = handling(a, w.Workflow)
 		}
 		if a.Phase == "map" {
-			a.PerValue = w.Map.PerValue
+			a.PerValue = w.Map.ItemsFromArgs
 			a = withFirst(a, *p.Items)
 		}
 		steps, err := planSteps(a, s)
@@ -321,8 +321,8 @@ func delays(p *retry.Policy) []millis {
 // worstWaiting returns the longest total time that one item can wait for retries.
 func worstWaiting(w checked) millis {
 	policy := itemPolicy(w.ErrorPolicy)
-	agents := cost{time: workflow.Waiting(w.Map.AgentTemplate)}.times(triesOf(policy))
-	handled := workflow.Waiting(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
+	agents := cost{time: workflow.MaxRetryWait(w.Map.AgentTemplate)}.times(triesOf(policy))
+	handled := workflow.MaxRetryWait(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
 	return millis(agents.plus(cost{time: waitOf(policy)}).plus(cost{time: handled}).time)
 }
 

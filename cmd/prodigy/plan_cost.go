@@ -63,8 +63,8 @@ func costOfStep(name string, s workflow.Step) cost {
 		again = s.OnFailure.MaxAttempts
 	}
 	total := costOfRun(name, s).plus(costOfValidation(name, s)).times(triesOf(s.Retry) + again).plus(cost{time: waitOf(s.Retry)})
-	for key, steps := range s.Following() {
-		if !workflow.IsPart(key) {
+	for key, steps := range s.NestedSteps() {
+		if !workflow.IsPartOfTry(key) {
 			rounds, _ := s.Rounds(key)
 			total = total.plus(costOf(name+" "+key, steps).times(rounds))
 		}
@@ -75,8 +75,8 @@ func costOfStep(name string, s workflow.Step) cost {
 // costOfValidation returns the cost of validating one try of a step, including the steps that complete its work.
 func costOfValidation(name string, s workflow.Step) cost {
 	var total cost
-	for key, steps := range s.Following() {
-		if workflow.IsPart(key) && key != keyOfLoop {
+	for key, steps := range s.NestedSteps() {
+		if workflow.IsPartOfTry(key) && key != keyOfLoop {
 			rounds, _ := s.Rounds(key)
 			total = total.plus(costOf(name+" "+key, steps).times(rounds))
 		}
@@ -93,7 +93,7 @@ func costOfRun(name string, s workflow.Step) cost {
 	if !limited {
 		total.unlimited = name
 	}
-	for key, steps := range s.Following() {
+	for key, steps := range s.NestedSteps() {
 		if key == keyOfLoop {
 			rounds, known := s.Rounds(key)
 			total = total.plus(costOf(name+" "+key, steps).times(rounds))

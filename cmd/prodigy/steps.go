@@ -79,7 +79,7 @@ func eachStep(p stepRef, steps []workflow.Step, yield func(stepRef, workflow.Ste
 		if !yield(at, step) {
 			return false
 		}
-		for key, steps := range step.Following() {
+		for key, steps := range step.NestedSteps() {
 			below := stepRef{section: p.section, label: at.label + " " + key + " ", handler: true}
 			if !eachStep(below, steps, yield) {
 				return false

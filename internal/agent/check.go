@@ -50,7 +50,7 @@ func (c *compiler) settings(w *workflow.Workflow) place {
 func (c *compiler) phases(w *workflow.Workflow, at place) {
 	at = c.phase(w.Setup, at)
 	if w.Map != nil {
-		_, behind := c.list(w.Map.AgentTemplate, at.ofAgents(w.Map).perValue(w.Map.PerValue), "")
+		_, behind := c.list(w.Map.AgentTemplate, at.ofAgents(w.Map).perValue(w.Map.ItemsFromArgs), "")
 		c.handlers(w, behind)
 	}
 	at = c.phase(w.Reduce, at.in(phaseReduce))

@@ -34,19 +34,17 @@ const (
 	patternItems     = 100 // that a pattern names
 )
 
-// suggestions says what to do about a type of error; suggestion is for all others.
-func suggestions() map[retry.Type]string {
-	return map[retry.Type]string{
-		retry.TypeTimeout:    "Consider increasing agent_timeout_secs in timeout_config",
-		retry.TypeNetwork:    "Check network connectivity and retry settings",
-		retry.TypePermission: "Verify file permissions and access rights",
-	}
+// suggestions says what to do about a type of error. All other types have defaultSuggestion.
+var suggestions = map[retry.Type]string{
+	retry.TypeTimeout:    "Consider increasing agent_timeout_secs in timeout_config",
+	retry.TypeNetwork:    "Check network connectivity and retry settings",
+	retry.TypePermission: "Verify file permissions and access rights",
 }
 
-const suggestion = "Review error logs for more details"
+const defaultSuggestion = "Review error logs for more details"
 
-// Advised tells whether there is advice for a type of error that is not that for all others.
-func Advised(t retry.Type) bool { return suggestions()[t] != "" }
+// Advised reports whether a type of error has advice of its own.
+func Advised(t retry.Type) bool { return suggestions[t] != "" }
 
 // tally counts the errors of one type.
 type tally struct {
@@ -102,9 +100,9 @@ func (m *Machine) Metrics() Metrics {
 }
 
 func pattern(typ retry.Type, e *tally) Pattern {
-	action, ok := suggestions()[typ]
+	action, ok := suggestions[typ]
 	if !ok {
-		action = suggestion
+		action = defaultSuggestion
 	}
 	return Pattern{PatternType: typ, Frequency: e.count, Items: slices.Clone(e.items), SuggestedAction: action}
 }

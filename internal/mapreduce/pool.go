@@ -79,7 +79,7 @@ func (j *job) due() dueHeap {
 func (j *job) runPool(ctx context.Context, s source, due dueHeap) (runResult, error) {
 	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, due: due}
 	defer close(p.idle)
-	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.PerValue
+	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
 	limits, err := j.limits()
 	if err != nil {
 		return runResult{}, err
@@ -418,7 +418,7 @@ func (p *pool) arm(t *time.Timer) {
 
 // itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from the first on.
 func (j *job) itemTotal() int {
-	if m := j.workflow.Map; m.PerValue {
+	if m := j.workflow.Map; m.ItemsFromArgs {
 		return len(m.Input.Items)
 	}
 	return j.state.total

@@ -137,7 +137,7 @@ func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow
 	}
 	var problems []workflow.Problem
 	for i, s := range now[:min(done, len(now))] {
-		if !workflow.SameWork(s, before[i]) {
+		if !workflow.EqualSteps(s, before[i]) {
 			problems = append(problems, problemAt(j.workflow, s.Pos, "step "+s.Label(i)+" cannot change: the job has done it"))
 		}
 	}

@@ -101,7 +101,7 @@ func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 			if s.Retry != nil {
 				found[label] = *s.Retry
 			}
-			for key, inner := range s.Following() {
+			for key, inner := range s.NestedSteps() {
 				walk(inner, workflow.LabelPrefix(label, key))
 			}
 		}

@@ -1,7 +1,10 @@
 package workflow
 
 import (
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 )
@@ -68,7 +71,7 @@ func (r *reader) stepEnv(e entry) []EnvVar {
 
 // env reads a block of variables, in the order of the file.
 func (r *reader) env(e entry) []EnvVar {
-	return r.variables(r.members(e))
+	return r.variables(r.namedEntries(e))
 }
 
 func (r *reader) variables(entries []entry) []EnvVar {
@@ -89,7 +92,7 @@ func (r *reader) variable(e entry) (EnvVar, bool) {
 		return r.longVariable(e)
 	}
 	s, ok := r.text(e)
-	return EnvVar{Name: e.name, Value: r.locate(e.value, s)}, ok
+	return EnvVar{Name: e.name, Value: r.withPos(e.value, s)}, ok
 }
 
 // longVariable reads the mapping form: a value, a command, or a choice.
@@ -98,10 +101,10 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	before := len(r.problems)
 	keys := r.fields(&form)
 	for name, target := range map[string]**Text{"value": &form.Value, "when_true": &form.WhenTrue, "when_false": &form.WhenFalse} {
-		keys = reading(keys, name, func(e entry) { setPointer(target)(r.anyText(e)) })
+		keys = withReader(keys, name, func(e entry) { setPointer(target)(r.blankOrText(e)) })
 	}
 	var at Pos
-	keys = reading(keys, "condition", func(e entry) { form.Condition, at = r.expression(e, r.filled) })
+	keys = withReader(keys, "condition", func(e entry) { form.Condition, at = r.expression(e, r.nonBlank) })
 	b := r.block("env value", e, keys)
 	r.checkForm(b)
 	if len(r.problems) > before {
@@ -153,7 +156,7 @@ func (r *reader) checkForm(b *block) {
 // profiles reads the profiles by name.
 func (r *reader) profiles(e entry) []Profile {
 	var all []Profile
-	for _, p := range r.members(e) {
+	for _, p := range r.namedEntries(e) {
 		if !isLabel(p.name) {
 			r.fail(p.key, "%q cannot be the name of a profile: use letters, digits, underscores and dashes, and no digit first", p.name)
 		}
@@ -164,12 +167,12 @@ func (r *reader) profiles(e entry) []Profile {
 
 // profile reads the variables of one profile, among which description says what it is for.
 func (r *reader) profile(e entry) Profile {
-	p := Profile{Name: e.name, Pos: place(e.value)}
+	p := Profile{Name: e.name, Pos: posOf(e.value)}
 	if isNull(e.value) {
 		return p
 	}
 	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a mapping of variables")
+		r.wrongType(e, "a mapping of variables")
 		return p
 	}
 	entries := r.entries(e.value)
@@ -181,19 +184,110 @@ func (r *reader) profile(e entry) Profile {
 	return p
 }
 
-// names reads a list of texts that are not blank, or a single one.
-func (r *reader) names(e entry) []Text {
-	if e.value.Kind != yaml.SequenceNode {
-		if t, ok := r.located(e); ok {
-			return []Text{t}
+// Secret is where the value of a secret comes from: exactly one of Env, File and Command is set.
+type Secret struct {
+	Name    string
+	Env     string // the name of an environment variable
+	File    *Text  `yaml:"file"`    // a file that holds the secret
+	Command *Text  `yaml:"command"` // a shell command that prints the secret
+	Pos     Pos
+}
+
+// Masked is what stands for a secret wherever it would be written.
+const Masked = "***"
+
+// environmentName matches the ways to name a variable of the environment.
+var environmentName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
+})
+
+// secrets reads the secrets by name.
+func (r *reader) secrets(e entry) []Secret {
+	var all []Secret
+	for _, s := range r.namedEntries(e) {
+		if !isName(s.name) {
+			r.fail(s.key, "%q cannot be the name of a variable: use letters, digits and underscores", s.name)
 		}
-		return nil
+		all = append(all, r.secret(s))
 	}
-	var all []Text
-	for _, n := range e.value.Content {
-		if t, ok := r.located(e.with(n)); ok {
-			all = append(all, t)
+	return all
+}
+
+func (r *reader) secret(e entry) Secret {
+	s := Secret{Name: e.name, Pos: posOf(e.value)}
+	if e.value.Kind == yaml.MappingNode {
+		b := r.block("secret", e, r.fields(&s))
+		if b.has("file") && b.has("command") {
+			r.fail(b.written["command"].key, `secret has both "file" and "command": write one of them`)
 		}
+		r.require(b, "file", "command")
+		return s
+	}
+	var found []string
+	if e.value.Kind == yaml.ScalarNode && e.value.Tag == "!!str" {
+		found = environmentName().FindStringSubmatch(e.value.Value)
+	}
+	if found == nil { // the value is not told: it may be a secret
+		r.fail(e.value, `%s: want the name of an environment variable, {file: …} or {command: …}, not a value`, e.name)
+		return s
+	}
+	s.Env = strings.Join(found[1:], "")
+	return s
+}
+
+// checkSecretValue reports a secret value that could not be taken out of the file, of which a copy is kept with the job.
+func (r *reader) checkSecretValue(b *block) {
+	n := b.at("value")
+	t := r.withPos(n, n.Value)
+	line := []rune(r.line(t.Pos.Line - 1))
+	start := min(max(t.Pos.Col-1, 0), len(line))
+	if len(line) > 0 && (t.Block || !strings.HasPrefix(string(line[start:]), n.Value)) {
+		r.fail(n, "a secret value must stand on one line and without escapes: use single quotes, or take it from a file or a variable by secrets")
+	}
+}
+
+// onePlaceholder matches a value that names where it comes from, and so is no secret itself.
+var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[^}]+\}$`) })
+
+// InFile reports whether the value of a secret variable stands in the workflow file itself.
+func (v EnvVar) InFile() bool {
+	return v.Secret && v.Command == nil && !onePlaceholder().MatchString(v.Value.Value)
+}
+
+// Redact returns the source of w with the secrets that are written in it masked.
+func (w *Workflow) Redact(source []byte) []byte {
+	lines := strings.SplitAfter(string(source), "\n")
+	for _, v := range w.allVariables() {
+		if !v.InFile() {
+			continue
+		}
+		index := v.Value.Pos.Line - 1
+		line, bom := strings.CutPrefix(lines[index], "\ufeff")
+		runes := []rune(line)
+		start := v.Value.Pos.Col - 1
+		end := start + len([]rune(v.Value.Value))
+		line = string(runes[:start]) + maskAfter(runes[:start]) + string(runes[end:])
+		if bom {
+			line = "\ufeff" + line
+		}
+		lines[index] = line
+	}
+	return []byte(strings.Join(lines, ""))
+}
+
+// maskAfter returns the mask as YAML has it behind what stands before it in its line: without quotes it would be the name of an anchor.
+func maskAfter(before []rune) string {
+	if n := len(before); n > 0 && (before[n-1] == '"' || before[n-1] == '\'') {
+		return Masked
+	}
+	return `"` + Masked + `"`
+}
+
+// allVariables returns the variables of env and of all profiles.
+func (w *Workflow) allVariables() []EnvVar {
+	all := w.Env[:len(w.Env):len(w.Env)]
+	for _, p := range w.Profiles {
+		all = append(all, p.Env...)
 	}
 	return all
 }

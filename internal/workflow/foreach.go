@@ -42,10 +42,10 @@ const parallelTrue = 10
 func (r *reader) foreach(e entry) *Foreach {
 	f := new(Foreach)
 	keys := r.fields(f)
-	keys = reading(keys, "input", func(e entry) { set(&f.Input)(r.elements(e)) })
-	keys = reading(keys, "as", func(e entry) { set(&f.As)(r.elementName(e)) })
-	keys = reading(keys, "parallel", func(e entry) { set(&f.Parallel)(r.parallel(e)) })
-	keys = reading(keys, "max_items", func(e entry) { setPointer(&f.MaxItems)(r.atLeast(e, 0)) })
+	keys = withReader(keys, "input", func(e entry) { set(&f.Input)(r.elements(e)) })
+	keys = withReader(keys, "as", func(e entry) { set(&f.As)(r.elementName(e)) })
+	keys = withReader(keys, "parallel", func(e entry) { set(&f.Parallel)(r.parallel(e)) })
+	keys = withReader(keys, "max_items", func(e entry) { setPointer(&f.MaxItems)(r.atLeast(e, 0)) })
 	if b := r.block("foreach", e, keys); b != nil {
 		r.require(b, "input")
 		r.require(b, "do")
@@ -56,14 +56,14 @@ func (r *reader) foreach(e entry) *Foreach {
 // elements reads a list, or a command.
 func (r *reader) elements(e entry) (Elements, bool) {
 	if e.value.Kind != yaml.SequenceNode {
-		text, ok := r.located(e)
+		text, ok := r.textWithPos(e)
 		return Elements{Command: &text}, ok
 	}
 	all := make([]Element, 0, len(e.value.Content))
 	for _, n := range e.value.Content {
-		n = follow(n)
+		n = resolveAlias(n)
 		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
-			text := r.locate(n, n.Value)
+			text := r.withPos(n, n.Value)
 			all = append(all, Element{Text: &text})
 			continue
 		}
@@ -90,7 +90,7 @@ func (r *reader) parallel(e entry) (int, bool) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
 		return r.atLeast(e, 1)
 	}
-	if many, _ := r.truth(e); many {
+	if many, _ := r.boolean(e); many {
 		return parallelTrue, true
 	}
 	return 1, true

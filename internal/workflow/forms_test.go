@@ -71,7 +71,7 @@ func ownName(p string) form {
 }
 
 func oneWord[T ~string](words ...T) form {
-	all := strs(words)
+	all := toStrings(words)
 	return form{schema: node{"enum": all}, words: strings.Join(code(all), ", "), enum: all}
 }
 
@@ -108,7 +108,7 @@ func listOf(f form, words string) form {
 	return form{schema: node{"type": "array", "items": f.schema}, words: words}
 }
 
-// mapping is one that has these keys and no others, of which it needs some.
+// mapping is a mapping with these keys and no others. The required ones must be there.
 func mapping(words string, keys map[string]form, required ...string) form {
 	properties := node{}
 	for name, f := range keys {
@@ -466,7 +466,7 @@ func (l *language) following() form {
 }
 
 func (l *language) interpreter() form {
-	programs := slices.Sorted(maps.Keys(scriptFlags()))
+	programs := slices.Sorted(maps.Keys(scriptFlags))
 	known := pattern(`^([^$]*/)?(`+strings.Join(programs, "|")+`)[0-9.]*$`, "")
 	word := node{"type": scalars(), "not": node{"pattern": `\$\{`}}
 	first := node{"type": scalars(), "not": node{"pattern": `\$\{`}, "pattern": `\S`}

@@ -43,7 +43,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// unusualBreaks tells whether YAML counts lines in data otherwise than by newlines.
+// unusualBreaks reports whether YAML counts lines in data otherwise than by newlines.
 func unusualBreaks(data []byte) bool {
 	return strings.ContainsAny(string(data), "\r\u0085\u2028\u2029")
 }

@@ -68,7 +68,7 @@ func (r *reader) warnOfIdleBreakers(steps []Step) {
 }
 
 // warnOfMatchers warns of exit codes that a step which runs no process is to be tried again after, and nothing else.
-func (r *reader) warnOfMatchers(s Step, p parts) {
+func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
 	if s.WriteFile == nil || s.Retry == nil || p.retry == nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 
 // warnOfWaits warns of a timeout that the waits between tries of the steps below it use up.
 func (r *reader) warnOfWaits(e entry, timeout time.Duration, what string, steps []Step) {
-	if waits := Waiting(steps); timeout > 0 && waits >= timeout {
+	if waits := MaxRetryWait(steps); timeout > 0 && waits >= timeout {
 		r.warn(e.value, "%s: the steps of %s may wait %s in their retries, which is no less than this timeout", e.name, what, duration.Format(waits))
 	}
 }

@@ -45,18 +45,18 @@ type Parameter struct {
 // params reads the parameters by name.
 func (r *reader) params(e entry) []Parameter {
 	var all []Parameter
-	for _, p := range r.members(e) {
-		r.checkName(entry{name: "parameter", value: follow(p.key)}, p.name, isName, "letters, digits and underscores")
+	for _, p := range r.namedEntries(e) {
+		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, isName, "letters, digits and underscores")
 		all = append(all, r.parameter(p))
 	}
 	return all
 }
 
 func (r *reader) parameter(e entry) Parameter {
-	p := Parameter{Name: e.name, Pos: place(e.value)}
+	p := Parameter{Name: e.name, Pos: posOf(e.value)}
 	var value *yaml.Node
 	keys := r.fields(&p)
-	keys = reading(keys, "default", func(e entry) { value = e.value })
+	keys = withReader(keys, "default", func(e entry) { value = e.value })
 	b := r.block("parameter", e, keys)
 	if b == nil {
 		return p
@@ -98,7 +98,7 @@ func typeOf(n *yaml.Node) ParameterType {
 
 // typed returns n as the JSON value of the parameter's type.
 func (p Parameter) typed(n *yaml.Node) (json.RawMessage, error) {
-	n = follow(n)
+	n = resolveAlias(n)
 	fits := map[ParameterType]bool{
 		StringParameter:  n.Kind == yaml.ScalarNode && !isNull(n),
 		NumberParameter:  isNumber(n),
@@ -187,7 +187,7 @@ func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage,
 	if len(doc.Content) == 0 {
 		return map[string]json.RawMessage{}, nil
 	}
-	root := follow(doc.Content[0])
+	root := resolveAlias(doc.Content[0])
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("want a mapping from names to values, got %s", describe(root))
 	}

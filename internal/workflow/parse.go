@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,14 +20,14 @@ type ParseOptions struct {
 func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	r := newReader(file, data, o)
 	if root := r.load(data); root != nil && r.inspect(root) {
-		r.root(entry{name: "workflow", value: follow(root)})
+		r.root(entry{name: "workflow", value: resolveAlias(root)})
 	}
-	r.forValues()
+	r.expandArgs()
 	if len(r.problems) > 0 {
-		return nil, &InvalidError{Problems: inOrder(r.problems), Read: r.readSoFar()}
+		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}
 	}
 	r.warnOfPhases()
-	r.w.Warnings = inOrder(r.warnings)
+	r.w.Warnings = sortProblems(r.warnings)
 	if r.w.Name == "" {
 		r.w.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	}
@@ -48,13 +49,13 @@ func (r *reader) root(e entry) {
 		r.w.Mode = Standard
 		r.w.Commands = r.steps(e)
 	case yaml.MappingNode:
-		r.mapping(e)
+		r.rootMapping(e)
 	default:
-		r.wrong(e, "a mapping or a list of steps")
+		r.wrongType(e, "a mapping or a list of steps")
 	}
 }
 
-func (r *reader) mapping(e entry) {
+func (r *reader) rootMapping(e entry) {
 	if n := find(e.value, "retry_defaults"); n != nil {
 		r.retryDefaults(entry{name: "retry_defaults", value: n}) // first, because every step is read over it
 	}
@@ -103,4 +104,25 @@ func (r *reader) checkStandard(b *block) {
 			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"", name)
 		}
 	}
+}
+
+// expandArgs makes a standard workflow that was given values one over items: its commands run once for each value, one after the other
+// unless the run says otherwise, and ARG is the value.
+func (r *reader) expandArgs() {
+	if len(r.options.Values) == 0 {
+		return
+	}
+	if r.w.Map != nil {
+		r.failAt(r.w.Map.Pos, "a workflow with a map has its own items: --args and --map are for those without")
+		return
+	}
+	values := make([]json.RawMessage, len(r.options.Values))
+	for i, v := range r.options.Values {
+		values[i] = jsonText(nil, v)
+	}
+	r.w.Mode = MapReduce
+	r.w.Map = &Map{
+		Input: Input{Items: values}, MaxParallel: IntOrVar{Value: 1}, AgentTemplate: r.w.Commands, ItemsFromArgs: true,
+	}
+	r.w.Commands = nil
 }

@@ -1,8 +1,6 @@
 package workflow
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -12,13 +10,13 @@ const defaultParallel = 10
 
 // phase reads setup, reduce or merge: a list of steps, or a mapping with commands.
 func (r *reader) phase(e entry) *Phase {
-	p := &Phase{Pos: place(e.value)}
+	p := &Phase{Pos: posOf(e.value)}
 	if e.value.Kind == yaml.SequenceNode {
 		p.Commands = r.steps(e)
 		return p
 	}
 	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, "a list of steps or a mapping with commands")
+		r.wrongType(e, "a list of steps or a mapping with commands")
 		return nil
 	}
 	b := r.block(e.name, e, r.fields(p))
@@ -31,19 +29,19 @@ func (r *reader) phase(e entry) *Phase {
 
 // mapPhase reads map.
 func (r *reader) mapPhase(e entry) *Map {
-	m := &Map{Pos: place(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
+	m := &Map{Pos: posOf(e.value), MaxParallel: IntOrVar{Value: defaultParallel}}
 	keys := r.fields(m)
-	keys = reading(keys, "json_path", func(e entry) { m.JSONPath, m.JSONPathPos = r.expression(e, r.text) })
-	keys = reading(keys, "filter", func(e entry) { m.Filter, m.FilterPos = r.expression(e, r.filled) })
-	keys = reading(keys, "sort_by", func(e entry) { m.SortBy, m.SortByPos = r.expression(e, r.filled) })
-	keys = reading(keys, "distinct", func(e entry) { m.Distinct, m.DistinctPos = r.expression(e, r.distinct) })
-	keys = reading(keys, "key", func(e entry) { m.Key, m.KeyPos = r.expression(e, r.filled) })
-	keys = reading(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
-	keys = reading(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
-	keys = reading(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
-	keys = reading(keys, "error_policy", r.errorPolicy)
+	keys = withReader(keys, "json_path", func(e entry) { m.JSONPath, m.JSONPathPos = r.expression(e, r.text) })
+	keys = withReader(keys, "filter", func(e entry) { m.Filter, m.FilterPos = r.expression(e, r.nonBlank) })
+	keys = withReader(keys, "sort_by", func(e entry) { m.SortBy, m.SortByPos = r.expression(e, r.nonBlank) })
+	keys = withReader(keys, "distinct", func(e entry) { m.Distinct, m.DistinctPos = r.expression(e, r.distinct) })
+	keys = withReader(keys, "key", func(e entry) { m.Key, m.KeyPos = r.expression(e, r.nonBlank) })
+	keys = withReader(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
+	keys = withReader(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
+	keys = withReader(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
+	keys = withReader(keys, "error_policy", r.errorPolicy)
 	var timeouts *block
-	keys = reading(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
+	keys = withReader(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
 	keys = append(keys, r.policyKeysNamed("retry_config")...)
 	b := r.block("map", e, keys)
 	if b == nil {
@@ -66,19 +64,19 @@ func (r *reader) expression(e entry, read func(entry) (string, bool)) (string, P
 	if !ok {
 		return "", Pos{}
 	}
-	return s, r.locate(e.value, s).At(1, 1)
+	return s, r.withPos(e.value, s).At(1, 1)
 }
 
 // distinct reads the name of a field, or true for the whole item.
 func (r *reader) distinct(e entry) (string, bool) {
 	if e.value.Kind == yaml.ScalarNode && e.value.Tag == "!!bool" {
-		whole, ok := r.truth(e)
+		whole, ok := r.boolean(e)
 		if !whole {
 			return "", ok
 		}
 		return "item", ok
 	}
-	return r.filled(e)
+	return r.nonBlank(e)
 }
 
 // agentTemplate reads a list of steps, or a mapping with commands.
@@ -94,7 +92,7 @@ func (r *reader) agentTemplate(e entry) []Step {
 
 // input reads where the items come from: a text, a mapping that names the kind of source, or the items themselves.
 func (r *reader) input(e entry) (Input, bool) {
-	in := Input{Pos: place(e.value)}
+	in := Input{Pos: posOf(e.value)}
 	switch e.value.Kind {
 	case yaml.SequenceNode:
 		in.Items = r.items(e)
@@ -104,7 +102,7 @@ func (r *reader) input(e entry) (Input, bool) {
 		return in, true
 	}
 	var ok bool
-	in.Text, ok = r.filled(e)
+	in.Text, ok = r.nonBlank(e)
 	return in, ok
 }
 
@@ -114,47 +112,26 @@ var inputKinds = []string{"file", "command", "glob", "stdin"}
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
-	keys = reading(keys, "file", func(e entry) { set(&in.File)(r.filled(e)) })
-	keys = reading(keys, "command", func(e entry) { set(&in.Command)(r.filled(e)) })
-	keys = reading(keys, "glob", func(e entry) { set(&in.Glob)(r.filled(e)) })
-	keys = reading(keys, "stdin", func(e entry) { r.stdin(e, in) })
-	keys = reading(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
+	keys = withReader(keys, "file", func(e entry) { set(&in.File)(r.nonBlank(e)) })
+	keys = withReader(keys, "command", func(e entry) { set(&in.Command)(r.nonBlank(e)) })
+	keys = withReader(keys, "glob", func(e entry) { set(&in.Glob)(r.nonBlank(e)) })
+	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
+	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	b := r.block("input", e, keys)
 	r.atMostOne(b, inputKinds)
 	r.require(b, inputKinds...)
 }
 
-// atMostOne reports that several of the keys are written in b.
-func (r *reader) atMostOne(b *block, names []string) {
-	var found []entry
-	for _, name := range names {
-		if e, ok := b.written[name]; ok {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.key.Line, b.key.Line), cmp.Compare(a.key.Column, b.key.Column))
-	})
-	for _, e := range found[min(1, len(found)):] {
-		r.fail(e.key, "%s has both %q and %q: write one of them", b.name, found[0].name, e.name)
-	}
-}
-
 func (r *reader) stdin(e entry, in *Input) {
 	var ok bool
-	if in.Stdin, ok = r.truth(e); ok && !in.Stdin {
+	if in.Stdin, ok = r.boolean(e); ok && !in.Stdin {
 		r.fail(e.value, "stdin: the one value it can have is true")
 	}
 }
 
-// Formats returns the names of the formats that data can have.
-func Formats() []string {
-	return []string{"json", "jsonl", "csv", "tsv", "lines", "nul", "yaml"}
-}
-
 // intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".
 func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
-	v := IntOrVar{Pos: place(e.value)}
+	v := IntOrVar{Pos: posOf(e.value)}
 	if isNumber(e.value) {
 		var ok bool
 		v.Value, ok = r.atLeast(e, 1)
@@ -162,7 +139,7 @@ func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
 	}
 	name, isVar := variableName(e.value)
 	if !isVar {
-		r.wrong(e, `a whole number or "$NAME" of an environment variable`)
+		r.wrongType(e, `a whole number or "$NAME" of an environment variable`)
 		return v, false
 	}
 	v.Var = name

@@ -3,10 +3,13 @@ package workflow
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/spelling"
 )
 
 // reader turns the nodes of a YAML document into a workflow. It goes on after a problem, so that all are told at once.
@@ -15,8 +18,8 @@ type reader struct {
 	lines    []string // of the file, for places inside values
 	options  ParseOptions
 	w        *Workflow
-	defaults *placed          // retry_defaults, when there are any
-	policy   map[string]entry // the fields of the error policy that were written, wherever that was
+	defaults *positionedPolicy // retry_defaults, when there are any
+	policy   map[string]entry  // the fields of the error policy that were written, wherever that was
 
 	handlerKeys map[string]*yaml.Node // by name
 	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the place of the step
@@ -36,7 +39,7 @@ func newReader(file string, data []byte, o ParseOptions) *reader {
 
 // fail records that something is wrong at n.
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
-	r.failAt(place(n), format, args...)
+	r.failAt(posOf(n), format, args...)
 }
 
 func (r *reader) failAt(at Pos, format string, args ...any) {
@@ -45,19 +48,25 @@ func (r *reader) failAt(at Pos, format string, args ...any) {
 
 // warn records something that is no error, but that who wrote it should know.
 func (r *reader) warn(n *yaml.Node, format string, args ...any) {
-	r.warnings = append(r.warnings, r.problem(place(n), format, args...))
+	r.warnings = append(r.warnings, r.problem(posOf(n), format, args...))
 }
 
 func (r *reader) problem(at Pos, format string, args ...any) Problem {
 	return Problem{File: r.file, Line: max(1, at.Line), Col: max(1, at.Col), Message: fmt.Sprintf(format, args...)}
 }
 
-// wrong records that the value of e is of another kind than is wanted.
-func (r *reader) wrong(e entry, want string) {
+// wrongType records that the value of e is of another kind than is wanted.
+func (r *reader) wrongType(e entry, want string) {
 	r.fail(e.value, "%s: want %s, got %s", e.name, want, describe(e.value))
 }
 
-func place(n *yaml.Node) Pos { return Pos{Line: n.Line, Col: n.Column} }
+// check reports err, if there is one, at the value of e.
+func (r *reader) check(e entry, err error) bool {
+	if err != nil {
+		r.fail(e.value, "%v", err)
+	}
+	return err == nil
+}
 
 // describe names a value in words for people.
 func describe(n *yaml.Node) string {
@@ -84,8 +93,30 @@ func shorten(s string) string {
 	return s
 }
 
-// follow returns n, or what it is an alias of.
-func follow(n *yaml.Node) *yaml.Node {
+// sortProblems sorts problems by place and drops those told twice, as of a value that has several aliases.
+func sortProblems(problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(problems)
+}
+
+// entry is one key of a mapping with its value, whose alias is followed. An element of a list is an entry without a key.
+type entry struct {
+	name   string // the key as written; of an element, what messages call it
+	key    *yaml.Node
+	value  *yaml.Node
+	merged bool // it came in through a merge key, <<
+}
+
+// with returns e with another value.
+func (e entry) with(n *yaml.Node) entry {
+	e.value = resolveAlias(n)
+	return e
+}
+
+// resolveAlias returns n, or what it is an alias of.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -94,10 +125,228 @@ func follow(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// inOrder sorts problems by place and drops those told twice, as of a value that has several aliases.
-func inOrder(problems []Problem) []Problem {
-	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Message, b.Message))
+// find returns the value of a key of mapping n, also of one merged in, or nil.
+func find(n *yaml.Node, name string) *yaml.Node {
+	quiet := &reader{}
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for _, e := range quiet.entries(n) {
+		if e.name == name {
+			return e.value
+		}
+	}
+	return nil
+}
+
+// entries returns the keys of mapping n, its own first and then those that it merges in. Doubled keys are reported.
+func (r *reader) entries(n *yaml.Node) []entry {
+	var own []entry
+	var bases []*yaml.Node
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := resolveAlias(n.Content[i]), resolveAlias(n.Content[i+1])
+		switch before := first[key.Value]; {
+		case key.Kind != yaml.ScalarNode:
+			r.fail(n.Content[i], "a key must be text, got %s", describe(key))
+		case key.Tag == "!!merge":
+			bases = append(bases, value)
+		case before != nil:
+			r.fail(n.Content[i], "key %q is written twice (first in line %d)", key.Value, before.Line)
+		default:
+			first[key.Value] = n.Content[i]
+			own = append(own, entry{name: key.Value, key: n.Content[i], value: value})
+		}
+	}
+	for _, base := range bases {
+		own = r.merge(own, base)
+	}
+	return own
+}
+
+// merge adds the keys of base, or of each mapping in the list base, that entries lacks.
+func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
+	switch base.Kind {
+	case yaml.SequenceNode:
+		for _, each := range base.Content {
+			if each = resolveAlias(each); each.Kind != yaml.MappingNode {
+				r.wrongType(entry{name: "<<", value: each}, "a mapping")
+				continue
+			}
+			entries = r.merge(entries, each)
+		}
+	case yaml.MappingNode:
+		for _, e := range r.entries(base) {
+			e.merged = true
+			if !slices.ContainsFunc(entries, func(have entry) bool { return have.name == e.name }) {
+				entries = append(entries, e)
+			}
+		}
+	default:
+		r.wrongType(entry{name: "<<", value: base}, "a mapping or a list of mappings")
+	}
+	return entries
+}
+
+// namedEntries returns the entries of e's value, a mapping by names that the file chooses. It tells when it is none.
+func (r *reader) namedEntries(e entry) []entry {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrongType(e, "a mapping")
+		return nil
+	}
+	return r.entries(e.value)
+}
+
+// key is what a mapping may hold under one name, and how it is read.
+type key struct {
+	name, alias string
+	read        func(entry)
+}
+
+// fields returns the keys of the struct that target points to, as its tags yaml and alias name them. The tag
+// unit:"seconds" marks a timeout, which can be written as a bare number.
+func (r *reader) fields(target any) []key {
+	from := reflect.ValueOf(target).Elem()
+	keys := make([]key, 0, from.NumField())
+	for field, v := range from.Fields() {
+		name := field.Tag.Get("yaml")
+		if name == "" {
+			continue
+		}
+		timeout := field.Tag.Get("unit") == "seconds"
+		keys = append(keys, key{name, field.Tag.Get("alias"), func(e entry) { r.value(e, v.Addr().Interface(), timeout) }})
+	}
+	return keys
+}
+
+// withReader returns keys with another way to read the one called name, which is added when it is not there.
+func withReader(keys []key, name string, read func(entry)) []key {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return append(keys, key{name: name, read: read})
+	}
+	keys[i].read = read
+	return keys
+}
+
+// withoutKeys returns keys but for those with these names.
+func withoutKeys(keys []key, names ...string) []key {
+	return slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return slices.Contains(names, k.name) })
+}
+
+// block is a mapping that has been read.
+type block struct {
+	name    string // what messages call it
+	node    *yaml.Node
+	written map[string]entry // by the key's own name, also where its alias was used
+	guessed []string         // keys that were probably meant by unknown ones, so that they are not missed as well
+}
+
+func (b *block) has(name string) bool {
+	_, ok := b.written[name]
+	return ok
+}
+
+// at returns where the value of a key was written, or the block itself.
+func (b *block) at(name string) *yaml.Node {
+	if e, ok := b.written[name]; ok {
+		return e.value
+	}
+	return b.node
+}
+
+// block reads e's value, a mapping, key by key. It returns nil when it is none.
+func (r *reader) block(name string, e entry, keys []key) *block {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrongType(e, "a mapping")
+		return nil
+	}
+	b := &block{name: name, node: e.value, written: map[string]entry{}}
+	for _, e := range r.entries(e.value) {
+		r.readKey(b, e, keys)
+	}
+	return b
+}
+
+// readKey reads one key of a block.
+func (r *reader) readKey(b *block, e entry, keys []key) {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == e.name || k.alias != "" && k.alias == e.name })
+	if i < 0 {
+		r.unknown(b, e, keys)
+		return
+	}
+	k := keys[i]
+	switch before, twice := b.written[k.name]; {
+	case twice && e.merged:
+	case twice:
+		r.fail(e.key, "%q and %q are the same key of %s (the other is in line %d)", e.name, before.name, b.name, before.key.Line)
+	default:
+		b.written[k.name] = e
+		k.read(e)
+	}
+}
+
+// unknown reports a key that is not among keys.
+func (r *reader) unknown(b *block, e entry, keys []key) {
+	if instead, ok := removedKeys[b.name][e.name]; ok {
+		b.guessed = append(b.guessed, e.name, "shell") // some stand for a command
+		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
+		return
+	}
+	var words []string
+	for _, k := range keys {
+		words = append(words, k.name)
+		if k.alias != "" {
+			words = append(words, k.alias)
+		}
+	}
+	guess := cmp.Or(aliasesOfOtherTools[b.name][e.name], spelling.Nearest(e.name, words))
+	if guess == "" {
+		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, misplacedKey(e.name, b.name))
+		return
+	}
+	b.guessed = append(b.guessed, guess)
+	r.fail(e.key, "unknown key %q in %s (did you mean %q?)", e.name, b.name, guess)
+	r.readGuess(b, e, keys, guess)
+}
+
+// readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it names is known to the rest of
+// the file. What is wrong with it is not told: the guess may be.
+func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == guess || k.alias == guess })
+	if i < 0 || find(b.node, keys[i].name) != nil || keys[i].alias != "" && find(b.node, keys[i].alias) != nil {
+		return
+	}
+	problems, warnings := r.problems, r.warnings
+	keys[i].read(e)
+	r.problems, r.warnings = problems, warnings
+}
+
+// require reports that none of the names is written in b, unless one was probably meant.
+func (r *reader) require(b *block, names ...string) {
+	found := func(name string) bool { return b.has(name) || slices.Contains(b.guessed, name) }
+	if slices.ContainsFunc(names, found) {
+		return
+	}
+	if len(names) == 1 {
+		r.fail(b.node, "missing key %q in %s", names[0], b.name)
+		return
+	}
+	r.fail(b.node, "%s needs one of %s", b.name, oneOf(quoted(names)))
+}
+
+// atMostOne reports that several of the keys are written in b.
+func (r *reader) atMostOne(b *block, names []string) {
+	var found []entry
+	for _, name := range names {
+		if e, ok := b.written[name]; ok {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.key.Line, b.key.Line), cmp.Compare(a.key.Column, b.key.Column))
 	})
-	return slices.Compact(problems)
+	for _, e := range found[min(1, len(found)):] {
+		r.fail(e.key, "%s has both %q and %q: write one of them", b.name, found[0].name, e.name)
+	}
 }

@@ -70,7 +70,7 @@ func (k keyDoc) schema(meaning string) node {
 	return s
 }
 
-// required tells whether a block must have the key.
+// required reports whether a block must have the key.
 func (k keyDoc) required() bool { return k.standard == "required" }
 
 var simpleValue = regexp.MustCompile(`^([0-9.]+|true|false|([0-9]+(ns|us|ms|s|m|h|d))+)$`)
@@ -216,7 +216,7 @@ func newValidator(t *testing.T) validator {
 func (v validator) check(t *testing.T, n *yaml.Node) error {
 	t.Helper()
 	r := newReader("w.yml", nil, ParseOptions{})
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(r.json(nil, follow(n))))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(r.json(nil, resolveAlias(n))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,160 +1,241 @@
 package workflow
 
 import (
+	"cmp"
+	"iter"
+	"maps"
+	"math"
 	"slices"
-
-	"gopkg.in/yaml.v3"
+	"strconv"
+	"time"
 
 	"prodigy/internal/retry"
 )
 
-// steps reads a list of steps, at least one, whose ids differ.
-func (r *reader) steps(e entry) []Step {
-	if e.value.Kind != yaml.SequenceNode {
-		r.wrong(e, "a list of steps")
-		return nil
-	}
-	if len(e.value.Content) == 0 {
-		r.fail(e.value, "%s has no steps", e.name)
-	}
-	var steps []Step
-	ids := map[string]*yaml.Node{}
-	for _, n := range e.value.Content {
-		s, b := r.step(entry{name: "step", value: follow(n)}, nil)
-		if b == nil {
-			continue
-		}
-		if first := ids[s.ID]; first != nil {
-			r.fail(b.at("id"), "id %q is taken already, in line %d", s.ID, first.Line)
-		} else if s.ID != "" {
-			ids[s.ID] = b.at("id")
-		}
-		steps = append(steps, s)
-	}
-	return steps
+// Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
+type Step struct {
+	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
+	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, which passes no shell
+
+	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
+	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
+	Validate  *Validate  `yaml:"validate" json:"validate,omitempty"`     // how complete the work of the step is, and what is done until it is; alone it is a step of its own
+
+	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
+	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
+	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
+	Interpreter  Interpreter   `yaml:"interpreter" json:"interpreter,omitempty"`          // the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
+	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
+	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // how often and when the step is tried again, over `retry_defaults`
+	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
+	OnSuccess    []Step        `yaml:"on_success" json:"on_success,omitempty"`            // steps to run after the step has succeeded
+	OnExitCode   ExitSteps     `yaml:"on_exit_code" json:"on_exit_code,omitempty"`        // steps to run when the last try has exited with that code, by exit code
+	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // the name under which later steps see the output: `${<name>}`
+	Format       CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`    // what the captured output is; default string
+	OutputFile   *Text         `yaml:"output_file" json:"output_file,omitempty"`          // a file that stdout goes to as well
+	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`                          // variables of this step
+	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs; default where prodigy was started
+	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
+
+	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
+
+	Test bool `json:"test,omitempty"` // it is written as test, and so its results are ${test.output} as well
+	Pos  Pos  `json:"pos"`
 }
 
-// parts are what a step is written with that is put together after all of its keys are known.
-type parts struct {
-	retry, with, onFailure, captureOutput *entry
+// Label returns what events and messages call the step: its id, its name, or kind and position from 0, as in shell_2.
+func (s Step) Label(position int) string {
+	if label := cmp.Or(s.ID, s.Name); label != "" {
+		return label
+	}
+	return s.Kind() + "_" + strconv.Itoa(position)
 }
 
-// step reads one step. more are keys that its mapping may hold as well. The block is nil when there is no mapping.
-func (r *reader) step(e entry, more []key) (Step, *block) {
-	s := Step{Pos: place(e.value)}
-	var p parts
-	keep := func(at **entry) func(entry) { return func(e entry) { *at = &e } }
-	keys := r.fields(&s)
-	keys = reading(keys, "env", func(e entry) { s.Env = r.stepEnv(e) })
-	keys = reading(keys, "retry_config", keep(&p.retry))
-	keys = reading(keys, "with", keep(&p.with))
-	keys = reading(keys, "on_failure", keep(&p.onFailure))
-	keys = reading(keys, "capture_output", keep(&p.captureOutput))
-	keys = reading(keys, "test", func(e entry) { r.test(e, &s) })
-	keys = reading(keys, "on_success", func(e entry) { s.OnSuccess = r.following(e) })
-	if e.value.Tag == "!!str" {
-		r.fail(e.value, "%s: want a mapping, got %s (a command is written \"shell: …\")", e.name, describe(e.value))
-		return s, nil
-	}
-	b := r.block(e.name, e, append(keys, more...))
-	if b == nil {
-		return s, nil
-	}
-	r.checkKind(b)
-	r.retryOf(&s, b, p)
-	r.warnOfMatchers(s, p)
-	if p.onFailure != nil && s.OnFailure != nil {
-		r.fail(p.onFailure.key, `"on_failure" is written twice: in "test" and in the step`)
-	} else if p.onFailure != nil {
-		r.onFailure(&s, b, p)
-	}
-	if action, contradicts := allowedAction(s, b, p); contradicts {
-		r.fail(b.at("allow_failure"), `"allow_failure" contradicts the on_failure action %q`, action)
-	}
-	r.checkNames(&s, b, p)
-	r.checkOutput(s, b)
-	if s.Kind() == "" {
-		s.Shell = &Text{Value: ":", Pos: s.Pos} // which was told; the rest of the step is looked at all the same
-	}
-	return s, b
-}
-
-// checkKind reports a step that has no command key, or several.
-func (r *reader) checkKind(b *block) {
-	var first string
-	for _, name := range append(Kinds(), "test") {
-		switch {
-		case !b.has(name), name == "validate" && first != "":
-		case first != "" && first != "validate":
-			r.fail(b.written[name].key, "%s has both %q and %q: make two steps of it", b.name, first, name)
-		default:
-			first = name
+// Kind returns the step's command key, as in "shell". It is empty for the zero Step only.
+func (s Step) Kind() string {
+	for _, k := range kinds {
+		if k.is(&s) {
+			return k.key
 		}
 	}
-	if first != "" {
-		return
-	}
-	words := Kinds()
-	if b.name != "step" { // a handler or a validation, which may be a list too
-		words = append(words, "commands")
-	}
-	r.require(b, words...)
+	return ""
 }
 
-// checkNames checks id and capture, and fills in what capture_output says.
-func (r *reader) checkNames(s *Step, b *block, p parts) {
-	if p.captureOutput != nil {
-		r.captureOutput(s, b, *p.captureOutput)
-	}
-	if b.has("id") {
-		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
-	}
-	if b.has("capture") {
-		r.checkName(b.written["capture"], s.Capture, isName, "letters, digits and underscores")
-	}
+// kinds are the command keys of a step. is reports whether a step has the key. longest returns how long one try takes at most, apart from
+// the steps inside it; false means that only a timeout ends it.
+var kinds = []struct {
+	key     string
+	is      func(*Step) bool
+	longest func(*Step) (time.Duration, bool)
+}{
+	{"shell", func(s *Step) bool { return s.Shell != nil }, endless},
+	{"claude", func(s *Step) bool { return s.Claude != nil }, endless},
+	{"write_file", func(s *Step) bool { return s.WriteFile != nil }, instant},
+	{"foreach", func(s *Step) bool { return s.Foreach != nil }, instant},
+	{"validate", func(s *Step) bool { return s.Validate != nil }, instant}, // last: beside another key it belongs to that
 }
 
-// checkName checks a name that step texts can use.
-func (r *reader) checkName(e entry, name string, ok func(string) bool, of string) {
-	switch {
-	case e.value.Kind != yaml.ScalarNode || isNull(e.value):
-	case e.value.Tag == "!!bool", !ok(name):
-		r.fail(e.value, "%s: %q is not a name: use %s, and no digit first", e.name, e.value.Value, of)
-	case slices.Contains(BuiltinNames(), name):
-		r.fail(e.value, "%s: %q is a name of prodigy's own: choose another", e.name, name)
-	}
-}
+func endless(*Step) (time.Duration, bool) { return 0, false }
+func instant(*Step) (time.Duration, bool) { return 0, true }
 
-// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true says what is so anyway: the output is
-// kept as shell.output.
-func (r *reader) captureOutput(s *Step, b *block, e entry) {
-	if b.has("capture") {
-		r.fail(e.key, `"capture" and "capture_output" are the same: write one of them`)
-		return
-	}
-	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
-		if name, ok := r.text(e); ok {
-			s.Capture = name
-			r.checkName(e, name, isName, "letters, digits and underscores")
+// Longest returns how long one try of the step takes at most, without its timeout and apart from the steps inside it. It returns false
+// if only a timeout ends it.
+func (s Step) Longest() (time.Duration, bool) {
+	for _, k := range kinds {
+		if k.is(&s) {
+			return k.longest(&s)
 		}
-		return
 	}
-	capture, _ := r.truth(e)
-	switch {
-	case !capture:
-	case b.has("id"):
-		s.Capture = s.ID
-	case b.has("capture_format"):
-		r.fail(e.value, `capture_output: true needs an "id" in the step to name the output, or write the name instead`)
+	return 0, false
+}
+
+// Kinds returns the command keys that a step can have, in the order in which messages name them.
+func Kinds() []string {
+	keys := make([]string, len(kinds))
+	for i, k := range kinds {
+		keys[i] = k.key
+	}
+	return keys
+}
+
+// isCommand reports whether s is a command, and not made of other steps or of work that prodigy does itself.
+func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
+
+// ExitSteps are the steps of on_exit_code, by exit code.
+type ExitSteps map[int][]Step
+
+// OnFailure is a failure handler: steps that run when the tries of a step are used up.
+type OnFailure struct {
+	Steps        []Step `json:"steps"`
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"`   // rounds of handler and original, until the original succeeds; default the handler's success forgives
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
+}
+
+// CaptureFormat says what the captured output of a step is to later steps.
+type CaptureFormat string
+
+const (
+	FormatString  CaptureFormat = "string"  // a text
+	FormatJSON    CaptureFormat = "json"    // a JSON document, whose fields have names: ${name.field[0]}
+	FormatLines   CaptureFormat = "lines"   // a list of its lines: ${name[0]}, ${name[*]}
+	FormatNumber  CaptureFormat = "number"  // a number as JSON has them
+	FormatBoolean CaptureFormat = "boolean" // true or false
+)
+
+// CaptureFormats returns all formats.
+func CaptureFormats() []CaptureFormat {
+	return []CaptureFormat{FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean}
+}
+
+// NestedSteps yields the lists of steps that are part of s or may follow it, in the order in which people read them, each with its key, as in
+// "on_exit_code 101".
+func (s Step) NestedSteps() iter.Seq2[string, []Step] {
+	return func(yield func(string, []Step) bool) {
+		if s.Foreach != nil && !yield("do", s.Foreach.Do) {
+			return
+		}
+		if v := s.Validate; v != nil {
+			if !yield("validate", v.Commands) || v.OnIncomplete != nil && !yield("on_incomplete", v.OnIncomplete.Steps) {
+				return
+			}
+		}
+		if len(s.OnSuccess) > 0 && !yield("on_success", s.OnSuccess) {
+			return
+		}
+		for _, code := range slices.Sorted(maps.Keys(s.OnExitCode)) {
+			if !yield("on_exit_code "+strconv.Itoa(code), s.OnExitCode[code]) {
+				return
+			}
+		}
+		if s.OnFailure != nil {
+			yield("on_failure", s.OnFailure.Steps)
+		}
 	}
 }
 
-// allowedAction returns the written failure action that contradicts allow_failure: true, if there is one.
-func allowedAction(s Step, b *block, p parts) (retry.ActionKind, bool) {
-	if !s.AllowFailure || s.Retry == nil || s.Retry.OnFailure.Kind == retry.Continue {
-		return "", false
+// IsPartOfTry reports whether the steps under a key that Following yields are part of each try of the step, and do not follow it.
+func IsPartOfTry(key string) bool { return key == "do" || key == "validate" || key == "on_incomplete" }
+
+// LabelPrefix returns what the labels of the steps begin with that stand under a key of the step with this label.
+func LabelPrefix(label, key string) string {
+	if key == "validate" || key == "on_incomplete" {
+		return label + "/" + key + "/"
 	}
-	own := p.onFailure != nil && s.OnFailure == nil
-	inRetry := p.retry != nil && p.retry.value.Kind == yaml.MappingNode && find(p.retry.value, "on_failure") != nil
-	return s.Retry.OnFailure.Kind, b.has("allow_failure") && (own || inRetry)
+	return label + "/"
+}
+
+// Rounds returns how often the steps under a key of s, as Following names it, are run one after another at most. The bool is false
+// when that is known only when they are run; then it is once or more.
+func (s Step) Rounds(key string) (n int, known bool) {
+	switch key {
+	case "on_failure":
+		return max(s.OnFailure.MaxAttempts, 1), true
+	case "do":
+		return s.Foreach.rounds()
+	case "validate":
+		return s.Validate.completionTries() + 1, true
+	case "on_incomplete":
+		return s.Validate.completionTries(), true
+	}
+	return 1, true
+}
+
+// completionTries returns how often work that is not complete is mended at most.
+func (v *Validate) completionTries() int {
+	if v.OnIncomplete == nil {
+		return 0
+	}
+	return v.OnIncomplete.MaxAttempts
+}
+
+// rounds returns how many elements the busiest of those that run at once has.
+func (f *Foreach) rounds() (n int, known bool) {
+	elements, known := len(f.Input.List), f.Input.Command == nil
+	if f.MaxItems != nil && (!known || elements > *f.MaxItems) {
+		elements, known = *f.MaxItems, true
+	}
+	if !known {
+		return 1, false
+	}
+	parallel := max(f.Parallel, 1)
+	if elements == 0 {
+		return 0, true
+	}
+	return 1 + (elements-1)/parallel, true
+}
+
+// MaxRetryWait returns how long steps wait in their retries at most, and the steps inside of them.
+func MaxRetryWait(steps []Step) time.Duration {
+	var total time.Duration
+	for _, s := range steps {
+		total = sum(total, s.maxRetryWait())
+		for key, steps := range s.NestedSteps() {
+			rounds, _ := s.Rounds(key)
+			total = sum(total, times(MaxRetryWait(steps), rounds))
+		}
+	}
+	return total
+}
+
+// maxRetryWait returns how long s waits between its tries at most. Where its handler has it run again, that is a single try.
+func (s Step) maxRetryWait() time.Duration {
+	if s.Retry == nil {
+		return 0
+	}
+	return s.Retry.Waiting()
+}
+
+// sum and times end at the longest duration that there is.
+func sum(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func times(d time.Duration, n int) time.Duration {
+	if d > 0 && time.Duration(n) > math.MaxInt64/d {
+		return math.MaxInt64
+	}
+	return d * time.Duration(n)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -18,7 +19,7 @@ func (r *reader) load(data []byte) *yaml.Node {
 	var document, second yaml.Node
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) {
-		r.empty()
+		r.reportEmpty()
 		return nil
 	}
 	if err == nil {
@@ -28,21 +29,21 @@ func (r *reader) load(data []byte) *yaml.Node {
 	case errors.Is(err, io.EOF) && !isNull(document.Content[0]):
 		return document.Content[0]
 	case errors.Is(err, io.EOF):
-		r.empty()
+		r.reportEmpty()
 	case err != nil:
-		r.syntax(data, err)
+		r.reportSyntax(data, err)
 	default:
 		r.fail(&second, "a second document starts here: a workflow file has one")
 	}
 	return nil
 }
 
-func (r *reader) empty() {
+func (r *reader) reportEmpty() {
 	r.failAt(Pos{1, 1}, "the file is empty: want a mapping or a list of steps")
 }
 
-// syntax reports the error of the YAML parser, whose own place is often that of the block around the mistake.
-func (r *reader) syntax(data []byte, err error) {
+// reportSyntax reports the error of the YAML parser, whose own place is often that of the block around the mistake.
+func (r *reader) reportSyntax(data []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	told := 0
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -136,20 +137,18 @@ func anchorName(text string) string {
 }
 
 // explanations say in other words what the messages of the YAML parser mean for who wrote the file.
-func explanations() map[string]string {
-	return map[string]string{
-		"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
-		"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
-		"did not find expected '-' indicator":            `this does not fit the list around it: check the indentation, or start it with "- "`,
-		"could not find expected ':'":                    `this key has no ":" behind it`,
-		"found unexpected end of stream":                 "the quote that starts here is not closed",
-		"did not find expected ',' or ']'":               `this list is not closed: "," or "]" is missing`,
-		"did not find expected ',' or '}'":               `this mapping is not closed: "," or "}" is missing`,
-		"did not find expected node content":             "a value is missing here",
-		"found unknown escape character":                 `an unknown escape in double quotes: write \\ for a backslash, or use single quotes`,
-		"control characters are not allowed":             "a control character is not allowed here",
-		"found undefined tag handle":                     "unknown tag",
-	}
+var explanations = map[string]string{
+	"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
+	"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
+	"did not find expected '-' indicator":            `this does not fit the list around it: check the indentation, or start it with "- "`,
+	"could not find expected ':'":                    `this key has no ":" behind it`,
+	"found unexpected end of stream":                 "the quote that starts here is not closed",
+	"did not find expected ',' or ']'":               `this list is not closed: "," or "]" is missing`,
+	"did not find expected ',' or '}'":               `this mapping is not closed: "," or "}" is missing`,
+	"did not find expected node content":             "a value is missing here",
+	"found unknown escape character":                 `an unknown escape in double quotes: write \\ for a backslash, or use single quotes`,
+	"control characters are not allowed":             "a control character is not allowed here",
+	"found undefined tag handle":                     "unknown tag",
 }
 
 // explain says what the YAML parser found wrong in the line, at a column in runes from 1.
@@ -168,8 +167,68 @@ func explain(text, line string, col int) string {
 	case strings.Contains(text, "UTF-8"):
 		return "this is not UTF-8 text"
 	}
-	if better, ok := explanations()[text]; ok {
+	if better, ok := explanations[text]; ok {
 		return better
 	}
 	return "this is not valid YAML: " + text
+}
+
+// maxAliased is how many nodes may be reached through aliases. More is a file made to exhaust memory.
+const maxAliased = 100_000
+
+// inspector looks over a document for what must be refused before its values are read.
+type inspector struct {
+	r       *reader
+	open    map[*yaml.Node]bool // aliases on the way from the root to here
+	aliased int                 // nodes reached through aliases
+	seen    map[*yaml.Node]bool // tagged nodes that were told
+}
+
+// inspect reports aliases without an end, aliases that multiply without measure, and tags; it returns false when the
+// document cannot be walked.
+func (r *reader) inspect(root *yaml.Node) bool {
+	i := &inspector{r: r, open: map[*yaml.Node]bool{}, seen: map[*yaml.Node]bool{}}
+	return i.node(root)
+}
+
+func (i *inspector) node(n *yaml.Node) bool {
+	if len(i.open) > 0 {
+		i.aliased++
+	}
+	if i.aliased > maxAliased {
+		return false
+	}
+	if n.Kind == yaml.AliasNode {
+		return i.alias(n)
+	}
+	i.tag(n)
+	for _, child := range n.Content {
+		if !i.node(child) {
+			return false
+		}
+	}
+	return true
+}
+
+func (i *inspector) alias(n *yaml.Node) bool {
+	if i.open[n.Alias] {
+		i.r.fail(n, "alias %q contains itself", n.Value)
+		return false
+	}
+	i.open[n.Alias] = true
+	ok := i.node(n.Alias)
+	delete(i.open, n.Alias)
+	if i.aliased > maxAliased && len(i.open) == 0 {
+		i.r.fail(n, "alias %q expands to more than %d values", n.Value, maxAliased)
+	}
+	return ok
+}
+
+func (i *inspector) tag(n *yaml.Node) {
+	known := []string{"", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq"}
+	if n.Style&yaml.TaggedStyle == 0 || slices.Contains(known, n.Tag) || i.seen[n] {
+		return
+	}
+	i.seen[n] = true
+	i.r.fail(n, "unknown tag %q", n.Tag)
 }

@@ -31,37 +31,19 @@ const (
 	Hybrid     TimeoutPolicy = "hybrid"      // both
 )
 
-// SecondsOrVar is a time limit, or the name of an environment variable that holds one. The zero value is no limit.
-type SecondsOrVar struct {
-	Value time.Duration
-	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
-	Pos   Pos
-}
-
 const (
 	defaultCleanup  = 5 * time.Second // of a map phase with a timeout_config
 	gracefulCleanup = 30 * time.Second
 )
 
-// AgentLimit returns how long an agent may take, wherever that was written; the zero value when nothing limits it.
-func (m *Map) AgentLimit() SecondsOrVar {
-	switch {
-	case m.Timeouts.Policy == PerCommand:
-		return SecondsOrVar{}
-	case m.AgentTimeout != (SecondsOrVar{}):
-		return m.AgentTimeout
-	}
-	return m.Timeouts.Agent
-}
-
 // timeouts reads timeout_config.
 func (r *reader) timeouts(e entry, m *Map) *block {
 	t := &m.Timeouts
 	keys := r.fields(t)
-	keys = reading(keys, "timeout_policy", func(e entry) { set(&t.Policy)(anyCase(r, e, PerAgent, PerCommand, Hybrid)) })
-	keys = reading(keys, "timeout_action", func(e entry) { set(&t.Action)(anyCase(r, e, errorpolicy.TimeoutActions()...)) })
-	keys = reading(keys, "command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
-	keys = reading(keys, "cleanup_grace_period_secs", func(e entry) { setPointer(&t.Cleanup)(r.grace(e)) })
+	keys = withReader(keys, "timeout_policy", func(e entry) { set(&t.Policy)(anyCase(r, e, PerAgent, PerCommand, Hybrid)) })
+	keys = withReader(keys, "timeout_action", func(e entry) { set(&t.Action)(anyCase(r, e, errorpolicy.TimeoutActions()...)) })
+	keys = withReader(keys, "command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
+	keys = withReader(keys, "cleanup_grace_period_secs", func(e entry) { setPointer(&t.Cleanup)(r.grace(e)) })
 	b := r.block("timeout_config", e, keys)
 	switch {
 	case t.Cleanup != nil:
@@ -100,7 +82,7 @@ func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
 // commandTimeouts reads the limits of commands; their names are checked when the steps are known.
 func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	if e.value.Kind != yaml.MappingNode {
-		r.wrong(e, `a mapping as in {shell: 60, shell_2: 10}`)
+		r.wrongType(e, `a mapping as in {shell: 60, shell_2: 10}`)
 		return nil
 	}
 	limits := map[string]time.Duration{}
@@ -177,7 +159,7 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 		if limit, ok := limits[s.Kind()]; ok && s.Timeout == 0 {
 			s.Timeout = limit
 		}
-		for _, steps := range s.Following() {
+		for _, steps := range s.NestedSteps() {
 			limitKinds(steps, limits)
 		}
 	}
@@ -185,13 +167,13 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 
 // secondsOrVar reads a time limit, or the name of an environment variable as "$VAR" or "${VAR}".
 func (r *reader) secondsOrVar(e entry) (SecondsOrVar, bool) {
-	v := SecondsOrVar{Pos: place(e.value)}
+	v := SecondsOrVar{Pos: posOf(e.value)}
 	var ok bool
 	if v.Var, ok = variableName(e.value); ok {
 		return v, true
 	}
 	if e.value.Kind == yaml.ScalarNode && strings.HasPrefix(e.value.Value, "$") {
-		r.wrong(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
+		r.wrongType(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
 		return v, false
 	}
 	v.Value, ok = r.duration(e, true)

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"slices"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -24,8 +23,8 @@ type OnIncomplete struct {
 }
 
 const (
-	allComplete     = 100
-	mendingAttempts = 2
+	allComplete        = 100
+	completionAttempts = 2
 )
 
 // validate reads a validation: a list of steps; a mapping with commands; or a step, whose mapping may hold the keys of the validation
@@ -36,25 +35,20 @@ func (r *reader) validate(e entry) *Validate {
 	defer func() { r.defaults = defaults }()
 	v := &Validate{Threshold: allComplete}
 	keys := r.fields(v)
-	keys = reading(keys, "threshold", func(e entry) { set(&v.Threshold)(r.percentage(e)) })
-	keys = reading(keys, "on_incomplete", func(e entry) { v.OnIncomplete = r.onIncomplete(e, defaults) })
+	keys = withReader(keys, "threshold", func(e entry) { set(&v.Threshold)(r.percentage(e)) })
+	keys = withReader(keys, "on_incomplete", func(e entry) { v.OnIncomplete = r.onIncomplete(e, defaults) })
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
 		v.Commands = r.steps(e)
 	case e.value.Kind != yaml.MappingNode:
-		r.wrong(e, "a step or a list of steps")
+		r.wrongType(e, "a step or a list of steps")
 	case find(e.value, "commands") != nil:
 		r.block("validate", e, keys)
 	default:
-		s, _ := r.step(e, without(keys, "commands", "timeout"))
+		s, _ := r.step(e, withoutKeys(keys, "commands", "timeout"))
 		v.Commands = []Step{s}
 	}
 	return v
-}
-
-// without returns keys but for those with these names.
-func without(keys []key, names ...string) []key {
-	return slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return slices.Contains(names, k.name) })
 }
 
 func (r *reader) percentage(e entry) (float64, bool) {
@@ -67,13 +61,13 @@ func (r *reader) percentage(e entry) (float64, bool) {
 }
 
 // onIncomplete reads steps as a failure handler does. These steps are retried like others.
-func (r *reader) onIncomplete(e entry, defaults *placed) *OnIncomplete {
+func (r *reader) onIncomplete(e entry, defaults *positionedPolicy) *OnIncomplete {
 	before := r.defaults
 	r.defaults = defaults
 	defer func() { r.defaults = before }()
-	on := &OnIncomplete{MaxAttempts: mendingAttempts, FailWorkflow: true}
+	on := &OnIncomplete{MaxAttempts: completionAttempts, FailWorkflow: true}
 	keys := r.fields(on)
-	keys = reading(keys, "max_attempts", func(e entry) { set(&on.MaxAttempts)(r.atLeast(e, 1)) })
+	keys = withReader(keys, "max_attempts", func(e entry) { set(&on.MaxAttempts)(r.atLeast(e, 1)) })
 	on.Steps = r.handlerSteps(e, keys)
 	return on
 }
@@ -85,10 +79,10 @@ func (r *reader) test(e entry, s *Step) {
 	s.Test = true
 	r.warn(e.key, `"test" is the older way to write a step: write "shell" and beside it "on_failure"`)
 	if e.value.Kind != yaml.MappingNode {
-		setPointer(&s.Shell)(r.located(e))
+		setPointer(&s.Shell)(r.textWithPos(e))
 		return
 	}
-	command := key{name: "command", read: func(e entry) { setPointer(&s.Shell)(r.located(e)) }}
+	command := key{name: "command", read: func(e entry) { setPointer(&s.Shell)(r.textWithPos(e)) }}
 	onFailure := key{name: "on_failure", read: func(e entry) {
 		s.OnFailure = r.handler(e)
 		if s.OnFailure.MaxAttempts == 0 {

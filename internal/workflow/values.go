@@ -23,17 +23,17 @@ func (r *reader) value(e entry, target any, timeout bool) {
 	case *string:
 		set(t)(r.text(e))
 	case *Text:
-		set(t)(r.located(e))
+		set(t)(r.textWithPos(e))
 	case **Text:
-		setPointer(t)(r.located(e))
+		setPointer(t)(r.textWithPos(e))
 	case *bool:
-		set(t)(r.truth(e))
+		set(t)(r.boolean(e))
 	case **bool:
-		setPointer(t)(r.truth(e))
+		setPointer(t)(r.boolean(e))
 	case *int:
-		set(t)(r.whole(e))
+		set(t)(r.integer(e))
 	case **int:
-		setPointer(t)(r.whole(e))
+		setPointer(t)(r.integer(e))
 	case *float64:
 		set(t)(r.number(e))
 	case **float64:
@@ -45,12 +45,12 @@ func (r *reader) value(e entry, target any, timeout bool) {
 	case *[]time.Duration:
 		set(t)(r.durations(e))
 	default:
-		r.ownValue(e, target)
+		r.workflowValue(e, target)
 	}
 }
 
-// ownValue is value for the types of workflow files.
-func (r *reader) ownValue(e entry, target any) {
+// workflowValue is value for the types of workflow files.
+func (r *reader) workflowValue(e entry, target any) {
 	switch t := target.(type) {
 	case *Mode:
 		set(t)(word(r, e, Standard, MapReduce))
@@ -81,7 +81,7 @@ func (r *reader) ownValue(e entry, target any) {
 	case *[]EnvVar:
 		*t = r.env(e)
 	case *[]Text:
-		*t = r.names(e)
+		*t = r.textList(e)
 	case *[]Profile:
 		*t = r.profiles(e)
 	case *[]Secret:
@@ -145,7 +145,7 @@ func setPointer[T any](target **T) func(T, bool) {
 // text reads a text. A number or a boolean is the text that it is spelled with.
 func (r *reader) text(e entry) (string, bool) {
 	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
-		r.wrong(e, "text")
+		r.wrongType(e, "text")
 		return "", false
 	}
 	if strings.ContainsRune(e.value.Value, 0) {
@@ -155,8 +155,8 @@ func (r *reader) text(e entry) (string, bool) {
 	return e.value.Value, true
 }
 
-// filled reads a text that must not be blank.
-func (r *reader) filled(e entry) (string, bool) {
+// nonBlank reads a text that must not be blank.
+func (r *reader) nonBlank(e entry) (string, bool) {
 	s, ok := r.text(e)
 	if ok && strings.TrimSpace(s) == "" {
 		r.fail(e.value, "%s is empty", e.name)
@@ -169,13 +169,13 @@ func (r *reader) filled(e entry) (string, bool) {
 func word[T ~string](r *reader, e entry, words ...T) (T, bool) {
 	s, ok := r.text(e)
 	if ok && !slices.Contains(words, T(s)) {
-		r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, strs(words)))
+		r.fail(e.value, "unknown %s %q%s", e.name, s, hint(s, toStrings(words)))
 		return "", false
 	}
 	return T(s), ok
 }
 
-func strs[T ~string](words []T) []string {
+func toStrings[T ~string](words []T) []string {
 	plain := make([]string, len(words))
 	for i, w := range words {
 		plain[i] = string(w)
@@ -183,19 +183,19 @@ func strs[T ~string](words []T) []string {
 	return plain
 }
 
-func (r *reader) truth(e entry) (v, ok bool) {
+func (r *reader) boolean(e entry) (v, ok bool) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
-		r.wrong(e, "true or false")
+		r.wrongType(e, "true or false")
 		return false, false
 	}
 	return strings.EqualFold(e.value.Value, "true"), true
 }
 
-// whole reads a whole number in decimal.
-func (r *reader) whole(e entry) (int, bool) {
+// integer reads a whole number in decimal.
+func (r *reader) integer(e entry) (int, bool) {
 	n, err := strconv.Atoi(e.value.Value)
 	if !isNumber(e.value) || err != nil || strconv.Itoa(n) != e.value.Value {
-		r.wrong(e, "a whole number")
+		r.wrongType(e, "a whole number")
 		return 0, false
 	}
 	return n, true
@@ -203,7 +203,7 @@ func (r *reader) whole(e entry) (int, bool) {
 
 // atLeast reads a whole number that has a smallest value.
 func (r *reader) atLeast(e entry, least int) (int, bool) {
-	n, ok := r.whole(e)
+	n, ok := r.integer(e)
 	if ok && n < least {
 		r.fail(e.value, "%s must be at least %d, not %d", e.name, least, n)
 		return 0, false
@@ -214,7 +214,7 @@ func (r *reader) atLeast(e entry, least int) (int, bool) {
 func (r *reader) number(e entry) (float64, bool) {
 	f, err := strconv.ParseFloat(e.value.Value, 64)
 	if !isNumber(e.value) || err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		r.wrong(e, "a number")
+		r.wrongType(e, "a number")
 		return 0, false
 	}
 	return f, true
@@ -227,11 +227,11 @@ func isNumber(n *yaml.Node) bool {
 // duration reads a duration. A field that takes seconds as a bare number is a timeout, which must be more than nothing.
 func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
 	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
-		r.wrong(e, "a duration")
+		r.wrongType(e, "a duration")
 		return 0, false
 	}
 	if !timeout {
-		return r.span(e)
+		return r.plainDuration(e)
 	}
 	d, ok := r.seconds(e)
 	if ok && d <= 0 {
@@ -241,7 +241,7 @@ func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
 	return d, ok
 }
 
-func (r *reader) span(e entry) (time.Duration, bool) {
+func (r *reader) plainDuration(e entry) (time.Duration, bool) {
 	d, err := duration.Parse(e.value.Value)
 	if err != nil {
 		r.fail(e.value, "%s: %v", e.name, err)
@@ -254,7 +254,7 @@ func (r *reader) span(e entry) (time.Duration, bool) {
 func (r *reader) seconds(e entry) (time.Duration, bool) {
 	n, err := strconv.ParseInt(e.value.Value, 10, 64)
 	if err != nil || !isNumber(e.value) || strconv.FormatInt(n, 10) != e.value.Value {
-		return r.span(e)
+		return r.plainDuration(e)
 	}
 	if n > int64(math.MaxInt64/time.Second) {
 		r.fail(e.value, "%s: %d seconds are too long", e.name, n)
@@ -265,7 +265,7 @@ func (r *reader) seconds(e entry) (time.Duration, bool) {
 
 func (r *reader) durations(e entry) ([]time.Duration, bool) {
 	if e.value.Kind != yaml.SequenceNode {
-		r.wrong(e, "a list of durations")
+		r.wrongType(e, "a list of durations")
 		return nil, false
 	}
 	all := make([]time.Duration, 0, len(e.value.Content))
@@ -279,11 +279,76 @@ func (r *reader) durations(e entry) ([]time.Duration, bool) {
 	return all, true
 }
 
-// quoted returns the words in double quotes.
-func quoted(words []string) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = strconv.Quote(w)
+// textList reads a list of texts that are not blank, or a single one.
+func (r *reader) textList(e entry) []Text {
+	if e.value.Kind != yaml.SequenceNode {
+		if t, ok := r.textWithPos(e); ok {
+			return []Text{t}
+		}
+		return nil
+	}
+	var all []Text
+	for _, n := range e.value.Content {
+		if t, ok := r.textWithPos(e.with(n)); ok {
+			all = append(all, t)
+		}
 	}
 	return all
+}
+
+// blankOrText reads a text that can be blank, with its place.
+func (r *reader) blankOrText(e entry) (Text, bool) {
+	s, ok := r.text(e)
+	if !ok {
+		return Text{}, false
+	}
+	return r.withPos(e.value, s), true
+}
+
+// BuiltinNames returns the names of prodigy's own values in step texts, which ids and captures cannot take.
+func BuiltinNames() []string {
+	return []string{
+		"item", "map", "shell", "claude", "last", "workflow", "job", "worker", "env", "error", "validation",
+		"item_id", "item_index", "item_total", "attempt",
+	}
+}
+
+// checkName checks a name that step texts can use.
+func (r *reader) checkName(e entry, name string, ok func(string) bool, of string) {
+	switch {
+	case e.value.Kind != yaml.ScalarNode || isNull(e.value):
+	case e.value.Tag == "!!bool", !ok(name):
+		r.fail(e.value, "%s: %q is not a name: use %s, and no digit first", e.name, e.value.Value, of)
+	case slices.Contains(BuiltinNames(), name):
+		r.fail(e.value, "%s: %q is a name of prodigy's own: choose another", e.name, name)
+	}
+}
+
+// isName reports whether s is a letter or underscore followed by letters, digits and underscores.
+func isName(s string) bool {
+	for i := range len(s) {
+		if !isNameByte(s[i], i == 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isLabel reports whether s is a name that may hold dashes after its first character.
+func isLabel(s string) bool {
+	for i := range len(s) {
+		if !isNameByte(s[i], i == 0) && (i == 0 || s[i] != '-') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isNameByte(c byte, first bool) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+		return true
+	default:
+		return !first && '0' <= c && c <= '9'
+	}
 }

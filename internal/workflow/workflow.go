@@ -5,41 +5,16 @@
 package workflow
 
 import (
-	"cmp"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"prodigy/internal/errorpolicy"
-	"prodigy/internal/retry"
 )
-
-// Mode is the mode of a workflow.
-type Mode string
-
-const (
-	Standard  Mode = "standard"  // a list of commands
-	MapReduce Mode = "mapreduce" // an agent for each of many items
-)
-
-// Pos is a place in the workflow file, both from 1.
-type Pos struct {
-	Line int `json:"line,omitempty"`
-	Col  int `json:"col,omitempty"`
-}
-
-// Text is a text that is interpolated when it is used, and where it stands.
-type Text struct {
-	Value string `json:"value"`
-	Pos   Pos    `json:"pos"`
-	Block bool   `json:"block,omitempty"` // a block scalar: the text starts on the line after Pos
-
-	Indent int `json:"indent,omitempty"` // of a block scalar: how many columns of the file are not part of the text
-}
 
 // Workflow is a workflow file.
 type Workflow struct {
@@ -65,6 +40,14 @@ type Workflow struct {
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
 }
 
+// Mode is the mode of a workflow.
+type Mode string
+
+const (
+	Standard  Mode = "standard"  // a list of commands
+	MapReduce Mode = "mapreduce" // an agent for each of many items
+)
+
 // Phase is a list of steps that runs once.
 type Phase struct {
 	Commands []Step       `yaml:"commands"` // the steps, run in order; required
@@ -88,18 +71,28 @@ type Map struct {
 	Offset        int          `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
-	PerValue      bool         // the items are values of the command line, and ARG is the item
+	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 	Pos           Pos
 }
 
-// IntOrVar is a whole number, or the name of an environment variable that holds one.
-type IntOrVar struct {
-	Value int
-	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
-	Pos   Pos
+// AgentLimit returns how long an agent may take, wherever that was written; the zero value when nothing limits it.
+func (m *Map) AgentLimit() SecondsOrVar {
+	switch {
+	case m.Timeouts.Policy == PerCommand:
+		return SecondsOrVar{}
+	case m.AgentTimeout != (SecondsOrVar{}):
+		return m.AgentTimeout
+	}
+	return m.Timeouts.Agent
+}
+
+// ItemsAreTexts reports whether the workflow says of all items that they are texts: names of files, lines, or what NUL bytes end.
+func (m *Map) ItemsAreTexts() bool {
+	in := m.Input
+	return m.JSONPath == "" && (in.Format == "lines" || in.Format == "nul" || in.Format == "" && in.Glob != "")
 }
 
 // Input says where the items come from: besides Format, exactly one of the fields is set.
@@ -114,106 +107,23 @@ type Input struct {
 	Pos     Pos
 }
 
-// ItemsAreTexts tells whether the workflow says of all items that they are texts: names of files, lines, or what NUL bytes end.
-func (m *Map) ItemsAreTexts() bool {
-	in := m.Input
-	return m.JSONPath == "" && (in.Format == "lines" || in.Format == "nul" || in.Format == "" && in.Glob != "")
+// Formats returns the names of the formats that data can have.
+func Formats() []string {
+	return []string{"json", "jsonl", "csv", "tsv", "lines", "nul", "yaml"}
 }
 
-// Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
-type Step struct {
-	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
-	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, which passes no shell
-
-	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
-	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
-	Validate  *Validate  `yaml:"validate" json:"validate,omitempty"`     // how complete the work of the step is, and what is done until it is; alone it is a step of its own
-
-	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
-	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
-	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
-	Interpreter  Interpreter   `yaml:"interpreter" json:"interpreter,omitempty"`          // the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
-	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
-	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // how often and when the step is tried again, over `retry_defaults`
-	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
-	OnSuccess    []Step        `yaml:"on_success" json:"on_success,omitempty"`            // steps to run after the step has succeeded
-	OnExitCode   ExitSteps     `yaml:"on_exit_code" json:"on_exit_code,omitempty"`        // steps to run when the last try has exited with that code, by exit code
-	Capture      string        `yaml:"capture" json:"capture,omitempty"`                  // the name under which later steps see the output: `${<name>}`
-	Format       CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`    // what the captured output is; default string
-	OutputFile   *Text         `yaml:"output_file" json:"output_file,omitempty"`          // a file that stdout goes to as well
-	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`                          // variables of this step
-	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs; default where prodigy was started
-	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
-
-	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
-
-	Test bool `json:"test,omitempty"` // it is written as test, and so its results are ${test.output} as well
-	Pos  Pos  `json:"pos"`
+// IntOrVar is a whole number, or the name of an environment variable that holds one.
+type IntOrVar struct {
+	Value int
+	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
+	Pos   Pos
 }
 
-// OnFailure is a failure handler: steps that run when the tries of a step are used up.
-type OnFailure struct {
-	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"`   // rounds of handler and original, until the original succeeds; default the handler's success forgives
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
-}
-
-// Label returns what events and messages call the step: its id, its name, or kind and position from 0, as in shell_2.
-func (s Step) Label(position int) string {
-	if label := cmp.Or(s.ID, s.Name); label != "" {
-		return label
-	}
-	return s.Kind() + "_" + strconv.Itoa(position)
-}
-
-// Kind returns the step's command key, as in "shell". It is empty for the zero Step only.
-func (s Step) Kind() string {
-	for _, k := range kinds {
-		if k.is(&s) {
-			return k.key
-		}
-	}
-	return ""
-}
-
-// isCommand tells whether s is a command, and not made of other steps or of work that prodigy does itself.
-func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
-
-// kinds are the command keys of a step. is reports whether a step has the key. longest returns how long one try takes at most, apart from
-// the steps inside it; false means that only a timeout ends it.
-var kinds = []struct {
-	key     string
-	is      func(*Step) bool
-	longest func(*Step) (time.Duration, bool)
-}{
-	{"shell", func(s *Step) bool { return s.Shell != nil }, endless},
-	{"claude", func(s *Step) bool { return s.Claude != nil }, endless},
-	{"write_file", func(s *Step) bool { return s.WriteFile != nil }, instant},
-	{"foreach", func(s *Step) bool { return s.Foreach != nil }, instant},
-	{"validate", func(s *Step) bool { return s.Validate != nil }, instant}, // last: beside another key it belongs to that
-}
-
-func endless(*Step) (time.Duration, bool) { return 0, false }
-func instant(*Step) (time.Duration, bool) { return 0, true }
-
-// Longest returns how long one try of the step takes at most, without its timeout and apart from the steps inside it. It returns false
-// if only a timeout ends it.
-func (s Step) Longest() (time.Duration, bool) {
-	for _, k := range kinds {
-		if k.is(&s) {
-			return k.longest(&s)
-		}
-	}
-	return 0, false
-}
-
-// Kinds returns the command keys that a step can have, in the order in which messages name them.
-func Kinds() []string {
-	keys := make([]string, len(kinds))
-	for i, k := range kinds {
-		keys[i] = k.key
-	}
-	return keys
+// SecondsOrVar is a time limit, or the name of an environment variable that holds one. The zero value is no limit.
+type SecondsOrVar struct {
+	Value time.Duration
+	Var   string // written "$VAR" or "${VAR}"; empty: Value holds
+	Pos   Pos
 }
 
 // Problem is something wrong with a workflow, or something to warn of.
@@ -234,15 +144,6 @@ type InvalidError struct {
 	Read     *Workflow // what could be read all the same, to look for more problems in; nil when that is nothing
 }
 
-// And returns e with the problems of another workflow error, if err is one.
-func (e *InvalidError) And(err error) *InvalidError {
-	more, ok := errors.AsType[*InvalidError](err)
-	if !ok {
-		return e
-	}
-	return &InvalidError{Problems: inOrder(slices.Concat(e.Problems, more.Problems)), Read: e.Read}
-}
-
 // Error returns all problems, a line each.
 func (e *InvalidError) Error() string {
 	lines := make([]string, len(e.Problems))
@@ -251,3 +152,20 @@ func (e *InvalidError) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// And returns e with the problems of another workflow error, if err is one.
+func (e *InvalidError) And(err error) *InvalidError {
+	more, ok := errors.AsType[*InvalidError](err)
+	if !ok {
+		return e
+	}
+	return &InvalidError{Problems: sortProblems(slices.Concat(e.Problems, more.Problems)), Read: e.Read}
+}
+
+// schema is made from the types and their comments by TestTheSchemaIsThatOfTheTypes.
+//
+//go:embed schema.json
+var schema string
+
+// Schema returns the JSON Schema (draft 7) of a workflow file.
+func Schema() string { return schema }

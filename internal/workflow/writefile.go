@@ -27,9 +27,9 @@ const (
 func (r *reader) writeFile(e entry) *WriteFile {
 	w := new(WriteFile)
 	keys := r.fields(w)
-	keys = reading(keys, "content", func(e entry) { set(&w.Content)(r.anyText(e)) })
-	keys = reading(keys, "format", func(e entry) { set(&w.Format)(word(r, e, TextFile, JSONFile, YAMLFile)) })
-	keys = reading(keys, "mode", func(e entry) { setPointer(&w.Mode)(r.permissions(e)) })
+	keys = withReader(keys, "content", func(e entry) { set(&w.Content)(r.blankOrText(e)) })
+	keys = withReader(keys, "format", func(e entry) { set(&w.Format)(word(r, e, TextFile, JSONFile, YAMLFile)) })
+	keys = withReader(keys, "mode", func(e entry) { setPointer(&w.Mode)(r.permissions(e)) })
 	if b := r.block("write_file", e, keys); b != nil {
 		r.require(b, "path")
 		r.require(b, "content")
@@ -37,21 +37,12 @@ func (r *reader) writeFile(e entry) *WriteFile {
 	return w
 }
 
-// anyText reads a text that can be blank, with its place.
-func (r *reader) anyText(e entry) (Text, bool) {
-	s, ok := r.text(e)
-	if !ok {
-		return Text{}, false
-	}
-	return r.locate(e.value, s), true
-}
-
 // permissions reads permissions in octal, in quotes or not.
 func (r *reader) permissions(e entry) (int, bool) {
 	const least, all = 0o10, 0o777
 	n, err := strconv.ParseInt(e.value.Value, 8, 32)
 	if e.value.Kind != yaml.ScalarNode || err != nil || n < least || n > all || len(e.value.Value) < 3 {
-		r.wrong(e, `permissions in octal, as in "0644"`)
+		r.wrongType(e, `permissions in octal, as in "0644"`)
 		return 0, false
 	}
 	return int(n), true

@@ -5,13 +5,13 @@ import (
 	"reflect"
 )
 
-// SameWork tells whether two steps do the same. Where they are written, and how often and how long they are tried, count for nothing.
-func SameWork(a, b Step) bool {
-	return reflect.DeepEqual(work(a), work(b))
+// EqualSteps reports whether two steps do the same. Where they are written, and how often and how long they are tried, count for nothing.
+func EqualSteps(a, b Step) bool {
+	return reflect.DeepEqual(stepContent(a), stepContent(b))
 }
 
-// work is what a step does, as JSON.
-func work(s Step) any {
+// stepContent is what a step does, as JSON.
+func stepContent(s Step) any {
 	data, err := json.Marshal(s)
 	if err != nil {
 		panic("BUG: a step is no JSON: " + err.Error())
@@ -20,21 +20,21 @@ func work(s Step) any {
 	if err := json.Unmarshal(data, &v); err != nil {
 		panic("BUG: a step is no JSON: " + err.Error())
 	}
-	return withoutPlaces(v)
+	return withoutPositions(v)
 }
 
-func withoutPlaces(v any) any {
+func withoutPositions(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, key := range []string{"pos", "block", "indent", "timeout", "retry"} {
 			delete(v, key)
 		}
 		for key := range v {
-			v[key] = withoutPlaces(v[key])
+			v[key] = withoutPositions(v[key])
 		}
 	case []any:
 		for i := range v {
-			v[i] = withoutPlaces(v[i])
+			v[i] = withoutPositions(v[i])
 		}
 	}
 	return v

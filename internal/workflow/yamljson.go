@@ -3,9 +3,12 @@ package workflow
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -16,12 +19,12 @@ import (
 func (r *reader) items(e entry) []json.RawMessage {
 	all := make([]json.RawMessage, 0, len(e.value.Content))
 	for _, n := range e.value.Content {
-		all = append(all, r.json(nil, follow(n)))
+		all = append(all, r.json(nil, resolveAlias(n)))
 	}
 	return all
 }
 
-// json appends n as JSON to b.
+// json appends n to b as JSON.
 func (r *reader) json(b []byte, n *yaml.Node) []byte {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -32,7 +35,7 @@ func (r *reader) json(b []byte, n *yaml.Node) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = r.json(b, follow(element))
+			b = r.json(b, resolveAlias(element))
 		}
 		return append(b, ']')
 	}
@@ -70,7 +73,7 @@ func (r *reader) jsonScalar(b []byte, n *yaml.Node) []byte {
 	return jsonText(b, n.Value)
 }
 
-// jsonNumber returns a number in its own spelling where JSON has that one, else in the nearest that it has.
+// jsonNumber returns a number as it is written if that is valid JSON, else converted. It returns false if JSON has no such number.
 func jsonNumber(n *yaml.Node) (string, bool) {
 	if rawjson.Valid([]byte(n.Value)) {
 		return n.Value, true
@@ -86,7 +89,7 @@ func jsonNumber(n *yaml.Node) (string, bool) {
 	return strconv.FormatFloat(f, 'g', -1, 64), true
 }
 
-// jsonText appends s as a JSON text, in which <, > and & stay as they are.
+// jsonText appends s to b as a JSON string, without escaping <, > and &.
 func jsonText(b []byte, s string) []byte {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)
@@ -96,3 +99,45 @@ func jsonText(b []byte, s string) []byte {
 	}
 	return append(b, bytes.TrimRight(buf.Bytes(), "\n")...)
 }
+
+// Documents calls take with each document of YAML data as JSON. Keys keep their order, and numbers their spelling where JSON allows it.
+// One document is in memory at a time. An error of the data is a *DataError.
+func Documents(in io.Reader, take func(json.RawMessage) error) error {
+	decoder := yaml.NewDecoder(in)
+	for {
+		var n yaml.Node
+		switch err := decoder.Decode(&n); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return &DataError{Message: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		}
+		data, err := documentJSON(&n)
+		if err != nil {
+			return err
+		}
+		if err := take(data); err != nil {
+			return err
+		}
+	}
+}
+
+// documentJSON returns a document as JSON, or an error about the first problem.
+func documentJSON(n *yaml.Node) (json.RawMessage, error) {
+	r := newReader("", nil, ParseOptions{})
+	root := n.Content[0]
+	var data []byte
+	if r.inspect(root) {
+		data = r.json(nil, resolveAlias(root))
+	}
+	if len(r.problems) == 0 {
+		return data, nil
+	}
+	first := sortProblems(r.problems)[0]
+	return nil, &DataError{Message: fmt.Sprintf("line %d, column %d: %s", first.Line, first.Col, first.Message)}
+}
+
+// DataError is a mistake in YAML data. Its message names the line.
+type DataError struct{ Message string }
+
+func (e *DataError) Error() string { return e.Message }

@@ -6,6 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/spelling"
 )
@@ -19,7 +20,7 @@ var rootPolicyKeys = []string{
 // blocks, but each once.
 func (r *reader) policyKeys() []key {
 	keys := r.fields(&r.w.ErrorPolicy)
-	keys = reading(keys, "max_failures", func(e entry) { set(&r.w.ErrorPolicy.MaxFailures)(r.atLeast(e, 1)) })
+	keys = withReader(keys, "max_failures", func(e entry) { set(&r.w.ErrorPolicy.MaxFailures)(r.atLeast(e, 1)) })
 	for i, k := range keys {
 		keys[i].read = func(e entry) {
 			if before, twice := r.policy[k.name]; twice {
@@ -91,7 +92,7 @@ func (r *reader) itemAction(e entry) (errorpolicy.ItemAction, bool) {
 	if err == nil {
 		return a, true
 	}
-	words := strs(errorpolicy.Actions())
+	words := toStrings(errorpolicy.Actions())
 	if guess := spelling.Nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown on_item_failure %q (did you mean %q?)", text, guess)
 		return a, false
@@ -124,7 +125,7 @@ func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
 	if err == nil {
 		return c, true
 	}
-	words := strs([]errorpolicy.CollectionKind{errorpolicy.Aggregate, errorpolicy.Immediate})
+	words := toStrings([]errorpolicy.CollectionKind{errorpolicy.Aggregate, errorpolicy.Immediate})
 	if guess := spelling.Nearest(text, words); guess != "" {
 		r.fail(e.value, "unknown error_collection %q (did you mean %q?)", text, guess)
 		return c, false
@@ -135,7 +136,7 @@ func (r *reader) collectionWord(e entry) (errorpolicy.Collection, bool) {
 // handlers reads the named lists of steps that on_item_failure can call.
 func (r *reader) handlers(e entry) map[string][]Step {
 	all := map[string][]Step{}
-	for _, h := range r.members(e) {
+	for _, h := range r.namedEntries(e) {
 		if !isLabel(h.name) {
 			r.fail(h.key, "%q is not a name: use letters, digits, underscores and dashes, and no digit first", h.name)
 		}
@@ -143,4 +144,30 @@ func (r *reader) handlers(e entry) map[string][]Step {
 		all[h.name] = r.steps(h)
 	}
 	return all
+}
+
+// breaker reads the circuit_breaker of an error policy.
+func (r *reader) breaker(e entry) (breaker.Config, bool) {
+	c := breaker.Default()
+	return c, r.breakerBlock(e, &c, r.fields(&c))
+}
+
+// stepBreaker reads the circuit_breaker of a step, where nothing waits for it.
+func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
+	c := breaker.Default()
+	keys := withReader(r.fields(&c), "on_open", func(e entry) {
+		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
+	})
+	return c, r.breakerBlock(e, &c, keys)
+}
+
+func (r *reader) breakerBlock(e entry, c *breaker.Config, keys []key) bool {
+	b := r.block("circuit_breaker", e, keys)
+	if b == nil {
+		return false
+	}
+	for _, f := range c.Check() {
+		r.fail(b.at(f.Field), "%s", f.Message)
+	}
+	return true
 }

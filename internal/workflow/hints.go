@@ -1,0 +1,138 @@
+package workflow
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
+)
+
+// hint is the end of a message about an unknown word: what was probably meant, or else what there is.
+func hint(wrong string, words []string) string {
+	if word := spelling.Nearest(wrong, words); word != "" {
+		return fmt.Sprintf(" (did you mean %q?)", word)
+	}
+	return fmt.Sprintf(" (want %s)", oneOf(words))
+}
+
+// oneOf joins words as in "a, b or c".
+func oneOf(words []string) string {
+	words = slices.Clone(words)
+	if n := len(words); n > 1 {
+		words = append(words[:n-2], words[n-2]+" or "+words[n-1])
+	}
+	return strings.Join(words, ", ")
+}
+
+// quoted returns the words in double quotes.
+func quoted(words []string) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = strconv.Quote(w)
+	}
+	return all
+}
+
+// misplacedKey is the end of a message about a key that is unknown in the block where it stands: it names the blocks that have such a
+// key. It is empty if there is none.
+func misplacedKey(name, where string) string {
+	var blocks []string
+	for _, block := range []struct {
+		name string
+		zero any
+	}{
+		{"workflow", Workflow{}},
+		{"map", Map{}},
+		{"step", Step{}},
+		{"retry_config", retry.Policy{}},
+		{"error_policy", errorpolicy.Policy{}},
+		{"circuit_breaker", breaker.Config{}},
+		{"timeout_config", Timeouts{}},
+		{"input", Input{}},
+		{"on_failure", OnFailure{}},
+	} {
+		if block.name != where && hasKey(reflect.TypeOf(block.zero), name) {
+			blocks = append(blocks, block.name)
+		}
+	}
+	if len(blocks) == 0 {
+		return ""
+	}
+	return ": it is a key of " + oneOf(blocks) + "; is it indented wrongly?"
+}
+
+// hasKey reports whether a struct has a field with that key or alias.
+func hasKey(t reflect.Type, name string) bool {
+	fields := slices.Collect(t.Fields())
+	return slices.ContainsFunc(fields, func(f reflect.StructField) bool {
+		return f.Tag.Get("yaml") == name || f.Tag.Get("alias") == name
+	})
+}
+
+// aliasesOfOtherTools holds keys that other tools have, by block, and the key that means the same here.
+var aliasesOfOtherTools = map[string]map[string]string{
+	"workflow":     {"jobs": "commands", "tasks": "commands", "vars": "env", "variables": "env", "inputs": "parameters"},
+	"map":          {"items": "input", "parallel": "max_parallel", "concurrency": "max_parallel", "workers": "max_parallel", "jobs": "max_parallel", "do": "agent_template", "steps": "agent_template"},
+	"step":         {"run": "shell", "cmd": "shell", "script": "shell", "bash": "shell", "sh": "shell", "prompt": "claude", "if": "when", "cwd": "working_dir", "dir": "working_dir", "register": "capture"},
+	"retry_config": {"delay": "initial_delay", "wait": "initial_delay", "tries": "attempts", "times": "attempts"},
+}
+
+// removedKeys holds keys of the older tool that this language does not have, by block, and what to do instead. docs/migrating.md lists
+// them too.
+var removedKeys = map[string]map[string]string{
+	"workflow": {
+		"agent_timeout_secs": `write it in "map"`,
+		"timeout_config":     `write it in "map"`,
+		"imports":            "put the steps into one file; anchors and aliases repeat parts of it",
+		"extends":            "put the steps into one file; anchors and merge keys (<<) vary parts of it",
+		"template":           "put the steps into one file; parameters vary them",
+		"workflows":          `run the other workflow in a shell step: "prodigy run other.yml"`,
+		"storage":            "jobs are kept below PRODIGY_HOME",
+	},
+	"setup":  {"capture_outputs": `write "capture" in the step whose output it is`},
+	"reduce": {"capture_outputs": `write "capture" in the step whose output it is`},
+	"merge":  {"capture_outputs": `write "capture" in the step whose output it is`},
+	"map":    {"timeout": `write "agent_timeout_secs"`},
+	"timeout_config": {
+		"enable_monitoring": "timeouts are always counted: see prodigy status",
+	},
+	"step": {
+		"analyze":           `write "shell" with the command that does it`,
+		"auto_commit":       `make the commit in a shell step`,
+		"capture_streams":   "stdout, stderr and exit code are always there, as in ${id.stderr}",
+		"command":           `write "shell"`,
+		"commit_config":     `make the commit in a shell step`,
+		"continue_on_error": `write "allow_failure"`,
+		"do":                `write it in "foreach", beside "input"`,
+		"goal_seek":         `write "validate" with "on_incomplete"`,
+		"handler":           `write "shell" with the command that does it`,
+		"max_items":         `write it in "foreach", beside "input"`,
+		"parallel":          `write it in "foreach", beside "input"`,
+		"retries":           `write "retry_config: {attempts: n}", which counts the first try too`,
+	},
+	"on_failure": {
+		"max_retries":           `write "max_attempts"`,
+		"retry_original":        `write "max_attempts"`,
+		"strategy":              "the steps say what is done",
+		"handler_failure_fatal": `write "fail_workflow"`,
+	},
+	`on_failure with "commands"`: {
+		"max_retries": `write "max_attempts"`, "retry_original": `write "max_attempts"`,
+		"strategy": "the steps say what is done", "handler_failure_fatal": `write "fail_workflow"`,
+		"timeout": `write "timeout" in the steps`,
+	},
+	"validate": {
+		"command":         `write "shell"`,
+		"expected_schema": "check the result in the command that makes it",
+	},
+	"on_incomplete": {"prompt": "nobody is asked while a job runs"},
+	`on_incomplete with "commands"`: {
+		"prompt": "nobody is asked while a job runs", "commit_required": `write "commit_required" in the steps`,
+	},
+}

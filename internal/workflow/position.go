@@ -1,0 +1,106 @@
+package workflow
+
+import (
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Pos is a place in the workflow file, both from 1.
+type Pos struct {
+	Line int `json:"line,omitempty"`
+	Col  int `json:"col,omitempty"`
+}
+
+func posOf(n *yaml.Node) Pos { return Pos{Line: n.Line, Col: n.Column} }
+
+// Text is a text that is interpolated when it is used, and where it stands.
+type Text struct {
+	Value string `json:"value"`
+	Pos   Pos    `json:"pos"`
+	Block bool   `json:"block,omitempty"` // a block scalar: the text starts on the line after Pos
+
+	Indent int `json:"indent,omitempty"` // of a block scalar: how many columns of the file are not part of the text
+}
+
+// At returns the place in the file of a line and column inside the value, both from 1. It is exact for a literal block (|)
+// and for a text on one line without escapes; of any other text it knows the first line, and else only where the text starts.
+func (t Text) At(line, col int) Pos {
+	if t.Block {
+		return Pos{Line: t.Pos.Line + line, Col: t.Indent + col}
+	}
+	if line > 1 {
+		return t.Pos
+	}
+	return Pos{Line: t.Pos.Line, Col: t.Pos.Col + col - 1}
+}
+
+// at returns the place in the file of a byte offset inside the value.
+func (t Text) at(offset int) Pos {
+	before := t.Value[:min(offset, len(t.Value))]
+	start := strings.LastIndexByte(before, '\n') + 1
+	return t.At(strings.Count(before, "\n")+1, len([]rune(before[start:]))+1)
+}
+
+// textWithPos reads a text, not blank, together with where it stands.
+func (r *reader) textWithPos(e entry) (Text, bool) {
+	s, ok := r.nonBlank(e)
+	if !ok {
+		return Text{}, false
+	}
+	return r.withPos(e.value, s), true
+}
+
+// withPos returns the text s of scalar n with its place.
+func (r *reader) withPos(n *yaml.Node, s string) Text {
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return Text{Value: s, Pos: posOf(n), Block: true, Indent: r.indent(n, s)}
+	}
+	return Text{Value: s, Pos: r.contentPos(n)}
+}
+
+// indent returns how many columns of the file a block scalar is indented by.
+func (r *reader) indent(n *yaml.Node, s string) int {
+	at := n.Line // the index of the line after the header
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.Trim(line, " ") != "" {
+			return max(0, leadingSpaces(r.line(at))-leadingSpaces(line))
+		}
+		at++
+	}
+	return 0
+}
+
+func leadingSpaces(s string) int { return len(s) - len(strings.TrimLeft(s, " ")) }
+
+// line returns a line of the file, by its index from 0.
+func (r *reader) line(index int) string {
+	if index < 0 || index >= len(r.lines) {
+		return ""
+	}
+	return r.lines[index]
+}
+
+// contentPos returns where the content of scalar n starts: behind its anchor, tag and opening quote.
+func (r *reader) contentPos(n *yaml.Node) Pos {
+	at := posOf(n)
+	rest := []rune(r.line(at.Line - 1))
+	rest = rest[min(max(at.Col-1, 0), len(rest)):]
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '&', '!':
+			for i < len(rest) && rest[i] != ' ' {
+				i++
+			}
+		case ' ', '\t':
+		case '"', '\'':
+			if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
+				i++
+			}
+			return Pos{at.Line, at.Col + i}
+		default:
+			return Pos{at.Line, at.Col + i}
+		}
+	}
+	return at
+}

@@ -1,0 +1,330 @@
+package workflow
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/retry"
+)
+
+// steps reads a list of steps, at least one, whose ids differ.
+func (r *reader) steps(e entry) []Step {
+	if e.value.Kind != yaml.SequenceNode {
+		r.wrongType(e, "a list of steps")
+		return nil
+	}
+	if len(e.value.Content) == 0 {
+		r.fail(e.value, "%s has no steps", e.name)
+	}
+	var steps []Step
+	ids := map[string]*yaml.Node{}
+	for _, n := range e.value.Content {
+		s, b := r.step(entry{name: "step", value: resolveAlias(n)}, nil)
+		if b == nil {
+			continue
+		}
+		if first := ids[s.ID]; first != nil {
+			r.fail(b.at("id"), "id %q is taken already, in line %d", s.ID, first.Line)
+		} else if s.ID != "" {
+			ids[s.ID] = b.at("id")
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// deferredKeys are what a step is written with that is put together after all of its keys are known.
+type deferredKeys struct {
+	retry, with, onFailure, captureOutput *entry
+}
+
+// step reads one step. more are keys that its mapping may hold as well. The block is nil when there is no mapping.
+func (r *reader) step(e entry, more []key) (Step, *block) {
+	s := Step{Pos: posOf(e.value)}
+	var p deferredKeys
+	keep := func(at **entry) func(entry) { return func(e entry) { *at = &e } }
+	keys := r.fields(&s)
+	keys = withReader(keys, "env", func(e entry) { s.Env = r.stepEnv(e) })
+	keys = withReader(keys, "retry_config", keep(&p.retry))
+	keys = withReader(keys, "with", keep(&p.with))
+	keys = withReader(keys, "on_failure", keep(&p.onFailure))
+	keys = withReader(keys, "capture_output", keep(&p.captureOutput))
+	keys = withReader(keys, "test", func(e entry) { r.test(e, &s) })
+	keys = withReader(keys, "on_success", func(e entry) { s.OnSuccess = r.hookSteps(e) })
+	if e.value.Tag == "!!str" {
+		r.fail(e.value, "%s: want a mapping, got %s (a command is written \"shell: …\")", e.name, describe(e.value))
+		return s, nil
+	}
+	b := r.block(e.name, e, append(keys, more...))
+	if b == nil {
+		return s, nil
+	}
+	r.checkKind(b)
+	r.retryOf(&s, b, p)
+	r.warnOfMatchers(s, p)
+	if p.onFailure != nil && s.OnFailure != nil {
+		r.fail(p.onFailure.key, `"on_failure" is written twice: in "test" and in the step`)
+	} else if p.onFailure != nil {
+		r.onFailure(&s, b, p)
+	}
+	if action, contradicts := allowedAction(s, b, p); contradicts {
+		r.fail(b.at("allow_failure"), `"allow_failure" contradicts the on_failure action %q`, action)
+	}
+	r.checkNames(&s, b, p)
+	r.checkOutput(s, b)
+	if s.Kind() == "" {
+		s.Shell = &Text{Value: ":", Pos: s.Pos} // which was told; the rest of the step is looked at all the same
+	}
+	return s, b
+}
+
+// checkKind reports a step that has no command key, or several.
+func (r *reader) checkKind(b *block) {
+	var first string
+	for _, name := range append(Kinds(), "test") {
+		switch {
+		case !b.has(name), name == "validate" && first != "":
+		case first != "" && first != "validate":
+			r.fail(b.written[name].key, "%s has both %q and %q: make two steps of it", b.name, first, name)
+		default:
+			first = name
+		}
+	}
+	if first != "" {
+		return
+	}
+	words := Kinds()
+	if b.name != "step" { // a handler or a validation, which may be a list too
+		words = append(words, "commands")
+	}
+	r.require(b, words...)
+}
+
+// checkNames checks id and capture, and fills in what capture_output says.
+func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
+	if p.captureOutput != nil {
+		r.captureOutput(s, b, *p.captureOutput)
+	}
+	if b.has("id") {
+		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
+	}
+	if b.has("capture") {
+		r.checkName(b.written["capture"], s.Capture, isName, "letters, digits and underscores")
+	}
+}
+
+// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true says what is so anyway: the output is
+// kept as shell.output.
+func (r *reader) captureOutput(s *Step, b *block, e entry) {
+	if b.has("capture") {
+		r.fail(e.key, `"capture" and "capture_output" are the same: write one of them`)
+		return
+	}
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
+		if name, ok := r.text(e); ok {
+			s.Capture = name
+			r.checkName(e, name, isName, "letters, digits and underscores")
+		}
+		return
+	}
+	capture, _ := r.boolean(e)
+	switch {
+	case !capture:
+	case b.has("id"):
+		s.Capture = s.ID
+	case b.has("capture_format"):
+		r.fail(e.value, `capture_output: true needs an "id" in the step to name the output, or write the name instead`)
+	}
+}
+
+// checkOutput reports keys about output that the step has no use for.
+func (r *reader) checkOutput(s Step, b *block) {
+	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
+		r.fail(b.written["capture_format"].key, `"capture_format" needs "capture": without a name nothing is captured`)
+	}
+	if b.has("interpreter") && s.Shell == nil && !b.has("shell") {
+		r.fail(b.written["interpreter"].key, `"interpreter" is only for shell steps`)
+	}
+}
+
+// interpreter reads what runs the script of a step: the name of a program that is known to take one, or the whole argv in front
+// of the script.
+func (r *reader) interpreter(e entry) (Interpreter, bool) {
+	if e.value.Kind == yaml.SequenceNode {
+		return r.argv(e)
+	}
+	program, ok := r.nonBlank(e)
+	if !ok || !r.constant(e, program) {
+		return nil, false
+	}
+	flag, known := scriptFlags[strings.TrimRight(path.Base(program), "0123456789.")]
+	if !known {
+		r.fail(e.value, "interpreter: it is not known how %q takes a script: list the program and its options, the script follows them, as in [bash, -eu, -c]", program)
+		return nil, false
+	}
+	return Interpreter{program, flag}, true
+}
+
+// argv reads a list of constant arguments, at least one.
+func (r *reader) argv(e entry) ([]string, bool) {
+	if len(e.value.Content) == 0 {
+		r.fail(e.value, "%s is empty", e.name)
+		return nil, false
+	}
+	argv := make([]string, 0, len(e.value.Content))
+	for _, n := range e.value.Content {
+		word, ok := r.text(e.with(n))
+		if !ok || !r.constant(e.with(n), word) {
+			return nil, false
+		}
+		argv = append(argv, word)
+	}
+	if strings.TrimSpace(argv[0]) == "" {
+		r.fail(e.value, "%s: the first element names the program, and it is empty", e.name)
+		return nil, false
+	}
+	return argv, true
+}
+
+// constant reports a value in a text that is the same for all items.
+func (r *reader) constant(e entry, text string) bool {
+	if strings.Contains(text, "${") {
+		r.fail(e.value, "%s: no value can stand here, the interpreter is the same for all", e.name)
+		return false
+	}
+	return true
+}
+
+// Interpreter is the argv that runs a script, which is appended to it.
+type Interpreter []string
+
+// ForFile returns the argv that runs a script from a file whose path is appended, when that is known.
+func (i Interpreter) ForFile() ([]string, bool) {
+	if len(i) != 2 {
+		return nil, false
+	}
+	flag, known := scriptFlags[strings.TrimRight(path.Base(i[0]), "0123456789.")]
+	if !known || flag != i[1] {
+		return nil, false
+	}
+	return slices.Clone(i[:1]), true
+}
+
+// scriptFlags are the options by which interpreters take a script as an argument, by the name of the program. A version behind the
+// name, as in python3.12, does not count.
+var scriptFlags = map[string]string{
+	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
+	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
+	"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
+}
+
+// allowedAction returns the written failure action that contradicts allow_failure: true, if there is one.
+func allowedAction(s Step, b *block, p deferredKeys) (retry.ActionKind, bool) {
+	if !s.AllowFailure || s.Retry == nil || s.Retry.OnFailure.Kind == retry.Continue {
+		return "", false
+	}
+	own := p.onFailure != nil && s.OnFailure == nil
+	inRetry := p.retry != nil && p.retry.value.Kind == yaml.MappingNode && find(p.retry.value, "on_failure") != nil
+	return s.Retry.OnFailure.Kind, b.has("allow_failure") && (own || inRetry)
+}
+
+// onFailure reads on_failure of a step: a handler, or a failure action that could as well stand in its retry_config.
+func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
+	e := *p.onFailure
+	if !isAction(e.value) {
+		s.OnFailure = r.handler(e)
+		return
+	}
+	action, ok := r.failureAction(e)
+	if !ok {
+		return
+	}
+	if p.retry != nil && find(p.retry.value, "on_failure") != nil {
+		r.fail(e.key, `the failure action is in retry_config already: write "on_failure" in one place`)
+		return
+	}
+	if s.Retry == nil {
+		once := r.basePolicy()
+		once.Attempts = 1
+		s.Retry = &once
+	}
+	s.Retry.OnFailure = action
+}
+
+// isAction reports whether the value of on_failure is a failure action and not a handler.
+func isAction(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && !isNull(n) || find(n, "fallback") != nil
+}
+
+// handler reads a failure handler.
+func (r *reader) handler(e entry) *OnFailure {
+	var h OnFailure
+	keys := r.fields(&h)
+	keys = withReader(keys, "max_attempts", func(e entry) { set(&h.MaxAttempts)(r.atLeast(e, 1)) })
+	h.Steps = r.handlerSteps(e, keys)
+	return &h
+}
+
+// handlerSteps reads steps that are there for when something is amiss: a list of steps; a mapping with commands; or a step, whose
+// rootMapping may hold these keys as well.
+func (r *reader) handlerSteps(e entry, keys []key) (steps []Step) {
+	switch {
+	case e.value.Kind == yaml.SequenceNode:
+		return r.steps(e)
+	case e.value.Kind != yaml.MappingNode && e.name == "on_incomplete":
+		r.wrongType(e, "a step or a list of steps")
+		return nil
+	case e.value.Kind != yaml.MappingNode:
+		r.wrongType(e, "a step, a list of steps or a failure action")
+		return nil
+	case find(e.value, "commands") != nil:
+		keys = withReader(keys, "commands", func(e entry) { steps = r.steps(e) })
+		r.block(e.name+` with "commands"`, e, keys)
+		return steps
+	}
+	s, _ := r.step(e, keys)
+	return []Step{s}
+}
+
+// hookSteps reads steps that follow another one: a list, a mapping with commands, or one step.
+func (r *reader) hookSteps(e entry) []Step {
+	switch {
+	case e.value.Kind == yaml.SequenceNode:
+		return r.steps(e)
+	case e.value.Kind != yaml.MappingNode:
+		r.wrongType(e, "a step or a list of steps")
+		return nil
+	case find(e.value, "commands") != nil:
+		var steps []Step
+		commands := key{name: "commands", read: func(e entry) { steps = r.steps(e) }}
+		r.block(e.name+` with "commands"`, e, []key{commands})
+		return steps
+	}
+	s, _ := r.step(entry{name: "step", key: e.key, value: e.value}, nil)
+	return []Step{s}
+}
+
+// exitSteps reads on_exit_code.
+func (r *reader) exitSteps(e entry) ExitSteps {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrongType(e, "a mapping of exit codes to steps")
+		return nil
+	}
+	all := ExitSteps{}
+	for _, c := range r.entries(e.value) {
+		code, err := strconv.Atoi(c.name)
+		if err != nil || code < 0 || code > maxExitCode || strconv.Itoa(code) != c.name {
+			r.fail(c.key, "unknown key %q in on_exit_code (want an exit code, from 0 to %d)", c.name, maxExitCode)
+			continue
+		}
+		c.name = "on_exit_code " + c.name
+		all[code] = r.hookSteps(c)
+	}
+	return all
+}
+
+const maxExitCode = 255

@@ -1,0 +1,373 @@
+package workflow
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/retry"
+)
+
+// positionedPolicy is a retry policy and where its parts were written.
+type positionedPolicy struct {
+	policy retry.Policy
+	at     map[string]*yaml.Node // the values by key
+}
+
+// basePolicy is the policy of an empty block in this run.
+func (r *reader) basePolicy() retry.Policy {
+	p := retry.Default()
+	if r.options.MaxDelay > 0 {
+		p.MaxDelay = r.options.MaxDelay
+	}
+	return p
+}
+
+// stepDefaults is what a step's retry_config is merged over: retry_defaults, or else the policy of an empty block.
+func (r *reader) stepDefaults() positionedPolicy {
+	if r.defaults != nil {
+		return positionedPolicy{r.defaults.policy, maps.Clone(r.defaults.at)}
+	}
+	return positionedPolicy{r.basePolicy(), map[string]*yaml.Node{}}
+}
+
+// retryDefaults reads the block that is merged under the retry_config of every step.
+func (r *reader) retryDefaults(e entry) {
+	if p := r.stepDefaults(); r.retryBlock(e, &p, nil) {
+		r.defaults = &p
+	}
+}
+
+// retryBlock reads a retry_config over p, whose keys it replaces whole. not holds keys that have no meaning where it
+// stands, and why.
+func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
+	keys := r.fields(&p.policy)
+	keys = withReader(keys, "retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
+	for name, why := range not {
+		keys = withReader(keys, name, func(e entry) { r.fail(e.key, "%q in %s has no effect: %s", name, "retry_config", why) })
+	}
+	if _, refused := not["circuit_breaker"]; !refused {
+		keys = withReader(keys, "circuit_breaker", func(e entry) { setPointer(&p.policy.CircuitBreaker)(r.stepBreaker(e)) })
+	}
+	b := r.block(e.name, e, keys)
+	if b == nil {
+		return false
+	}
+	for name, written := range b.written {
+		p.at[name] = written.value
+	}
+	before := len(r.problems)
+	if r.checkPolicy(*p, b.node); len(r.problems) == before {
+		r.warnOfPolicy(p.policy, b)
+	}
+	return true
+}
+
+// budget reads a retry_budget. The policy takes none for no limit, which a written one cannot mean.
+func (r *reader) budget(e entry) (time.Duration, bool) {
+	d, ok := r.duration(e, false)
+	if ok && d == 0 {
+		r.fail(e.value, "%s must be more than 0s: leave it out for no limit, or write attempts: 1 for no retries", e.name)
+	}
+	return d, ok
+}
+
+// checkPolicy reports what the policy itself finds wrong, each at the value it is about, else at n.
+func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
+	for _, f := range p.policy.Check() {
+		field, rest, _ := strings.Cut(f.Field, ".")
+		at := n
+		if written, ok := p.at[field]; ok {
+			at = descend(written, rest)
+		}
+		if field != "circuit_breaker" { // which was checked when it was read
+			r.fail(at, "%s", f.Message)
+		}
+	}
+}
+
+// descend follows a path of keys and indexes, joined by dots, below n as far as it was written.
+func descend(n *yaml.Node, path string) *yaml.Node {
+	if path == "" {
+		return n
+	}
+	step, rest, _ := strings.Cut(path, ".")
+	if index, err := strconv.Atoi(step); err == nil && n.Kind == yaml.SequenceNode && index < len(n.Content) {
+		return descend(resolveAlias(n.Content[index]), rest)
+	}
+	if value := find(n, step); value != nil {
+		return descend(value, rest)
+	}
+	for i := 1; i < len(n.Content); i += 2 {
+		if value := find(resolveAlias(n.Content[i]), step); value != nil {
+			return descend(value, rest)
+		}
+	}
+	return n
+}
+
+// retryOf puts the retry policy of a step together.
+func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
+	if p.with != nil && p.retry != nil {
+		r.fail(p.with.key, `"with" and %q exclude each other: write one of them`, p.retry.name)
+	}
+	if p.with != nil {
+		r.callOptions(s, b, *p.with)
+	}
+	switch {
+	case p.retry != nil:
+		if own := r.stepDefaults(); r.retryBlock(*p.retry, &own, nil) {
+			s.Retry = &own.policy
+			r.breakers[s.Pos] = own.at["circuit_breaker"]
+		}
+	case p.with == nil && r.defaults != nil && s.isCommand():
+		own := r.stepDefaults()
+		s.Retry = &own.policy
+	}
+}
+
+// itemRetry reads the retry_config of an error policy.
+func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
+	p := positionedPolicy{r.basePolicy(), map[string]*yaml.Node{}}
+	ok := r.retryBlock(e, &p, map[string]string{
+		"on_failure":      "what follows for an item is said by on_item_failure",
+		"circuit_breaker": "that of an error policy stands beside its retry_config",
+	})
+	return p.policy, ok
+}
+
+// backoff reads a strategy: its name; {name: {parameters}}; or {type: name, parameters}.
+func (r *reader) backoff(e entry) (retry.Backoff, bool) {
+	if e.value.Kind != yaml.MappingNode {
+		strategy, ok := word(r, e, retry.Strategies()...)
+		return retry.Backoff{Strategy: strategy}, ok
+	}
+	if find(e.value, "type") != nil {
+		return r.typedBackoff(e)
+	}
+	var found retry.Backoff
+	ok := false
+	var keys []key
+	for _, strategy := range retry.Strategies() {
+		keys = append(keys, key{name: string(strategy), read: func(e entry) { found, ok = r.parameters(e, strategy, nil) }})
+	}
+	b := r.block("backoff", e, keys)
+	if len(b.written) > 1 {
+		r.fail(e.value, "backoff has %d strategies, want one", len(b.written))
+		return found, false
+	}
+	if len(b.guessed) == 0 {
+		r.require(b, toStrings(retry.Strategies())...)
+	}
+	return found, ok
+}
+
+// typedBackoff reads the form {type: name, parameters}.
+func (r *reader) typedBackoff(e entry) (retry.Backoff, bool) {
+	strategy, ok := word(r, entry{name: "backoff", value: find(e.value, "type")}, retry.Strategies()...)
+	if !ok {
+		return retry.Backoff{}, false
+	}
+	return r.parameters(e, strategy, []key{{name: "type", read: func(entry) {}}})
+}
+
+// parameters reads the mapping of a strategy's parameters, which holds the keys more as well.
+func (r *reader) parameters(e entry, strategy retry.Strategy, more []key) (retry.Backoff, bool) {
+	b := retry.Backoff{Strategy: strategy}
+	if isNull(e.value) {
+		return b, true
+	}
+	names, _ := retry.Parameters(strategy)
+	keys := slices.DeleteFunc(r.fields(&b), func(k key) bool { return !slices.Contains(names, k.name) })
+	read := r.block(string(strategy)+" backoff", e, append(more, keys...))
+	return b, read != nil
+}
+
+// jitter reads true, false or the name of a jitter.
+func (r *reader) jitter(e entry) (retry.Jitter, bool) {
+	text, ok := r.text(e)
+	if !ok {
+		return retry.NoJitter, false
+	}
+	if e.value.Tag == "!!bool" {
+		text = strings.ToLower(text)
+	}
+	j, err := retry.ParseJitter(text)
+	if err != nil {
+		r.fail(e.value, "%v", err)
+	}
+	return j, err == nil
+}
+
+// matchers reads retry_on: a list of matchers, or a single one.
+func (r *reader) matchers(e entry) []retry.Matcher {
+	nodes := []*yaml.Node{e.value}
+	if e.value.Kind == yaml.SequenceNode {
+		nodes = e.value.Content
+	}
+	var all []retry.Matcher
+	for _, n := range nodes {
+		if m, ok := r.matcher(e.with(n)); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (r *reader) matcher(e entry) (retry.Matcher, bool) {
+	var m retry.Matcher
+	if e.value.Kind != yaml.MappingNode {
+		name, ok := r.text(e)
+		if m.Name = name; !ok {
+			return m, false
+		}
+		return m, r.check(e, m.Check())
+	}
+	pattern := func(e entry) {
+		if expr, ok := r.nonBlank(e); ok {
+			var err error
+			m, err = retry.PatternMatcher(expr)
+			r.check(e, err)
+		}
+	}
+	b := r.block(e.name, e, []key{
+		{name: "pattern", read: pattern},
+		{name: "exit_code", read: func(e entry) { m.ExitCodes = r.exitCodes(e) }},
+	})
+	r.require(b, "pattern", "exit_code")
+	if b.has("pattern") && b.has("exit_code") {
+		r.fail(e.value, `an entry of retry_on has both "pattern" and "exit_code": make two entries of it`)
+		return m, false
+	}
+	return m, m.Pattern != "" || len(m.ExitCodes) > 0
+}
+
+// exitCodes reads one exit code or a list of them.
+func (r *reader) exitCodes(e entry) []int {
+	nodes := []*yaml.Node{e.value}
+	if e.value.Kind == yaml.SequenceNode {
+		nodes = e.value.Content
+	}
+	if len(nodes) == 0 {
+		r.fail(e.value, "exit_code has no codes")
+	}
+	var codes []int
+	for _, n := range nodes {
+		if code, ok := r.atLeast(e.with(n), 1); ok {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
+// failureAction reads what follows when the attempts are used up: stop, continue, or {fallback: {command: …}}.
+func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
+	var a retry.FailureAction
+	if e.value.Kind != yaml.MappingNode {
+		var ok bool
+		a.Kind, ok = word(r, e, retry.Stop, retry.Continue, `{fallback: {command: "…"}}`)
+		return a, ok
+	}
+	fallback := func(e entry) {
+		command := key{name: "command", read: func(e entry) { set(&a.Command)(r.nonBlank(e)) }}
+		if b := r.block("fallback", e, []key{command}); b != nil {
+			r.require(b, "command")
+		}
+	}
+	if b := r.block(e.name, e, []key{{name: "fallback", read: fallback}}); b != nil {
+		r.require(b, "fallback")
+	}
+	a.Kind = retry.Fallback
+	return a, a.Command != ""
+}
+
+// callOptions are what `with` says of a call.
+type callOptions struct {
+	Retry    int            `yaml:"retry"`                  // tries after the first; default 0
+	Delay    time.Duration  `yaml:"delay"`                  // D of the backoff; default 0s
+	Backoff  retry.Strategy `yaml:"backoff"`                // how the delay grows: not at all, n·D, or D·2^(n−1); default fixed
+	Timeout  time.Duration  `yaml:"timeout" unit:"seconds"` // of one attempt; default none
+	MaxDelay time.Duration  `yaml:"max_delay"`              // cap of the delays; default 30s
+}
+
+// callOptions reads `with`, which says by other words what timeout and retry_config say.
+func (r *reader) callOptions(s *Step, step *block, e entry) {
+	policy := r.basePolicy()
+	o := callOptions{Backoff: retry.Fixed, MaxDelay: policy.MaxDelay, Timeout: s.Timeout}
+	b := r.callBlock(e, &o)
+	if b == nil {
+		return
+	}
+	if b.has("timeout") && step.has("timeout") {
+		r.fail(b.written["timeout"].key, `"timeout" is written twice: in "with" and in the step (line %d)`, step.written["timeout"].key.Line)
+	}
+	r.warnOfCallOptions(b)
+	policy.Attempts = o.Retry + 1
+	policy.InitialDelay, policy.MaxDelay = o.Delay, o.MaxDelay
+	policy.Backoff = retry.Backoff{Strategy: o.Backoff}
+	r.checkPolicy(positionedPolicy{policy, map[string]*yaml.Node{
+		"attempts": b.at("retry"), "initial_delay": b.at("delay"), "max_delay": b.at("max_delay"), "backoff": b.at("backoff"),
+	}}, b.node)
+	s.Retry, s.Timeout = &policy, o.Timeout
+}
+
+// callBlock reads the keys of `with` from its mapping or its text.
+func (r *reader) callBlock(e entry, o *callOptions) *block {
+	if e.value.Kind == yaml.ScalarNode && !isNull(e.value) {
+		n, ok := r.callText(e)
+		if !ok {
+			return nil
+		}
+		e.value = n
+	}
+	keys := r.fields(o)
+	keys = withReader(keys, "retry", func(e entry) { set(&o.Retry)(r.atLeast(e, 0)) })
+	keys = withReader(keys, "backoff", func(e entry) { set(&o.Backoff)(word(r, e, retry.Fixed, retry.Linear, retry.Exponential)) })
+	return r.block(e.name, e, keys)
+}
+
+// warnOfCallOptions warns of options that do nothing for lack of another.
+func (r *reader) warnOfCallOptions(b *block) {
+	if b.has("backoff") && !b.has("delay") {
+		r.warn(b.written["backoff"].key, `"backoff" has no effect without "delay"`)
+	}
+	for _, name := range []string{"backoff", "delay"} {
+		if b.has(name) && !b.has("retry") {
+			r.warn(b.written[name].key, `%q has no effect without "retry"`, name)
+		}
+	}
+}
+
+// callText turns the text form of `with`, as in "retry: 5, delay: 500ms", into the mapping that it stands for.
+func (r *reader) callText(e entry) (*yaml.Node, bool) {
+	t := r.withPos(e.value, e.value.Value)
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.value.Line, Column: e.value.Column}
+	offset := 0
+	for part := range strings.SplitSeq(t.Value, ",") {
+		name, value, ok := strings.Cut(part, ":")
+		if !ok || strings.TrimSpace(name) == "" || strings.TrimSpace(value) == "" {
+			r.failAt(t.at(offset+blanks(part)), `%s: want options as in "retry: 5, delay: 500ms", got %q`, e.name, strings.TrimSpace(part))
+			return nil, false
+		}
+		n.Content = append(n.Content, t.scalar(offset, name), t.scalar(offset+len(name)+1, value))
+		offset += len(part) + 1
+	}
+	return n, true
+}
+
+// scalar returns a word of t, which starts at a byte offset, as the scalar that YAML would make of it.
+func (t Text) scalar(offset int, word string) *yaml.Node {
+	at := t.at(offset + blanks(word))
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(word), Line: at.Line, Column: at.Col}
+	if n.Value != "" && strings.Trim(n.Value, "-0123456789") == "" {
+		n.Tag = "!!int"
+	}
+	return n
+}
+
+// blanks counts the white space that s starts with.
+func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) }
