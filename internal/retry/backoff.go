@@ -43,8 +43,8 @@ const forever time.Duration = math.MaxInt64
 type parameter struct {
 	key      string
 	numbers  func(b Backoff) []float64 // that were written, none of which may be negative; durations in nanoseconds
-	positive bool // 0 is refused too
-	list     bool // the value is a list of numbers
+	positive bool                      // 0 is refused too
+	list     bool                      // the value is a list of numbers
 }
 
 var (

@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// EnvVar is one variable of an env block. Its value is Value, unless Command or Choice is set.
+// EnvVar is one variable of an env block. Command or Choice, if set, takes the place of Value.
 type EnvVar struct {
 	Name    string     `json:"name"`
 	Value   Text       `json:"value"`
@@ -20,7 +20,7 @@ type EnvVar struct {
 	Secret  bool       `json:"secret,omitempty"` // the value is masked wherever it would be written, and never stored
 }
 
-// EnvChoice is a value that a condition decides on, once for the job.
+// EnvChoice is a value that a condition selects, once for the job.
 type EnvChoice struct {
 	Condition    string `json:"condition"`
 	ConditionPos Pos    `json:"condition_pos"`
@@ -28,7 +28,7 @@ type EnvChoice struct {
 	WhenFalse    Text   `json:"when_false"`
 }
 
-// At returns where the value is written.
+// At returns the position of the value.
 func (v EnvVar) At() Pos {
 	switch {
 	case v.Command != nil:
@@ -50,7 +50,7 @@ type envForm struct {
 	WhenFalse *Text  `yaml:"when_false"` // the value when it does not
 }
 
-// Profile is a set of variables that a run can choose by name. They go before those of env.
+// Profile is a named set of variables that a run can select. They override those of env.
 type Profile struct {
 	Name        string
 	Description string
@@ -58,7 +58,7 @@ type Profile struct {
 	Pos         Pos
 }
 
-// stepEnv reads the variables of a step, which have no forms that are decided before the job begins.
+// stepEnv reads the variables of a step. It refuses the forms that are evaluated once, before the job begins.
 func (r *reader) stepEnv(e entry) []EnvVar {
 	vars := r.env(e)
 	for _, v := range vars {
@@ -101,7 +101,7 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	before := len(r.problems)
 	keys := r.fields(&form)
 	for name, target := range map[string]**Text{"value": &form.Value, "when_true": &form.WhenTrue, "when_false": &form.WhenFalse} {
-		keys = withReader(keys, name, func(e entry) { setPointer(target)(r.blankOrText(e)) })
+		keys = withReader(keys, name, func(e entry) { setPointer(target)(r.maybeBlankText(e)) })
 	}
 	var at Pos
 	keys = withReader(keys, "condition", func(e entry) { form.Condition, at = r.expression(e, r.nonBlank) })
@@ -123,7 +123,7 @@ func (r *reader) longVariable(e entry) (EnvVar, bool) {
 	return v, true
 }
 
-// checkForm reports keys that do not go together.
+// checkForm reports keys that exclude each other.
 func (r *reader) checkForm(b *block) {
 	r.require(b, "value", "command", "condition")
 	together := map[string][]string{
@@ -153,7 +153,7 @@ func (r *reader) checkForm(b *block) {
 	}
 }
 
-// profiles reads the profiles by name.
+// profiles reads the profiles, a mapping by name.
 func (r *reader) profiles(e entry) []Profile {
 	var all []Profile
 	for _, p := range r.namedEntries(e) {
@@ -165,7 +165,7 @@ func (r *reader) profiles(e entry) []Profile {
 	return all
 }
 
-// profile reads the variables of one profile, among which description says what it is for.
+// profile reads the variables of one profile. Its key description is not a variable.
 func (r *reader) profile(e entry) Profile {
 	p := Profile{Name: e.name, Pos: posOf(e.value)}
 	if isNull(e.value) {
@@ -193,15 +193,15 @@ type Secret struct {
 	Pos     Pos
 }
 
-// Masked is what stands for a secret wherever it would be written.
+// Masked replaces a secret in all output.
 const Masked = "***"
 
-// environmentName matches the ways to name a variable of the environment.
+// environmentName matches the forms in which a secret names an environment variable: NAME, $NAME, ${NAME}, ${env:NAME}.
 var environmentName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
 })
 
-// secrets reads the secrets by name.
+// secrets reads the secrets, a mapping by name.
 func (r *reader) secrets(e entry) []Secret {
 	var all []Secret
 	for _, s := range r.namedEntries(e) {
@@ -235,7 +235,7 @@ func (r *reader) secret(e entry) Secret {
 	return s
 }
 
-// checkSecretValue reports a secret value that could not be taken out of the file, of which a copy is kept with the job.
+// checkSecretValue reports a secret value that Redact could not find in the file. A copy of the file is kept with the job.
 func (r *reader) checkSecretValue(b *block) {
 	n := b.at("value")
 	t := r.withPos(n, n.Value)
@@ -246,15 +246,15 @@ func (r *reader) checkSecretValue(b *block) {
 	}
 }
 
-// onePlaceholder matches a value that names where it comes from, and so is no secret itself.
+// onePlaceholder matches a value that is a single placeholder, and so not itself secret.
 var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[^}]+\}$`) })
 
-// InFile reports whether the value of a secret variable stands in the workflow file itself.
+// InFile reports whether the value of a secret variable is written in the workflow file itself.
 func (v EnvVar) InFile() bool {
 	return v.Secret && v.Command == nil && !onePlaceholder().MatchString(v.Value.Value)
 }
 
-// Redact returns the source of w with the secrets that are written in it masked.
+// Redact returns source, the file that w was read from, with the secrets in it masked.
 func (w *Workflow) Redact(source []byte) []byte {
 	lines := strings.SplitAfter(string(source), "\n")
 	for _, v := range w.allVariables() {
@@ -275,7 +275,7 @@ func (w *Workflow) Redact(source []byte) []byte {
 	return []byte(strings.Join(lines, ""))
 }
 
-// maskAfter returns the mask as YAML has it behind what stands before it in its line: without quotes it would be the name of an anchor.
+// maskAfter returns the mask, quoted unless before ends with a quote: a bare *** would be an alias in YAML.
 func maskAfter(before []rune) string {
 	if n := len(before); n > 0 && (before[n-1] == '"' || before[n-1] == '\'') {
 		return Masked

@@ -5,12 +5,12 @@ import (
 	"reflect"
 )
 
-// EqualSteps reports whether two steps do the same. Where they are written, and how often and how long they are tried, count for nothing.
+// EqualSteps reports whether two steps do the same work. It ignores positions, retries and timeouts.
 func EqualSteps(a, b Step) bool {
 	return reflect.DeepEqual(stepContent(a), stepContent(b))
 }
 
-// stepContent is what a step does, as JSON.
+// stepContent returns s as decoded JSON, without what EqualSteps ignores.
 func stepContent(s Step) any {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -40,13 +40,13 @@ func withoutPositions(v any) any {
 	return v
 }
 
-// Change is a key of a workflow that has another value than in another one, and where it is.
+// Change is a key whose value differs between two workflows, with its position.
 type Change struct {
 	Key string
 	At  Pos
 }
 
-// Selection returns in what m chooses other items than before.
+// Selection returns the keys by which m selects other items than before.
 func (m *Map) Selection(before *Map) []Change {
 	in, old := m.Input, before.Input
 	in.Pos, old.Pos = Pos{}, Pos{}

@@ -11,13 +11,13 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// rootPolicyKeys are the fields of an error_policy that can stand at the root as well.
+// rootPolicyKeys are the keys of an error_policy that can also be written at the root.
 var rootPolicyKeys = []string{
 	"on_item_failure", "continue_on_failure", "max_failures", "failure_threshold", "error_collection",
 }
 
-// policyKeys returns the keys of an error_policy block. There is one policy, whose fields can be written in several
-// blocks, but each once.
+// policyKeys returns the keys of an error_policy block. A workflow has one policy. Its keys can be spread over several blocks, but each
+// can be written only once.
 func (r *reader) policyKeys() []key {
 	keys := r.fields(&r.w.ErrorPolicy)
 	keys = withReader(keys, "max_failures", func(e entry) { set(&r.w.ErrorPolicy.MaxFailures)(r.atLeast(e, 1)) })
@@ -34,7 +34,7 @@ func (r *reader) policyKeys() []key {
 	return keys
 }
 
-// policyKeysNamed returns those of policyKeys that have one of these names.
+// policyKeysNamed returns the keys of policyKeys with these names.
 func (r *reader) policyKeysNamed(names ...string) []key {
 	return slices.DeleteFunc(r.policyKeys(), func(k key) bool { return !slices.Contains(names, k.name) })
 }
@@ -43,7 +43,7 @@ func (r *reader) errorPolicy(e entry) {
 	r.block("error_policy", e, r.policyKeys())
 }
 
-// checkErrorPolicy checks the policy when all of its places have been read.
+// checkErrorPolicy checks the policy after all blocks that can hold its keys have been read.
 func (r *reader) checkErrorPolicy() {
 	p := &r.w.ErrorPolicy
 	for _, f := range p.Check() {
@@ -61,7 +61,7 @@ func (r *reader) checkErrorPolicy() {
 	r.warnOfErrorPolicy()
 }
 
-// checkHandlers reports a custom action without its handler, and warns of handlers that nothing uses.
+// checkHandlers reports a custom action whose handler is missing, and warns of unused handlers.
 func (r *reader) checkHandlers() {
 	wanted := r.w.ErrorPolicy.OnItemFailure.Handler
 	if e, ok := r.policy["on_item_failure"]; ok && wanted != "" && r.handlerKeys[wanted] == nil {
@@ -152,7 +152,7 @@ func (r *reader) breaker(e entry) (breaker.Config, bool) {
 	return c, r.breakerBlock(e, &c, r.fields(&c))
 }
 
-// stepBreaker reads the circuit_breaker of a step, where nothing waits for it.
+// stepBreaker reads the circuit_breaker of a step. It has no on_open: an open breaker always refuses the step.
 func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
 	c := breaker.Default()
 	keys := withReader(r.fields(&c), "on_open", func(e entry) {

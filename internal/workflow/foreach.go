@@ -16,19 +16,19 @@ type Foreach struct {
 	MaxItems *int     `yaml:"max_items" json:"max_items,omitempty"`        // how many elements are taken at most; default all
 }
 
-// Elements says where the elements of a foreach come from: exactly one of its fields is set.
+// Elements is the source of the elements of a foreach. Exactly one of its fields is set.
 type Elements struct {
 	List    []Element `json:"list"`
 	Command *Text     `json:"command,omitempty"` // a text that is one placeholder stands for its value instead
 }
 
-// Element is one of a list: a text, which can hold placeholders, or else any JSON.
+// Element is one element of a list: a text, which can hold placeholders, or any other JSON.
 type Element struct {
 	Text *Text           `json:"text,omitempty"`
 	JSON json.RawMessage `json:"json,omitempty"`
 }
 
-// ElementName returns the name of the element in the steps.
+// ElementName returns the name that the steps use for the element.
 func (f *Foreach) ElementName() string {
 	if f.As != "" {
 		return f.As
@@ -72,7 +72,7 @@ func (r *reader) elements(e entry) (Elements, bool) {
 	return Elements{List: all}, true
 }
 
-// elementName reads a name for the element. That of the item of an agent can be taken, and is hidden then.
+// elementName reads a name for the element. It may be item, which hides the item of the agent.
 func (r *reader) elementName(e entry) (string, bool) {
 	name, ok := r.text(e)
 	switch {
@@ -85,7 +85,7 @@ func (r *reader) elementName(e entry) (string, bool) {
 	return name, ok
 }
 
-// parallel reads a number, or whether elements run at once.
+// parallel reads a number, or true for parallelTrue.
 func (r *reader) parallel(e entry) (int, bool) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
 		return r.atLeast(e, 1)

@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// hint is the end of a message about an unknown word: what was probably meant, or else what there is.
+// hint returns the end of a message about an unknown word: the nearest known word, or else all of them.
 func hint(wrong string, words []string) string {
 	if word := spelling.Nearest(wrong, words); word != "" {
 		return fmt.Sprintf(" (did you mean %q?)", word)
@@ -39,8 +39,8 @@ func quoted(words []string) []string {
 	return all
 }
 
-// misplacedKey is the end of a message about a key that is unknown in the block where it stands: it names the blocks that have such a
-// key. It is empty if there is none.
+// misplacedKey returns the end of a message about a key that is unknown in block where: the names of the blocks that have such a key.
+// It is empty if there are none.
 func misplacedKey(name, where string) string {
 	var blocks []string
 	for _, block := range []struct {

@@ -10,12 +10,12 @@ import (
 	"prodigy/internal/retry"
 )
 
-// warnOfPolicy warns of settings of a retry policy that do nothing, as far as block b has them.
+// warnOfPolicy warns of keys of block b, a retry policy, that have no effect.
 func (r *reader) warnOfPolicy(p retry.Policy, b *block) {
 	r.warnOfFindings(p.Ineffective(b.has), b.written)
 }
 
-// warnOfFindings warns of each finding at the key that it is about.
+// warnOfFindings adds a warning for each finding, at its key.
 func (r *reader) warnOfFindings(found []breaker.Finding, written map[string]entry) {
 	for _, f := range found {
 		field, _, _ := strings.Cut(f.Field, ".")
@@ -23,7 +23,7 @@ func (r *reader) warnOfFindings(found []breaker.Finding, written map[string]entr
 	}
 }
 
-// warnOfErrorPolicy warns of settings of the error policy that do nothing.
+// warnOfErrorPolicy warns of keys of the error policy that have no effect.
 func (r *reader) warnOfErrorPolicy() {
 	p := r.w.ErrorPolicy
 	r.warnOfFindings(p.Ineffective(func(key string) bool { return r.policy[key].key != nil }), r.policy)
@@ -37,7 +37,7 @@ func (r *reader) warnOfErrorPolicy() {
 	}
 }
 
-// warnOfPhases warns of settings that do nothing in phases that run once.
+// warnOfPhases warns of keys that have no effect in phases that run once.
 func (r *reader) warnOfPhases() {
 	r.warnOfIdleBreakers(r.w.Commands)
 	for name, p := range map[string]*Phase{"setup": r.w.Setup, "reduce": r.w.Reduce, "merge": r.w.Merge} {
@@ -51,7 +51,7 @@ func (r *reader) warnOfPhases() {
 	}
 }
 
-// warnOfIdleBreakers warns of breakers of steps that are not run often enough to open them and then to be refused.
+// warnOfIdleBreakers warns of breakers that can never refuse their step, because it has too few tries to open them.
 func (r *reader) warnOfIdleBreakers(steps []Step) {
 	for _, s := range steps {
 		if s.Retry == nil || s.Retry.CircuitBreaker == nil || r.breakers[s.Pos] == nil {
@@ -67,7 +67,7 @@ func (r *reader) warnOfIdleBreakers(steps []Step) {
 	}
 }
 
-// warnOfMatchers warns of exit codes that a step which runs no process is to be tried again after, and nothing else.
+// warnOfMatchers warns of a retry_on that lists only exit codes, on a step that runs no process.
 func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
 	if s.WriteFile == nil || s.Retry == nil || p.retry == nil {
 		return
@@ -79,8 +79,8 @@ func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
 	}
 }
 
-// warnOfAgentLimit warns of a limit of agents that their steps do not fit in. phase and config are the blocks of the map and of
-// its timeout_config, which may be absent.
+// warnOfAgentLimit warns of an agent timeout that is too short for the steps. phase and config are the blocks of the map and of its
+// timeout_config; they can be nil.
 func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 	for _, b := range []*block{phase, config} {
 		if b == nil || !b.has("agent_timeout_secs") || m.AgentLimit().Value == 0 {
@@ -96,7 +96,7 @@ func (r *reader) warnOfAgentLimit(m *Map, phase, config *block) {
 	}
 }
 
-// warnOfWaits warns of a timeout that the waits between tries of the steps below it use up.
+// warnOfWaits warns of a timeout that is no longer than the retry waits of its steps.
 func (r *reader) warnOfWaits(e entry, timeout time.Duration, what string, steps []Step) {
 	if waits := MaxRetryWait(steps); timeout > 0 && waits >= timeout {
 		r.warn(e.value, "%s: the steps of %s may wait %s in their retries, which is no less than this timeout", e.name, what, duration.Format(waits))

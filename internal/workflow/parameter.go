@@ -32,7 +32,7 @@ func parameterTypes() []ParameterType {
 	return []ParameterType{StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter}
 }
 
-// Parameter is a value that a run is given from outside. Its name is known in all texts.
+// Parameter is a value that is given to a run. All texts can use its name.
 type Parameter struct {
 	Name        string
 	Type        ParameterType   `yaml:"type"`        // what its values are; default the type of the default value, else string
@@ -42,7 +42,7 @@ type Parameter struct {
 	Pos         Pos
 }
 
-// params reads the parameters by name.
+// params reads the parameters, a mapping by name.
 func (r *reader) params(e entry) []Parameter {
 	var all []Parameter
 	for _, p := range r.namedEntries(e) {
@@ -77,7 +77,7 @@ func (r *reader) parameter(e entry) Parameter {
 	return p
 }
 
-// typeOf returns the type that a parameter with such a default has when it does not name one.
+// typeOf returns the type of a parameter that has only a default value, n; nil is none.
 func typeOf(n *yaml.Node) ParameterType {
 	switch {
 	case n == nil:
@@ -96,7 +96,7 @@ func typeOf(n *yaml.Node) ParameterType {
 	return StringParameter
 }
 
-// typed returns n as the JSON value of the parameter's type.
+// typed returns n as a JSON value of the parameter's type.
 func (p Parameter) typed(n *yaml.Node) (json.RawMessage, error) {
 	n = resolveAlias(n)
 	fits := map[ParameterType]bool{
@@ -128,7 +128,7 @@ func withArticle(t ParameterType) string {
 	return "a " + string(t)
 }
 
-// FromText returns the value of the parameter that is written as a text, as on a command line: a string as it is, else as JSON.
+// FromText parses the value of a parameter from a command line. A string is taken as it is, all other types as JSON.
 func (p Parameter) FromText(text string) (json.RawMessage, error) {
 	if p.Type == StringParameter {
 		return jsonText(nil, text), nil
@@ -145,7 +145,7 @@ func (p Parameter) FromText(text string) (json.RawMessage, error) {
 
 var wholeNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?[0-9]+$`) })
 
-// fromJSON returns a JSON document, compact, when it is of the parameter's type. A number or a boolean is also a string.
+// fromJSON returns raw, compacted, if it has the parameter's type. A number or a boolean is converted to a string where one is wanted.
 func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 	if !rawjson.Valid(raw) {
 		return nil, false
@@ -174,7 +174,7 @@ func (p Parameter) fromJSON(raw []byte) (json.RawMessage, bool) {
 	panic("BUG: a parameter of unknown type " + strconv.Quote(string(p.Type)))
 }
 
-// ParameterFile reads a file of parameters, a mapping in YAML or JSON, for a workflow that has params.
+// ParameterFile parses a file of parameter values, a mapping in YAML or JSON. params are the parameters of the workflow.
 func ParameterFile(data []byte, params []Parameter) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if rawjson.Valid(data) && json.Unmarshal(data, &fields) == nil { // JSON has escapes that YAML reads otherwise
@@ -221,7 +221,7 @@ func jsonParameters(fields map[string]json.RawMessage, params []Parameter) (map[
 	return given, nil
 }
 
-// ParameterNamed returns the parameter of that name. The error says which one was probably meant.
+// ParameterNamed returns the parameter with that name. The error suggests the nearest one.
 func ParameterNamed(params []Parameter, name string) (Parameter, error) {
 	i := slices.IndexFunc(params, func(p Parameter) bool { return p.Name == name })
 	if i >= 0 {
@@ -237,7 +237,7 @@ func ParameterNamed(params []Parameter, name string) (Parameter, error) {
 	return Parameter{}, fmt.Errorf("unknown parameter %q%s", name, hint(name, known))
 }
 
-// ProfileNamed returns the profile of that name. The error says which one was probably meant.
+// ProfileNamed returns the profile with that name. The error suggests the nearest one.
 func (w *Workflow) ProfileNamed(name string) (Profile, error) {
 	known := make([]string, len(w.Profiles))
 	for i, p := range w.Profiles {
@@ -252,7 +252,7 @@ func (w *Workflow) ProfileNamed(name string) (Profile, error) {
 	return Profile{}, fmt.Errorf("unknown profile %q%s", name, hint(name, known))
 }
 
-// Argument is a parameter with its value, which is nil when it has none.
+// Argument is the value of a parameter; nil if it has none.
 type Argument struct {
 	Name  string          `json:"name"`
 	Value json.RawMessage `json:"value,omitempty"`

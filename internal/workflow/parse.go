@@ -10,13 +10,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// ParseOptions are run-time settings that the reading of a workflow depends on.
+// ParseOptions are the settings of a run that Parse depends on.
 type ParseOptions struct {
 	Values   []string      // a standard workflow is run once for each of them (--args, --map); none: once
 	MaxDelay time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
 }
 
-// Parse reads a workflow. file is its name in messages. The error is an *InvalidError that tells all problems at once.
+// Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
 func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	r := newReader(file, data, o)
 	if root := r.load(data); root != nil && r.inspect(root) {
@@ -34,7 +34,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	return r.w, nil
 }
 
-// readSoFar returns what could be read of a file with mistakes, or nil when that is nothing.
+// readSoFar returns what could be read of an invalid file, or nil if that is nothing.
 func (r *reader) readSoFar() *Workflow {
 	if r.w.Map == nil && r.w.Commands == nil {
 		return nil
@@ -66,7 +66,7 @@ func (r *reader) rootMapping(e entry) {
 	r.checkErrorPolicy()
 }
 
-// checkMode fills in the mode and reports what contradicts it.
+// checkMode sets the mode if it is not written, and reports keys that contradict it.
 func (r *reader) checkMode(b *block) {
 	if r.w.Mode == "" && b.has("mode") {
 		return // not a mode, which is told already
@@ -87,7 +87,7 @@ func (r *reader) checkMode(b *block) {
 	}
 }
 
-// checkStandard reports what a workflow without items cannot have.
+// checkStandard reports keys that need items.
 func (r *reader) checkStandard(b *block) {
 	if m, ok := b.written["map"]; ok {
 		r.fail(m.key, `"map" contradicts "mode: standard": remove one of them`)
@@ -106,8 +106,8 @@ func (r *reader) checkStandard(b *block) {
 	}
 }
 
-// expandArgs makes a standard workflow that was given values one over items: its commands run once for each value, one after the other
-// unless the run says otherwise, and ARG is the value.
+// expandArgs turns a standard workflow into one with items if the run has values: its commands run once for each value, which is in ARG,
+// one after the other unless the run sets more slots.
 func (r *reader) expandArgs() {
 	if len(r.options.Values) == 0 {
 		return

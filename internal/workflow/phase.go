@@ -58,7 +58,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	return m
 }
 
-// expression reads a text that is code of some kind, and where it starts.
+// expression reads an expression, such as a filter, and its position.
 func (r *reader) expression(e entry, read func(entry) (string, bool)) (string, Pos) {
 	s, ok := read(e)
 	if !ok {
@@ -106,7 +106,7 @@ func (r *reader) input(e entry) (Input, bool) {
 	return in, ok
 }
 
-// inputKinds are the keys of which the mapping form of an input has one.
+// inputKinds are the keys that name the source of an input. It has exactly one of them.
 var inputKinds = []string{"file", "command", "glob", "stdin"}
 
 // inputSource reads the mapping form of an input.
@@ -146,7 +146,7 @@ func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
 	return v, true
 }
 
-// variableName returns the name in a text that is nothing but "$NAME" or "${NAME}".
+// variableName returns NAME of a text that is exactly "$NAME" or "${NAME}".
 func variableName(n *yaml.Node) (string, bool) {
 	name, isVar := strings.CutPrefix(n.Value, "$")
 	if inner, braced := strings.CutPrefix(name, "{"); braced {

@@ -6,7 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Pos is a place in the workflow file, both from 1.
+// Pos is a position in the workflow file. Line and Col count from 1.
 type Pos struct {
 	Line int `json:"line,omitempty"`
 	Col  int `json:"col,omitempty"`
@@ -14,7 +14,7 @@ type Pos struct {
 
 func posOf(n *yaml.Node) Pos { return Pos{Line: n.Line, Col: n.Column} }
 
-// Text is a text that is interpolated when it is used, and where it stands.
+// Text is a text that is interpolated when it is used, and its position.
 type Text struct {
 	Value string `json:"value"`
 	Pos   Pos    `json:"pos"`
@@ -23,8 +23,8 @@ type Text struct {
 	Indent int `json:"indent,omitempty"` // of a block scalar: how many columns of the file are not part of the text
 }
 
-// At returns the place in the file of a line and column inside the value, both from 1. It is exact for a literal block (|)
-// and for a text on one line without escapes; of any other text it knows the first line, and else only where the text starts.
+// At returns the position in the file of a line and column of the value, both from 1. It is exact for a literal block (|) and for a text
+// on one line without escapes. For all other texts it is approximate, and beyond the first line it is where the text starts.
 func (t Text) At(line, col int) Pos {
 	if t.Block {
 		return Pos{Line: t.Pos.Line + line, Col: t.Indent + col}
@@ -35,14 +35,14 @@ func (t Text) At(line, col int) Pos {
 	return Pos{Line: t.Pos.Line, Col: t.Pos.Col + col - 1}
 }
 
-// at returns the place in the file of a byte offset inside the value.
+// at returns the position in the file of a byte offset in the value.
 func (t Text) at(offset int) Pos {
 	before := t.Value[:min(offset, len(t.Value))]
 	start := strings.LastIndexByte(before, '\n') + 1
 	return t.At(strings.Count(before, "\n")+1, len([]rune(before[start:]))+1)
 }
 
-// textWithPos reads a text, not blank, together with where it stands.
+// textWithPos reads a text that is not blank, with its position.
 func (r *reader) textWithPos(e entry) (Text, bool) {
 	s, ok := r.nonBlank(e)
 	if !ok {
@@ -51,7 +51,7 @@ func (r *reader) textWithPos(e entry) (Text, bool) {
 	return r.withPos(e.value, s), true
 }
 
-// withPos returns the text s of scalar n with its place.
+// withPos returns the text s of scalar n with its position.
 func (r *reader) withPos(n *yaml.Node, s string) Text {
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		return Text{Value: s, Pos: posOf(n), Block: true, Indent: r.indent(n, s)}
@@ -59,7 +59,7 @@ func (r *reader) withPos(n *yaml.Node, s string) Text {
 	return Text{Value: s, Pos: r.contentPos(n)}
 }
 
-// indent returns how many columns of the file a block scalar is indented by.
+// indent returns by how many columns a block scalar is indented in the file.
 func (r *reader) indent(n *yaml.Node, s string) int {
 	at := n.Line // the index of the line after the header
 	for line := range strings.SplitSeq(s, "\n") {
@@ -81,7 +81,7 @@ func (r *reader) line(index int) string {
 	return r.lines[index]
 }
 
-// contentPos returns where the content of scalar n starts: behind its anchor, tag and opening quote.
+// contentPos returns where the content of scalar n starts: after its anchor, tag and opening quote.
 func (r *reader) contentPos(n *yaml.Node) Pos {
 	at := posOf(n)
 	rest := []rune(r.line(at.Line - 1))

@@ -12,7 +12,7 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// reader turns the nodes of a YAML document into a workflow. It goes on after a problem, so that all are told at once.
+// reader turns the nodes of a YAML document into a workflow. It continues after a problem, to report all of them.
 type reader struct {
 	file     string
 	lines    []string // of the file, for places inside values
@@ -37,7 +37,7 @@ func newReader(file string, data []byte, o ParseOptions) *reader {
 	}
 }
 
-// fail records that something is wrong at n.
+// fail records a problem at n.
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 	r.failAt(posOf(n), format, args...)
 }
@@ -46,7 +46,7 @@ func (r *reader) failAt(at Pos, format string, args ...any) {
 	r.problems = append(r.problems, r.problem(at, format, args...))
 }
 
-// warn records something that is no error, but that who wrote it should know.
+// warn records a warning at n.
 func (r *reader) warn(n *yaml.Node, format string, args ...any) {
 	r.warnings = append(r.warnings, r.problem(posOf(n), format, args...))
 }
@@ -55,7 +55,7 @@ func (r *reader) problem(at Pos, format string, args ...any) Problem {
 	return Problem{File: r.file, Line: max(1, at.Line), Col: max(1, at.Col), Message: fmt.Sprintf(format, args...)}
 }
 
-// wrongType records that the value of e is of another kind than is wanted.
+// wrongType records that the value of e has the wrong type.
 func (r *reader) wrongType(e entry, want string) {
 	r.fail(e.value, "%s: want %s, got %s", e.name, want, describe(e.value))
 }
@@ -68,7 +68,7 @@ func (r *reader) check(e entry, err error) bool {
 	return err == nil
 }
 
-// describe names a value in words for people.
+// describe names a value in messages.
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -93,7 +93,7 @@ func shorten(s string) string {
 	return s
 }
 
-// sortProblems sorts problems by place and drops those told twice, as of a value that has several aliases.
+// sortProblems sorts problems by position and removes duplicates, as of a value with several aliases.
 func sortProblems(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Message, b.Message))
@@ -101,7 +101,7 @@ func sortProblems(problems []Problem) []Problem {
 	return slices.Compact(problems)
 }
 
-// entry is one key of a mapping with its value, whose alias is followed. An element of a list is an entry without a key.
+// entry is one key of a mapping with its value, whose alias is resolved. An element of a list is an entry without a key.
 type entry struct {
 	name   string // the key as written; of an element, what messages call it
 	key    *yaml.Node
@@ -115,7 +115,7 @@ func (e entry) with(n *yaml.Node) entry {
 	return e
 }
 
-// resolveAlias returns n, or what it is an alias of.
+// resolveAlias returns n, or the node that it is an alias of.
 func resolveAlias(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -125,7 +125,7 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// find returns the value of a key of mapping n, also of one merged in, or nil.
+// find returns the value of a key of mapping n, merged keys included, or nil.
 func find(n *yaml.Node, name string) *yaml.Node {
 	quiet := &reader{}
 	if n.Kind != yaml.MappingNode {
@@ -139,7 +139,7 @@ func find(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// entries returns the keys of mapping n, its own first and then those that it merges in. Doubled keys are reported.
+// entries returns the keys of mapping n, its own first and then merged ones. It reports duplicate keys.
 func (r *reader) entries(n *yaml.Node) []entry {
 	var own []entry
 	var bases []*yaml.Node
@@ -164,7 +164,7 @@ func (r *reader) entries(n *yaml.Node) []entry {
 	return own
 }
 
-// merge adds the keys of base, or of each mapping in the list base, that entries lacks.
+// merge adds to entries the keys of base, a mapping or a list of mappings, that it lacks.
 func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
 	switch base.Kind {
 	case yaml.SequenceNode:
@@ -188,7 +188,7 @@ func (r *reader) merge(entries []entry, base *yaml.Node) []entry {
 	return entries
 }
 
-// namedEntries returns the entries of e's value, a mapping by names that the file chooses. It tells when it is none.
+// namedEntries returns the entries of a mapping whose keys are names that the file chooses. It reports a value that is no mapping.
 func (r *reader) namedEntries(e entry) []entry {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, "a mapping")
@@ -197,14 +197,14 @@ func (r *reader) namedEntries(e entry) []entry {
 	return r.entries(e.value)
 }
 
-// key is what a mapping may hold under one name, and how it is read.
+// key is a key that a block can have, and how its value is read.
 type key struct {
 	name, alias string
 	read        func(entry)
 }
 
-// fields returns the keys of the struct that target points to, as its tags yaml and alias name them. The tag
-// unit:"seconds" marks a timeout, which can be written as a bare number.
+// fields returns a key for each field with a yaml tag of the struct that target points to. The tag alias is a second name. The tag
+// unit:"seconds" marks a timeout, which can be a plain number.
 func (r *reader) fields(target any) []key {
 	from := reflect.ValueOf(target).Elem()
 	keys := make([]key, 0, from.NumField())
@@ -219,7 +219,7 @@ func (r *reader) fields(target any) []key {
 	return keys
 }
 
-// withReader returns keys with another way to read the one called name, which is added when it is not there.
+// withReader returns keys where read reads the one called name, which is added if it is missing.
 func withReader(keys []key, name string, read func(entry)) []key {
 	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 	if i < 0 {
@@ -229,12 +229,12 @@ func withReader(keys []key, name string, read func(entry)) []key {
 	return keys
 }
 
-// withoutKeys returns keys but for those with these names.
+// withoutKeys returns keys except those with these names.
 func withoutKeys(keys []key, names ...string) []key {
 	return slices.DeleteFunc(slices.Clone(keys), func(k key) bool { return slices.Contains(names, k.name) })
 }
 
-// block is a mapping that has been read.
+// block is a mapping that has been read, such as a step or a retry_config.
 type block struct {
 	name    string // what messages call it
 	node    *yaml.Node
@@ -247,7 +247,7 @@ func (b *block) has(name string) bool {
 	return ok
 }
 
-// at returns where the value of a key was written, or the block itself.
+// at returns the value of a key for the position of a message, or the block itself.
 func (b *block) at(name string) *yaml.Node {
 	if e, ok := b.written[name]; ok {
 		return e.value
@@ -255,7 +255,7 @@ func (b *block) at(name string) *yaml.Node {
 	return b.node
 }
 
-// block reads e's value, a mapping, key by key. It returns nil when it is none.
+// block reads the value of e key by key. It returns nil if that is no mapping.
 func (r *reader) block(name string, e entry, keys []key) *block {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, "a mapping")
@@ -310,8 +310,8 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 	r.readGuess(b, e, keys, guess)
 }
 
-// readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it names is known to the rest of
-// the file. What is wrong with it is not told: the guess may be.
+// readGuess reads the value of an unknown key as that of the key that was probably meant, so that what it declares is known to the rest
+// of the file. It reports no problems of the value, since the guess may be wrong.
 func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
 	i := slices.IndexFunc(keys, func(k key) bool { return k.name == guess || k.alias == guess })
 	if i < 0 || find(b.node, keys[i].name) != nil || keys[i].alias != "" && find(b.node, keys[i].alias) != nil {
@@ -322,7 +322,7 @@ func (r *reader) readGuess(b *block, e entry, keys []key, guess string) {
 	r.problems, r.warnings = problems, warnings
 }
 
-// require reports that none of the names is written in b, unless one was probably meant.
+// require reports that b has none of the keys, unless an unknown key probably meant one of them.
 func (r *reader) require(b *block, names ...string) {
 	found := func(name string) bool { return b.has(name) || slices.Contains(b.guessed, name) }
 	if slices.ContainsFunc(names, found) {
@@ -335,7 +335,7 @@ func (r *reader) require(b *block, names ...string) {
 	r.fail(b.node, "%s needs one of %s", b.name, oneOf(quoted(names)))
 }
 
-// atMostOne reports that several of the keys are written in b.
+// atMostOne reports that b has several of the keys.
 func (r *reader) atMostOne(b *block, names []string) {
 	var found []entry
 	for _, name := range names {

@@ -11,7 +11,7 @@ import (
 	"prodigy/internal/retry"
 )
 
-// steps reads a list of steps, at least one, whose ids differ.
+// steps reads a list of at least one step. It reports duplicate ids.
 func (r *reader) steps(e entry) []Step {
 	if e.value.Kind != yaml.SequenceNode {
 		r.wrongType(e, "a list of steps")
@@ -37,12 +37,12 @@ func (r *reader) steps(e entry) []Step {
 	return steps
 }
 
-// deferredKeys are what a step is written with that is put together after all of its keys are known.
+// deferredKeys are keys of a step that are read after all others, because they depend on those.
 type deferredKeys struct {
 	retry, with, onFailure, captureOutput *entry
 }
 
-// step reads one step. more are keys that its mapping may hold as well. The block is nil when there is no mapping.
+// step reads one step. more are keys that its mapping may have besides those of a step. The block is nil if the value is no mapping.
 func (r *reader) step(e entry, more []key) (Step, *block) {
 	s := Step{Pos: posOf(e.value)}
 	var p deferredKeys
@@ -104,7 +104,7 @@ func (r *reader) checkKind(b *block) {
 	r.require(b, words...)
 }
 
-// checkNames checks id and capture, and fills in what capture_output says.
+// checkNames checks id and capture, and reads capture_output.
 func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
 	if p.captureOutput != nil {
 		r.captureOutput(s, b, *p.captureOutput)
@@ -117,8 +117,8 @@ func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
 	}
 }
 
-// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true says what is so anyway: the output is
-// kept as shell.output.
+// captureOutput reads capture_output: a name, or true for the name in id. Without an id, true changes nothing: the output is always
+// available as shell.output.
 func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	if b.has("capture") {
 		r.fail(e.key, `"capture" and "capture_output" are the same: write one of them`)
@@ -141,7 +141,7 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	}
 }
 
-// checkOutput reports keys about output that the step has no use for.
+// checkOutput reports capture_format without capture, and interpreter on a step without a script.
 func (r *reader) checkOutput(s Step, b *block) {
 	if b.has("capture_format") && s.Capture == "" && !b.has("capture") && !b.has("capture_output") {
 		r.fail(b.written["capture_format"].key, `"capture_format" needs "capture": without a name nothing is captured`)
@@ -151,8 +151,7 @@ func (r *reader) checkOutput(s Step, b *block) {
 	}
 }
 
-// interpreter reads what runs the script of a step: the name of a program that is known to take one, or the whole argv in front
-// of the script.
+// interpreter reads what runs the script of a step: the name of a known program, or the arguments that precede the script.
 func (r *reader) interpreter(e entry) (Interpreter, bool) {
 	if e.value.Kind == yaml.SequenceNode {
 		return r.argv(e)
@@ -169,7 +168,7 @@ func (r *reader) interpreter(e entry) (Interpreter, bool) {
 	return Interpreter{program, flag}, true
 }
 
-// argv reads a list of constant arguments, at least one.
+// argv reads a list of at least one argument. They cannot hold placeholders.
 func (r *reader) argv(e entry) ([]string, bool) {
 	if len(e.value.Content) == 0 {
 		r.fail(e.value, "%s is empty", e.name)
@@ -190,7 +189,7 @@ func (r *reader) argv(e entry) ([]string, bool) {
 	return argv, true
 }
 
-// constant reports a value in a text that is the same for all items.
+// constant reports a placeholder in a text that must be the same for all items.
 func (r *reader) constant(e entry, text string) bool {
 	if strings.Contains(text, "${") {
 		r.fail(e.value, "%s: no value can stand here, the interpreter is the same for all", e.name)
@@ -199,10 +198,11 @@ func (r *reader) constant(e entry, text string) bool {
 	return true
 }
 
-// Interpreter is the argv that runs a script, which is appended to it.
+// Interpreter is the argv that runs a script. The script is appended to it.
 type Interpreter []string
 
-// ForFile returns the argv that runs a script from a file whose path is appended, when that is known.
+// ForFile returns the argv that runs a script from a file. The path is appended to it. It returns false for an interpreter that is not
+// in scriptFlags.
 func (i Interpreter) ForFile() ([]string, bool) {
 	if len(i) != 2 {
 		return nil, false
@@ -214,15 +214,15 @@ func (i Interpreter) ForFile() ([]string, bool) {
 	return slices.Clone(i[:1]), true
 }
 
-// scriptFlags are the options by which interpreters take a script as an argument, by the name of the program. A version behind the
-// name, as in python3.12, does not count.
+// scriptFlags holds the option by which an interpreter takes a script as an argument, by the name of the program without a version, as
+// in python3.12.
 var scriptFlags = map[string]string{
 	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
 	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
 	"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
 }
 
-// allowedAction returns the written failure action that contradicts allow_failure: true, if there is one.
+// allowedAction returns the failure action that contradicts allow_failure: true, if there is one.
 func allowedAction(s Step, b *block, p deferredKeys) (retry.ActionKind, bool) {
 	if !s.AllowFailure || s.Retry == nil || s.Retry.OnFailure.Kind == retry.Continue {
 		return "", false
@@ -232,7 +232,7 @@ func allowedAction(s Step, b *block, p deferredKeys) (retry.ActionKind, bool) {
 	return s.Retry.OnFailure.Kind, b.has("allow_failure") && (own || inRetry)
 }
 
-// onFailure reads on_failure of a step: a handler, or a failure action that could as well stand in its retry_config.
+// onFailure reads on_failure of a step: a handler, or a failure action as in retry_config.
 func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 	e := *p.onFailure
 	if !isAction(e.value) {
@@ -269,8 +269,8 @@ func (r *reader) handler(e entry) *OnFailure {
 	return &h
 }
 
-// handlerSteps reads steps that are there for when something is amiss: a list of steps; a mapping with commands; or a step, whose
-// rootMapping may hold these keys as well.
+// handlerSteps reads the steps of a handler: a list of steps, a mapping with commands, or one step. Such a mapping may have these keys
+// too.
 func (r *reader) handlerSteps(e entry, keys []key) (steps []Step) {
 	switch {
 	case e.value.Kind == yaml.SequenceNode:
@@ -290,7 +290,7 @@ func (r *reader) handlerSteps(e entry, keys []key) (steps []Step) {
 	return []Step{s}
 }
 
-// hookSteps reads steps that follow another one: a list, a mapping with commands, or one step.
+// hookSteps reads steps that run after another one: a list, a mapping with commands, or one step.
 func (r *reader) hookSteps(e entry) []Step {
 	switch {
 	case e.value.Kind == yaml.SequenceNode:

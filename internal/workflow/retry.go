@@ -12,13 +12,13 @@ import (
 	"prodigy/internal/retry"
 )
 
-// positionedPolicy is a retry policy and where its parts were written.
+// positionedPolicy is a retry policy and the positions of its keys.
 type positionedPolicy struct {
 	policy retry.Policy
-	at     map[string]*yaml.Node // the values by key
+	at     map[string]*yaml.Node // the values, by key
 }
 
-// basePolicy is the policy of an empty block in this run.
+// basePolicy returns the policy of an empty retry_config in this run.
 func (r *reader) basePolicy() retry.Policy {
 	p := retry.Default()
 	if r.options.MaxDelay > 0 {
@@ -27,7 +27,7 @@ func (r *reader) basePolicy() retry.Policy {
 	return p
 }
 
-// stepDefaults is what a step's retry_config is merged over: retry_defaults, or else the policy of an empty block.
+// stepDefaults returns the policy that the retry_config of a step overrides: retry_defaults, or else basePolicy.
 func (r *reader) stepDefaults() positionedPolicy {
 	if r.defaults != nil {
 		return positionedPolicy{r.defaults.policy, maps.Clone(r.defaults.at)}
@@ -35,15 +35,15 @@ func (r *reader) stepDefaults() positionedPolicy {
 	return positionedPolicy{r.basePolicy(), map[string]*yaml.Node{}}
 }
 
-// retryDefaults reads the block that is merged under the retry_config of every step.
+// retryDefaults reads the defaults of the retry_config of every step.
 func (r *reader) retryDefaults(e entry) {
 	if p := r.stepDefaults(); r.retryBlock(e, &p, nil) {
 		r.defaults = &p
 	}
 }
 
-// retryBlock reads a retry_config over p, whose keys it replaces whole. not holds keys that have no meaning where it
-// stands, and why.
+// retryBlock reads a retry_config into p; each key replaces the value of p as a whole. not holds keys that have no effect in this block,
+// and why.
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
 	keys := r.fields(&p.policy)
 	keys = withReader(keys, "retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
@@ -67,7 +67,7 @@ func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string)
 	return true
 }
 
-// budget reads a retry_budget. The policy takes none for no limit, which a written one cannot mean.
+// budget reads a retry_budget. It refuses 0s, which in a policy means no limit.
 func (r *reader) budget(e entry) (time.Duration, bool) {
 	d, ok := r.duration(e, false)
 	if ok && d == 0 {
@@ -76,7 +76,7 @@ func (r *reader) budget(e entry) (time.Duration, bool) {
 	return d, ok
 }
 
-// checkPolicy reports what the policy itself finds wrong, each at the value it is about, else at n.
+// checkPolicy reports the findings of the policy's own check, each at its value, or at n if that is not written.
 func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
 	for _, f := range p.policy.Check() {
 		field, rest, _ := strings.Cut(f.Field, ".")
@@ -90,7 +90,7 @@ func (r *reader) checkPolicy(p positionedPolicy, n *yaml.Node) {
 	}
 }
 
-// descend follows a path of keys and indexes, joined by dots, below n as far as it was written.
+// descend returns the node at a path of keys and indexes, joined by dots, below n, or the last one that exists on the way.
 func descend(n *yaml.Node, path string) *yaml.Node {
 	if path == "" {
 		return n
@@ -110,7 +110,7 @@ func descend(n *yaml.Node, path string) *yaml.Node {
 	return n
 }
 
-// retryOf puts the retry policy of a step together.
+// retryOf sets the retry policy of a step from its retry_config or with, and retry_defaults.
 func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
 	if p.with != nil && p.retry != nil {
 		r.fail(p.with.key, `"with" and %q exclude each other: write one of them`, p.retry.name)
@@ -175,7 +175,7 @@ func (r *reader) typedBackoff(e entry) (retry.Backoff, bool) {
 	return r.parameters(e, strategy, []key{{name: "type", read: func(entry) {}}})
 }
 
-// parameters reads the mapping of a strategy's parameters, which holds the keys more as well.
+// parameters reads the mapping of a strategy's parameters. more are further keys of that mapping.
 func (r *reader) parameters(e entry, strategy retry.Strategy, more []key) (retry.Backoff, bool) {
 	b := retry.Backoff{Strategy: strategy}
 	if isNull(e.value) {
@@ -285,7 +285,7 @@ func (r *reader) failureAction(e entry) (retry.FailureAction, bool) {
 	return a, a.Command != ""
 }
 
-// callOptions are what `with` says of a call.
+// callOptions is the block `with` of a step.
 type callOptions struct {
 	Retry    int            `yaml:"retry"`                  // tries after the first; default 0
 	Delay    time.Duration  `yaml:"delay"`                  // D of the backoff; default 0s
@@ -294,7 +294,7 @@ type callOptions struct {
 	MaxDelay time.Duration  `yaml:"max_delay"`              // cap of the delays; default 30s
 }
 
-// callOptions reads `with`, which says by other words what timeout and retry_config say.
+// callOptions reads `with`, a short form of timeout and retry_config.
 func (r *reader) callOptions(s *Step, step *block, e entry) {
 	policy := r.basePolicy()
 	o := callOptions{Backoff: retry.Fixed, MaxDelay: policy.MaxDelay, Timeout: s.Timeout}
@@ -330,7 +330,7 @@ func (r *reader) callBlock(e entry, o *callOptions) *block {
 	return r.block(e.name, e, keys)
 }
 
-// warnOfCallOptions warns of options that do nothing for lack of another.
+// warnOfCallOptions warns of options that have no effect because another one is missing.
 func (r *reader) warnOfCallOptions(b *block) {
 	if b.has("backoff") && !b.has("delay") {
 		r.warn(b.written["backoff"].key, `"backoff" has no effect without "delay"`)
@@ -342,7 +342,7 @@ func (r *reader) warnOfCallOptions(b *block) {
 	}
 }
 
-// callText turns the text form of `with`, as in "retry: 5, delay: 500ms", into the mapping that it stands for.
+// callText parses the text form of `with`, as in "retry: 5, delay: 500ms", into a mapping.
 func (r *reader) callText(e entry) (*yaml.Node, bool) {
 	t := r.withPos(e.value, e.value.Value)
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: e.value.Line, Column: e.value.Column}
@@ -359,7 +359,7 @@ func (r *reader) callText(e entry) (*yaml.Node, bool) {
 	return n, true
 }
 
-// scalar returns a word of t, which starts at a byte offset, as the scalar that YAML would make of it.
+// scalar returns a word of t, at a byte offset, as the scalar that YAML would read.
 func (t Text) scalar(offset int, word string) *yaml.Node {
 	at := t.at(offset + blanks(word))
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: strings.TrimSpace(word), Line: at.Line, Column: at.Col}
@@ -369,5 +369,5 @@ func (t Text) scalar(offset int, word string) *yaml.Node {
 	return n
 }
 
-// blanks counts the white space that s starts with.
+// blanks returns the length of the white space that s starts with.
 func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) }

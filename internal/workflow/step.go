@@ -43,7 +43,7 @@ type Step struct {
 	Pos  Pos  `json:"pos"`
 }
 
-// Label returns what events and messages call the step: its id, its name, or kind and position from 0, as in shell_2.
+// Label returns the name of the step in events and messages: its id, its name, or kind and position from 0, as in shell_2.
 func (s Step) Label(position int) string {
 	if label := cmp.Or(s.ID, s.Name); label != "" {
 		return label
@@ -51,7 +51,7 @@ func (s Step) Label(position int) string {
 	return s.Kind() + "_" + strconv.Itoa(position)
 }
 
-// Kind returns the step's command key, as in "shell". It is empty for the zero Step only.
+// Kind returns the command key of the step, such as "shell". It is empty only for the zero Step.
 func (s Step) Kind() string {
 	for _, k := range kinds {
 		if k.is(&s) {
@@ -61,8 +61,8 @@ func (s Step) Kind() string {
 	return ""
 }
 
-// kinds are the command keys of a step. is reports whether a step has the key. longest returns how long one try takes at most, apart from
-// the steps inside it; false means that only a timeout ends it.
+// kinds is the table of command keys. is reports whether a step has the key. longest returns how long one try takes at most, without its
+// nested steps; false means that only a timeout ends it.
 var kinds = []struct {
 	key     string
 	is      func(*Step) bool
@@ -78,8 +78,8 @@ var kinds = []struct {
 func endless(*Step) (time.Duration, bool) { return 0, false }
 func instant(*Step) (time.Duration, bool) { return 0, true }
 
-// Longest returns how long one try of the step takes at most, without its timeout and apart from the steps inside it. It returns false
-// if only a timeout ends it.
+// Longest returns how long one try of the step takes at most, without its timeout and its nested steps. It returns false if only a
+// timeout ends it.
 func (s Step) Longest() (time.Duration, bool) {
 	for _, k := range kinds {
 		if k.is(&s) {
@@ -98,7 +98,7 @@ func Kinds() []string {
 	return keys
 }
 
-// isCommand reports whether s is a command, and not made of other steps or of work that prodigy does itself.
+// isCommand reports whether s starts a process.
 func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
 
 // ExitSteps are the steps of on_exit_code, by exit code.
@@ -111,7 +111,7 @@ type OnFailure struct {
 	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
 }
 
-// CaptureFormat says what the captured output of a step is to later steps.
+// CaptureFormat is how the captured output of a step is parsed for later steps.
 type CaptureFormat string
 
 const (
@@ -127,8 +127,7 @@ func CaptureFormats() []CaptureFormat {
 	return []CaptureFormat{FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean}
 }
 
-// NestedSteps yields the lists of steps that are part of s or may follow it, in the order in which people read them, each with its key, as in
-// "on_exit_code 101".
+// NestedSteps yields the lists of steps in s and their keys, such as "on_exit_code 101", in the order of the documentation.
 func (s Step) NestedSteps() iter.Seq2[string, []Step] {
 	return func(yield func(string, []Step) bool) {
 		if s.Foreach != nil && !yield("do", s.Foreach.Do) {
@@ -153,10 +152,10 @@ func (s Step) NestedSteps() iter.Seq2[string, []Step] {
 	}
 }
 
-// IsPartOfTry reports whether the steps under a key that Following yields are part of each try of the step, and do not follow it.
+// IsPartOfTry reports whether the steps under a key of NestedSteps run in each try of the step, and not after it.
 func IsPartOfTry(key string) bool { return key == "do" || key == "validate" || key == "on_incomplete" }
 
-// LabelPrefix returns what the labels of the steps begin with that stand under a key of the step with this label.
+// LabelPrefix returns the prefix of the labels of nested steps, given the label of their step and the key they are under.
 func LabelPrefix(label, key string) string {
 	if key == "validate" || key == "on_incomplete" {
 		return label + "/" + key + "/"
@@ -164,8 +163,8 @@ func LabelPrefix(label, key string) string {
 	return label + "/"
 }
 
-// Rounds returns how often the steps under a key of s, as Following names it, are run one after another at most. The bool is false
-// when that is known only when they are run; then it is once or more.
+// Rounds returns how often the steps under a key of NestedSteps run at most, one round after another. It returns 1, false if the number
+// is known only at run time.
 func (s Step) Rounds(key string) (n int, known bool) {
 	switch key {
 	case "on_failure":
@@ -180,7 +179,7 @@ func (s Step) Rounds(key string) (n int, known bool) {
 	return 1, true
 }
 
-// completionTries returns how often work that is not complete is mended at most.
+// completionTries returns how often on_incomplete runs at most.
 func (v *Validate) completionTries() int {
 	if v.OnIncomplete == nil {
 		return 0
@@ -188,7 +187,7 @@ func (v *Validate) completionTries() int {
 	return v.OnIncomplete.MaxAttempts
 }
 
-// rounds returns how many elements the busiest of those that run at once has.
+// rounds returns how many elements run one after another at most, given how many run in parallel.
 func (f *Foreach) rounds() (n int, known bool) {
 	elements, known := len(f.Input.List), f.Input.Command == nil
 	if f.MaxItems != nil && (!known || elements > *f.MaxItems) {
@@ -204,7 +203,7 @@ func (f *Foreach) rounds() (n int, known bool) {
 	return 1 + (elements-1)/parallel, true
 }
 
-// MaxRetryWait returns how long steps wait in their retries at most, and the steps inside of them.
+// MaxRetryWait returns how long steps and their nested steps wait between retries at most.
 func MaxRetryWait(steps []Step) time.Duration {
 	var total time.Duration
 	for _, s := range steps {
@@ -217,7 +216,7 @@ func MaxRetryWait(steps []Step) time.Duration {
 	return total
 }
 
-// maxRetryWait returns how long s waits between its tries at most. Where its handler has it run again, that is a single try.
+// maxRetryWait returns how long s waits between its tries at most. A rerun after its handler is a single try, without a wait.
 func (s Step) maxRetryWait() time.Duration {
 	if s.Retry == nil {
 		return 0
@@ -225,7 +224,7 @@ func (s Step) maxRetryWait() time.Duration {
 	return s.Retry.Waiting()
 }
 
-// sum and times end at the longest duration that there is.
+// sum and times saturate at the longest duration.
 func sum(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// load returns the root node of the one document in data, or nil after it told why there is none.
+// load returns the root node of the single document in data. It returns nil after it reported why there is none.
 func (r *reader) load(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
@@ -42,7 +42,7 @@ func (r *reader) reportEmpty() {
 	r.failAt(Pos{1, 1}, "the file is empty: want a mapping or a list of steps")
 }
 
-// reportSyntax reports the error of the YAML parser, whose own place is often that of the block around the mistake.
+// reportSyntax reports an error of the YAML parser at the line of the mistake. The parser itself often names the start of the block.
 func (r *reader) reportSyntax(data []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	told := 0
@@ -57,8 +57,8 @@ func (r *reader) reportSyntax(data []byte, err error) {
 	r.failAt(Pos{index + 1, col}, "%s", explain(text, line, col))
 }
 
-// brokenLine returns the index of the first line that makes the file unreadable: the one after the longest beginning
-// that is readable. Of a long file it tries the lines near the end of what the parser read, then believes the parser.
+// brokenLine returns the index of the first line that makes the file invalid: the one after the longest valid prefix. It tries a limited
+// number of lines before the point where the parser stopped, and otherwise returns the line of the parser, told.
 func (r *reader) brokenLine(data []byte, told int) int {
 	const tries = 50
 	last := min(lastLineRead(data), len(r.lines)-1)
@@ -80,7 +80,7 @@ func readable(data []byte) bool {
 	}
 }
 
-// lastLineRead returns the index of the line that the parser had come to when it gave up.
+// lastLineRead returns the index of the line at which the parser stopped.
 func lastLineRead(data []byte) int {
 	slow := &byteReader{data: data}
 	decoder := yaml.NewDecoder(slow)
@@ -91,7 +91,7 @@ func lastLineRead(data []byte) int {
 	return bytes.Count(data[:slow.read], []byte("\n"))
 }
 
-// byteReader hands out its data byte by byte, so that nothing is read ahead.
+// byteReader returns one byte for each Read, so that the parser reads nothing ahead.
 type byteReader struct {
 	data []byte
 	read int
@@ -106,7 +106,7 @@ func (b *byteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// syntaxColumn returns where in the line the mistake is, as far as the message tells.
+// syntaxColumn returns the column of the mistake in line, in runes from 1, as far as the parser's message shows it.
 func syntaxColumn(line, text string) int {
 	at := len(line) - len(strings.TrimLeft(line, " "))
 	switch {
@@ -136,7 +136,7 @@ func anchorName(text string) string {
 	return name
 }
 
-// explanations say in other words what the messages of the YAML parser mean for who wrote the file.
+// explanations maps messages of the YAML parser to messages for the author of the file.
 var explanations = map[string]string{
 	"mapping values are not allowed in this context": `a "key:" cannot stand here: indent it like its neighbours, or put a text that holds ": " in quotes`,
 	"did not find expected key":                      "this does not fit the block around it: check the indentation and the quotes",
@@ -151,7 +151,7 @@ var explanations = map[string]string{
 	"found undefined tag handle":                     "unknown tag",
 }
 
-// explain says what the YAML parser found wrong in the line, at a column in runes from 1.
+// explain returns the message for a mistake that the YAML parser found in the line, at a column in runes from 1.
 func explain(text, line string, col int) string {
 	switch {
 	case strings.Contains(text, "tab character"):
@@ -173,10 +173,10 @@ func explain(text, line string, col int) string {
 	return "this is not valid YAML: " + text
 }
 
-// maxAliased is how many nodes may be reached through aliases. More is a file made to exhaust memory.
+// maxAliased bounds the nodes that are reached through aliases. A file with more is made to exhaust memory.
 const maxAliased = 100_000
 
-// inspector looks over a document for what must be refused before its values are read.
+// inspector checks a document for what must be refused before its values are read.
 type inspector struct {
 	r       *reader
 	open    map[*yaml.Node]bool // aliases on the way from the root to here
@@ -184,8 +184,8 @@ type inspector struct {
 	seen    map[*yaml.Node]bool // tagged nodes that were told
 }
 
-// inspect reports aliases without an end, aliases that multiply without measure, and tags; it returns false when the
-// document cannot be walked.
+// inspect reports recursive aliases, aliases that expand to too many nodes, and unknown tags. It returns false if the document must not
+// be traversed.
 func (r *reader) inspect(root *yaml.Node) bool {
 	i := &inspector{r: r, open: map[*yaml.Node]bool{}, seen: map[*yaml.Node]bool{}}
 	return i.node(root)

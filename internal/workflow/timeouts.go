@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// Timeouts is a timeout_config block. What it says of commands is in their Timeout as well, once the file has been read.
+// Timeouts is a timeout_config block. After Parse, the limits of commands are also in Step.Timeout.
 type Timeouts struct {
 	Agent    SecondsOrVar              `yaml:"agent_timeout_secs"`        // the same as in the map, which has it instead
 	Policy   TimeoutPolicy             `yaml:"timeout_policy"`            // which limits count: that of the agent, those of the commands, or both; default hybrid
@@ -22,7 +22,7 @@ type Timeouts struct {
 	Cleanup  *time.Duration            `yaml:"cleanup_grace_period_secs"` // between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
 }
 
-// TimeoutPolicy says which limits count.
+// TimeoutPolicy says which time limits apply.
 type TimeoutPolicy string
 
 const (
@@ -55,7 +55,7 @@ func (r *reader) timeouts(e entry, m *Map) *block {
 	return b
 }
 
-// grace reads a duration or seconds, and nothing is enough.
+// grace reads a duration or seconds, from 0.
 func (r *reader) grace(e entry) (time.Duration, bool) {
 	d, ok := r.seconds(e)
 	if ok && d < 0 {
@@ -79,7 +79,7 @@ func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
 	return word(r, e, words...)
 }
 
-// commandTimeouts reads the limits of commands; their names are checked when the steps are known.
+// commandTimeouts reads the limits of commands. checkCommandNames checks their names later, when the steps are known.
 func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	if e.value.Kind != yaml.MappingNode {
 		r.wrongType(e, `a mapping as in {shell: 60, shell_2: 10}`)
@@ -96,8 +96,8 @@ func (r *reader) commandTimeouts(e entry) map[string]time.Duration {
 	return limits
 }
 
-// checkTimeouts reports settings that contradict each other, warns of those without effect, and gives the steps of the template
-// the limits that are meant for them. config is the block of timeout_config, if there is one.
+// checkTimeouts reports settings that contradict each other, warns of settings without effect, and sets the timeouts of the steps. config
+// is the block of timeout_config, or nil.
 func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	if config == nil {
 		return
@@ -122,7 +122,7 @@ func (r *reader) checkTimeouts(m *Map, phase, config *block) {
 	limitCommands(m.AgentTemplate, m.Timeouts.Commands)
 }
 
-// checkCommandNames reports names that stand for no command of the template.
+// checkCommandNames reports names that match no step of the template.
 func (r *reader) checkCommandNames(e entry, steps []Step) {
 	known := Kinds()
 	for i, s := range steps {
@@ -141,8 +141,8 @@ func (r *reader) checkCommandNames(e entry, steps []Step) {
 	}
 }
 
-// limitCommands gives each step of an agent_template the limit of its place, else that of its kind, unless it has one of its own. Steps
-// inside of steps get that of their kind.
+// limitCommands sets the timeout of each step of an agent_template that has none: the limit of its position, else of its kind. Nested
+// steps get the limit of their kind.
 func limitCommands(steps []Step, limits map[string]time.Duration) {
 	for i := range steps {
 		at := steps[i].Kind() + "_" + strconv.Itoa(i)
@@ -180,7 +180,7 @@ func (r *reader) secondsOrVar(e entry) (SecondsOrVar, bool) {
 	return v, ok
 }
 
-// ParseSeconds reads what an environment variable holds that a time limit names: a whole number of seconds, or a duration.
+// ParseSeconds parses a time limit in an environment variable: a whole number of seconds, or a duration.
 func ParseSeconds(text string) (time.Duration, error) {
 	text = strings.TrimSpace(text)
 	quiet := &reader{}

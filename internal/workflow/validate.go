@@ -6,7 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Validate is a validation: of the step it stands in, or a step of its own.
+// Validate is a validation of the step that it is part of, or a step by itself.
 type Validate struct {
 	Commands     []Step        `yaml:"commands" json:"commands"`                        // the steps that find out how complete the work is; instead of them the keys of one step
 	ResultFile   *Text         `yaml:"result_file" json:"result_file,omitempty"`        // where the result is read from; default the output of the last step
@@ -15,7 +15,7 @@ type Validate struct {
 	OnIncomplete *OnIncomplete `yaml:"on_incomplete" json:"on_incomplete,omitempty"`    // what is done about incomplete work, before it is validated again; default nothing
 }
 
-// OnIncomplete is what is done about work that is not complete.
+// OnIncomplete holds the steps that complete work that a validation found incomplete.
 type OnIncomplete struct {
 	Steps        []Step `json:"steps"`
 	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts"`   // rounds of these steps and the validation; default 2
@@ -27,8 +27,8 @@ const (
 	completionAttempts = 2
 )
 
-// validate reads a validation: a list of steps; a mapping with commands; or a step, whose mapping may hold the keys of the validation
-// as well. An incomplete result is nothing to be retried, so retry_defaults are not for its steps.
+// validate reads a validation: a list of steps, a mapping with commands, or one step whose mapping also has the keys of the validation.
+// retry_defaults do not apply to its steps: an incomplete result is not a failure to retry.
 func (r *reader) validate(e entry) *Validate {
 	defaults := r.defaults
 	r.defaults = nil
@@ -60,7 +60,7 @@ func (r *reader) percentage(e entry) (float64, bool) {
 	return f, ok
 }
 
-// onIncomplete reads steps as a failure handler does. These steps are retried like others.
+// onIncomplete reads the steps as those of a failure handler. retry_defaults apply to them.
 func (r *reader) onIncomplete(e entry, defaults *positionedPolicy) *OnIncomplete {
 	before := r.defaults
 	r.defaults = defaults

@@ -16,8 +16,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// value reads e into target, a pointer to a field. Each type that a field of a block can have is a line here.
-// A value that cannot be read is reported and leaves the target as it is.
+// value reads e into target, a pointer to a field of a block. It has a case for each type of field. An invalid value is reported and
+// leaves the target unchanged.
 func (r *reader) value(e entry, target any, timeout bool) {
 	switch t := target.(type) {
 	case *string:
@@ -97,7 +97,7 @@ func (r *reader) workflowValue(e entry, target any) {
 	}
 }
 
-// policyValue is value for the types of the blocks that are policies, which belong to other packages.
+// policyValue is value for the types of other packages: retry, errorpolicy, breaker.
 func (r *reader) policyValue(e entry, target any) {
 	switch t := target.(type) {
 	case *errorpolicy.Policy:
@@ -125,7 +125,7 @@ func (r *reader) policyValue(e entry, target any) {
 	}
 }
 
-// set returns what keeps a value that could be read in target.
+// set returns a function that stores a value in target if it is valid.
 func set[T any](target *T) func(T, bool) {
 	return func(v T, ok bool) {
 		if ok {
@@ -142,7 +142,7 @@ func setPointer[T any](target **T) func(T, bool) {
 	}
 }
 
-// text reads a text. A number or a boolean is the text that it is spelled with.
+// text reads a text. A number or a boolean is taken as it is written.
 func (r *reader) text(e entry) (string, bool) {
 	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
 		r.wrongType(e, "text")
@@ -201,7 +201,7 @@ func (r *reader) integer(e entry) (int, bool) {
 	return n, true
 }
 
-// atLeast reads a whole number that has a smallest value.
+// atLeast reads a whole number that is not below least.
 func (r *reader) atLeast(e entry, least int) (int, bool) {
 	n, ok := r.integer(e)
 	if ok && n < least {
@@ -224,7 +224,7 @@ func isNumber(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && (n.Tag == "!!int" || n.Tag == "!!float")
 }
 
-// duration reads a duration. A field that takes seconds as a bare number is a timeout, which must be more than nothing.
+// duration reads a duration. A timeout can also be a plain number of seconds, and must be above 0.
 func (r *reader) duration(e entry, timeout bool) (time.Duration, bool) {
 	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
 		r.wrongType(e, "a duration")
@@ -296,8 +296,8 @@ func (r *reader) textList(e entry) []Text {
 	return all
 }
 
-// blankOrText reads a text that can be blank, with its place.
-func (r *reader) blankOrText(e entry) (Text, bool) {
+// maybeBlankText reads a text that can be blank, with its position.
+func (r *reader) maybeBlankText(e entry) (Text, bool) {
 	s, ok := r.text(e)
 	if !ok {
 		return Text{}, false
@@ -305,7 +305,7 @@ func (r *reader) blankOrText(e entry) (Text, bool) {
 	return r.withPos(e.value, s), true
 }
 
-// BuiltinNames returns the names of prodigy's own values in step texts, which ids and captures cannot take.
+// BuiltinNames returns the names of predefined values in step texts. Ids and captures cannot use them.
 func BuiltinNames() []string {
 	return []string{
 		"item", "map", "shell", "claude", "last", "workflow", "job", "worker", "env", "error", "validation",
@@ -313,7 +313,7 @@ func BuiltinNames() []string {
 	}
 }
 
-// checkName checks a name that step texts can use.
+// checkName checks a name that step texts refer to.
 func (r *reader) checkName(e entry, name string, ok func(string) bool, of string) {
 	switch {
 	case e.value.Kind != yaml.ScalarNode || isNull(e.value):

@@ -1,7 +1,10 @@
-// Package workflow is the language of workflow files: their types, strict reading and validation.
+// Package workflow defines the language of workflow files: types, a strict parser and checks.
 //
-// It knows nothing of jobs, logs or queues. A block with behaviour is the type of the package that behaves:
-// retry.Policy, errorpolicy.Policy, breaker.Config.
+// Parse returns a Workflow, whose main parts are Step, Phase and Map, or an InvalidError with all problems and their positions. The
+// reader finds keys by the yaml tags of the types; their comments are the source of the JSON Schema and of docs/workflow.md.
+//
+// The package knows nothing of jobs, logs or queues. A block with behaviour is a type of the package that implements it: retry.Policy,
+// errorpolicy.Policy, breaker.Config.
 package workflow
 
 import (
@@ -16,7 +19,7 @@ import (
 	"prodigy/internal/errorpolicy"
 )
 
-// Workflow is a workflow file.
+// Workflow is the content of a workflow file.
 type Workflow struct {
 	File        string // its name, for messages
 	Name        string `yaml:"name"`                   // what people call it, by default the file without its ending; stands in the log, the reports and `${workflow.name}`
@@ -78,7 +81,7 @@ type Map struct {
 	Pos           Pos
 }
 
-// AgentLimit returns how long an agent may take, wherever that was written; the zero value when nothing limits it.
+// AgentLimit returns the time limit of an agent, from the map or its timeout_config. The zero value is no limit.
 func (m *Map) AgentLimit() SecondsOrVar {
 	switch {
 	case m.Timeouts.Policy == PerCommand:
@@ -89,13 +92,13 @@ func (m *Map) AgentLimit() SecondsOrVar {
 	return m.Timeouts.Agent
 }
 
-// ItemsAreTexts reports whether the workflow says of all items that they are texts: names of files, lines, or what NUL bytes end.
+// ItemsAreTexts reports whether all items are known to be texts: file names, lines, or strings that end with a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
 	return m.JSONPath == "" && (in.Format == "lines" || in.Format == "nul" || in.Format == "" && in.Glob != "")
 }
 
-// Input says where the items come from: besides Format, exactly one of the fields is set.
+// Input is the source of the items. Besides Format, exactly one of the fields is set.
 type Input struct {
 	Text    string            // a text: the name of a file, or a command (see package items)
 	File    string            `yaml:"file"`    // a file to read
@@ -107,7 +110,7 @@ type Input struct {
 	Pos     Pos
 }
 
-// Formats returns the names of the formats that data can have.
+// Formats returns the names of the data formats of items.
 func Formats() []string {
 	return []string{"json", "jsonl", "csv", "tsv", "lines", "nul", "yaml"}
 }
@@ -126,7 +129,7 @@ type SecondsOrVar struct {
 	Pos   Pos
 }
 
-// Problem is something wrong with a workflow, or something to warn of.
+// Problem is an error in a workflow, or a warning.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
@@ -138,7 +141,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Col, p.Message)
 }
 
-// InvalidError holds every problem of a workflow, in the order of the file.
+// InvalidError holds all problems of a workflow, in the order of the file.
 type InvalidError struct {
 	Problems []Problem
 	Read     *Workflow // what could be read all the same, to look for more problems in; nil when that is nothing
@@ -153,7 +156,7 @@ func (e *InvalidError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// And returns e with the problems of another workflow error, if err is one.
+// And returns e with the problems of err added, if that is an *InvalidError too.
 func (e *InvalidError) And(err error) *InvalidError {
 	more, ok := errors.AsType[*InvalidError](err)
 	if !ok {
@@ -162,7 +165,7 @@ func (e *InvalidError) And(err error) *InvalidError {
 	return &InvalidError{Problems: sortProblems(slices.Concat(e.Problems, more.Problems)), Read: e.Read}
 }
 
-// schema is made from the types and their comments by TestTheSchemaIsThatOfTheTypes.
+// schema is generated from the types and their comments by TestTheSchemaIsThatOfTheTypes.
 //
 //go:embed schema.json
 var schema string

@@ -15,7 +15,7 @@ type WriteFile struct {
 	CreateDirs bool       `yaml:"create_dirs" json:"create_dirs,omitempty"` // make the directories that are missing; default false
 }
 
-// FileFormat is what the content of a file must be.
+// FileFormat is the format that the content of a written file must have.
 type FileFormat string
 
 const (
@@ -27,7 +27,7 @@ const (
 func (r *reader) writeFile(e entry) *WriteFile {
 	w := new(WriteFile)
 	keys := r.fields(w)
-	keys = withReader(keys, "content", func(e entry) { set(&w.Content)(r.blankOrText(e)) })
+	keys = withReader(keys, "content", func(e entry) { set(&w.Content)(r.maybeBlankText(e)) })
 	keys = withReader(keys, "format", func(e entry) { set(&w.Format)(word(r, e, TextFile, JSONFile, YAMLFile)) })
 	keys = withReader(keys, "mode", func(e entry) { setPointer(&w.Mode)(r.permissions(e)) })
 	if b := r.block("write_file", e, keys); b != nil {
