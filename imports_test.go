@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"internal/filter":      {"rawjson"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
 	"internal/workflow":    {"breaker", "duration", "errorpolicy", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
-	"internal/errorpolicy": {"breaker", "retry"},
+	"internal/errorpolicy": {"breaker", "retry", "spelling"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
 	"internal/template":    {"rawjson", "spelling", "mvdan.cc/sh/v3"},
 	"internal/settings":    {"dotenv", "filter", "items", "mask", "process", "template", "workflow"},

@@ -118,7 +118,7 @@ func waitOf(p *retry.Policy) time.Duration {
 	if p == nil {
 		return 0
 	}
-	return p.Waiting()
+	return p.MaxWait()
 }
 
 // costOfItem returns the cost of one item: all attempts, delays and the handler of its failure.

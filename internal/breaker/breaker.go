@@ -1,7 +1,7 @@
-// Package breaker stops calls to something that keeps failing, and tests now and then whether it has recovered.
+// Package breaker is a circuit breaker: it stops calls to something that keeps failing, and tests later whether it has recovered.
 //
-// A Breaker is a pure state machine: starts, outcomes and the clock go in, admissions and transitions come out.
-// It is used at both levels: over the items of a job, and over the runs of one step.
+// A Breaker is a pure state machine, with starts, outcomes and the clock as input, admissions and transitions as output. Config is its
+// block in a workflow file. A job has one for its items, and a step can have one for its runs.
 package breaker
 
 import "time"
@@ -30,14 +30,13 @@ type Admission struct {
 	Until   time.Time // with Shut: when the breaker will half-open
 }
 
-// Ticket is handed out at a start and given back with its outcome, so that outcomes of starts
-// from before the last opening count for nothing.
+// Ticket is returned by Start and passed back with the outcome, so that outcomes of starts before the last opening are ignored.
 type Ticket struct {
 	epoch int  // number of openings before the start
 	test  bool // started while half-open
 }
 
-// Transition is a change of state, as the events CircuitOpen, CircuitHalfOpen and CircuitClosed tell it.
+// Transition is a change of state, as in the events CircuitOpen, CircuitHalfOpen and CircuitClosed.
 type Transition struct {
 	To                  State     `json:"to"`
 	ConsecutiveFailures int       `json:"consecutive_failures"` // with Open: since the last success
@@ -45,7 +44,7 @@ type Transition struct {
 	Successes           int       `json:"successes"`            // with Closed
 }
 
-// Breaker is the state machine. The zero Breaker never opens. It is not safe for concurrent use: its owner serialises.
+// Breaker is the state machine. The zero Breaker never opens. It is not safe for concurrent use.
 type Breaker struct {
 	config    Config
 	state     State
@@ -59,13 +58,13 @@ type Breaker struct {
 // New returns a closed breaker. Thresholds of c below 1 count as 1, but a FailureThreshold below 1 means that it never opens.
 func New(c Config) *Breaker { return &Breaker{config: c} }
 
-// Continue returns a breaker that goes on behind its last transition, of which a log knows. What had been counted after it is not
-// known any more: failures in a row of a closed breaker and successes of a half-open one count anew, and no test is in flight.
+// Continue returns a breaker in the state after last, the last transition in the log. Counts since then are lost: failures of a closed
+// breaker and successes of a half-open one start at 0, and no test is in flight.
 func Continue(c Config, last Transition) *Breaker {
 	return &Breaker{config: c, state: last.To, failures: last.ConsecutiveFailures, until: last.Until}
 }
 
-// Admit says whether a start would be admitted at now. It changes nothing.
+// Admit returns whether a start would be admitted at now. It changes nothing.
 func (b *Breaker) Admit(now time.Time) Admission {
 	switch {
 	case b.state == Open && now.Before(b.until):
@@ -76,8 +75,8 @@ func (b *Breaker) Admit(now time.Time) Admission {
 	return Admission{Verdict: Run}
 }
 
-// Start records a start that Admit allowed; an open breaker becomes half-open by it. The start is a fact: its time is not
-// checked again, so that a replay whose wall clock was set back in between ends in the same state as the run did.
+// Start records a start that Admit allowed; an open breaker becomes half-open. It does not check the time again, so that a replay ends in
+// the same state as the run even if the wall clock was set back.
 func (b *Breaker) Start(time.Time) (Ticket, []Transition) {
 	var transitions []Transition
 	if b.state == Open {
@@ -122,15 +121,15 @@ func (b *Breaker) Failure(t Ticket, now time.Time) []Transition {
 	return []Transition{{To: Open, ConsecutiveFailures: b.failures, Until: b.until}}
 }
 
-// Release records that the start of t was stopped and has no outcome. A test that is released frees its place.
+// Release records that the start of t was stopped without an outcome. If it was a test, another one may start.
 func (b *Breaker) Release(t Ticket) {
 	if t.epoch == b.epoch && t.test && b.state == HalfOpen {
 		b.testing--
 	}
 }
 
-// Resumed tells that the breaker is taken up again at now. An open one opens no later than its timeout from then on, also when the
-// clock has been set back.
+// Resumed records that the job is resumed at now. An open breaker half-opens no later than its timeout after that, even if the clock was
+// set back.
 func (b *Breaker) Resumed(now time.Time) {
 	if latest := now.Add(b.config.Timeout); b.until.After(latest) {
 		b.until = latest

@@ -28,8 +28,8 @@ func Default() Config {
 	return Config{FailureThreshold: 5, SuccessThreshold: 3, Timeout: 30 * time.Second, HalfOpenRequests: 3, OnOpen: Reject}
 }
 
-// Finding is one thing that is wrong with a block of a workflow file. It is declared here because a circuit_breaker
-// block is part of the blocks of packages retry and errorpolicy, which report the same way.
+// Finding is a problem of a block in a workflow file. It is declared here because packages retry and errorpolicy, whose blocks contain a
+// circuit_breaker, use it too.
 type Finding struct {
 	Field   string // path of the key below the block, joined by dots, lists by index: "circuit_breaker.timeout", "retry_on.0"
 	Message string // the whole sentence, with the name of the key
@@ -44,13 +44,13 @@ func Under(key string, findings []Finding) []Finding {
 	return moved
 }
 
-// Linter collects findings about settings that do nothing.
+// Linter collects findings about keys that have no effect.
 type Linter struct {
 	Written func(key string) bool // reports whether the block has the key
 	Found   []Finding
 }
 
-// Add adds a finding about the first of keys that is written. Without one there is nothing to report.
+// Add adds a finding about the first of keys that is written. It does nothing if none is.
 func (l *Linter) Add(format string, args []any, keys ...string) {
 	if i := slices.IndexFunc(keys, l.Written); i >= 0 {
 		l.Found = append(l.Found, Finding{Field: keys[i], Message: fmt.Sprintf(format, args...)})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// snapshot is all of a breaker but its configuration.
+// snapshot is the state of a breaker, without its configuration.
 type snapshot struct {
 	State     State     `json:"state"`
 	Failures  int       `json:"failures"`
@@ -15,12 +15,12 @@ type snapshot struct {
 	Until     time.Time `json:"until"`
 }
 
-// MarshalJSON writes the state of the breaker down, without its configuration.
+// MarshalJSON encodes the state of the breaker, without its configuration.
 func (b *Breaker) MarshalJSON() ([]byte, error) {
 	return json.Marshal(snapshot{b.state, b.failures, b.successes, b.testing, b.epoch, b.until})
 }
 
-// UnmarshalJSON takes over the state that a breaker of the same configuration had.
+// UnmarshalJSON restores the state of a breaker with the same configuration.
 func (b *Breaker) UnmarshalJSON(data []byte) error {
 	var s snapshot
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -30,16 +30,16 @@ func (b *Breaker) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ticket is what a Ticket is written as.
+// ticket is the JSON form of a Ticket.
 type ticket struct {
 	Epoch int  `json:"epoch"`
 	Test  bool `json:"test,omitempty"`
 }
 
-// MarshalJSON writes the ticket down.
+// MarshalJSON encodes the ticket.
 func (t Ticket) MarshalJSON() ([]byte, error) { return json.Marshal(ticket{t.epoch, t.test}) }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes what MarshalJSON encoded.
 func (t *Ticket) UnmarshalJSON(data []byte) error {
 	var read ticket
 	err := json.Unmarshal(data, &read)

@@ -19,7 +19,7 @@ type Var struct {
 	Name, Value string
 }
 
-// SyntaxError is a mistake in a file. It does not tell the text of the line, which may be a secret.
+// SyntaxError is a mistake in a file. It does not contain the text of the line, which may be a secret.
 type SyntaxError struct {
 	Line    int // from 1
 	Message string
@@ -27,7 +27,7 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
-// Parse returns the variables of a file in their order; the last of a name counts. The error is a *SyntaxError.
+// Parse returns the variables of a file in order; of duplicate names, the last one counts. The error is a *SyntaxError.
 func Parse(data []byte) ([]Var, error) {
 	text := strings.ReplaceAll(strings.TrimPrefix(string(data), "\ufeff"), "\r\n", "\n")
 	if before, _, ok := strings.Cut(text, "\x00"); ok {
@@ -45,13 +45,13 @@ func Parse(data []byte) ([]Var, error) {
 	return vars, nil
 }
 
-// parser stands at the start of a line, or inside one.
+// parser is a position in the file.
 type parser struct {
 	rest string
 	line int
 }
 
-// more goes to the next line that says something.
+// more skips blank lines and comments, and reports whether a line is left.
 func (p *parser) more() bool {
 	for p.rest != "" {
 		line, _, _ := strings.Cut(p.rest, "\n")
@@ -63,7 +63,7 @@ func (p *parser) more() bool {
 	return false
 }
 
-// endLine leaves what is left of the line and returns it.
+// endLine returns the rest of the line and moves behind it.
 func (p *parser) endLine() string {
 	line, rest, _ := strings.Cut(p.rest, "\n")
 	p.rest = rest
@@ -146,7 +146,7 @@ func (p *parser) quoted(quote byte) (value string, closed bool) {
 	return "", false
 }
 
-// escapes are what stands for a character behind a backslash in double quotes. Any other backslash stands for itself.
+// escapes holds the escapes in double quotes. Any other backslash is literal.
 var escapes = [256]byte{'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\\': '\\', '$': '$'}
 
 func isName(s string) bool {

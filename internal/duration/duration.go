@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// units are the units that Parse knows. Where one is the beginning of another, the longer one stands first.
+// units are the units of Parse. A unit comes before its own prefixes.
 var units = []struct {
 	name string
 	size time.Duration
@@ -72,7 +72,7 @@ func invalid(s, why string) error {
 	return fmt.Errorf("%.40q is not a duration: %swrite a number and a unit, as in 500ms, 30s or 1h30m", s, why)
 }
 
-// spelled are the ways in which people write out a unit, the longer before those that they begin with.
+// spelled are written-out units. A word comes before its own prefixes.
 var spelled = []struct{ word, unit string }{
 	{"milliseconds", "ms"},
 	{"millisecond", "ms"},
@@ -91,7 +91,7 @@ var spelled = []struct{ word, unit string }{
 	{"day", "d"},
 }
 
-// meant returns the duration that someone meant who wrote out its units or put blanks between them, or nothing.
+// meant returns the valid form of a duration with written-out units or blanks, or "".
 func meant(s string) string {
 	guess := strings.ToLower(strings.Join(strings.Fields(s), ""))
 	for _, w := range spelled {
@@ -118,14 +118,14 @@ func Format(d time.Duration) string {
 	return written(d)
 }
 
-// precisions says from which length on Format rounds to what.
+// precisions holds what Format rounds to, by the length of the duration.
 var precisions = []struct{ from, to time.Duration }{
 	{time.Second, 100 * time.Millisecond},
 	{time.Millisecond, time.Millisecond},
 	{time.Microsecond, time.Microsecond},
 }
 
-// Exact prints d to the millisecond, and exactly what is shorter than one.
+// Exact formats d to the millisecond, and exactly below one millisecond.
 func Exact(d time.Duration) string {
 	if d.Abs() >= time.Millisecond {
 		d = d.Round(time.Millisecond)
@@ -133,7 +133,7 @@ func Exact(d time.Duration) string {
 	return written(d)
 }
 
-// written spells d as a workflow file would: without the units of which there are none behind the last.
+// written formats d as in a workflow file, without trailing units that are zero.
 func written(d time.Duration) string {
 	text := strings.Replace(d.String(), "µ", "u", 1)
 	if cut, ok := strings.CutSuffix(text, "m0s"); ok {

@@ -1,6 +1,6 @@
 package errorpolicy
 
-// Action is what happens to a failed item. All that prodigy knows of an action is its row in actions.
+// Action is what happens to a failed item. The row in actions holds everything about it.
 type Action string
 
 const (
@@ -11,7 +11,7 @@ const (
 	Custom Action = "custom" // only in a workflow: an outcome is decided as Skip or DLQ
 )
 
-// actionRow is one action: how a workflow names it, what it makes of the item and the job, and how people are told.
+// actionRow is one action: its name in workflows, what it does to the item and the job, and its note in explanations.
 type actionRow struct {
 	action  Action
 	written string // as on_item_failure has it

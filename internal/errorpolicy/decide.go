@@ -10,7 +10,7 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Outcome is what the policy needs to know of one attempt of one item.
+// Outcome is the result of one attempt of an item, as far as the policy needs it.
 type Outcome struct {
 	ItemID  string
 	Success bool
@@ -27,8 +27,8 @@ type Decision struct {
 	Reason string         // why this action, in words for people
 }
 
-// Decide says what follows the failure in o. It is pure but for rnd, which jitter draws from. Thresholds do not enter it:
-// the item that trips one is dead-lettered like any other, and a retry that is decided while the job stops waits for its resume.
+// Decide returns what follows the failure in o. It is pure except for rnd, the source of jitter. It does not depend on thresholds: the
+// item that exceeds one is dead-lettered like any other, and a retry decided while the job stops waits for the resume.
 func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	if o.Success {
 		panic("BUG: there is nothing to decide about a success")
@@ -70,7 +70,7 @@ func (m *Machine) decideRetry(o Outcome, now time.Time, rnd *rand.Rand) Decision
 	return d
 }
 
-// refusal says in words why an item is not run again after so many tries.
+// refusal explains why an item is not run again after that many tries.
 func refusal(r retry.Reason, tries int) string {
 	switch r {
 	case retry.NotRetryable:
@@ -92,4 +92,40 @@ func (m *Machine) retryPolicy() retry.Policy {
 		return *m.policy.RetryConfig
 	}
 	return retry.Default()
+}
+
+// TimeoutAction is what happens to an item after a timeout of its agent or of one of its commands.
+type TimeoutAction string
+
+const (
+	TimeoutDLQ        TimeoutAction = "dlq"
+	TimeoutSkip       TimeoutAction = "skip"
+	TimeoutFail       TimeoutAction = "fail"               // dead-lettered, and the job stops
+	GracefulTerminate TimeoutAction = "graceful_terminate" // a longer time to clean up, then as TimeoutDLQ
+)
+
+// TimeoutActions returns all timeout actions.
+func TimeoutActions() []TimeoutAction {
+	return []TimeoutAction{TimeoutDLQ, TimeoutSkip, TimeoutFail, GracefulTerminate}
+}
+
+// decidesTimeout reports whether timeout_action applies to o instead of on_item_failure.
+func (m *Machine) decidesTimeout(o Outcome) bool {
+	return m.policy.OnTimeout != "" && o.Failure.TimedOut
+}
+
+// onTimeout returns d with the action that timeout_action names.
+func (m *Machine) onTimeout(d Decision) Decision {
+	d.Reason = fmt.Sprintf("timeout_action is %s", m.policy.OnTimeout)
+	switch m.policy.OnTimeout {
+	case TimeoutDLQ, GracefulTerminate:
+		d.Action = DLQ
+	case TimeoutSkip:
+		d.Action = Skip
+	case TimeoutFail:
+		d.Action = Stop
+	default:
+		panic("BUG: unknown timeout_action " + string(m.policy.OnTimeout))
+	}
+	return d
 }

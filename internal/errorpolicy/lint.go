@@ -7,14 +7,14 @@ import (
 	"prodigy/internal/breaker"
 )
 
-// linter collects the settings of a policy that do nothing.
+// linter collects findings about keys of a policy that have no effect.
 type linter struct {
 	Policy
 	breaker.Linter
 }
 
-// Ineffective returns the settings of p that do nothing, or not what they seem to. It asks written whether a key is in the
-// file, and passes over those that are not.
+// Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written reports whether a key is in
+// the file; others are ignored.
 func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
 	l := &linter{Policy: p, Linter: breaker.Linter{Written: written}}
 	l.limits()
@@ -23,7 +23,7 @@ func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
 	return l.Found
 }
 
-// limits looks for limits that no failure counts towards.
+// limits finds limits that no failure counts towards.
 func (l *linter) limits() {
 	why := l.firstStops()
 	if kind := cmp.Or(l.OnItemFailure.Kind, DLQ); why == "" && kind != Custom && !kind.RunsAgain() && !kind.row().failed {
@@ -38,7 +38,7 @@ func (l *linter) limits() {
 	l.Add("failure_threshold has no effect: %s", []any{why}, "failure_threshold")
 }
 
-// firstStops returns why the first failure stops the job, or nothing.
+// firstStops returns why the first failure stops the job, or "".
 func (l *linter) firstStops() string {
 	switch {
 	case l.OnItemFailure.Kind.row().stops:
@@ -49,7 +49,7 @@ func (l *linter) firstStops() string {
 	return ""
 }
 
-// threshold looks for rates that mean something else than they seem to.
+// threshold finds failure rates with a surprising meaning.
 func (l *linter) threshold() {
 	if l.FailureThreshold == nil {
 		return
@@ -63,7 +63,7 @@ func (l *linter) threshold() {
 	}
 }
 
-// breaker looks for one that cannot open before the job stops. Where items are tried again it can, by failures that are not final.
+// breaker finds a breaker that cannot open before the job stops. With retries it can, by failures that are not final.
 func (l *linter) breaker() {
 	if l.CircuitBreaker == nil || l.OnItemFailure.Kind == Retry {
 		return

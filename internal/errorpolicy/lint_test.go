@@ -48,7 +48,7 @@ func TestWhatAnErrorPolicySaysWithoutEffectIsReported(t *testing.T) {
 	}
 }
 
-// wrote tells whether a key of p was written.
+// wrote reports whether a key of p was written.
 func (p Policy) wrote(key string) bool {
 	return map[string]bool{
 		"max_failures": p.MaxFailures > 0, "failure_threshold": p.FailureThreshold != nil, "circuit_breaker": p.CircuitBreaker != nil,

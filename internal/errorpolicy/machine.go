@@ -7,10 +7,10 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Machine is the policy at work in one job. Decide and Admit look and change nothing; Started, Succeeded, Failed,
-// Rejected and Released record what the log says, live and on replay alike, so that a replayed Machine equals the live one.
+// Machine applies the policy in one job. Decide and Admit change nothing. Started, Succeeded, Failed, Rejected and Released apply a
+// record of the log, both live and on replay, so that a replayed Machine equals the live one.
 //
-// What it keeps does not grow with the number of items: counts, at most 100 item ids for each type of error, and one batch.
+// Its size does not grow with the number of items: counts, at most 100 item ids for each type of error, and one batch.
 type Machine struct {
 	policy     Policy
 	breaker    *breaker.Breaker
@@ -24,7 +24,7 @@ type Machine struct {
 	stop       string // why the job is to stop; empty: it is not
 }
 
-// New returns the machine of a job that has seen nothing yet.
+// New returns the machine of a new job.
 func New(p Policy) *Machine {
 	return &Machine{policy: p, breaker: newBreaker(p), errors: map[retry.Type]*tally{}}
 }
@@ -36,7 +36,7 @@ func newBreaker(p Policy) *breaker.Breaker {
 	return breaker.New(*p.CircuitBreaker)
 }
 
-// Effects are the things to be told that follow from an applied record. They inform; no state depends on them.
+// Effects are notifications that follow from an applied record. No state depends on them.
 type Effects struct {
 	Transitions []breaker.Transition
 	Batch       []BatchError // a full batch of collected errors, with error_collection batched
@@ -49,11 +49,10 @@ type BatchError struct {
 	Error     string     `json:"error"`
 }
 
-// SetTotal tells how many items there are, once that is known, and looks at the failure threshold again: of few items, enough
-// may have finished.
+// SetTotal sets the number of items once it is known. It checks the failure threshold again, since of few items enough may have finished.
 func (m *Machine) SetTotal(n int) {
 	m.total, m.totalKnown = n, true
-	m.lookAtRate()
+	m.checkRate()
 }
 
 // Started records the start of an attempt of an item at now.
@@ -62,18 +61,18 @@ func (m *Machine) Started(now time.Time) (breaker.Ticket, Effects) {
 	return t, Effects{Transitions: transitions}
 }
 
-// Succeeded records a success of the item; before is how the item was counted until now, so that a dead letter that is
-// retried and succeeds moves from failed to successful.
+// Succeeded records a success of the item. before is its status until now: a dead letter that is retried and succeeds moves from failed
+// to successful.
 func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now time.Time) Effects {
 	m.counts.move(before, Succeeded)
 	e := Effects{Transitions: m.breaker.Success(t, now)}
 	m.thresholds.finished++
-	m.lookAtRate()
+	m.checkRate()
 	return e
 }
 
-// Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker hears of
-// it; any other action is final and counts in the metrics, in the batch and for the thresholds.
+// Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker counts the failure;
+// any other action is final and also counts in the metrics, the batch and the thresholds.
 func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
 	if a.RunsAgain() {
 		return Effects{Transitions: m.breaker.Failure(t, now)}
@@ -82,31 +81,31 @@ func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Ty
 	m.count(typ, itemID)
 	e := Effects{Transitions: m.breaker.Failure(t, now)}
 	e.Batch = m.collect(BatchError{ItemID: itemID, ErrorType: typ, Error: message})
-	m.lookAt(itemID, a)
+	m.countFailure(itemID, a)
 	return e
 }
 
-// Rejected records that the open breaker refused the item. It is no failure: neither thresholds nor batches hear of it.
+// Rejected records that the open breaker refused the item. It is not a failure for thresholds and batches.
 func (m *Machine) Rejected(itemID string, before Status) {
 	m.counts.move(before, Rejected)
 	m.count(retry.TypeCircuitOpen, itemID)
 }
 
-// Released records that an attempt was stopped and given back. It is also for the attempts that were in flight when their
-// run died: a half-open breaker waits for the outcomes of its tests.
+// Released records that an attempt was stopped and returned to the queue. Call it also for attempts that were in flight when their run
+// died: a half-open breaker waits for the outcomes of its tests.
 func (m *Machine) Released(t breaker.Ticket) { m.breaker.Release(t) }
 
-// Resumed starts the thresholds anew at now; the metrics and the breaker stay.
+// Resumed resets the thresholds; the metrics and the breaker keep their state.
 func (m *Machine) Resumed(now time.Time) {
 	m.breaker.Resumed(now)
 	m.thresholds = thresholds{settledBefore: m.counts.settled()}
 	m.stop = ""
 }
 
-// ResetBreaker closes the breaker, because a retry of dead letters means that their cause is gone. Nothing may be in flight.
+// ResetBreaker closes the breaker: a retry of dead letters means that their cause is fixed. No attempt may be in flight.
 func (m *Machine) ResetBreaker() { m.breaker = newBreaker(m.policy) }
 
-// Stop tells whether the job is to stop, and why in words for people. Once it is, it stays so until Resumed.
+// Stop reports whether the job must stop, and why. It stays so until Resumed.
 func (m *Machine) Stop() (reason string, stop bool) { return m.stop, m.stop != "" }
 
 // Remainder returns the collected errors of an unfinished batch and empties it, for the end of the map phase.
@@ -133,4 +132,32 @@ func (m *Machine) collect(e BatchError) []BatchError {
 		return nil
 	}
 	return m.Remainder()
+}
+
+// Admission is the answer to "may this item start now?".
+type Admission struct {
+	Verdict Verdict
+	Until   time.Time // with Hold: when to ask again; zero: after the next outcome
+}
+
+// Verdict is the answer in an Admission.
+type Verdict int
+
+const (
+	Run    Verdict = iota // start it
+	Refuse                // reject it: dead-lettered as circuit_open without being run
+	Hold                  // ask again later
+)
+
+// Admit returns whether the breaker lets the next item start at now. For the thresholds see Stop.
+func (m *Machine) Admit(now time.Time) Admission {
+	switch a := m.breaker.Admit(now); {
+	case a.Verdict == breaker.Run:
+		return Admission{Verdict: Run}
+	case a.Verdict == breaker.Full:
+		return Admission{Verdict: Hold}
+	case m.policy.CircuitBreaker.OnOpen == breaker.Wait:
+		return Admission{Verdict: Hold, Until: a.Until}
+	}
+	return Admission{Verdict: Refuse}
 }

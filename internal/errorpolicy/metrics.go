@@ -7,9 +7,9 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Metrics are the counts of a job. Each item is in one of successful, failed, skipped and rejected, or still pending, by
-// its latest outcome. ErrorTypes and FailurePatterns are history: they count final failures and rejections, skipped items
-// included and tries that were retried not, and do not go down when a dead letter succeeds later.
+// Metrics are the counts of a job. Each item is successful, failed, skipped, rejected or pending, by its latest outcome. ErrorTypes and
+// FailurePatterns are history: they count all final failures and rejections, including skipped items but not retried tries, and do not
+// go down when a dead letter succeeds later.
 type Metrics struct {
 	TotalItems      int                `json:"total_items"` // until it is known: the items that are no longer pending
 	Successful      int                `json:"successful"`
@@ -62,7 +62,7 @@ func (t *tally) add(itemID string) {
 // counts is how many items there are of each status but Pending.
 type counts [Rejected + 1]int
 
-// move counts an item that was counted as before as after.
+// move moves an item from the count of before to that of after.
 func (c *counts) move(before, after Status) {
 	if before != Pending {
 		c[before]--
@@ -73,7 +73,7 @@ func (c *counts) move(before, after Status) {
 // finished returns how many items have an outcome of their own: a rejected item was not run.
 func (c *counts) finished() int { return c[Succeeded] + c[Dead] + c[Skipped] }
 
-// settled returns how many items are no longer pending.
+// settled returns how many items are not pending.
 func (c *counts) settled() int { return c.finished() + c[Rejected] }
 
 // Metrics returns the counts so far. Its map and lists are never nil, and the caller's own.

@@ -1,6 +1,7 @@
-// Package errorpolicy decides what the outcome of an item does to the item and to its job.
+// Package errorpolicy decides what follows the outcome of an item, for the item and for its job.
 //
-// It is a pure state machine: outcomes and the clock go in, decisions come out. Nothing else decides.
+// Policy is the block of the workflow file, Machine the policy at work in one job: a pure state machine, with outcomes and the clock as
+// input and decisions as output. Action and Status are the tables of what can happen to an item.
 package errorpolicy
 
 import (
@@ -11,9 +12,10 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
 )
 
-// Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue and carries on.
+// Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue, and the job continues.
 type Policy struct {
 	OnItemFailure     ItemAction      `yaml:"on_item_failure"`     // what happens to a failed item; default dlq
 	ContinueOnFailure *bool           `yaml:"continue_on_failure"` // false: the first failure stops the job; default true
@@ -25,13 +27,13 @@ type Policy struct {
 	OnTimeout         TimeoutAction   // timeout_action of the map phase; empty: a timeout is a failure like any other
 }
 
-// ItemAction is what on_item_failure says; Handler is set with custom:<handler> only. The zero ItemAction is DLQ.
+// ItemAction is the value of on_item_failure. Handler is set only for custom:<handler>. The zero ItemAction is DLQ.
 type ItemAction struct {
 	Kind    Action
 	Handler string
 }
 
-// Collection says how failures are reported. The zero Collection is Aggregate.
+// Collection is when failures are reported. The zero Collection is Aggregate.
 type Collection struct {
 	Kind CollectionKind
 	Size int // with Batched: failures a batch, at least 1
@@ -48,17 +50,16 @@ const (
 
 const collectionForms = `aggregate, immediate, batched:10 or {batched: {size: 10}}`
 
-// actionForms lists what on_item_failure takes, for messages.
+// actionForms returns what on_item_failure takes, for messages.
 func actionForms() string {
 	var forms []string
 	for _, r := range actions {
 		forms = append(forms, r.written)
 	}
-	last := len(forms) - 1
-	return strings.Join(forms[:last], ", ") + " or " + forms[last]
+	return spelling.OneOf(forms)
 }
 
-// ParseItemAction reads what is written after on_item_failure.
+// ParseItemAction parses the value of on_item_failure.
 func ParseItemAction(text string) (ItemAction, error) {
 	if handler, ok := strings.CutPrefix(text, string(Custom)+":"); ok {
 		a := ItemAction{Kind: Custom, Handler: handler}
@@ -71,7 +72,7 @@ func ParseItemAction(text string) (ItemAction, error) {
 	return a, a.check()
 }
 
-// ParseCollection reads what is written after error_collection when it is one word.
+// ParseCollection parses a value of error_collection that is a single word.
 func ParseCollection(text string) (Collection, error) {
 	if size, ok := strings.CutPrefix(text, string(Batched)+":"); ok {
 		n, err := strconv.Atoi(size)

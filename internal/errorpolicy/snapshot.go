@@ -8,7 +8,7 @@ import (
 	"prodigy/internal/retry"
 )
 
-// snapshot is all of a machine but its policy.
+// snapshot is the state of a machine, without its policy.
 type snapshot struct {
 	Breaker    *breaker.Breaker            `json:"breaker"`
 	Total      int                         `json:"total"`
@@ -22,13 +22,13 @@ type snapshot struct {
 	Stop       string                      `json:"stop"`
 }
 
-// errorsOfType is what a tally is written as.
+// errorsOfType is the JSON form of a tally.
 type errorsOfType struct {
 	Count int      `json:"count"`
 	Items []string `json:"items"`
 }
 
-// MarshalJSON writes the state of the machine down, without its policy.
+// MarshalJSON encodes the state of the machine, without its policy.
 func (m *Machine) MarshalJSON() ([]byte, error) {
 	s := snapshot{
 		Breaker: m.breaker, Total: m.total, TotalKnown: m.totalKnown, Counts: m.counts, Errors: map[retry.Type]errorsOfType{}, Batch: m.batch,
@@ -40,7 +40,7 @@ func (m *Machine) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// UnmarshalJSON takes over the state that a machine of the same policy had.
+// UnmarshalJSON restores the state of a machine with the same policy.
 func (m *Machine) UnmarshalJSON(data []byte) error {
 	s := snapshot{Breaker: newBreaker(m.policy)}
 	if err := json.Unmarshal(data, &s); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Status is how an item is counted.
+// Status is the state of an item in counts and results.
 type Status byte
 
 const (
@@ -37,28 +37,28 @@ func (s Status) Result() string { return statusNames[s].result }
 // DeadLetter reports whether an item with this status is in the dead letter queue.
 func (s Status) DeadLetter() bool { return s == Dead || s == Rejected }
 
-// Statuses are how items are counted, by item index: all Pending at first. Neighbours end at about the same time and most of them alike,
-// so an item takes half a byte while its neighbours are counted otherwise, and nothing afterwards: a million items that end well take
-// some kilobytes. The zero Statuses is empty. A copy shares memory; see Clone.
+// Statuses holds the status of each item, by index. All are Pending at first. Neighbours finish at about the same time, mostly with the
+// same status, so a page of items with one status takes no memory for its items, and any other half a byte an item: a million successful
+// items take a few kilobytes. The zero Statuses is empty. A copy shares memory; see Clone.
 type Statuses struct {
 	pages []page
 	n     int // one more than the highest index that was set
 }
 
-// pageItems is how many neighbours are kept together.
+// pageItems is the number of items on a page.
 const pageItems = 4096
 
-// page is how pageItems neighbours are counted.
+// page holds the statuses of pageItems neighbouring items.
 type page struct {
 	list   []byte // two of them a byte, the first in the lower half; nil: all are the same
 	same   Status // as all of them, without a list
 	counts [Rejected + 1]int16
 }
 
-// Len is one more than the highest index that was set.
+// Len returns the highest index that was set, plus one.
 func (l Statuses) Len() int { return l.n }
 
-// At returns how an item is counted.
+// At returns the status of an item.
 func (l Statuses) At(index int) Status {
 	if index/pageItems >= len(l.pages) {
 		return Pending
@@ -66,7 +66,7 @@ func (l Statuses) At(index int) Status {
 	return l.pages[index/pageItems].at(index % pageItems)
 }
 
-// Set counts an item as s.
+// Set sets the status of an item.
 func (l *Statuses) Set(index int, s Status) {
 	for len(l.pages) <= index/pageItems {
 		l.pages = append(l.pages, page{counts: [...]int16{Pending: pageItems, Rejected: 0}})
@@ -75,7 +75,7 @@ func (l *Statuses) Set(index int, s Status) {
 	l.pages[index/pageItems].set(index%pageItems, s)
 }
 
-// Settled is how many items are not Pending.
+// Settled returns how many items are not Pending.
 func (l Statuses) Settled() int {
 	n := 0
 	for _, p := range l.pages {
@@ -84,7 +84,7 @@ func (l Statuses) Settled() int {
 	return n
 }
 
-// Clone returns statuses that are the same now and change apart from these.
+// Clone returns an independent copy.
 func (l Statuses) Clone() Statuses {
 	l.pages = slices.Clone(l.pages)
 	for i := range l.pages {
@@ -116,11 +116,11 @@ func (p *page) set(i int, s Status) {
 	}
 }
 
-// statusesKept bounds what a text can make of itself in memory.
+// statusesKept bounds the memory that a decoded text can take.
 const statusesKept = 1 << 26
 
-// MarshalText follows encoding.TextMarshaler: each run of items that are counted alike is a letter, a for the first status, and how many
-// there are when that is more than one, as in c1200bc7. So the text has no more than a byte an item.
+// MarshalText implements encoding.TextMarshaler. Each run of items with the same status is a letter, a for the first status, and the
+// length of the run if that is more than one, as in c1200bc7. So the text has at most a byte an item.
 func (l Statuses) MarshalText() ([]byte, error) {
 	var text []byte
 	for s, n := range l.runs() {
@@ -131,7 +131,7 @@ func (l Statuses) MarshalText() ([]byte, error) {
 	return text, nil
 }
 
-// runs gives the items from the first to the last that was set, as runs that are counted alike.
+// runs yields the items up to the last one that was set as runs of the same status.
 func (l Statuses) runs() iter.Seq2[Status, int] {
 	return func(yield func(Status, int) bool) {
 		for from := 0; from < l.n; {
@@ -147,7 +147,7 @@ func (l Statuses) runs() iter.Seq2[Status, int] {
 	}
 }
 
-// UnmarshalText follows encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (l *Statuses) UnmarshalText(text []byte) error {
 	var made Statuses
 	for i := 0; i < len(text); {

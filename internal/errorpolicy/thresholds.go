@@ -2,17 +2,17 @@ package errorpolicy
 
 import "fmt"
 
-// quorum is how many items must have finished before the failure rate says anything, unless there are fewer.
+// quorum is how many items must have finished before the failure rate counts, unless there are fewer.
 const quorum = 10
 
-// thresholds is what counts since the job was started or resumed.
+// thresholds counts since the job was started or resumed.
 type thresholds struct {
 	failed, finished int
 	settledBefore    int // items that were not pending then
 }
 
-// lookAt counts the final failure of an item, and stops the job when that was one too many.
-func (m *Machine) lookAt(itemID string, a Action) {
+// countFailure counts the final failure of an item, and stops the job if that exceeds a limit.
+func (m *Machine) countFailure(itemID string, a Action) {
 	m.thresholds.finished++
 	if a.row().failed {
 		m.thresholds.failed++
@@ -27,7 +27,7 @@ func (m *Machine) lookAt(itemID string, a Action) {
 	case p.MaxFailures > 0 && failed >= p.MaxFailures:
 		m.halt("%d failed and max_failures is %d", failed, p.MaxFailures)
 	default:
-		m.lookAtRate()
+		m.checkRate()
 	}
 }
 
@@ -40,8 +40,8 @@ func (m *Machine) handled(a Action) bool {
 	return a == Skip && m.policy.OnItemFailure.Kind == Custom
 }
 
-// lookAtRate stops the job when too large a part of the finished items failed, once enough have finished.
-func (m *Machine) lookAtRate() {
+// checkRate stops the job if too large a part of the finished items failed, once enough have finished.
+func (m *Machine) checkRate() {
 	t, limit := m.thresholds, m.policy.FailureThreshold
 	if limit == nil || t.finished == 0 || t.finished < m.enough() {
 		return
@@ -51,8 +51,8 @@ func (m *Machine) lookAtRate() {
 	}
 }
 
-// enough returns how many items must have finished: ten, or all that were there to run when fewer. When none were, dead
-// letters are run again, and there it is ten.
+// enough returns how many items must have finished: ten, or all that were left to run if fewer. If none were left, dead letters are
+// retried, and it is ten.
 func (m *Machine) enough() int {
 	if left := m.total - m.thresholds.settledBefore; m.totalKnown && left > 0 {
 		return min(quorum, left)
@@ -60,7 +60,7 @@ func (m *Machine) enough() int {
 	return quorum
 }
 
-// halt keeps the first reason.
+// halt stops the job. The first reason stays.
 func (m *Machine) halt(format string, args ...any) {
 	if m.stop == "" {
 		m.stop = fmt.Sprintf(format, args...)

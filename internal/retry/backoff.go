@@ -10,9 +10,10 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
+	"prodigy/internal/spelling"
 )
 
-// Strategy names a way in which delays grow.
+// Strategy is the name of a backoff strategy.
 type Strategy string
 
 const (
@@ -23,8 +24,8 @@ const (
 	Custom      Strategy = "custom"
 )
 
-// Backoff is a strategy and the parameters that were written with it; a nil parameter was not written.
-// Which parameters a strategy takes, and its formula, stand in the table backoffs.
+// Backoff is a strategy and its parameters; a nil parameter was not written.
+// The table backoffs has the parameters and formulas of the strategies.
 // The zero Backoff is exponential with base 2.
 type Backoff struct {
 	Strategy   Strategy
@@ -36,7 +37,7 @@ type Backoff struct {
 	Delays     []time.Duration `yaml:"delays"`     // the delays one by one; past their end `max_delay`; default none
 }
 
-// forever is where every delay saturates before it is capped.
+// forever is the delay at which all arithmetic saturates.
 const forever time.Duration = math.MaxInt64
 
 // parameter is a key of a strategy.
@@ -144,7 +145,7 @@ func (p Policy) uncapped(n int) time.Duration {
 
 func (p Policy) strategy() Strategy { return cmp.Or(p.Backoff.Strategy, Exponential) }
 
-// Explain says in words how the delay before retry n (1 is the first) comes about, as in "exponential: 1s × 2^5 = 32s, capped at
+// Explain describes how the delay before retry n (1 is the first) is computed, as in "exponential: 1s × 2^5 = 32s, capped at
 // max_delay 30s; jitter full takes from 0s to 30s". Previous is the delay before that, 0 for the first retry.
 func (p Policy) Explain(n int, previous time.Duration) string {
 	var b strings.Builder
@@ -171,8 +172,7 @@ func (p Policy) Explain(n int, previous time.Duration) string {
 	return b.String()
 }
 
-// Worst returns the delays before each retry as p would compute them at most (jitter at its top), cut where the budget ends them.
-// It lists the first ones of very many.
+// Worst returns the longest possible delay before each retry, up to the end of the budget. The list is bounded.
 func (p Policy) Worst() []time.Duration {
 	var delays []time.Duration
 	for _, s := range p.Spreads() {
@@ -181,10 +181,10 @@ func (p Policy) Worst() []time.Duration {
 	return delays
 }
 
-// Spread is what a delay is drawn from. Without jitter both are the same.
+// Spread is the interval that a delay is drawn from. Without jitter both ends are equal.
 type Spread struct{ From, To time.Duration }
 
-// Spreads returns what the delays of Worst are drawn from, where each before it was the longest.
+// Spreads returns the intervals of the delays of Worst, each computed after the longest delay before it.
 func (p Policy) Spreads() []Spread {
 	var spreads []Spread
 	var waited time.Duration
@@ -202,8 +202,7 @@ func (p Policy) Spreads() []Spread {
 	return spreads
 }
 
-// Tries returns how often something with p is run at most: its attempts, or fewer when the budget has no room for all the waits between
-// them, whatever the jitter does.
+// Tries returns the highest possible number of tries: the attempts, or fewer if the budget cannot hold all the waits, whatever the jitter.
 func (p Policy) Tries() int {
 	if p.Budget > 0 && p.Jitter == NoJitter && p.Attempts <= mostListed {
 		return 1 + len(p.Spreads())
@@ -211,9 +210,9 @@ func (p Policy) Tries() int {
 	return max(p.Attempts, 1)
 }
 
-// Waiting returns how long all the waits of p take together at most. Where jitter makes some shorter, more of them fit in a budget, which
-// they may use up then.
-func (p Policy) Waiting() time.Duration {
+// MaxWait returns how long all waits of p take together at most. With jitter, shorter waits let more of them fit in the budget, so it is
+// the whole budget.
+func (p Policy) MaxWait() time.Duration {
 	worst := p.Worst()
 	if p.Budget > 0 && p.Jitter != NoJitter && len(worst) < p.Attempts-1 {
 		return p.Budget
@@ -225,7 +224,7 @@ func (p Policy) Waiting() time.Duration {
 	return total
 }
 
-// mostListed is how many tries Worst looks at.
+// mostListed bounds the tries that Worst computes.
 const mostListed = 10_001
 
 // limit returns the cap of all delays.
@@ -236,7 +235,7 @@ func (p Policy) limit() time.Duration {
 	return defaultMaxDelay
 }
 
-// first returns the D of the formulas.
+// first returns the first delay, D in the formulas.
 func (p Policy) first() time.Duration {
 	switch b := p.Backoff; {
 	case b.Delay != nil:
@@ -247,7 +246,7 @@ func (p Policy) first() time.Duration {
 	return p.InitialDelay
 }
 
-// factor returns what an exponential delay is multiplied by each time.
+// factor returns the base of an exponential delay.
 func (b Backoff) factor() float64 {
 	switch {
 	case b.Base != nil:
@@ -258,8 +257,8 @@ func (b Backoff) factor() float64 {
 	return 2
 }
 
-// linear has three forms: without an increment the delay grows by d itself; with an increment only, the first delay is d;
-// with an initial delay and an increment, the first delay has one increment in it already.
+// linear has three forms: without an increment the delay grows by d; with only an increment the first delay is d; with an initial delay
+// and an increment the first delay already includes one increment.
 func linear(b Backoff, d time.Duration, n int) time.Duration {
 	switch {
 	case b.Increment == nil:
@@ -292,7 +291,7 @@ func fibonacci(n int) float64 {
 	return float64(b)
 }
 
-// times multiplies and saturates. No delay at all stays none, however often it is multiplied.
+// times multiplies and saturates. 0 stays 0, even times infinity.
 func times(d time.Duration, factor float64) time.Duration {
 	if d <= 0 {
 		return 0
@@ -308,7 +307,7 @@ func plus(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// saturate turns ns into a delay. What is no number or too large becomes forever, and what is negative none.
+// saturate converts nanoseconds to a delay. NaN and values that are too large become forever, negative ones 0.
 func saturate(ns float64) time.Duration {
 	if ns < 0 {
 		return 0
@@ -329,7 +328,7 @@ func (b Backoff) Check() []breaker.Finding {
 	}
 	_, known := Parameters(b.Strategy)
 	report(known || b.Strategy == "", "strategy", "unknown backoff %q%s",
-		b.Strategy, hint(string(b.Strategy), Strategies(), listed(Strategies())))
+		b.Strategy, spelling.Hint(string(b.Strategy), Strategies(), spelling.OneOf(Strategies())))
 	checked := map[string]bool{}
 	for _, row := range backoffs {
 		for _, p := range row.parameters {

@@ -215,9 +215,9 @@ func TestTriesAndWaitingAreBoundsWithABudget(t *testing.T) {
 	} {
 		p := Default()
 		p.Attempts, p.Budget, p.Jitter = c.attempts, c.budget, c.jitter
-		if p.Tries() != c.tries || p.Waiting() != c.waiting {
+		if p.Tries() != c.tries || p.MaxWait() != c.waiting {
 			t.Errorf("attempts %d, budget %v, jitter %q: got %d tries waiting %v, want %d waiting %v",
-				c.attempts, c.budget, c.jitter, p.Tries(), p.Waiting(), c.tries, c.waiting)
+				c.attempts, c.budget, c.jitter, p.Tries(), p.MaxWait(), c.tries, c.waiting)
 		}
 	}
 }

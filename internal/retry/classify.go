@@ -35,8 +35,8 @@ type errorType struct {
 	numbers   []string // as whole numbers
 }
 
-// errorTypes is the table of what can be told from a failure itself; the first line that fits wins. A shell reports
-// 128 and the signal when a program it ran was killed; only the signals that other programs send for a reason are taken for one.
+// errorTypes is the table of the types that Classify recognises; the first row that matches wins. A shell exits with 128 plus the signal
+// if its program was killed; only signals that other programs send on purpose are listed.
 var errorTypes = []errorType{
 	{name: TypeCommandNotFound, exitCodes: []int{127}},
 	{name: TypeKilled, exitCodes: []int{128 + 9, 128 + 15}},
@@ -75,7 +75,7 @@ type Failure struct {
 	Exact    bool   `json:"exact,omitempty"`     // Message alone says what it was: the rest of what was printed is about other things too
 }
 
-// Classify returns f.Type when it is set, else the type that the message, stderr, the end of stdout and the exit code tell.
+// Classify returns f.Type if it is set, else the type by the message, stderr, the end of stdout and the exit code.
 func Classify(f Failure) Type {
 	switch {
 	case f.Type != "":
@@ -94,7 +94,7 @@ func Classify(f Failure) Type {
 	return TypeCommandFailed
 }
 
-// permanent tells whether another attempt would meet the same mistake: in the workflow file or in what is installed.
+// permanent reports whether another attempt would fail in the same way: the workflow file is wrong, or a program is missing.
 func permanent(f Failure, t Type) bool {
 	return t == TypeTemplate || t == TypeCommandNotFound || f.ExitCode == 126 || f.ExitCode == 127
 }
@@ -136,7 +136,7 @@ func hasWord(text, word string) bool {
 	}
 }
 
-// hasNumber tells whether number stands in text as a word of its own: "HTTP/2 503" and "status=503." do,
+// hasNumber reports whether number is in text as a separate word: "HTTP/2 503" and "status=503." do,
 // "5030", "503ms", "x503", "1.503" and "1,503" do not.
 func hasNumber(text, number string) bool {
 	for i := 0; ; i++ {
@@ -151,7 +151,7 @@ func hasNumber(text, number string) bool {
 	}
 }
 
-// endsInWord tells whether a number after s would be part of what s ends with.
+// endsInWord reports whether a number after s would continue the last word of s.
 func endsInWord(s string) bool {
 	n := len(s)
 	if n == 0 {
@@ -160,7 +160,7 @@ func endsInWord(s string) bool {
 	return isWord(s[n-1]) || n > 1 && isSeparator(s[n-1]) && isDigit(s[n-2])
 }
 
-// startsWithWord tells whether a number before s would be part of what s begins with.
+// startsWithWord reports whether a number before s would be part of the first word of s.
 func startsWithWord(s string) bool {
 	if s == "" {
 		return false
@@ -172,5 +172,5 @@ func isSeparator(c byte) bool { return c == '.' || c == ',' }
 func isDigit(c byte) bool     { return '0' <= c && c <= '9' }
 func isLetter(c byte) bool    { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// isWord counts every byte of a letter beyond ASCII as part of a word.
+// isWord reports whether c is part of a word. Every byte beyond ASCII is.
 func isWord(c byte) bool { return isDigit(c) || isLetter(c) || c == '_' || c >= 0x80 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// State is what retrying of one step or item has used up so far. The zero State is before the first failure.
+// State is what the retries of one step or item have used so far. The zero State is before the first failure.
 type State struct {
 	Attempts  int           // tries made
 	Waited    time.Duration // sum of the delays decided
@@ -25,7 +25,7 @@ const (
 	Permanent    Reason = "permanent"
 )
 
-// Decision is what follows a failed attempt.
+// Decision says whether a failed attempt is followed by another, and when.
 type Decision struct {
 	Retry      bool
 	Reason     Reason        // when not Retry
@@ -37,8 +37,8 @@ type Decision struct {
 	State      State         // to carry to the next failure
 }
 
-// Next decides what follows failure f, the one after s.Attempts earlier tries. It is pure but for rnd, which jitter draws from.
-// A failure of type circuit_open was refused, not run: it counts as no try.
+// Next decides what follows failure f, after s.Attempts earlier tries. It is pure except for rnd, the source of jitter.
+// A failure of type circuit_open does not count as a try: the breaker refused to run it.
 func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision {
 	d := Decision{Type: Classify(f), BudgetLeft: p.Budget - s.Waited, State: s}
 	if d.Type == TypeCircuitOpen {
@@ -65,7 +65,7 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 	return d
 }
 
-// refusal returns why failure f itself is not retried, or nothing, and notes in d which matcher recognised it.
+// refusal returns why failure f is not retried, or "", and sets the matcher of d that recognised it.
 func (p Policy) refusal(d *Decision, f Failure) Reason {
 	m, ok := p.matched(f)
 	if ok {
@@ -84,8 +84,8 @@ func (p Policy) refusal(d *Decision, f Failure) Reason {
 	return ""
 }
 
-// overBudget tells whether waiting d.Delay is more than the budget has left. The wall clock counts only after a resume:
-// within a run it would also count the running.
+// overBudget reports whether d.Delay exceeds what is left of the budget. Wall-clock time counts only after a resume: within a run it
+// would include the time of the tries.
 func (p Policy) overBudget(d Decision, now time.Time) bool {
 	if p.Budget <= 0 {
 		return false

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Jitter names a way of spreading delays.
+// Jitter is the name of a way to randomise delays.
 type Jitter string
 
 const (
@@ -19,7 +19,7 @@ const (
 	Decorrelated Jitter = "decorrelated"
 )
 
-// jitters are all that spread.
+// jitters are all values but NoJitter.
 var jitters = []Jitter{Proportional, FullJitter, EqualJitter, Decorrelated}
 
 const jitterForms = "true, false, full, equal or decorrelated"
@@ -49,8 +49,8 @@ func NewRand(seed uint64, keys ...string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// spread jitters the computed delay d. It comes after the cap, so that a crowd at the cap still spreads: only
-// decorrelated delays keep to it. Previous is the last delay decided, 0 before the first.
+// spread applies jitter to the computed delay d, after the cap, so that many retries at the cap still spread. Only decorrelated delays
+// stay below the cap. previous is the delay before this one, 0 before the first.
 func (p Policy) spread(d, previous time.Duration, rnd *rand.Rand) time.Duration {
 	low, high := p.bounds(d, previous)
 	if high <= low {

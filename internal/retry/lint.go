@@ -8,14 +8,14 @@ import (
 	"prodigy/internal/duration"
 )
 
-// linter collects the settings of a policy that do nothing.
+// linter collects findings about keys of a policy that have no effect.
 type linter struct {
 	Policy
 	breaker.Linter
 }
 
-// Ineffective returns the settings of p that do nothing, or not what they seem to. It asks written whether a key is in the
-// file, and passes over those that are not.
+// Ineffective returns findings about keys of p that have no effect, or not the one they seem to have. written reports whether a key is in
+// the file; others are ignored.
 func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
 	l := &linter{Policy: p, Linter: breaker.Linter{Written: written}}
 	if p.Attempts == 1 {
@@ -36,7 +36,7 @@ func (l *linter) singleTry() {
 	}
 }
 
-// budget looks for tries that the budget leaves no time to wait for.
+// budget finds tries that never run because the budget is too short for their waits.
 func (l *linter) budget() {
 	fit := 1 + len(l.Worst())
 	if l.Budget <= 0 || fit >= min(l.Attempts, mostListed) {
@@ -57,7 +57,7 @@ func counted(tries int) string {
 	return strconv.Itoa(tries) + " tries"
 }
 
-// delays looks at how the delays grow.
+// delays finds backoff parameters with a surprising effect.
 func (l *linter) delays() {
 	b := l.Backoff
 	switch {
@@ -73,7 +73,7 @@ func (l *linter) delays() {
 	}
 }
 
-// cap looks for delays that are cut from the first on.
+// cap finds a first delay that is already above max_delay.
 func (l *linter) cap() {
 	first := l.first()
 	if l.Backoff.Strategy == Custom {
@@ -103,7 +103,7 @@ func (l *linter) jitter() {
 	}
 }
 
-// exitCodes looks for codes that no process ends with.
+// exitCodes finds codes that no process can exit with.
 func (l *linter) exitCodes() {
 	const most = 255
 	for _, m := range l.RetryOn {

@@ -8,6 +8,8 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"prodigy/internal/spelling"
 )
 
 // Matcher is one entry of retry_on. Exactly one of its exported fields is set.
@@ -29,7 +31,7 @@ func PatternMatcher(expr string) (Matcher, error) {
 	return m, nil
 }
 
-// UnmarshalJSON reads the exported fields and compiles the pattern, so that a matcher that was sent elsewhere is as fast there.
+// UnmarshalJSON reads the exported fields and compiles the pattern.
 func (m *Matcher) UnmarshalJSON(data []byte) error {
 	type plain Matcher
 	var p plain
@@ -43,12 +45,12 @@ func (m *Matcher) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Equal tells whether both matchers were written the same.
+// Equal reports whether both matchers are written the same.
 func (m Matcher) Equal(other Matcher) bool {
 	return m.Name == other.Name && m.Pattern == other.Pattern && slices.Equal(m.ExitCodes, other.ExitCodes)
 }
 
-// MatcherNames returns the names that stand for an error type in retry_on.
+// MatcherNames returns the error types that retry_on can name.
 func MatcherNames() []string {
 	var names []string
 	for _, t := range errorTypes {
@@ -76,7 +78,7 @@ func checkName(name string) error {
 	if slices.Contains(MatcherNames(), name) {
 		return nil
 	}
-	return fmt.Errorf("unknown matcher %q in retry_on%s", name, hint(name, MatcherNames(), matcherForms()))
+	return fmt.Errorf("unknown matcher %q in retry_on%s", name, spelling.Hint(name, MatcherNames(), matcherForms()))
 }
 
 func checkPattern(expr string) error {
@@ -102,7 +104,7 @@ func (m Matcher) String() string {
 	return m.Name
 }
 
-// matches tells whether m recognises the failure.
+// matches reports whether m matches the failure.
 func (m Matcher) matches(f Failure) bool {
 	switch {
 	case m.Pattern != "":
@@ -134,7 +136,7 @@ func (m Matcher) matchesPattern(f Failure) bool {
 	return false
 }
 
-// matched returns the first matcher of retry_on that recognises the failure.
+// matched returns the first matcher of retry_on that matches the failure.
 func (p Policy) matched(f Failure) (Matcher, bool) {
 	i := slices.IndexFunc(p.RetryOn, func(m Matcher) bool { return m.matches(f) })
 	if i < 0 {

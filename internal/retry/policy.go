@@ -38,7 +38,7 @@ func Default() Policy {
 	}
 }
 
-// FailureAction says what follows when the attempts are used up.
+// FailureAction is what happens after the last attempt has failed.
 type FailureAction struct {
 	Kind    ActionKind
 	Command string // with Fallback: the shell command

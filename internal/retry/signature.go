@@ -38,8 +38,8 @@ type signer struct {
 	inWord bool // the last byte read belongs to a word
 }
 
-// volatile is the table of what is replaced where a word can begin. A measure returns how many bytes of s its kind takes
-// from the start, 0 for none; the first kind that fits wins.
+// volatile is the table of what is replaced at the start of a word. A measure returns how many bytes of s match, 0 for none; the first
+// row that matches wins.
 var volatile = []struct {
 	name    string
 	measure func(s string) int
@@ -177,10 +177,10 @@ func path(s string) int {
 	return n
 }
 
-// inPath tells whether c can stand in a path that is written without quotes.
+// inPath reports whether c can be part of an unquoted path.
 func inPath(c byte) bool { return isWord(c) || strings.IndexByte(`/\.-~+@%=?&#,`, c) >= 0 }
 
-// isRoot tells whether s goes on after the colon of "https://" or "C:\".
+// isRoot reports whether s continues after the colon of "https://" or "C:\".
 func isRoot(s string) bool {
 	return strings.HasPrefix(s, "//") || strings.HasPrefix(s, `\`)
 }

@@ -12,8 +12,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Given reads parameters as a command line gives them: files of them, and texts K=V, which go before the files. The error tells of all
-// that are wrong.
+// Given parses the parameters of a command line: files, and texts K=V that override them. The error lists all invalid ones.
 func Given(w *workflow.Workflow, files, texts []string) ([]workflow.Argument, error) {
 	values := map[string]json.RawMessage{}
 	var wrong []error
@@ -64,7 +63,7 @@ func ofText(w *workflow.Workflow, text string) (name string, value json.RawMessa
 	return name, value, nil
 }
 
-// parameters gives each parameter its value.
+// parameters sets the value of each parameter.
 func (r *resolver) parameters() {
 	given := map[string]json.RawMessage{}
 	for _, p := range r.o.Params {

@@ -9,7 +9,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// scope is what is known before the job begins.
+// scope holds the values that are known before the job starts.
 type scope struct {
 	workflow  string
 	inherited map[string]string
@@ -32,13 +32,13 @@ func newScope(name string, environ []string) scope {
 	return s
 }
 
-// set makes the value of a variable known.
+// set adds a variable with its value.
 func (s *scope) set(name, value string) {
 	s.unknown(name)
 	s.values[name] = value
 }
 
-// unknown makes a variable known by its name only.
+// unknown adds a variable without a value.
 func (s *scope) unknown(name string) {
 	if !slices.Contains(s.names, name) {
 		s.names = append(s.names, name)
@@ -46,7 +46,7 @@ func (s *scope) unknown(name string) {
 	delete(s.values, name)
 }
 
-// environ returns the variables of commands.
+// environ returns the environment of commands.
 func (s scope) environ(inherited []string) []string {
 	all := slices.Clone(inherited)
 	for _, name := range s.names {
@@ -57,10 +57,10 @@ func (s scope) environ(inherited []string) []string {
 	return all
 }
 
-// template returns the names that texts can use. Those that get their values later are among them, so that they are told.
+// template returns the names that texts can use, including those that get their values after the job has started.
 func (s scope) template() template.Names { return s.with(workflow.BuiltinNames()) }
 
-// early returns the names that have their values before the job begins.
+// early returns the names that have values before the job starts.
 func (s scope) early() template.Names { return s.with([]string{"env", "workflow"}) }
 
 func (s scope) with(roots []string) template.Names {
@@ -102,7 +102,7 @@ func (s scope) environment() template.Value {
 	return template.Value{}.With(fields)
 }
 
-// withInherited is a scope in which inherited variables have their plain names too.
+// withInherited is a scope in which inherited variables are also available without env.
 type withInherited struct{ scope }
 
 // Resolve implements template.Resolver.

@@ -11,7 +11,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// plainSecrets finds the secrets that need no command. They are known to all that follows.
+// plainSecrets resolves the secrets that need no command. Later texts can use them.
 func (r *resolver) plainSecrets() {
 	for _, s := range r.w.Secrets {
 		if s.Command != nil {
@@ -59,7 +59,7 @@ func (r *resolver) secretFile(name workflow.Text) (string, error) {
 	return value, fits(value)
 }
 
-// secretCommands runs the commands of secrets, which see all other variables and secrets.
+// secretCommands runs the commands of secrets. Their environment has all other variables and secrets.
 func (r *resolver) secretCommands(ctx context.Context) {
 	for _, s := range r.w.Secrets {
 		switch {
@@ -76,7 +76,7 @@ func (r *resolver) secretCommands(ctx context.Context) {
 	}
 }
 
-// secret keeps a secret, or tells that it is missing.
+// secret adds a secret, or reports that it is missing.
 func (r *resolver) secret(s workflow.Secret, value string, err error) {
 	if err != nil {
 		r.fail(s.Pos, "secret %s: %v", s.Name, err)
@@ -87,13 +87,13 @@ func (r *resolver) secret(s workflow.Secret, value string, err error) {
 	r.out.Secrets[s.Name] = value
 }
 
-// declare makes a secret known by its name only.
+// declare adds a secret without a value.
 func (r *resolver) declare(name string) {
 	r.known.unknown(name)
 	r.out.Final = append(r.out.Final, name)
 }
 
-// secretValue keeps a secret variable whose value is written in the workflow.
+// secretValue adds a secret variable whose value is written in the workflow.
 func (r *resolver) secretValue(v workflow.EnvVar) {
 	value, err := r.reference(v.Value)
 	if err == nil && value == "" {
@@ -110,7 +110,7 @@ func (r *resolver) secretValue(v workflow.EnvVar) {
 	r.literal(v, value)
 }
 
-// reference returns the value that a text stands for. A name alone may also be that of an inherited variable.
+// reference returns the value of a text with placeholders. A plain name can also be an inherited variable.
 func (r *resolver) reference(t workflow.Text) (string, error) {
 	name, ok := strings.CutSuffix(strings.TrimPrefix(t.Value, "${"), "}")
 	if ok = ok && strings.HasPrefix(t.Value, "${"); ok {
@@ -125,7 +125,7 @@ func (r *resolver) reference(t workflow.Text) (string, error) {
 	return value, err
 }
 
-// original puts the secrets that were taken out of a recorded workflow back in, from the file that it was recorded from.
+// original restores the secrets that were redacted in a recorded workflow, from its original file.
 func (r *resolver) original(p workflow.Profile) {
 	redacted := func(v workflow.EnvVar) bool { return v.Secret && v.Command == nil && v.Value.Value == workflow.Masked }
 	if r.o.Source == "" || !slices.ContainsFunc(slices.Concat(r.w.Env, p.Env), redacted) {
@@ -146,7 +146,7 @@ func (r *resolver) original(p workflow.Profile) {
 	}
 }
 
-// restore fills in the values of redacted variables.
+// restore copies the values of redacted variables from from.
 func (r *resolver) restore(vars, from []workflow.EnvVar) {
 	for i, v := range vars {
 		if !v.Secret || v.Command != nil || v.Value.Value != workflow.Masked {

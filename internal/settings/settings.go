@@ -1,7 +1,6 @@
-// Package settings finds what a job is started with beside its steps and items: parameters, the variables of files, env and the
-// profile, and secrets.
+// Package settings resolves the parameters, variables and secrets of a job.
 //
-// All of it is known before anything of the job runs, or the job does not begin. Variables are found in the order of their
+// All of it is resolved before anything of the job runs, or the job does not start. Variables are found in the order of their
 // precedence, the lowest first: inherited ones, files, env, the profile. Those of a step come on top when it runs, and then the secrets.
 package settings
 
@@ -17,7 +16,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Purpose is what settings are wanted for.
+// Purpose is what settings are resolved for.
 type Purpose int
 
 const (
@@ -26,7 +25,7 @@ const (
 	ToCheck         // besides, what only a run has to have is not missed: secrets and required parameters
 )
 
-// Options are what a run is told.
+// Options are the options of a run.
 type Options struct {
 	Purpose Purpose
 	Dir     string              // where relative names of files start and commands run
@@ -36,7 +35,7 @@ type Options struct {
 	Source  string              // path of the workflow as it was written: a recorded one lacks its secrets
 }
 
-// Settings is what a job is started with. The zero Settings is that of a workflow without any of it.
+// Settings holds the parameters, variables and secrets of a job. The zero Settings has none.
 type Settings struct {
 	Profile  string
 	Args     []workflow.Argument // all parameters of the workflow, in its order
@@ -50,8 +49,7 @@ type Settings struct {
 	known   scope
 }
 
-// Environ returns the environment of a command that is run for the job as a whole, such as that of its input: parameters are in it by
-// their names.
+// Environ returns the environment of a command that runs once for the job, such as that of its input. It includes the parameters.
 func (s Settings) Environ(inherited []string) []string {
 	all := s.known.environ(inherited)
 	for _, arg := range s.Args {
@@ -62,7 +60,7 @@ func (s Settings) Environ(inherited []string) []string {
 	return all
 }
 
-// Lookup returns the value of a parameter or variable, if it is known before the job begins. Inherited ones do not count.
+// Lookup returns the value of a parameter or variable that is known before the job starts. It ignores inherited variables.
 func (s Settings) Lookup(name string) (string, bool) {
 	for _, arg := range s.Args {
 		if arg.Name == name && arg.Value != nil {
@@ -73,7 +71,7 @@ func (s Settings) Lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// With returns s with more variables, which are known since the job has begun.
+// With returns s with more variables, whose values became known after the job started.
 func (s Settings) With(values map[string]string) Settings {
 	s.known.names, s.known.values = slices.Clone(s.known.names), maps.Clone(s.known.values)
 	if s.known.values == nil {
@@ -85,7 +83,7 @@ func (s Settings) With(values map[string]string) Settings {
 	return s
 }
 
-// Fill returns the name of a file with the values of the parameters and variables that it names, inherited ones too.
+// Fill returns text, a file name, with its placeholders replaced by parameters and variables, including inherited ones.
 func (s Settings) Fill(text string) (string, error) {
 	names := s.known.template()
 	for name := range s.known.inherited {
@@ -102,7 +100,7 @@ func (s Settings) Fill(text string) (string, error) {
 	return filled, err
 }
 
-// Resolve finds the settings of a run of w. The error is a *workflow.InvalidError when something is missing or does not fit.
+// Resolve returns the settings of a run of w. The error is a *workflow.InvalidError if a value is missing or invalid.
 func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, error) {
 	r := newResolver(w, o)
 	profile, err := chosen(w, o.Profile)
@@ -142,8 +140,8 @@ func chosen(w *workflow.Workflow, name string) (workflow.Profile, error) {
 	return w.ProfileNamed(name)
 }
 
-// merged returns the variables of env, each as the profile has it if it does, and then those that only the profile has. Those that are
-// secrets as well are left out: nobody would see them.
+// merged returns the variables of env, overridden by those of the profile, and then those that only the profile has. It omits variables
+// that a secret of the same name overrides.
 func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 	all := slices.Clone(r.w.Env)
 	for _, v := range p.Env {
@@ -158,7 +156,7 @@ func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 	})
 }
 
-// resolver is a Resolve under way.
+// resolver is the state of one Resolve.
 type resolver struct {
 	w        *workflow.Workflow
 	o        Options
@@ -179,10 +177,10 @@ func (r *resolver) fail(at workflow.Pos, format string, args ...any) {
 	})
 }
 
-// keep adds a variable that attempts set. Its value is known from now on if it has one.
+// keep adds a variable to the environment of attempts.
 func (r *resolver) keep(v workflow.EnvVar) { r.out.Env = append(r.out.Env, v) }
 
-// literal keeps a variable whose value is found.
+// literal keeps a variable with its final value.
 func (r *resolver) literal(v workflow.EnvVar, value string) {
 	r.known.set(v.Name, value)
 	if v.Secret {
@@ -193,7 +191,7 @@ func (r *resolver) literal(v workflow.EnvVar, value string) {
 	r.keep(workflow.EnvVar{Name: v.Name, Literal: true, Value: workflow.Text{Value: value, Pos: v.Value.Pos}})
 }
 
-// warnShort warns of secrets that are too short to be found in text.
+// warnShort warns of secrets that are too short to be masked.
 func (r *resolver) warnShort() {
 	for _, name := range slices.Sorted(maps.Keys(r.out.Secrets)) {
 		if !mask.Short(r.out.Secrets[name]) {

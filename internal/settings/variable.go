@@ -18,7 +18,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// files reads the files of env_files, of which a later one goes before an earlier.
+// files reads env_files. Later files override earlier ones.
 func (r *resolver) files() {
 	for _, name := range r.w.EnvFiles {
 		path, err := r.bind(name)
@@ -42,10 +42,10 @@ func (r *resolver) files() {
 	}
 }
 
-// maxFile is how large a file of variables or of a secret may be.
+// maxFile bounds the size of a file with variables or a secret.
 const maxFile = 1 << 20
 
-// read reads a file. What is no plain file, and so may have no end or nobody who writes it, is left alone by a mere check.
+// read reads a file. A check does not open anything but regular files: others may block, or never end.
 func (r *resolver) read(name string) ([]byte, error) {
 	path := r.absolute(name)
 	if info, err := os.Stat(path); r.o.Purpose == ToCheck && err == nil && !info.Mode().IsRegular() && !info.IsDir() {
@@ -70,7 +70,7 @@ func (r *resolver) absolute(path string) string {
 	return filepath.Join(r.o.Dir, path)
 }
 
-// cause returns what went wrong with a file, without its name.
+// cause returns the error of a file operation without the name of the file.
 func cause(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -79,7 +79,7 @@ func cause(err error) error {
 	return err
 }
 
-// variable finds the value of a variable, as far as it is known before the job begins.
+// variable resolves a variable as far as possible before the job starts.
 func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 	if v.Choice != nil {
 		v = r.choose(v)
@@ -108,7 +108,7 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 	}
 }
 
-// text keeps a variable with a text. If all that the text names is known already, so is its value.
+// text adds a variable with a text. Its value is set if all of its placeholders are known.
 func (r *resolver) text(v workflow.EnvVar) {
 	value, err := r.bind(v.Value)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *resolver) text(v workflow.EnvVar) {
 	r.keep(v)
 }
 
-// choose returns v with the value that its condition decides on.
+// choose returns v with the value that its condition selects.
 func (r *resolver) choose(v workflow.EnvVar) workflow.EnvVar {
 	met, err := r.holds(v.Choice.Condition)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *resolver) choose(v workflow.EnvVar) workflow.EnvVar {
 	return workflow.EnvVar{Name: v.Name, Value: chosen}
 }
 
-// holds tells whether a condition is met. What has no value is null.
+// holds reports whether a condition is true. A name without a value is null.
 func (r *resolver) holds(text string) (bool, error) {
 	parsed, err := filter.ParseCondition(text)
 	if err != nil {
@@ -170,7 +170,7 @@ func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 	return filter.Untyped(v.String()), nil
 }
 
-// later is the error of a condition about a variable that has no value before the job begins.
+// later returns the error for a condition on a variable that has no value before the job starts.
 func (r *resolver) later(name string) error {
 	if r.o.Purpose != ToRun || !slices.Contains(r.known.names, name) {
 		return nil
@@ -178,7 +178,7 @@ func (r *resolver) later(name string) error {
 	return fmt.Errorf("%s is only known when the job runs; a command with cache: true is run before", name)
 }
 
-// Check finds what is wrong with the settings of a workflow whatever a run is told. The File of a problem is left to the caller.
+// Check returns problems of the settings that do not depend on the options of a run. The caller sets Problem.File.
 func Check(w *workflow.Workflow) []workflow.Problem {
 	var found []workflow.Problem
 	add := func(at workflow.Pos, format string, args ...any) {
@@ -214,7 +214,7 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 	return found
 }
 
-// bind returns a text with the values that are known.
+// bind returns a text with its placeholders replaced.
 func (r *resolver) bind(t workflow.Text) (string, error) {
 	p, err := template.CompilePlain(t.Value, r.known.template())
 	if err != nil {
@@ -223,14 +223,14 @@ func (r *resolver) bind(t workflow.Text) (string, error) {
 	return p.Bind(r.known)
 }
 
-// What a command that gives a value may take.
+// Limits of a command whose output is a value.
 const (
 	maxTime   = time.Minute
 	maxOutput = 64 << 10
 	grace     = 2 * time.Second
 )
 
-// output runs a command and returns what it prints, without newlines at the end.
+// output runs a command and returns its output without trailing newlines.
 func (r *resolver) output(ctx context.Context, command workflow.Text) (string, error) {
 	t, err := template.Compile(command.Value, template.Options{Names: r.known.template()})
 	if err != nil {
@@ -266,7 +266,7 @@ func (r *resolver) output(ctx context.Context, command workflow.Text) (string, e
 	return value, fits(value)
 }
 
-// fits tells whether a value can be that of a variable.
+// fits returns an error if a value cannot be that of a variable.
 func fits(value string) error {
 	switch {
 	case len(value) > maxOutput:

@@ -1,4 +1,4 @@
-// Package spelling finds the known word that a misspelled one was probably meant to be.
+// Package spelling suggests the known word for a misspelled one.
 package spelling
 
 import (
@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// tooLong is the length from which a word is no misspelling of anything: comparing it would take long.
+// tooLong is the length above which words are not compared, because it would take long.
 const tooLong = 64
 
-// minPrefix is how many letters of a word must be there for its rest to be guessed.
+// minPrefix is how long a word must be to match as a prefix.
 const minPrefix = 3
 
-// Nearest returns the first of known that word was probably meant to be, or "". That is one that begins with word, or one that
-// is at most three edits away and at most a third of its letters. Case, dashes, underscores and blanks do not count.
+// Nearest returns the known word that is closest to word, or "" if none is close: the first that starts with word, else the one with the
+// fewest edits, at most three and at most a third of the letters. It ignores case, dashes, underscores and blanks.
 func Nearest[S ~string](word string, known []S) S {
 	folded := Fold(word)
 	if len(folded) >= minPrefix {
@@ -31,7 +31,31 @@ func Nearest[S ~string](word string, known []S) S {
 	return best
 }
 
-// Fold returns s in lower case without dashes, underscores and blanks, in which the case styles of a name differ.
+// Hint returns the end of a message about an unknown word: the nearest known word, as in ` (did you mean "x"?)`, or else the allowed
+// forms, as in " (want a, b or c)".
+func Hint[S ~string](word string, known []S, forms string) string {
+	if near := Nearest(word, known); near != "" {
+		return ` (did you mean "` + string(near) + `"?)`
+	}
+	return " (want " + forms + ")"
+}
+
+// OneOf joins words as in "a, b or c".
+func OneOf[S ~string](words []S) string {
+	var b strings.Builder
+	for i, w := range words {
+		switch {
+		case i > 0 && i == len(words)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(w))
+	}
+	return b.String()
+}
+
+// Fold returns s in lower case without dashes, underscores and blanks, so that all case styles of a name are equal.
 func Fold(s string) string {
 	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 }

@@ -1,11 +1,9 @@
 package workflow
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
@@ -15,19 +13,7 @@ import (
 
 // hint returns the end of a message about an unknown word: the nearest known word, or else all of them.
 func hint(wrong string, words []string) string {
-	if word := spelling.Nearest(wrong, words); word != "" {
-		return fmt.Sprintf(" (did you mean %q?)", word)
-	}
-	return fmt.Sprintf(" (want %s)", oneOf(words))
-}
-
-// oneOf joins words as in "a, b or c".
-func oneOf(words []string) string {
-	words = slices.Clone(words)
-	if n := len(words); n > 1 {
-		words = append(words[:n-2], words[n-2]+" or "+words[n-1])
-	}
-	return strings.Join(words, ", ")
+	return spelling.Hint(wrong, words, spelling.OneOf(words))
 }
 
 // quoted returns the words in double quotes.
@@ -64,7 +50,7 @@ func misplacedKey(name, where string) string {
 	if len(blocks) == 0 {
 		return ""
 	}
-	return ": it is a key of " + oneOf(blocks) + "; is it indented wrongly?"
+	return ": it is a key of " + spelling.OneOf(blocks) + "; is it indented wrongly?"
 }
 
 // hasKey reports whether a struct has a field with that key or alias.

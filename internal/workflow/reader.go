@@ -22,8 +22,8 @@ type reader struct {
 	policy   map[string]entry  // the fields of the error policy that were written, wherever that was
 
 	handlerKeys map[string]*yaml.Node // by name
-	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the place of the step
-	limits      map[Pos]entry         // the timeouts of phases, by the place of the phase
+	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the position of the step
+	limits      map[Pos]entry         // the timeouts of phases, by the position of the phase
 
 	problems []Problem
 	warnings []Problem
@@ -332,7 +332,7 @@ func (r *reader) require(b *block, names ...string) {
 		r.fail(b.node, "missing key %q in %s", names[0], b.name)
 		return
 	}
-	r.fail(b.node, "%s needs one of %s", b.name, oneOf(quoted(names)))
+	r.fail(b.node, "%s needs one of %s", b.name, spelling.OneOf(quoted(names)))
 }
 
 // atMostOne reports that b has several of the keys.

@@ -221,7 +221,7 @@ func (s Step) maxRetryWait() time.Duration {
 	if s.Retry == nil {
 		return 0
 	}
-	return s.Retry.Waiting()
+	return s.Retry.MaxWait()
 }
 
 // sum and times saturate at the longest duration.
