@@ -9,36 +9,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// EnvVar is one variable of an env block. Command or Choice, if set, takes the place of Value.
-type EnvVar struct {
-	Name    string     `json:"name"`
-	Value   Text       `json:"value"`
-	Literal bool       `json:"literal,omitempty"` // Value stands for itself: what looks like a placeholder in it is none
-	Command *Text      `json:"command,omitempty"` // its output is the value
-	Cache   bool       `json:"cache,omitempty"`   // Command is run once for the job, before anything else; else once for each attempt
-	Choice  *EnvChoice `json:"choice,omitempty"`
-	Secret  bool       `json:"secret,omitempty"` // the value is masked wherever it would be written, and never stored
-}
-
-// EnvChoice is a value that a condition selects, once for the job.
-type EnvChoice struct {
-	Condition    string `json:"condition"`
-	ConditionPos Pos    `json:"condition_pos"`
-	WhenTrue     Text   `json:"when_true"`
-	WhenFalse    Text   `json:"when_false"`
-}
-
-// At returns the position of the value.
-func (v EnvVar) At() Pos {
-	switch {
-	case v.Command != nil:
-		return v.Command.At(1, 1)
-	case v.Choice != nil:
-		return v.Choice.ConditionPos
-	}
-	return v.Value.At(1, 1)
-}
-
 // envForm is the long form of a variable's value.
 type envForm struct {
 	Value     *Text  `yaml:"value"`      // the value, when there is more to say of it
@@ -48,14 +18,6 @@ type envForm struct {
 	Condition string `yaml:"condition"`  // an expression over variables and parameters, in the language of filters
 	WhenTrue  *Text  `yaml:"when_true"`  // the value when the condition holds
 	WhenFalse *Text  `yaml:"when_false"` // the value when it does not
-}
-
-// Profile is a named set of variables that a run can select. They override those of env.
-type Profile struct {
-	Name        string
-	Description string
-	Env         []EnvVar
-	Pos         Pos
 }
 
 // stepEnv reads the variables of a step. It refuses the forms that are evaluated once, before the job begins.
@@ -184,18 +146,6 @@ func (r *reader) profile(e entry) Profile {
 	return p
 }
 
-// Secret is where the value of a secret comes from: exactly one of Env, File and Command is set.
-type Secret struct {
-	Name    string
-	Env     string // the name of an environment variable
-	File    *Text  `yaml:"file"`    // a file that holds the secret
-	Command *Text  `yaml:"command"` // a shell command that prints the secret
-	Pos     Pos
-}
-
-// Masked replaces a secret in all output.
-const Masked = "***"
-
 // environmentName matches the forms in which a secret names an environment variable: NAME, $NAME, ${NAME}, ${env:NAME}.
 var environmentName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:\$\{env[:.]([A-Za-z_]\w*)\}|\$\{([A-Za-z_]\w*)\}|\$?([A-Za-z_]\w*))$`)
@@ -244,50 +194,4 @@ func (r *reader) checkSecretValue(b *block) {
 	if len(line) > 0 && (t.Block || !strings.HasPrefix(string(line[start:]), n.Value)) {
 		r.fail(n, "a secret value must stand on one line and without escapes: use single quotes, or take it from a file or a variable by secrets")
 	}
-}
-
-// onePlaceholder matches a value that is a single placeholder, and so not itself secret.
-var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[^}]+\}$`) })
-
-// InFile reports whether the value of a secret variable is written in the workflow file itself.
-func (v EnvVar) InFile() bool {
-	return v.Secret && v.Command == nil && !onePlaceholder().MatchString(v.Value.Value)
-}
-
-// Redact returns source, the file that w was read from, with the secrets in it masked.
-func (w *Workflow) Redact(source []byte) []byte {
-	lines := strings.SplitAfter(string(source), "\n")
-	for _, v := range w.allVariables() {
-		if !v.InFile() {
-			continue
-		}
-		index := v.Value.Pos.Line - 1
-		line, bom := strings.CutPrefix(lines[index], "\ufeff")
-		runes := []rune(line)
-		start := v.Value.Pos.Col - 1
-		end := start + len([]rune(v.Value.Value))
-		line = string(runes[:start]) + maskAfter(runes[:start]) + string(runes[end:])
-		if bom {
-			line = "\ufeff" + line
-		}
-		lines[index] = line
-	}
-	return []byte(strings.Join(lines, ""))
-}
-
-// maskAfter returns the mask, quoted unless before ends with a quote: a bare *** would be an alias in YAML.
-func maskAfter(before []rune) string {
-	if n := len(before); n > 0 && (before[n-1] == '"' || before[n-1] == '\'') {
-		return Masked
-	}
-	return `"` + Masked + `"`
-}
-
-// allVariables returns the variables of env and of all profiles.
-func (w *Workflow) allVariables() []EnvVar {
-	all := w.Env[:len(w.Env):len(w.Env)]
-	for _, p := range w.Profiles {
-		all = append(all, p.Env...)
-	}
-	return all
 }

@@ -6,7 +6,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/spelling"
 )
@@ -144,30 +143,4 @@ func (r *reader) handlers(e entry) map[string][]Step {
 		all[h.name] = r.steps(h)
 	}
 	return all
-}
-
-// breaker reads the circuit_breaker of an error policy.
-func (r *reader) breaker(e entry) (breaker.Config, bool) {
-	c := breaker.Default()
-	return c, r.breakerBlock(e, &c, r.fields(&c))
-}
-
-// stepBreaker reads the circuit_breaker of a step. It has no on_open: an open breaker always refuses the step.
-func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
-	c := breaker.Default()
-	keys := withReader(r.fields(&c), "on_open", func(e entry) {
-		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
-	})
-	return c, r.breakerBlock(e, &c, keys)
-}
-
-func (r *reader) breakerBlock(e entry, c *breaker.Config, keys []key) bool {
-	b := r.block("circuit_breaker", e, keys)
-	if b == nil {
-		return false
-	}
-	for _, f := range c.Check() {
-		r.fail(b.at(f.Field), "%s", f.Message)
-	}
-	return true
 }

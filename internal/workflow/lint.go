@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -64,18 +63,6 @@ func (r *reader) warnOfIdleBreakers(steps []Step) {
 		if threshold := s.Retry.CircuitBreaker.FailureThreshold; threshold >= runs {
 			r.warn(r.breakers[s.Pos], "circuit_breaker has no effect: its failure_threshold is %d, and this step runs once with at most %d tries", threshold, runs)
 		}
-	}
-}
-
-// warnOfMatchers warns of a retry_on that lists only exit codes, on a step that runs no process.
-func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
-	if s.WriteFile == nil || s.Retry == nil || p.retry == nil {
-		return
-	}
-	on := find(p.retry.value, "retry_on")
-	otherwise := func(m retry.Matcher) bool { return len(m.ExitCodes) == 0 }
-	if on != nil && !slices.ContainsFunc(s.Retry.RetryOn, otherwise) {
-		r.warn(on, "retry_on can never match: write_file has no exit code")
 	}
 }
 

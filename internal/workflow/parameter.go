@@ -16,32 +16,6 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// ParameterType is the type of a parameter.
-type ParameterType string
-
-const (
-	StringParameter  ParameterType = "string"
-	NumberParameter  ParameterType = "number"
-	IntegerParameter ParameterType = "integer"
-	BooleanParameter ParameterType = "boolean"
-	ArrayParameter   ParameterType = "array"
-	ObjectParameter  ParameterType = "object"
-)
-
-func parameterTypes() []ParameterType {
-	return []ParameterType{StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter}
-}
-
-// Parameter is a value that is given to a run. All texts can use its name.
-type Parameter struct {
-	Name        string
-	Type        ParameterType   `yaml:"type"`        // what its values are; default the type of the default value, else string
-	Default     json.RawMessage `yaml:"default"`     // its value when a run gives none; default none
-	Required    bool            `yaml:"required"`    // a run must give it; default false
-	Description string          `yaml:"description"` // for people
-	Pos         Pos
-}
-
 // params reads the parameters, a mapping by name.
 func (r *reader) params(e entry) []Parameter {
 	var all []Parameter
@@ -235,25 +209,4 @@ func ParameterNamed(params []Parameter, name string) (Parameter, error) {
 		known[i] = p.Name
 	}
 	return Parameter{}, fmt.Errorf("unknown parameter %q%s", name, hint(name, known))
-}
-
-// ProfileNamed returns the profile with that name. The error suggests the nearest one.
-func (w *Workflow) ProfileNamed(name string) (Profile, error) {
-	known := make([]string, len(w.Profiles))
-	for i, p := range w.Profiles {
-		if p.Name == name {
-			return p, nil
-		}
-		known[i] = p.Name
-	}
-	if len(known) == 0 {
-		return Profile{}, fmt.Errorf("unknown profile %q: the workflow has no profiles", name)
-	}
-	return Profile{}, fmt.Errorf("unknown profile %q%s", name, hint(name, known))
-}
-
-// Argument is the value of a parameter; nil if it has none.
-type Argument struct {
-	Name  string          `json:"name"`
-	Value json.RawMessage `json:"value,omitempty"`
 }

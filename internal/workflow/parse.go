@@ -2,19 +2,18 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
-)
 
-// ParseOptions are the settings of a run that Parse depends on.
-type ParseOptions struct {
-	Values   []string      // a standard workflow is run once for each of them (--args, --map); none: once
-	MaxDelay time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
-}
+	"prodigy/internal/breaker"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/retry"
+)
 
 // Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
 func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
@@ -125,4 +124,113 @@ func (r *reader) expandArgs() {
 		Input: Input{Items: values}, MaxParallel: IntOrVar{Value: 1}, AgentTemplate: r.w.Commands, ItemsFromArgs: true,
 	}
 	r.w.Commands = nil
+}
+
+// value reads e into target, a pointer to a field of a block. It has a case for each type of field. An invalid value is reported and
+// leaves the target unchanged.
+func (r *reader) value(e entry, target any, timeout bool) {
+	switch t := target.(type) {
+	case *string:
+		set(t)(r.text(e))
+	case *Text:
+		set(t)(r.textWithPos(e))
+	case **Text:
+		setPointer(t)(r.textWithPos(e))
+	case *bool:
+		set(t)(r.boolean(e))
+	case **bool:
+		setPointer(t)(r.boolean(e))
+	case *int:
+		set(t)(r.integer(e))
+	case **int:
+		setPointer(t)(r.integer(e))
+	case *float64:
+		set(t)(r.number(e))
+	case **float64:
+		setPointer(t)(r.number(e))
+	case *time.Duration:
+		set(t)(r.duration(e, timeout))
+	case **time.Duration:
+		setPointer(t)(r.duration(e, timeout))
+	case *[]time.Duration:
+		set(t)(r.durations(e))
+	default:
+		r.workflowValue(e, target)
+	}
+}
+
+// workflowValue is value for the types of workflow files.
+func (r *reader) workflowValue(e entry, target any) {
+	switch t := target.(type) {
+	case *Mode:
+		set(t)(word(r, e, Standard, MapReduce))
+	case *[]Step:
+		*t = r.steps(e)
+	case **Phase:
+		*t = r.phase(e)
+	case **Map:
+		*t = r.mapPhase(e)
+	case *Input:
+		set(t)(r.input(e))
+	case **WriteFile:
+		*t = r.writeFile(e)
+	case **Foreach:
+		*t = r.foreach(e)
+	case **Validate:
+		*t = r.validate(e)
+	case *SecondsOrVar:
+		set(t)(r.secondsOrVar(e))
+	case *IntOrVar:
+		set(t)(r.intOrVar(e))
+	case *ExitSteps:
+		*t = r.exitSteps(e)
+	case *CaptureFormat:
+		set(t)(word(r, e, CaptureFormats()...))
+	case *Interpreter:
+		set(t)(r.interpreter(e))
+	case *[]EnvVar:
+		*t = r.env(e)
+	case *[]Text:
+		*t = r.textList(e)
+	case *[]Profile:
+		*t = r.profiles(e)
+	case *[]Secret:
+		*t = r.secrets(e)
+	case *[]Parameter:
+		*t = r.params(e)
+	case *ParameterType:
+		set(t)(word(r, e, parameterTypes()...))
+	case *map[string][]Step:
+		*t = r.handlers(e)
+	default:
+		r.policyValue(e, target)
+	}
+}
+
+// policyValue is value for the types of other packages: retry, errorpolicy, breaker.
+func (r *reader) policyValue(e entry, target any) {
+	switch t := target.(type) {
+	case *errorpolicy.Policy:
+		r.errorPolicy(e)
+	case *errorpolicy.ItemAction:
+		set(t)(r.itemAction(e))
+	case *errorpolicy.Collection:
+		set(t)(r.collection(e))
+	case **retry.Policy:
+		setPointer(t)(r.itemRetry(e))
+	case *retry.Backoff:
+		set(t)(r.backoff(e))
+	case *retry.Jitter:
+		set(t)(r.jitter(e))
+	case *[]retry.Matcher:
+		*t = r.matchers(e)
+	case *retry.FailureAction:
+		set(t)(r.failureAction(e))
+	case **breaker.Config:
+		setPointer(t)(r.breaker(e))
+	case *breaker.OnOpen:
+		set(t)(word(r, e, breaker.Reject, breaker.Wait))
+	default:
+		panic(fmt.Sprintf("BUG: no way to read a %T", target))
+	}
 }

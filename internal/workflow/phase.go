@@ -1,8 +1,6 @@
 package workflow
 
 import (
-	"strings"
-
 	"gopkg.in/yaml.v3"
 )
 
@@ -127,33 +125,4 @@ func (r *reader) stdin(e entry, in *Input) {
 	if in.Stdin, ok = r.boolean(e); ok && !in.Stdin {
 		r.fail(e.value, "stdin: the one value it can have is true")
 	}
-}
-
-// intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".
-func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
-	v := IntOrVar{Pos: posOf(e.value)}
-	if isNumber(e.value) {
-		var ok bool
-		v.Value, ok = r.atLeast(e, 1)
-		return v, ok
-	}
-	name, isVar := variableName(e.value)
-	if !isVar {
-		r.wrongType(e, `a whole number or "$NAME" of an environment variable`)
-		return v, false
-	}
-	v.Var = name
-	return v, true
-}
-
-// variableName returns NAME of a text that is exactly "$NAME" or "${NAME}".
-func variableName(n *yaml.Node) (string, bool) {
-	name, isVar := strings.CutPrefix(n.Value, "$")
-	if inner, braced := strings.CutPrefix(name, "{"); braced {
-		name, isVar = strings.CutSuffix(inner, "}")
-	}
-	if n.Kind != yaml.ScalarNode || !isVar || !isName(name) {
-		return "", false
-	}
-	return name, true
 }

@@ -42,15 +42,6 @@ func (t Text) at(offset int) Pos {
 	return t.At(strings.Count(before, "\n")+1, len([]rune(before[start:]))+1)
 }
 
-// textWithPos reads a text that is not blank, with its position.
-func (r *reader) textWithPos(e entry) (Text, bool) {
-	s, ok := r.nonBlank(e)
-	if !ok {
-		return Text{}, false
-	}
-	return r.withPos(e.value, s), true
-}
-
 // withPos returns the text s of scalar n with its position.
 func (r *reader) withPos(n *yaml.Node, s string) Text {
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {

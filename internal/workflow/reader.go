@@ -6,11 +6,18 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/spelling"
 )
+
+// ParseOptions are the settings of a run that Parse depends on.
+type ParseOptions struct {
+	Values   []string      // a standard workflow is run once for each of them (--args, --map); none: once
+	MaxDelay time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
+}
 
 // reader turns the nodes of a YAML document into a workflow. It continues after a problem, to report all of them.
 type reader struct {
@@ -91,14 +98,6 @@ func shorten(s string) string {
 		return string(runes[:most]) + "..."
 	}
 	return s
-}
-
-// sortProblems sorts problems by position and removes duplicates, as of a value with several aliases.
-func sortProblems(problems []Problem) []Problem {
-	slices.SortStableFunc(problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Message, b.Message))
-	})
-	return slices.Compact(problems)
 }
 
 // entry is one key of a mapping with its value, whose alias is resolved. An element of a list is an entry without a key.

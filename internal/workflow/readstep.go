@@ -198,30 +198,6 @@ func (r *reader) constant(e entry, text string) bool {
 	return true
 }
 
-// Interpreter is the argv that runs a script. The script is appended to it.
-type Interpreter []string
-
-// ForFile returns the argv that runs a script from a file. The path is appended to it. It returns false for an interpreter that is not
-// in scriptFlags.
-func (i Interpreter) ForFile() ([]string, bool) {
-	if len(i) != 2 {
-		return nil, false
-	}
-	flag, known := scriptFlags[strings.TrimRight(path.Base(i[0]), "0123456789.")]
-	if !known || flag != i[1] {
-		return nil, false
-	}
-	return slices.Clone(i[:1]), true
-}
-
-// scriptFlags holds the option by which an interpreter takes a script as an argument, by the name of the program without a version, as
-// in python3.12.
-var scriptFlags = map[string]string{
-	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
-	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
-	"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
-}
-
 // allowedAction returns the failure action that contradicts allow_failure: true, if there is one.
 func allowedAction(s Step, b *block, p deferredKeys) (retry.ActionKind, bool) {
 	if !s.AllowFailure || s.Retry == nil || s.Retry.OnFailure.Kind == retry.Continue {
@@ -328,3 +304,57 @@ func (r *reader) exitSteps(e entry) ExitSteps {
 }
 
 const maxExitCode = 255
+
+// retryOf sets the retry policy of a step from its retry_config or with, and retry_defaults.
+func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
+	if p.with != nil && p.retry != nil {
+		r.fail(p.with.key, `"with" and %q exclude each other: write one of them`, p.retry.name)
+	}
+	if p.with != nil {
+		r.callOptions(s, b, *p.with)
+	}
+	switch {
+	case p.retry != nil:
+		if own := r.stepDefaults(); r.retryBlock(*p.retry, &own, nil) {
+			s.Retry = &own.policy
+			r.breakers[s.Pos] = own.at["circuit_breaker"]
+		}
+	case p.with == nil && r.defaults != nil && s.isCommand():
+		own := r.stepDefaults()
+		s.Retry = &own.policy
+	}
+}
+
+// warnOfMatchers warns of a retry_on that lists only exit codes, on a step that runs no process.
+func (r *reader) warnOfMatchers(s Step, p deferredKeys) {
+	if s.WriteFile == nil || s.Retry == nil || p.retry == nil {
+		return
+	}
+	on := find(p.retry.value, "retry_on")
+	otherwise := func(m retry.Matcher) bool { return len(m.ExitCodes) == 0 }
+	if on != nil && !slices.ContainsFunc(s.Retry.RetryOn, otherwise) {
+		r.warn(on, "retry_on can never match: write_file has no exit code")
+	}
+}
+
+// test reads a test step, the older way to write a shell step with a handler.
+func (r *reader) test(e entry, s *Step) {
+	s.Test = true
+	r.warn(e.key, `"test" is the older way to write a step: write "shell" and beside it "on_failure"`)
+	if e.value.Kind != yaml.MappingNode {
+		setPointer(&s.Shell)(r.textWithPos(e))
+		return
+	}
+	command := key{name: "command", read: func(e entry) { setPointer(&s.Shell)(r.textWithPos(e)) }}
+	onFailure := key{name: "on_failure", read: func(e entry) {
+		s.OnFailure = r.handler(e)
+		if s.OnFailure.MaxAttempts == 0 {
+			s.OnFailure.MaxAttempts = testAttempts
+		}
+	}}
+	if b := r.block("test", e, []key{command, onFailure}); b != nil {
+		r.require(b, "command")
+	}
+}
+
+const testAttempts = 3

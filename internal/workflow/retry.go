@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/retry"
 )
 
@@ -108,26 +109,6 @@ func descend(n *yaml.Node, path string) *yaml.Node {
 		}
 	}
 	return n
-}
-
-// retryOf sets the retry policy of a step from its retry_config or with, and retry_defaults.
-func (r *reader) retryOf(s *Step, b *block, p deferredKeys) {
-	if p.with != nil && p.retry != nil {
-		r.fail(p.with.key, `"with" and %q exclude each other: write one of them`, p.retry.name)
-	}
-	if p.with != nil {
-		r.callOptions(s, b, *p.with)
-	}
-	switch {
-	case p.retry != nil:
-		if own := r.stepDefaults(); r.retryBlock(*p.retry, &own, nil) {
-			s.Retry = &own.policy
-			r.breakers[s.Pos] = own.at["circuit_breaker"]
-		}
-	case p.with == nil && r.defaults != nil && s.isCommand():
-		own := r.stepDefaults()
-		s.Retry = &own.policy
-	}
 }
 
 // itemRetry reads the retry_config of an error policy.
@@ -371,3 +352,29 @@ func (t Text) scalar(offset int, word string) *yaml.Node {
 
 // blanks returns the length of the white space that s starts with.
 func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) }
+
+// breaker reads the circuit_breaker of an error policy.
+func (r *reader) breaker(e entry) (breaker.Config, bool) {
+	c := breaker.Default()
+	return c, r.breakerBlock(e, &c, r.fields(&c))
+}
+
+// stepBreaker reads the circuit_breaker of a step. It has no on_open: an open breaker always refuses the step.
+func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
+	c := breaker.Default()
+	keys := withReader(r.fields(&c), "on_open", func(e entry) {
+		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
+	})
+	return c, r.breakerBlock(e, &c, keys)
+}
+
+func (r *reader) breakerBlock(e entry, c *breaker.Config, keys []key) bool {
+	b := r.block("circuit_breaker", e, keys)
+	if b == nil {
+		return false
+	}
+	for _, f := range c.Check() {
+		r.fail(b.at(f.Field), "%s", f.Message)
+	}
+	return true
+}

@@ -2,11 +2,14 @@ package workflow
 
 import (
 	"cmp"
+	"encoding/json"
 	"iter"
 	"maps"
 	"math"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"prodigy/internal/retry"
@@ -101,14 +104,28 @@ func Kinds() []string {
 // isCommand reports whether s starts a process.
 func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
 
-// ExitSteps are the steps of on_exit_code, by exit code.
-type ExitSteps map[int][]Step
+// Interpreter is the argv that runs a script. The script is appended to it.
+type Interpreter []string
 
-// OnFailure is a failure handler: steps that run when the tries of a step are used up.
-type OnFailure struct {
-	Steps        []Step `json:"steps"`
-	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"`   // rounds of handler and original, until the original succeeds; default the handler's success forgives
-	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
+// ForFile returns the argv that runs a script from a file. The path is appended to it. It returns false for an interpreter that is not
+// in scriptFlags.
+func (i Interpreter) ForFile() ([]string, bool) {
+	if len(i) != 2 {
+		return nil, false
+	}
+	flag, known := scriptFlags[strings.TrimRight(path.Base(i[0]), "0123456789.")]
+	if !known || flag != i[1] {
+		return nil, false
+	}
+	return slices.Clone(i[:1]), true
+}
+
+// scriptFlags holds the option by which an interpreter takes a script as an argument, by the name of the program without a version, as
+// in python3.12.
+var scriptFlags = map[string]string{
+	"sh": "-c", "bash": "-c", "dash": "-c", "ash": "-c", "zsh": "-c", "ksh": "-c", "mksh": "-c", "fish": "-c", "nu": "-c",
+	"python": "-c", "pypy": "-c", "node": "-e", "bun": "-e", "ruby": "-e", "perl": "-e", "lua": "-e", "Rscript": "-e", "julia": "-e",
+	"elixir": "-e", "php": "-r", "pwsh": "-Command", "powershell": "-Command",
 }
 
 // CaptureFormat is how the captured output of a step is parsed for later steps.
@@ -126,6 +143,80 @@ const (
 func CaptureFormats() []CaptureFormat {
 	return []CaptureFormat{FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean}
 }
+
+// WriteFile is a write_file step.
+type WriteFile struct {
+	Path       Text       `yaml:"path" json:"path"`                         // in the working directory, which it never leads out of; required
+	Content    Text       `yaml:"content" json:"content"`                   // what the file is to hold; required
+	Format     FileFormat `yaml:"format" json:"format,omitempty"`           // what the content must be; default text
+	Mode       *int       `yaml:"mode" json:"mode,omitempty"`               // permissions, in octal; default those it has, else 0644 without what the umask takes
+	CreateDirs bool       `yaml:"create_dirs" json:"create_dirs,omitempty"` // make the directories that are missing; default false
+}
+
+// FileFormat is the format that the content of a written file must have.
+type FileFormat string
+
+const (
+	TextFile FileFormat = "text"
+	JSONFile FileFormat = "json"
+	YAMLFile FileFormat = "yaml"
+)
+
+// Foreach is a foreach step.
+type Foreach struct {
+	Input    Elements `yaml:"input" alias:"foreach" json:"input"`          // what the steps are run for: a list, a command whose output is read, or a placeholder of a list; required
+	Do       []Step   `yaml:"do" json:"do"`                                // the steps, run for each element; required
+	As       string   `yaml:"as" json:"as,omitempty"`                      // the name of the element in the steps; default item
+	Parallel int      `yaml:"parallel" json:"parallel,omitempty"`          // for how many elements the steps run at once; default 1
+	Continue bool     `yaml:"continue_on_error" json:"continue,omitempty"` // a failure neither keeps other elements from being run nor fails the step; default false
+	MaxItems *int     `yaml:"max_items" json:"max_items,omitempty"`        // how many elements are taken at most; default all
+}
+
+// ElementName returns the name that the steps use for the element.
+func (f *Foreach) ElementName() string {
+	if f.As != "" {
+		return f.As
+	}
+	return "item"
+}
+
+// Elements is the source of the elements of a foreach. Exactly one of its fields is set.
+type Elements struct {
+	List    []Element `json:"list"`
+	Command *Text     `json:"command,omitempty"` // a text that is one placeholder stands for its value instead
+}
+
+// Element is one element of a list: a text, which can hold placeholders, or any other JSON.
+type Element struct {
+	Text *Text           `json:"text,omitempty"`
+	JSON json.RawMessage `json:"json,omitempty"`
+}
+
+// Validate is a validation of the step that it is part of, or a step by itself.
+type Validate struct {
+	Commands     []Step        `yaml:"commands" json:"commands"`                        // the steps that find out how complete the work is; instead of them the keys of one step
+	ResultFile   *Text         `yaml:"result_file" json:"result_file,omitempty"`        // where the result is read from; default the output of the last step
+	Threshold    float64       `yaml:"threshold" json:"threshold"`                      // the percentage from which on the work is complete; default 100
+	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"` // of the steps together; default none
+	OnIncomplete *OnIncomplete `yaml:"on_incomplete" json:"on_incomplete,omitempty"`    // what is done about incomplete work, before it is validated again; default nothing
+}
+
+// OnIncomplete holds the steps that complete work that a validation found incomplete.
+type OnIncomplete struct {
+	Steps        []Step `json:"steps"`
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts"`   // rounds of these steps and the validation; default 2
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow"` // whether the step fails when the work is still incomplete; default true
+}
+
+// OnFailure is a failure handler: steps that run when the tries of a step are used up.
+type OnFailure struct {
+	Steps        []Step `json:"steps"`
+	MaxAttempts  int    `yaml:"max_attempts" json:"max_attempts,omitempty"`   // rounds of handler and original, until the original succeeds; default the handler's success forgives
+	FailWorkflow bool   `yaml:"fail_workflow" json:"fail_workflow,omitempty"` // only the original's own success counts; default false
+}
+
+// ExitSteps are the steps of on_exit_code, by exit code.
+type ExitSteps map[int][]Step
 
 // NestedSteps yields the lists of steps in s and their keys, such as "on_exit_code 101", in the order of the documentation.
 func (s Step) NestedSteps() iter.Seq2[string, []Step] {

@@ -13,24 +13,6 @@ import (
 	"prodigy/internal/spelling"
 )
 
-// Timeouts is a timeout_config block. After Parse, the limits of commands are also in Step.Timeout.
-type Timeouts struct {
-	Agent    SecondsOrVar              `yaml:"agent_timeout_secs"`        // the same as in the map, which has it instead
-	Policy   TimeoutPolicy             `yaml:"timeout_policy"`            // which limits count: that of the agent, those of the commands, or both; default hybrid
-	Commands map[string]time.Duration  `yaml:"command_timeouts"`          // limits of commands that have no `timeout` of their own
-	Action   errorpolicy.TimeoutAction `yaml:"timeout_action"`            // what happens to an item when a time is up; default what `on_item_failure` says
-	Cleanup  *time.Duration            `yaml:"cleanup_grace_period_secs"` // between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
-}
-
-// TimeoutPolicy says which time limits apply.
-type TimeoutPolicy string
-
-const (
-	PerAgent   TimeoutPolicy = "per_agent"   // that of the agent
-	PerCommand TimeoutPolicy = "per_command" // those of the commands
-	Hybrid     TimeoutPolicy = "hybrid"      // both
-)
-
 const (
 	defaultCleanup  = 5 * time.Second // of a map phase with a timeout_config
 	gracefulCleanup = 30 * time.Second
@@ -163,21 +145,6 @@ func limitKinds(steps []Step, limits map[string]time.Duration) {
 			limitKinds(steps, limits)
 		}
 	}
-}
-
-// secondsOrVar reads a time limit, or the name of an environment variable as "$VAR" or "${VAR}".
-func (r *reader) secondsOrVar(e entry) (SecondsOrVar, bool) {
-	v := SecondsOrVar{Pos: posOf(e.value)}
-	var ok bool
-	if v.Var, ok = variableName(e.value); ok {
-		return v, true
-	}
-	if e.value.Kind == yaml.ScalarNode && strings.HasPrefix(e.value.Value, "$") {
-		r.wrongType(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
-		return v, false
-	}
-	v.Value, ok = r.duration(e, true)
-	return v, ok
 }
 
 // ParseSeconds parses a time limit in an environment variable: a whole number of seconds, or a duration.

@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -10,120 +9,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
-	"prodigy/internal/errorpolicy"
-	"prodigy/internal/retry"
 )
-
-// value reads e into target, a pointer to a field of a block. It has a case for each type of field. An invalid value is reported and
-// leaves the target unchanged.
-func (r *reader) value(e entry, target any, timeout bool) {
-	switch t := target.(type) {
-	case *string:
-		set(t)(r.text(e))
-	case *Text:
-		set(t)(r.textWithPos(e))
-	case **Text:
-		setPointer(t)(r.textWithPos(e))
-	case *bool:
-		set(t)(r.boolean(e))
-	case **bool:
-		setPointer(t)(r.boolean(e))
-	case *int:
-		set(t)(r.integer(e))
-	case **int:
-		setPointer(t)(r.integer(e))
-	case *float64:
-		set(t)(r.number(e))
-	case **float64:
-		setPointer(t)(r.number(e))
-	case *time.Duration:
-		set(t)(r.duration(e, timeout))
-	case **time.Duration:
-		setPointer(t)(r.duration(e, timeout))
-	case *[]time.Duration:
-		set(t)(r.durations(e))
-	default:
-		r.workflowValue(e, target)
-	}
-}
-
-// workflowValue is value for the types of workflow files.
-func (r *reader) workflowValue(e entry, target any) {
-	switch t := target.(type) {
-	case *Mode:
-		set(t)(word(r, e, Standard, MapReduce))
-	case *[]Step:
-		*t = r.steps(e)
-	case **Phase:
-		*t = r.phase(e)
-	case **Map:
-		*t = r.mapPhase(e)
-	case *Input:
-		set(t)(r.input(e))
-	case **WriteFile:
-		*t = r.writeFile(e)
-	case **Foreach:
-		*t = r.foreach(e)
-	case **Validate:
-		*t = r.validate(e)
-	case *SecondsOrVar:
-		set(t)(r.secondsOrVar(e))
-	case *IntOrVar:
-		set(t)(r.intOrVar(e))
-	case *ExitSteps:
-		*t = r.exitSteps(e)
-	case *CaptureFormat:
-		set(t)(word(r, e, CaptureFormats()...))
-	case *Interpreter:
-		set(t)(r.interpreter(e))
-	case *[]EnvVar:
-		*t = r.env(e)
-	case *[]Text:
-		*t = r.textList(e)
-	case *[]Profile:
-		*t = r.profiles(e)
-	case *[]Secret:
-		*t = r.secrets(e)
-	case *[]Parameter:
-		*t = r.params(e)
-	case *ParameterType:
-		set(t)(word(r, e, parameterTypes()...))
-	case *map[string][]Step:
-		*t = r.handlers(e)
-	default:
-		r.policyValue(e, target)
-	}
-}
-
-// policyValue is value for the types of other packages: retry, errorpolicy, breaker.
-func (r *reader) policyValue(e entry, target any) {
-	switch t := target.(type) {
-	case *errorpolicy.Policy:
-		r.errorPolicy(e)
-	case *errorpolicy.ItemAction:
-		set(t)(r.itemAction(e))
-	case *errorpolicy.Collection:
-		set(t)(r.collection(e))
-	case **retry.Policy:
-		setPointer(t)(r.itemRetry(e))
-	case *retry.Backoff:
-		set(t)(r.backoff(e))
-	case *retry.Jitter:
-		set(t)(r.jitter(e))
-	case *[]retry.Matcher:
-		*t = r.matchers(e)
-	case *retry.FailureAction:
-		set(t)(r.failureAction(e))
-	case **breaker.Config:
-		setPointer(t)(r.breaker(e))
-	case *breaker.OnOpen:
-		set(t)(word(r, e, breaker.Reject, breaker.Wait))
-	default:
-		panic(fmt.Sprintf("BUG: no way to read a %T", target))
-	}
-}
 
 // set returns a function that stores a value in target if it is valid.
 func set[T any](target *T) func(T, bool) {
@@ -351,4 +238,57 @@ func isNameByte(c byte, first bool) bool {
 	default:
 		return !first && '0' <= c && c <= '9'
 	}
+}
+
+// textWithPos reads a text that is not blank, with its position.
+func (r *reader) textWithPos(e entry) (Text, bool) {
+	s, ok := r.nonBlank(e)
+	if !ok {
+		return Text{}, false
+	}
+	return r.withPos(e.value, s), true
+}
+
+// intOrVar reads a whole number from 1, or the name of an environment variable as "$VAR" or "${VAR}".
+func (r *reader) intOrVar(e entry) (IntOrVar, bool) {
+	v := IntOrVar{Pos: posOf(e.value)}
+	if isNumber(e.value) {
+		var ok bool
+		v.Value, ok = r.atLeast(e, 1)
+		return v, ok
+	}
+	name, isVar := variableName(e.value)
+	if !isVar {
+		r.wrongType(e, `a whole number or "$NAME" of an environment variable`)
+		return v, false
+	}
+	v.Var = name
+	return v, true
+}
+
+// secondsOrVar reads a time limit, or the name of an environment variable as "$VAR" or "${VAR}".
+func (r *reader) secondsOrVar(e entry) (SecondsOrVar, bool) {
+	v := SecondsOrVar{Pos: posOf(e.value)}
+	var ok bool
+	if v.Var, ok = variableName(e.value); ok {
+		return v, true
+	}
+	if e.value.Kind == yaml.ScalarNode && strings.HasPrefix(e.value.Value, "$") {
+		r.wrongType(e, `a duration, a number of seconds or "$NAME" of an environment variable`)
+		return v, false
+	}
+	v.Value, ok = r.duration(e, true)
+	return v, ok
+}
+
+// variableName returns NAME of a text that is exactly "$NAME" or "${NAME}".
+func variableName(n *yaml.Node) (string, bool) {
+	name, isVar := strings.CutPrefix(n.Value, "$")
+	if inner, braced := strings.CutPrefix(name, "{"); braced {
+		name, isVar = strings.CutSuffix(inner, "}")
+	}
+	if n.Kind != yaml.ScalarNode || !isVar || !isName(name) {
+		return "", false
+	}
+	return name, true
 }

@@ -8,12 +8,15 @@
 package workflow
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -129,6 +132,167 @@ type SecondsOrVar struct {
 	Pos   Pos
 }
 
+// Timeouts is a timeout_config block. After Parse, the limits of commands are also in Step.Timeout.
+type Timeouts struct {
+	Agent    SecondsOrVar              `yaml:"agent_timeout_secs"`        // the same as in the map, which has it instead
+	Policy   TimeoutPolicy             `yaml:"timeout_policy"`            // which limits count: that of the agent, those of the commands, or both; default hybrid
+	Commands map[string]time.Duration  `yaml:"command_timeouts"`          // limits of commands that have no `timeout` of their own
+	Action   errorpolicy.TimeoutAction `yaml:"timeout_action"`            // what happens to an item when a time is up; default what `on_item_failure` says
+	Cleanup  *time.Duration            `yaml:"cleanup_grace_period_secs"` // between SIGTERM and SIGKILL when a time is up; default 5s, and 30s with `graceful_terminate`
+}
+
+// TimeoutPolicy says which time limits apply.
+type TimeoutPolicy string
+
+const (
+	PerAgent   TimeoutPolicy = "per_agent"   // that of the agent
+	PerCommand TimeoutPolicy = "per_command" // those of the commands
+	Hybrid     TimeoutPolicy = "hybrid"      // both
+)
+
+// EnvVar is one variable of an env block. Command or Choice, if set, takes the place of Value.
+type EnvVar struct {
+	Name    string     `json:"name"`
+	Value   Text       `json:"value"`
+	Literal bool       `json:"literal,omitempty"` // Value stands for itself: what looks like a placeholder in it is none
+	Command *Text      `json:"command,omitempty"` // its output is the value
+	Cache   bool       `json:"cache,omitempty"`   // Command is run once for the job, before anything else; else once for each attempt
+	Choice  *EnvChoice `json:"choice,omitempty"`
+	Secret  bool       `json:"secret,omitempty"` // the value is masked wherever it would be written, and never stored
+}
+
+// At returns the position of the value.
+func (v EnvVar) At() Pos {
+	switch {
+	case v.Command != nil:
+		return v.Command.At(1, 1)
+	case v.Choice != nil:
+		return v.Choice.ConditionPos
+	}
+	return v.Value.At(1, 1)
+}
+
+// InFile reports whether the value of a secret variable is written in the workflow file itself.
+func (v EnvVar) InFile() bool {
+	return v.Secret && v.Command == nil && !onePlaceholder().MatchString(v.Value.Value)
+}
+
+// onePlaceholder matches a value that is a single placeholder, and so not itself secret.
+var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[^}]+\}$`) })
+
+// EnvChoice is a value that a condition selects, once for the job.
+type EnvChoice struct {
+	Condition    string `json:"condition"`
+	ConditionPos Pos    `json:"condition_pos"`
+	WhenTrue     Text   `json:"when_true"`
+	WhenFalse    Text   `json:"when_false"`
+}
+
+// Profile is a named set of variables that a run can select. They override those of env.
+type Profile struct {
+	Name        string
+	Description string
+	Env         []EnvVar
+	Pos         Pos
+}
+
+// ProfileNamed returns the profile with that name. The error suggests the nearest one.
+func (w *Workflow) ProfileNamed(name string) (Profile, error) {
+	known := make([]string, len(w.Profiles))
+	for i, p := range w.Profiles {
+		if p.Name == name {
+			return p, nil
+		}
+		known[i] = p.Name
+	}
+	if len(known) == 0 {
+		return Profile{}, fmt.Errorf("unknown profile %q: the workflow has no profiles", name)
+	}
+	return Profile{}, fmt.Errorf("unknown profile %q%s", name, hint(name, known))
+}
+
+// Secret is where the value of a secret comes from: exactly one of Env, File and Command is set.
+type Secret struct {
+	Name    string
+	Env     string // the name of an environment variable
+	File    *Text  `yaml:"file"`    // a file that holds the secret
+	Command *Text  `yaml:"command"` // a shell command that prints the secret
+	Pos     Pos
+}
+
+// Masked replaces a secret in all output.
+const Masked = "***"
+
+// Redact returns source, the file that w was read from, with the secrets in it masked.
+func (w *Workflow) Redact(source []byte) []byte {
+	lines := strings.SplitAfter(string(source), "\n")
+	for _, v := range w.allVariables() {
+		if !v.InFile() {
+			continue
+		}
+		index := v.Value.Pos.Line - 1
+		line, bom := strings.CutPrefix(lines[index], "\ufeff")
+		runes := []rune(line)
+		start := v.Value.Pos.Col - 1
+		end := start + len([]rune(v.Value.Value))
+		line = string(runes[:start]) + maskAfter(runes[:start]) + string(runes[end:])
+		if bom {
+			line = "\ufeff" + line
+		}
+		lines[index] = line
+	}
+	return []byte(strings.Join(lines, ""))
+}
+
+// maskAfter returns the mask, quoted unless before ends with a quote: a bare *** would be an alias in YAML.
+func maskAfter(before []rune) string {
+	if n := len(before); n > 0 && (before[n-1] == '"' || before[n-1] == '\'') {
+		return Masked
+	}
+	return `"` + Masked + `"`
+}
+
+// allVariables returns the variables of env and of all profiles.
+func (w *Workflow) allVariables() []EnvVar {
+	all := w.Env[:len(w.Env):len(w.Env)]
+	for _, p := range w.Profiles {
+		all = append(all, p.Env...)
+	}
+	return all
+}
+
+// Parameter is a value that is given to a run. All texts can use its name.
+type Parameter struct {
+	Name        string
+	Type        ParameterType   `yaml:"type"`        // what its values are; default the type of the default value, else string
+	Default     json.RawMessage `yaml:"default"`     // its value when a run gives none; default none
+	Required    bool            `yaml:"required"`    // a run must give it; default false
+	Description string          `yaml:"description"` // for people
+	Pos         Pos
+}
+
+// ParameterType is the type of a parameter.
+type ParameterType string
+
+const (
+	StringParameter  ParameterType = "string"
+	NumberParameter  ParameterType = "number"
+	IntegerParameter ParameterType = "integer"
+	BooleanParameter ParameterType = "boolean"
+	ArrayParameter   ParameterType = "array"
+	ObjectParameter  ParameterType = "object"
+)
+
+func parameterTypes() []ParameterType {
+	return []ParameterType{StringParameter, NumberParameter, IntegerParameter, BooleanParameter, ArrayParameter, ObjectParameter}
+}
+
+// Argument is the value of a parameter; nil if it has none.
+type Argument struct {
+	Name  string          `json:"name"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
 // Problem is an error in a workflow, or a warning.
 type Problem struct {
 	File    string `json:"file"`
@@ -163,6 +327,14 @@ func (e *InvalidError) And(err error) *InvalidError {
 		return e
 	}
 	return &InvalidError{Problems: sortProblems(slices.Concat(e.Problems, more.Problems)), Read: e.Read}
+}
+
+// sortProblems sorts problems by position and removes duplicates, as of a value with several aliases.
+func sortProblems(problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(problems)
 }
 
 // schema is generated from the types and their comments by TestTheSchemaIsThatOfTheTypes.
