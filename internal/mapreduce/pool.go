@@ -56,7 +56,8 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 	if err := j.stopping(); err != nil { // while setup ran
 		return runResult{state: Paused, reason: err.Error()}, nil
 	}
-	v, err := j.runPool(ctx, j.selected(), j.due())
+	due := j.due() // before the selection begins, which brings what the store has lost
+	v, err := j.runPool(ctx, j.selected(), due)
 	if err == nil && v.state == Completed {
 		j.recordPhaseCompleted("map")
 	}
