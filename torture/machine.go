@@ -48,8 +48,10 @@ func clockSetBack(ctx context.Context, r *round) error {
 	return r.noNegativeTimes()
 }
 
-// anHourLater moves every point of time in the text.
+// anHourLater moves every point of time in the text, and takes out the checksums, which would no longer hold: a log may lack them up
+// to a resume.
 func anHourLater(text []byte) []byte {
+	text = regexp.MustCompile(`,"crc":"[0-9a-f]{8}"}`).ReplaceAllLiteral(text, []byte("}"))
 	stamp := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z`)
 	return stamp.ReplaceAllFunc(text, func(found []byte) []byte {
 		at, err := time.Parse(time.RFC3339Nano, string(found))
