@@ -226,18 +226,18 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return unusable(j.place, err)
 	}
-	if j.store != nil && j.state.selected {
-		if err := j.store.Holds(j.state.total); err != nil {
+	if j.store != nil && j.state.Selected {
+		if err := j.store.Holds(j.state.Total); err != nil {
 			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
 		}
 	}
-	if err := dropResultsAhead(j.place, j.state.outcome); err != nil {
+	if err := dropResultsAhead(j.place, j.state.Outcome); err != nil {
 		return err
 	}
 	if j.config.Earlier != nil {
-		j.config.Earlier(j.state.policy.Metrics())
+		j.config.Earlier(j.state.Policy.Metrics())
 	}
-	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
+	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
 		return unusable(j.place, err)
 	}
 	return j.start()
@@ -276,7 +276,7 @@ func (j *job) replay() error {
 		return err
 	}
 	j.state = past.state
-	from, chunks := past.state.seq, func([]events.Record) error { return nil }
+	from, chunks := past.state.Seq, func([]events.Record) error { return nil }
 	if j.project != nil {
 		chunks = j.project.Apply
 	}
@@ -427,7 +427,7 @@ func (j *job) run(ctx context.Context) (runResult, error) {
 
 // runLast runs the phases after the map phase, which there are none of when there was no item.
 func (j *job) runLast(ctx context.Context) (runResult, error) {
-	if j.state.total == 0 {
+	if j.state.Total == 0 {
 		return runResult{state: Completed, reason: "no items were selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
@@ -454,16 +454,16 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
 func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (runResult, error) {
-	reduce = reduce || j.state.reducing
+	reduce = reduce || j.state.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return runResult{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		e, ok := j.queue.Get(id)
-		if _, attached := j.state.flights[e.ItemIndex]; ok && !attached {
+		if _, attached := j.state.Running[e.ItemIndex]; ok && !attached {
 			indexes = append(indexes, e.ItemIndex)
-			tried[e.ItemIndex] = j.state.lastTry[e.ItemIndex]
+			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
 		}
 	}
 	v, err := j.runPool(ctx, j.listed(indexes), nil)
@@ -475,7 +475,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 	if v.state != Completed {
 		return v, nil
 	}
-	if pending := j.pending(); pending > 0 || !j.state.selected {
+	if pending := j.pending(); pending > 0 || !j.state.Selected {
 		v.state, v.reason = Paused, "items that never ran are still pending"
 		return v, nil
 	}
@@ -495,11 +495,11 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	}
 	phase := j.state.unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.state.status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached,
 	}
-	if p := j.state.phases[phase]; p != nil {
-		e.StepsDone = len(p.steps)
+	if p := j.state.Phases[phase]; p != nil {
+		e.StepsDone = len(p.Steps)
 	}
 	j.record(e)
 	return nil
@@ -507,10 +507,10 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 
 // attached returns the indexes of the items in flight whose attempts the executor still has.
 func (j *job) attached(ctx context.Context) ([]int, error) {
-	indexes := make(map[string]int, len(j.state.flights))
-	for index, f := range j.state.flights {
+	indexes := make(map[string]int, len(j.state.Running))
+	for index, f := range j.state.Running {
 		if index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
-			indexes[j.attemptID(f.id, f.number)] = index
+			indexes[j.attemptID(f.ID, f.Number)] = index
 		}
 	}
 	if len(indexes) == 0 {
@@ -537,21 +537,21 @@ func (j *job) attemptID(itemID string, number int) string {
 
 // pending is the number of items known of that are neither settled nor in flight.
 func (j *job) pending() int {
-	known := j.state.total
-	if !j.state.selected && j.store != nil {
+	known := j.state.Total
+	if !j.state.Selected && j.store != nil {
 		known = j.store.Len()
 	}
-	return max(0, known-j.state.status.Settled()-j.state.inFlight())
+	return max(0, known-j.state.Status.Settled()-j.state.inFlight())
 }
 
 // finish records how the run went, closes everything, and says so.
 func (j *job) finish(v runResult, err error) (Result, error) {
 	result := Result{
-		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
+		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
-	if j.state.ended != "" {
-		result.Duration = j.state.duration(j.state.last)
+	if j.state.Ended != "" {
+		result.Duration = j.state.duration(j.state.Last)
 		if err == nil {
 			err = j.refreshResults()
 		}
@@ -586,7 +586,7 @@ func (r *Result) countKept() {
 }
 
 func (j *job) recordEnd(v runResult, r Result) {
-	if batch := j.state.policy.Remainder(); len(batch) > 0 {
+	if batch := j.state.Policy.Remainder(); len(batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	switch v.state {

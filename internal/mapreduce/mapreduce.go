@@ -151,10 +151,10 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if j.state.ended == Completed {
+	if j.state.Ended == Completed {
 		return j.finish(runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	if err := j.recordResumed(ctx, events.ForResume, j.state.reducing); err != nil {
+	if err := j.recordResumed(ctx, events.ForResume, j.state.Reducing); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	j.quarantine()

@@ -129,7 +129,7 @@ func recalled(place jobs.Job, meta jobs.Meta) (Summary, error) {
 
 // summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not folded again.
 func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	s, known := p.state, p.state.seq
+	s, known := p.state, p.state.Seq
 	for r, err := range p.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -143,8 +143,8 @@ func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (
 		see(r)
 	}
 	sum := summaryOf(place, meta)
-	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.ended), s.reason, s.policy.Metrics(), s.duration(s.last)
-	if s.ended == "" {
+	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.duration(s.Last)
+	if s.Ended == "" {
 		sum.State = StateKilled
 	}
 	if place.Running() {
