@@ -114,7 +114,10 @@ func (e finishedRun) print(w io.Writer) {
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
 		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
 		printAdvice(w, e.Cause)
-		if jobs.CannotWrite(e.Cause) {
+		if e.Unknown {
+			_, _ = fmt.Fprintln(w, "its log cannot be read, so that it is not known how far it came")
+		}
+		if jobs.CannotWrite(e.Cause) && !e.Unknown {
 			_, _ = fmt.Fprintln(w, "Everything in the log is kept and counted here. Items that were running start again on resume.")
 		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
 			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
@@ -170,6 +173,9 @@ func (e finishedRun) counts() []string {
 
 // next returns the commands to type next.
 func (e finishedRun) next() []string {
+	if e.Unknown {
+		return []string{"prodigy fsck " + e.Job.ID}
+	}
 	return nextCommands(e.Job, e.State == mapreduce.Completed, e.Metrics.Skipped)
 }
 

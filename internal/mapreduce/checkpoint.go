@@ -62,14 +62,14 @@ func decodeCheckpoint(data []byte, p errorpolicy.Policy) (checkpoint, error) {
 	c := checkpoint{State: newState(p)}
 	end := bytes.IndexByte(data, '\n') + 1
 	if !bytes.Equal(data[:end], checkpointHead(data[end:])) {
-		return c, errCheckpoint
+		return checkpoint{}, errCheckpoint
 	}
 	if err := json.Unmarshal(data[end:], &c); err != nil {
 		return checkpoint{}, err
 	}
 	sum, err := sumOf(p)
 	if !c.State.complete() || c.State.Seq != c.Mark.Seq || !bytes.Equal(c.Policy, sum) {
-		return c, errors.Join(errCheckpoint, err)
+		return checkpoint{}, errors.Join(errCheckpoint, err)
 	}
 	return c, err
 }
@@ -97,33 +97,43 @@ func sumOf(p errorpolicy.Policy) ([]byte, error) {
 	return sum[:], err
 }
 
-// readCheckpoint returns the checkpoint of a job. It is not ok when there is none, when it is not of this policy and version, whole, or when
-// the log does not have the record it was made at: a power loss may have taken that.
-func readCheckpoint(place jobs.Job, p errorpolicy.Policy) (c checkpoint, ok bool) {
-	data, err := os.ReadFile(place.CheckpointFile())
-	if err == nil {
-		c, err = decodeCheckpoint(data, p)
-	}
-	return c, err == nil && events.Holds(place.EventsDir(), c.Mark)
+// found is the checkpoint of a job as it was found.
+type found struct {
+	checkpoint // Mark is zero if there is none that is whole and of this version and policy
+	place      jobs.Job
+	policy     errorpolicy.Policy
+	usable     bool // the log has the record it was made at; a power loss may have taken that
 }
 
-// past is what a log comes to as far as a checkpoint knows, and the records behind that.
-type past struct {
+// readCheckpoint reads the checkpoint of a job.
+func readCheckpoint(place jobs.Job, p errorpolicy.Policy) found {
+	f := found{place: place, policy: p}
+	data, err := os.ReadFile(place.CheckpointFile())
+	if err != nil {
+		return f
+	}
+	if c, err := decodeCheckpoint(data, p); err == nil {
+		f.checkpoint, f.usable = c, events.Holds(place.EventsDir(), c.Mark)
+	}
+	return f
+}
+
+// restored is the state of a job at a record, and the records after it.
+type restored struct {
 	state *state
 	rest  iter.Seq2[events.Record, error]
 }
 
-// recall returns the past of a job. Its queue, if there is one, is put to the same place.
-func recall(place jobs.Job, p errorpolicy.Policy, queue *dlq.Projection) (past, error) {
-	whole := past{newState(p), events.Read(place.EventsDir())}
-	c, ok := readCheckpoint(place, p)
-	if !ok || queue != nil && c.Letters == nil {
+// restore returns the state at the checkpoint, or of nothing if that is not usable. The queue, if it is not nil, is put to the same record.
+func (f found) restore(queue *dlq.Projection) (restored, error) {
+	whole := restored{newState(f.policy), events.Read(f.place.EventsDir())}
+	if !f.usable || queue != nil && f.Letters == nil {
 		return whole, nil
 	}
 	if queue != nil {
-		if ok, err := queue.Restore(*c.Letters, c.Mark.Seq); !ok || err != nil {
+		if ok, err := queue.Restore(*f.Letters, f.Mark.Seq); !ok || err != nil {
 			return whole, err
 		}
 	}
-	return past{c.State, events.ReadBehind(place.EventsDir(), c.Mark)}, nil
+	return restored{f.State, events.ReadBehind(f.place.EventsDir(), f.Mark)}, nil
 }

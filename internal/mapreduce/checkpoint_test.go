@@ -239,7 +239,7 @@ func TestABadCheckpointIsPassedOver(t *testing.T) {
 			if tt.by.MaxFailures > 0 {
 				by = tt.by
 			}
-			if _, ok := readCheckpoint(place, by); ok != tt.want {
+			if ok := readCheckpoint(place, by).usable; ok != tt.want {
 				t.Errorf("got %t, want %t", ok, tt.want)
 			}
 		})
@@ -444,10 +444,11 @@ func TestAJobLeavesACheckpointWhenItIsWorthIt(t *testing.T) {
 	for records, want := range map[int64]bool{0: false, 1: true, 1000: false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := config(t, fake(failing("item_1")))
-			c.checkpointRecords = records
+			c.CheckpointRecords = records
 			source := workflowOf(40, 2, "")
 			r := run(t, c, source)
-			point, ok := readCheckpoint(r.Job, parse(t, source).ErrorPolicy)
+			point := readCheckpoint(r.Job, parse(t, source).ErrorPolicy)
+			ok := point.usable
 			if ok != want {
 				t.Fatalf("with %d records between two: got %t, want %t", records, ok, want)
 			}
@@ -464,14 +465,14 @@ func TestAResumeNoticesWhatIsMissingBeforeACheckpoint(t *testing.T) {
 	for _, missing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := config(t, fake(failing("item_39")))
-			c.checkpointRecords, c.LogFileSize = 1, 4000
+			c.CheckpointRecords, c.LogFileSize = 1, 4000
 			source := workflowOf(40, 2, "error_policy: {on_item_failure: stop}")
 			r := run(t, c, source)
 			files, err := filepath.Glob(filepath.Join(r.Job.EventsDir(), "*"))
 			if err != nil || len(files) < 3 {
 				t.Fatalf("got log files %q (%v), want some", files, err)
 			}
-			if _, ok := readCheckpoint(r.Job, parse(t, source).ErrorPolicy); !ok {
+			if !readCheckpoint(r.Job, parse(t, source).ErrorPolicy).usable {
 				t.Fatal("there is no checkpoint")
 			}
 			if missing {
@@ -492,14 +493,14 @@ func TestCheckpointsAreMadeWhileAJobRuns(t *testing.T) {
 		var found []int64
 		c := config(t, nil)
 		policy := parse(t, workflowOf(40, 2, "")).ErrorPolicy
-		c.checkpointRecords = 1
+		c.CheckpointRecords = 1
 		reply := fake(failing())
 		c.Runner = func(ctx context.Context, cmd process.Command) (process.Exit, error) {
 			place, err := c.Home.Find("latest")
 			if err != nil {
 				return process.Exit{}, err
 			}
-			if point, ok := readCheckpoint(place, policy); ok && (len(found) == 0 || found[len(found)-1] != point.Mark.Seq) {
+			if point := readCheckpoint(place, policy); point.usable && (len(found) == 0 || found[len(found)-1] != point.Mark.Seq) {
 				found = append(found, point.Mark.Seq)
 			}
 			return reply(ctx, cmd)

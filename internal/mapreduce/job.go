@@ -20,6 +20,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -187,7 +188,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	}
 	err = j.open()
 	if err == nil {
-		err = j.replaceWorkflow(recorded, source)
+		err = j.replaceWorkflow(recorded)
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.close())
@@ -254,12 +255,12 @@ func (j *job) openQueue() error {
 
 // replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
 func (j *job) replay() error {
-	c, _ := readCheckpoint(j.place, j.workflow.ErrorPolicy)
-	known := c.Mark.Seq
+	from := readCheckpoint(j.place, j.workflow.ErrorPolicy)
+	seq := from.Mark.Seq
 	if j.queue != nil {
-		known = max(known, j.queue.Applied())
+		seq = max(seq, j.queue.Applied())
 	}
-	lost, err := lostEnd(j.place, known)
+	lost, err := lostEnd(j.place, seq)
 	if err != nil {
 		return err
 	}
@@ -271,27 +272,27 @@ func (j *job) replay() error {
 			return err
 		}
 	}
-	past, err := recall(j.place, j.workflow.ErrorPolicy, j.project)
+	known, err := from.restore(j.project)
 	if err != nil {
 		return err
 	}
-	j.state = past.state
-	from, chunks := past.state.Seq, func([]events.Record) error { return nil }
+	j.state = known.state
+	last, chunks := known.state.Seq, func([]events.Record) error { return nil }
 	if j.project != nil {
 		chunks = j.project.Apply
 	}
-	if err := followLog(past.rest, j.state.apply, chunks); err != nil {
+	if err := followLog(known.rest, j.state.apply, chunks); err != nil {
 		return err
 	}
 	again, err := j.state.clone(j.workflow.ErrorPolicy)
-	j.checkpointer(again, from)
+	j.checkpointer(again, last)
 	return err
 }
 
 // checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
 func (j *job) checkpointer(s *state, last int64) {
 	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
-	if n := j.config.checkpointRecords; n > 0 {
+	if n := j.config.CheckpointRecords; n > 0 {
 		j.checkpoints.records = n
 	}
 }
@@ -577,12 +578,15 @@ func (j *job) finish(v runResult, err error) (Result, error) {
 	return result, err
 }
 
-// countKept counts what the log has: after an error of its own not all that was done is in it. A log that cannot be read either
-// leaves the counts as they are.
+// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When it cannot be read, nothing is
+// known.
 func (r *Result) countKept() {
-	if kept, err := Summarize(r.Job); err == nil {
-		r.Metrics, r.Duration = kept.Metrics, kept.Duration
+	kept, err := Summarize(r.Job)
+	if err != nil {
+		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
+		return
 	}
+	r.Metrics, r.Duration = kept.Metrics, kept.Duration
 }
 
 func (j *job) recordEnd(v runResult, r Result) {

@@ -1,12 +1,10 @@
 package mapreduce
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 
-	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
@@ -40,7 +38,7 @@ func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow
 var top = workflow.Pos{Line: 1, Col: 1}
 
 // replaceWorkflow makes the replacement the workflow of the job from now on, unless it differs in work that is done.
-func (j *job) replaceWorkflow(recorded *workflow.Workflow, source []byte) error {
+func (j *job) replaceWorkflow(recorded *workflow.Workflow) error {
 	m := j.config.Replacement
 	if m == nil {
 		return nil
@@ -51,19 +49,8 @@ func (j *job) replaceWorkflow(recorded *workflow.Workflow, source []byte) error 
 	if err := errors.Join(j.newSlots(recorded), j.chooseAgain(recorded)); err != nil {
 		return err
 	}
-	redacted := m.Workflow.Redact(m.Source)
 	j.meta.WorkflowPath, j.meta.Params = m.Path, paramsOf(j.config.Settings)
-	j.meta.Digests = []string{jobs.Digest(redacted), jobs.Digest(source)} // a crash may come before the workflow is replaced
-	if err := j.place.WriteMeta(j.meta); err != nil {
-		return err
-	}
-	if !bytes.Equal(redacted, source) {
-		if err := j.place.ReplaceWorkflow(redacted); err != nil {
-			return fmt.Errorf("record the workflow: %w", err)
-		}
-	}
-	j.meta.Digests = j.meta.Digests[:1]
-	if err := j.place.WriteMeta(j.meta); err != nil {
+	if err := j.place.ReplaceWorkflow(&j.meta, m.Workflow.Redact(m.Source)); err != nil {
 		return err
 	}
 	j.notice("the workflow of the job is now " + m.Path)

@@ -83,14 +83,14 @@ func updateResults(place jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	past, err := recall(place, policy, nil)
+	known, err := readCheckpoint(place, policy).restore(nil)
 	if err != nil {
 		return unusable(place, err)
 	}
-	if err := followLog(past.rest, past.state.apply, func([]events.Record) error { return nil }); err != nil {
+	if err := followLog(known.rest, known.state.apply, func([]events.Record) error { return nil }); err != nil {
 		return unusable(place, err)
 	}
-	return makeResults(place, past.state)
+	return makeResults(place, known.state)
 }
 
 // hadResults reports whether the results of a job were ever made. Nothing but their companion may be left of them.
