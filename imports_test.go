@@ -15,16 +15,16 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "posix", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
 		"events", "items", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"attack/damage": {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "workflow"}, // it does what a user does, without the start of a program
-	"attack/shell":  {"agent", "events", "mapreduce", "process", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
-	"torture":       {"github.com/klauspost/compress"},
+	"attack/damage": {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
+	"attack/shell":  {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
+	"torture":       {"trials", "github.com/klauspost/compress"},
 	"release":       {},
 
 	"internal/mapreduce": {
@@ -41,18 +41,20 @@ var allowed = map[string][]string{
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
-	"internal/workflow":    {"breaker", "duration", "errorpolicy", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"breaker", "duration", "errorpolicy", "posix", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "retry", "spelling"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
-	"internal/template":    {"rawjson", "spelling", "mvdan.cc/sh/v3"},
+	"internal/template":    {"posix", "rawjson", "spelling", "mvdan.cc/sh/v3"},
 	"internal/settings":    {"dotenv", "filter", "items", "mask", "process", "template", "workflow"},
 	"internal/mask":        {},
-	"internal/dotenv":      {},
+	"internal/dotenv":      {"posix"},
 	"internal/process":     {"golang.org/x/sync", "golang.org/x/sys"},
 	"internal/breaker":     {},
 	"internal/checksum":    {},
+	"internal/posix":       {},
 	"internal/duration":    {},
 	"internal/spelling":    {},
+	"internal/trials":      {}, // for the programs of attack and torture
 
 	"internal/rawjson":             {"github.com/go-json-experiment/json"},
 	"internal/rawjson/conformance": {}, // cases for the tests of whatever reads JSON

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"prodigy/internal/trials"
 )
 
 // options are the flags.
@@ -38,21 +39,14 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 200, "how many jobs are tortured")
 	flag.IntVar(&o.first, "first", 1, "number of the first round, to repeat one")
 	flag.IntVar(&o.items, "items", 300, "items of a job")
-	flag.Uint64Var(&o.seed, "seed", 0, "seed of the random instants; 0: a random one")
 	flag.DurationVar(&o.limit, "for", 0, "begin no more rounds after this time; 0: no limit")
 	flag.StringVar(&o.kind, "kind", "", "only this kind of job: "+strings.Join(kindNames(), ", "))
 	flag.BoolVar(&o.session, "session", false, "always kill the whole session, never prodigy alone")
 	flag.BoolVar(&o.scenarios, "scenarios", true, "run the scenarios as well")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	if signal.Ignored(syscall.SIGHUP) { // by nohup: what is caught here is not ignored by the jobs, which are to hear it
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	if err := torture(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "torture:", err)
-		os.Exit(1)
-	}
+	trials.Main("torture", &o.seed, "the random instants", func(ctx context.Context) error { return torture(ctx, o) })
 }
 
 // errInterrupted ends the torture before its time.
@@ -62,9 +56,6 @@ var errInterrupted = errors.New("interrupted")
 func torture(ctx context.Context, o options) error {
 	if o.kind != "" && !slices.Contains(kindNames(), o.kind) {
 		return fmt.Errorf("no kind of job is called %q", o.kind)
-	}
-	if o.seed == 0 {
-		o.seed = rand.Uint64() >> 32
 	}
 	// What the rounds leave behind is kept when one of them went wrong, so the directory is not cleaned up in all cases.
 	base, err := os.MkdirTemp("", "prodigy-torture-")

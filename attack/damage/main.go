@@ -11,14 +11,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"prodigy/internal/trials"
 )
 
 // options are the flags.
@@ -35,23 +34,13 @@ func main() {
 	var o options
 	flag.Uint64Var(&o.trials, "trials", 2000, "how many damages are tried")
 	flag.Uint64Var(&o.first, "first", 0, "number of the first, to repeat one")
-	flag.Uint64Var(&o.seed, "seed", 0, "seed of the damages; 0: a random one")
 	flag.BoolVar(&o.flips, "flips", false, "flip every bit of the log of the killed job instead, one after the other")
 	flag.BoolVar(&o.worker, "worker", false, "try in this process and print each outcome; for attack/damage itself")
 	flag.StringVar(&o.dir, "dir", "", "directory for the files of jobs; empty: a temporary one")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := start(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "damage:", err)
-		os.Exit(1)
-	}
+	trials.Main("damage", &o.seed, "the damages", func(ctx context.Context) error { return start(ctx, o) })
 }
 
 func start(ctx context.Context, o options) error {
-	if o.seed == 0 {
-		o.seed = rand.Uint64() >> 32
-	}
 	if o.dir == "" {
 		dir, err := os.MkdirTemp("", "damage-")
 		if err != nil {

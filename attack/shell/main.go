@@ -10,16 +10,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/trials"
 )
 
 // options are the flags.
@@ -37,18 +36,11 @@ func main() {
 	var o options
 	flag.Uint64Var(&o.scripts, "scripts", 10_000, "how many scripts are tried")
 	flag.Uint64Var(&o.first, "first", 0, "number of the first script, to repeat one")
-	flag.Uint64Var(&o.seed, "seed", 0, "seed of the scripts; 0: a random one")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "scripts at once")
 	flag.DurationVar(&o.limit, "for", 0, "begin no more scripts after this time; 0: no limit")
 	flag.IntVar(&o.alarms, "alarms", 0, "reduce and print this many kinds of false alarms")
 	flag.BoolVar(&o.show, "show", false, "print each script, and what came of it")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := attack(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "attack:", err)
-		os.Exit(1)
-	}
+	trials.Main("attack", &o.seed, "the scripts", func(ctx context.Context) error { return attack(ctx, o) })
 }
 
 // errUnsaid is the end of an attack that found something.
@@ -56,9 +48,6 @@ var errUnsaid = errors.New("data was run of which nothing was said")
 
 // attack tries the scripts and prints what was found.
 func attack(ctx context.Context, o options) error {
-	if o.seed == 0 {
-		o.seed = rand.Uint64() >> 32
-	}
 	fmt.Printf("seed %d, %d scripts\n", o.seed, o.scripts)
 	t := newTally(o.alarms)
 	err := tryAll(ctx, o, t)

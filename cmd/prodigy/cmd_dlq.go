@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/posix"
 	"prodigy/internal/retry"
 )
 
@@ -202,14 +203,8 @@ func cell(s string, limit int) string {
 	return shorten(strings.ReplaceAll(visible(s), "\t", " "), limit)
 }
 
-// quoted quotes a word for a POSIX shell, if it needs quotes.
-func quoted(word string) string {
-	plain := strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+=,") == ""
-	if word != "" && plain && word[0] != '-' {
-		return visible(word)
-	}
-	return "'" + strings.ReplaceAll(visible(word), "'", `'\''`) + "'"
-}
+// quoted returns a word for a command line that people can copy.
+func quoted(word string) string { return posix.Quote(visible(word)) }
 
 func yesNo(b bool) string {
 	if b {

@@ -12,6 +12,8 @@ package dotenv
 import (
 	"fmt"
 	"strings"
+
+	"prodigy/internal/posix"
 )
 
 // Var is one variable of a file.
@@ -108,7 +110,7 @@ func (p *parser) name() (string, error) {
 	if rest, ok := strings.CutPrefix(name, "export"); ok && rest != strings.TrimLeft(rest, " \t") {
 		name = strings.TrimLeft(rest, " \t")
 	}
-	if !isName(name) {
+	if !posix.IsName(name) {
 		return "", p.fail(p.line, "what stands before the equals sign is not a name: use letters, digits and underscores, and no digit first")
 	}
 	return name, nil
@@ -148,14 +150,3 @@ func (p *parser) quoted(quote byte) (value string, closed bool) {
 
 // escapes holds the escapes in double quotes. Any other backslash is literal.
 var escapes = [256]byte{'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\\': '\\', '$': '$'}
-
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return s != ""
-}

@@ -8,14 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+
+	"prodigy/internal/process"
 )
 
 // errNoFile covers whatever keeps a text from being the name of a file: also one that is too long for a name, as commands can be.
 var errNoFile = errors.New("there is no such file")
 
 func fileSource(name, dir string) (source, error) {
-	s := source{name: name, file: within(dir, name)}
+	s := source{name: name, file: process.Resolve(dir, name)}
 	info, err := os.Stat(s.file)
 	if errors.Is(err, fs.ErrPermission) {
 		return source{}, s.trouble(err)
@@ -27,14 +28,6 @@ func fileSource(name, dir string) (source, error) {
 		return source{}, fmt.Errorf("input file %s: is a directory", name)
 	}
 	return s, nil
-}
-
-// within returns where a name that may be relative to dir lies.
-func within(dir, name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(dir, name)
 }
 
 // trouble words an error of the file system, with the name that the user gave.

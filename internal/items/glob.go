@@ -13,6 +13,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/process"
 )
 
 func checkGlob(pattern string) error {
@@ -39,7 +41,7 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, take func([]byte)
 		}
 		last = string(key)
 		if s.format != "" {
-			file := source{name: last, file: within(e.Dir, last), format: s.format}
+			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format}
 			return file.eachOfFile(ctx, p, take)
 		}
 		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // valid, as walk has seen
@@ -51,7 +53,7 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, take func([]byte)
 // names that begin with a dot match only where the pattern spells the dot, as in a shell.
 func (s source) walk(ctx context.Context, dir string, found *sorter) error {
 	base, pattern := doublestar.SplitPattern(slashed.Clean(filepath.ToSlash(s.glob)))
-	root := within(dir, filepath.FromSlash(base))
+	root := process.Resolve(dir, filepath.FromSlash(base))
 	err := doublestar.GlobWalk(os.DirFS(root), pattern, func(name string, entry fs.DirEntry) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -37,6 +37,20 @@ func newStore(t *testing.T, count int) (*Store, string) {
 	return s, path
 }
 
+// closedStore returns the path and the content of the file of a store.
+func closedStore(t *testing.T, count int) (path string, content []byte) {
+	t.Helper()
+	s, path := newStore(t, count)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, content
+}
+
 func wantItems(t *testing.T, s *Store, count int) {
 	t.Helper()
 	if s.Len() != count {
@@ -108,14 +122,7 @@ func TestAStoreIsTheSameAfterOpening(t *testing.T) {
 }
 
 func TestATornLastLineDoesNotCountAndIsReplaced(t *testing.T) {
-	s, path := newStore(t, 70)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, whole := closedStore(t, 70)
 	for _, cut := range []int{1, 2, 20, 40} {
 		torn := whole[:len(whole)-cut]
 		if err := os.WriteFile(path, torn, 0o600); err != nil {
@@ -213,14 +220,7 @@ func wantDamage(t *testing.T, what string, err error, line int) {
 }
 
 func TestAStoreThatIsCutOffAnywhereIsTold(t *testing.T) {
-	s, path := newStore(t, 10)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, whole := closedStore(t, 10)
 	if err := held(path, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -237,14 +237,7 @@ func TestAStoreThatIsCutOffAnywhereIsTold(t *testing.T) {
 }
 
 func TestAFlippedBitInAStoreIsTold(t *testing.T) {
-	s, path := newStore(t, 10)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, whole := closedStore(t, 10)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -270,14 +263,7 @@ func TestAFlippedBitInAStoreIsTold(t *testing.T) {
 }
 
 func TestLinesThatAreMissingOrMovedAreTold(t *testing.T) {
-	s, path := newStore(t, 4)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, whole := closedStore(t, 4)
 	l := strings.SplitAfter(string(whole), "\n")
 	for want, lines := range map[int]string{1: l[1] + l[0] + l[2] + l[3], 2: l[0] + l[2] + l[3], 3: l[0] + l[1] + l[1] + l[3]} {
 		if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
@@ -289,14 +275,7 @@ func TestLinesThatAreMissingOrMovedAreTold(t *testing.T) {
 
 // Lines of an older version have no checksum, and those that are added have one.
 func TestAStoreWithoutChecksumsIsRead(t *testing.T) {
-	s, path := newStore(t, 5)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, whole := closedStore(t, 5)
 	var old []byte
 	for line := range bytes.Lines(whole) {
 		old = append(append(old, checksum.Strip(bytes.TrimSpace(line))...), '\n')
@@ -304,7 +283,7 @@ func TestAStoreWithoutChecksumsIsRead(t *testing.T) {
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err = OpenStore(path)
+	s, err := OpenStore(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -93,7 +92,7 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 	}
 	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy)}
 	j.meta = jobs.Meta{
-		JobID: place.ID, Workflow: w.Name, WorkflowPath: absolute(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
+		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
 		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
 	}
@@ -125,13 +124,6 @@ func paramsOf(s settings.Settings) map[string]json.RawMessage {
 		}
 	}
 	return params
-}
-
-func absolute(dir, file string) string {
-	if filepath.IsAbs(file) {
-		return file
-	}
-	return filepath.Join(dir, file)
 }
 
 // create writes what was run, and opens the log and the stores.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,14 @@ var (
 
 // errIrregular tells that a file is none that a command may be given in place of its shell.
 var errIrregular = errors.New("not a regular file")
+
+// Resolve returns path as a process whose working directory is dir sees it: joined to dir unless it is absolute.
+func Resolve(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
 
 // Command is what to run.
 type Command struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ const maxFile = 1 << 20
 
 // read reads a file. A check does not open anything but regular files: others may block, or never end.
 func (r *resolver) read(name string) ([]byte, error) {
-	path := r.absolute(name)
+	path := process.Resolve(r.o.Dir, name)
 	if info, err := os.Stat(path); r.o.Purpose == ToCheck && err == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, nil
 	}
@@ -61,13 +60,6 @@ func (r *resolver) read(name string) ([]byte, error) {
 		err = fmt.Errorf("the file has more than %d bytes", maxFile)
 	}
 	return data, err
-}
-
-func (r *resolver) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(r.o.Dir, path)
 }
 
 // cause returns the error of a file operation without the name of the file.

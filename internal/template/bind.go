@@ -3,6 +3,8 @@ package template
 import (
 	"strconv"
 	"strings"
+
+	"prodigy/internal/posix"
 )
 
 // Limits of what goes through the environment: systems allow 128 KiB for one string, arguments and environment share about 2 MiB.
@@ -165,7 +167,7 @@ func (b *binding) deliver(inv *Invocation) error {
 			inv.Env = append(inv.Env, v.name+"="+v.value)
 			continue
 		}
-		file.WriteString(v.name + "='" + strings.ReplaceAll(v.value, "'", `'\''`) + "'\n")
+		file.WriteString(v.name + "=" + posix.Quote(v.value) + "\n")
 	}
 	if file.Len() > 0 {
 		inv.Values = file.String()
@@ -217,7 +219,7 @@ func (p *piece) shown(slots []slot, r Resolver) string {
 			return p.text
 		}
 		for i := range list {
-			list[i] = shellQuote(list[i])
+			list[i] = posix.Quote(list[i])
 		}
 		return encode(strings.Join(list, " "), p.around)
 	}

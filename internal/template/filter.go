@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/posix"
 )
 
 var filterNames = []string{"raw", "sh", "json", "url", "int", "words", "basename", "file", "opt", "pattern", "default"}
@@ -45,7 +47,7 @@ func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" |
 func filtered(v Value, f filter, r Resolver) (Value, error) {
 	switch f.name {
 	case "sh":
-		return Text(shellQuote(v.String())), nil
+		return Text(posix.Quote(v.String())), nil
 	case "json":
 		return Text(v.literal()), nil
 	case "url":

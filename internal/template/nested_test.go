@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"prodigy/internal/posix"
 )
 
 // hole stands for the placeholder while code is wrapped into quotes.
@@ -36,12 +38,12 @@ var wrappers = []func(code string) string{
 	func(code string) string { return "{ " + code + "\n}" },
 	func(code string) string { return "if true; then " + code + "\nfi" },
 	func(code string) string { return "x=$( " + code + "\nprintf x); printf '%s' \"${x%x}\"" },
-	func(code string) string { return "sh -c " + shellQuote(code) },
+	func(code string) string { return "sh -c " + posix.Quote(code) },
 	func(code string) string { return "sh -c \"" + double.write(code) + "\"" },
 	func(code string) string { return "env X=1 sh -eu -c \"" + double.write(code) + "\" _ a b" },
-	func(code string) string { return "eval " + shellQuote(code) },
+	func(code string) string { return "eval " + posix.Quote(code) },
 	func(code string) string { return "eval \"" + double.write(code) + "\"" },
-	func(code string) string { return "( trap " + shellQuote(code) + " EXIT; : )" },
+	func(code string) string { return "( trap " + posix.Quote(code) + " EXIT; : )" },
 	func(code string) string { return "sh <<PEOF\n" + heredoc.write(code) + "\nPEOF\n" },
 }
 

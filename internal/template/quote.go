@@ -1,6 +1,10 @@
 package template
 
-import "strings"
+import (
+	"strings"
+
+	"prodigy/internal/posix"
+)
 
 // quoting is what surrounds a place of a script, and so how text must be written there.
 type quoting uint8
@@ -20,7 +24,7 @@ const (
 func (q quoting) write(text string) string {
 	switch q {
 	case bare:
-		return shellQuote(text)
+		return posix.Quote(text)
 	case single:
 		return strings.ReplaceAll(text, `'`, `'\''`)
 	case ansi:
@@ -53,16 +57,4 @@ func encode(code string, around []quoting) string {
 		code = q.write(code)
 	}
 	return code
-}
-
-// shellQuote returns text as one word of shell code.
-func shellQuote(s string) string {
-	if s != "" && strings.IndexFunc(s, needsQuotes) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, `'`, `'\''`) + "'"
-}
-
-func needsQuotes(r rune) bool {
-	return r >= 0x80 || !isNameByte(byte(r)) && !strings.ContainsRune("-./,:@%+", r)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/posix"
 )
 
 // envForm is the long form of a variable's value.
@@ -39,7 +41,7 @@ func (r *reader) env(e entry) []EnvVar {
 func (r *reader) variables(entries []entry) []EnvVar {
 	var vars []EnvVar
 	for _, v := range entries {
-		if !isName(v.name) {
+		if !posix.IsName(v.name) {
 			r.fail(v.key, "%q cannot be the name of a variable: use letters, digits and underscores", v.name)
 		}
 		if one, ok := r.variable(v); ok {
@@ -155,7 +157,7 @@ var environmentName = sync.OnceValue(func() *regexp.Regexp {
 func (r *reader) secrets(e entry) []Secret {
 	var all []Secret
 	for _, s := range r.namedEntries(e) {
-		if !isName(s.name) {
+		if !posix.IsName(s.name) {
 			r.fail(s.key, "%q cannot be the name of a variable: use letters, digits and underscores", s.name)
 		}
 		all = append(all, r.secret(s))

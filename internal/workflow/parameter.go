@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/rawjson"
 )
 
@@ -20,7 +21,7 @@ import (
 func (r *reader) params(e entry) []Parameter {
 	var all []Parameter
 	for _, p := range r.namedEntries(e) {
-		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, isName, "letters, digits and underscores")
+		r.checkName(entry{name: "parameter", value: resolveAlias(p.key)}, p.name, posix.IsName, "letters, digits and underscores")
 		all = append(all, r.parameter(p))
 	}
 	return all

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/posix"
 )
 
 func (r *reader) writeFile(e entry) *WriteFile {
@@ -74,7 +76,7 @@ func (r *reader) elementName(e entry) (string, bool) {
 	case name == "index", name == "total":
 		r.fail(e.value, "%s: %q is a name that every foreach has: choose another", e.name, name)
 	case name != "item":
-		r.checkName(e, name, isName, "letters, digits and underscores")
+		r.checkName(e, name, posix.IsName, "letters, digits and underscores")
 	}
 	return name, ok
 }

@@ -8,6 +8,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/retry"
 )
 
@@ -113,7 +114,7 @@ func (r *reader) checkNames(s *Step, b *block, p deferredKeys) {
 		r.checkName(b.written["id"], s.ID, isLabel, "letters, digits, underscores and dashes")
 	}
 	if b.has("capture") {
-		r.checkName(b.written["capture"], s.Capture, isName, "letters, digits and underscores")
+		r.checkName(b.written["capture"], s.Capture, posix.IsName, "letters, digits and underscores")
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *reader) captureOutput(s *Step, b *block, e entry) {
 	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!bool" {
 		if name, ok := r.text(e); ok {
 			s.Capture = name
-			r.checkName(e, name, isName, "letters, digits and underscores")
+			r.checkName(e, name, posix.IsName, "letters, digits and underscores")
 		}
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/posix"
 )
 
 // set returns a function that stores a value in target if it is valid.
@@ -211,34 +212,8 @@ func (r *reader) checkName(e entry, name string, ok func(string) bool, of string
 	}
 }
 
-// isName reports whether s is a letter or underscore followed by letters, digits and underscores.
-func isName(s string) bool {
-	for i := range len(s) {
-		if !isNameByte(s[i], i == 0) {
-			return false
-		}
-	}
-	return s != ""
-}
-
 // isLabel reports whether s is a name that may hold dashes after its first character.
-func isLabel(s string) bool {
-	for i := range len(s) {
-		if !isNameByte(s[i], i == 0) && (i == 0 || s[i] != '-') {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func isNameByte(c byte, first bool) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
-		return true
-	default:
-		return !first && '0' <= c && c <= '9'
-	}
-}
+func isLabel(s string) bool { return posix.IsName(strings.ReplaceAll(s, "-", "_")) && s[0] != '-' }
 
 // textWithPos reads a text that is not blank, with its position.
 func (r *reader) textWithPos(e entry) (Text, bool) {
@@ -287,7 +262,7 @@ func variableName(n *yaml.Node) (string, bool) {
 	if inner, braced := strings.CutPrefix(name, "{"); braced {
 		name, isVar = strings.CutSuffix(inner, "}")
 	}
-	if n.Kind != yaml.ScalarNode || !isVar || !isName(name) {
+	if n.Kind != yaml.ScalarNode || !isVar || !posix.IsName(name) {
 		return "", false
 	}
 	return name, true
