@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"mime/quotedprintable"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -301,6 +302,14 @@ func encoders() []encoder {
 			all := escapes(c, raw)
 			return all[r.IntN(len(all))]
 		}),
+		whole("PyYAML", func(s string) string {
+			if strings.ContainsAny(s, "\t ") || !utf8.ValidString(s) {
+				return strconv.Quote(s)
+			}
+			s = strings.ReplaceAll(s, "'", "''")
+			s = regexp.MustCompile("\n+").ReplaceAllString(s, "\n$0")
+			return regexp.MustCompile(`([\x{85}\x{2028}\x{2029}\n])([^\x{85}\x{2028}\x{2029}\n])`).ReplaceAllString(s, "$1    $2")
+		}),
 		around("hex", func(_ *rand.Rand, s string) string { return hex.EncodeToString([]byte(s)) }),
 		around("HEX", func(_ *rand.Rand, s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) }),
 		around("xxd -p", func(_ *rand.Rand, s string) string { return wrapped(hex.EncodeToString([]byte(s)), 60, "\n") }),
@@ -358,7 +367,9 @@ func randomSecret(r *rand.Rand, least int) string {
 		},
 		func() string { return string(rune(0x21 + r.IntN(94))) },
 		func() string { return `'"\$%&+=/<> ` + "`;\t{}^M" }, // cut below
-		func() string { return string([]rune("äöüßé€ñ中文😀𝔘\u00a0\u2028")[r.IntN(13)]) },
+		func() string {
+			return string([]rune("äöüßé€ñ中文😀𝔘\u00a0\u0085\u2028\u2029")[r.IntN(15)])
+		},
 		func() string { return string([]byte{byte(1 + r.IntN(255))}) },
 		func() string { return string([]byte{"abcde0123\n\n\t "[r.IntN(13)]}) },
 	}

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// brokenFrom is the length from which a secret is also found when its lines were broken, as fold does it. In a short one every
-// accident of two lines would count.
+// brokenFrom is the length from which a secret is also found when its lines were broken, as fold does it, or joined. In a short one
+// every accident of two lines would count.
 const brokenFrom = 16
 
 // form is a family of encodings of one secret, as a sequence of units: a text can spell each unit in several ways and have a gap in
@@ -190,6 +190,7 @@ type walk struct {
 	unit      int
 	reader    reader
 	gaps      []int
+	harmless  prefixes
 }
 
 // maxEnds bounds how many places are followed at once. Only a text that is made for it has more than two or three.
@@ -296,6 +297,9 @@ func (f *form) character(w *walk, at int) {
 	if w.text[at] == rest[0] {
 		w.reached(1, at+1)
 	}
+	if w.unit > 0 && separates(rest[0]) && len(f.secret) >= brokenFrom {
+		w.reached(1, at) // left out
+	}
 	if !marksReading(w.text[at]) || isWord(rest[0]) && !escapesWord(w.text[at:], rest[0]) {
 		return
 	}
@@ -314,6 +318,8 @@ func (f *form) character(w *walk, at int) {
 		}
 	}
 }
+
+func separates(c byte) bool { return c == '\n' || c == '\r' || c == '\t' }
 
 // escapesWord reports whether text may begin with an escape of a letter, digit or underscore. It saves reading what escapes something
 // else, as nearly everything does: nobody has to escape these.

@@ -6,6 +6,7 @@
 package mask
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 )
@@ -60,8 +61,9 @@ func (m *Masker) add(f *form, w *walk) {
 	if f.kind == asDigits || f.kind == asNumbers {
 		bytes = 128 // all that they are written with
 	}
+	var text [2]byte
 	for first := range bytes {
-		text := [2]byte{byte(first)}
+		text[0] = byte(first)
 		if length, undecided := f.match(w, text[:1], true); length == 0 && !undecided {
 			continue
 		}
@@ -86,6 +88,39 @@ func (m *Masker) begins(b []byte) bool {
 	}
 	pair := uint(b[0])<<8 | uint(b[1])
 	return m.pairs[pair/64]&(1<<(pair%64)) != 0
+}
+
+const (
+	prefixLen  = 4
+	prefixBits = 13 // of the hash: 64 KiB of prefixes
+)
+
+// prefixes remembers prefixes of texts with which no secret begins. In ordinary text the same ones return all the time, so that most
+// text is never read by a form. It is a cache of fixed size: a new prefix takes the slot of an older one.
+type prefixes [1 << prefixBits]uint64
+
+// slot returns where the prefix of b is kept, and what is kept of it there, which is never 0: that is an empty slot.
+func (p *prefixes) slot(b []byte) (at *uint64, key uint64) {
+	prefix := binary.LittleEndian.Uint32(b)
+	return &p[prefix*2654435761>>(32-prefixBits)], 1<<32 | uint64(prefix)
+}
+
+// skip returns how many bytes at the start of b begin no secret. It stops in front of the last prefix, which may go on.
+func (m *Masker) skip(w *walk, b []byte) (n int) {
+	for ; n+prefixLen < len(b); n++ {
+		if !m.begins(b[n:]) {
+			continue
+		}
+		slot, key := w.harmless.slot(b[n:])
+		if *slot == key {
+			continue
+		}
+		if length, undecided := m.at(w, 0, b[n:n+prefixLen], true); length > 0 || undecided {
+			break
+		}
+		*slot = key
+	}
+	return n
 }
 
 // Short reports whether a secret is so short that it is only found as a whole word.

@@ -33,6 +33,34 @@ func TestASecretIsFoundInEveryForm(t *testing.T) {
 	}
 }
 
+// tr -d '\n' joins the lines of a key, and parsers of URLs leave out the same characters.
+func TestLinesOfASecretMayBeJoined(t *testing.T) {
+	for _, c := range []struct{ secret, text, want string }{
+		{"-----BEGIN KEY-----\nMIIabc\tdef\r\n-----END KEY-----\n", "k=-----BEGIN KEY-----MIIabcdef-----END KEY-----;", "k=***;"},
+		{"0123456789\n012345", "http://h/?0123456789012345/", "http://h/?***/"},
+		{"ab\ncd", "abcd", "abcd"}, // any accident would be one
+	} {
+		if got := New([]string{c.secret}).Text(c.text); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.secret, got, c.want)
+		}
+	}
+}
+
+// PyYAML with allow_unicode ends a line behind each of these characters and indents the next.
+func TestLinesOfYAMLMayEndInOtherCharacters(t *testing.T) {
+	for _, c := range []struct{ secret, text, want string }{
+		{"abc'd\u2028ef gh", "a:\n  b: 'abc''d\u2028    ef gh'\n", "a:\n  b: '***'\n"},
+		{"abc'd\u2029ef gh", "a:\n  b: |-\n    abc'd\u2029    ef gh\n", "a:\n  b: |-\n    ***\n"},
+		{"a\u0085b: c", "a:\n  b: 'a\u0085    b: c'\n", "a:\n  b: '***'\n"},
+		{"abc\tdef\u0085ghi", "a: abc def ghi\n", "a: ***\n"}, // yq folds it
+		{"tok\n\u2028\nen", "a:\n  b: 'tok\n\n\u2028\n    en'\n", "a:\n  b: '***'\n"},
+	} {
+		if got := New([]string{c.secret}).Text(c.text); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.secret, got, c.want)
+		}
+	}
+}
+
 func TestTheMiddleOfASecretIsFoundInLongerBase64(t *testing.T) {
 	m := New([]string{"correct-horse-battery"})
 	for before := range 6 {

@@ -56,17 +56,21 @@ func (r *reader) read(text []byte, more bool) {
 		r.pair('\n', '\n')
 	case '"', '\'', '`', '{', '}':
 		r.pair(text[0], text[0])
-	case ' ':
-		r.add(1, '\n')
+	case ' ': // folded: what ends a line, and in an attribute of XML a tab
+		for _, end := range []string{"\n", "\t", "\u0085", "\u2028", "\u2029"} {
+			r.add(1, []byte(end)...)
+		}
 	case '\n', '\r':
 		r.newline()
+	case "\u0085"[0], "\u2028"[0]:
+		r.otherLineEnd()
 	}
 }
 
 // marksReading reports whether a byte can begin something else than itself.
 func marksReading(c byte) bool {
 	switch c {
-	case '\\', '%', '&', '=', '^', 'M', '+', '$', '"', '\'', '`', '{', '}', ' ', '\n', '\r', "\uFFFD"[0]:
+	case '\\', '%', '&', '=', '^', 'M', '+', '$', '"', '\'', '`', '{', '}', ' ', '\n', '\r', "\u0085"[0], "\u2028"[0], "\uFFFD"[0]:
 		return true
 	}
 	return false
@@ -373,6 +377,29 @@ func (r *reader) newline() {
 	if end > i {
 		lines(end)
 		r.add(end, ' ')
+	}
+}
+
+// otherLineEnd reads the other characters that end a line of YAML, with the indentation of the next line.
+func (r *reader) otherLineEnd() {
+	c := "\u0085"
+	if r.text[0] != c[0] {
+		c = "\u2028"
+		if r.at(1) == c[1] && r.at(2) == "\u2029"[2] {
+			c = "\u2029"
+		}
+	}
+	for i := 1; i < len(c); i++ {
+		if r.at(i) != c[i] {
+			return
+		}
+	}
+	end := len(c)
+	for end-len(c) < maxIndent && r.at(end) == ' ' {
+		end++
+	}
+	if end > len(c) {
+		r.add(end, []byte(c)...)
 	}
 }
 

@@ -20,6 +20,12 @@ func (c *cutter) take(m *Masker, p []byte, last bool) {
 	defer m.walks.Put(w)
 	i, written := 0, 0 // of b
 	for ; i < len(b); i++ {
+		if c.hidden == 0 {
+			if n := m.skip(w, b[i:]); n > 0 {
+				i += n
+				c.before = b[i-1]
+			}
+		}
 		length := 0
 		if m.begins(b[i:]) {
 			var undecided bool
