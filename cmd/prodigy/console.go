@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -18,13 +14,12 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
-	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 )
 
 // console is the output of the process: results go to out, everything else to err.
 type console struct {
-	out     io.Writer
+	out     io.Writer // a terminal gets it through a safeWriter, whatever it is
 	err     io.Writer
 	plain   bool              // err is no terminal
 	noColor bool              // the flag, or NO_COLOR is set
@@ -32,6 +27,9 @@ type console struct {
 	unicode bool              // it can show more than ASCII
 	size    func() (w, h int) // of that terminal
 	wide    func() int        // of the terminal that out is; 0: it is none
+	safe    bool              // out is a terminal
+
+	secrets jobSecrets // of the job that is shown
 }
 
 // hide masks secrets in everything that is printed from now on.
@@ -54,7 +52,7 @@ func (c *console) close() {
 func newConsole(out, err *os.File, getenv func(string) string) *console {
 	able := getenv("TERM") != "dumb"
 	terminal := term.IsTerminal(int(err.Fd())) && able
-	return &console{
+	c := &console{
 		out:     out,
 		err:     &safeWriter{w: err},
 		plain:   !terminal,
@@ -75,17 +73,18 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 			return 0
 		},
 	}
+	if term.IsTerminal(int(out.Fd())) {
+		c.out, c.safe = &safeWriter{w: out}, true
+	}
+	return c
 }
 
-// text returns the writer for human-readable results. Results for programs go to out directly.
-func (c *console) text() io.Writer { return &safeWriter{w: c.out} }
-
-// steps returns the writer for the output of steps: unchanged, except on a terminal.
-func (c *console) steps() io.Writer {
-	if c.wide != nil && c.wide() > 0 {
-		return c.text()
+// text returns the writer for human-readable results. Results for programs and the output of steps go to out directly.
+func (c *console) text() io.Writer {
+	if c.safe {
+		return c.out
 	}
-	return c.out
+	return &safeWriter{w: c.out}
 }
 
 // look returns how lines for people are printed on out.
@@ -110,7 +109,7 @@ func (c *console) colours() bool { return !c.plain && !c.noColor }
 func (c *console) logger(w io.Writer) zerolog.Logger {
 	lines := zerolog.ConsoleWriter{Out: w, NoColor: true, TimeFormat: "15:04:05"}
 	if c.colours() {
-		g := progressLines{colours: true}
+		g := region{colours: true}
 		lines.FormatTimestamp = func(at any) string {
 			t, err := time.Parse(time.RFC3339, fmt.Sprint(at))
 			if err != nil {
@@ -139,75 +138,4 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
-func writeOut(con *console, file string, write func(io.Writer) error) error {
-	buffered := func(w io.Writer) error {
-		out := bufio.NewWriter(w)
-		return errors.Join(write(out), out.Flush())
-	}
-	if file == "-" {
-		return buffered(con.out)
-	}
-	err := writeWhole(file, buffered)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return refusef("export to %s: there is no such directory", file)
-	case err != nil:
-		return fmt.Errorf("export to %s: %w", file, err)
-	}
-	return nil
-}
-
-// writeWhole creates or replaces the file at path with what write writes, atomically. Devices and pipes are written to directly.
-func writeWhole(path string, write func(io.Writer) error) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeInto(path, write)
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return jobs.Rename(f.Name(), path)
-}
-
-func writeInto(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
-}
-
-// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to ask on.
-type asker func(question string) (bool, error)
-
-// terminalAsker returns an asker for the terminal, or nil if stdin is not one.
-func terminalAsker(con *console) asker {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return nil
-	}
-	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }
-}
-
-// askYesNo reports whether the answer is y or yes; anything else counts as no.
-func askYesNo(in io.Reader, out io.Writer, question string) (bool, error) {
-	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes", nil
 }

@@ -86,6 +86,7 @@ func TestScripts(t *testing.T) {
 	const dir = "../../testdata/script/"
 	params := testscript.Params{
 		Dir: dir, UpdateScripts: *update,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"terminal": terminal},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
 			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(examples))

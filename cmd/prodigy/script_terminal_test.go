@@ -1,0 +1,33 @@
+package main
+
+import (
+	"io"
+	"os/exec"
+	"strings"
+
+	"github.com/creack/pty"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// terminal is the command of scripts that runs a program on a terminal of its own, with what it writes there as its output. What scripts
+// have themselves, ttyin, may lose the end of it.
+func terminal(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: terminal program [args...]")
+	}
+	cmd := exec.Command("sh", append([]string{"-c", `exec "$0" "$@"`}, args...)...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range strings.Fields("PATH HOME TMPDIR WORK PRODIGY_HOME LANG TERM NO_COLOR") {
+		if value := ts.Getenv(name); value != "" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	screen, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
+	ts.Check(err)
+	_, _ = io.Copy(ts.Stdout(), screen) // it ends with an error when nobody has the terminal any more
+	err = cmd.Wait()
+	ts.Check(screen.Close())
+	if (err != nil) != neg {
+		ts.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+}
