@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"prodigy/internal/dlq"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -68,10 +67,14 @@ func runReport(con *console, o reportOptions) error {
 // reportSource returns the data for the report of a job.
 func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
+	secrets := secretsOf(job)
+	if secrets.unknown != nil {
+		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)
+	}
 	return report.Source{
 		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
-		Metrics: s.Metrics, Version: versionText(), Text: secretsOf(job).Mask.Text(string(text)), Made: time.Now(),
+		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
-		Letters: dlq.Each(job.DLQFile()),
+		Letters: secrets.letters(job),
 	}
 }

@@ -57,9 +57,8 @@ func runWhy(con *console, o whyOptions) error {
 	if err != nil {
 		return err
 	}
-	secrets := secretsOf(job)
-	con.hide(secrets.Mask)
-	e.Item = secrets.Mask.JSON(e.Item)
+	con.hideSecretsOf(job)
+	e.Item = con.secrets.item(e.Item)
 	if o.format == asJSON {
 		return printJSON(con.out, e)
 	}

@@ -3,7 +3,6 @@ package dlq
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -25,24 +24,17 @@ type Projection struct {
 	maxRetries int
 	item       func(index int) (json.RawMessage, error)
 
-	mem     Memory
+	active  map[string]*active
 	kept    evidence
+	resent  bool  // the records are of a retry of dead letters
 	applied int64 // records up to this one are in the queue
-}
-
-// Memory is what a projection knows of the items that are between their first start and their final outcome, after some record of the log.
-// It is what a checkpoint has of the projection.
-type Memory struct {
-	Journal int64              `json:"journal"` // the record that the last line of the journal follows from; set by Projection.Memory
-	Resent  bool               `json:"resent"`  // the records are of a retry of dead letters
-	Active  map[string]*active `json:"active"`  // by item ID
 }
 
 // active is an item that is between its first start and its final outcome.
 type active struct {
-	First   time.Time   `json:"first"`             // start of the first attempt
-	History []exhibit   `json:"history,omitempty"` // of the attempts before
-	Retries []StepRetry `json:"retries,omitempty"` // of the attempt that is running
+	first   time.Time   // start of the first attempt
+	history []exhibit   // of the attempts before
+	retries []StepRetry // of the attempt that is running
 }
 
 // NewProjection returns a projection onto q. Item gives the data of an item as it was recorded with the job;
@@ -50,38 +42,8 @@ type active struct {
 func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(index int) (json.RawMessage, error)) *Projection {
 	return &Projection{
 		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
-		mem: Memory{Active: map[string]*active{}}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
+		active: map[string]*active{}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
 	}
-}
-
-// Memory returns what the projection knows, between two calls of Apply. The result shares memory with the projection: encode it before the
-// next call. It reports false if some failures are only in the spill file.
-func (p *Projection) Memory() (m Memory, ok bool) {
-	m = p.mem
-	m.Journal = p.queue.Applied()
-	return m, p.kept.out == 0
-}
-
-// Restore makes a projection that has followed nothing continue after record seq, where m was taken. It takes over m. It reports false, and
-// changes nothing, if the journal lacks what had been written then: the log must be followed from its beginning.
-func (p *Projection) Restore(m Memory, seq int64) (bool, error) {
-	if p.applied < m.Journal || m.Active == nil || slices.Contains(slices.Collect(maps.Values(m.Active)), nil) {
-		return false, nil
-	}
-	for _, a := range m.Active {
-		for i, x := range a.History {
-			var err error
-			if a.History[i], err = p.kept.keep(*x.failure); err != nil {
-				return false, err
-			}
-		}
-	}
-	p.mem = m
-	if seq > p.applied {
-		p.queue.Follow(seq)
-		p.queue.Followed()
-	}
-	return true, nil
 }
 
 // Behind tells the projection that the log ends with record last. A queue that is ahead of its log, the end of which a power loss
@@ -112,12 +74,12 @@ func (p *Projection) apply(r events.Record) error {
 	}
 	switch e := r.Event.(type) {
 	case events.JobResumed:
-		p.mem.Resent = e.Reason == events.ForDeadLetters
+		p.resent = e.Reason == events.ForDeadLetters
 	case events.AgentStarted:
 		p.started(r.Time, e)
 	case events.StepRetrying:
-		if a := p.mem.Active[e.ItemID]; a != nil {
-			a.Retries = append(a.Retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
+		if a := p.active[e.ItemID]; a != nil {
+			a.retries = append(a.retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
 		}
 	case events.AgentInterrupted:
 		p.interrupted(e)
@@ -134,28 +96,28 @@ func (p *Projection) apply(r events.Record) error {
 }
 
 func (p *Projection) started(now time.Time, e events.AgentStarted) {
-	a := p.mem.Active[e.ItemID]
+	a := p.active[e.ItemID]
 	if a == nil {
-		a = &active{First: now}
-		p.mem.Active[e.ItemID] = a
+		a = &active{first: now}
+		p.active[e.ItemID] = a
 	}
-	a.Retries = nil // an attempt that died with its process left them
+	a.retries = nil // an attempt that died with its process left them
 }
 
 func (p *Projection) interrupted(e events.AgentInterrupted) {
-	a := p.mem.Active[e.ItemID]
+	a := p.active[e.ItemID]
 	if a == nil {
 		return
 	}
-	a.Retries = nil
-	if len(a.History) == 0 {
-		delete(p.mem.Active, e.ItemID)
+	a.retries = nil
+	if len(a.history) == 0 {
+		delete(p.active, e.ItemID)
 	}
 }
 
 // settled forgets an item that is no dead letter, or no longer.
 func (p *Projection) settled(seq int64, itemID string) error {
-	if a := p.mem.Active[itemID]; a != nil {
+	if a := p.active[itemID]; a != nil {
 		p.forget(itemID, a)
 	}
 	if seq <= p.applied {
@@ -165,19 +127,19 @@ func (p *Projection) settled(seq int64, itemID string) error {
 }
 
 func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
-	a := p.mem.Active[e.ItemID]
+	a := p.active[e.ItemID]
 	if a == nil { // refused by the open breaker before it was ever started
-		a = &active{First: r.Time}
+		a = &active{first: r.Time}
 	}
-	f := failure(r.Time, e, a.Retries)
-	a.Retries = nil
+	f := failure(r.Time, e, a.retries)
+	a.retries = nil
 	if e.Action.RunsAgain() {
 		if p.queue.Has(e.ItemID) {
 			return p.failedAgain(r, e, a, f)
 		}
 		x, err := p.kept.keep(f)
-		a.History = append(a.History, x)
-		p.mem.Active[e.ItemID] = a
+		a.history = append(a.history, x)
+		p.active[e.ItemID] = a
 		return err
 	}
 	if !e.Status().DeadLetter() {
@@ -187,27 +149,27 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	if r.Seq <= p.applied {
 		return nil
 	}
-	history, err := p.kept.all(a.History)
+	history, err := p.kept.all(a.history)
 	if err != nil {
 		return err
 	}
-	return p.put(r, e, a.First, append(history, f))
+	return p.put(r, e, a.first, append(history, f))
 }
 
 // failedAgain adds a failed attempt to the letter of an item that is to be tried once more. The letter is not kept waiting for the last
 // attempt of its retry, which may be stopped before that.
 func (p *Projection) failedAgain(r events.Record, e events.AgentFailed, a *active, f Failure) error {
-	p.mem.Active[e.ItemID] = a
+	p.active[e.ItemID] = a
 	if r.Seq <= p.applied {
 		return nil
 	}
-	return p.put(r, e, a.First, []Failure{f})
+	return p.put(r, e, a.first, []Failure{f})
 }
 
 // forget drops an item and the evidence kept for it.
 func (p *Projection) forget(itemID string, a *active) {
-	p.kept.drop(a.History)
-	delete(p.mem.Active, itemID)
+	p.kept.drop(a.history)
+	delete(p.active, itemID)
 }
 
 // Close drops what was kept of items that have not come to their end. The log has it.
@@ -241,7 +203,7 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time,
 	if len(entry.FailureHistory) == before {
 		return nil // applied before
 	}
-	if found && p.mem.Resent && !e.Action.RunsAgain() {
+	if found && p.resent && !e.Action.RunsAgain() {
 		entry.RetryCount++
 	}
 	entry.FailureCount = len(entry.FailureHistory)

@@ -96,13 +96,13 @@ func (c *checkpointer) take() ([]byte, error) {
 	}
 	made := checkpoint{Mark: mark, Policy: sum}
 	if c.queue != nil {
-		letters, ok := c.queue.Memory()
+		letters, ok := c.queue.Snapshot()
 		if !ok {
 			return nil, errTooLarge
 		}
 		made.Letters = &letters
 	}
-	made.State = c.state
+	made.State = c.state.snapshot()
 	return made.encode()
 }
 
