@@ -1,100 +1,22 @@
-// Package agent runs a list of steps for one item: processes, timeouts, output, command-level retry, handlers.
+// Package agent runs the steps of an attempt: for one item, or in one of the other phases.
+//
+// An Executor compiles the steps of a phase once (compile.go). Execute goes through them (execute.go): each is tried as often as its policy
+// allows (retry.go), one try binds its values, runs its command and makes a result of that (step.go), and hooks follow (hooks.go). The kinds of
+// steps have a file each. A scope has the values that placeholders stand for. Whatever outlives an attempt goes to its Host.
 package agent
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"sync"
 	"time"
 
+	"prodigy/internal/direct"
 	"prodigy/internal/events"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
-	"prodigy/internal/retry"
-	"prodigy/internal/workflow"
+	"prodigy/internal/template"
 )
-
-// Attempt is one execution of a list of steps, and all that is needed to do it here or elsewhere: it survives JSON.
-// In the map phase it is one try of one item; in the other phases Item is nil and ItemID empty.
-type Attempt struct {
-	ID            string                 `json:"id"` // <job>/<item>/<n>: its dedupe key, and the agent id
-	JobID         string                 `json:"job_id"`
-	Workflow      string                 `json:"workflow"`
-	CorrelationID string                 `json:"correlation_id"`
-	Phase         string                 `json:"phase"` // setup, map, reduce, merge; empty in standard mode
-	ItemID        string                 `json:"item_id,omitempty"`
-	ItemIndex     int                    `json:"item_index"`
-	ItemTotal     int                    `json:"item_total"` // 0 while unknown
-	Item          json.RawMessage        `json:"item,omitempty"`
-	Number        int                    `json:"number"` // from 1
-	Worker        int                    `json:"worker"` // slot, from 1
-	Dir           string                 `json:"dir"`
-	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; those that are secret have no value here
-	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that go before all others
-	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
-	Args          []workflow.Argument    `json:"args,omitempty"`      // the parameters
-	Steps         []workflow.Step        `json:"steps"`
-	Handler       []workflow.Step        `json:"handler,omitempty"`  // of on_item_failure: custom:<name>
-	Earlier       []events.StepCompleted `json:"earlier,omitempty"`  // of earlier phases: what they captured is visible
-	Done          []events.StepCompleted `json:"done,omitempty"`     // the first steps of this phase, which are not run again
-	Retrying      *events.StepRetrying   `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
-	Due           time.Time              `json:"due,omitzero"`       // of the next try of that step
-	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
-
-	Limits Limits `json:"limits,omitzero"`
-
-	// Spec tells apart what attempts of the same job and phase have in common, so that an Executor compiles it once (see SetSpec).
-	// Empty: it is compiled for this attempt alone.
-	Spec string `json:"spec,omitempty"`
-}
-
-// SetSpec sets a.Spec to a digest of what an Executor compiles of a.
-func (a *Attempt) SetSpec() {
-	digest := sha256.New()
-	// Names of what is captured and of secrets and parameters decide how texts compile.
-	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Earlier, a.Steps, a.Handler})
-	if err != nil {
-		panic("BUG: an attempt has no JSON: " + err.Error())
-	}
-	a.Spec = hex.EncodeToString(digest.Sum(nil))
-}
-
-// Limits are the limits in time of an attempt.
-type Limits struct {
-	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0: none
-	Cleanup *time.Duration `json:"cleanup,omitempty"` // between SIGTERM and SIGKILL when a time is up; nil: the executor's Grace
-
-	// Decided says that what follows when a time is up has been decided for all items, so that Handler is not asked.
-	Decided bool `json:"decided,omitempty"`
-}
-
-// MapResult is what ${map.…} stands for.
-type MapResult struct {
-	Total       int           `json:"total"`
-	Successful  int           `json:"successful"`
-	Failed      int           `json:"failed"`
-	Skipped     int           `json:"skipped"`
-	FailureRate float64       `json:"failure_rate"`
-	Duration    time.Duration `json:"duration"`
-	ResultsFile string        `json:"results_file"`
-}
-
-// Outcome is how an attempt ended.
-type Outcome struct {
-	Failure  *Failure                   `json:"failure,omitempty"` // nil: success
-	Handled  bool                       `json:"handled,omitempty"` // failed, and Attempt.Handler ran and succeeded
-	ExitCode int                        `json:"exit_code"`         // of the last step that ran; -1: it had none
-	Output   string                     `json:"output"`            // of the last step that ran, bounded (see process.Capture)
-	Captured map[string]json.RawMessage `json:"captured,omitempty"`
-	Duration time.Duration              `json:"duration"`
-}
-
-// Failure is a retry.Failure with the label of the step it happened in.
-type Failure struct {
-	retry.Failure
-	Step string `json:"step"`
-}
 
 // Runner runs one command. process.Run is one; tests and dry runs are functions.
 type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
@@ -102,7 +24,7 @@ type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 // Config is how an Executor runs commands.
 type Config struct {
 	Run      Runner
-	Claude   []string      // argv of the AI coding CLI, to which its prompt is given as claude.bind says
+	Claude   []string      // argv of the AI coding CLI; claude.bind says how it gets its prompt
 	Seed     uint64        // of the jitter of retry delays
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress
@@ -111,22 +33,21 @@ type Config struct {
 	Environ []string // the inherited environment
 
 	Secrets map[string]string // the values of secret variables, which are in no Attempt
-	Mask    *mask.Masker      // takes them out of outcomes and events
+	Mask    *mask.Masker      // removes them from outcomes and events
 
-	// MaxCommands bounds how many commands run at once, whoever runs them; 0: nothing does. The Executor lowers it when there are too
-	// few files, processes or memory for so many, and reports that to its Host.
+	// MaxCommands limits how many commands run at once, over all attempts; 0: no limit. The Executor lowers it when files, processes or
+	// memory run short, and reports that to its Host.
 	MaxCommands int
 }
 
 // Executor runs attempts on this machine.
 type Executor struct {
 	Config
-	host Host
-
-	shell     shellPath
+	host      Host
+	shell     func() *direct.Shell // looked up once: a search of PATH for every command costs time
+	limiter   limiter
 	inherited inherited
 	plans     plans
-	room      room
 }
 
 // New returns an Executor for attempts of a host. With a nil host they belong to no job, and their events are dropped.
@@ -134,5 +55,68 @@ func New(c Config, h Host) *Executor {
 	if h == nil {
 		h = new(noJob)
 	}
-	return &Executor{Config: c, host: h}
+	x := &Executor{Config: c, host: h, shell: sync.OnceValue(direct.Find)}
+	x.limiter.most, x.limiter.onLowered = c.MaxCommands, h.Lowered
+	return x
+}
+
+// run is one execution of an attempt. It belongs to the goroutine of the attempt; the elements of a foreach have copies.
+type run struct {
+	x        *Executor
+	a        *Attempt
+	plan     *plan
+	stop     context.Context // ends when the attempt is to be stopped; the time limits are not in it
+	vars     []string        // prodigy's variables, the same for all commands of the attempt
+	env      []string        // of the workflow
+	envErr   error           // a value of env is missing: every step fails with this
+	scratch  scratch         // private files of the attempt
+	captured map[string]json.RawMessage
+
+	rows    json.RawMessage // of map.results, once they were read
+	rowsErr error           // they could not be read
+
+	current    string           // label of the step of the attempt's own list that runs
+	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits
+	cut        *Failure         // the command that a time limit around its step ended
+	lostSecret error            // the step that is being bound names output that is not known any more
+	heads      map[*step]string // commit at which steps with commit_required began
+}
+
+func (r *run) emit(e events.Event) { r.x.host.Emit(r.a, e) }
+
+func (r *run) newScratch() scratch { return scratch{x: r.x, stop: r.stop} }
+
+// command is the compiled text of a step.
+type command interface {
+	// bind puts the values in. An error fails the step before anything runs.
+	bind(r template.Resolver, x *Executor) (call, error)
+	// render returns the text with its values, for people.
+	render(r template.Resolver) string
+}
+
+// call is a command with its values in place.
+type call struct {
+	path    string // of the program; empty: it is looked up
+	argv    []string
+	program direct.Program // what argv would run when it is a shell and the program is all it runs
+	env     []string
+	input   string // what it reads from its standard input
+	ai      bool   // it is an AI coding CLI: what its tools have started ends with it
+	values  string // content of a private file that PRODIGY_VALUES names
+	script  string // content of a private file whose path is the last argument
+
+	action action // instead of all above: what to do without one process of its own
+}
+
+// action does a bound step once. Its result counts when it failed, too. The error is for a stop, and for what prodigy could not do.
+type action func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error)
+
+// boundCommand is a command with all that it needs to run.
+type boundCommand struct {
+	call
+	env     []string
+	dir     string
+	scope   *scope
+	output  *destination // of stdout, beside the capture; nil: none
+	scratch *scratch     // its private files, for the caller to remove
 }

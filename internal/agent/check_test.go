@@ -182,7 +182,7 @@ func TestTheDocumentsHaveEveryField(t *testing.T) {
 func TestValuesHaveTheFieldsThatAreKnown(t *testing.T) {
 	a := ofItem()
 	a.Map = &MapResult{ResultsFile: os.DevNull}
-	s := &scope{run: &run{x: new(Executor), a: &a}, wants: true, failed: &ended{failure: new(Failure)}}
+	s := &scope{run: &run{x: new(Executor), a: &a}, needsResults: true, failed: &stepEnd{failure: new(Failure)}}
 	s.set(result{}, last)
 	for root, fields := range map[string][]string{last: resultFields, "error": errorFields, "map": mapFields} {
 		v, ok := s.Resolve(root)

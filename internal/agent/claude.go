@@ -12,9 +12,9 @@ import (
 	"prodigy/internal/template"
 )
 
-// claude is a step that gives its text to the AI coding CLI, through no shell. Values in it are data: the CLI must not take them for
-// options. So claude reads the prompt from its standard input. Other programs get it as their last argument, since not all of them
-// would read it, and no prompt that looks like an option.
+// claude is a step that gives its text to the AI coding CLI, without a shell. Values in it are data, which the CLI must not take for
+// options: so claude reads the prompt from its standard input. Other programs get it as their last argument, since not all of them
+// would read it; a prompt that looks like an option is refused.
 type claude struct{ *template.Plain }
 
 var errNoCLI = errors.New("no AI coding CLI is configured")
@@ -49,6 +49,8 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 	return call{argv: append(slices.Clip(x.Claude), prompt), ai: true}, nil
 }
 
+func (c claude) render(r template.Resolver) string { return c.Render(r) }
+
 // readsPrompt reports whether a program takes its prompt from its standard input.
 func readsPrompt(program string) bool {
 	switch filepath.Base(program) {
@@ -58,21 +60,21 @@ func readsPrompt(program string) bool {
 	return false
 }
 
-// lastWords returns the line that says best why an AI coding CLI failed. It is the last one on stdout, where they write their errors, or
-// when that is a JSON object what is called an error in it; else the last line of stderr. It is exact when it came from JSON.
-func lastWords(p printed) (line string, exact bool) {
-	line = lastLine(p.output)
+// lastWords returns the line that says best why an AI coding CLI failed: the last one on stdout, where they write their errors, or the error in
+// it when it is a JSON object; else the last line of stderr. exact reports whether it came from JSON.
+func lastWords(p Printed) (line string, exact bool) {
+	line = lastLine(p.Output)
 	var o map[string]json.RawMessage
 	if json.Unmarshal([]byte(line), &o) != nil {
-		return cmp.Or(line, lastLine(p.stderr)), false
+		return cmp.Or(line, lastLine(p.Stderr)), false
 	}
 	if words := errorIn(o); words != "" {
 		return words, true
 	}
-	return lastLine(p.stderr), false
+	return lastLine(p.Stderr), false
 }
 
-// errorIn returns the first line of what a JSON object says went wrong. Where that is an object again, it is what that says.
+// errorIn returns the first line of the error that a JSON object, or an object in it, has under one of the usual keys.
 func errorIn(o map[string]json.RawMessage) string {
 	for _, key := range []string{"result", "error", "errors", "data", "message"} {
 		value := o[key]
@@ -94,10 +96,3 @@ func errorIn(o map[string]json.RawMessage) string {
 	}
 	return ""
 }
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
-}
-
-func (c claude) render(r template.Resolver) string { return c.Render(r) }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// plan is all that is compiled of the attempts of one phase. It is immutable.
+// plan is everything that is compiled of the attempts of one phase. It is immutable.
 type plan struct {
 	env      []variable
 	steps    []*step
@@ -25,24 +26,35 @@ type step struct {
 	*workflow.Step
 	label    string
 	kind     string
-	position int // in its list
+	position int   // in its list
+	broken   error // a text of the step does not compile
 	command  command
 	env      []variable
 	dir      *template.Plain // nil: where the attempt runs
 	output   *outputFile     // nil: none
 	when     *condition      // nil: always
-	fallback command         // nil: none
-	success  []*step         // of on_success
-	onCode   map[int][]*step
-	validate *validate // nil: none
-	inner    [][]*step // lists of steps that are part of it
-	handler  []*step
-	nth      int   // see StepBreaker; of a step with a breaker
-	broken   error // a text of the step does not compile
-	results  bool  // some text may name map.results
+	validate *validation     // nil: none
+	inner    [][]*step       // lists of steps that are part of it
+	results  bool            // some text may name map.results
+	nth      int             // see StepBreaker; of a step with a breaker
+
+	// The hooks.
+	onSuccess []*step
+	onCode    map[int][]*step
+	onFailure []*step
+	fallback  command // nil: none
 }
 
-// policy returns the step's retry policy; a step without one has the policy that never retries.
+// variable is one of an env block, compiled: a text, a command whose output is the value, a literal or a secret.
+type variable struct {
+	name    string
+	value   *template.Plain // nil: not a text
+	command command         // nil: not a command
+	literal string
+	secret  bool // the Executor has the value
+}
+
+// policy returns the retry policy of the step; without one, it is never retried.
 func (s *step) policy() retry.Policy {
 	if s.Retry == nil {
 		return retry.Policy{}
@@ -56,10 +68,9 @@ type plans struct {
 	made map[planKey]*plan
 }
 
-// planKey tells attempts with different texts apart.
 type planKey struct{ job, phase, spec string }
 
-// maxPlans bounds the plans in memory: an Executor may serve many jobs, one after another.
+// maxPlans limits the plans in memory: an Executor may serve many jobs, one after another.
 const maxPlans = 64
 
 func (ps *plans) of(a *Attempt) *plan {
@@ -80,14 +91,14 @@ func (ps *plans) of(a *Attempt) *plan {
 	return p
 }
 
-// compiler compiles step lists and collects what it finds on the way.
+// compiler compiles lists of steps and collects its findings about their texts.
 type compiler struct {
 	findings []finding
 	itemFile bool
 	breakers map[string]int // steps with a breaker so far, by label
 }
 
-// finding is something about a text of the workflow file.
+// finding is an error or a warning about a text of the workflow file.
 type finding struct {
 	at       workflow.Pos
 	severity template.Severity
@@ -95,82 +106,76 @@ type finding struct {
 }
 
 func (c *compiler) plan(a *Attempt) *plan {
-	at := placeOf(a)
-	p := &plan{env: c.env(nil, a.Env, ofVariables(a))}
-	p.steps, at = c.list(a.Steps, at, "")
-	p.handler, _ = c.list(a.Handler, at.failed(), "on_item_failure/")
+	names := namesOf(a)
+	p := &plan{env: c.env(nil, a.Env, variableNames(a))}
+	p.steps, names = c.list(a.Steps, names, "")
+	p.handler, _ = c.list(a.Handler, names.failed(), "on_item_failure/")
 	p.itemFile = c.itemFile
 	return p
 }
 
-// list compiles steps that run one after another, the first of them at p, and returns the place behind the last.
-func (c *compiler) list(steps []workflow.Step, p place, prefix string) ([]*step, place) {
+// list compiles steps that run one after another. n are the names that the first of them sees; it returns those after the last.
+func (c *compiler) list(steps []workflow.Step, n scopeNames, prefix string) ([]*step, scopeNames) {
 	compiled := make([]*step, len(steps))
 	for i := range steps {
-		compiled[i] = c.step(&steps[i], i, p, prefix)
-		p = p.behind(&steps[i])
+		compiled[i] = c.step(&steps[i], i, n, prefix)
+		n = n.after(&steps[i])
 	}
-	return compiled, p
+	return compiled, n
 }
 
-func (c *compiler) step(w *workflow.Step, position int, p place, prefix string) *step {
+func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix string) *step {
 	s := &step{Step: w, label: prefix + w.Label(position), kind: w.Kind(), position: position}
 	c.captureName(w)
-	s.when = c.condition(s, p)
-	s.env = c.env(s, w.Env, p)
-	inner := p.with(w.Env)
-	k, ok := kinds()[s.kind]
-	if !ok {
-		panic("BUG: a step of unknown kind " + s.kind)
+	if w.When != nil {
+		s.when = c.condition(s, n)
 	}
-	if k.build != nil {
+	s.env = c.env(s, w.Env, n)
+
+	inner := n.withVars(w.Env)
+	k, ok := kinds()[s.kind]
+	switch {
+	case !ok:
+		panic("BUG: a step of unknown kind " + s.kind)
+	case k.build != nil:
 		s.command = k.build(c, s, inner)
-	} else {
-		s.command = c.ownCommand(s, k, inner)
+	default:
+		if len(w.Interpreter) > 0 {
+			k.compile = interpreted(w.Interpreter)
+		}
+		text := k.text(w)
+		s.command = c.command(s, k.compile, text.Value, text.At, inner)
 	}
 	if w.WorkingDir != nil {
 		s.dir = c.plain(s, *w.WorkingDir, inner)
 	}
-	s.output = c.outputFile(s, inner)
-	s.validate = c.validation(s, inner)
-	c.following(s, p)
-	c.afterFailure(s, inner)
-	return s
-}
-
-// ownCommand compiles the command that s is.
-func (c *compiler) ownCommand(s *step, k kind, p place) command {
-	if len(s.Interpreter) > 0 {
-		k.compile = interpreted(s.Interpreter)
+	if w.OutputFile != nil {
+		if path := c.plain(s, *w.OutputFile, inner); path != nil {
+			s.output = &outputFile{path: path, head: path.Before(inner.isData)}
+		}
 	}
-	text := k.text(s.Step)
-	return c.command(s, k, text.Value, text.At, p)
-}
+	if w.Validate != nil {
+		s.validate = c.validation(s, inner)
+	}
 
-// following compiles the steps that follow s.
-func (c *compiler) following(s *step, p place) {
-	behind := p.behind(s.Step)
-	s.success, _ = c.list(s.OnSuccess, behind, s.label+"/")
-	for _, code := range slices.Sorted(maps.Keys(s.OnExitCode)) {
-		at := behind
+	after := n.after(w)
+	s.onSuccess, _ = c.list(w.OnSuccess, after, s.label+"/")
+	for _, code := range slices.Sorted(maps.Keys(w.OnExitCode)) {
+		names := after
 		if code != 0 {
-			at = behind.failed()
+			names = after.failed()
 		}
 		if s.onCode == nil {
 			s.onCode = make(map[int][]*step)
 		}
-		s.onCode[code], _ = c.list(s.OnExitCode[code], at, s.label+"/")
+		s.onCode[code], _ = c.list(w.OnExitCode[code], names, s.label+"/")
 	}
-	if on := s.OnFailure; on != nil {
-		s.handler, _ = c.list(on.Steps, behind.failed(), s.label+"/")
+	if w.OnFailure != nil {
+		s.onFailure, _ = c.list(w.OnFailure.Steps, after.failed(), s.label+"/")
 	}
-}
-
-// afterFailure compiles what else a step says about its failures.
-func (c *compiler) afterFailure(s *step, p place) {
 	policy := s.policy()
 	if policy.OnFailure.Kind == retry.Fallback {
-		s.fallback = c.command(s, kinds()["shell"], policy.OnFailure.Command, s.somewhere, p.behind(s.Step).failed())
+		s.fallback = c.command(s, compileShell, policy.OnFailure.Command, s.anywhere, inner.after(w).failed())
 	}
 	if policy.CircuitBreaker != nil {
 		if c.breakers == nil {
@@ -179,17 +184,57 @@ func (c *compiler) afterFailure(s *step, p place) {
 		s.nth = c.breakers[s.label]
 		c.breakers[s.label]++
 	}
+	return s
 }
 
-// locate returns the place in the workflow file of a line and column of a text.
+// condition compiles the when of s.
+func (c *compiler) condition(s *step, n scopeNames) *condition {
+	c.noteUse(s, s.When.Value)
+	compiled, problems := compileCondition(s.When.Value, n.Names)
+	for _, p := range problems {
+		c.failed(s, func(int, int) workflow.Pos { return s.When.At(p.line, p.col) }, p.err)
+	}
+	return compiled
+}
+
+// env compiles a block of variables. Each sees the ones before it. Without a step it is the block of the workflow.
+func (c *compiler) env(s *step, vars []workflow.EnvVar, n scopeNames) []variable {
+	compiled := make([]variable, len(vars))
+	for i, v := range vars {
+		c.envName(v.Name, v.At())
+		one := variable{name: v.Name}
+		switch {
+		case v.Command != nil:
+			one.command = c.command(s, compileShell, v.Command.Value, v.Command.At, n)
+		case v.Choice != nil: // it is decided before the job starts: only Check comes here
+			one.value = c.plain(s, v.Choice.WhenTrue, n)
+			c.plain(s, v.Choice.WhenFalse, n)
+		case v.Literal:
+			one.literal = v.Value.Value
+		case v.Secret && v.Value.Value == "":
+			one.secret = true
+		default:
+			one.value = c.plain(s, v.Value, n)
+		}
+		c.steering(v, one, n)
+		compiled[i] = one
+		n = n.withVars(vars[i : i+1])
+	}
+	return compiled
+}
+
+// compileText makes the command of a step from its text.
+type compileText func(text string, n template.Names) (command, []template.Diag, error)
+
+// locate returns the position in the workflow file of a line and column of a text.
 type locate func(line, col int) workflow.Pos
 
-// somewhere locates texts of s of which only the step is known.
-func (s *step) somewhere(_, _ int) workflow.Pos { return s.Pos }
+// anywhere locates texts of s whose own position is not known.
+func (s *step) anywhere(_, _ int) workflow.Pos { return s.Pos }
 
-func (c *compiler) command(s *step, k kind, text string, at locate, p place) command {
-	c.look(s, text)
-	compiled, diags, err := k.compile(text, p.names())
+func (c *compiler) command(s *step, compile compileText, text string, at locate, n scopeNames) command {
+	c.noteUse(s, text)
+	compiled, diags, err := compile(text, n.Names)
 	for _, d := range diags {
 		c.found(at, d)
 	}
@@ -197,15 +242,15 @@ func (c *compiler) command(s *step, k kind, text string, at locate, p place) com
 	return compiled
 }
 
-func (c *compiler) plain(s *step, text workflow.Text, p place) *template.Plain {
-	c.look(s, text.Value)
-	compiled, err := template.CompilePlain(text.Value, p.names())
+func (c *compiler) plain(s *step, text workflow.Text, n scopeNames) *template.Plain {
+	c.noteUse(s, text.Value)
+	compiled, err := template.CompilePlain(text.Value, n.Names)
 	c.failed(s, text.At, err)
 	return compiled
 }
 
-// look notes what a text wants that is not free.
-func (c *compiler) look(s *step, text string) {
+// noteUse notes what a text uses that costs something to provide.
+func (c *compiler) noteUse(s *step, text string) {
 	if strings.Contains(text, itemFileVar) {
 		c.itemFile = true
 	}
@@ -233,6 +278,64 @@ func (c *compiler) failed(s *step, at locate, err error) {
 }
 
 func (c *compiler) found(at locate, d template.Diag) {
-	f := finding{at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text}
+	c.findings = append(c.findings, finding{at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text})
+}
+
+// captureName refuses names that would steer the programs of later steps, since captured values are exported to them.
+func (c *compiler) captureName(s *workflow.Step) {
+	if !template.ReservedName(s.Capture) {
+		return
+	}
+	c.findings = append(c.findings, finding{
+		at: s.Pos, severity: template.Error,
+		message: fmt.Sprintf("PS031 the output cannot be captured as %s: a variable of that name would steer the shell or its programs; choose another name", s.Capture),
+	})
+}
+
+// elementName is captureName for the element of a foreach.
+func (c *compiler) elementName(s *step) {
+	if name := s.Foreach.ElementName(); template.ReservedName(name) {
+		c.findings = append(c.findings, finding{
+			at: s.Pos, severity: template.Error,
+			message: fmt.Sprintf("PS031 the element cannot be called %s: a variable of that name would steer the shell or its programs; choose another name", name),
+		})
+	}
+}
+
+// steering reports data in a variable that makes it code: shells and programs run what they find there.
+func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) {
+	runs, searched := template.Steering(v.Name)
+	if !runs && !searched {
+		return
+	}
+	written, isData := "the output of a command", v.Command != nil
+	if compiled.value != nil {
+		written, isData = compiled.value.Data(n.Names)
+	}
+	if !isData && v.Choice != nil && strings.Contains(v.Choice.WhenFalse.Value, "$") {
+		if other, err := template.CompilePlain(v.Choice.WhenFalse.Value, n.Names); err == nil {
+			written, isData = other.Data(n.Names)
+		}
+	}
+	if !isData {
+		return
+	}
+	f := finding{at: v.At(), severity: template.Error, message: fmt.Sprintf(
+		"PS033 %s is the value of %s, where shells and programs look for what they run; give it a constant value", written, v.Name)}
+	if !runs || v.Command != nil {
+		f.severity = template.Warning
+		f.message = fmt.Sprintf("PS033 %s is the value of %s; whoever writes it may choose which program runs", written, v.Name)
+	}
 	c.findings = append(c.findings, f)
+}
+
+// envName refuses names that prodigy sets for every command: the value of the workflow would never be seen.
+func (c *compiler) envName(name string, at workflow.Pos) {
+	if !isOurs(name + "=") {
+		return
+	}
+	c.findings = append(c.findings, finding{
+		at: at, severity: template.Error,
+		message: fmt.Sprintf("PS032 %s is set by prodigy itself for every command; choose another name", name),
+	})
 }

@@ -5,7 +5,6 @@ import (
 
 	"prodigy/internal/filter"
 	"prodigy/internal/template"
-	"prodigy/internal/workflow"
 )
 
 // condition is the compiled when of a step.
@@ -20,22 +19,32 @@ type term struct {
 	text   *template.Plain
 }
 
-// condition compiles the when of s, which may be absent.
-func (c *compiler) condition(s *step, p place) *condition {
-	if s.When == nil {
-		return nil
-	}
-	c.look(s, s.When.Value)
-	parsed, err := filter.ParseCondition(s.When.Value)
+// conditionProblem is a mistake in a condition. line and col are those of its term, or 1 when the condition as a whole does not parse.
+type conditionProblem struct {
+	line, col int
+	err       error
+}
+
+// compileCondition compiles src. With problems the condition may be nil.
+func compileCondition(src string, n template.Names) (*condition, []conditionProblem) {
+	parsed, err := filter.ParseCondition(src)
 	if err != nil {
-		c.failed(s, s.When.At, &whenError{err})
-		return nil
+		return nil, []conditionProblem{{1, 1, &whenError{err}}}
 	}
-	compiled := &condition{parsed: parsed, terms: make([]term, len(parsed.Terms))}
+	c := &condition{parsed: parsed, terms: make([]term, len(parsed.Terms))}
+	var problems []conditionProblem
 	for i, t := range parsed.Terms {
-		compiled.terms[i] = c.term(s, t, p)
+		if t.Text {
+			c.terms[i].text, err = template.CompilePlain(t.Src, n)
+		} else {
+			c.terms[i].single, err = template.CompileSingle(t.Src, n)
+		}
+		if err != nil {
+			line, col := lineCol(src, t.At)
+			problems = append(problems, conditionProblem{line, col, err})
+		}
 	}
-	return compiled
+	return c, problems
 }
 
 // whenError is the mistake in a condition.
@@ -45,51 +54,30 @@ func (e *whenError) Error() string { return "when: " + e.err.Error() }
 
 func (e *whenError) Unwrap() error { return e.err }
 
-func (c *compiler) term(s *step, t filter.Term, p place) term {
-	at := func(int, int) workflow.Pos { return s.When.At(lineCol(s.When.Value, t.At)) }
-	var compiled term
-	var err error
-	if t.Text {
-		compiled.text, err = template.CompilePlain(t.Src, p.names())
-	} else {
-		compiled.single, err = template.CompileSingle(t.Src, p.names())
-	}
-	c.failed(s, at, err)
-	return compiled
-}
-
-// lineCol returns where an offset of a text is, both from 1.
+// lineCol returns the line and column of an offset in a text, both from 1.
 func lineCol(text string, offset int) (line, col int) {
 	before := text[:offset]
 	return 1 + strings.Count(before, "\n"), offset - strings.LastIndexByte(before, '\n')
 }
 
-// wanted tells whether st is to be run. A step with a text that does not compile is, and fails by that.
-func (st *step) wanted(s *scope) (bool, error) {
-	if st.when == nil || st.broken != nil {
-		return true, nil
-	}
-	return st.when.holds(s.binding(st))
-}
-
-// holds tells whether the condition is met. A term without a value is null.
-func (c *condition) holds(s *scope) (bool, error) {
+// holds reports whether the condition is met. A term without a value is null.
+func (c *condition) holds(r template.Resolver) (bool, error) {
 	operands := make([]filter.Operand, len(c.terms))
 	for i, t := range c.terms {
 		var err error
-		if operands[i], err = t.operand(s); err != nil {
+		if operands[i], err = t.operand(r); err != nil {
 			return false, err
 		}
 	}
 	return c.parsed.Holds(func(i int) filter.Operand { return operands[i] }), nil
 }
 
-func (t term) operand(s *scope) (filter.Operand, error) {
+func (t term) operand(r template.Resolver) (filter.Operand, error) {
 	if t.text != nil {
-		text, err := t.text.Bind(s)
+		text, err := t.text.Bind(r)
 		return filter.Untyped(text), err
 	}
-	v, ok, err := t.single.Value(s)
+	v, ok, err := t.single.Value(r)
 	if !ok || err != nil {
 		return filter.Operand{}, err
 	}

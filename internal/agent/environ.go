@@ -1,40 +1,19 @@
 package agent
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
+	"prodigy/internal/process"
 	"prodigy/internal/template"
 )
-
-// The variables that prodigy sets for every command. Those of an outer prodigy are not handed on.
-const (
-	jobVar         = "PRODIGY_JOB_ID"
-	itemIDVar      = "PRODIGY_ITEM_ID"
-	itemVar        = "PRODIGY_ITEM"
-	itemFileVar    = "PRODIGY_ITEM_FILE"
-	attemptVar     = "PRODIGY_ATTEMPT"
-	workerVar      = "PRODIGY_WORKER_ID"
-	correlationVar = "PRODIGY_CORRELATION_ID"
-	automationVar  = "PRODIGY_AUTOMATION"
-
-	// Only of a workflow that runs once for each value, which has two names: its place from 1, and how many there are.
-	argVar   = "ARG"
-	fileVar  = "FILE"
-	indexVar = "INDEX"
-	totalVar = "TOTAL"
-
-	valuesVar    = "PRODIGY_VALUES"
-	valuesPrefix = "PRODIGY_V" // of the variables that template makes, and of valuesVar
-)
-
-// maxItemVar is the size past which an item does not go into the environment: arguments and environment share one limit.
-const maxItemVar = 96 << 10
 
 // inherited is the environment that every command starts from, made once for all.
 type inherited struct {
@@ -43,25 +22,12 @@ type inherited struct {
 }
 
 func (i *inherited) of(environ []string) []string {
-	i.once.Do(func() { i.vars = slices.DeleteFunc(slices.Clone(environ), ours) })
+	i.once.Do(func() { i.vars = slices.DeleteFunc(slices.Clone(environ), isOurs) })
 	return i.vars
 }
 
-// ours tells whether a variable is one of those that prodigy sets.
-func ours(kv string) bool {
-	if !strings.HasPrefix(kv, "PRODIGY_") {
-		return false
-	}
-	name, _, _ := strings.Cut(kv, "=")
-	switch name {
-	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, workerVar, correlationVar, automationVar:
-		return true
-	}
-	return strings.HasPrefix(name, valuesPrefix)
-}
-
-// fixed returns the variables that are the same for all commands of the attempt. itemFile is empty when there is none.
-func (a *Attempt) fixed(itemFile string) []string {
+// variables returns prodigy's variables that are the same for all commands of the attempt. itemFile is empty when there is none.
+func (a *Attempt) variables(itemFile string) []string {
 	vars := []string{automationVar + "=true", jobVar + "=" + a.JobID, correlationVar + "=" + a.CorrelationID}
 	if a.Phase != phaseMap {
 		return vars
@@ -82,9 +48,6 @@ func (a *Attempt) fixed(itemFile string) []string {
 	return vars
 }
 
-// valueVars returns the names that only a workflow that runs once for each value has.
-func valueVars() []string { return []string{argVar, fileVar, indexVar, totalVar} }
-
 // valueVar returns the value of one of valueVars.
 func (a *Attempt) valueVar(name string) (template.Value, bool) {
 	switch name {
@@ -98,31 +61,78 @@ func (a *Attempt) valueVar(name string) (template.Value, bool) {
 	return template.Value{}, false
 }
 
-// environ returns the whole environment of a command: inherited variables, those of the workflow and the step, prodigy's, and
-// those of the command's values.
+// total returns an empty text while n is unknown, so that a default can take its place.
+func total(n int) template.Value {
+	if n == 0 {
+		return template.Text("")
+	}
+	return template.Text(strconv.Itoa(n))
+}
+
+// environ returns the whole environment of a command: inherited variables, those of the workflow and the step, prodigy's, and those of
+// the values in the command.
 func (r *run) environ(vars []string, c call) []string {
 	inherited := r.x.inherited.of(r.x.Environ)
-	env := make([]string, 0, len(inherited)+len(vars)+len(r.fixed)+len(c.env)+2)
+	env := make([]string, 0, len(inherited)+len(vars)+len(r.vars)+len(c.env)+2)
 	env = append(env, inherited...)
 	env = append(env, vars...)
-	env = append(env, r.fixed...)
+	env = append(env, r.vars...)
 	if r.a.Phase == phaseMap {
 		env = append(env, workerVar+"="+strconv.Itoa(r.a.Worker))
 	}
 	return append(env, c.env...)
 }
 
-// privateFile writes a file that only the user can read, and returns its absolute path.
-func (r *run) privateFile(pattern, content string) (path string, err error) {
-	err = r.x.inRoom(r.stop, func() (err error) {
-		path, err = r.x.writePrivate(pattern, content)
-		return err
-	})
-	return path, err
+// scratch has the private files of one try of a step, or of a whole attempt.
+type scratch struct {
+	x      *Executor
+	stop   context.Context
+	files  []string
+	memory []*os.File // those that hold secrets, where the system can keep them off the disk
+	err    error      // of the first file that could not be written
 }
 
-func (x *Executor) writePrivate(pattern, content string) (path string, err error) {
-	f, err := os.CreateTemp(x.TempDir, pattern)
+// add writes a file that only the user can read, and returns its absolute path.
+func (s *scratch) add(pattern, content string) (path string, err error) {
+	err = s.x.limiter.do(s.stop, func() (err error) {
+		path, err = writePrivate(s.x.TempDir, pattern, content)
+		return err
+	})
+	if err != nil {
+		s.err = cmp.Or(s.err, err)
+		return "", err
+	}
+	s.files = append(s.files, path)
+	return path, nil
+}
+
+// addValues is add for values. A file that holds a secret is kept in memory, so that nothing of it is left when prodigy is killed. Programs
+// that want the real path of a file do not find such a one, so it is not used for all.
+func (s *scratch) addValues(pattern, content string) (string, error) {
+	if !s.x.Mask.Holds(content) {
+		return s.add(pattern, content)
+	}
+	var (
+		file *os.File
+		path string
+	)
+	err := s.x.limiter.do(s.stop, func() (err error) {
+		file, path, err = process.MemoryFile(content)
+		return err
+	})
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return s.add(pattern, content)
+	case err != nil:
+		s.err = cmp.Or(s.err, err)
+		return "", err
+	}
+	s.memory = append(s.memory, file)
+	return path, nil
+}
+
+func writePrivate(dir, pattern, content string) (path string, err error) {
+	f, err := os.CreateTemp(dir, pattern)
 	if err != nil {
 		return "", fmt.Errorf("make a private file: %w", err)
 	}
@@ -138,4 +148,15 @@ func (x *Executor) writePrivate(pattern, content string) (path string, err error
 		return "", fmt.Errorf("write a private file: %w", err)
 	}
 	return path, nil
+}
+
+// remove removes the files.
+func (s *scratch) remove() {
+	for _, f := range s.files {
+		_ = os.Remove(f)
+	}
+	for _, f := range s.memory {
+		_ = f.Close()
+	}
+	s.files, s.memory = nil, nil
 }

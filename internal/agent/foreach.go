@@ -25,40 +25,40 @@ type foreach struct {
 	*workflow.Foreach
 	listed  []listed
 	command command         // whose output is the list; nil: none
-	value   *template.Plain // that is the list; nil: none
+	value   *template.Plain // a placeholder whose value is the list; nil: none
 	do      []*step
 }
 
-// listed is one element that stands in the workflow.
+// listed is an element that is written in the workflow.
 type listed struct {
 	text *template.Plain // nil: raw
 	raw  json.RawMessage
 }
 
-// onePlaceholder is a text that is nothing but one placeholder of prodigy.
+// onePlaceholder matches a text that is nothing but one placeholder.
 var onePlaceholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][^${}]*\}$`) })
 
-func buildForeach(c *compiler, s *step, p place) command {
+func buildForeach(c *compiler, s *step, n scopeNames) command {
 	f := &foreach{Foreach: s.Foreach}
 	switch text := f.Input.Command; {
 	case text == nil:
 		for _, e := range f.Input.List {
 			l := listed{raw: e.JSON}
 			if e.Text != nil {
-				l.text = c.plain(s, *e.Text, p)
+				l.text = c.plain(s, *e.Text, n)
 			}
 			f.listed = append(f.listed, l)
 		}
 	case onePlaceholder().MatchString(text.Value):
-		f.value = c.plain(s, *text, p)
+		f.value = c.plain(s, *text, n)
 	default:
-		f.command = c.command(s, kinds()["shell"], text.Value, text.At, p)
+		f.command = c.command(s, compileShell, text.Value, text.At, n)
 	}
 	if f.Parallel > process.MaxCommands {
-		c.failed(s, s.somewhere, fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel, process.MaxCommands))
+		c.failed(s, s.anywhere, fmt.Errorf("parallel: %d at once are more than prodigy can run: %d would do", f.Parallel, process.MaxCommands))
 	}
 	c.elementName(s)
-	f.do, _ = c.list(f.Do, p.each(f.ElementName()), s.label+"/")
+	f.do, _ = c.list(f.Do, n.each(f.ElementName()), s.label+"/")
 	s.inner = append(s.inner, f.do)
 	return f
 }
@@ -69,7 +69,7 @@ func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
 		return f.bindListing(r, x)
 	}
 	elements, err := f.elements(r)
-	return call{does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
+	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error) {
 		return f.run(ctx, r, b.scope, st, elements)
 	}}, err
 }
@@ -77,7 +77,7 @@ func (f *foreach) bind(r template.Resolver, x *Executor) (call, error) {
 // bindListing puts the values into the command that prints the list.
 func (f *foreach) bindListing(r template.Resolver, x *Executor) (call, error) {
 	listing, err := f.command.bind(r, x)
-	return call{env: listing.env, does: func(ctx context.Context, r *run, st *step, b bound) (result, *Failure, error) {
+	return call{env: listing.env, action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error) {
 		list := b
 		list.call, list.output = listing, nil
 		elements, failure, err := r.listing(ctx, st, list)
@@ -88,7 +88,7 @@ func (f *foreach) bindListing(r template.Resolver, x *Executor) (call, error) {
 	}}, err
 }
 
-// elements returns the list as it is written, or as the value that stands for it has it.
+// elements returns the list that is written in the workflow, or the value of its placeholder.
 func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
 	if f.value != nil {
 		text, err := f.value.Bind(r)
@@ -107,7 +107,7 @@ func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		elements = append(elements, jsonText(text))
+		elements = append(elements, textJSON(text))
 	}
 	return elements, nil
 }
@@ -116,17 +116,17 @@ func (f *foreach) elements(r template.Resolver) ([]json.RawMessage, error) {
 const maxListing = 64 << 20
 
 // listing runs the command that prints the elements.
-func (r *run) listing(ctx context.Context, st *step, b bound) ([]json.RawMessage, *Failure, error) {
-	if err := r.files(&b); err != nil {
+func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.RawMessage, *Failure, error) {
+	if err := b.makeFiles(); err != nil {
 		return nil, nil, err
 	}
-	stdout, stderr := r.x.stream(), r.x.stream()
+	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
 	stdout.Limit = maxListing
-	exit, err := r.limited(ctx, st, b, &sink{kept: stdout}, stderr)
+	exit, err := r.execWithTimeout(ctx, st, b, &sink{kept: stdout}, stderr)
 	if err != nil {
 		return nil, nil, err
 	}
-	if failure := failureOf(st, exit, kept(stderr.shown())); failure != nil {
+	if failure := failureOf(st, exit, trimmed(stderr.masked())); failure != nil {
 		failure.Message = "foreach: the command that lists the elements: " + failure.Message
 		return nil, failure, nil
 	}
@@ -138,8 +138,8 @@ func (r *run) listing(ctx context.Context, st *step, b bound) ([]json.RawMessage
 	return elementsOf(stdout.Text()), nil, nil
 }
 
-// elementsOf reads what a command printed: the elements of a JSON array, or else a line each that is not blank. A line that is JSON
-// is that value, any other is text.
+// elementsOf reads the output of a command: a JSON array of the elements, or else one element on each line that is not blank. A line that is
+// JSON is that value, any other is text.
 func elementsOf(output string) []json.RawMessage {
 	var elements []json.RawMessage
 	if trimmed := strings.TrimSpace(output); strings.HasPrefix(trimmed, "[") && rawjson.Valid([]byte(trimmed)) && json.Unmarshal([]byte(trimmed), &elements) == nil {
@@ -152,13 +152,13 @@ func elementsOf(output string) []json.RawMessage {
 		case rawjson.Valid([]byte(line)):
 			elements = append(elements, json.RawMessage(line))
 		default:
-			elements = append(elements, jsonText(line))
+			elements = append(elements, textJSON(line))
 		}
 	}
 	return elements
 }
 
-// row is what a foreach says of one element.
+// row is the outcome of one element, in the output of the step.
 type row struct {
 	Index    int             `json:"index"`
 	Item     json.RawMessage `json:"item"`
@@ -171,7 +171,7 @@ type row struct {
 	cut     *Failure
 }
 
-// run runs the steps for each element, and makes of what became of them the result of the step.
+// run runs the steps for each element, and makes the result of the step from their outcomes.
 func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements []json.RawMessage) (result, *Failure, error) {
 	began := time.Now()
 	if f.MaxItems != nil {
@@ -186,7 +186,7 @@ func (f *foreach) run(ctx context.Context, r *run, s *scope, st *step, elements 
 	if err != nil {
 		return notRun, nil, err
 	}
-	res := result{output: told(rows), duration: time.Since(began)}
+	res := result{Printed: Printed{Output: rowsJSON(rows)}, duration: time.Since(began)}
 	return res, f.failure(st, rows), nil
 }
 
@@ -221,23 +221,23 @@ func (f *foreach) each(ctx context.Context, r *run, s *scope, elements []json.Ra
 	return rows, err
 }
 
-// element runs the steps for one element, in variables of its own.
+// element runs the steps for one element, in a scope of its own.
 func (f *foreach) element(ctx context.Context, r *run, s *scope, l *loop) (*row, error) {
 	a := *r.a
-	a.Retrying = nil // which is of no single element
+	a.Retrying = nil // it does not say for which element
 	child := *r
-	child.a, child.heads, child.cut, child.stays = &a, nil, nil, true
+	child.a, child.heads, child.cut, child.keepSlot = &a, nil, nil, true
 	inner := s.inside()
-	inner.run, inner.loop, inner.unshown = &child, l, true
+	inner.run, inner.loop, inner.quiet = &child, l, true
 	one := &row{Index: l.index, Item: l.value, Status: "success"}
 	for _, st := range f.do {
-		end, err := child.step(ctx, inner, st)
+		end, err := child.runStep(ctx, inner, st)
 		one.cut = child.cut
 		if err != nil {
 			return one, err
 		}
 		if !end.result.skipped {
-			one.Output, one.ExitCode = end.result.shown().output, end.result.code
+			one.Output, one.ExitCode = end.result.shown().Output, end.result.code
 		}
 		if failure := end.failure; failure != nil {
 			one.Status, one.Error, one.failure = "failed", failure.Message, failure
@@ -247,12 +247,12 @@ func (f *foreach) element(ctx context.Context, r *run, s *scope, l *loop) (*row,
 	return one, nil
 }
 
-// maxTold is how much of the outputs of its elements a foreach keeps in all.
-const maxTold = 1 << 20
+// maxRows is how much of the outputs of its elements a foreach keeps in all.
+const maxRows = 1 << 20
 
-// told returns the rows of the elements that ran as a JSON array.
-func told(rows []*row) string {
-	share := maxTold / max(1, len(rows))
+// rowsJSON returns the rows of the elements that ran as a JSON array.
+func rowsJSON(rows []*row) string {
+	share := maxRows / max(1, len(rows))
 	ran := slices.DeleteFunc(rows, func(one *row) bool { return one == nil })
 	for _, one := range ran {
 		if len(one.Output) > share {
@@ -273,7 +273,7 @@ func told(rows []*row) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// failure is that of the first element that failed, told as the step's, unless the step goes on in spite of it.
+// failure returns the failure of the first element that failed as that of the step, or nil when the step continues after failures.
 func (f *foreach) failure(st *step, rows []*row) *Failure {
 	var first *row
 	failed := 0

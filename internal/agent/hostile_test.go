@@ -49,7 +49,7 @@ func filled(t *testing.T, dir, value, content string, format workflow.FileFormat
 		Path: workflow.Text{Value: "file"}, Content: workflow.Text{Value: content}, Format: format,
 	}})
 	a.Dir = dir
-	a.Item = slices.Concat([]byte(`{"v":`), jsonText(value), []byte("}"))
+	a.Item = slices.Concat([]byte(`{"v":`), textJSON(value), []byte("}"))
 	o := execute(t, local(t), a)
 	data, _ := os.ReadFile(filepath.Join(dir, "file"))
 	return string(data), o.Failure
@@ -147,7 +147,7 @@ func TestNoPathLeadsOutOfTheWorkingDirectory(t *testing.T) {
 			Path: workflow.Text{Value: "${item.v}"}, Content: workflow.Text{Value: "overwritten"}, CreateDirs: true,
 		}})
 		a.Dir = dir
-		a.Item = slices.Concat([]byte(`{"v":`), jsonText(path), []byte("}"))
+		a.Item = slices.Concat([]byte(`{"v":`), textJSON(path), []byte("}"))
 		execute(t, local(t), a)
 	}
 	want := []string{".", "a", "a/b", "outside", "outside/kept"}
@@ -207,7 +207,7 @@ func TestNoElementOfAForeachBecomesCode(t *testing.T) {
 			if strings.Contains(script, "$(") {
 				want += "."
 			}
-			if len(one.Output) < maxTold/len(values) && one.Output != want {
+			if len(one.Output) < maxRows/len(values) && one.Output != want {
 				t.Errorf("%s: got %q (%s), want %q", script, one.Output, one.Error, want)
 			}
 		}

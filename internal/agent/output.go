@@ -1,51 +1,136 @@
 package agent
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"prodigy/internal/retry"
+	"prodigy/internal/mask"
+	"prodigy/internal/process"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/template"
+	"prodigy/internal/workflow"
 )
+
+// stream keeps what a command prints: as it is for the steps of this run, and without secrets for everything that is written or shown.
+// Secrets are removed before anything is cut off, since half of one would not be found any more.
+type stream struct {
+	process.Capture // as it is
+
+	without process.Capture // the same without secrets
+	masking *mask.Writer    // nil: there are no secrets
+}
+
+func newStream(m *mask.Masker) *stream {
+	s := new(stream)
+	if m != nil {
+		s.masking = m.Writer(&s.without)
+	}
+	return s
+}
+
+// Write implements io.Writer. It never fails, since a Capture takes everything.
+func (s *stream) Write(p []byte) (int, error) {
+	if s.masking != nil {
+		_, _ = s.masking.Write(p)
+	}
+	return s.Capture.Write(p)
+}
+
+// masked returns what may be written and shown of the stream.
+func (s *stream) masked() *process.Capture {
+	if s.masking == nil {
+		return &s.Capture
+	}
+	_ = s.masking.Close()
+	return &s.without
+}
+
+// trimmed returns what was captured, without trailing newlines, as variables have it.
+func trimmed(c *process.Capture) string { return strings.TrimRight(c.Text(), "\n") }
+
+// formatted returns output as JSON in the format of a capture, or nil when it stays a text.
+func formatted(f workflow.CaptureFormat, output string) (json.RawMessage, error) {
+	trimmed := strings.TrimSpace(output)
+	switch f {
+	case workflow.FormatJSON:
+		if !rawjson.Valid([]byte(trimmed)) {
+			return nil, fmt.Errorf("the output %s is not JSON", quoteStart(trimmed))
+		}
+		return json.RawMessage(trimmed), nil
+	case workflow.FormatLines:
+		return linesJSON(output), nil
+	case workflow.FormatNumber:
+		if trimmed == "" || !rawjson.Valid([]byte(trimmed)) || strings.ContainsAny(trimmed[:1], `"[{tfn`) {
+			return nil, fmt.Errorf("the output %s is not a number", quoteStart(trimmed))
+		}
+		return json.RawMessage(trimmed), nil
+	case workflow.FormatBoolean:
+		if word := strings.ToLower(trimmed); word == "true" || word == "false" {
+			return json.RawMessage(word), nil
+		}
+		return nil, fmt.Errorf("the output %s is neither true nor false", quoteStart(trimmed))
+	}
+	return nil, nil
+}
+
+// linesJSON returns the lines of output, which has no trailing newlines, as a JSON array.
+func linesJSON(output string) json.RawMessage {
+	if output == "" {
+		return json.RawMessage("[]")
+	}
+	var quoted []string
+	for line := range strings.SplitSeq(output, "\n") {
+		quoted = append(quoted, string(textJSON(line)))
+	}
+	return json.RawMessage("[" + strings.Join(quoted, ",") + "]")
+}
+
+// textJSON returns s as a JSON string. Unlike json.Marshal it leaves <, > and & readable.
+func textJSON(s string) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		panic("BUG: a string has no JSON: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// quoteStart quotes the start of output for a message.
+func quoteStart(output string) string {
+	const most = 60
+	if len(output) <= most {
+		return fmt.Sprintf("%q", output)
+	}
+	return fmt.Sprintf("%q…", strings.ToValidUTF8(output[:most], ""))
+}
 
 // outputFile is the compiled output_file of a step.
 type outputFile struct {
 	path *template.Plain
-	head *template.Plain // what stands before the first value that is data; nil: there is none
-}
-
-// outputFile compiles the output_file of s, which may be absent.
-func (c *compiler) outputFile(s *step, p place) *outputFile {
-	if s.OutputFile == nil {
-		return nil
-	}
-	path := c.plain(s, *s.OutputFile, p)
-	if path == nil {
-		return nil
-	}
-	return &outputFile{path: path, head: path.Before(p.isData)}
+	head *template.Plain // the part of the path before the first value that is data; nil: no value is
 }
 
 // destination is where the stdout of a command goes beside the capture.
 type destination struct {
-	within string // a directory that the path must not leave; empty: it may lie anywhere
+	within string // a directory that the path must not leave; empty: it may be anywhere
 	path   string
 }
 
 var errLeaves = errors.New("a value leads out of the directory")
 
-// bind returns the destination for a command that runs in dir. What the workflow itself wrote of the path may lead anywhere;
+// bind returns the destination for a command that runs in dir. The parts of the path that the workflow itself writes may lead anywhere;
 // data may only lead further down.
-func (o *outputFile) bind(s *scope, dir string) (*destination, error) {
+func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error) {
 	if o == nil {
 		return nil, nil
 	}
-	path, err := o.path.Bind(s)
+	path, err := o.path.Bind(r)
 	if err != nil {
 		return nil, fmt.Errorf("output_file: %w", err)
 	}
@@ -53,74 +138,21 @@ func (o *outputFile) bind(s *scope, dir string) (*destination, error) {
 		return nil, fmt.Errorf("output_file: %q is not a path", path)
 	}
 	if o.head == nil {
-		return &destination{path: absolute(dir, path)}, nil
+		return &destination{path: process.Resolve(dir, path)}, nil
 	}
-	head, err := o.head.Bind(s)
+	head, err := o.head.Bind(r)
 	if err != nil {
 		return nil, fmt.Errorf("output_file: %w", err)
 	}
 	head = head[:strings.LastIndexByte(head, '/')+1]
-	d := &destination{within: absolute(dir, head), path: path[len(head):]}
+	d := &destination{within: process.Resolve(dir, head), path: path[len(head):]}
 	if !filepath.IsLocal(d.path) {
 		return nil, fmt.Errorf("output_file: %s: %w %s", path, errLeaves, d.within)
 	}
 	return d, nil
 }
 
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
-// sink takes the stdout of a command. What cannot be written to the file is told by close, and does not stop the command.
-type sink struct {
-	kept *stream
-	file *os.File // nil: none
-	err  error
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	if s.file != nil && s.err == nil {
-		_, s.err = s.file.Write(p)
-	}
-	return s.kept.Write(p)
-}
-
-// close returns what went wrong with the file.
-func (s *sink) close() error {
-	if s.file == nil {
-		return nil
-	}
-	return errors.Join(s.err, s.file.Close())
-}
-
-// openOutput opens d when there is room for one more file.
-func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*sink, error) {
-	if d == nil {
-		return d.open(kept)
-	}
-	if err := r.dirError(); err != nil {
-		return nil, err // it would be made anew, empty
-	}
-	var out *sink
-	err := r.x.inRoom(ctx, func() (err error) {
-		out, err = d.open(kept)
-		return err
-	})
-	return out, err
-}
-
-// open makes the file, and the directories above it, and empties it if there is one.
-func (d *destination) open(kept *stream) (*sink, error) {
-	if d == nil {
-		return &sink{kept: kept}, nil
-	}
-	file, err := d.create()
-	return &sink{kept: kept, file: file}, err
-}
-
+// create makes the file of d, and the directories above it. If there is one, it is emptied.
 func (d *destination) create() (*os.File, error) {
 	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
 	if d.within == "" {
@@ -143,14 +175,24 @@ func (d *destination) create() (*os.File, error) {
 	return root.OpenFile(d.path, flags, 0o666)
 }
 
-// outputFailure returns the failure of a step whose output_file could not be written, or the error when that is no fault of the step.
-func (r *run) outputFailure(st *step, err error) (*Failure, error) {
-	if own := r.own(err); own != nil {
-		return nil, own
+// sink takes the stdout of a command. An error of the file does not stop the command; close returns it.
+type sink struct {
+	kept *stream
+	file *os.File // nil: none
+	err  error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	if s.file != nil && s.err == nil {
+		_, s.err = s.file.Write(p)
 	}
-	f := &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "output_file: " + err.Error(), ExitCode: -1}}
-	if errors.Is(err, fs.ErrPermission) {
-		f.Type = retry.TypePermission
+	return s.kept.Write(p)
+}
+
+// close closes the file, and returns what went wrong with it.
+func (s *sink) close() error {
+	if s.file == nil {
+		return nil
 	}
-	return f, nil
+	return errors.Join(s.err, s.file.Close())
 }

@@ -8,8 +8,8 @@ import (
 	"prodigy/internal/mask"
 )
 
-// Render returns the commands of the steps of a as they would run, for people to read: each step is followed by the steps that
-// its end may lead to. Nothing is run. A value that is not known before the run, as what earlier steps leave, stays as it was written.
+// Render returns the commands of the steps of a as they would run, for people to read: each step is followed by its
+// hooks. Nothing is run. A value that is not known before the run, such as the output of a step, stays as it was written.
 func Render(a Attempt) ([]string, error) {
 	p := new(compiler).plan(&a)
 	return renderer(&a, p).list(nil, p.steps)
@@ -21,7 +21,7 @@ func RenderHandler(a Attempt) ([]string, error) {
 	return renderer(&a, p).list(nil, p.handler)
 }
 
-// renderer returns the variables that are known before any step has run.
+// renderer returns the scope before any step has run.
 func renderer(a *Attempt, p *plan) *scope {
 	r := &run{x: new(Executor), a: a, plan: p}
 	s := &scope{run: r}
@@ -45,7 +45,7 @@ func (s *scope) list(rendered []string, steps []*step) ([]string, error) {
 				return nil, err
 			}
 		}
-		for _, steps := range st.following() {
+		for _, steps := range st.hooks() {
 			if rendered, err = s.list(rendered, steps); err != nil {
 				return nil, err
 			}
@@ -54,16 +54,16 @@ func (s *scope) list(rendered []string, steps []*step) ([]string, error) {
 	return rendered, nil
 }
 
-// following returns the lists of steps that may follow st, in the order of workflow.Step.Following.
-func (st *step) following() [][]*step {
-	lists := [][]*step{st.success}
+// hooks returns the lists of steps that may follow st, in the order of workflow.Step.Following.
+func (st *step) hooks() [][]*step {
+	lists := [][]*step{st.onSuccess}
 	for _, code := range slices.Sorted(maps.Keys(st.onCode)) {
 		lists = append(lists, st.onCode[code])
 	}
-	return append(lists, st.handler)
+	return append(lists, st.onFailure)
 }
 
-// insideOf returns the variables of the steps that are part of st, of which those of a loop are not known.
+// insideOf returns the scope of the steps that are part of st. Values of a loop are not known.
 func (s *scope) insideOf(st *step) *scope {
 	inner := *s
 	if st.Foreach != nil {
@@ -72,7 +72,7 @@ func (s *scope) insideOf(st *step) *scope {
 	return &inner
 }
 
-// withKnown returns s with those of vars whose values are known. The others hide what had their names before.
+// withKnown returns s with those of vars whose values are known. The others hide earlier values of their names.
 func (s *scope) withKnown(vars []variable) *scope {
 	inner := *s
 	inner.env = slices.Clone(s.env)

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,25 +13,23 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
 
-// last is the name under which the result of the previous step is kept, beside those of its kind, id and capture.
-const last = "last"
-
-// scope are the variables as the steps of one list see them.
+// scope has the values that placeholders stand for in one list of steps.
 type scope struct {
 	run     *run
-	results map[string]result
-	env     []string // of the workflow, and of the step that is bound
-	failed  *ended   // in handlers: the failure
-	wants   bool     // the step that is bound may name map.results
-	scratch *scratch // where values go that are wanted in files; nil: they are not to be made
-	loop    *loop    // in a foreach
-	unshown bool     // what the steps print is not shown: it is a part of what another step gives
+	results map[string]result // by kind, id and capture of the step
+	env     []string          // of the workflow, and of the step that is bound
+	failed  *stepEnd          // in handlers: the failure
+	loop    *loop             // in a foreach
+	quiet   bool              // what the steps print is not shown: it is a part of the output of another step
+	scratch *scratch          // where values go that are wanted in files; nil: no files can be made
 
-	validation json.RawMessage // what the last validation found; nil: there was none
+	needsResults bool            // the step that is bound may name map.results
+	validation   json.RawMessage // result of the last validation; nil: there was none
 }
 
 var (
@@ -38,43 +37,49 @@ var (
 	_ template.Filer    = (*scope)(nil)
 )
 
-// result is what a step that has run leaves to the steps after it.
+// result is what a step leaves to the steps after it.
 type result struct {
-	output   string   // without trailing newlines
-	stderr   string   // the same
-	masked   *printed // the same without secrets; nil: there are none in it
-	withheld bool     // what was printed held secrets, and is not known any more
+	Printed
+	masked   *Printed // the same without secrets; nil: it holds none
+	lost     bool     // what was printed held secrets, and is not known any more
 	code     int
 	duration time.Duration
 	failed   bool
 	skipped  bool            // its condition was not met; all else is empty
-	data     json.RawMessage // what output is in the format of the capture; nil: the text
+	data     json.RawMessage // the output in the format of the capture; nil: it is a text
 
-	validation json.RawMessage // what the validation of the step found; nil: it has none
+	validation json.RawMessage // result of the validation of the step; nil: it has none
 }
 
 // notRun is the result of a step that could not be run.
 var notRun = result{code: -1, failed: true}
 
-// printed is what a command printed, without trailing newlines.
-type printed struct{ output, stderr string }
-
 // shown returns what may be written and shown of what was printed.
-func (r result) shown() printed {
+func (r result) shown() Printed {
 	if r.masked != nil {
 		return *r.masked
 	}
-	return printed{r.output, r.stderr}
+	return r.Printed
 }
 
-// record makes r the result of st.
+// stepEnd is how a step ended, after all its tries and hooks.
+type stepEnd struct {
+	result   result   // the step's own, or that of its fallback
+	handler  *result  // of the last step of its handler; nil: there was none, or the step ran once more after it
+	failure  *Failure // nil: it succeeded, or is forgiven
+	attempts int
+	reason   retry.Reason // why there is no further try after the failure
+	printed  bool         // the output has been shown
+}
+
+// record makes r the result of st, for the steps after it.
 func (s *scope) record(st *step, r result) {
 	s.validation = r.validatedAfter(s.validation)
-	s.set(r.plain(), append(spoken(st.written()), last, st.ID)...)
+	s.set(r.plain(), append(kindNames(st.written()), last, st.ID)...)
 	s.set(r, st.Capture)
 }
 
-// restore makes what the log says of a completed step its result.
+// restore is record for a step that was completed before a resume, from its record in the log.
 func (s *scope) restore(e events.StepCompleted) {
 	r := s.run.completed(e)
 	s.validation = r.validatedAfter(s.validation)
@@ -82,11 +87,11 @@ func (s *scope) restore(e events.StepCompleted) {
 		s.set(r, e.ID, e.Capture)
 		return
 	}
-	s.set(r.plain(), append(spoken(e.Kind), last, e.ID)...)
+	s.set(r.plain(), append(kindNames(e.Kind), last, e.ID)...)
 	s.set(r, e.Capture)
 }
 
-// validatedAfter returns what the last validation found, that of r or else the one before.
+// validatedAfter returns the result of the last validation: that of r, or else the one before.
 func (r result) validatedAfter(before json.RawMessage) json.RawMessage {
 	if r.validation != nil {
 		return r.validation
@@ -94,16 +99,13 @@ func (r result) validatedAfter(before json.RawMessage) json.RawMessage {
 	return before
 }
 
-// plain returns r with its output as a text, whatever the format of the capture.
+// plain returns r with its output as a text. Only the name of the capture has the output in its format.
 func (r result) plain() result {
 	r.data = nil
 	return r
 }
 
-// kindTest is the kind of a shell step that is written the older way.
-const kindTest = "test"
-
-// written returns the kind of a step as it is written.
+// written returns the kind of a step as the workflow file writes it.
 func (st *step) written() string {
 	if st.Test {
 		return kindTest
@@ -111,8 +113,8 @@ func (st *step) written() string {
 	return st.kind
 }
 
-// spoken returns the names that the result of a step has by its kind: only commands have some, so that others leave ids free.
-func spoken(kind string) []string {
+// kindNames returns the names that the result of a step has by its kind. Only commands have some, so that others leave ids free.
+func kindNames(kind string) []string {
 	switch kind {
 	case "shell", "claude":
 		return []string{kind}
@@ -133,49 +135,49 @@ func (s *scope) set(r result, names ...string) {
 	}
 }
 
-// completed returns what a step left that ended earlier. What held secrets is known only to the run in which it was printed.
+// completed returns the result of a step from its record. Output that held secrets is known only to the run in which it was printed.
 func (r *run) completed(e events.StepCompleted) result {
 	res := result{
-		output: e.Output, stderr: e.Stderr, code: e.ExitCode, duration: time.Duration(e.DurationMS),
+		Printed: Printed{e.Output, e.Stderr}, code: e.ExitCode, duration: time.Duration(e.DurationMS),
 		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped, validation: e.Validation,
 	}
 	if e.Masked {
-		real, known := r.x.host.Unmasked(r.a, e.Phase, e.StepIndex)
-		res.masked, res.withheld = &printed{e.Output, e.Stderr}, !known
-		res.output, res.stderr = real.Output, real.Stderr
+		unmasked, known := r.x.host.Unmasked(r.a, e.Phase, e.StepIndex)
+		res.masked, res.lost = new(res.Printed), !known
+		res.Printed = unmasked
 	}
 	if !res.skipped {
-		res.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), res.output)
+		res.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), res.Output)
 	}
 	return res
 }
 
-// use returns the value of what a step left. When that is not known any more, the step that is bound fails by it.
+// use returns the value of a result. When it is not known any more, the step that is being bound fails.
 func (s *scope) use(root string, r result) template.Value {
-	if r.withheld {
-		s.run.missed = fmt.Errorf("${%s} held a secret when it was printed, and was therefore not stored: after a resume it is not known any more", root)
+	if r.lost {
+		s.run.lostSecret = fmt.Errorf("${%s} held a secret when it was printed, and was therefore not stored: after a resume it is not known any more", root)
 	}
 	return r.value()
 }
 
-// inside returns the variables of steps of which the ones outside see nothing.
+// inside returns the scope of steps whose results are not seen outside.
 func (s *scope) inside() *scope {
 	inner := *s
 	inner.results = maps.Clone(s.results)
 	return &inner
 }
 
-// failing returns the variables of what runs after a failure. What it sets is not seen outside.
-func (s *scope) failing(end *ended) *scope {
+// failing is inside for steps that run after a failure.
+func (s *scope) failing(end stepEnd) *scope {
 	inner := s.inside()
-	inner.failed = end
+	inner.failed = &end
 	return inner
 }
 
-// binding returns the variables as the texts of st see them.
+// binding returns the scope of the texts of st.
 func (s *scope) binding(st *step) *scope {
 	inner := *s
-	inner.wants = st.results
+	inner.needsResults = st.results
 	return &inner
 }
 
@@ -213,7 +215,7 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 	return s.variable(root)
 }
 
-// fields returns a text with fields, given as names and texts in turn.
+// fields returns a text that has fields, given as names and texts in turn.
 func fields(text string, pairs ...string) template.Value {
 	m := make(map[string]template.Value, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
@@ -222,13 +224,13 @@ func fields(text string, pairs ...string) template.Value {
 	return template.Text(text).With(m)
 }
 
-// ofItem returns what is known of the item: nothing in a plan for items that nobody has looked for.
+// ofItem returns the value of a name of the map phase. It is not known in a plan without items.
 func (s *scope) ofItem(root string) (template.Value, bool) {
 	a := s.run.a
 	known := a.ItemID != ""
 	switch root {
 	case "item":
-		return s.item(), known
+		return s.withOutput(template.JSON(a.Item)), known
 	case argVar, fileVar, indexVar, totalVar:
 		if !a.PerValue {
 			return template.Value{}, false
@@ -250,23 +252,10 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 	return template.Value{}, false
 }
 
-// total is empty while it is unknown, so that a default can take its place.
-func total(n int) template.Value {
-	if n == 0 {
-		return template.Text("")
-	}
-	return template.Text(strconv.Itoa(n))
-}
-
-// item returns the item, to which the output of the step before is added.
-func (s *scope) item() template.Value {
-	return s.withOutput(template.JSON(s.run.a.Item))
-}
-
 func (r result) value() template.Value {
-	v := fields(r.output,
-		"output", r.output,
-		"stderr", r.stderr,
+	v := fields(r.Output,
+		"output", r.Output,
+		"stderr", r.Stderr,
 		"exit_code", strconv.Itoa(r.code),
 		"success", strconv.FormatBool(!r.failed && !r.skipped),
 		"skipped", strconv.FormatBool(r.skipped),
@@ -278,7 +267,7 @@ func (r result) value() template.Value {
 	return v
 }
 
-// argument returns the value of a parameter that has one.
+// argument returns the value of a parameter, if it has one.
 func (s *scope) argument(name string) (template.Value, bool) {
 	for _, arg := range s.run.a.Args {
 		if arg.Name == name && len(arg.Value) > 0 {
@@ -288,7 +277,7 @@ func (s *scope) argument(name string) (template.Value, bool) {
 	return template.Value{}, false
 }
 
-// variable returns the value of a variable that the workflow or the step sets. Inherited ones are the shell's.
+// variable returns the value of a variable that the workflow or the step sets. Inherited variables are left to the shell.
 func (s *scope) variable(name string) (template.Value, bool) {
 	for i := len(s.env) - 1; i >= 0; i-- {
 		if key, value, _ := strings.Cut(s.env[i], "="); key == name {
@@ -338,10 +327,18 @@ func (s *scope) mapped() (template.Value, bool) {
 		"duration_ms":  template.Text(strconv.FormatInt(m.Duration.Milliseconds(), 10)),
 		"results_file": template.Text(m.ResultsFile),
 	}
-	if s.wants {
+	if s.needsResults {
 		values["results"] = template.JSON(s.run.mapResults())
 	}
 	return template.Value{}.With(values), true
+}
+
+// mapResults returns the array that map.results stands for. An error is kept for the end of the binding.
+func (r *run) mapResults() json.RawMessage {
+	if r.rows == nil && r.rowsErr == nil {
+		r.rows, r.rowsErr = readRows(r.a.Map.ResultsFile)
+	}
+	return r.rows
 }
 
 // readRows returns the rows of a results file as one JSON array.
@@ -355,4 +352,56 @@ func readRows(path string) (json.RawMessage, error) {
 	array = append(array, '[')
 	array = append(array, bytes.ReplaceAll(data, []byte("\n"), []byte(","))...)
 	return append(array, ']'), nil
+}
+
+// validationValue returns what ${validation} stands for, from the result of a validation.
+func validationValue(raw json.RawMessage) template.Value {
+	v := template.JSON(raw)
+	completion, _ := v.Field("completion_percentage")
+	return v.With(map[string]template.Value{
+		"completion": completion, "missing": template.JSON(json.RawMessage("[]")), "implemented": template.JSON(json.RawMessage("[]")),
+		"gaps": template.JSON(json.RawMessage("{}")),
+	})
+}
+
+// loop is the element that the steps of a foreach run for. Its names hide those outside.
+type loop struct {
+	as           string
+	value        json.RawMessage // nil: not known before the run
+	index, total int
+	outer        *loop
+}
+
+// ofLoop returns the value of a name of the loops around s: an element by its name, from the innermost out, and the index and the total of
+// the innermost. named reports whether it is a name of a loop, known whether its value is known.
+func (s *scope) ofLoop(root string) (v template.Value, named, known bool) {
+	for l := s.loop; l != nil; l = l.outer {
+		switch root {
+		case l.as:
+			return s.withOutput(template.JSON(l.value)), true, l.value != nil
+		case "index":
+			return template.Text(strconv.Itoa(l.index)), true, l.value != nil
+		case "total":
+			return template.Text(strconv.Itoa(l.total)), true, l.value != nil
+		}
+	}
+	return template.Value{}, false, false
+}
+
+// withOutput adds the output of the previous step to v.
+func (s *scope) withOutput(v template.Value) template.Value {
+	if r, ok := s.results[last]; ok {
+		return v.With(map[string]template.Value{"output": template.Text(r.Output)})
+	}
+	return v
+}
+
+var errNoScratch = errors.New("no file can be made here")
+
+// File implements template.Filer.
+func (s *scope) File(content string) (string, error) {
+	if s.scratch == nil {
+		return "", errNoScratch
+	}
+	return s.scratch.addValues("value-*", content)
 }

@@ -1,11 +1,13 @@
 package agent
 
 import (
-	"os/exec"
-	"path/filepath"
-	"sync"
+	"path"
+	"slices"
+	"strings"
 
+	"prodigy/internal/direct"
 	"prodigy/internal/template"
+	"prodigy/internal/workflow"
 )
 
 // shell is a step that sh runs. Its values reach it through the environment only.
@@ -24,8 +26,10 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	c := call{path: x.shell.find(), argv: []string{"sh", "-c", inv.Script}, env: inv.Env, values: inv.Values}
-	c.words, c.redirects = inv.Argv, inv.Redirects
+	c := call{
+		path: x.shell().Path(), argv: []string{"sh", "-c", inv.Script}, env: inv.Env, values: inv.Values,
+		program: direct.Program{Argv: inv.Argv, Redirects: inv.Redirects},
+	}
 	if inv.AsFile {
 		c.argv, c.script = []string{"sh"}, inv.Script
 	}
@@ -34,35 +38,81 @@ func (s shell) bind(r template.Resolver, x *Executor) (call, error) {
 
 func (s shell) render(r template.Resolver) string { return s.Render(r) }
 
-// shellPath is where sh lies and which shell it is, looked up once: a search of PATH for every command is felt.
-type shellPath struct {
-	once sync.Once
-	path string
-	name string // of the file that path leads to
-}
-
-// find returns the path, or nothing when there is no sh; who starts it will then say so.
-func (s *shellPath) find() string {
-	s.once.Do(func() {
-		path, err := exec.LookPath("sh")
-		if err != nil {
-			return
-		}
-		s.path = path
-		if file, err := filepath.EvalSymlinks(path); err == nil {
-			s.name = filepath.Base(file)
-		}
-	})
-	return s.path
-}
-
-// dialect returns how sh starts programs, if that is known.
-func (s *shellPath) dialect() (dialect, bool) {
-	s.find()
-	for _, d := range dialects {
-		if d.shell == s.name {
-			return d.is, true
+// interpreted returns how steps for an interpreter are compiled: for a shell like those of sh, for anything else as a constant text.
+func interpreted(argv []string) compileText {
+	if name, ok := shellOf(argv); ok {
+		return func(text string, n template.Names) (command, []template.Diag, error) {
+			t, err := template.Compile(text, template.Options{Names: n, Shell: name})
+			if err != nil {
+				return nil, nil, err
+			}
+			return interpretedShell{t, argv}, t.Diags, nil
 		}
 	}
-	return dialect{}, false
+	return func(text string, n template.Names) (command, []template.Diag, error) {
+		constant, err := template.CompileConstant(text, n, path.Base(argv[0]))
+		return script{text: constant, argv: argv}, nil, err
+	}
 }
+
+// shellOf returns the name of the shell that an interpreter is, if it takes the script as an argument.
+func shellOf(argv []string) (string, bool) {
+	name := path.Base(argv[0])
+	if !template.IsShell(name) || len(argv) < 2 {
+		return "", false
+	}
+	for _, option := range argv[1:] {
+		if len(option) < 2 || option[0] != '-' || option[1] == '-' {
+			return "", false
+		}
+	}
+	return name, strings.HasSuffix(argv[len(argv)-1], "c")
+}
+
+// interpretedShell is a step that another shell than sh runs, or sh with options.
+type interpretedShell struct {
+	*template.Template
+	argv []string // in front of the script; the last option ends in c
+}
+
+func (s interpretedShell) bind(r template.Resolver, _ *Executor) (call, error) {
+	inv, err := s.Bind(r)
+	if err != nil {
+		return call{}, err
+	}
+	c := call{argv: append(slices.Clip(s.argv), inv.Script), env: inv.Env, values: inv.Values}
+	if inv.AsFile {
+		c.argv, c.script = s.fileArgv(), inv.Script
+	}
+	return c, nil
+}
+
+// fileArgv returns argv for a script in a file: without the c of the last option.
+func (s interpretedShell) fileArgv() []string {
+	argv := slices.Clone(s.argv)
+	end := len(argv) - 1
+	if argv[end] = strings.TrimSuffix(argv[end], "c"); argv[end] == "-" {
+		argv = argv[:end]
+	}
+	return argv
+}
+
+func (s interpretedShell) render(r template.Resolver) string { return s.Render(r) }
+
+// script is a step for an interpreter that is no shell. No value is put into its text.
+type script struct {
+	text string
+	argv workflow.Interpreter
+}
+
+// maxScriptArgument is the size past which a script cannot be an argument: systems allow 128 KiB for one.
+const maxScriptArgument = 120 << 10
+
+func (s script) bind(template.Resolver, *Executor) (call, error) {
+	if file, ok := s.argv.ForFile(); ok && len(s.text) > maxScriptArgument {
+		return call{argv: file, script: s.text}, nil
+	}
+	return call{argv: append(slices.Clip(s.argv), s.text)}, nil
+}
+
+func (s script) render(template.Resolver) string { return s.text }

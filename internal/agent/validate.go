@@ -6,56 +6,53 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"prodigy/internal/events"
+	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
 
-// validate is the compiled validation of a step.
-type validate struct {
+// validation is the compiled validation of a step.
+type validation struct {
 	*workflow.Validate
 	commands   []*step
 	resultFile *template.Plain // nil: the output is the result
-	mend       []*step
+	completion []*step         // of on_incomplete
 }
 
-// validation compiles the validation of s, which may be absent.
-func (c *compiler) validation(s *step, p place) *validate {
+// validation compiles the validation of s.
+func (c *compiler) validation(s *step, n scopeNames) *validation {
 	w := s.Validate
-	if w == nil {
-		return nil
-	}
-	v := &validate{Validate: w}
-	p = p.behind(s.Step)
-	v.commands, _ = c.list(w.Commands, p, workflow.LabelPrefix(s.label, "validate"))
+	v := &validation{Validate: w}
+	n = n.after(s.Step)
+	v.commands, _ = c.list(w.Commands, n, workflow.LabelPrefix(s.label, "validate"))
 	if w.ResultFile != nil {
-		v.resultFile = c.plain(s, *w.ResultFile, p)
+		v.resultFile = c.plain(s, *w.ResultFile, n)
 	}
 	s.inner = append(s.inner, v.commands)
 	if w.OnIncomplete != nil {
-		v.mend, _ = c.list(w.OnIncomplete.Steps, p, workflow.LabelPrefix(s.label, "on_incomplete"))
-		s.inner = append(s.inner, v.mend)
+		v.completion, _ = c.list(w.OnIncomplete.Steps, n, workflow.LabelPrefix(s.label, "on_incomplete"))
+		s.inner = append(s.inner, v.completion)
 	}
 	return v
 }
 
-// onlyValidation is the command of a step that is nothing but a validation: it does nothing.
+// onlyValidation is the command of a step that is only a validation: it does nothing.
 type onlyValidation struct{}
 
-func buildValidation(*compiler, *step, place) command { return onlyValidation{} }
+func buildValidate(*compiler, *step, scopeNames) command { return onlyValidation{} }
 
 func (onlyValidation) bind(template.Resolver, *Executor) (call, error) {
-	return call{does: func(context.Context, *run, *step, bound) (result, *Failure, error) { return result{}, nil, nil }}, nil
+	return call{action: func(context.Context, *run, *step, boundCommand) (result, *Failure, error) { return result{}, nil, nil }}, nil
 }
 
 func (onlyValidation) render(template.Resolver) string { return "validate" }
 
-// found is what a validation found, as commands print it and as ${validation.…} has it.
+// found is the result of a validation, as commands print it and as ${validation.…} has it.
 type found struct {
 	Completion  float64         `json:"completion_percentage"`
 	Status      string          `json:"status"`
@@ -73,25 +70,24 @@ const (
 	statusFailed     = "failed"
 )
 
-// complete tells whether nothing is left to do.
+// complete reports whether nothing is left to do.
 func (f found) complete() bool { return f.Status == statusComplete }
 
-// validated does what st is and validates it. Work that is not complete is mended and validated again as often as the step allows.
-// After mending that failed it is not validated in that round.
-func (r *run) validated(ctx context.Context, s *scope, st *step, b bound) (result, *Failure, error) {
-	res, failure, err := r.watched(ctx, st, b)
-	v := st.validate
-	if err != nil || failure != nil || v == nil {
-		return res, failure, err
-	}
+// run validates st, which has succeeded with res. Work that is not complete is completed by the steps of on_incomplete and validated again,
+// as often as the step allows. When they fail, it is not validated in that round.
+func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res result) (result, *Failure, error) {
 	inner := s.inside()
-	inner.unshown = true
+	inner.quiet = true
 	inner.record(st, res)
 	last, err := v.check(ctx, r, inner, st)
-	for round := 0; err == nil && !last.complete() && round < v.rounds(); round++ {
-		var unmended *Failure
+	rounds := 0
+	if v.OnIncomplete != nil {
+		rounds = v.OnIncomplete.MaxAttempts
+	}
+	for ; err == nil && !last.complete() && rounds > 0; rounds-- {
+		var incomplete *Failure
 		inner.validation = last.json()
-		if unmended, err = r.list(ctx, inner.inside(), v.mend); err == nil && unmended == nil {
+		if incomplete, err = r.runSteps(ctx, inner.inside(), v.completion); err == nil && incomplete == nil {
 			last, err = v.check(ctx, r, inner, st)
 		}
 	}
@@ -100,36 +96,29 @@ func (r *run) validated(ctx context.Context, s *scope, st *step, b bound) (resul
 	}
 	res.validation = last.json()
 	if st.kind == "validate" {
-		res.output = string(res.validation)
+		res.Output = string(res.validation)
 	}
 	if last.complete() || v.OnIncomplete != nil && !v.OnIncomplete.FailWorkflow {
 		return res, nil, nil
 	}
-	failure = v.failed(st, last)
+	failure := v.failed(st, last)
 	res.code, res.failed = failure.ExitCode, true
 	return res, failure, nil
 }
 
-func (v *validate) rounds() int {
-	if v.OnIncomplete == nil {
-		return 0
-	}
-	return v.OnIncomplete.MaxAttempts
-}
-
 // check runs the validation within its time and reads its result.
-func (v *validate) check(ctx context.Context, r *run, s *scope, st *step) (found, error) {
+func (v *validation) check(ctx context.Context, r *run, s *scope, st *step) (found, error) {
 	limit := v.Timeout
 	if limit == 0 && st.kind == "validate" {
 		limit = st.Timeout
 	}
-	ctx, up := within(ctx, limit, st.label)
+	ctx, up := withTimeLimit(ctx, limit, st.label)
 	defer up.cancel()
 	inner := s.inside()
-	var end ended
+	var end stepEnd
 	for _, command := range v.commands {
 		var err error
-		if end, err = r.step(ctx, inner, command); errors.Is(err, up) {
+		if end, err = r.runStep(ctx, inner, command); errors.Is(err, up) {
 			return v.judge("", r.timedOut(st.label, limit)), nil
 		} else if err != nil {
 			return found{}, err
@@ -139,11 +128,11 @@ func (v *validate) check(ctx context.Context, r *run, s *scope, st *step) (found
 		}
 	}
 	if v.resultFile == nil {
-		return v.judge(end.result.shown().output, end.failure), nil
+		return v.judge(end.result.shown().Output, end.failure), nil
 	}
 	output, err := v.read(ctx, r, s, st)
-	if own := r.own(err); own != nil {
-		return found{}, own
+	if blameless := r.blameless(err); blameless != nil {
+		return found{}, blameless
 	}
 	if err != nil {
 		failure := &Failure{Step: st.label, Failure: retry.Failure{Message: err.Error(), ExitCode: -1}}
@@ -152,8 +141,8 @@ func (v *validate) check(ctx context.Context, r *run, s *scope, st *step) (found
 	return v.judge(r.x.Mask.Text(output), end.failure), nil
 }
 
-// read returns what is in the result file.
-func (v *validate) read(ctx context.Context, r *run, s *scope, st *step) (string, error) {
+// read returns the content of the result file.
+func (v *validation) read(ctx context.Context, r *run, s *scope, st *step) (string, error) {
 	path, err := v.resultFile.Bind(s)
 	if err != nil {
 		return "", fmt.Errorf("result_file: %w", err)
@@ -162,12 +151,9 @@ func (v *validate) read(ctx context.Context, r *run, s *scope, st *step) (string
 	if err != nil {
 		return "", err
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
-	}
 	var data []byte
-	err = r.x.inRoom(ctx, func() (err error) {
-		data, err = os.ReadFile(path)
+	err = r.x.limiter.do(ctx, func() (err error) {
+		data, err = os.ReadFile(process.Resolve(dir, path))
 		return err
 	})
 	if err != nil {
@@ -176,8 +162,9 @@ func (v *validate) read(ctx context.Context, r *run, s *scope, st *step) (string
 	return string(data), nil
 }
 
-// judge reads the result that the validation ended with, which holds no secrets. A shell command that prints none says by its exit whether all is complete.
-func (v *validate) judge(output string, failure *Failure) found {
+// judge reads the result of the validation from output, which holds no secrets. When a shell command prints none, its exit says whether all is
+// complete.
+func (v *validation) judge(output string, failure *Failure) found {
 	f, ok := readResult(output)
 	f.failure, f.Threshold = failure, v.Threshold
 	switch {
@@ -197,12 +184,12 @@ func (v *validate) judge(output string, failure *Failure) found {
 	return f
 }
 
-// byExit tells whether the last command says by its exit code alone how complete the work is.
-func (v *validate) byExit() bool {
+// byExit reports whether the exit code of the last command may say alone whether the work is complete.
+func (v *validation) byExit() bool {
 	return v.resultFile == nil && len(v.commands) > 0 && v.commands[len(v.commands)-1].kind == "shell"
 }
 
-// readResult returns the result that a text is, or the last one in it that stands alone: commands print other things as well.
+// readResult returns the last JSON object in text that is a result. Commands print other things as well.
 func readResult(text string) (f found, ok bool) {
 	for at := 0; at < len(text); {
 		start := strings.IndexByte(text[at:], '{')
@@ -229,7 +216,7 @@ func readResult(text string) (f found, ok bool) {
 	return f, ok
 }
 
-// json returns what ${validation} stands for.
+// json returns the result as ${validation} has it.
 func (f found) json() json.RawMessage {
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -238,8 +225,8 @@ func (f found) json() json.RawMessage {
 	return data
 }
 
-// failed is the failure of a step whose work is not complete.
-func (v *validate) failed(st *step, f found) *Failure {
+// failed returns the failure of a step whose work is not complete.
+func (v *validation) failed(st *step, f found) *Failure {
 	failure := &Failure{Step: st.label, Failure: retry.Failure{ExitCode: -1}}
 	if f.failure != nil {
 		failure.Failure = f.failure.Failure
@@ -256,13 +243,3 @@ func (v *validate) failed(st *step, f found) *Failure {
 }
 
 func percent(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
-
-// validationValue is what ${validation} stands for after a validation.
-func validationValue(raw json.RawMessage) template.Value {
-	v := template.JSON(raw)
-	completion, _ := v.Field("completion_percentage")
-	return v.With(map[string]template.Value{
-		"completion": completion, "missing": template.JSON(json.RawMessage("[]")), "implemented": template.JSON(json.RawMessage("[]")),
-		"gaps": template.JSON(json.RawMessage("{}")),
-	})
-}

@@ -12,7 +12,7 @@ import (
 func (j *job) limits() (agent.Limits, error) {
 	m := j.workflow.Map
 	limit, err := j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit())
-	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, Decided: m.Timeouts.Action != ""}, err
+	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, SkipHandlerOnTimeout: m.Timeouts.Action != ""}, err
 }
 
 // limit returns what a limit of a workflow is in this run: some stand in variables of its env or of the environment.

@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/rawjson"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// Attempt is one execution of a list of steps, with all that is needed to do it here or on another machine: it survives JSON.
+// In the map phase it is one try of one item; in the other phases Item is nil and ItemID empty.
+type Attempt struct {
+	ID            string                 `json:"id"` // <job>/<item>/<n>: its dedupe key, and the agent id
+	JobID         string                 `json:"job_id"`
+	Workflow      string                 `json:"workflow"`
+	CorrelationID string                 `json:"correlation_id"`
+	Phase         string                 `json:"phase"` // setup, map, reduce, merge; empty in standard mode
+	ItemID        string                 `json:"item_id,omitempty"`
+	ItemIndex     int                    `json:"item_index"`
+	ItemTotal     int                    `json:"item_total"` // 0 while unknown
+	Item          json.RawMessage        `json:"item,omitempty"`
+	Number        int                    `json:"number"` // from 1
+	Worker        int                    `json:"worker"` // slot, from 1
+	Dir           string                 `json:"dir"`
+	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
+	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others
+	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
+	Args          []workflow.Argument    `json:"args,omitempty"`      // the parameters
+	Steps         []workflow.Step        `json:"steps"`
+	Handler       []workflow.Step        `json:"handler,omitempty"`  // of on_item_failure: custom:<name>
+	Earlier       []events.StepCompleted `json:"earlier,omitempty"`  // of earlier phases: what they captured is visible
+	Done          []events.StepCompleted `json:"done,omitempty"`     // the first steps of this phase, which are not run again
+	Retrying      *events.StepRetrying   `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
+	Due           time.Time              `json:"due,omitzero"`       // of the next try of that step
+	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
+
+	Limits Limits `json:"limits,omitzero"`
+
+	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share it (see SetSpec).
+	// Empty: it is compiled for this attempt alone.
+	Spec string `json:"spec,omitempty"`
+}
+
+// SetSpec sets a.Spec to a digest of everything that an Executor compiles of a.
+func (a *Attempt) SetSpec() {
+	digest := sha256.New()
+	// Names of what is captured and of secrets and parameters decide how texts compile.
+	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Earlier, a.Steps, a.Handler})
+	if err != nil {
+		panic("BUG: an attempt has no JSON: " + err.Error())
+	}
+	a.Spec = hex.EncodeToString(digest.Sum(nil))
+}
+
+// Limits are the time limits of an attempt.
+type Limits struct {
+	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0: none
+	Cleanup *time.Duration `json:"cleanup,omitempty"` // between SIGTERM and SIGKILL when a time is up; nil: the executor's Grace
+
+	// SkipHandlerOnTimeout says that Handler does not run when a time is up: what follows then has been decided for all items.
+	SkipHandlerOnTimeout bool `json:"skip_handler_on_timeout,omitempty"`
+}
+
+// MapResult is what ${map.…} stands for.
+type MapResult struct {
+	Total       int           `json:"total"`
+	Successful  int           `json:"successful"`
+	Failed      int           `json:"failed"`
+	Skipped     int           `json:"skipped"`
+	FailureRate float64       `json:"failure_rate"`
+	Duration    time.Duration `json:"duration"`
+	ResultsFile string        `json:"results_file"`
+}
+
+// Outcome is how an attempt ended.
+type Outcome struct {
+	Failure  *Failure                   `json:"failure,omitempty"` // nil: success
+	Handled  bool                       `json:"handled,omitempty"` // failed, and Attempt.Handler ran and succeeded
+	ExitCode int                        `json:"exit_code"`         // of the last step that ran; -1: it had none
+	Output   string                     `json:"output"`            // of the last step that ran, bounded (see process.Capture)
+	Captured map[string]json.RawMessage `json:"captured,omitempty"`
+	Duration time.Duration              `json:"duration"`
+}
+
+// Failure is a retry.Failure with the label of the step it happened in.
+type Failure struct {
+	retry.Failure
+	Step string `json:"step"`
+}
+
+// The phases whose steps see names of their own.
+const (
+	phaseMap    = "map"
+	phaseReduce = "reduce"
+	phaseMerge  = "merge"
+)
+
+// Printed is what a command printed, without trailing newlines.
+type Printed struct {
+	Output string `json:"output"`
+	Stderr string `json:"stderr"`
+}
+
+// An Attempt and its Outcome can be sent elsewhere as JSON, and are the same to the byte when they arrive. The types below replace the
+// fields that encoding/json alone would change: raw JSON, and output of commands, which may not be UTF-8.
+
+type (
+	plainAttempt Attempt
+	attemptJSON  struct {
+		*plainAttempt
+		Item rawjson.Exact `json:"item,omitempty"`
+	}
+)
+
+// MarshalJSON implements json.Marshaler.
+func (a Attempt) MarshalJSON() ([]byte, error) {
+	return json.Marshal(attemptJSON{(*plainAttempt)(&a), rawjson.Exact(a.Item)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Attempt) UnmarshalJSON(data []byte) error {
+	read := attemptJSON{plainAttempt: (*plainAttempt)(a)}
+	if err := json.Unmarshal(data, &read); err != nil {
+		return err
+	}
+	a.Item = rawOf(read.Item)
+	return nil
+}
+
+type (
+	plainOutcome Outcome
+	outcomeJSON  struct {
+		*plainOutcome
+		Output   rawjson.Exact            `json:"output"`
+		Captured map[string]rawjson.Exact `json:"captured,omitempty"`
+	}
+)
+
+// MarshalJSON implements json.Marshaler.
+func (o Outcome) MarshalJSON() ([]byte, error) {
+	w := outcomeJSON{plainOutcome: (*plainOutcome)(&o), Output: rawjson.Exact(o.Output)}
+	for name, value := range o.Captured {
+		if w.Captured == nil {
+			w.Captured = make(map[string]rawjson.Exact, len(o.Captured))
+		}
+		w.Captured[name] = rawjson.Exact(value)
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Outcome) UnmarshalJSON(data []byte) error {
+	read := outcomeJSON{plainOutcome: (*plainOutcome)(o)}
+	if err := json.Unmarshal(data, &read); err != nil {
+		return err
+	}
+	o.Output, o.Captured = string(read.Output), nil
+	for name, value := range read.Captured {
+		if o.Captured == nil {
+			o.Captured = make(map[string]json.RawMessage, len(read.Captured))
+		}
+		o.Captured[name] = rawOf(value)
+	}
+	return nil
+}
+
+type (
+	plainFailure Failure
+	failureJSON  struct {
+		*plainFailure
+		Message rawjson.Exact `json:"message"`
+		Stdout  rawjson.Exact `json:"stdout,omitempty"`
+		Stderr  rawjson.Exact `json:"stderr,omitempty"`
+	}
+)
+
+// MarshalJSON implements json.Marshaler.
+func (f Failure) MarshalJSON() ([]byte, error) {
+	return json.Marshal(failureJSON{(*plainFailure)(&f), rawjson.Exact(f.Message), rawjson.Exact(f.Stdout), rawjson.Exact(f.Stderr)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Failure) UnmarshalJSON(data []byte) error {
+	read := failureJSON{plainFailure: (*plainFailure)(f)}
+	if err := json.Unmarshal(data, &read); err != nil {
+		return err
+	}
+	f.Message, f.Stdout, f.Stderr = string(read.Message), string(read.Stdout), string(read.Stderr)
+	return nil
+}
+
+// rawOf returns raw JSON that was sent; nil when there was none.
+func rawOf(e rawjson.Exact) json.RawMessage {
+	if e == "" {
+		return nil
+	}
+	return json.RawMessage(e)
+}

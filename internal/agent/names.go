@@ -1,0 +1,224 @@
+package agent
+
+import (
+	"strings"
+
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// The variables that prodigy sets for every command. Those of an outer prodigy are not passed on.
+const (
+	jobVar         = "PRODIGY_JOB_ID"
+	itemIDVar      = "PRODIGY_ITEM_ID"
+	itemVar        = "PRODIGY_ITEM"
+	itemFileVar    = "PRODIGY_ITEM_FILE"
+	attemptVar     = "PRODIGY_ATTEMPT"
+	workerVar      = "PRODIGY_WORKER_ID"
+	correlationVar = "PRODIGY_CORRELATION_ID"
+	automationVar  = "PRODIGY_AUTOMATION"
+
+	// Only in a workflow that runs once for each value: the value under two names, its number from 1, and how many there are.
+	argVar   = "ARG"
+	fileVar  = "FILE"
+	indexVar = "INDEX"
+	totalVar = "TOTAL"
+
+	valuesVar    = "PRODIGY_VALUES"
+	valuesPrefix = "PRODIGY_V" // of the variables that template makes, and of valuesVar
+)
+
+// last is the name under which the result of the previous step is kept, beside those of its kind, id and capture.
+const last = "last"
+
+// kindTest is the kind of a shell step that is written as `test`, the older way.
+const kindTest = "test"
+
+// maxItemVar is the size past which an item does not go into the environment: arguments and environment share one limit.
+const maxItemVar = 96 << 10
+
+// isOurs reports whether prodigy itself sets the variable of kv.
+func isOurs(kv string) bool {
+	if !strings.HasPrefix(kv, "PRODIGY_") {
+		return false
+	}
+	name, _, _ := strings.Cut(kv, "=")
+	switch name {
+	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, workerVar, correlationVar, automationVar:
+		return true
+	}
+	return strings.HasPrefix(name, valuesPrefix)
+}
+
+// valueVars returns the names that only a workflow that runs once for each value has.
+func valueVars() []string { return []string{argVar, fileVar, indexVar, totalVar} }
+
+// scopeNames are the names that stand for values of prodigy at one place of a workflow. Its methods return what is known at another place.
+type scopeNames struct{ template.Names }
+
+// with returns n with one name more.
+func (n scopeNames) with(name string, is template.Name) scopeNames {
+	return scopeNames{n.Names.With(name, is)}
+}
+
+// The fields of prodigy's own values.
+var (
+	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
+	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold"}
+	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
+	mapFields        = []string{
+		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file",
+	}
+)
+
+// globalNames returns the names that every text of a workflow can use.
+func globalNames() scopeNames {
+	var n scopeNames
+	n = n.with("env", template.Name{Root: true})
+	n = n.with("workflow", template.Name{Root: true, Fields: []string{"name"}})
+	n = n.with("job", template.Name{Root: true, Fields: []string{"id"}})
+	for _, name := range []string{"shell", "claude", last} {
+		n = n.with(name, template.Name{Root: true, Data: true, Fields: resultFields})
+	}
+	return n.flatten()
+}
+
+// parameter adds a parameter. Its value comes from whoever runs the workflow.
+func (n scopeNames) parameter(name string) scopeNames {
+	return n.with(name, template.Name{Root: true, Declared: true})
+}
+
+// variable adds a variable whose value may be data.
+func (n scopeNames) variable(name string) scopeNames {
+	return n.with(name, template.Name{Declared: true})
+}
+
+// isConstant reports whether the value of a variable is written out in the workflow file.
+func isConstant(v *workflow.EnvVar) bool {
+	switch {
+	case v.Command != nil || v.Secret:
+		return false
+	case v.Choice != nil:
+		return !strings.Contains(v.Choice.WhenTrue.Value+v.Choice.WhenFalse.Value, "$")
+	}
+	return v.Literal || !strings.Contains(v.Value.Value, "$")
+}
+
+// perValue adds ARG and its companions in a workflow that runs once for each value.
+func (n scopeNames) perValue(is bool) scopeNames {
+	if !is {
+		return n
+	}
+	for _, name := range valueVars() {
+		n = n.with(name, template.Name{Root: true, Declared: true, Data: name == argVar || name == fileVar, Constant: name != argVar && name != fileVar})
+	}
+	return n
+}
+
+// inPhase returns n as the first step of a phase sees it.
+func (n scopeNames) inPhase(phase string) scopeNames {
+	switch phase {
+	case phaseMap:
+		n = n.agent(template.Name{Root: true, Declared: true, Data: true})
+	case phaseReduce, phaseMerge:
+		n = n.with("map", template.Name{Root: true, Data: true, Fields: mapFields})
+	}
+	return n.flatten()
+}
+
+// ofAgents returns n as the first step of an agent of m sees it, as far as the workflow file shows.
+func (n scopeNames) ofAgents(m *workflow.Map) scopeNames {
+	if m.ItemsAreTexts() {
+		return n.agent(template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}).flatten()
+	}
+	return n.inPhase(phaseMap)
+}
+
+// agent adds the names of an agent.
+func (n scopeNames) agent(item template.Name) scopeNames {
+	n = n.with("item", item)
+	n = n.with("item_id", template.Name{Declared: true, Data: true})
+	n = n.with("worker", template.Name{Root: true, Fields: []string{"id"}})
+	for _, name := range []string{"item_index", "item_total", "attempt"} {
+		n = n.with(name, template.Name{Declared: true})
+	}
+	return n
+}
+
+// flatten returns n in a form to which many names can be added at little cost.
+func (n scopeNames) flatten() scopeNames { return scopeNames{n.Packed()} }
+
+// isData reports whether the values of a name come from items or from the output of commands.
+func (n scopeNames) isData(name string) bool {
+	is, _ := n.Lookup(name)
+	return is.Data
+}
+
+// after adds the names that step s leaves to the steps after it.
+func (n scopeNames) after(s *workflow.Step) scopeNames {
+	n = n.capturing(s.Capture, s.Format)
+	if s.Validate != nil {
+		n = n.with("validation", template.Name{Root: true, Data: true, Fields: validationFields})
+	}
+	if s.Test {
+		n = n.with(kindTest, template.Name{Root: true, Data: true, Fields: resultFields})
+	}
+	if s.ID != "" {
+		n = n.with(s.ID, template.Name{Root: true, Data: true, Fields: resultFields})
+	}
+	return n.flatten()
+}
+
+// capturing adds the name of a capture, which may be empty.
+func (n scopeNames) capturing(name string, format workflow.CaptureFormat) scopeNames {
+	if name == "" {
+		return n
+	}
+	is := template.Name{Root: true, Declared: true, Data: true, Fields: resultFields}
+	if format == workflow.FormatJSON {
+		is.Fields = nil
+	}
+	return n.with(name, is)
+}
+
+// each adds the names that the steps of a foreach see.
+func (n scopeNames) each(element string) scopeNames {
+	for _, name := range []string{element, "index", "total"} {
+		n = n.with(name, template.Name{Root: true, Declared: true, Data: true, Constant: name != element})
+	}
+	return n
+}
+
+// failed adds what is known after a failure.
+func (n scopeNames) failed() scopeNames {
+	return n.with("error", template.Name{Root: true, Data: true, Fields: errorFields})
+}
+
+// withVars adds variables of an env block.
+func (n scopeNames) withVars(vars []workflow.EnvVar) scopeNames {
+	for i := range vars {
+		n = n.with(vars[i].Name, template.Name{Declared: true, Constant: isConstant(&vars[i])})
+	}
+	return n
+}
+
+// variableNames returns the names that the variables of the workflow of a see.
+func variableNames(a *Attempt) scopeNames {
+	n := globalNames()
+	for _, name := range a.Secrets {
+		n = n.variable(name)
+	}
+	for _, arg := range a.Args {
+		n = n.parameter(arg.Name)
+	}
+	return n.flatten()
+}
+
+// namesOf returns the names that the first step of a sees.
+func namesOf(a *Attempt) scopeNames {
+	n := variableNames(a).withVars(a.Env).flatten()
+	for _, e := range a.Earlier {
+		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).flatten()
+	}
+	return n.inPhase(a.Phase).perValue(a.PerValue)
+}

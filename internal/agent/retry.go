@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// runSteps runs the steps of a hook and shows what they print. It returns the failure of the one that failed for good, or nil.
+func (r *run) runSteps(ctx context.Context, s *scope, steps []*step) (*Failure, error) {
+	for _, st := range steps {
+		end, err := r.runStep(ctx, s, st)
+		if err != nil || end.failure != nil {
+			return end.failure, err
+		}
+		r.showOutput(s, st, &end)
+	}
+	return nil, nil
+}
+
+// runStep runs st if its condition is met: its tries, and then its hooks.
+func (r *run) runStep(ctx context.Context, s *scope, st *step) (stepEnd, error) {
+	if st.when != nil && st.broken == nil { // a step with a text that does not compile fails below
+		wanted, err := st.when.holds(s.binding(st))
+		if err != nil {
+			return r.onStepFailure(ctx, s, st, stepEnd{result: notRun, failure: templateFailure(st, err), attempts: 1, reason: retry.Permanent})
+		}
+		if !wanted {
+			// Its own names stand for nothing now; the last step is the one before it.
+			r.emit(events.StepSkipped{Phase: r.a.Phase, ItemID: r.a.ItemID, Step: st.label, When: st.When.Value})
+			res := result{code: -1, skipped: true}
+			s.set(res, st.ID, st.Capture)
+			return stepEnd{result: res}, nil
+		}
+	}
+	delete(r.heads, st)
+	end, err := r.runWithRetry(ctx, s, st)
+	if err != nil {
+		return stepEnd{}, err
+	}
+	s.record(st, end.result)
+	if end.failure == nil {
+		return r.runHooks(ctx, s, st, end)
+	}
+	return r.onStepFailure(ctx, s, st, end)
+}
+
+// runWithRetry tries st until it succeeds or there is no further try.
+func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, error) {
+	state := r.resumed(st)
+	if state.Resumed {
+		// The rest of the wait, and no more than all of it when the clock has been set back.
+		if left := min(time.Until(r.a.Due), state.Previous); left > 0 {
+			if err := r.pause(ctx, left); err != nil {
+				return stepEnd{}, err
+			}
+		}
+	}
+	var before *stepEnd // the last try that ran
+	var rnd *rand.Rand
+	for {
+		res, failure, err := r.try(ctx, s, st)
+		if err != nil {
+			return stepEnd{}, err
+		}
+		if failure == nil {
+			return stepEnd{result: res, attempts: state.Attempts + 1}, nil
+		}
+		if before != nil && failure.Type == retry.TypeCircuitOpen {
+			return before.refused(failure.Message), nil
+		}
+
+		if rnd == nil {
+			rnd = retry.NewRand(r.x.Seed, r.a.ItemID, st.label)
+		}
+		d := st.policy().Next(state, failure.Failure, time.Now(), rnd)
+		failure.Type = d.Type
+		end := stepEnd{result: res, failure: failure, attempts: d.State.Attempts, reason: d.Reason}
+		if d.Reason == retry.Budget {
+			failure.Message = "retry budget exhausted: " + failure.Message
+		}
+		if !d.Retry {
+			return end, nil
+		}
+		if gate, guarded := r.breaker(st); guarded { // when it will still be open after the delay, there is nothing to wait for
+			refusal, err := r.x.host.StepRefusal(ctx, gate, d.Delay)
+			if err != nil {
+				return stepEnd{}, err
+			}
+			if refusal != "" {
+				return end.refused(refusal), nil
+			}
+		}
+		r.emit(r.stepRetrying(st, failure, d))
+		if err := r.pause(ctx, d.Delay); err != nil {
+			return stepEnd{}, err
+		}
+		before, state = &end, d.State
+	}
+}
+
+// refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.
+func (e stepEnd) refused(refusal string) stepEnd {
+	failure := *e.failure
+	failure.Type = retry.TypeCircuitOpen
+	failure.Message = refusal + "; the last try: " + failure.Message
+	e.failure, e.reason = &failure, retry.CircuitOpen
+	return e
+}
+
+// resumed returns what retrying st had used up before a resume; nothing for any other step. An item begins again at its first step, the
+// other phases continue after the last one that is done.
+func (r *run) resumed(st *step) retry.State {
+	e := r.a.Retrying
+	if e == nil || st.label != e.Step || (r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
+		return retry.State{}
+	}
+	s := retry.State{
+		Attempts: e.Attempt, Waited: time.Duration(e.WaitedMS), Previous: time.Duration(e.DelayMS), Resumed: true,
+	}
+	if e.BudgetExpiresAt != nil {
+		s.ExpiresAt = *e.BudgetExpiresAt
+	}
+	return s
+}
+
+func (r *run) stepRetrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {
+	e := events.StepRetrying{
+		ItemID: r.a.ItemID, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message, Matched: d.Matched,
+		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), WaitedMS: events.Millis(d.State.Waited),
+	}
+	if st.policy().Budget > 0 {
+		left, expires := events.Millis(d.BudgetLeft), d.State.ExpiresAt
+		e.BudgetLeftMS, e.BudgetExpiresAt = &left, &expires
+	}
+	return e
+}
+
+// pause waits d. The attempt may go on in another worker slot afterwards.
+func (r *run) pause(ctx context.Context, d time.Duration) error {
+	slot, err := r.x.host.Pause(ctx, r.a, d, r.keepSlot)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		r.a.Worker = slot
+	}
+	return err
+}

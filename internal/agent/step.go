@@ -1,0 +1,568 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// This file is one try of a step, from top to bottom: the values are bound, the breaker is asked, the command runs, and its output and exit
+// become a result or a failure.
+
+// try runs st once. When its breaker refuses that, the failure has the type circuit_open.
+func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
+	if ctx.Err() != nil {
+		return notRun, nil, context.Cause(ctx)
+	}
+	b, failure, err := r.bind(s, st, st.command)
+	if err != nil || failure != nil {
+		return notRun, failure, err
+	}
+	defer b.scratch.remove()
+
+	gate, guarded := r.breaker(st)
+	var ticket breaker.Ticket
+	if guarded {
+		var refusal string
+		if ticket, refusal, err = r.x.host.AdmitStep(ctx, gate); err != nil {
+			return notRun, nil, err
+		}
+		if refusal != "" {
+			return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+		}
+	}
+	res, failure, err := r.requireCommit(ctx, st, b)
+	if err == nil && failure == nil && st.validate != nil {
+		res, failure, err = st.validate.run(ctx, r, s, st, res)
+	}
+	switch {
+	case err != nil:
+		if guarded {
+			r.x.host.ReleaseStep(gate, ticket)
+		}
+		return notRun, nil, err
+	case guarded:
+		r.x.host.ReportStep(gate, ticket, failure == nil)
+	}
+	return res, failure, nil
+}
+
+// breaker returns the circuit breaker of st, if it has one.
+func (r *run) breaker(st *step) (b StepBreaker, ok bool) {
+	c := st.policy().CircuitBreaker
+	if c == nil {
+		return StepBreaker{}, false
+	}
+	return StepBreaker{JobID: r.a.JobID, Phase: r.a.Phase, Step: st.label, Nth: st.nth, Config: *c}, true
+}
+
+// bind puts the values into one of the commands of st, and makes its private files. A value that is missing or does not fit is a failure.
+func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, *Failure, error) {
+	if cmd == nil || st.broken != nil {
+		return boundCommand{}, templateFailure(st, st.broken), nil
+	}
+	if r.envErr != nil {
+		f, err := r.bindFailure(st, r.envErr)
+		return boundCommand{}, f, err
+	}
+	r.lostSecret = nil
+	files := r.newScratch()
+	inner := s.binding(st)
+	inner.scratch = &files
+	b, err := r.bindTexts(inner, st, cmd)
+	if err == nil {
+		err = b.makeFiles()
+	}
+	err = cmp.Or(r.lostSecret, err)
+	if err == nil && r.rowsErr == nil {
+		return b, nil, nil
+	}
+	files.remove()
+	if broken := cmp.Or(r.rowsErr, files.err); broken != nil {
+		return boundCommand{}, nil, broken
+	}
+	f, err := r.bindFailure(st, err)
+	return boundCommand{}, f, err
+}
+
+// bindTexts binds the texts of st: its variables first, since the others see them.
+func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err error) {
+	if s.env, err = r.bindEnv(s, st.env); err != nil {
+		return boundCommand{}, err
+	}
+	b.scope, b.scratch = s, s.scratch
+	if b.call, err = cmd.bind(s, r.x); err != nil {
+		return boundCommand{}, err
+	}
+	b.env = r.environ(s.env, b.call)
+	if b.dir, err = r.dir(s, st); err != nil {
+		return boundCommand{}, err
+	}
+	b.output, err = st.output.bind(s, b.dir)
+	return b, err
+}
+
+// dir returns the working directory of st.
+func (r *run) dir(s *scope, st *step) (string, error) {
+	if st.dir == nil {
+		return r.a.Dir, nil
+	}
+	dir, err := st.dir.Bind(s)
+	if err != nil {
+		return "", err
+	}
+	return process.Resolve(r.a.Dir, dir), nil
+}
+
+// makeFiles writes the private files that b needs and makes b name them.
+func (b *boundCommand) makeFiles() error {
+	if b.values != "" {
+		path, err := b.scratch.addValues("values-*.sh", b.values)
+		if err != nil {
+			return err
+		}
+		b.env = append(b.env, valuesVar+"="+path)
+	}
+	if b.script != "" {
+		path, err := b.scratch.add("script-*.sh", b.script)
+		if err != nil {
+			return err
+		}
+		b.argv = append(b.argv, path)
+	}
+	return nil
+}
+
+// bindEnv returns the variables of a block as "K=V", after those in s. Each sees the ones before it. A secret overrides a variable of its name.
+func (r *run) bindEnv(s *scope, vars []variable) ([]string, error) {
+	inner := *s
+	inner.env = slices.Clip(s.env)
+	for _, v := range vars {
+		if slices.Contains(r.a.Secrets, v.name) {
+			continue
+		}
+		value, err := v.literal, error(nil)
+		switch {
+		case v.command != nil:
+			value, err = r.commandValue(&inner, v.command)
+		case v.value != nil:
+			value, err = v.value.Bind(&inner)
+		case v.secret:
+			value, err = r.secret(v.name)
+		}
+		if err == nil && strings.IndexByte(value, 0) >= 0 {
+			err = &template.BindError{Text: "the value holds a NUL byte, which no variable can"}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("env %s: %w", v.name, err)
+		}
+		inner.env = append(inner.env, v.name+"="+value)
+	}
+	return inner.env, nil
+}
+
+// secret returns a value that the Executor was given beside the attempt.
+func (r *run) secret(name string) (string, error) {
+	value, ok := r.x.Secrets[name]
+	if !ok {
+		return "", errors.New("the secret is not here")
+	}
+	return value, nil
+}
+
+// maxValueTime is how long a command may take that gives a variable its value.
+const maxValueTime = time.Minute
+
+// commandError is the failure of a command that gives a variable its value.
+type commandError struct{ failure retry.Failure }
+
+func (e *commandError) Error() string { return "the command for its value: " + e.failure.Message }
+
+// commandValue runs a command and returns what it printed, without trailing newlines.
+func (r *run) commandValue(s *scope, cmd command) (string, error) {
+	c, err := cmd.bind(s, r.x)
+	if err != nil {
+		return "", err
+	}
+	b := boundCommand{call: c, dir: r.a.Dir, env: r.environ(s.env, c), scratch: s.scratch}
+	if err := b.makeFiles(); err != nil {
+		return "", err
+	}
+	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
+	exit, err := r.x.Run(r.stop, process.Command{
+		Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Stdout: stdout, Stderr: stderr, Timeout: maxValueTime, Grace: r.x.Grace,
+		Register: r.x.host.Register(),
+	})
+	if err != nil {
+		return "", err
+	}
+	if f := failureOf(&step{Step: &workflow.Step{Timeout: maxValueTime}}, exit, trimmed(stderr.masked())); f != nil {
+		return "", &commandError{f.Failure}
+	}
+	return trimmed(&stdout.Capture), nil
+}
+
+// bindFailure returns an error of a binding as the failure of st. A stop is none.
+func (r *run) bindFailure(st *step, err error) (*Failure, error) {
+	if r.stop.Err() != nil {
+		return nil, context.Cause(r.stop)
+	}
+	var command *commandError
+	if !errors.As(err, &command) {
+		return templateFailure(st, err), nil
+	}
+	f := &Failure{Step: st.label, Failure: command.failure}
+	f.Message = err.Error()
+	return f, nil
+}
+
+func templateFailure(st *step, err error) *Failure {
+	if err == nil {
+		panic("BUG: step " + st.label + " has no command")
+	}
+	return &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeTemplate, Message: err.Error(), ExitCode: -1}}
+}
+
+// requireCommit runs b. With commit_required, st fails when HEAD of its working directory is where it was before the first try.
+func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
+	if !st.CommitRequired {
+		return r.runCommand(ctx, st, b)
+	}
+	before, known := r.heads[st]
+	if !known {
+		head, failure, err := r.head(ctx, st, b)
+		if err != nil || failure != nil {
+			return notRun, failure, err
+		}
+		if r.heads == nil {
+			r.heads = make(map[*step]string)
+		}
+		r.heads[st], before = head, head
+	}
+	res, failure, err := r.runCommand(ctx, st, b)
+	if err != nil || failure != nil {
+		return res, failure, err
+	}
+	after, failure, err := r.head(ctx, st, b)
+	if err == nil && failure == nil && after == before {
+		failure = commitFailure(st, "no commit was made in "+b.dir)
+	}
+	if failure != nil {
+		failure.Stdout, failure.Stderr, res.failed = res.shown().Output, res.shown().Stderr, true
+	}
+	return res, failure, err
+}
+
+// head returns the commit that HEAD of the working directory is at, empty before the first one.
+func (r *run) head(ctx context.Context, st *step, b boundCommand) (string, *Failure, error) {
+	git := boundCommand{call: call{argv: []string{"git", "rev-parse", "--quiet", "--verify", "HEAD"}}, env: b.env, dir: b.dir}
+	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
+	exit, err := r.execWithTimeout(ctx, st, git, &sink{kept: stdout}, stderr)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case exit.Start != nil:
+		return "", commitFailure(st, exit.Start.Error()), nil
+	case exit.Code != 0 && exit.Code != 1: // 1: there is no commit yet
+		return "", commitFailure(st, strings.TrimSpace(stderr.masked().Text())), nil
+	}
+	return strings.TrimSpace(stdout.Text()), nil, nil
+}
+
+func commitFailure(st *step, why string) *Failure {
+	return &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCommitMissing, Message: "commit_required: " + why}}
+}
+
+// runCommand runs a bound command of st.
+func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
+	if b.action != nil {
+		return r.runAction(ctx, st, b)
+	}
+	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
+	out, err := r.openOutput(ctx, b.output, stdout)
+	if err != nil {
+		failure, err := r.outputFailure(st, err)
+		return notRun, failure, err
+	}
+	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
+	written := out.close()
+	if err != nil {
+		return result{}, nil, err
+	}
+	res := result{Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code, duration: exit.Duration}
+	if masked := (Printed{trimmed(stdout.masked()), trimmed(stderr.masked())}); masked != res.Printed {
+		res.masked = &masked
+	}
+
+	reason, exact := res.shown().Stderr, false
+	if b.ai && exit.Code > 0 && exit.Code != 126 {
+		reason, exact = lastWords(res.shown())
+	}
+	failure := failureOf(st, exit, reason)
+	if failure != nil {
+		failure.Exact = exact
+	}
+	if b.ai && errors.Is(exit.Start, process.ErrTooLarge) {
+		failure.Message = exit.Start.Error() + promptTooLarge
+	}
+	if failure != nil && ctx.Err() != nil {
+		return result{}, nil, context.Cause(ctx)
+	}
+	if failure == nil && written != nil {
+		if failure, err = r.outputFailure(st, written); err != nil {
+			return result{}, nil, err
+		}
+	}
+	res, failure = res.format(st, &stdout.Capture, failure)
+	if failure != nil {
+		failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
+		res.code, res.failed = failure.ExitCode, true
+	}
+	return res, failure, nil
+}
+
+// runAction runs a step that is not a command (write_file, foreach, validate). Its output is masked, captured and written to output_file like
+// a command's.
+func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
+	inner, up := withTimeLimit(ctx, st.Timeout, st.label)
+	defer up.cancel()
+	res, failure, err := b.action(inner, r, st, b)
+	if err != nil && errors.Is(err, up) {
+		res, failure, err = notRun, r.timedOut(st.label, st.Timeout), nil
+	}
+	if err != nil {
+		return result{}, nil, err
+	}
+	kept := newStream(r.x.Mask)
+	out, err := r.openOutput(ctx, b.output, kept)
+	if err != nil {
+		failure, err := r.outputFailure(st, err)
+		return notRun, failure, err
+	}
+	_, _ = out.Write([]byte(res.Output))
+	if written := out.close(); written != nil && failure == nil {
+		if failure, err = r.outputFailure(st, written); err != nil {
+			return result{}, nil, err
+		}
+	}
+	res.Output = strings.TrimRight(res.Output, "\n")
+	if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.shown() {
+		res.masked = &masked
+	}
+	res, failure = res.format(st, &kept.Capture, failure)
+	if failure != nil {
+		res.code, res.failed = failure.ExitCode, true
+	}
+	return res, failure, nil
+}
+
+// execWithTimeout runs b until it ends or a time limit is up: its own, or one around it. The error is for a limit around it, a stop, and
+// what keeps prodigy itself from running any command.
+func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, stdout *sink, stderr *stream) (process.Exit, error) {
+	var exit process.Exit
+	var outer bool
+	err := r.x.limiter.do(ctx, func() error {
+		var limit time.Duration
+		var err error
+		limit, outer = effectiveTimeout(ctx, st.Timeout)
+		exit, err = r.x.shell().Run(r.stop, r.x.Run, process.Command{
+			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
+			Cleanup: r.a.Limits.Cleanup, Register: r.x.host.Register(), EndAll: b.ai,
+		}, b.program)
+		return err
+	})
+	if errors.Is(exit.Start, process.ErrDir) {
+		err = r.dirError()
+	}
+	if exit.TimedOut && outer {
+		r.cut = &Failure{Step: st.label, Failure: retry.Failure{
+			TimedOut: true, ExitCode: -1, Stdout: stdout.kept.masked().Tail(events.MaxTail), Stderr: stderr.masked().Tail(events.MaxTail),
+		}}
+		<-ctx.Done() // at this moment, if not before
+		err = context.Cause(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return exit, err
+}
+
+// effectiveTimeout returns the time limit of a command whose own is given (0: none), and whether it is not its own but that of ctx.
+func effectiveTimeout(ctx context.Context, own time.Duration) (limit time.Duration, outer bool) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return own, false
+	}
+	left := max(time.Until(deadline), 1)
+	if own > 0 && own <= left {
+		return own, false
+	}
+	return left, true
+}
+
+// timeUp is the cause of a context that ends with the time limit of one step.
+type timeUp struct {
+	label  string
+	cancel context.CancelFunc
+}
+
+func (u *timeUp) Error() string { return "the time of " + u.label + " is up" }
+
+// withTimeLimit returns ctx with a limit, if there is one, and its cause when that is reached.
+func withTimeLimit(ctx context.Context, limit time.Duration, label string) (context.Context, *timeUp) {
+	up := &timeUp{label: label, cancel: func() {}}
+	if limit <= 0 {
+		return ctx, up
+	}
+	ctx, up.cancel = context.WithTimeoutCause(ctx, limit, up)
+	return ctx, up
+}
+
+// timedOut returns the failure of a step whose time was up, with the output of the command that ran then.
+func (r *run) timedOut(label string, limit time.Duration) *Failure {
+	failure := Failure{Step: label, Failure: retry.Failure{TimedOut: true, ExitCode: -1}}
+	if r.cut != nil {
+		failure.Stdout, failure.Stderr = r.cut.Stdout, r.cut.Stderr
+	}
+	r.cut = nil
+	failure.Message = "timed out after " + duration.Format(limit)
+	return &failure
+}
+
+// format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a step that has failed anyway
+// stays a text.
+func (r result) format(st *step, stdout *process.Capture, failure *Failure) (result, *Failure) {
+	data, err := formatted(st.Format, r.Output)
+	if err == nil && data != nil && stdout.Cut() {
+		err = fmt.Errorf("the output of %d bytes is larger than what is kept of it", stdout.Total())
+	}
+	if err == nil {
+		r.data = data
+		return r, failure
+	}
+	if _, masked := formatted(st.Format, r.shown().Output); masked != nil {
+		err = masked
+	}
+	if failure == nil {
+		failure = &Failure{Step: st.label, Failure: retry.Failure{
+			Type: retry.TypeCommandFailed, Message: events.Clip(fmt.Sprintf("capture_format %s: %v", st.Format, err), events.MaxError),
+		}}
+	}
+	return r, failure
+}
+
+// openOutput opens d, which may be nil, when one more file may be open.
+func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*sink, error) {
+	out := &sink{kept: kept}
+	if d == nil {
+		return out, nil
+	}
+	if err := r.dirError(); err != nil {
+		return nil, err // creating the file would make the directory anew, empty
+	}
+	err := r.x.limiter.do(ctx, func() (err error) {
+		out.file, err = d.create()
+		return err
+	})
+	return out, err
+}
+
+// outputFailure returns the failure of a step whose output_file could not be written, or the error when the step is not to blame.
+func (r *run) outputFailure(st *step, err error) (*Failure, error) {
+	if blameless := r.blameless(err); blameless != nil {
+		return nil, blameless
+	}
+	f := &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "output_file: " + err.Error(), ExitCode: -1}}
+	if errors.Is(err, fs.ErrPermission) {
+		f.Type = retry.TypePermission
+	}
+	return f, nil
+}
+
+// ErrDir is in the chain when the directory that the commands of a job run in cannot be used.
+var ErrDir = errors.New("the working directory of the job cannot be used")
+
+// dirError returns an error when the working directory of the attempt cannot be used. A directory that a step names is the step's affair.
+func (r *run) dirError() error {
+	if err := process.CheckDir(r.a.Dir); err != nil {
+		return fmt.Errorf("%w: %w", ErrDir, err)
+	}
+	return nil
+}
+
+// blameless returns an error of files when no step is to blame for it: files or memory ran short, or the job has no directory. Else nil.
+func (r *run) blameless(err error) error {
+	if err == nil || process.Short(err) || errors.Is(err, ErrDir) {
+		return err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.dirError()
+	}
+	return nil
+}
+
+// failureOf returns the failure that an exit is, or nil when it is a success. stderr is where the reason is looked for.
+func failureOf(st *step, exit process.Exit, stderr string) *Failure {
+	f := &Failure{Step: st.label, Failure: retry.Failure{ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut}}
+	if exit.Start != nil || exit.TimedOut || exit.Signal != "" {
+		f.ExitCode = -1
+	}
+	switch {
+	case exit.Start != nil: // with the exit codes that a shell has for it
+		f.Message = exit.Start.Error()
+		switch {
+		case errors.Is(exit.Start, process.ErrNotFound):
+			f.Type, f.ExitCode = retry.TypeCommandNotFound, 127
+		case errors.Is(exit.Start, process.ErrNotExecutable):
+			f.Type, f.ExitCode = retry.TypePermission, 126
+		case errors.Is(exit.Start, process.ErrTooLarge):
+			f.Type, f.ExitCode = retry.TypeTemplate, 126
+			f.Message += tooLarge
+		}
+	case exit.TimedOut:
+		f.Message = "timed out after " + duration.Format(st.Timeout)
+	case exit.Signal != "":
+		f.Message = "killed by " + exit.Signal
+	case exit.Code == 126 && strings.Contains(stderr, "rgument list too long"):
+		f.Type, f.Message = retry.TypeTemplate, events.Clip(exitMessage(exit.Code, stderr), events.MaxError-len(tooLarge))+tooLarge
+	case exit.Code != 0:
+		f.Message = exitMessage(exit.Code, stderr)
+	default:
+		return nil
+	}
+	return f
+}
+
+// tooLarge says what to do about a value that is too large for an argument.
+const tooLarge = "; an argument holds 128 KiB at most: write |file for the path of a file that holds the value, or a heredoc"
+
+// promptTooLarge says the same for a prompt.
+const promptTooLarge = "; a prompt that is an argument holds 128 KiB at most: write |file for the path of a file that holds the value, " +
+	"or let claude read it from its standard input"
+
+// exitMessage names the exit code and the last line of stderr that is not blank.
+func exitMessage(code int, stderr string) string {
+	message := fmt.Sprintf("exit code %d", code)
+	if line := lastLine(stderr); line != "" {
+		message += ": " + line
+	}
+	return events.Clip(message, events.MaxError)
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+}
