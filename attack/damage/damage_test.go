@@ -2,7 +2,11 @@
 
 package main
 
-import "testing"
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
 
 // A sample of what make attack-damage does on a larger scale. Damage that is never told would mean that nothing is damaged at all.
 func TestASampleOfDamagesIsHarmlessOrTold(t *testing.T) {
@@ -10,6 +14,13 @@ func TestASampleOfDamagesIsHarmlessOrTold(t *testing.T) {
 	made, err := prepare(o.dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, j := range made {
+		for _, name := range []string{"checkpoint", "workflow.1.yml"} {
+			if !slices.ContainsFunc(j.files, func(path string) bool { return filepath.Base(path) == name }) {
+				t.Errorf("no %s among the files that are damaged: %v", name, j.files)
+			}
+		}
 	}
 	counts := map[string]int{}
 	for n := range o.trials {

@@ -53,9 +53,11 @@ reduce:
   - shell: sum ${map.successful} ${seen}
 `
 
-// items is how many items the jobs have, and killedAfter the record after which one is killed.
+// items is how many items the jobs have. They were paused after a record, which left a checkpoint, and resumed with another workflow, which left a
+// copy of the first; one was then killed after a record.
 const (
 	items       = 60
+	pausedAfter = 60
 	killedAfter = 120
 )
 
@@ -98,6 +100,7 @@ func run(_ context.Context, cmd process.Command) (process.Exit, error) {
 func config(home string) mapreduce.Config {
 	return mapreduce.Config{
 		Home: jobs.Home{Root: home}, Dir: home, Durability: events.None, LogFileSize: 16 << 10, MaxRetries: 3, Seed: 1, Runner: run,
+		CheckpointRecords: 1,
 	}
 }
 
@@ -119,6 +122,21 @@ func prepare(dir string) ([]job, error) {
 		}
 	}
 	c := config(whole)
+	ctx, pause := context.WithCancelCause(context.Background())
+	defer pause(nil)
+	c.Stop = ctx
+	c.Observe = func(records []events.Record) {
+		if records[len(records)-1].Seq >= pausedAfter {
+			pause(errors.New("paused"))
+		}
+	}
+	paused, err := mapreduce.Run(context.Background(), c, w, []byte(text))
+	if err != nil || paused.State != mapreduce.Paused {
+		return nil, fmt.Errorf("the first run is %s, want paused: %w", paused.State, err)
+	}
+	c = config(whole)
+	other := []byte(text + "# another\n")
+	c.Replacement = &mapreduce.Replacement{Workflow: w, Source: other, Path: filepath.Join(dir, "w.yml")}
 	var copied error
 	var once sync.Once
 	c.Observe = func(records []events.Record) {
@@ -126,7 +144,7 @@ func prepare(dir string) ([]job, error) {
 			once.Do(func() { copied = os.CopyFS(killed, os.DirFS(whole)) })
 		}
 	}
-	if _, err := mapreduce.Run(context.Background(), c, w, []byte(text)); err != nil || copied != nil {
+	if _, err := mapreduce.Resume(context.Background(), c, paused.Job); err != nil || copied != nil {
 		return nil, errors.Join(err, copied)
 	}
 	var made []job

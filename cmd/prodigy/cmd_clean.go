@@ -61,7 +61,7 @@ never removed.`,
 	f := cmd.Flags()
 	f.StringVar(&o.jobID, "job-id", "", "only this job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
-	f.Var(length{&o.older}, "older-than", "only jobs whose last event is older than this (30d when no job is named)")
+	f.Var(durationFlag{&o.older}, "older-than", "only jobs whose last event is older than this (30d when no job is named)")
 	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
 	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and remove nothing")

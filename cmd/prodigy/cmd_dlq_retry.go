@@ -44,10 +44,10 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
-	f.Var(atOnce{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
+	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
 	addErrorType(cmd, &o.typ)
-	f.Var(several{&o.items}, "item", "only this item (may be given more than once)")
+	f.Var(repeated{&o.items}, "item", "only this item (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
 	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be retried")
 	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
@@ -69,7 +69,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		updateLetters(con, job)
 		return o.announce(con, choice)
 	}
-	conclude := func(con *console, e ended) error { return o.concludeRetry(con, e, choice) }
+	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, e, choice) }
 	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 			if err := choice.make(q.Each(), nil); err != nil {
@@ -202,7 +202,7 @@ type retried struct {
 }
 
 // concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
-func (o dlqRetryOptions) concludeRetry(con *console, e ended, c *letterChoice) error {
+func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterChoice) error {
 	if e.State == "" {
 		return o.nothing(con, c.job, len(c.named))
 	}
@@ -238,7 +238,7 @@ func (c *letterChoice) left() (int, error) {
 }
 
 // retryCode returns the exit code. It depends on the dead letters only, not on items of the job that were skipped before or never ran.
-func (o dlqRetryOptions) retryCode(e ended, left int) int {
+func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 	done := e.State == mapreduce.Completed || e.State == mapreduce.Paused && e.stop == nil
 	switch {
 	case !done:

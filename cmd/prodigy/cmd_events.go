@@ -4,17 +4,24 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -42,7 +49,7 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	f.StringVar(&o.query.Type, "event-type", "", "only events of this type; case and underscores do not matter")
 	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
 	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent: item_0/1 is the first attempt of item_0")
-	f.Var(length{&o.since}, "since", "only events from the last 30m, 2h, ...")
+	f.Var(durationFlag{&o.since}, "since", "only events from the last 30m, 2h, ...")
 	f.Var(positive{&o.query.Limit}, "limit", "only the last N events")
 	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
 	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
@@ -240,4 +247,201 @@ func csvWriter(w io.Writer) eventWriter {
 			return t.Error()
 		},
 	}
+}
+
+func newEventsSearchCommand(con *console) *cobra.Command {
+	var o eventsOptions
+	var isRegex bool
+	cmd := &cobra.Command{
+		Use:   "search <text>",
+		Short: "Print the events of a job that contain a text",
+		Long: `Print the events of a job that contain a text, in the line as it is in the log or in any field. Case is ignored, except with
+--regex: begin the expression with (?i) there.`,
+		Args: exactly("text"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			matches, err := searched(args[0], isRegex)
+			if err != nil {
+				return err
+			}
+			job, err := o.begin(cmd, nil)
+			if err != nil {
+				return err
+			}
+			o.query.Matches = matches
+			return runEventsList(con, job, o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	o.add(cmd)
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	cmd.Flags().BoolVar(&isRegex, "regex", false, "the text is a regular expression")
+	return cmd
+}
+
+// searched returns a function that reports whether a line matches.
+func searched(text string, isRegex bool) (func(line []byte) bool, error) {
+	if text == "" {
+		return nil, usagef("the text to search is empty")
+	}
+	if !isRegex {
+		return events.ContainingText(text), nil
+	}
+	expr, err := regexp.Compile(text)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return events.Containing(expr), nil
+}
+
+func newEventsExportCommand(con *console) *cobra.Command {
+	var o eventsOptions
+	cmd := &cobra.Command{
+		Use:   "export <file>",
+		Short: "Write the events of a job to a file (- is stdout)",
+		Args:  exactly("file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := o.begin(cmd, nil)
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("format") {
+				o.format = formatOf(args[0])
+			}
+			return unlessClosed(runEventsExport(con, job, args[0], o))
+		},
+	}
+	o.add(cmd)
+	o.format = asJSONL
+	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension", string(asJSONL), string(asJSON), string(asCSV))
+	return cmd
+}
+
+// formatOf returns the format for the extension of a file, by default JSONL.
+func formatOf(path string) format {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".json":
+		return asJSON
+	case ".csv":
+		return asCSV
+	}
+	return asJSONL
+}
+
+// runEventsExport writes the events to a file, replacing it only once the new one is complete.
+func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
+	return writeOut(con, path, func(w io.Writer) error {
+		return printEvents(w, con.err, o.format, look{}, events.ReadLines(job.EventsDir(), o.query))
+	})
+}
+
+func newEventsStatsCommand(con *console) *cobra.Command {
+	const short = "Count the events of a job, and how long its agents took"
+	return newEventsReader("stats [job]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
+		return runEventsStats(con, job, o)
+	})
+}
+
+// jobStats is what events stats prints as JSON.
+type jobStats struct {
+	JobID string `json:"job_id"`
+	events.Stats
+}
+
+func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
+	var counted events.Stats
+	for line, err := range events.ReadLines(job.EventsDir(), o.query) {
+		if errors.Is(err, events.ErrTorn) {
+			_, _ = fmt.Fprintf(con.err, "warning: %v\n", err)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := counted.AddLine(line); err != nil {
+			return err
+		}
+	}
+	s := jobStats{job.ID, counted.Sum()}
+	switch o.format {
+	case asJSON:
+		return printJSON(con.out, s)
+	case asJSONL:
+		return json.NewEncoder(con.out).Encode(s)
+	case asCSV:
+		return s.table(con.text())
+	}
+	return s.print(con.text())
+}
+
+// rows returns the statistics as rows of name, key and value.
+func (s jobStats) rows() [][3]string {
+	rows := [][3]string{{"events", "", strconv.Itoa(s.Events)}}
+	if s.Events > 0 {
+		rows = append(rows, [3]string{"first", "", s.First.Format(time.RFC3339Nano)}, [3]string{"last", "", s.Last.Format(time.RFC3339Nano)})
+	}
+	number := func(name string, n int) { rows = append(rows, [3]string{name, "", strconv.Itoa(n)}) }
+	rows = append(rows, [3]string{"span_ms", "", msText(s.SpanMS)}, [3]string{"per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64)})
+	number("items", s.Items)
+	number("agents", s.Agents)
+	number("attempts", s.Attempts)
+	number("retries", s.Retries)
+	number("step_retries", s.StepRetries)
+	number("durations", s.Durations.Count)
+	for _, d := range []struct {
+		key   string
+		value events.Millis
+	}{{"p50_ms", s.Durations.P50}, {"p95_ms", s.Durations.P95}, {"max_ms", s.Durations.Max}} {
+		rows = append(rows, [3]string{"duration", d.key, msText(d.value)})
+	}
+	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
+		rows = append(rows, [3]string{"type", t, strconv.Itoa(s.Types[t])})
+	}
+	for _, t := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
+		rows = append(rows, [3]string{"error_type", string(t), strconv.Itoa(s.ErrorTypes[t])})
+	}
+	return rows
+}
+
+func msText(m events.Millis) string {
+	text, err := m.MarshalJSON()
+	if err != nil {
+		panic("BUG: a length of time does not encode: " + err.Error())
+	}
+	return string(text)
+}
+
+func (s jobStats) table(w io.Writer) error {
+	t := csv.NewWriter(w)
+	_ = t.Write([]string{"name", "key", "value"}) // reported by Error
+	for _, row := range s.rows() {
+		_ = t.Write(row[:])
+	}
+	t.Flush()
+	return t.Error()
+}
+
+func (s jobStats) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) // reported by Flush
+	}
+	line("job", "%s", s.JobID)
+	if s.Events > 0 {
+		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
+	}
+	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
+	line("items", "%d", s.Items)
+	line("attempts", "%d by %s, %d retried", s.Attempts, counted(s.Agents, "agent"), s.Retries)
+	line("step retries", "%d", s.StepRetries)
+	if d := s.Durations; d.Count > 0 {
+		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s", duration.Format(time.Duration(d.P50)),
+			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
+		line("  "+name, "%d", s.Types[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
+		line("errors of type "+string(name), "%d", s.ErrorTypes[name])
+	}
+	return t.Flush()
 }

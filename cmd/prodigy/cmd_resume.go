@@ -40,8 +40,8 @@ codes are those of run, but 0 when the job had already completed.`,
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
-	f.Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
-	f.StringVar(&o.mended, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
+	f.Var(parallelFlag{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
+	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was running during this many crashes; 0: never")
 	return cmd
 }
@@ -55,11 +55,11 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	switch {
 	case err != nil:
 		return err
-	case completed && o.mended == "":
+	case completed && o.replacement == "":
 		if err := mapreduce.UpdateResults(job); err != nil {
 			return err
 		}
-		return o.nothingDone(con, ended{Result: mapreduce.Result{
+		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
 			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
 			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()),
 		}})
@@ -84,7 +84,7 @@ func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
 }
 
 // nothingDone reports that the job had already completed.
-func (o resumeOptions) nothingDone(con *console, e ended) error {
+func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 	if !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
 		e.print(con.err)
@@ -96,8 +96,8 @@ func (o resumeOptions) nothingDone(con *console, e ended) error {
 }
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
-func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, ended) error, do work) error {
-	mended, w, err := o.workflowOf(job)
+func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, finishedRun) error, do work) error {
+	replacement, w, err := o.workflowOf(job)
 	if err != nil {
 		return err
 	}
@@ -105,13 +105,13 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	if err != nil {
 		return err
 	}
-	found, err := resolveRecorded(ctx, job, w, mended)
+	found, err := resolveRecorded(ctx, job, w, replacement)
 	if err != nil {
 		return err
 	}
 	con.hide(found.Mask)
 	c := o.config(home, claude)
-	c.Settings, c.Replacement = found, mended
+	c.Settings, c.Replacement = found, replacement
 	end, err := watch(ctx, c, newPrinter(con, o, w), do)
 	if err != nil {
 		return o.afterError(con, end, err)

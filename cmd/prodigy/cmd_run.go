@@ -45,7 +45,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	}
 	o.add(cmd)
 	o.settings.add(cmd)
-	cmd.Flags().Var(atOnce{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
+	cmd.Flags().Var(parallelFlag{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
@@ -106,7 +106,7 @@ func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
 }
 
 // afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.
-func (o jobOptions) afterError(con *console, end ended, err error) error {
+func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
 	if end.Job.ID == "" || end.State == "" {
 		return err
 	}

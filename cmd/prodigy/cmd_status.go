@@ -233,7 +233,7 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 		}
 	}
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
-		_, _ = fmt.Fprintln(w, region{}.phase(j, time.Now()))
+		_, _ = fmt.Fprintln(w, progressLines{}.phase(j, time.Now()))
 	}
 }
 
@@ -245,7 +245,7 @@ func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 	if d.State != stateRunning {
 		return
 	}
-	g := region{}
+	g := progressLines{}
 	for _, line := range slices.Concat(pace(j, now), g.breakers(j, now), g.running(j, now, 200)) {
 		_, _ = fmt.Fprintln(w, line)
 	}
@@ -255,10 +255,10 @@ func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	w := watcher{
 		job: view.New(), screen: &screen{w: con.err, live: con.live, size: con.size},
-		region: region{colours: con.colours(), unicode: con.unicode},
+		lines: progressLines{colours: con.colours(), unicode: con.unicode},
 	}
 	if recorded, err := loadRecorded(job); err == nil {
-		w.region.steps = stepCounts(recorded)
+		w.lines.steps = stepCounts(recorded)
 	}
 	defer w.screen.clear()
 	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
@@ -268,7 +268,7 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 type watcher struct {
 	job    *view.Job
 	screen *screen
-	region region
+	lines  progressLines
 }
 
 // follow reads the log until the job ends, and redraws at intervals even if nothing happens.
@@ -289,7 +289,7 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 			}
 			w.job.Apply(r)
 		case now := <-tick.C:
-			w.screen.progress(w.region, w.job, now)
+			w.screen.progress(w.lines, w.job, now)
 		}
 	}
 }

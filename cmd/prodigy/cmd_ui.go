@@ -49,7 +49,7 @@ addresses, also give --token-file.`,
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
-	cmd.Flags().Var(several{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
+	cmd.Flags().Var(repeated{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
 	return cmd
 }
 

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -14,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 )
 
@@ -109,7 +114,7 @@ func (c *console) colours() bool { return !c.plain && !c.noColor }
 func (c *console) logger(w io.Writer) zerolog.Logger {
 	lines := zerolog.ConsoleWriter{Out: w, NoColor: true, TimeFormat: "15:04:05"}
 	if c.colours() {
-		g := region{colours: true}
+		g := progressLines{colours: true}
 		lines.FormatTimestamp = func(at any) string {
 			t, err := time.Parse(time.RFC3339, fmt.Sprint(at))
 			if err != nil {
@@ -138,4 +143,75 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
+func writeOut(con *console, file string, write func(io.Writer) error) error {
+	buffered := func(w io.Writer) error {
+		out := bufio.NewWriter(w)
+		return errors.Join(write(out), out.Flush())
+	}
+	if file == "-" {
+		return buffered(con.out)
+	}
+	err := writeWhole(file, buffered)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refusef("export to %s: there is no such directory", file)
+	case err != nil:
+		return fmt.Errorf("export to %s: %w", file, err)
+	}
+	return nil
+}
+
+// writeWhole creates or replaces the file at path with what write writes, atomically. Devices and pipes are written to directly.
+func writeWhole(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeInto(path, write)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return jobs.Rename(f.Name(), path)
+}
+
+func writeInto(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to ask on.
+type asker func(question string) (bool, error)
+
+// terminalAsker returns an asker for the terminal, or nil if stdin is not one.
+func terminalAsker(con *console) asker {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }
+}
+
+// askYesNo reports whether the answer is y or yes; anything else counts as no.
+func askYesNo(in io.Reader, out io.Writer, question string) (bool, error) {
+	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 )
@@ -62,5 +63,14 @@ func write(t *testing.T, s *screen, text string) {
 	t.Helper()
 	if _, err := s.Write([]byte(text)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestOnlyAYesIsAYes(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "": false, "\n": false, "n\n": false, "yep\n": false} {
+		got, err := askYesNo(strings.NewReader(answer), io.Discard, "Sure?")
+		if err != nil || got != want {
+			t.Errorf("%q: got %v %v, want %v", answer, got, err, want)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,9 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/duration"
 	"prodigy/internal/process"
+	"prodigy/internal/spelling"
 )
 
 // format is an output format.
@@ -71,31 +75,31 @@ func (c choice) Set(s string) error {
 	return nil
 }
 
-// several is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would make a CSV writer to
+// repeated is a flag that may be given more than once; each adds one value unchanged. The list flags of pflag would make a CSV writer to
 // print their default.
-type several struct{ values *[]string }
+type repeated struct{ values *[]string }
 
-func (s several) String() string { return strings.Join(*s.values, " ") }
-func (s several) Type() string   { return "stringArray" }
+func (s repeated) String() string { return strings.Join(*s.values, " ") }
+func (s repeated) Type() string   { return "stringArray" }
 
-func (s several) Set(value string) error {
+func (s repeated) Set(value string) error {
 	*s.values = append(*s.values, value)
 	return nil
 }
 
-// length is a flag that takes a duration as workflow files write it.
-type length struct{ value *time.Duration }
+// durationFlag is a flag that takes a duration as workflow files write it.
+type durationFlag struct{ value *time.Duration }
 
-func (l length) String() string {
+func (l durationFlag) String() string {
 	if *l.value == 0 {
 		return ""
 	}
 	return duration.Format(*l.value)
 }
 
-func (l length) Type() string { return "duration" }
+func (l durationFlag) Type() string { return "duration" }
 
-func (l length) Set(s string) error {
+func (l durationFlag) Set(s string) error {
 	d, err := duration.Parse(s)
 	if err != nil {
 		return err
@@ -125,10 +129,10 @@ func (p positive) Set(s string) error {
 	return nil
 }
 
-// atOnce is the flag for the number of slots. It rejects more than the process can handle.
-type atOnce struct{ positive }
+// parallelFlag is the flag for the number of slots. It rejects more than the process can handle.
+type parallelFlag struct{ positive }
 
-func (a atOnce) Set(s string) error {
+func (a parallelFlag) Set(s string) error {
 	if err := a.positive.Set(s); err != nil {
 		return err
 	}
@@ -137,5 +141,58 @@ func (a atOnce) Set(s string) error {
 
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().Var(length{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
+	cmd.Flags().Var(durationFlag{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
+}
+
+// wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return usagef("%w%s", err, nearFlag(cmd, unknown))
+	}
+	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
+	if _, misspelt := errors.AsType[*strconv.NumError](err); !isValue || !misspelt {
+		return usagef("%w", err)
+	}
+	want := "a whole number"
+	switch value.GetFlag().Value.Type() {
+	case "bool":
+		want = "true or false"
+	case "uint64":
+		want = "a whole number from 0"
+	}
+	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
+}
+
+// nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for --parallel.
+func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	name, ok := longName(unknown)
+	if !ok {
+		return ""
+	}
+	var known []string
+	near := ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch {
+		case f.Hidden:
+		case strings.HasSuffix(f.Name, "-"+name):
+			near = f.Name
+		default:
+			known = append(known, f.Name)
+		}
+	})
+	if near = cmp.Or(near, spelling.Nearest(name, known)); near == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean --%s?)", near)
+}
+
+// longName returns the name of the flag. The only short ones it knows are -P of xargs and -j of make.
+func longName(unknown *pflag.NotExistError) (name string, ok bool) {
+	switch name := unknown.GetSpecifiedName(); {
+	case unknown.GetSpecifiedShortnames() == "":
+		return name, true
+	case name == "P", name == "j":
+		return "parallel", true
+	}
+	return "", false
 }

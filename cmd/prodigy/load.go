@@ -54,11 +54,11 @@ func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions
 	warnings, err := mapreduce.Check(c, w)
 	return checked{
 		Workflow: w, source: source, warnings: slices.Concat(found.Warnings, warnings), dir: dir, settings: found, values: values,
-	}, together(missing, err)
+	}, joinProblems(missing, err)
 }
 
-// together joins two errors with problems of the same file.
-func together(a, b error) error {
+// joinProblems joins two errors with problems of the same file.
+func joinProblems(a, b error) error {
 	if first, ok := errors.AsType[*workflow.InvalidError](a); ok {
 		return first.And(b)
 	}
@@ -78,7 +78,7 @@ func withMore(c mapreduce.Config, err error) error {
 // workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the replacement, else the
 // recorded one.
 func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
-	if o.mended == "" {
+	if o.replacement == "" {
 		w, err := loadRecorded(job)
 		return nil, w, err
 	}
@@ -86,7 +86,7 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.
 	if err != nil {
 		return nil, nil, err
 	}
-	path, err := filepath.Abs(o.mended)
+	path, err := filepath.Abs(o.replacement)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +94,7 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.
 	if err != nil {
 		return nil, nil, refusef("%w", err)
 	}
-	w, err := workflow.Parse(o.mended, source, options)
+	w, err := workflow.Parse(o.replacement, source, options)
 	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
 }
 

@@ -28,7 +28,7 @@ type printer struct {
 
 	results io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen  *screen
-	region  region
+	lines   progressLines
 	log     zerolog.Logger
 	quiet   bool
 	job     *view.Job
@@ -48,7 +48,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		collection: collectionOf(w),
 		results:    con.out,
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
-		region:     region{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},
+		lines:      progressLines{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},
 		quiet:      o.quiet,
 		job:        view.Resumed(errorpolicy.Metrics{}),
 	}
@@ -103,7 +103,7 @@ func (p *printer) show() {
 		case n := <-p.notices:
 			p.printf("%s\n", n.text)
 			if n.state && p.job.ID != "" {
-				p.printf("%s\n", p.region.statusLine(p.job, time.Now()))
+				p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
 			}
 		case now := <-tick.C:
 			p.progress(now)
@@ -123,7 +123,7 @@ func (p *printer) progress(now time.Time) {
 	if p.job.ID == "" {
 		return
 	}
-	p.screen.progress(p.region, p.job, now)
+	p.screen.progress(p.lines, p.job, now)
 }
 
 func (p *printer) printf(format string, args ...any) {

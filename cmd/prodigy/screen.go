@@ -39,7 +39,7 @@ func (s *screen) every() time.Duration {
 }
 
 // progress shows the progress of a job, redrawn in place or as another line.
-func (s *screen) progress(g region, j *view.Job, now time.Time) {
+func (s *screen) progress(g progressLines, j *view.Job, now time.Time) {
 	if !s.live {
 		_, _ = fmt.Fprintln(s, g.statusLine(j, now))
 		return
@@ -80,7 +80,7 @@ func (s *screen) clear() {
 // draw replaces the live lines.
 func (s *screen) draw(lines []string) {
 	if s.term == nil {
-		s.term = cwriter.New(marked{s.w})
+		s.term = cwriter.New(cursorWriter{s.w})
 	}
 	s.show(nil, lines)
 }
@@ -112,9 +112,9 @@ func (s *screen) show(text []byte, lines []string) {
 // shownText replaces control characters in text, but keeps colours.
 func shownText(text []byte) []byte {
 	var b bytes.Buffer
-	for at, part := range strings.Split(string(text), ownMark) {
+	for at, part := range strings.Split(string(text), escapeMark) {
 		if at > 0 {
-			b.WriteString(ownMark)
+			b.WriteString(escapeMark)
 		}
 		b.WriteString(visibleLines(part))
 	}

@@ -13,9 +13,9 @@ import (
 	"prodigy/internal/process"
 )
 
-// echo is how long after the first signal further ones count as the same request. timeout(1) sends one to the process and one to its
+// repeatWindow is how long after the first signal further ones count as the same request. timeout(1) sends one to the process and one to its
 // group, and a supervisor SIGHUP after SIGTERM; no person repeats a signal that fast.
-const echo = 100 * time.Millisecond
+const repeatWindow = 100 * time.Millisecond
 
 // request is what a signal asks for.
 type request int
@@ -42,7 +42,7 @@ func (r *requests) take(s os.Signal, now time.Time) request {
 		return toKill
 	case first:
 		return toStop
-	case now.Sub(r.began) < echo:
+	case now.Sub(r.began) < repeatWindow:
 		return nothingNew
 	}
 	return toKill

@@ -46,7 +46,7 @@ func TestSignalsThatComeTogetherAreOneRequest(t *testing.T) {
 			[]request{toStop, toKill},
 		},
 		{
-			"Ctrl-C held down", // the echo is counted from the first, so it cannot be drawn out
+			"Ctrl-C held down", // the repeatWindow is counted from the first, so it cannot be drawn out
 			[]arrival{{0, os.Interrupt}, {90 * time.Millisecond, os.Interrupt}, {120 * time.Millisecond, os.Interrupt}},
 			os.Interrupt,
 			[]request{toStop, nothingNew, toKill},
@@ -65,7 +65,7 @@ func TestSignalsThatComeTogetherAreOneRequest(t *testing.T) {
 		},
 		{
 			"at the limit",
-			[]arrival{{0, syscall.SIGTERM}, {echo - 1, syscall.SIGTERM}, {echo, syscall.SIGTERM}, {echo + 1, syscall.SIGTERM}},
+			[]arrival{{0, syscall.SIGTERM}, {repeatWindow - 1, syscall.SIGTERM}, {repeatWindow, syscall.SIGTERM}, {repeatWindow + 1, syscall.SIGTERM}},
 			syscall.SIGTERM,
 			[]request{toStop, nothingNew, toKill, toKill},
 		},

@@ -3,8 +3,46 @@ package main
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
+
+// visibleLines makes text of several lines visible, as visible does one line.
+func visibleLines(s string) string {
+	if !strings.ContainsFunc(s, isHidden) && utf8.ValidString(s) {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && isHidden(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, strings.ReplaceAll(s, "\r\n", "\n"))
+}
+
+// visible replaces what a terminal would obey or not show by a placeholder, also the ends of lines. Tabs stay.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isHidden(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+// isHidden reports whether r is a control character but a tab, or one that turns the direction of text or has no width, with which text can
+// look like another. The joiners of scripts and emoji stay.
+func isHidden(r rune) bool {
+	switch {
+	case r == '\t' || ' ' <= r && r < 0x7f:
+		return false
+	case r < 0xa0:
+		return true
+	case r == '\u200c', r == '\u200d':
+		return false
+	}
+	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) && !unicode.In(r, unicode.Prepended_Concatenation_Mark) && r != '\u00ad'
+}
 
 // shorten cuts s to limit characters, the last of them an ellipsis.
 func shorten(s string, limit int) string {

@@ -4,7 +4,10 @@
 // block in a workflow file. A job has one for its items, and a step can have one for its runs.
 package breaker
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // State is one of the three states of a breaker.
 type State int
@@ -32,8 +35,8 @@ type Admission struct {
 
 // Ticket is returned by Start and passed back with the outcome, so that outcomes of starts before the last opening are ignored.
 type Ticket struct {
-	epoch int  // number of openings before the start
-	test  bool // started while half-open
+	Epoch int  `json:"epoch"`          // number of openings before the start
+	Test  bool `json:"test,omitempty"` // started while half-open
 }
 
 // Transition is a change of state, as in the events CircuitOpen, CircuitHalfOpen and CircuitClosed.
@@ -46,13 +49,27 @@ type Transition struct {
 
 // Breaker is the state machine. The zero Breaker never opens. It is not safe for concurrent use.
 type Breaker struct {
-	config    Config
-	state     State
-	failures  int // since the last success
-	successes int // of tests, while half-open
-	testing   int // tests in flight, while half-open
-	epoch     int // openings so far
-	until     time.Time
+	config Config
+	mem    memory
+}
+
+// memory is what a breaker remembers: everything but its configuration. It is what a checkpoint has of the breaker.
+type memory struct {
+	State     State     `json:"state"`
+	Failures  int       `json:"failures"`  // since the last success
+	Successes int       `json:"successes"` // of tests, while half-open
+	Testing   int       `json:"testing"`   // tests in flight, while half-open
+	Epoch     int       `json:"epoch"`     // openings so far
+	Until     time.Time `json:"until"`
+}
+
+// MarshalJSON encodes what the breaker remembers.
+func (b *Breaker) MarshalJSON() ([]byte, error) { return json.Marshal(b.mem) }
+
+// UnmarshalJSON restores what a breaker of the same configuration remembered.
+func (b *Breaker) UnmarshalJSON(data []byte) error {
+	b.mem = memory{}
+	return json.Unmarshal(data, &b.mem)
 }
 
 // New returns a closed breaker. Thresholds of c below 1 count as 1, but a FailureThreshold below 1 means that it never opens.
@@ -61,15 +78,15 @@ func New(c Config) *Breaker { return &Breaker{config: c} }
 // Continue returns a breaker in the state after last, the last transition in the log. Counts since then are lost: failures of a closed
 // breaker and successes of a half-open one start at 0, and no test is in flight.
 func Continue(c Config, last Transition) *Breaker {
-	return &Breaker{config: c, state: last.To, failures: last.ConsecutiveFailures, until: last.Until}
+	return &Breaker{config: c, mem: memory{State: last.To, Failures: last.ConsecutiveFailures, Until: last.Until}}
 }
 
 // Admit returns whether a start would be admitted at now. It changes nothing.
 func (b *Breaker) Admit(now time.Time) Admission {
 	switch {
-	case b.state == Open && now.Before(b.until):
-		return Admission{Verdict: Shut, Until: b.until}
-	case b.state == HalfOpen && b.testing >= max(b.config.HalfOpenRequests, 1):
+	case b.mem.State == Open && now.Before(b.mem.Until):
+		return Admission{Verdict: Shut, Until: b.mem.Until}
+	case b.mem.State == HalfOpen && b.mem.Testing >= max(b.config.HalfOpenRequests, 1):
 		return Admission{Verdict: Full}
 	}
 	return Admission{Verdict: Run}
@@ -79,67 +96,67 @@ func (b *Breaker) Admit(now time.Time) Admission {
 // the same state as the run even if the wall clock was set back.
 func (b *Breaker) Start(time.Time) (Ticket, []Transition) {
 	var transitions []Transition
-	if b.state == Open {
-		b.state, b.successes, b.testing = HalfOpen, 0, 0
+	if b.mem.State == Open {
+		b.mem.State, b.mem.Successes, b.mem.Testing = HalfOpen, 0, 0
 		transitions = []Transition{{To: HalfOpen}}
 	}
-	if b.state == HalfOpen {
-		b.testing++
+	if b.mem.State == HalfOpen {
+		b.mem.Testing++
 	}
-	return Ticket{epoch: b.epoch, test: b.state == HalfOpen}, transitions
+	return Ticket{Epoch: b.mem.Epoch, Test: b.mem.State == HalfOpen}, transitions
 }
 
 // Success records that the start of t succeeded.
 func (b *Breaker) Success(t Ticket, _ time.Time) []Transition {
-	if t.epoch != b.epoch {
+	if t.Epoch != b.mem.Epoch {
 		return nil
 	}
 	b.Release(t)
-	b.failures = 0
-	if b.state != HalfOpen {
+	b.mem.Failures = 0
+	if b.mem.State != HalfOpen {
 		return nil
 	}
-	b.successes++
-	if b.successes < b.config.SuccessThreshold {
+	b.mem.Successes++
+	if b.mem.Successes < b.config.SuccessThreshold {
 		return nil
 	}
-	b.state = Closed
-	return []Transition{{To: Closed, Successes: b.successes}}
+	b.mem.State = Closed
+	return []Transition{{To: Closed, Successes: b.mem.Successes}}
 }
 
 // Failure records that the start of t failed.
 func (b *Breaker) Failure(t Ticket, now time.Time) []Transition {
-	if t.epoch != b.epoch {
+	if t.Epoch != b.mem.Epoch {
 		return nil
 	}
-	b.failures++
-	if b.state == Closed && (b.config.FailureThreshold < 1 || b.failures < b.config.FailureThreshold) {
+	b.mem.Failures++
+	if b.mem.State == Closed && (b.config.FailureThreshold < 1 || b.mem.Failures < b.config.FailureThreshold) {
 		return nil
 	}
-	b.state, b.until = Open, now.Add(b.config.Timeout)
-	b.epoch++
-	return []Transition{{To: Open, ConsecutiveFailures: b.failures, Until: b.until}}
+	b.mem.State, b.mem.Until = Open, now.Add(b.config.Timeout)
+	b.mem.Epoch++
+	return []Transition{{To: Open, ConsecutiveFailures: b.mem.Failures, Until: b.mem.Until}}
 }
 
 // Release records that the start of t was stopped without an outcome. If it was a test, another one may start.
 func (b *Breaker) Release(t Ticket) {
-	if t.epoch == b.epoch && t.test && b.state == HalfOpen {
-		b.testing--
+	if t.Epoch == b.mem.Epoch && t.Test && b.mem.State == HalfOpen {
+		b.mem.Testing--
 	}
 }
 
 // Resumed records that the job is resumed at now. An open breaker half-opens no later than its timeout after that, even if the clock was
 // set back.
 func (b *Breaker) Resumed(now time.Time) {
-	if latest := now.Add(b.config.Timeout); b.until.After(latest) {
-		b.until = latest
+	if latest := now.Add(b.config.Timeout); b.mem.Until.After(latest) {
+		b.mem.Until = latest
 	}
 }
 
 // State returns the state at now: open turns into half-open when its timeout has passed.
 func (b *Breaker) State(now time.Time) State {
-	if b.state == Open && !now.Before(b.until) {
+	if b.mem.State == Open && !now.Before(b.mem.Until) {
 		return HalfOpen
 	}
-	return b.state
+	return b.mem.State
 }

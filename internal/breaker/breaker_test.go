@@ -215,12 +215,12 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			}
 			tests := 0
 			for _, ticket := range flying {
-				if ticket.test && ticket.epoch == b.epoch {
+				if ticket.Test && ticket.Epoch == b.mem.Epoch {
 					tests++
 				}
 			}
-			if b.state == HalfOpen && (tests > c.HalfOpenRequests || tests != b.testing) {
-				t.Fatalf("tests in flight: got %d (counted %d), want at most %d", tests, b.testing, c.HalfOpenRequests)
+			if b.mem.State == HalfOpen && (tests > c.HalfOpenRequests || tests != b.mem.Testing) {
+				t.Fatalf("tests in flight: got %d (counted %d), want at most %d", tests, b.mem.Testing, c.HalfOpenRequests)
 			}
 		}
 		now = now.Add(c.Timeout)

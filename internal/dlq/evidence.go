@@ -30,6 +30,20 @@ type exhibit struct {
 	sum     uint32 // of its bytes there
 }
 
+// MarshalJSON encodes the failure of an exhibit that is in memory.
+func (x exhibit) MarshalJSON() ([]byte, error) {
+	if x.failure == nil {
+		return nil, errors.New("the failure is in the spill file")
+	}
+	return json.Marshal(x.failure)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (x *exhibit) UnmarshalJSON(data []byte) error {
+	*x = exhibit{failure: new(Failure)}
+	return json.Unmarshal(data, x.failure)
+}
+
 // weight is about how much memory f takes.
 func (f Failure) weight() int {
 	n := 256 + len(f.Message) + len(f.StdoutTail) + len(f.StderrTail)

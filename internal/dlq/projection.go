@@ -3,6 +3,7 @@ package dlq
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,17 +25,24 @@ type Projection struct {
 	maxRetries int
 	item       func(index int) (json.RawMessage, error)
 
-	active  map[string]*active
+	mem     Memory
 	kept    evidence
-	resent  bool  // the records are of a retry of dead letters
 	applied int64 // records up to this one are in the queue
+}
+
+// Memory is what a projection knows of the items that are between their first start and their final outcome, after some record of the log.
+// It is what a checkpoint has of the projection.
+type Memory struct {
+	Journal int64              `json:"journal"` // the record that the last line of the journal follows from; set by Projection.Memory
+	Resent  bool               `json:"resent"`  // the records are of a retry of dead letters
+	Active  map[string]*active `json:"active"`  // by item ID
 }
 
 // active is an item that is between its first start and its final outcome.
 type active struct {
-	first   time.Time   // start of the first attempt
-	history []exhibit   // of the attempts before
-	retries []StepRetry // of the attempt that is running
+	First   time.Time   `json:"first"`             // start of the first attempt
+	History []exhibit   `json:"history,omitempty"` // of the attempts before
+	Retries []StepRetry `json:"retries,omitempty"` // of the attempt that is running
 }
 
 // NewProjection returns a projection onto q. Item gives the data of an item as it was recorded with the job;
@@ -42,8 +50,38 @@ type active struct {
 func NewProjection(q *Queue, jobID, workflow string, maxRetries int, item func(index int) (json.RawMessage, error)) *Projection {
 	return &Projection{
 		queue: q, jobID: jobID, workflow: workflow, maxRetries: maxRetries, item: item,
-		active: map[string]*active{}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
+		mem: Memory{Active: map[string]*active{}}, applied: q.Applied(), kept: evidence{path: q.path + ".waiting"},
 	}
+}
+
+// Memory returns what the projection knows, between two calls of Apply. The result shares memory with the projection: encode it before the
+// next call. It reports false if some failures are only in the spill file.
+func (p *Projection) Memory() (m Memory, ok bool) {
+	m = p.mem
+	m.Journal = p.queue.Applied()
+	return m, p.kept.out == 0
+}
+
+// Restore makes a projection that has followed nothing continue after record seq, where m was taken. It takes over m. It reports false, and
+// changes nothing, if the journal lacks what had been written then: the log must be followed from its beginning.
+func (p *Projection) Restore(m Memory, seq int64) (bool, error) {
+	if p.applied < m.Journal || m.Active == nil || slices.Contains(slices.Collect(maps.Values(m.Active)), nil) {
+		return false, nil
+	}
+	for _, a := range m.Active {
+		for i, x := range a.History {
+			var err error
+			if a.History[i], err = p.kept.keep(*x.failure); err != nil {
+				return false, err
+			}
+		}
+	}
+	p.mem = m
+	if seq > p.applied {
+		p.queue.Follow(seq)
+		p.queue.Followed()
+	}
+	return true, nil
 }
 
 // Behind tells the projection that the log ends with record last. A queue that is ahead of its log, the end of which a power loss
@@ -74,12 +112,12 @@ func (p *Projection) apply(r events.Record) error {
 	}
 	switch e := r.Event.(type) {
 	case events.JobResumed:
-		p.resent = e.Reason == events.ForDeadLetters
+		p.mem.Resent = e.Reason == events.ForDeadLetters
 	case events.AgentStarted:
 		p.started(r.Time, e)
 	case events.StepRetrying:
-		if a := p.active[e.ItemID]; a != nil {
-			a.retries = append(a.retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
+		if a := p.mem.Active[e.ItemID]; a != nil {
+			a.Retries = append(a.Retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
 		}
 	case events.AgentInterrupted:
 		p.interrupted(e)
@@ -96,28 +134,28 @@ func (p *Projection) apply(r events.Record) error {
 }
 
 func (p *Projection) started(now time.Time, e events.AgentStarted) {
-	a := p.active[e.ItemID]
+	a := p.mem.Active[e.ItemID]
 	if a == nil {
-		a = &active{first: now}
-		p.active[e.ItemID] = a
+		a = &active{First: now}
+		p.mem.Active[e.ItemID] = a
 	}
-	a.retries = nil // an attempt that died with its process left them
+	a.Retries = nil // an attempt that died with its process left them
 }
 
 func (p *Projection) interrupted(e events.AgentInterrupted) {
-	a := p.active[e.ItemID]
+	a := p.mem.Active[e.ItemID]
 	if a == nil {
 		return
 	}
-	a.retries = nil
-	if len(a.history) == 0 {
-		delete(p.active, e.ItemID)
+	a.Retries = nil
+	if len(a.History) == 0 {
+		delete(p.mem.Active, e.ItemID)
 	}
 }
 
 // settled forgets an item that is no dead letter, or no longer.
 func (p *Projection) settled(seq int64, itemID string) error {
-	if a := p.active[itemID]; a != nil {
+	if a := p.mem.Active[itemID]; a != nil {
 		p.forget(itemID, a)
 	}
 	if seq <= p.applied {
@@ -127,19 +165,19 @@ func (p *Projection) settled(seq int64, itemID string) error {
 }
 
 func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
-	a := p.active[e.ItemID]
+	a := p.mem.Active[e.ItemID]
 	if a == nil { // refused by the open breaker before it was ever started
-		a = &active{first: r.Time}
+		a = &active{First: r.Time}
 	}
-	f := failure(r.Time, e, a.retries)
-	a.retries = nil
+	f := failure(r.Time, e, a.Retries)
+	a.Retries = nil
 	if e.Action.RunsAgain() {
 		if p.queue.Has(e.ItemID) {
 			return p.failedAgain(r, e, a, f)
 		}
 		x, err := p.kept.keep(f)
-		a.history = append(a.history, x)
-		p.active[e.ItemID] = a
+		a.History = append(a.History, x)
+		p.mem.Active[e.ItemID] = a
 		return err
 	}
 	if !e.Status().DeadLetter() {
@@ -149,27 +187,27 @@ func (p *Projection) failed(r events.Record, e events.AgentFailed) error {
 	if r.Seq <= p.applied {
 		return nil
 	}
-	history, err := p.kept.all(a.history)
+	history, err := p.kept.all(a.History)
 	if err != nil {
 		return err
 	}
-	return p.put(r, e, a.first, append(history, f))
+	return p.put(r, e, a.First, append(history, f))
 }
 
 // failedAgain adds a failed attempt to the letter of an item that is to be tried once more. The letter is not kept waiting for the last
 // attempt of its retry, which may be stopped before that.
 func (p *Projection) failedAgain(r events.Record, e events.AgentFailed, a *active, f Failure) error {
-	p.active[e.ItemID] = a
+	p.mem.Active[e.ItemID] = a
 	if r.Seq <= p.applied {
 		return nil
 	}
-	return p.put(r, e, a.first, []Failure{f})
+	return p.put(r, e, a.First, []Failure{f})
 }
 
 // forget drops an item and the evidence kept for it.
 func (p *Projection) forget(itemID string, a *active) {
-	p.kept.drop(a.history)
-	delete(p.active, itemID)
+	p.kept.drop(a.History)
+	delete(p.mem.Active, itemID)
 }
 
 // Close drops what was kept of items that have not come to their end. The log has it.
@@ -203,7 +241,7 @@ func (p *Projection) put(r events.Record, e events.AgentFailed, first time.Time,
 	if len(entry.FailureHistory) == before {
 		return nil // applied before
 	}
-	if found && p.resent && !e.Action.RunsAgain() {
+	if found && p.mem.Resent && !e.Action.RunsAgain() {
 		entry.RetryCount++
 	}
 	entry.FailureCount = len(entry.FailureHistory)

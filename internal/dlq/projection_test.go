@@ -272,8 +272,8 @@ func TestFinishedItemsAreForgotten(t *testing.T) {
 	if err := p.Apply(h.records); err != nil {
 		t.Fatal(err)
 	}
-	if len(p.active) != 1 || p.active[itemID(3)] == nil {
-		t.Errorf("got %v in memory, want only the item that waits for its retry", p.active)
+	if len(p.mem.Active) != 1 || p.mem.Active[itemID(3)] == nil {
+		t.Errorf("got %v in memory, want only the item that waits for its retry", p.mem.Active)
 	}
 	closeQueue(t, q)
 }

@@ -1,6 +1,10 @@
 package errorpolicy
 
 import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"prodigy/internal/breaker"
@@ -12,21 +16,44 @@ import (
 //
 // Its size does not grow with the number of items: counts, at most 100 item ids for each type of error, and one batch.
 type Machine struct {
-	policy     Policy
-	breaker    *breaker.Breaker
-	total      int
-	totalKnown bool
-	counts     counts
-	errors     map[retry.Type]*tally
-	batch      []BatchError
+	policy Policy
+	mem    memory
+}
 
-	thresholds thresholds
-	stop       string // why the job is to stop; empty: it is not
+// memory is what a machine remembers: everything but its policy. It is what a checkpoint has of the machine.
+type memory struct {
+	Breaker    *breaker.Breaker      `json:"breaker"`
+	Total      int                   `json:"total"`
+	TotalKnown bool                  `json:"total_known"`
+	Counts     counts                `json:"counts"`
+	Errors     map[retry.Type]*tally `json:"errors"`
+	Batch      []BatchError          `json:"batch"`
+	Thresholds thresholds            `json:"thresholds"`
+	Stop       string                `json:"stop"` // why the job is to stop; empty: it is not
+}
+
+// MarshalJSON encodes what the machine remembers.
+func (m *Machine) MarshalJSON() ([]byte, error) { return json.Marshal(m.mem) }
+
+// UnmarshalJSON restores what a machine of the same policy remembered.
+func (m *Machine) UnmarshalJSON(data []byte) error {
+	m.mem = newMemory(m.policy)
+	if err := json.Unmarshal(data, &m.mem); err != nil {
+		return err
+	}
+	if m.mem.Breaker == nil || m.mem.Errors == nil || slices.Contains(slices.Collect(maps.Values(m.mem.Errors)), nil) {
+		return errors.New("the state of an error policy is incomplete")
+	}
+	return nil
 }
 
 // New returns the machine of a new job.
 func New(p Policy) *Machine {
-	return &Machine{policy: p, breaker: newBreaker(p), errors: map[retry.Type]*tally{}}
+	return &Machine{policy: p, mem: newMemory(p)}
+}
+
+func newMemory(p Policy) memory {
+	return memory{Breaker: newBreaker(p), Errors: map[retry.Type]*tally{}}
 }
 
 func newBreaker(p Policy) *breaker.Breaker {
@@ -51,22 +78,22 @@ type BatchError struct {
 
 // SetTotal sets the number of items once it is known. It checks the failure threshold again, since of few items enough may have finished.
 func (m *Machine) SetTotal(n int) {
-	m.total, m.totalKnown = n, true
+	m.mem.Total, m.mem.TotalKnown = n, true
 	m.checkRate()
 }
 
 // Started records the start of an attempt of an item at now.
 func (m *Machine) Started(now time.Time) (breaker.Ticket, Effects) {
-	t, transitions := m.breaker.Start(now)
+	t, transitions := m.mem.Breaker.Start(now)
 	return t, Effects{Transitions: transitions}
 }
 
 // Succeeded records a success of the item. before is its status until now: a dead letter that is retried and succeeds moves from failed
 // to successful.
 func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now time.Time) Effects {
-	m.counts.move(before, Succeeded)
-	e := Effects{Transitions: m.breaker.Success(t, now)}
-	m.thresholds.finished++
+	m.mem.Counts.move(before, Succeeded)
+	e := Effects{Transitions: m.mem.Breaker.Success(t, now)}
+	m.mem.Thresholds.Finished++
 	m.checkRate()
 	return e
 }
@@ -75,11 +102,11 @@ func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now 
 // any other action is final and also counts in the metrics, the batch and the thresholds.
 func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
 	if a.RunsAgain() {
-		return Effects{Transitions: m.breaker.Failure(t, now)}
+		return Effects{Transitions: m.mem.Breaker.Failure(t, now)}
 	}
-	m.counts.move(before, a.Status())
+	m.mem.Counts.move(before, a.Status())
 	m.count(typ, itemID)
-	e := Effects{Transitions: m.breaker.Failure(t, now)}
+	e := Effects{Transitions: m.mem.Breaker.Failure(t, now)}
 	e.Batch = m.collect(BatchError{ItemID: itemID, ErrorType: typ, Error: message})
 	m.countFailure(itemID, a)
 	return e
@@ -87,39 +114,39 @@ func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Ty
 
 // Rejected records that the open breaker refused the item. It is not a failure for thresholds and batches.
 func (m *Machine) Rejected(itemID string, before Status) {
-	m.counts.move(before, Rejected)
+	m.mem.Counts.move(before, Rejected)
 	m.count(retry.TypeCircuitOpen, itemID)
 }
 
 // Released records that an attempt was stopped and returned to the queue. Call it also for attempts that were in flight when their run
 // died: a half-open breaker waits for the outcomes of its tests.
-func (m *Machine) Released(t breaker.Ticket) { m.breaker.Release(t) }
+func (m *Machine) Released(t breaker.Ticket) { m.mem.Breaker.Release(t) }
 
 // Resumed resets the thresholds; the metrics and the breaker keep their state.
 func (m *Machine) Resumed(now time.Time) {
-	m.breaker.Resumed(now)
-	m.thresholds = thresholds{settledBefore: m.counts.settled()}
-	m.stop = ""
+	m.mem.Breaker.Resumed(now)
+	m.mem.Thresholds = thresholds{SettledBefore: m.mem.Counts.settled()}
+	m.mem.Stop = ""
 }
 
 // ResetBreaker closes the breaker: a retry of dead letters means that their cause is fixed. No attempt may be in flight.
-func (m *Machine) ResetBreaker() { m.breaker = newBreaker(m.policy) }
+func (m *Machine) ResetBreaker() { m.mem.Breaker = newBreaker(m.policy) }
 
 // Stop reports whether the job must stop, and why. It stays so until Resumed.
-func (m *Machine) Stop() (reason string, stop bool) { return m.stop, m.stop != "" }
+func (m *Machine) Stop() (reason string, stop bool) { return m.mem.Stop, m.mem.Stop != "" }
 
 // Remainder returns the collected errors of an unfinished batch and empties it, for the end of the map phase.
 func (m *Machine) Remainder() []BatchError {
-	batch := m.batch
-	m.batch = nil
+	batch := m.mem.Batch
+	m.mem.Batch = nil
 	return batch
 }
 
 func (m *Machine) count(typ retry.Type, itemID string) {
-	if m.errors[typ] == nil {
-		m.errors[typ] = &tally{}
+	if m.mem.Errors[typ] == nil {
+		m.mem.Errors[typ] = &tally{}
 	}
-	m.errors[typ].add(itemID)
+	m.mem.Errors[typ].add(itemID)
 }
 
 // collect adds a failure to the batch and returns the batch when it is full.
@@ -127,8 +154,8 @@ func (m *Machine) collect(e BatchError) []BatchError {
 	if m.policy.ErrorCollection.Kind != Batched {
 		return nil
 	}
-	m.batch = append(m.batch, e)
-	if len(m.batch) < m.policy.ErrorCollection.Size {
+	m.mem.Batch = append(m.mem.Batch, e)
+	if len(m.mem.Batch) < m.policy.ErrorCollection.Size {
 		return nil
 	}
 	return m.Remainder()
@@ -151,7 +178,7 @@ const (
 
 // Admit returns whether the breaker lets the next item start at now. For the thresholds see Stop.
 func (m *Machine) Admit(now time.Time) Admission {
-	switch a := m.breaker.Admit(now); {
+	switch a := m.mem.Breaker.Admit(now); {
 	case a.Verdict == breaker.Run:
 		return Admission{Verdict: Run}
 	case a.Verdict == breaker.Full:

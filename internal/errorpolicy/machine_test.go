@@ -429,7 +429,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 					status[i] = s
 				}
 			}
-			if m.breaker.State(now) == breaker.HalfOpen && len(tests) > p.CircuitBreaker.HalfOpenRequests {
+			if m.mem.Breaker.State(now) == breaker.HalfOpen && len(tests) > p.CircuitBreaker.HalfOpenRequests {
 				t.Fatalf("tests in flight: got %d, want at most %d", len(tests), p.CircuitBreaker.HalfOpenRequests)
 			}
 			if _, stop := m.Stop(); stoppedBefore && !stop && !resumed {

@@ -48,14 +48,14 @@ func Advised(t retry.Type) bool { return suggestions[t] != "" }
 
 // tally counts the errors of one type.
 type tally struct {
-	count int
-	items []string // the first patternItems
+	Count int      `json:"count"`
+	Items []string `json:"items"` // the first patternItems
 }
 
 func (t *tally) add(itemID string) {
-	t.count++
-	if len(t.items) < patternItems && !slices.Contains(t.items, itemID) {
-		t.items = append(t.items, itemID)
+	t.Count++
+	if len(t.Items) < patternItems && !slices.Contains(t.Items, itemID) {
+		t.Items = append(t.Items, itemID)
 	}
 }
 
@@ -79,17 +79,17 @@ func (c *counts) settled() int { return c.finished() + c[Rejected] }
 // Metrics returns the counts so far. Its map and lists are never nil, and the caller's own.
 func (m *Machine) Metrics() Metrics {
 	metrics := Metrics{
-		TotalItems: m.counts.settled(),
-		Successful: m.counts[Succeeded], Failed: m.counts[Dead], Skipped: m.counts[Skipped], Rejected: m.counts[Rejected],
-		FailureRate: rate(m.counts[Dead], m.counts.finished()),
+		TotalItems: m.mem.Counts.settled(),
+		Successful: m.mem.Counts[Succeeded], Failed: m.mem.Counts[Dead], Skipped: m.mem.Counts[Skipped], Rejected: m.mem.Counts[Rejected],
+		FailureRate: rate(m.mem.Counts[Dead], m.mem.Counts.finished()),
 		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
 	}
-	if m.totalKnown {
-		metrics.TotalItems = m.total
+	if m.mem.TotalKnown {
+		metrics.TotalItems = m.mem.Total
 	}
-	for typ, e := range m.errors {
-		metrics.ErrorTypes[typ] = e.count
-		if e.count >= patternFrequency {
+	for typ, e := range m.mem.Errors {
+		metrics.ErrorTypes[typ] = e.Count
+		if e.Count >= patternFrequency {
 			metrics.FailurePatterns = append(metrics.FailurePatterns, pattern(typ, e))
 		}
 	}
@@ -104,7 +104,7 @@ func pattern(typ retry.Type, e *tally) Pattern {
 	if !ok {
 		action = defaultSuggestion
 	}
-	return Pattern{PatternType: typ, Frequency: e.count, Items: slices.Clone(e.items), SuggestedAction: action}
+	return Pattern{PatternType: typ, Frequency: e.Count, Items: slices.Clone(e.Items), SuggestedAction: action}
 }
 
 func rate(failed, finished int) float64 {

@@ -7,17 +7,18 @@ const quorum = 10
 
 // thresholds counts since the job was started or resumed.
 type thresholds struct {
-	failed, finished int
-	settledBefore    int // items that were not pending then
+	Failed        int `json:"failed"`
+	Finished      int `json:"finished"`
+	SettledBefore int `json:"settled_before"` // items that were not pending then
 }
 
 // countFailure counts the final failure of an item, and stops the job if that exceeds a limit.
 func (m *Machine) countFailure(itemID string, a Action) {
-	m.thresholds.finished++
+	m.mem.Thresholds.Finished++
 	if a.row().failed {
-		m.thresholds.failed++
+		m.mem.Thresholds.Failed++
 	}
-	switch p, failed := m.policy, m.thresholds.failed; {
+	switch p, failed := m.policy, m.mem.Thresholds.Failed; {
 	case a.row().stops && p.OnItemFailure.Kind != a:
 		m.halt("%s timed out and timeout_action is fail", itemID)
 	case a.row().stops:
@@ -42,19 +43,19 @@ func (m *Machine) handled(a Action) bool {
 
 // checkRate stops the job if too large a part of the finished items failed, once enough have finished.
 func (m *Machine) checkRate() {
-	t, limit := m.thresholds, m.policy.FailureThreshold
-	if limit == nil || t.finished == 0 || t.finished < m.enough() {
+	t, limit := m.mem.Thresholds, m.policy.FailureThreshold
+	if limit == nil || t.Finished == 0 || t.Finished < m.enough() {
 		return
 	}
-	if r := rate(t.failed, t.finished); r > *limit {
-		m.halt("%d of %d failed, which is more than the failure_threshold of %v", t.failed, t.finished, *limit)
+	if r := rate(t.Failed, t.Finished); r > *limit {
+		m.halt("%d of %d failed, which is more than the failure_threshold of %v", t.Failed, t.Finished, *limit)
 	}
 }
 
 // enough returns how many items must have finished: ten, or all that were left to run if fewer. If none were left, dead letters are
 // retried, and it is ten.
 func (m *Machine) enough() int {
-	if left := m.total - m.thresholds.settledBefore; m.totalKnown && left > 0 {
+	if left := m.mem.Total - m.mem.Thresholds.SettledBefore; m.mem.TotalKnown && left > 0 {
 		return min(quorum, left)
 	}
 	return quorum
@@ -62,7 +63,7 @@ func (m *Machine) enough() int {
 
 // halt stops the job. The first reason stays.
 func (m *Machine) halt(format string, args ...any) {
-	if m.stop == "" {
-		m.stop = fmt.Sprintf(format, args...)
+	if m.mem.Stop == "" {
+		m.mem.Stop = fmt.Sprintf(format, args...)
 	}
 }

@@ -115,7 +115,14 @@ func (c *checker) meta() (jobs.Meta, error) {
 	}
 	c.report.Files = append(c.report.Files, file)
 	file = File{Path: c.job.WorkflowFile()}
-	if _, workflowErr := c.job.ReadWorkflow(meta); workflowErr != nil {
+	_, workflowErr := c.job.ReadWorkflow(meta)
+	if damaged, ok := errors.AsType[*jobs.DamagedError](workflowErr); ok && damaged.Path != file.Path {
+		former := File{Path: damaged.Path}
+		former.add(0, reason(workflowErr))
+		c.report.Files = append(c.report.Files, former)
+		workflowErr = nil
+	}
+	if workflowErr != nil {
 		file.add(0, reason(workflowErr))
 	} else {
 		c.keepFile(c.job.WorkflowFile())

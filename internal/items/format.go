@@ -1,20 +1,5 @@
 package items
 
-// extensions are the formats that the name of a file tells. Data with another name is sniffed: values of JSON, and lines that are
-// none as text.
-func extensions() map[string]string {
-	return map[string]string{
-		".json":   "json",
-		".jsonl":  "jsonl",
-		".ndjson": "jsonl",
-		".csv":    "csv",
-		".tsv":    "tsv",
-		".tab":    "tsv",
-		".yaml":   "yaml",
-		".yml":    "yaml",
-	}
-}
-
 // readers are the ways to read data, by format. Each calls take with what the path selects in each value of the data.
 func readers() map[string]func(f *feed, p path, take func([]byte) error) error {
 	return map[string]func(f *feed, p path, take func([]byte) error) error{

@@ -2,6 +2,7 @@ package items
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -67,6 +68,35 @@ func TestEachFormatIsTheSameFromEachSource(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("%s, %s: got + want -\n%s", c.name, name, diff)
 			}
+		}
+	}
+}
+
+// The Texts of each format are what its reader returns, by the items in formatCases.
+func TestEachFormatHasTheTextsThatItsReaderGives(t *testing.T) {
+	for _, name := range workflow.Formats() {
+		got, count := workflow.TextItems, 0
+		for _, c := range formatCases {
+			if c.format != name || c.path != "" {
+				continue
+			}
+			for _, item := range c.want {
+				var text string
+				var fields map[string]string
+				count++
+				switch {
+				case json.Unmarshal([]byte(item), &text) == nil && got == workflow.TextItems:
+				case json.Unmarshal([]byte(item), &fields) == nil && (got == workflow.TextFields || count == 1):
+					got = workflow.TextFields
+				default:
+					got = workflow.NoTexts
+				}
+			}
+		}
+		if count == 0 {
+			t.Errorf("%s: formatCases has no item in this format", name)
+		} else if want := workflow.FormatNamed(name).Texts; got != want {
+			t.Errorf("%s: the items of formatCases have Texts %d, the table says %d", name, got, want)
 		}
 	}
 }

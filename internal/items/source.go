@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -33,7 +32,7 @@ var ErrLater = errors.New("the value is not known yet")
 // resolve finds out what an input means. A file that is missing is an error.
 func resolve(in workflow.Input, e Env) (source, error) {
 	s, err := locate(in, e)
-	s.format = cmp.Or(in.Format, extensions()[strings.ToLower(filepath.Ext(s.name))])
+	s.format = cmp.Or(in.Format, workflow.FormatOfFile(s.name))
 	return s, err
 }
 

@@ -21,7 +21,7 @@ func TestTheFormatIsKnownWhereTheWorkflowTellsIt(t *testing.T) {
 		{workflow.Input{Stdin: true, Format: "lines"}, "lines"},
 	}
 	for _, test := range tests {
-		if got := toldFormat(test.input); got != test.want {
+		if got := knownFormat(test.input); got != test.want {
 			t.Errorf("%+v: got %q, want %q", test.input, got, test.want)
 		}
 	}

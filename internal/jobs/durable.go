@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -68,20 +70,35 @@ func MakeDirs(dir string) error {
 	return SyncDir(parent)
 }
 
-// ReplaceWorkflow makes source the workflow of the job. The previous ones are kept as workflow.1.yml, workflow.2.yml and so on.
-func (j Job) ReplaceWorkflow(source []byte) error {
+// ReplaceWorkflow makes source the workflow of the job and records m, with the digests of both. The previous ones are kept as workflow.1.yml,
+// workflow.2.yml and so on. The workflow must be the one that ReadWorkflow returned for the recorded m.
+func (j Job) ReplaceWorkflow(m *Meta, source []byte) error {
 	before, err := os.ReadFile(j.WorkflowFile())
 	if err != nil {
 		return err
+	}
+	m.Digests = []string{Digest(source)}
+	if bytes.Equal(source, before) {
+		return j.WriteMeta(*m)
 	}
 	n := 1
 	for exists(j.formerWorkflow(n)) {
 		n++
 	}
-	if err := WriteFile(j.formerWorkflow(n), before); err != nil {
+	m.Former = append(m.Former, make([]string, max(0, n-len(m.Former)))...)[:n]
+	m.Former[n-1] = Digest(before)
+	m.Digests = append(m.Digests, Digest(before)) // a crash may come before the workflow is replaced
+	if err := j.WriteMeta(*m); err != nil {
 		return err
 	}
-	return WriteFile(j.WorkflowFile(), source)
+	if err := WriteFile(j.formerWorkflow(n), before); err != nil {
+		return fmt.Errorf("record the workflow: %w", err)
+	}
+	if err := WriteFile(j.WorkflowFile(), source); err != nil {
+		return fmt.Errorf("record the workflow: %w", err)
+	}
+	m.Digests = m.Digests[:1]
+	return j.WriteMeta(*m)
 }
 
 func (j Job) formerWorkflow(n int) string { return j.state("workflow." + strconv.Itoa(n) + ".yml") }

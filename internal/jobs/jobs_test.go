@@ -392,3 +392,63 @@ func TestAWorkflowThatIsNotTheRecordedOneIsDamaged(t *testing.T) {
 		}
 	}
 }
+
+func TestAFormerWorkflowThatWasChangedIsDamaged(t *testing.T) {
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	m := Meta{JobID: job.ID, Mode: "standard", Started: day, MaxParallel: 1}
+	texts := []string{"a", "b", "c"}
+	if err := os.WriteFile(job.WorkflowFile(), []byte(texts[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range append(texts[1:], "c") { // the last one changes nothing
+		if err := job.ReplaceWorkflow(&m, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, err := job.ReadMeta()
+	if err != nil || len(read.Former) != 2 || len(read.Digests) != 1 {
+		t.Fatalf("got %v, %v, want two former workflows", read, err)
+	}
+	if source, err := job.ReadWorkflow(read); err != nil || string(source) != "c" {
+		t.Fatalf("got %q, %v, want the last workflow", source, err)
+	}
+	for number, change := range map[int]func(path string) error{
+		1: func(path string) error { return os.WriteFile(path, []byte("b"), 0o600) },
+		2: os.Remove,
+	} {
+		path := job.formerWorkflow(number)
+		before, err := os.ReadFile(path)
+		if err := errors.Join(err, change(path)); err != nil {
+			t.Fatal(err)
+		}
+		damaged := new(DamagedError)
+		if _, err := job.ReadWorkflow(read); !errors.As(err, &damaged) || damaged.Path != path {
+			t.Errorf("got %v, want that %s is damaged", err, path)
+		}
+		if err := os.WriteFile(path, before, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A resume that was killed while it replaced the workflow leaves a job that reads as before or after.
+func TestAWorkflowIsReplacedOrNotWhereverARunIsKilled(t *testing.T) {
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	m := Meta{JobID: job.ID, Mode: "standard", Started: day, MaxParallel: 1}
+	m.Digests, m.Former = []string{Digest([]byte("b")), Digest([]byte("a"))}, []string{Digest([]byte("a"))}
+	if err := errors.Join(job.WriteMeta(m), os.WriteFile(job.WorkflowFile(), []byte("a"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func() error{
+		func() error { return nil },
+		func() error { return os.WriteFile(job.formerWorkflow(1), []byte("a"), 0o600) },
+		func() error { return os.WriteFile(job.WorkflowFile(), []byte("b"), 0o600) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := job.ReadWorkflow(m); err != nil {
+			t.Error(err)
+		}
+	}
+}

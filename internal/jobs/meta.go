@@ -33,6 +33,8 @@ type Meta struct {
 	Params       map[string]json.RawMessage `json:"params,omitempty"` // the values of the parameters
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
+	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.
+	Former []string `json:"former_workflow_sha256,omitempty"`
 }
 
 // DamagedError says that a file of a job is not as prodigy wrote it.
@@ -122,7 +124,8 @@ func Digest(workflow []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ReadWorkflow reads workflow.yml, which must be the one that m was written for. When it is not, that is a [*DamagedError].
+// ReadWorkflow reads workflow.yml, which must be the one that m was written for, as must be the former ones. When one is not, that is a
+// [*DamagedError].
 func (j Job) ReadWorkflow(m Meta) ([]byte, error) {
 	source, err := os.ReadFile(j.WorkflowFile())
 	if err != nil {
@@ -132,6 +135,19 @@ func (j Job) ReadWorkflow(m Meta) ([]byte, error) {
 		return nil, &DamagedError{
 			Path: j.WorkflowFile(),
 			Err:  fmt.Errorf("its SHA-256 is %.12s, and %.12s is recorded; to change the workflow of a job, use resume --workflow", digest, m.Digests[0]),
+		}
+	}
+	for i, digest := range m.Former {
+		path := j.formerWorkflow(i + 1)
+		former, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) && len(m.Digests) > 1 && i == len(m.Former)-1 {
+			continue // a resume was killed before it copied the workflow
+		}
+		if found := Digest(former); err == nil && digest != "" && found != digest {
+			err = fmt.Errorf("its SHA-256 is %.12s, and %.12s is recorded", found, digest)
+		}
+		if err != nil {
+			return nil, &DamagedError{Path: path, Err: err}
 		}
 	}
 	return source, nil

@@ -36,8 +36,8 @@ func BenchmarkReplay(b *testing.B) {
 			}
 			s.apply(r)
 		}
-		if s.status.Settled() != items {
-			b.Fatalf("got %d items finished, want %d", s.status.Settled(), items)
+		if s.Status.Settled() != items {
+			b.Fatalf("got %d items finished, want %d", s.Status.Settled(), items)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(2*items), "ns/record")
@@ -58,7 +58,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		data, err := checkpoint{State: s.snapshot()}.encode()
+		data, err := checkpoint{State: s}.encode()
 		if err != nil {
 			b.Fatal(err)
 		}

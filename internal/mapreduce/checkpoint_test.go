@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ var exactly = cmp.Options{cmp.Exporter(func(reflect.Type) bool { return true }),
 type moment struct {
 	record  events.Record
 	state   *state // folded from the beginning
-	letters dlq.Snapshot
+	letters []byte // what the projection remembers
 	entries []dlq.Entry
 	journal []byte
 	point   []byte // a checkpoint
@@ -63,7 +64,7 @@ func moments(t *testing.T, place jobs.Job, p errorpolicy.Policy) []moment {
 		for _, r := range all[:i+1] {
 			m.state.apply(r)
 		}
-		m.letters, _ = project.Snapshot()
+		m.letters = encodedLetters(t, project)
 		if m.point, err = points.take(); err != nil {
 			t.Fatal(err)
 		}
@@ -73,6 +74,16 @@ func moments(t *testing.T, place jobs.Job, p errorpolicy.Policy) []moment {
 		made = append(made, m)
 	}
 	return made
+}
+
+func encodedLetters(t *testing.T, p *dlq.Projection) []byte {
+	t.Helper()
+	m, ok := p.Memory()
+	data, err := json.Marshal(m)
+	if err != nil || !ok {
+		t.Fatalf("got %t, %v, want what the projection remembers", ok, err)
+	}
+	return data
 }
 
 // put gives a job the checkpoint and the journal of the moment.
@@ -162,7 +173,7 @@ func checkFolds(t *testing.T, place jobs.Job, k recorded) {
 		if !events.Holds(place.EventsDir(), c.Mark) {
 			t.Fatalf("record %d: the log does not hold %+v", from.record.Seq, c.Mark)
 		}
-		s := c.State.state()
+		s := c.State
 		queue, project, _ := projection(t, from.journal)
 		if ok, err := project.Restore(*c.Letters, c.Mark.Seq); !ok || err != nil {
 			t.Fatalf("record %d: got %t, %v, want that the queue can go on", from.record.Seq, ok, err)
@@ -174,7 +185,7 @@ func checkFolds(t *testing.T, place jobs.Job, k recorded) {
 					t.Fatal(err)
 				}
 			}
-			letters, _ := project.Snapshot()
+			letters := encodedLetters(t, project)
 			got := moment{record: m.record, state: s, letters: letters, entries: entriesOf(t, queue), journal: m.journal, point: m.point}
 			if reflect.DeepEqual(m, got) {
 				continue // that is quick, and too strict: what is empty may be nil
@@ -207,7 +218,8 @@ func TestABadCheckpointIsPassedOver(t *testing.T) {
 		"without a first line":               {point: body},
 		"cut off":                            {point: good.point[:len(good.point)-2]},
 		"with something behind":              {point: append(bytes.Clone(good.point), '\n')},
-		"of another version":                 {point: bytes.Replace(good.point, fmt.Appendf(nil, "checkpoint %d ", foldVersion), fmt.Appendf(nil, "checkpoint %d ", foldVersion+1), 1)},
+		"of another version":                 {point: ofVersion(good.point, foldVersion+1)},
+		"of the version before":              {point: ofVersion(good.point, foldVersion-1)},
 		"a byte is another":                  {point: bytes.Replace(good.point, []byte(`"total":6`), []byte(`"total":7`), 1)},
 		"a body that says nothing":           {point: append(checkpointHead([]byte("{}")), "{}"...)},
 		"a body that is none":                {point: append(checkpointHead([]byte("x")), 'x')},
@@ -227,11 +239,16 @@ func TestABadCheckpointIsPassedOver(t *testing.T) {
 			if tt.by.MaxFailures > 0 {
 				by = tt.by
 			}
-			if _, ok := readCheckpoint(place, by); ok != tt.want {
+			if ok := readCheckpoint(place, by).usable; ok != tt.want {
 				t.Errorf("got %t, want %t", ok, tt.want)
 			}
 		})
 	}
+}
+
+// ofVersion returns the checkpoint as another version would have written it.
+func ofVersion(point []byte, version int) []byte {
+	return bytes.Replace(point, fmt.Appendf(nil, "checkpoint %d ", foldVersion), fmt.Appendf(nil, "checkpoint %d ", version), 1)
 }
 
 func orAll(log string, lines []string) string {
@@ -275,8 +292,8 @@ func TestALostJournalIsMadeAgainFromTheWholeLog(t *testing.T) {
 	}
 }
 
-// Every field of a state is in its snapshot: what is in none of the jobs above may still be in somebody else's.
-func TestASnapshotHasAllOfAState(t *testing.T) {
+// Every field of a state is in its JSON: what is in none of the jobs above may still be in somebody else's.
+func TestTheJSONOfAStateHasAllOfIt(t *testing.T) {
 	s := newState(errorpolicy.Policy{})
 	fill(reflect.ValueOf(s).Elem(), "state")
 	again, err := s.clone(errorpolicy.Policy{})
@@ -284,7 +301,7 @@ func TestASnapshotHasAllOfAState(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(s, again, exactly); diff != "" {
-		t.Errorf("a snapshot lacks (-want +got):\n%s", diff)
+		t.Errorf("the JSON lacks (-want +got):\n%s", diff)
 	}
 }
 
@@ -340,12 +357,59 @@ func fillKind(v reflect.Value, name string) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the shape of the checkpoints of a new foldVersion")
+
+// The shape of what is written down has a version, because a checkpoint of another shape would be read as if what it lacks were nothing. Files of
+// earlier versions stay as they are.
+func TestAnotherShapeHasAnotherVersion(t *testing.T) {
+	var shape strings.Builder
+	writeShape(&shape, reflect.TypeFor[checkpoint](), "", map[reflect.Type]bool{})
+	path := fmt.Sprintf("testdata/checkpoint/shape-%d.txt", foldVersion)
+	want, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && *update {
+		want, err = []byte(shape.String()), os.WriteFile(path, []byte(shape.String()), 0o644)
+	}
+	if err != nil {
+		t.Fatalf("%v: go test ./internal/mapreduce -run TestAnotherShape -update writes the file of a new version", err)
+	}
+	if diff := cmp.Diff(string(want), shape.String()); diff != "" {
+		t.Errorf("what a checkpoint has is not what version %d has. Increase foldVersion, and write the file of that version with -update (-want +got):\n%s", foldVersion, diff)
+	}
+}
+
+// writeShape writes the fields of a type, also the private ones, and what they are made of. Policies and configurations come from the workflow and
+// are not in a checkpoint.
+func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[reflect.Type]bool) {
+	_, _ = fmt.Fprintf(w, "%v\n", typ)
+	if typ == reflect.TypeFor[errorpolicy.Policy]() || typ == reflect.TypeFor[breaker.Config]() || typ == reflect.TypeFor[time.Time]() || above[typ] {
+		return
+	}
+	indent += "  "
+	switch typ.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		_, _ = fmt.Fprintf(w, "%sof ", indent)
+		writeShape(w, typ.Elem(), indent, above)
+	case reflect.Map:
+		_, _ = fmt.Fprintf(w, "%sby %v of ", indent, typ.Key())
+		writeShape(w, typ.Elem(), indent, above)
+	case reflect.Struct:
+		above[typ] = true
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			_, _ = fmt.Fprintf(w, "%s%s %q ", indent, f.Name, f.Tag.Get("json"))
+			writeShape(w, f.Type, indent, above)
+		}
+		delete(above, typ)
+	}
+}
+
 // foldSums are sums of all that the golden logs come to, by foldVersion. What a new one makes of them is added, never changed: a checkpoint
 // of a fold that was another under the same number would be wrong, and nothing could tell.
 var foldSums = map[int]string{
 	1: "7aba3a24b87424ceabbb65d0ed163acbd57fafa2e3c6460d1cec3decc578ec86",
 	2: "5db296c5c6b578918995995dbd2d94669dfa71601f67457fdb90d8b02c6dbc27", // statuses in runs
 	3: "a8c2f3468f812f195545769b8c3e8bd325417a83163dfa49f362e3a2504c94f6", // the last outcome; letters with every attempt
+	4: "9810dfbea5810a7d011ecac03f0a84cd386ef30ebdc7bfa0d5ed3d0dd368495f", // the state itself instead of a copy of its fields
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {
@@ -363,7 +427,7 @@ func TestAnotherFoldHasAnotherVersion(t *testing.T) {
 		for r, err := range events.Read(filepath.Dir(log)) {
 			if err == nil {
 				s.apply(r)
-				err = json.NewEncoder(sum).Encode(s.snapshot())
+				err = json.NewEncoder(sum).Encode(s)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -380,10 +444,11 @@ func TestAJobLeavesACheckpointWhenItIsWorthIt(t *testing.T) {
 	for records, want := range map[int64]bool{0: false, 1: true, 1000: false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := config(t, fake(failing("item_1")))
-			c.checkpointRecords = records
+			c.CheckpointRecords = records
 			source := workflowOf(40, 2, "")
 			r := run(t, c, source)
-			point, ok := readCheckpoint(r.Job, parse(t, source).ErrorPolicy)
+			point := readCheckpoint(r.Job, parse(t, source).ErrorPolicy)
+			ok := point.usable
 			if ok != want {
 				t.Fatalf("with %d records between two: got %t, want %t", records, ok, want)
 			}
@@ -400,14 +465,14 @@ func TestAResumeNoticesWhatIsMissingBeforeACheckpoint(t *testing.T) {
 	for _, missing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := config(t, fake(failing("item_39")))
-			c.checkpointRecords, c.LogFileSize = 1, 4000
+			c.CheckpointRecords, c.LogFileSize = 1, 4000
 			source := workflowOf(40, 2, "error_policy: {on_item_failure: stop}")
 			r := run(t, c, source)
 			files, err := filepath.Glob(filepath.Join(r.Job.EventsDir(), "*"))
 			if err != nil || len(files) < 3 {
 				t.Fatalf("got log files %q (%v), want some", files, err)
 			}
-			if _, ok := readCheckpoint(r.Job, parse(t, source).ErrorPolicy); !ok {
+			if !readCheckpoint(r.Job, parse(t, source).ErrorPolicy).usable {
 				t.Fatal("there is no checkpoint")
 			}
 			if missing {
@@ -428,14 +493,14 @@ func TestCheckpointsAreMadeWhileAJobRuns(t *testing.T) {
 		var found []int64
 		c := config(t, nil)
 		policy := parse(t, workflowOf(40, 2, "")).ErrorPolicy
-		c.checkpointRecords = 1
+		c.CheckpointRecords = 1
 		reply := fake(failing())
 		c.Runner = func(ctx context.Context, cmd process.Command) (process.Exit, error) {
 			place, err := c.Home.Find("latest")
 			if err != nil {
 				return process.Exit{}, err
 			}
-			if point, ok := readCheckpoint(place, policy); ok && (len(found) == 0 || found[len(found)-1] != point.Mark.Seq) {
+			if point := readCheckpoint(place, policy); point.usable && (len(found) == 0 || found[len(found)-1] != point.Mark.Seq) {
 				found = append(found, point.Mark.Seq)
 			}
 			return reply(ctx, cmd)
@@ -452,7 +517,7 @@ func FuzzCheckpoint(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	good, err := checkpoint{State: newState(errorpolicy.Policy{}).snapshot(), Policy: sum}.encode()
+	good, err := checkpoint{State: newState(errorpolicy.Policy{}), Policy: sum}.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -469,13 +534,13 @@ func FuzzCheckpoint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := c.State.state()
+		s := c.State
 		for _, e := range events.Types() {
 			if _, failed := e.(events.AgentFailed); !failed { // it needs its fields
 				s.apply(events.Record{Seq: 1, Event: e})
 			}
 		}
-		if again, err := s.clone(errorpolicy.Policy{}); err != nil || again.seq != 1 {
+		if again, err := s.clone(errorpolicy.Policy{}); err != nil || again.Seq != 1 {
 			t.Errorf("got %v of what was read, want that it can be written", err)
 		}
 	})

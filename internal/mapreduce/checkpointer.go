@@ -96,13 +96,13 @@ func (c *checkpointer) take() ([]byte, error) {
 	}
 	made := checkpoint{Mark: mark, Policy: sum}
 	if c.queue != nil {
-		letters, ok := c.queue.Snapshot()
+		letters, ok := c.queue.Memory()
 		if !ok {
 			return nil, errTooLarge
 		}
 		made.Letters = &letters
 	}
-	made.State = c.state.snapshot()
+	made.State = c.state
 	return made.encode()
 }
 

@@ -88,10 +88,10 @@ func TestTheBreakersOfTwoPhasesAreToldApart(t *testing.T) {
 	} {
 		s.apply(events.Record{Seq: int64(i + 1), Event: e})
 	}
-	if got := len(s.circuits["map"]); got != 1 {
+	if got := len(s.Circuits["map"]); got != 1 {
 		t.Errorf("breakers of the map phase: got %d, want 1", got)
 	}
-	if got := s.circuits["setup"]["call"].ConsecutiveFailures; got != 5 {
+	if got := s.Circuits["setup"]["call"].ConsecutiveFailures; got != 5 {
 		t.Errorf("failures of the breaker of setup: got %d, want 5", got)
 	}
 }

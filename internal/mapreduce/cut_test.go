@@ -78,7 +78,7 @@ func TestALogCutAfterAnyRecordResumesFromACheckpointToTheSameEnd(t *testing.T) {
 				for _, at := range []int{cut, cut/2 + 1} {
 					place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
 					all[at-1].put(t, place.job)
-					if _, ok := readCheckpoint(place.job, parse(t, k.source).ErrorPolicy); !ok {
+					if !readCheckpoint(place.job, parse(t, k.source).ErrorPolicy).usable {
 						t.Fatalf("cut after record %d: got no checkpoint, want that of record %d", cut, at)
 					}
 					checkEnd(t, c, k, whole, cut, place)
@@ -104,7 +104,7 @@ func TestALogCutInsideALineResumesFromTheLineBefore(t *testing.T) {
 func record(t *testing.T, k recorded) (c Config, whole Result, lines []string) {
 	t.Helper()
 	c = config(t, fake(k.reply))
-	c.checkpointRecords = 1 // its last one is of the whole log, and no cut log has that record
+	c.CheckpointRecords = 1 // its last one is of the whole log, and no cut log has that record
 	synctest.Test(t, func(t *testing.T) { whole = run(t, c, k.source) })
 	return c, whole, strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
 }

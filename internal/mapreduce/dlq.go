@@ -59,17 +59,19 @@ func lostEnd(place jobs.Job, known int64) (string, error) {
 	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last, known), nil
 }
 
-// checkLogEnd is lostEnd for those who only look at a job that nobody runs.
-func checkLogEnd(place jobs.Job, meta jobs.Meta) error {
-	if meta.Mode != string(workflow.MapReduce) || place.Running() {
+// checkLogEnd is lostEnd for those who only look at a job that nobody runs. Checkpoint is the record of its checkpoint, or 0.
+func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
+	if place.Running() {
 		return nil
 	}
-	known, err := dlq.Applied(place.DLQFile())
-	if err != nil {
-		known = 0 // who reads the letters is told
-	}
-	if m, ok := readResultsMeta(place.ResultsMetaFile()); ok {
-		known = max(known, m.Seq)
+	known := checkpoint
+	if meta.Mode == string(workflow.MapReduce) {
+		if applied, err := dlq.Applied(place.DLQFile()); err == nil { // whoever reads the letters is told of an error
+			known = max(known, applied)
+		}
+		if m, ok := readResultsMeta(place.ResultsMetaFile()); ok {
+			known = max(known, m.Seq)
+		}
 	}
 	lost, err := lostEnd(place, known)
 	if err == nil && lost != "" {
@@ -99,7 +101,7 @@ func UpdateLetters(place jobs.Job, maxRetries int, s settings.Settings) error {
 	return errors.Join(updateLetters(place, maxRetries, s), lock.Unlock())
 }
 
-// lettersBehind tells whether the log of a job has records that its queue has not followed.
+// lettersBehind reports whether the log of a job has records that its queue has not followed.
 func lettersBehind(place jobs.Job) (bool, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
@@ -141,11 +143,11 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	if err != nil {
 		return err
 	}
-	past, err := recall(place, policy, p)
+	known, err := readCheckpoint(place, policy).restore(p)
 	if err != nil {
 		return err
 	}
-	return followLog(past.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
+	return followLog(known.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
 }
 
 // maskedData returns what gives the data of an item for a dead letter, without the secrets of the run that chose it and those of s.

@@ -82,11 +82,11 @@ func fold(t *testing.T, dir, source string) folded {
 		}
 		s.apply(r)
 	}
-	f := folded{State: s.ended, Seq: s.seq, Metrics: s.policy.Metrics()}
-	for i := range s.status.Len() {
-		f.Status = append(f.Status, s.status.At(i))
+	f := folded{State: s.Ended, Seq: s.Seq, Metrics: s.Policy.Metrics()}
+	for i := range s.Status.Len() {
+		f.Status = append(f.Status, s.Status.At(i))
 	}
-	f.Waiting = slices.Sorted(maps.Keys(s.waiting))
+	f.Waiting = slices.Sorted(maps.Keys(s.Waiting))
 	return f
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -179,7 +180,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	}
 	err = j.open()
 	if err == nil {
-		err = j.replaceWorkflow(recorded, source)
+		err = j.replaceWorkflow(recorded)
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.close())
@@ -218,18 +219,18 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return unusable(j.place, err)
 	}
-	if j.store != nil && j.state.selected {
-		if err := j.store.Holds(j.state.total); err != nil {
+	if j.store != nil && j.state.Selected {
+		if err := j.store.Holds(j.state.Total); err != nil {
 			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
 		}
 	}
-	if err := dropResultsAhead(j.place, j.state.outcome); err != nil {
+	if err := dropResultsAhead(j.place, j.state.Outcome); err != nil {
 		return err
 	}
 	if j.config.Earlier != nil {
-		j.config.Earlier(j.state.policy.Metrics())
+		j.config.Earlier(j.state.Policy.Metrics())
 	}
-	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.seq, j.logOptions()); err != nil {
+	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
 		return unusable(j.place, err)
 	}
 	return j.start()
@@ -246,12 +247,12 @@ func (j *job) openQueue() error {
 
 // replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
 func (j *job) replay() error {
-	c, _ := readCheckpoint(j.place, j.workflow.ErrorPolicy)
-	known := c.Mark.Seq
+	from := readCheckpoint(j.place, j.workflow.ErrorPolicy)
+	seq := from.Mark.Seq
 	if j.queue != nil {
-		known = max(known, j.queue.Applied())
+		seq = max(seq, j.queue.Applied())
 	}
-	lost, err := lostEnd(j.place, known)
+	lost, err := lostEnd(j.place, seq)
 	if err != nil {
 		return err
 	}
@@ -263,27 +264,27 @@ func (j *job) replay() error {
 			return err
 		}
 	}
-	past, err := recall(j.place, j.workflow.ErrorPolicy, j.project)
+	known, err := from.restore(j.project)
 	if err != nil {
 		return err
 	}
-	j.state = past.state
-	from, chunks := past.state.seq, func([]events.Record) error { return nil }
+	j.state = known.state
+	last, chunks := known.state.Seq, func([]events.Record) error { return nil }
 	if j.project != nil {
 		chunks = j.project.Apply
 	}
-	if err := followLog(past.rest, j.state.apply, chunks); err != nil {
+	if err := followLog(known.rest, j.state.apply, chunks); err != nil {
 		return err
 	}
 	again, err := j.state.clone(j.workflow.ErrorPolicy)
-	j.checkpointer(again, from)
+	j.checkpointer(again, last)
 	return err
 }
 
 // checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
 func (j *job) checkpointer(s *state, last int64) {
 	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
-	if n := j.config.checkpointRecords; n > 0 {
+	if n := j.config.CheckpointRecords; n > 0 {
 		j.checkpoints.records = n
 	}
 }
@@ -419,7 +420,7 @@ func (j *job) run(ctx context.Context) (runResult, error) {
 
 // runLast runs the phases after the map phase, which there are none of when there was no item.
 func (j *job) runLast(ctx context.Context) (runResult, error) {
-	if j.state.total == 0 {
+	if j.state.Total == 0 {
 		return runResult{state: Completed, reason: "no items were selected"}, nil
 	}
 	for name, p := range j.lastPhases() {
@@ -446,16 +447,16 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
 func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (runResult, error) {
-	reduce = reduce || j.state.reducing
+	reduce = reduce || j.state.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return runResult{}, err
 	}
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		e, ok := j.queue.Get(id)
-		if _, attached := j.state.flights[e.ItemIndex]; ok && !attached {
+		if _, attached := j.state.Running[e.ItemIndex]; ok && !attached {
 			indexes = append(indexes, e.ItemIndex)
-			tried[e.ItemIndex] = j.state.lastTry[e.ItemIndex]
+			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
 		}
 	}
 	v, err := j.runPool(ctx, j.listed(indexes), nil)
@@ -467,7 +468,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 	if v.state != Completed {
 		return v, nil
 	}
-	if pending := j.pending(); pending > 0 || !j.state.selected {
+	if pending := j.pending(); pending > 0 || !j.state.Selected {
 		v.state, v.reason = Paused, "items that never ran are still pending"
 		return v, nil
 	}
@@ -487,11 +488,11 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	}
 	phase := j.state.unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.state.status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached,
 	}
-	if p := j.state.phases[phase]; p != nil {
-		e.StepsDone = len(p.steps)
+	if p := j.state.Phases[phase]; p != nil {
+		e.StepsDone = len(p.Steps)
 	}
 	j.record(e)
 	return nil
@@ -499,10 +500,10 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 
 // attached returns the indexes of the items in flight whose attempts the executor still has.
 func (j *job) attached(ctx context.Context) ([]int, error) {
-	indexes := make(map[string]int, len(j.state.flights))
-	for index, f := range j.state.flights {
+	indexes := make(map[string]int, len(j.state.Running))
+	for index, f := range j.state.Running {
 		if index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
-			indexes[j.attemptID(f.id, f.number)] = index
+			indexes[j.attemptID(f.ID, f.Number)] = index
 		}
 	}
 	if len(indexes) == 0 {
@@ -529,21 +530,21 @@ func (j *job) attemptID(itemID string, number int) string {
 
 // pending is the number of items known of that are neither settled nor in flight.
 func (j *job) pending() int {
-	known := j.state.total
-	if !j.state.selected && j.store != nil {
+	known := j.state.Total
+	if !j.state.Selected && j.store != nil {
 		known = j.store.Len()
 	}
-	return max(0, known-j.state.status.Settled()-j.state.inFlight())
+	return max(0, known-j.state.Status.Settled()-j.state.inFlight())
 }
 
 // finish records how the run went, closes everything, and says so.
 func (j *job) finish(v runResult, err error) (Result, error) {
 	result := Result{
-		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.policy.Metrics(),
+		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered,
 	}
-	if j.state.ended != "" {
-		result.Duration = j.state.duration(j.state.last)
+	if j.state.Ended != "" {
+		result.Duration = j.state.duration(j.state.Last)
 		if err == nil {
 			err = j.refreshResults()
 		}
@@ -569,16 +570,19 @@ func (j *job) finish(v runResult, err error) (Result, error) {
 	return result, err
 }
 
-// countKept counts what the log has: after an error of its own not all that was done is in it. A log that cannot be read either
-// leaves the counts as they are.
+// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When it cannot be read, nothing is
+// known.
 func (r *Result) countKept() {
-	if kept, err := Summarize(r.Job); err == nil {
-		r.Metrics, r.Duration = kept.Metrics, kept.Duration
+	kept, err := Summarize(r.Job)
+	if err != nil {
+		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
+		return
 	}
+	r.Metrics, r.Duration = kept.Metrics, kept.Duration
 }
 
 func (j *job) recordEnd(v runResult, r Result) {
-	if batch := j.state.policy.Remainder(); len(batch) > 0 {
+	if batch := j.state.Policy.Remainder(); len(batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	switch v.state {

@@ -84,7 +84,7 @@ type Config struct {
 	// the commands at once when this process is killed, and removes that directory. Empty: that is left to the resume.
 	Watcher []string
 
-	checkpointRecords int64 // how many records there are at least between two checkpoints; 0: checkpointRecords
+	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0: a number that takes no time to read
 }
 
 // State is how a run of a job ended.
@@ -106,6 +106,7 @@ type Result struct {
 	Metrics  errorpolicy.Metrics
 	Duration time.Duration
 	Results  string // path of results.jsonl, when it was made
+	Unknown  bool   // the log cannot be read any more: Metrics has nothing, since nobody can say what it would be
 
 	// The job failed before anything was run, because the keys of its items are no names for them.
 	Refused bool
@@ -151,10 +152,10 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if j.state.ended == Completed {
+	if j.state.Ended == Completed {
 		return j.finish(runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	if err := j.recordResumed(ctx, events.ForResume, j.state.reducing); err != nil {
+	if err := j.recordResumed(ctx, events.ForResume, j.state.Reducing); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	j.quarantine()

@@ -106,9 +106,9 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 func (j *job) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
-	flight := j.state.flights[a.ItemIndex]
-	d := j.state.policy.Decide(errorpolicy.Outcome{
-		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.tries, Ticket: flight.ticket,
+	flight := j.state.Running[a.ItemIndex]
+	d := j.state.Policy.Decide(errorpolicy.Outcome{
+		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry, Ticket: flight.Ticket,
 	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))
 	message := f.Message
 	if d.Retry.Reason == retry.Budget {
@@ -148,7 +148,7 @@ func (j *job) recordFailed(e events.AgentFailed, skipped string) int64 {
 	switch status := e.Status(); {
 	case status.DeadLetter():
 		j.record(events.DLQItemAdded{
-			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.state.failures[e.ItemIndex],
+			ItemID: e.ItemID, ErrorSignature: e.ErrorSignature, FailureCount: j.state.Failures[e.ItemIndex],
 		})
 	case status == errorpolicy.Skipped:
 		j.record(events.AgentSkipped{ItemID: e.ItemID, ItemIndex: e.ItemIndex, Reason: skipped})

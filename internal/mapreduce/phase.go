@@ -16,13 +16,13 @@ import (
 // without a name.
 func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *agent.MapResult) (runResult, error) {
 	known := j.state.phase(name)
-	if p == nil || known.completed {
+	if p == nil || known.Completed {
 		return runResult{state: Completed}, nil
 	}
 	if err := j.stopping(); err != nil { // while the phase before it ran
 		return runResult{state: Paused, reason: err.Error()}, nil
 	}
-	if name != "" && !known.started {
+	if name != "" && !known.Started {
 		j.record(events.PhaseStarted{Phase: name})
 	}
 	a := j.phaseAttempt(name, p, m)
@@ -54,7 +54,7 @@ func (j *job) phaseResult(name string, end attemptEnd) runResult {
 
 // recordPhaseCompleted tells how long the runs of the job have worked on the phase.
 func (j *job) recordPhaseCompleted(name string) {
-	took := j.state.duration(time.Now()) - j.state.phase(name).began
+	took := j.state.duration(time.Now()) - j.state.phase(name).Began
 	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took)})
 }
 
@@ -76,7 +76,7 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	a.CorrelationID = j.place.ID
 	a.Number, a.Worker = 1, 1
 	a.Steps = p.Commands
-	a.Done = j.state.phase(name).steps
+	a.Done = j.state.phase(name).Steps
 	a.Map = m
 	a.SetSpec()
 	j.state.retried(&a, "")
@@ -85,7 +85,7 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 
 // attempt returns what all attempts of a phase have in common. The breakers of its steps go on where the log has them.
 func (j *job) attempt(phase string) agent.Attempt {
-	j.host.breakers.Continue(phase, maps.Clone(j.state.circuits[phase]))
+	j.host.breakers.Continue(phase, maps.Clone(j.state.Circuits[phase]))
 	return agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
@@ -108,7 +108,7 @@ func (j *job) earlier(phase string) []events.StepCompleted {
 		if name == phase || (name == "reduce" && phase != "merge") {
 			break
 		}
-		for _, s := range j.state.phase(name).steps {
+		for _, s := range j.state.phase(name).Steps {
 			if s.Capture != "" {
 				done = append(done, s)
 			}

@@ -16,16 +16,16 @@ func (j *job) quarantine() {
 	if j.config.MaxCrashes <= 0 {
 		return
 	}
-	indexes := slices.Sorted(maps.Keys(j.state.crashes))
+	indexes := slices.Sorted(maps.Keys(j.state.Crashes))
 	for _, index := range indexes {
-		n := j.state.crashes[index]
-		w, waits := j.state.waiting[index] // an attached one does not
-		if !waits || n < j.config.MaxCrashes || j.state.status.At(index) != errorpolicy.Pending || index >= j.store.Len() {
+		n := j.state.Crashes[index]
+		w, waits := j.state.Waiting[index] // an attached one does not
+		if !waits || n < j.config.MaxCrashes || j.state.Status.At(index) != errorpolicy.Pending || index >= j.store.Len() {
 			continue
 		}
 		message := fmt.Sprintf("in flight each time the run died, %d times", n)
 		j.recordFailed(events.AgentFailed{
-			ItemID: w.id, ItemIndex: index, Attempt: w.number, Error: message, ErrorType: retry.TypeKilledRunner,
+			ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
 			ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
 		}, "")
 	}

@@ -47,10 +47,10 @@ type pool struct {
 // runMap runs the map phase, or what is left of it.
 func (j *job) runMap(ctx context.Context) (runResult, error) {
 	p := j.state.phase("map")
-	if p.completed {
+	if p.Completed {
 		return runResult{state: Completed}, nil
 	}
-	if !p.started {
+	if !p.Started {
 		j.record(events.PhaseStarted{Phase: "map"})
 	}
 	if err := j.stopping(); err != nil { // while setup ran
@@ -67,11 +67,11 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 // due returns the items that waited for their next attempt when the run before ended.
 func (j *job) due() dueHeap {
 	var due dueHeap
-	for index, w := range j.state.waiting {
+	for index, w := range j.state.Waiting {
 		if index >= j.store.Len() {
 			continue // a power loss took it from the store: the selection will bring it again
 		}
-		due.push(dueItem{id: w.id, index: index, due: w.due})
+		due.push(dueItem{id: w.ID, index: index, due: w.Due})
 	}
 	return due
 }
@@ -225,7 +225,7 @@ func (p *pool) admitNext(now time.Time) bool {
 	if !retrying && p.fresh == nil {
 		return false
 	}
-	admission := p.job.state.policy.Admit(now)
+	admission := p.job.state.Policy.Admit(now)
 	if admission.Verdict == errorpolicy.Hold {
 		p.held, p.hold = true, admission.Until
 		return false
@@ -262,14 +262,14 @@ func (p *pool) start(it items.Item) {
 // adopt takes up the attempts that did not die with the run before, as if they had been started by this one. There may be more of them
 // than slots: those have none.
 func (p *pool) adopt() {
-	for _, index := range slices.Sorted(maps.Keys(p.job.state.flights)) {
+	for _, index := range slices.Sorted(maps.Keys(p.job.state.Running)) {
 		slot := 0
 		if len(p.free) > 0 {
 			slot = p.takeSlot()
 		}
-		f := p.job.state.flights[index]
+		f := p.job.state.Running[index]
 		p.running++
-		p.startWorker(p.attempt(items.Item{ID: f.id, Index: index}, f.number, slot))
+		p.startWorker(p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot))
 	}
 }
 
@@ -344,8 +344,8 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if slot == 0 {
 		p.unpark(e.attempt.ItemIndex)
 	}
-	if w, ok := p.job.state.waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
-		p.due.push(dueItem{id: w.id, index: e.attempt.ItemIndex, due: w.due})
+	if w, ok := p.job.state.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
+		p.due.push(dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
 	}
 	if e.ack != nil {
 		p.syncing++
@@ -363,7 +363,7 @@ func (p *pool) freeSlot(slot int) {
 
 // checkPolicy stops the pool when the policy says so.
 func (p *pool) checkPolicy() {
-	if reason, stop := p.job.state.policy.Stop(); stop {
+	if reason, stop := p.job.state.Policy.Stop(); stop {
 		p.halt(runResult{state: Failed, reason: reason}, p.stopGrace())
 	}
 }
@@ -422,5 +422,5 @@ func (j *job) itemTotal() int {
 	if m := j.workflow.Map; m.ItemsFromArgs {
 		return len(m.Input.Items)
 	}
-	return j.state.total
+	return j.state.Total
 }

@@ -1,12 +1,10 @@
 package mapreduce
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
 
-	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
 )
 
@@ -40,7 +38,7 @@ func (m *Replacement) validate(c Config, recorded *workflow.Workflow) (*workflow
 var top = workflow.Pos{Line: 1, Col: 1}
 
 // replaceWorkflow makes the replacement the workflow of the job from now on, unless it differs in work that is done.
-func (j *job) replaceWorkflow(recorded *workflow.Workflow, source []byte) error {
+func (j *job) replaceWorkflow(recorded *workflow.Workflow) error {
 	m := j.config.Replacement
 	if m == nil {
 		return nil
@@ -51,19 +49,8 @@ func (j *job) replaceWorkflow(recorded *workflow.Workflow, source []byte) error 
 	if err := errors.Join(j.newSlots(recorded), j.chooseAgain(recorded)); err != nil {
 		return err
 	}
-	redacted := m.Workflow.Redact(m.Source)
 	j.meta.WorkflowPath, j.meta.Params = m.Path, paramsOf(j.config.Settings)
-	j.meta.Digests = []string{jobs.Digest(redacted), jobs.Digest(source)} // a crash may come before the workflow is replaced
-	if err := j.place.WriteMeta(j.meta); err != nil {
-		return err
-	}
-	if !bytes.Equal(redacted, source) {
-		if err := j.place.ReplaceWorkflow(redacted); err != nil {
-			return fmt.Errorf("record the workflow: %w", err)
-		}
-	}
-	j.meta.Digests = j.meta.Digests[:1]
-	if err := j.place.WriteMeta(j.meta); err != nil {
+	if err := j.place.ReplaceWorkflow(&j.meta, m.Workflow.Redact(m.Source)); err != nil {
 		return err
 	}
 	j.notice("the workflow of the job is now " + m.Path)
@@ -95,7 +82,7 @@ func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	w := j.workflow
 	problems := j.changedSteps("", w.Commands, recorded.Commands)
 	problems = append(problems, j.changedSteps("setup", stepsOf(w.Setup), stepsOf(recorded.Setup))...)
-	if j.state.ended != Completed { // else they begin anew when they are run again
+	if j.state.Ended != Completed { // else they begin anew when they are run again
 		problems = append(problems, j.changedSteps("reduce", stepsOf(w.Reduce), stepsOf(recorded.Reduce))...)
 		problems = append(problems, j.changedSteps("merge", stepsOf(w.Merge), stepsOf(recorded.Merge))...)
 	}
@@ -110,7 +97,7 @@ func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 
 // unchosen tells whether no item of the job counts yet: with a key none does before all are selected.
 func (j *job) unchosen(recorded *workflow.Workflow) bool {
-	return !j.state.selected && (j.store.Len() == 0 || recorded.Map.Key != "")
+	return !j.state.Selected && (j.store.Len() == 0 || recorded.Map.Key != "")
 }
 
 // chooseAgain forgets items that do not count: the replacement may choose others.
@@ -131,8 +118,8 @@ func stepsOf(p *workflow.Phase) []workflow.Step {
 // changedSteps reports steps of a phase that are done and would be different now. A phase that is done gets no more steps either.
 func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow.Problem {
 	p := j.state.phase(phase)
-	done := len(p.steps)
-	if p.completed {
+	done := len(p.Steps)
+	if p.Completed {
 		done = len(before)
 	}
 	var problems []workflow.Problem
@@ -144,7 +131,7 @@ func (j *job) changedSteps(phase string, now, before []workflow.Step) []workflow
 	switch {
 	case len(now) < done:
 		problems = append(problems, problemAt(j.workflow, top, fmt.Sprintf("%sa step that the job has done is missing: %s", inPhase(phase, ""), before[len(now)].Label(len(now)))))
-	case p.completed && len(now) > done:
+	case p.Completed && len(now) > done:
 		problems = append(problems, problemAt(j.workflow, now[done].Pos, "step "+now[done].Label(done)+" would never run: the job is done with "+phase))
 	}
 	return problems

@@ -34,16 +34,16 @@ func (j *job) mapResult() (*agent.MapResult, error) {
 	if err := j.makeResults(); err != nil {
 		return nil, err
 	}
-	m := j.state.policy.Metrics()
+	m := j.state.Policy.Metrics()
 	return &agent.MapResult{
 		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
-		Duration: j.state.phase("map").duration, ResultsFile: j.place.ResultsFile(),
+		Duration: j.state.phase("map").Duration, ResultsFile: j.place.ResultsFile(),
 	}, nil
 }
 
 // makeResults makes the results, unless they are whole and have every outcome that the log has.
 func (j *job) makeResults() error {
-	if err := j.log.Wait(j.state.seq); err != nil {
+	if err := j.log.Wait(j.state.Seq); err != nil {
 		return err
 	}
 	return makeResults(j.place, j.state)
@@ -51,7 +51,7 @@ func (j *job) makeResults() error {
 
 // refreshResults is makeResults for results that were made before.
 func (j *job) refreshResults() error {
-	if !j.state.selected || !hadResults(j.place) {
+	if !j.state.Selected || !hadResults(j.place) {
 		return nil
 	}
 	return j.makeResults()
@@ -83,14 +83,14 @@ func updateResults(place jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	past, err := recall(place, policy, nil)
+	known, err := readCheckpoint(place, policy).restore(nil)
 	if err != nil {
 		return unusable(place, err)
 	}
-	if err := followLog(past.rest, past.state.apply, func([]events.Record) error { return nil }); err != nil {
+	if err := followLog(known.rest, known.state.apply, func([]events.Record) error { return nil }); err != nil {
 		return unusable(place, err)
 	}
-	return makeResults(place, past.state)
+	return makeResults(place, known.state)
 }
 
 // hadResults reports whether the results of a job were ever made. Nothing but their companion may be left of them.
@@ -101,7 +101,7 @@ func hadResults(place jobs.Job) bool {
 }
 
 func makeResults(place jobs.Job, s *state) error {
-	if resultsFresh(place, s.outcome) {
+	if resultsFresh(place, s.Outcome) {
 		return nil
 	}
 	if err := writeResults(place, s); err != nil {
@@ -199,18 +199,18 @@ func writeResults(place jobs.Job, s *state) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
-	spans, err := writeRows(place, s.total, scratch)
+	spans, err := writeRows(place, s.Total, scratch)
 	if err != nil {
 		return err
 	}
-	m := resultsMeta{Seq: s.outcome}
+	m := resultsMeta{Seq: s.Outcome}
 	for _, sp := range spans {
 		if sp.length > 0 {
 			m.Rows++
 			m.Size += int64(sp.length)
 		}
 	}
-	if settled := s.status.Settled(); m.Rows != settled {
+	if settled := s.Status.Settled(); m.Rows != settled {
 		return unusable(place, fmt.Errorf("%s: the log has the outcomes of %d items, where %d were counted; it is damaged",
 			place.EventsDir(), m.Rows, settled))
 	}

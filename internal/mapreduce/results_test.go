@@ -112,7 +112,7 @@ func retryAtRandom(t *testing.T, rnd *rand.Rand) {
 		}
 		return a
 	}))
-	c.checkpointRecords, c.MaxRetries = int64(1+rnd.IntN(40)), 1000
+	c.CheckpointRecords, c.MaxRetries = int64(1+rnd.IntN(40)), 1000
 	r := run(t, c, workflowOf(8, 1+rnd.IntN(3), "reduce:\n  - shell: sum\n"+
 		"error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 2s}\n"))
 	checkOutcomes(t, "the first run", r.Job)
@@ -279,7 +279,7 @@ func TestADamagedOutputIsTold(t *testing.T) {
 	r := run(t, c, workflowOf(2, 1, "reduce:\n  - shell: sum\n"))
 	moved := copyJob(t, c, r.Job, readLog(t, r.Job)).job
 	_ = os.RemoveAll(r.Job.OutputsDir())
-	update := func() error { return makeResults(moved, &state{total: 2, outcome: 1, status: statusesOf(2)}) }
+	update := func() error { return makeResults(moved, &state{Total: 2, Outcome: 1, Status: statusesOf(2)}) }
 	if err := update(); err != nil {
 		t.Fatalf("moved: %v", err)
 	}

@@ -61,10 +61,10 @@ func (j *job) selected() source {
 		job: j, grown: make(chan struct{}, 1), ended: make(chan struct{}),
 		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
 	}
-	if j.state.selected || j.cutOff() {
+	if j.state.Selected || j.cutOff() {
 		close(sel.grown)
 		return j.feed(func(ctx context.Context, give func(items.Item) bool) error {
-			if err := sel.give(ctx, todo, give); err != nil || j.state.selected {
+			if err := sel.give(ctx, todo, give); err != nil || j.state.Selected {
 				return err
 			}
 			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest", errInputGone, j.store.Len())
@@ -258,12 +258,12 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 // todo tells of an index whether its item is still to be started for the first time in this run. It is a picture of the state as it
 // is now, so that a source can use it while the owner goes on.
 func (j *job) todo() func(index int) bool {
-	statuses := j.state.status.Clone()
-	waiting := make(map[int]bool, len(j.state.waiting))
-	for i := range j.state.waiting {
+	statuses := j.state.Status.Clone()
+	waiting := make(map[int]bool, len(j.state.Waiting))
+	for i := range j.state.Waiting {
 		waiting[i] = i < j.store.Len()
 	}
-	for i := range j.state.flights { // attached ones
+	for i := range j.state.Running { // attached ones
 		waiting[i] = true
 	}
 	return func(i int) bool { return !waiting[i] && statuses.At(i) == errorpolicy.Pending }

@@ -10,73 +10,80 @@ import (
 	"prodigy/internal/retry"
 )
 
-// state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it.
+// state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
+// of the job, as JSON, so each field must survive that; a test holds foldVersion against the shape of it.
 type state struct {
-	policy   *errorpolicy.Machine
-	started  time.Time
-	seq      int64         // of the last record
-	outcome  int64         // of the last record that gave an item its row of the results
-	earlier  time.Duration // that the runs before this one took
-	runBegan time.Time     // this run
-	last     time.Time     // of the last record
-	seed     uint64
-	mode     string
-	workflow string
+	Policy   *errorpolicy.Machine `json:"policy"` // without what the workflow says
+	Started  time.Time            `json:"started"`
+	Seq      int64                `json:"seq"`     // of the last record
+	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
+	Earlier  time.Duration        `json:"earlier"` // that the runs before this one took
+	RunBegan time.Time            `json:"run_began"`
+	Last     time.Time            `json:"last"` // of the last record
+	Seed     uint64               `json:"seed"`
+	Mode     string               `json:"mode"`
+	Workflow string               `json:"workflow"`
 
-	phases   map[string]*phase
-	working  string               // the phase that its events are about
-	status   errorpolicy.Statuses // by item index, as far as items have been seen
-	flights  map[int]flight       // agents that have started and not ended, by item index
-	waiting  map[int]tries        // items between two attempts, by item index
-	retrying map[string]stepRetry // the last retry of a step by item id, of what has not ended; "" for the other phases
-	crashes  map[int]int          // how often an item was in flight when a run died
-	failures map[int]int          // failures so far of items that wait or are dead-lettered
-	lastTry  map[int]int          // attempt number of items that are dead-lettered, for their retry from the queue
-	circuits circuits
-	total    int  // number of items; of meaning once selected
-	selected bool // selection has ended
-	reducing bool // the phases after the map phase are to be run again
+	Phases   map[string]*phase    `json:"phases"`
+	Working  string               `json:"working"`  // the phase that its events are about
+	Status   errorpolicy.Statuses `json:"status"`   // by item index, as far as items have been seen
+	Running  map[int]running      `json:"running"`  // attempts that have started and not ended, by item index
+	Waiting  map[int]pendingRetry `json:"waiting"`  // items between two attempts, by item index
+	Retrying map[string]stepRetry `json:"retrying"` // the last retry of a step by item id, of what has not ended; "" for the other phases
+	Crashes  map[int]int          `json:"crashes"`  // how often an item was in flight when a run died
+	Failures map[int]int          `json:"failures"` // failures so far of items that wait or are dead-lettered
+	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
+	Circuits circuits             `json:"circuits"`
+	Total    int                  `json:"total"`    // number of items; of meaning once selected
+	Selected bool                 `json:"selected"` // selection has ended
+	Reducing bool                 `json:"reducing"` // the phases after the map phase are to be run again
 
-	ended  State // how the last run of the job ended; empty while it runs, or when it was killed
-	reason string
+	Ended  State  `json:"ended"` // how the last run of the job ended; empty while it runs, or when it was killed
+	Reason string `json:"reason"`
 }
 
 // phase is what is known of one phase.
 type phase struct {
-	began     time.Duration // how long the job had run when it started
-	started   bool
-	completed bool
-	duration  time.Duration
-	steps     []events.StepCompleted // done so far, of the phases that run once
+	Began     time.Duration          `json:"began"` // how long the job had run when it started
+	Started   bool                   `json:"started"`
+	Completed bool                   `json:"completed"`
+	Duration  time.Duration          `json:"duration"`
+	Steps     []events.StepCompleted `json:"steps,omitempty"` // done so far, of the phases that run once
 }
 
-// flight is a running agent.
-type flight struct {
-	id     string // of the item
-	number int    // of the attempt
-	ticket breaker.Ticket
-	tries  retry.State // before this attempt
+// running is an attempt at an item that has started and not ended.
+type running struct {
+	ID     string         `json:"id"`     // of the item
+	Number int            `json:"number"` // of the attempt
+	Ticket breaker.Ticket `json:"ticket"`
+	Retry  retry.State    `json:"retry"` // before this attempt
 }
 
-// tries is an item between two attempts.
-type tries struct {
-	id     string    // of the item
-	number int       // of the last attempt that counts
-	due    time.Time // not before
-	state  retry.State
+// pendingRetry is an item between two attempts.
+type pendingRetry struct {
+	ID     string      `json:"id"`     // of the item
+	Number int         `json:"number"` // of the last attempt that counts
+	Due    time.Time   `json:"due"`    // not before
+	Retry  retry.State `json:"retry"`
+}
+
+// stepRetry is a step between two tries.
+type stepRetry struct {
+	Event events.StepRetrying `json:"event"`
+	Due   time.Time           `json:"due"`
 }
 
 func newState(p errorpolicy.Policy) *state {
 	return &state{
-		policy:   errorpolicy.New(p),
-		phases:   map[string]*phase{},
-		flights:  map[int]flight{},
-		waiting:  map[int]tries{},
-		crashes:  map[int]int{},
-		failures: map[int]int{},
-		lastTry:  map[int]int{},
-		retrying: map[string]stepRetry{},
-		circuits: circuits{},
+		Policy:   errorpolicy.New(p),
+		Phases:   map[string]*phase{},
+		Running:  map[int]running{},
+		Waiting:  map[int]pendingRetry{},
+		Crashes:  map[int]int{},
+		Failures: map[int]int{},
+		LastTry:  map[int]int{},
+		Retrying: map[string]stepRetry{},
+		Circuits: circuits{},
 	}
 }
 
@@ -84,43 +91,43 @@ func newState(p errorpolicy.Policy) *state {
 // on replay it has been told already.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
 	if events.BetweenRuns(r.Event) {
-		s.seq = r.Seq // it does not tell how long a run took
+		s.Seq = r.Seq // it does not tell how long a run took
 		return errorpolicy.Effects{}
 	}
-	if _, resumed := r.Event.(events.JobResumed); resumed || s.runBegan.IsZero() {
-		s.earlier, s.runBegan = s.duration(s.last), r.Time
+	if _, resumed := r.Event.(events.JobResumed); resumed || s.RunBegan.IsZero() {
+		s.Earlier, s.RunBegan = s.duration(s.Last), r.Time
 	}
-	s.seq, s.last = r.Seq, r.Time
+	s.Seq, s.Last = r.Seq, r.Time
 	switch e := r.Event.(type) {
 	case events.JobStarted:
-		s.started, s.seed, s.mode, s.workflow = r.Time, e.Seed, e.Mode, e.Workflow
+		s.Started, s.Seed, s.Mode, s.Workflow = r.Time, e.Seed, e.Mode, e.Workflow
 	case events.JobResumed:
 		s.resume(r.Time, e)
 	case events.JobCompleted:
-		s.ended, s.reason, s.reducing = Completed, e.Reason, false
+		s.Ended, s.Reason, s.Reducing = Completed, e.Reason, false
 	case events.JobFailed:
-		s.ended, s.reason = Failed, e.Reason
+		s.Ended, s.Reason = Failed, e.Reason
 	case events.JobPaused:
-		s.ended, s.reason = Paused, e.Reason
+		s.Ended, s.Reason = Paused, e.Reason
 	case events.PhaseStarted:
-		s.phases[e.Phase] = &phase{started: true, began: s.duration(r.Time)}
-		s.working = e.Phase
+		s.Phases[e.Phase] = &phase{Started: true, Began: s.duration(r.Time)}
+		s.Working = e.Phase
 	case events.PhaseCompleted:
 		p := s.phase(e.Phase)
-		p.completed, p.duration = true, time.Duration(e.DurationMS)
+		p.Completed, p.Duration = true, time.Duration(e.DurationMS)
 	case events.StepCompleted:
 		p := s.phase(e.Phase)
-		p.steps = append(p.steps, e)
-		delete(s.retrying, "")
+		p.Steps = append(p.Steps, e)
+		delete(s.Retrying, "")
 	case events.StepRetrying:
-		s.retrying[e.ItemID] = stepRetry{StepRetrying: e, due: r.Time.Add(time.Duration(e.DelayMS))}
+		s.Retrying[e.ItemID] = stepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 	case events.ErrorBatch:
-		_ = s.policy.Remainder()
+		_ = s.Policy.Remainder()
 	case events.ItemsSelected:
-		s.total, s.selected = e.TotalItems, true
-		s.policy.SetTotal(e.TotalItems)
+		s.Total, s.Selected = e.TotalItems, true
+		s.Policy.SetTotal(e.TotalItems)
 	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
-		s.circuits.note(s.working, e)
+		s.Circuits.note(s.Working, e)
 	default:
 		return s.applyAgent(r)
 	}
@@ -129,57 +136,57 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 
 // duration is how long the runs of the job have taken until now, without the time between them.
 func (s *state) duration(now time.Time) time.Duration {
-	if s.runBegan.IsZero() {
+	if s.RunBegan.IsZero() {
 		return 0
 	}
-	return s.earlier + max(0, now.Sub(s.runBegan))
+	return s.Earlier + max(0, now.Sub(s.RunBegan))
 }
 
 // applyAgent is apply for what happens to items.
 func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
-		ticket, effects := s.policy.Started(r.Time)
-		s.flights[e.ItemIndex] = flight{id: e.ItemID, number: e.Attempt, ticket: ticket, tries: s.waiting[e.ItemIndex].state}
-		delete(s.waiting, e.ItemIndex)
+		ticket, effects := s.Policy.Started(r.Time)
+		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry}
+		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
-		s.outcome = r.Seq
-		effects := s.policy.Succeeded(e.ItemID, s.flights[e.ItemIndex].ticket, s.status.At(e.ItemIndex), r.Time)
+		s.Outcome = r.Seq
+		effects := s.Policy.Succeeded(e.ItemID, s.Running[e.ItemIndex].Ticket, s.Status.At(e.ItemIndex), r.Time)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Succeeded)
 		return effects
 	case events.AgentFailed:
-		if givesRow(e, s.status.At(e.ItemIndex) != errorpolicy.Pending) {
-			s.outcome = r.Seq
+		if givesRow(e, s.Status.At(e.ItemIndex) != errorpolicy.Pending) {
+			s.Outcome = r.Seq
 		}
 		return s.applyFailure(r.Time, e)
 	case events.AgentInterrupted:
-		f := s.flights[e.ItemIndex]
-		s.policy.Released(f.ticket)
-		s.giveBack(e.ItemIndex, f, f.number-1)
+		f := s.Running[e.ItemIndex]
+		s.Policy.Released(f.Ticket)
+		s.giveBack(e.ItemIndex, f, f.Number-1)
 	}
 	return errorpolicy.Effects{}
 }
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
-	before, failures := s.status.At(e.ItemIndex), s.failures[e.ItemIndex]+1
+	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if e.Rejected() {
-		s.policy.Rejected(e.ItemID, before)
+		s.Policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
-		s.lastTry[e.ItemIndex], s.failures[e.ItemIndex] = e.Attempt, failures
+		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = e.Attempt, failures
 		return errorpolicy.Effects{}
 	}
-	effects := s.policy.Failed(e.ItemID, s.flights[e.ItemIndex].ticket, e.Action, e.ErrorType, e.Error, before, now)
+	effects := s.Policy.Failed(e.ItemID, s.Running[e.ItemIndex].Ticket, e.Action, e.ErrorType, e.Error, before, now)
 	if e.Action.RunsAgain() {
-		delete(s.flights, e.ItemIndex)
-		delete(s.retrying, e.ItemID)
-		s.failures[e.ItemIndex] = failures
-		s.waiting[e.ItemIndex] = tries{id: e.ItemID, number: e.Attempt, due: *e.RetryAt, state: retryState(e)}
+		delete(s.Running, e.ItemIndex)
+		delete(s.Retrying, e.ItemID)
+		s.Failures[e.ItemIndex] = failures
+		s.Waiting[e.ItemIndex] = pendingRetry{ID: e.ItemID, Number: e.Attempt, Due: *e.RetryAt, Retry: retryState(e)}
 		return effects
 	}
 	s.settle(e.ItemID, e.ItemIndex, e.Status())
 	if e.Status().DeadLetter() {
-		s.lastTry[e.ItemIndex], s.failures[e.ItemIndex] = e.Attempt, failures
+		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = e.Attempt, failures
 	}
 	return effects
 }
@@ -200,44 +207,44 @@ func retryState(e events.AgentFailed) retry.State {
 // count anew. A dead
 // letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
-	s.ended, s.reason = "", ""
-	if e.Reduce && !s.reducing {
-		s.reducing = true
-		delete(s.phases, "reduce")
-		delete(s.phases, "merge")
+	s.Ended, s.Reason = "", ""
+	if e.Reduce && !s.Reducing {
+		s.Reducing = true
+		delete(s.Phases, "reduce")
+		delete(s.Phases, "merge")
 	}
-	for index, f := range s.flights {
+	for index, f := range s.Running {
 		if e.IsAttached(index) {
 			continue
 		}
-		s.policy.Released(f.ticket)
-		s.giveBack(index, f, f.number)
-		s.crashes[index]++
+		s.Policy.Released(f.Ticket)
+		s.giveBack(index, f, f.Number)
+		s.Crashes[index]++
 	}
-	for index, w := range s.waiting {
+	for index, w := range s.Waiting {
 		if s.dead(index) {
-			delete(s.waiting, index)
-			s.lastTry[index] = w.number
+			delete(s.Waiting, index)
+			s.LastTry[index] = w.Number
 			continue
 		}
-		w.state.Resumed = true
-		if latest := now.Add(w.state.Previous); w.due.After(latest) {
-			w.due = latest // the clock has been set back
+		w.Retry.Resumed = true
+		if latest := now.Add(w.Retry.Previous); w.Due.After(latest) {
+			w.Due = latest // the clock has been set back
 		}
-		s.waiting[index] = w
+		s.Waiting[index] = w
 	}
-	s.policy.Resumed(now)
-	s.working = s.unfinished()
+	s.Policy.Resumed(now)
+	s.Working = s.unfinished()
 	if e.Reason == events.ForDeadLetters {
-		s.policy.ResetBreaker()
-		s.circuits, s.working = circuits{}, "map"
+		s.Policy.ResetBreaker()
+		s.Circuits, s.Working = circuits{}, "map"
 	}
 }
 
 // unfinished returns the phase that a resume goes on with, as far as one has begun. A standard workflow has one without a name.
 func (s *state) unfinished() string {
 	for _, name := range []string{"setup", "map", "reduce", "merge"} {
-		if p := s.phases[name]; p != nil && p.started && !p.completed {
+		if p := s.Phases[name]; p != nil && p.Started && !p.Completed {
 			return name
 		}
 	}
@@ -246,45 +253,45 @@ func (s *state) unfinished() string {
 
 // giveBack makes an item that was in flight ready to start again, with number as the last attempt that counts. A dead letter
 // whose retry was stopped is a dead letter as before.
-func (s *state) giveBack(index int, f flight, number int) {
-	delete(s.flights, index)
-	if s.status.At(index) != errorpolicy.Pending {
-		s.lastTry[index] = number
+func (s *state) giveBack(index int, f running, number int) {
+	delete(s.Running, index)
+	if s.Status.At(index) != errorpolicy.Pending {
+		s.LastTry[index] = number
 		return
 	}
-	s.waiting[index] = tries{id: f.id, number: number, state: f.tries}
+	s.Waiting[index] = pendingRetry{ID: f.ID, Number: number, Retry: f.Retry}
 }
 
 func (s *state) settle(id string, index int, st errorpolicy.Status) {
-	s.status.Set(index, st)
-	delete(s.flights, index)
-	delete(s.waiting, index)
-	delete(s.lastTry, index)
-	delete(s.failures, index)
-	delete(s.crashes, index)
-	delete(s.retrying, id)
+	s.Status.Set(index, st)
+	delete(s.Running, index)
+	delete(s.Waiting, index)
+	delete(s.LastTry, index)
+	delete(s.Failures, index)
+	delete(s.Crashes, index)
+	delete(s.Retrying, id)
 }
 
 func (s *state) phase(name string) *phase {
-	if s.phases[name] == nil {
-		s.phases[name] = &phase{}
+	if s.Phases[name] == nil {
+		s.Phases[name] = &phase{}
 	}
-	return s.phases[name]
+	return s.Phases[name]
 }
 
 // nextNumber is the number of the item's next attempt.
 func (s *state) nextNumber(index int) int {
-	if w, ok := s.waiting[index]; ok {
-		return w.number + 1
+	if w, ok := s.Waiting[index]; ok {
+		return w.Number + 1
 	}
-	return s.lastTry[index] + 1
+	return s.LastTry[index] + 1
 }
 
 // inFlight is the number of items that are running, or were when the run ended; not of dead letters, which are settled.
 func (s *state) inFlight() int {
 	n := 0
-	for index := range s.flights {
-		if s.status.At(index) == errorpolicy.Pending {
+	for index := range s.Running {
+		if s.Status.At(index) == errorpolicy.Pending {
 			n++
 		}
 	}
@@ -294,8 +301,8 @@ func (s *state) inFlight() int {
 // delayed is the number of items that wait for the time of their next attempt.
 func (s *state) delayed() int {
 	n := 0
-	for index, w := range s.waiting {
-		if !w.due.IsZero() && s.status.At(index) == errorpolicy.Pending {
+	for index, w := range s.Waiting {
+		if !w.Due.IsZero() && s.Status.At(index) == errorpolicy.Pending {
 			n++
 		}
 	}
@@ -304,7 +311,7 @@ func (s *state) delayed() int {
 
 // dead reports whether the item is a dead letter.
 func (s *state) dead(index int) bool {
-	return s.status.At(index).DeadLetter()
+	return s.Status.At(index).DeadLetter()
 }
 
 // reprocessed counts, of dead letters and the number of their last attempt, how many have had another one to its end since, and
@@ -314,22 +321,21 @@ func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
 		switch {
 		case !s.dead(index):
 			ended, recovered = ended+1, recovered+1
-		case s.lastTry[index] != number:
+		case s.LastTry[index] != number:
 			ended++
 		}
 	}
 	return ended, recovered
 }
 
-// stepRetry is a step between two tries.
-type stepRetry struct {
-	events.StepRetrying
-	due time.Time
-}
-
 // retried tells an attempt of the last retry of a step that a run which ended had begun for the item, if there is one.
 func (s *state) retried(a *agent.Attempt, itemID string) {
-	if k, ok := s.retrying[itemID]; ok {
-		a.Retrying, a.Due = &k.StepRetrying, k.due
+	if k, ok := s.Retrying[itemID]; ok {
+		a.Retrying, a.Due = &k.Event, k.Due
 	}
+}
+
+// details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
+func (s *state) details() int {
+	return len(s.Running) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Failures)+len(s.LastTry))/8
 }

@@ -25,8 +25,8 @@ type Summary struct {
 	Metrics  errorpolicy.Metrics
 }
 
-// MayHaveCompleted tells whether the log of a job ends as that of a completed one does. It reads its end only: when it says no, there is no
-// need to fold a log that is about to be replayed.
+// MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end only: if the answer is no, a log
+// that is about to be replayed need not be folded before.
 func MayHaveCompleted(place jobs.Job) (bool, error) {
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
@@ -44,7 +44,7 @@ func Summarize(place jobs.Job) (Summary, error) {
 		return Summary{}, unusable(place, err)
 	}
 	if place.Running() {
-		return recalled(place, meta)
+		return summarizeFold(place, meta)
 	}
 	last, err := lastWord(place.EventsDir())
 	if err != nil {
@@ -52,7 +52,7 @@ func Summarize(place jobs.Job) (Summary, error) {
 	}
 	sum := summaryOf(place, meta)
 	if !sum.ended(last) {
-		return recalled(place, meta)
+		return summarizeFold(place, meta)
 	}
 	return sum, nil
 }
@@ -63,19 +63,12 @@ func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	if err != nil {
 		return Summary{}, unusable(place, err)
 	}
-	policy, err := recordedPolicy(place, meta)
-	if err == nil {
-		err = checkLogEnd(place, meta)
-	}
+	known, err := recordedState(place, meta)
 	if err != nil {
 		return Summary{}, err
 	}
-	past, err := recall(place, policy, nil)
-	if err != nil {
-		return Summary{}, err
-	}
-	past.rest = events.Read(place.EventsDir())
-	return past.summary(place, meta, see)
+	known.rest = events.Read(place.EventsDir())
+	return known.summary(place, meta, see)
 }
 
 func summaryOf(place jobs.Job, meta jobs.Meta) Summary {
@@ -98,7 +91,7 @@ func lastWord(dir string) (events.Event, error) {
 	return last, nil
 }
 
-// ended takes over what the record of an end says. It is false when e is none, or one that does not say it all.
+// ended takes over what the record of an end says. It reports false if e does not end the job, or lacks a field.
 func (s *Summary) ended(e events.Event) bool {
 	switch e := e.(type) {
 	case events.JobCompleted:
@@ -111,26 +104,32 @@ func (s *Summary) ended(e events.Event) bool {
 	return true
 }
 
-// recalled makes the summary of what the log comes to up to a checkpoint, and of the records behind it.
-func recalled(place jobs.Job, meta jobs.Meta) (Summary, error) {
+// summarizeFold makes the summary from the last checkpoint and the records after it.
+func summarizeFold(place jobs.Job, meta jobs.Meta) (Summary, error) {
+	known, err := recordedState(place, meta)
+	if err != nil {
+		return Summary{}, err
+	}
+	return known.summary(place, meta, func(events.Record) {})
+}
+
+// recordedState returns the state of a job at its checkpoint, for those who only look. A log that ends before what was made from it is an error.
+func recordedState(place jobs.Job, meta jobs.Meta) (restored, error) {
 	policy, err := recordedPolicy(place, meta)
-	if err == nil {
-		err = checkLogEnd(place, meta)
-	}
 	if err != nil {
-		return Summary{}, err
+		return restored{}, err
 	}
-	past, err := recall(place, policy, nil)
-	if err != nil {
-		return Summary{}, err
+	from := readCheckpoint(place, policy)
+	if err := checkLogEnd(place, meta, from.Mark.Seq); err != nil {
+		return restored{}, err
 	}
-	return past.summary(place, meta, func(events.Record) {})
+	return from.restore(nil)
 }
 
 // summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not folded again.
-func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	s, known := p.state, p.state.seq
-	for r, err := range p.rest {
+func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
+	s, known := k.state, k.state.Seq
+	for r, err := range k.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
 		}
@@ -143,8 +142,8 @@ func (p past) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (
 		see(r)
 	}
 	sum := summaryOf(place, meta)
-	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.ended), s.reason, s.policy.Metrics(), s.duration(s.last)
-	if s.ended == "" {
+	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.duration(s.Last)
+	if s.Ended == "" {
 		sum.State = StateKilled
 	}
 	if place.Running() {

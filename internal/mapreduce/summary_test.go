@@ -1,6 +1,8 @@
 package mapreduce
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,7 +61,7 @@ func checkSummary(t *testing.T, place jobs.Job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := past{newState(policy), events.Read(place.EventsDir())}.summary(place, meta, func(events.Record) {})
+	want, err := restored{newState(policy), events.Read(place.EventsDir())}.summary(place, meta, func(events.Record) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,5 +73,29 @@ func checkSummary(t *testing.T, place jobs.Job) {
 	nearly := cmp.Options{cmp.AllowUnexported(jobs.Job{}), cmp.Comparer(func(a, b time.Duration) bool { return (a - b).Abs() < time.Millisecond })}
 	if diff := cmp.Diff(want, got, nearly, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("state %q: summary (-whole log +last record):\n%s", want.State, diff)
+	}
+}
+
+// A checkpoint alone is enough to notice that the log has lost its end.
+func TestASummaryNoticesALogThatEndsBeforeItsCheckpoint(t *testing.T) {
+	for _, source := range []string{workflowOf(6, 2, ""), "- shell: a\n- shell: b\n- shell: c\n- shell: d\n"} {
+		c := config(t, fake(failing("item_1")))
+		c.CheckpointRecords = 1
+		r := run(t, c, source)
+		lines := strings.SplitAfter(readLog(t, r.Job), "\n")
+		files, _ := filepath.Glob(filepath.Join(r.Job.EventsDir(), "*.jsonl"))
+		cut := strings.Join(lines[:len(lines)-3], "")
+		if err := os.WriteFile(files[0], []byte(cut), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(r.Job.DLQFile())
+		for name, summarize := range map[string]func() (Summary, error){
+			"all records": func() (Summary, error) { return SummarizeAnd(r.Job, func(events.Record) {}) },
+			"the last":    func() (Summary, error) { return Summarize(r.Job) },
+		} {
+			if s, err := summarize(); err == nil || !strings.Contains(err.Error(), "the end of the log is lost") {
+				t.Errorf("%s: got %s, %v, want that the end is lost", name, s.State, err)
+			}
+		}
 	}
 }

@@ -198,7 +198,7 @@ func count[E any](list []E, is func(E) bool) int {
 
 // slowThroughJSON are tests that plain `go test` does not run a second time. They take long, and are about the files of a job rather than
 // about what runs its attempts. `make through-json` runs them too.
-const slowThroughJSON = "LogCut|QueueAhead|KilledRunAre|LogHasLost|Damaged|LostJournal|Checkpoint|Snapshot|Fold|Summary|FarAhead"
+const slowThroughJSON = "LogCut|QueueAhead|KilledRunAre|LogHasLost|Damaged|LostJournal|Checkpoint|TheJSONOf|Fold|Summary|FarAhead"
 
 // All that jobs do they do as well when nothing but JSON passes between them and what runs their attempts.
 func TestJobsRunThroughJSON(t *testing.T) {

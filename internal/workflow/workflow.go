@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func (m *Map) AgentLimit() SecondsOrVar {
 // ItemsAreTexts reports whether all items are known to be texts: file names, lines, or strings that end with a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
-	return m.JSONPath == "" && (in.Format == "lines" || in.Format == "nul" || in.Format == "" && in.Glob != "")
+	return m.JSONPath == "" && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && in.Glob != "")
 }
 
 // Input is the source of the items. Besides Format, exactly one of the fields is set.
@@ -113,9 +114,60 @@ type Input struct {
 	Pos     Pos
 }
 
-// Formats returns the names of the data formats of items.
+// Format is a format of the data of items. Package items reads it.
+type Format struct {
+	Name       string
+	Extensions []string // of files that are read in it when the workflow names no format, in lower case
+	Texts      Texts
+}
+
+// Texts says what of the data in a format is text whatever it looks like, so that "5" is never a number.
+type Texts int
+
+const (
+	NoTexts    Texts = iota // the data has types of its own
+	TextFields              // each field of an item is text
+	TextItems               // each item is text
+)
+
+// formats are the formats that data can have. Data is sniffed if neither the workflow nor the file's name says its format: JSON values,
+// and lines of text for everything else.
+var formats = []Format{
+	{Name: "json", Extensions: []string{".json"}},
+	{Name: "jsonl", Extensions: []string{".jsonl", ".ndjson"}},
+	{Name: "csv", Extensions: []string{".csv"}, Texts: TextFields},
+	{Name: "tsv", Extensions: []string{".tsv", ".tab"}, Texts: TextFields},
+	{Name: "lines", Texts: TextItems},
+	{Name: "nul", Texts: TextItems},
+	{Name: "yaml", Extensions: []string{".yaml", ".yml"}},
+}
+
+// Formats returns the names of the formats that data can have.
 func Formats() []string {
-	return []string{"json", "jsonl", "csv", "tsv", "lines", "nul", "yaml"}
+	var names []string
+	for _, f := range formats {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// FormatNamed returns the format with that name, or the zero Format, which stands for data that is sniffed.
+func FormatNamed(name string) Format {
+	if i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == name }); i >= 0 {
+		return formats[i]
+	}
+	return Format{}
+}
+
+// FormatOfFile returns the name of the format that the extension of a file stands for, or "".
+func FormatOfFile(file string) string {
+	extension := strings.ToLower(filepath.Ext(file))
+	for _, f := range formats {
+		if slices.Contains(f.Extensions, extension) {
+			return f.Name
+		}
+	}
+	return ""
 }
 
 // IntOrVar is a whole number, or the name of an environment variable that holds one.

@@ -14,9 +14,9 @@ func TestOnlyOwnSequencesPassTheDoor(t *testing.T) {
 		{"over\rwritten \b\b\x7f \u0085 \u009b31m", "over\ufffdwritten \ufffd\ufffd\ufffd \ufffd \ufffd31m"},
 		{"\u202egnp.exe\u202c \u2066x\u2069 \u200e\u200f\u061c \u200b\ufeff\u2028\U000e0041", "\ufffdgnp.exe\ufffd \ufffdx\ufffd \ufffd\ufffd\ufffd \ufffd\ufffd\ufffd\ufffd"},
 		{"👩\u200d💻 é 漢 ن\u200cم \u0600", "👩\u200d💻 é 漢 ن\u200cم \u0600"},
-		{ownMark + "[31mred" + ownMark + "[0m", "\x1b[31mred\x1b[0m"},
-		{ownMark + "[2A" + ownMark + "[J" + ownMark + "\r" + ownMark + "[K", "\x1b[2A\x1b[J\r\x1b[K"},
-		{ownMark + "]0;title\a" + ownMark + "[99999999999999999m" + ownMark + "[5n", "\ufffd]0;title\ufffd\ufffd[99999999999999999m\ufffd[5n"},
+		{escapeMark + "[31mred" + escapeMark + "[0m", "\x1b[31mred\x1b[0m"},
+		{escapeMark + "[2A" + escapeMark + "[J" + escapeMark + "\r" + escapeMark + "[K", "\x1b[2A\x1b[J\r\x1b[K"},
+		{escapeMark + "]0;title\a" + escapeMark + "[99999999999999999m" + escapeMark + "[5n", "\ufffd]0;title\ufffd\ufffd[99999999999999999m\ufffd[5n"},
 		{"\xfe\xc3( \xed\xa0\x80", "\ufffd\ufffd( \ufffd\ufffd\ufffd"},
 	} {
 		for size := 1; size <= len(c.in); size++ {
@@ -50,7 +50,7 @@ func rawControls(printed string) string {
 }
 
 func FuzzDoor(f *testing.F) {
-	f.Add("a\x1b[31m", ownMark+"[0m\xc3", "\r\n\u202e")
+	f.Add("a\x1b[31m", escapeMark+"[0m\xc3", "\r\n\u202e")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		var whole, parts bytes.Buffer
 		d := &safeWriter{w: &parts}
@@ -65,7 +65,7 @@ func FuzzDoor(f *testing.F) {
 		if whole.String() != parts.String() {
 			t.Errorf("got %q in parts, %q at once", parts.String(), whole.String())
 		}
-		if !strings.Contains(a+b+c, ownMark) && rawControls(whole.String()) != "" {
+		if !strings.Contains(a+b+c, escapeMark) && rawControls(whole.String()) != "" {
 			t.Errorf("got %q", whole.String())
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"prodigy/internal/view"
 )
 
-// region formats the live lines that show the progress of a job.
-type region struct {
+// progressLines formats the live lines that show the progress of a job.
+type progressLines struct {
 	colours bool
 	unicode bool
 	steps   map[string]int // number of steps by phase, for phases other than map
@@ -26,13 +26,13 @@ const (
 )
 
 // lines returns at most regionLines lines of less than width columns.
-func (g region) lines(j *view.Job, now time.Time, width, height int) []string {
+func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []string {
 	width-- // a full line would wrap on some terminals
 	limit := max(min(regionLines, height/2), 1)
 	if !inMap(j) {
 		return []string{fit(width, g.phase(j, now))}
 	}
-	list := []string{fit(width, append([]string{g.bar(j, width)}, whereabouts(j, now)...)...)}
+	list := []string{fit(width, append([]string{g.bar(j, width)}, itemCounts(j, now)...)...)}
 	if second := append(pace(j, now), g.breakers(j, now)...); len(second) > 0 {
 		list = append(list, fit(width, second...))
 	}
@@ -47,7 +47,7 @@ func inMap(j *view.Job) bool {
 }
 
 // phase returns the progress of a phase other than map.
-func (g region) phase(j *view.Job, now time.Time) string {
+func (g progressLines) phase(j *view.Job, now time.Time) string {
 	name, began := j.Phase, j.PhaseBegan
 	if name == "" {
 		name, began = "commands", j.RunBegan
@@ -60,7 +60,7 @@ func (g region) phase(j *view.Job, now time.Time) string {
 }
 
 // bar draws the share of finished items. It is empty while the number of items is not known.
-func (g region) bar(j *view.Job, width int) string {
+func (g progressLines) bar(j *view.Job, width int) string {
 	if !j.Complete || j.Total == 0 || j.Letters {
 		return ""
 	}
@@ -78,8 +78,8 @@ func (g region) bar(j *view.Job, width int) string {
 	return percent + " " + g.paint(green, strings.Repeat(full, filled)) + strings.Repeat(empty, cells-filled)
 }
 
-// whereabouts returns the numbers of items by status, in words.
-func whereabouts(j *view.Job, now time.Time) []string {
+// itemCounts returns the numbers of items by status, in words.
+func itemCounts(j *view.Job, now time.Time) []string {
 	c := j.Counts
 	done := fmt.Sprintf("%d done", c.Finished())
 	if j.Complete && !j.Letters {
@@ -140,7 +140,7 @@ func rateText(rate float64) string {
 	return fmt.Sprintf("%.1f/h", rate*3600)
 }
 
-func (g region) breakers(j *view.Job, now time.Time) []string {
+func (g progressLines) breakers(j *view.Job, now time.Time) []string {
 	var parts []string
 	for _, b := range j.Breakers() {
 		text := "breaker half-open, testing"
@@ -159,7 +159,7 @@ func (g region) breakers(j *view.Job, now time.Time) []string {
 }
 
 // running returns lines about the agents that have been running longest.
-func (g region) running(j *view.Job, now time.Time, width int) []string {
+func (g progressLines) running(j *view.Job, now time.Time, width int) []string {
 	var list []string
 	for _, a := range j.InFlight() {
 		age := now.Sub(a.Began)
@@ -186,7 +186,7 @@ func (g region) running(j *view.Job, now time.Time, width int) []string {
 }
 
 // failures returns lines about the newest failures.
-func (g region) failures(j *view.Job, width int) []string {
+func (g progressLines) failures(j *view.Job, width int) []string {
 	newest := j.Failures.Newest
 	var list []string
 	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
@@ -197,11 +197,11 @@ func (g region) failures(j *view.Job, width int) []string {
 }
 
 // statusLine returns the progress in one line, for output without a terminal.
-func (g region) statusLine(j *view.Job, now time.Time) string {
+func (g progressLines) statusLine(j *view.Job, now time.Time) string {
 	if !inMap(j) {
 		return g.phase(j, now)
 	}
-	return strings.Join(append(append(whereabouts(j, now), pace(j, now)...), region{}.breakers(j, now)...), ", ")
+	return strings.Join(append(append(itemCounts(j, now), pace(j, now)...), progressLines{}.breakers(j, now)...), ", ")
 }
 
 // fit joins the non-empty parts with two spaces, as many as fit into width. The first one is truncated if needed.
@@ -233,18 +233,18 @@ const (
 	yellow colour = "33"
 )
 
-func (g region) paint(c colour, text string) string {
+func (g progressLines) paint(c colour, text string) string {
 	if !g.colours || text == "" {
 		return text
 	}
-	return ownMark + "[" + string(c) + "m" + text + ownMark + "[0m"
+	return escapeMark + "[" + string(c) + "m" + text + escapeMark + "[0m"
 }
 
 // plain removes the colours from a line.
 func plain(line string) string {
 	var b strings.Builder
 	for {
-		before, after, found := strings.Cut(line, ownMark+"[")
+		before, after, found := strings.Cut(line, escapeMark+"[")
 		b.WriteString(before)
 		if !found {
 			return b.String()

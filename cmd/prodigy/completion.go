@@ -211,7 +211,7 @@ func beginning(word string, offered []string) []string {
 // offerNoFiles turns off file completion for flags that take numbers or durations, in cmd and its subcommands.
 func offerNoFiles(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if typ := f.Value.Type(); typ == (length{}).Type() || typ == (positive{}).Type() || typ == "uint64" {
+		if typ := f.Value.Type(); typ == (durationFlag{}).Type() || typ == (positive{}).Type() || typ == "uint64" {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
 		}
 	})

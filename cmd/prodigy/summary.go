@@ -1,0 +1,374 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/view"
+)
+
+// finishedRun is the result of a run, with what is needed to print its summary.
+type finishedRun struct {
+	mapreduce.Result
+	stop       *signalError // the signal that stopped it, or nil
+	job        *view.Job
+	collection errorpolicy.CollectionKind
+}
+
+// outcome is what run --json prints.
+type outcome struct {
+	JobID       string              `json:"job_id"`
+	State       mapreduce.State     `json:"state"`
+	ExitCode    int                 `json:"exit_code"`
+	Reason      string              `json:"reason,omitempty"`
+	DurationMS  events.Millis       `json:"duration_ms"`
+	Metrics     errorpolicy.Metrics `json:"metrics"`
+	Events      string              `json:"events"`
+	DLQ         string              `json:"dlq"`
+	ResultsFile string              `json:"results_file"`
+}
+
+func (e finishedRun) outcome(code int) outcome {
+	return outcome{
+		JobID: e.Job.ID, State: e.State, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
+		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
+	}
+}
+
+// conclude prints how the job ended and returns the exit code as an error.
+func (o jobOptions) conclude(con *console, e finishedRun) error {
+	code := resultCode(e.Result, e.stop, o.partialOK)
+	if err := o.printOutcome(con, e, code); err != nil {
+		return err
+	}
+	return status(code)
+}
+
+func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
+	if !o.quiet || code != exitOK {
+		e.printFailures(con.err)
+		printSuggestions(con.err, e.Metrics.FailurePatterns)
+		e.printSlowest(con.err)
+		e.print(con.err)
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, e.outcome(code))
+	}
+	return nil
+}
+
+// printFailures prints the failures of this run in groups, unless they were printed as they happened.
+func (e finishedRun) printFailures(w io.Writer) {
+	if e.job != nil && e.collection == errorpolicy.Aggregate {
+		printFailures(w, e.job.Failures, e.Job.ID)
+	}
+}
+
+// slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
+const slowEnough = time.Second
+
+func (e finishedRun) printSlowest(w io.Writer) {
+	if e.job == nil || len(e.job.Slowest) == 0 || e.job.Slowest[0].Duration < slowEnough {
+		return
+	}
+	_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(e.job.Slowest))
+}
+
+// slowest lists attempts with their durations.
+func slowest(list []view.Attempt) string {
+	words := make([]string, len(list))
+	for i, a := range list {
+		words[i] = visible(a.ItemID) + " " + duration.Format(a.Duration.Round(10*time.Millisecond))
+	}
+	return strings.Join(words, ", ")
+}
+
+// ifThere returns path if the file exists, else "".
+func ifThere(path string) string {
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// print prints the summary of a run: what happened, where the log is, and what to type next.
+func (e finishedRun) print(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
+	if e.Failure != nil {
+		e.printStepFailure(w, *e.Failure)
+		e.printGaveUp(w)
+	} else if e.State != mapreduce.Completed && e.Reason != "" {
+		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
+		printAdvice(w, e.Cause)
+		if e.Unknown {
+			_, _ = fmt.Fprintln(w, "its log cannot be read, so that it is not known how far it came")
+		}
+		if jobs.CannotWrite(e.Cause) && !e.Unknown {
+			_, _ = fmt.Fprintln(w, "Everything in the log is kept and counted here. Items that were running start again on resume.")
+		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
+			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
+		}
+	}
+	if e.Results != "" {
+		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
+	}
+	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
+	printNext(w, e.next())
+}
+
+// printNext prints the commands to type next.
+func printNext(w io.Writer, commands []string) {
+	for _, command := range commands {
+		_, _ = fmt.Fprintf(w, "next: %s\n", command)
+	}
+}
+
+// printGaveUp prints why the step that failed the job was not retried.
+func (e finishedRun) printGaveUp(w io.Writer) {
+	if e.job == nil {
+		return
+	}
+	for _, s := range e.job.Steps() {
+		if why := s.GaveUp(); s.Name == e.Failure.Step && why != "" {
+			_, _ = fmt.Fprintf(w, "    not retried: %s\n", why)
+		}
+	}
+}
+
+// counts returns the numbers of items by outcome, in words, and of those left to do if the job has not completed.
+func (e finishedRun) counts() []string {
+	m := e.Metrics
+	if m.TotalItems == 0 {
+		return nil
+	}
+	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
+	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
+	for _, c := range []struct {
+		n    int
+		word string
+	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "to go"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
+		}
+	}
+	if toGo == 0 && e.State != mapreduce.Completed && e.job != nil && !e.job.Complete {
+		parts = append(parts, "not all items had been read")
+	}
+	return parts
+}
+
+// next returns the commands to type next.
+func (e finishedRun) next() []string {
+	if e.Unknown {
+		return []string{"prodigy fsck " + e.Job.ID}
+	}
+	return nextCommands(e.Job, e.State == mapreduce.Completed, e.Metrics.Skipped)
+}
+
+// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed, inspect and retry its
+// dead letters, or list the skipped items, which only the log has.
+func nextCommands(job jobs.Job, completed bool, skipped int) []string {
+	var commands []string
+	if !completed {
+		commands = append(commands, "prodigy resume "+job.ID)
+	}
+	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
+	switch {
+	case letter != "" && eligible:
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID)
+	case letter != "":
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+" --force")
+	case skipped > 0:
+		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
+	}
+	return commands
+}
+
+func inspect(letter string, job jobs.Job) string {
+	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
+}
+
+// phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
+const phaseEvidenceLines = 20
+
+// failed describes a failure and its step, if it has one. Phase is empty in a standard workflow.
+func failed(step, phase, what string) string {
+	if step == "" {
+		return what
+	}
+	return "step " + step + prefixed(" of ", phase) + " failed: " + what
+}
+
+// printStepFailure prints the step that failed the job, with the end of its output.
+func (e finishedRun) printStepFailure(w io.Writer, f agent.Failure) {
+	var code *int
+	if f.ExitCode >= 0 {
+		code = &f.ExitCode
+	}
+	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	evidence := lastLines(f.Stderr, phaseEvidenceLines)
+	if len(evidence) == 0 {
+		evidence = lastLines(f.Stdout, phaseEvidenceLines)
+	}
+	for _, line := range evidence {
+		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
+	}
+	if f.Step != "" {
+		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", e.Job.ID)
+	}
+}
+
+// phase returns the phase in which the job ended.
+func (e finishedRun) phase() string {
+	if e.job == nil {
+		return ""
+	}
+	return e.job.Phase
+}
+
+// groupsShown is the number of failure groups in the summary.
+const groupsShown = 10
+
+// printFailures prints the groups of failures, the largest first, each with an example.
+func printFailures(w io.Writer, f view.Failures, jobID string) {
+	rest := f.Ungrouped
+	for i, g := range f.Groups() {
+		if i >= groupsShown {
+			rest += g.Count
+			continue
+		}
+		printGroup(w, g, jobID)
+	}
+	if rest > 0 {
+		_, _ = fmt.Fprintf(w, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
+	}
+}
+
+func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
+	_, _ = fmt.Fprintf(w, "%d %s (%s): %s\n", g.Count, g.Outcome(), g.Type, shorten(visible(g.Title()), 160))
+	word := ""
+	if g.Count > 1 {
+		word = "for example "
+	}
+	_, _ = fmt.Fprintf(w, "  %s%s\n", word, describe(g.Example.AgentFailed))
+	printEvidence(w, g.Example.AgentFailed, jobID)
+}
+
+// describe returns one line about a failed item: its step and error.
+func describe(e events.AgentFailed) string {
+	if e.Rejected() {
+		return e.ItemID + ": not run, the circuit breaker is open"
+	}
+	return e.ItemID + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
+}
+
+// inStep returns "step NAME: ", or "" without a step.
+func inStep(step string) string {
+	if step == "" {
+		return ""
+	}
+	return "step " + step + ": "
+}
+
+// ending describes how a command ended. For a timeout that is "timed out", not the signal that ended it.
+func ending(code *int, signal string, t retry.Type) string {
+	switch {
+	case t == retry.TypeTimeout && code == nil:
+		return "timed out"
+	case t == retry.TypeInternal:
+		return "internal error"
+	case t == retry.TypeCircuitOpen:
+		return "circuit breaker"
+	case t == retry.TypeCommitMissing:
+		return "commit_required"
+	case signal != "":
+		return "killed by " + signal
+	case code != nil && *code != 0:
+		return fmt.Sprintf("exit code %d", *code)
+	}
+	return strings.ReplaceAll(string(t), "_", " ")
+}
+
+// withMessage joins how a command ended with its message, unless the message says it already.
+func withMessage(ending, message string) string {
+	message = shorten(visible(message), 300)
+	if strings.Contains(message, ending) {
+		return message
+	}
+	return ending + ": " + message
+}
+
+// evidenceLines is how many lines of stderr are printed for a failure.
+const evidenceLines = 5
+
+// printEvidence prints the end of stderr, and the command that shows all of it.
+func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
+	for _, line := range lastLines(e.StderrTail, evidenceLines) {
+		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
+	}
+	if !e.Status().DeadLetter() {
+		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
+		return
+	}
+	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
+}
+
+// printSuggestions prints the advice for error types that have their own. The general advice adds nothing here.
+func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern) {
+	for _, p := range patterns {
+		if !errorpolicy.Advised(p.PatternType) {
+			continue
+		}
+		_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, p.SuggestedAction)
+	}
+}
+
+// printAdvice prints what to do about err, if there is advice for it.
+func printAdvice(w io.Writer, err error) {
+	if text := advice(err); text != "" {
+		_, _ = fmt.Fprintln(w, text)
+	}
+}
+
+// advice returns what to do about err, or "" if the error says enough by itself.
+func advice(err error) string {
+	var log *events.DamagedError
+	var queue *dlq.DamagedError
+	var locked *jobs.LockedError
+	var files *mapreduce.FilesError
+	switch {
+	case errors.As(err, &locked):
+		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
+	case jobs.CannotWrite(err):
+		return "Make room on that disk, or make it writable."
+	case process.Short(err):
+		return "Raise that limit (ulimit -n for files, ulimit -u for processes), or let fewer agents run at once (--max-parallel)."
+	case errors.Is(err, agent.ErrDir):
+		return "The commands of a job run in the directory it was started in: restore that directory."
+	case errors.Is(err, fs.ErrPermission):
+		return "The files of jobs are in PRODIGY_HOME, by default ~/.prodigy: it must be writable by the user who runs prodigy."
+	case errors.As(err, &files):
+		return fmt.Sprintf("'prodigy fsck %s' says what is damaged and what is left, and with --salvage DIR writes that out.\n"+
+			"Restore the file from a copy, or run the workflow again.", files.JobID)
+	case errors.As(err, &log):
+		return "Everything about a job is made from its log, so prodigy does not continue with a damaged one. Restore that file from a copy;\n" +
+			"'prodigy fsck' says what is damaged and what is left, and with --salvage DIR writes that out."
+	case errors.As(err, &queue):
+		return "The dead letters are made from the log: move that file away, and the next command that needs it makes it again."
+	}
+	return ""
+}
