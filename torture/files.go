@@ -84,10 +84,10 @@ func parseLog(data []byte) ([]record, error) {
 	return all, nil
 }
 
-// begun tells whether the job has a log: before that, nothing has run and there is nothing to resume.
+// begun reports whether the job has a log: before that, nothing has run and there is nothing to resume.
 func (r *round) begun() bool { return len(r.logBytes()) > 0 }
 
-// last tells whether the log ends with this event.
+// last reports whether the log ends with this event.
 func (r *round) last(event string) bool {
 	all, err := parseLog(r.logBytes())
 	return err == nil && len(all) > 0 && all[len(all)-1].Type == event

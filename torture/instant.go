@@ -98,7 +98,7 @@ func (r *round) pick(command string) instant {
 	return can[r.rng.IntN(len(can))]
 }
 
-// fits tells whether the instant can come in a run of this command for a job of this kind.
+// fits reports whether the instant can come in a run of this command for a job of this kind.
 func (in instant) fits(command, kind string) bool {
 	return (len(in.runs) == 0 || slices.Contains(in.runs, command)) && (len(in.kinds) == 0 || slices.Contains(in.kinds, kind))
 }
@@ -145,7 +145,7 @@ func (r *round) reach(stop <-chan struct{}, p *running, in instant, seen *sights
 	return name
 }
 
-// endsWithin tells whether p ends in that time, or the torture is stopped.
+// endsWithin reports whether p ends in that time, or the torture is stopped.
 func (p *running) endsWithin(stop <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

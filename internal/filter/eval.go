@@ -73,39 +73,33 @@ func (n match) eval(find lookup) Value {
 func (n call) eval(find lookup) Value { return n.function(n.argument.eval(find)) }
 
 // comparisons are the operators that are written as signs.
-func comparisons() map[string]func(a, b Value) bool {
-	return map[string]func(a, b Value) bool{
-		"==": Value.equal,
-		"=":  Value.equal,
-		"!=": func(a, b Value) bool { return !a.equal(b) },
-		"<":  func(a, b Value) bool { return ordered(a, b) && a.compare(b) < 0 },
-		"<=": func(a, b Value) bool { return ordered(a, b) && a.compare(b) <= 0 },
-		">":  func(a, b Value) bool { return ordered(a, b) && a.compare(b) > 0 },
-		">=": func(a, b Value) bool { return ordered(a, b) && a.compare(b) >= 0 },
-	}
+var comparisons = map[string]func(a, b Value) bool{
+	"==": Value.equal,
+	"=":  Value.equal,
+	"!=": func(a, b Value) bool { return !a.equal(b) },
+	"<":  func(a, b Value) bool { return ordered(a, b) && a.compare(b) < 0 },
+	"<=": func(a, b Value) bool { return ordered(a, b) && a.compare(b) <= 0 },
+	">":  func(a, b Value) bool { return ordered(a, b) && a.compare(b) > 0 },
+	">=": func(a, b Value) bool { return ordered(a, b) && a.compare(b) >= 0 },
 }
 
 // textTests are the operators that are written as words, in and matches excepted.
-func textTests() map[string]func(a, b Value) bool {
-	return map[string]func(a, b Value) bool{
-		"contains":    Value.contains,
-		"starts_with": func(a, b Value) bool { return bothTexts(a, b) && strings.HasPrefix(a.text, b.text) },
-		"ends_with":   func(a, b Value) bool { return bothTexts(a, b) && strings.HasSuffix(a.text, b.text) },
-	}
+var textTests = map[string]func(a, b Value) bool{
+	"contains":    Value.contains,
+	"starts_with": func(a, b Value) bool { return bothTexts(a, b) && strings.HasPrefix(a.text, b.text) },
+	"ends_with":   func(a, b Value) bool { return bothTexts(a, b) && strings.HasSuffix(a.text, b.text) },
 }
 
 // functions are those of one argument.
-func functions() map[string]func(Value) Value {
-	return map[string]func(Value) Value{
-		"length":    Value.length,
-		"number":    Value.number,
-		"is_null":   isKind(Null),
-		"is_number": isKind(Number),
-		"is_string": isKind(Text),
-		"is_bool":   isKind(Boolean),
-		"is_array":  isKind(Array),
-		"is_object": isKind(Object),
-	}
+var functions = map[string]func(Value) Value{
+	"length":    Value.length,
+	"number":    Value.number,
+	"is_null":   isKind(Null),
+	"is_number": isKind(Number),
+	"is_string": isKind(Text),
+	"is_bool":   isKind(Boolean),
+	"is_array":  isKind(Array),
+	"is_object": isKind(Object),
 }
 
 // number returns a text that is spelled like a number as one, for data in which all is text; null of anything else but a number.

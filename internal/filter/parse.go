@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/spelling"
 )
 
 // deepest is how far parentheses and nots may nest.
@@ -144,7 +146,7 @@ func (p *parser) comparison() (node, error) {
 		return p.wordOperator(left, start)
 	}
 	sign := p.token
-	test, ok := comparisons()[sign.text]
+	test, ok := comparisons[sign.text]
 	if !ok || sign.kind != tokenSign {
 		return left, nil
 	}
@@ -175,7 +177,7 @@ func (p *parser) wordOperator(left node, start int) (node, error) {
 		re, err := p.regex()
 		return match{left, re}, err
 	default:
-		if test, ok := textTests()[word]; ok {
+		if test, ok := textTests[word]; ok {
 			return p.compared(left, test)
 		}
 	}
@@ -293,15 +295,14 @@ func (p *parser) word() (node, error) {
 
 // calls names all that can be called.
 func calls() string {
-	names := append(slices.Collect(maps.Keys(functions())), "matches")
+	names := append(slices.Collect(maps.Keys(functions)), "matches")
 	slices.Sort(names)
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return spelling.OneOf(names)
 }
 
 // call reads the arguments of a function.
 func (p *parser) call(name token) (node, error) {
-	f, known := functions()[name.text]
+	f, known := functions[name.text]
 	if !known && name.text != "matches" {
 		return nil, mistake(name.at, "there is no function %q (want %s)", name.text, calls())
 	}

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	"prodigy/internal/filter"
 	"prodigy/internal/workflow"
 )
 
-// CheckInput looks for a missing input file. The File of a problem is left for the caller to fill in.
+// CheckInput finds a missing input file. The File of a problem is left empty.
 func CheckInput(m *workflow.Map, e Env) []workflow.Problem {
 	if _, err := resolve(m.Input, e); err != nil && !errors.Is(err, ErrLater) {
 		return []workflow.Problem{{Line: m.Input.Pos.Line, Col: m.Input.Pos.Col, Message: err.Error()}}
@@ -17,11 +18,11 @@ func CheckInput(m *workflow.Map, e Env) []workflow.Problem {
 	return nil
 }
 
-// Check looks for a path, filter, order or field that does not parse. Messages hold a caret under the place. The File of a problem is
-// left for the caller to fill in.
+// Check finds paths, filters, orders and fields that do not parse. Messages point at the place with a caret. The File of a problem is
+// left empty.
 func Check(m *workflow.Map) []workflow.Problem {
 	var found []workflow.Problem
-	for _, x := range new(chooser).expressions(m) {
+	for _, x := range new(pipeline).expressions(m) {
 		if x.src == "" {
 			continue
 		}
@@ -32,7 +33,7 @@ func Check(m *workflow.Map) []workflow.Problem {
 	return found
 }
 
-// unfilled is the error of an expression with a placeholder, which nothing would replace.
+// unfilled returns an error if an expression has a placeholder, since nothing replaces it.
 func unfilled(src string) error {
 	if !strings.Contains(src, "${") {
 		return nil
@@ -49,4 +50,35 @@ func unfilled(src string) error {
 		}
 	}
 	return nil
+}
+
+// Warnings finds comparisons in a filter that hold for no item, or for every one, because the format of the input has only texts. Messages
+// point at the place with a caret. The File of a problem is left empty.
+func Warnings(m *workflow.Map) []workflow.Problem {
+	if m.Filter == "" {
+		return nil
+	}
+	format := knownFormat(m.Input)
+	f, err := filter.Parse(m.Filter)
+	if err != nil || workflow.FormatNamed(format).Texts == workflow.NoTexts {
+		return nil
+	}
+	var found []workflow.Problem
+	for _, t := range f.TypedComparisons {
+		found = append(found, workflow.Problem{
+			Line: m.FilterPos.Line, Col: m.FilterPos.Col,
+			Message: fmt.Sprintf("filter: %s has texts only, so that %s holds for %s item: write %s\n%s",
+				format, t.Written, t.HoldsFor(), t.Instead, filter.PointAt(m.Filter, t.At)),
+		})
+	}
+	return found
+}
+
+// knownFormat returns the format of the input given in the workflow, by a key or the name of the file, or "".
+func knownFormat(in workflow.Input) string {
+	name := in.File
+	if !looksLikeCommand(withoutPlaceholders(in.Text)) {
+		name = cmp.Or(name, in.Text)
+	}
+	return cmp.Or(in.Format, workflow.FormatOfFile(name))
 }

@@ -32,7 +32,7 @@ func TestInputsAcceptWhatTheSuiteSays(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, halves := range []bool{false, true} {
-					f := &feed{r: strings.NewReader(c.JSON)}
+					f := &peekReader{r: strings.NewReader(c.JSON)}
 					if halves {
 						f.r = iotest.HalfReader(f.r)
 					}

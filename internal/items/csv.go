@@ -10,13 +10,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-func (f *feed) csv(p path, take func([]byte) error) error { return f.rows(',', p, take) }
+func (f *peekReader) csv(p path, emit func([]byte) error) error { return f.rows(',', p, emit) }
 
-func (f *feed) tsv(p path, take func([]byte) error) error { return f.rows('\t', p, take) }
+func (f *peekReader) tsv(p path, emit func([]byte) error) error { return f.rows('\t', p, emit) }
 
-// rows takes each row after the first as an object of texts, whose names are those in the first.
-func (f *feed) rows(comma rune, p path, take func([]byte) error) error {
-	take = p.on(take)
+// rows emits each row after the first as an object of texts; the first row has the names.
+func (f *peekReader) rows(comma rune, p path, emit func([]byte) error) error {
+	emit = p.evaluator(emit)
 	in := csv.NewReader(bufio.NewReaderSize(f, 64<<10))
 	in.Comma, in.ReuseRecord = comma, true
 	head, err := in.Read()
@@ -39,7 +39,7 @@ func (f *feed) rows(comma rune, p path, take func([]byte) error) error {
 			err = f.row(names, fields, in)
 		}
 		if err == nil {
-			err = take(f.out)
+			err = emit(f.out)
 		}
 		if err != nil {
 			return rowFault(err)
@@ -47,7 +47,7 @@ func (f *feed) rows(comma rune, p path, take func([]byte) error) error {
 	}
 }
 
-// header returns the names in quotes, each with what stands before it in an object.
+// header returns the quoted names, each with the punctuation before and behind it in an object.
 func header(fields []string, in *csv.Reader) ([][]byte, error) {
 	names := make([][]byte, len(fields))
 	seen := map[string]bool{}
@@ -69,8 +69,8 @@ func header(fields []string, in *csv.Reader) ([][]byte, error) {
 	return names, nil
 }
 
-// row makes an object of a row in f.out.
-func (f *feed) row(names [][]byte, fields []string, in *csv.Reader) error {
+// row writes a row to f.out as an object.
+func (f *peekReader) row(names [][]byte, fields []string, in *csv.Reader) error {
 	f.out = f.out[:0]
 	for i, text := range fields {
 		var err error
@@ -82,7 +82,7 @@ func (f *feed) row(names [][]byte, fields []string, in *csv.Reader) error {
 	return nil
 }
 
-// rowError is what is wrong with a row, and where.
+// rowError is an error in a row, with its position.
 type rowError struct {
 	line, col int // col is in bytes, from 1
 	err       error
@@ -97,7 +97,7 @@ func fieldFault(in *csv.Reader, field int, err error) error {
 	return &rowError{line: line, col: col, err: err}
 }
 
-// rowFault words an error of the reader of rows.
+// rowFault explains an error of the CSV reader.
 func rowFault(err error) error {
 	var bad *csv.ParseError
 	if !errors.As(err, &bad) {

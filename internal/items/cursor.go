@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Cursor reads the items of a store one after the other, also while it grows.
+// Cursor reads the items of a store in order, also while the store grows.
 type Cursor struct {
 	store *Store
 	in    *bufio.Reader
-	read  int64 // bytes of the file that in has been given
+	read  int64 // bytes of the file that in has read
 	next  int
 }
 
 // Cursor returns a cursor before the first item.
 func (s *Store) Cursor() *Cursor {
 	c := &Cursor{store: s}
-	c.in = bufio.NewReaderSize(whole{c}, 64<<10)
+	c.in = bufio.NewReaderSize(wholeLines{c}, 64<<10)
 	return c
 }
 
@@ -48,10 +48,10 @@ func (c *Cursor) Skip() error {
 	return nil
 }
 
-// whole reads what whole lines the store has in its file.
-type whole struct{ *Cursor }
+// wholeLines reads the whole lines of the file, not a line that is being written.
+type wholeLines struct{ *Cursor }
 
-func (w whole) Read(p []byte) (int, error) {
+func (w wholeLines) Read(p []byte) (int, error) {
 	w.store.mu.Lock()
 	left := w.store.size - w.read
 	w.store.mu.Unlock()
@@ -63,10 +63,10 @@ func (w whole) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Find returns the item that is called id, and false when the store has none. It reads the lines before it.
+// Find returns the item with this id, and false if there is none. It reads the lines before it.
 func (s *Store) Find(id string) (Item, bool, error) {
 	begin := []byte(idKey + id + `",`)
-	for it, err := range s.like(begin) {
+	for it, err := range s.candidates(begin) {
 		if err != nil || it.ID == id {
 			return it, err == nil, err
 		}
@@ -74,10 +74,10 @@ func (s *Store) Find(id string) (Item, bool, error) {
 	return Item{}, false, nil
 }
 
-// Named returns the ids that begin with prefix, in the order of the items and at most limit of them.
+// Named returns at most limit ids that begin with prefix, in the order of the items.
 func (s *Store) Named(prefix string, limit int) ([]string, error) {
 	var ids []string
-	for it, err := range s.like([]byte(idKey + prefix)) {
+	for it, err := range s.candidates([]byte(idKey + prefix)) {
 		if err != nil {
 			return nil, err
 		}
@@ -91,14 +91,11 @@ func (s *Store) Named(prefix string, limit int) ([]string, error) {
 	return ids, nil
 }
 
-// idKey is what the lines of a store begin with.
-const idKey = `{"item_id":"`
-
-// like yields the items whose lines begin so, and those of which the first bytes do not tell.
-func (s *Store) like(begin []byte) iter.Seq2[Item, error] {
+// candidates yields the items whose lines begin with begin, and those whose first bytes cannot decide it.
+func (s *Store) candidates(begin []byte) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for c := s.Cursor(); c.More(); {
-			if !c.differs(begin) {
+			if !c.cannotMatch(begin) {
 				if it, err := c.Next(); !yield(it, err) || err != nil {
 					return
 				}
@@ -112,8 +109,8 @@ func (s *Store) like(begin []byte) iter.Seq2[Item, error] {
 	}
 }
 
-// differs tells by its first bytes that the next line does not begin so, escaped or not.
-func (c *Cursor) differs(begin []byte) bool {
+// cannotMatch reports whether the next line, by its first bytes, does not begin with begin, escaped or not.
+func (c *Cursor) cannotMatch(begin []byte) bool {
 	line, err := c.in.Peek(len(begin))
 	return err == nil && bytes.HasPrefix(line, []byte(idKey)) && !bytes.Equal(line, begin) && bytes.IndexByte(line, '\\') < 0
 }

@@ -12,11 +12,11 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// document is a JSON value in the form in which ojg evaluates paths on it. Objects keep their order and are read when they are
-// looked at, and what is selected is spelled as it was.
+// document is a JSON value in a form on which ojg evaluates paths. Objects keep their order and are read on demand. Selected values
+// keep their spelling.
 type document struct {
 	value any
-	plain bool // objects are maps, the only form that ojg measures, but without an order
+	plain bool // objects are unordered maps, the only form in which ojg knows their length
 	raws  map[unsafe.Pointer][]byte
 }
 
@@ -26,7 +26,7 @@ type object struct{ *members }
 type members struct {
 	document *document
 	raw      []byte
-	names    []string // nil until all have been asked for
+	names    []string // nil until Keys was called
 	values   map[string]any
 }
 
@@ -102,13 +102,12 @@ func (d *document) object(raw []byte) any {
 	return out
 }
 
-// number gives ojg a number that it can compare. One that would be spelled in another way afterwards goes by a pointer, which is
-// then the key to its spelling.
+// number returns a number that ojg can compare. One that Go would spell differently is a pointer, which is the key to its spelling.
 func (d *document) number(spelled string) any {
 	if n, err := strconv.ParseInt(spelled, 10, 64); err == nil && strconv.FormatInt(n, 10) == spelled {
 		return n
 	}
-	f, _ := strconv.ParseFloat(spelled, 64) // out of range is infinity, which compares well enough
+	f, _ := strconv.ParseFloat(spelled, 64) // out of range is infinity, which compares correctly
 	if string(appendFloat(nil, f)) == spelled {
 		return f
 	}
@@ -122,8 +121,8 @@ func (d *document) number(spelled string) any {
 
 func appendFloat(b []byte, f float64) []byte { return strconv.AppendFloat(b, f, 'f', -1, 64) }
 
-// spell appends a value of the document as JSON.
-func (d *document) spell(b []byte, v any) []byte {
+// appendJSON appends a value of the document as JSON.
+func (d *document) appendJSON(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(b, "null"...)
@@ -141,18 +140,18 @@ func (d *document) spell(b []byte, v any) []byte {
 	case object:
 		return append(b, v.raw...)
 	case []any:
-		return d.spellArray(b, v)
+		return d.appendArray(b, v)
 	}
 	panic(fmt.Sprintf("BUG: a path selected a %T", v))
 }
 
-func (d *document) spellArray(b []byte, list []any) []byte {
+func (d *document) appendArray(b []byte, list []any) []byte {
 	b = append(b, '[')
 	for i, v := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = d.spell(b, v)
+		b = d.appendJSON(b, v)
 	}
 	return append(b, ']')
 }

@@ -1,42 +1,202 @@
 package items
 
-// readers are the ways to read data, by format. Each calls take with what the path selects in each value of the data.
-func readers() map[string]func(f *feed, p path, take func([]byte) error) error {
-	return map[string]func(f *feed, p path, take func([]byte) error) error{
-		"":      (*feed).sniffed,
-		"json":  (*feed).json,
-		"jsonl": (*feed).jsonl,
-		"csv":   (*feed).csv,
-		"tsv":   (*feed).tsv,
-		"lines": (*feed).lines,
-		"nul":   (*feed).nul,
-		"yaml":  (*feed).yaml,
-	}
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/rawjson"
+	"prodigy/internal/workflow"
+)
+
+// readers has the reader of each format. A reader calls emit with what the path selects in each value of the data.
+var readers = map[string]func(f *peekReader, p path, emit func([]byte) error) error{
+	"":      (*peekReader).sniffed,
+	"json":  (*peekReader).json,
+	"jsonl": (*peekReader).jsonl,
+	"csv":   (*peekReader).csv,
+	"tsv":   (*peekReader).tsv,
+	"lines": (*peekReader).lines,
+	"nul":   (*peekReader).nul,
+	"yaml":  (*peekReader).yaml,
 }
 
-// read reads data in a format. A byte order mark before it is passed over.
-func (f *feed) read(format string, p path, take func([]byte) error) error {
-	f.skipMark()
-	return readers()[format](f, p, take)
+// read reads data in a format; "" means that it is sniffed. A byte order mark is skipped.
+func (f *peekReader) read(format string, p path, emit func([]byte) error) error {
+	f.skipBOM()
+	return readers[format](f, p, emit)
 }
 
-func (f *feed) sniffed(p path, take func([]byte) error) error {
+func (f *peekReader) sniffed(p path, emit func([]byte) error) error {
 	if p.empty() {
-		return f.textOrValues(take)
+		return f.valuesOrText(emit)
 	}
-	return f.selected(p, take)
+	return f.selected(p, emit)
 }
 
-func (f *feed) json(p path, take func([]byte) error) error {
+func (f *peekReader) json(p path, emit func([]byte) error) error {
 	if p.empty() {
-		return f.values(take, f.loneArray())
+		return f.values(emit, f.loneArray())
 	}
-	return f.selected(p, take)
+	return f.selected(p, emit)
 }
 
-func (f *feed) jsonl(p path, take func([]byte) error) error {
+func (f *peekReader) jsonl(p path, emit func([]byte) error) error {
 	if p.empty() {
-		return f.values(take, false)
+		return f.values(emit, false)
 	}
-	return f.selected(p, take)
+	return f.selected(p, emit)
+}
+
+// valuesOrText calls emit with each JSON value, and with each line that is not JSON as a text. Only objects and arrays span lines.
+func (f *peekReader) valuesOrText(emit func([]byte) error) error {
+	if f.loneArray() {
+		return f.values(emit, true)
+	}
+	for f.skipBlank() {
+		line, whole := f.line(lookAhead)
+		var err error
+		switch {
+		case whole && rawjson.Valid(line):
+			err = emit(rawjson.Compact(&f.out, bytes.TrimSpace(line)))
+			f.skip(len(line))
+		case opens(line) && readsAsJSON(line):
+			err = f.longValue(emit)
+		default:
+			err = f.text(emit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.failure()
+}
+
+// longValue emits a value that spans lines.
+func (f *peekReader) longValue(emit func([]byte) error) error {
+	r := newReader(f)
+	raw, err := r.value()
+	if err != nil {
+		return err
+	}
+	f.unread(r.decoder.UnreadBuffer())
+	return emit(raw)
+}
+
+// loneArray reports whether the data is a single array, whose elements are the items. An array that does not end on its first line, or
+// within lookAhead, counts as one.
+func (f *peekReader) loneArray() bool {
+	if !f.skipBlank() {
+		return false
+	}
+	line, whole := f.line(lookAhead)
+	if bytes.TrimSpace(line)[0] != '[' {
+		return false
+	}
+	if !whole || !rawjson.Valid(line) {
+		return readsAsJSON(line)
+	}
+	for n := len(line); ; f.more() {
+		if len(bytes.TrimSpace(f.buf[n:])) > 0 {
+			return false
+		}
+		if f.err != nil {
+			return true
+		}
+	}
+}
+
+// lines emits each line as a text, without its end. Blank lines are skipped.
+func (f *peekReader) lines(p path, emit func([]byte) error) error {
+	emit = p.evaluator(emit)
+	for f.skipBlank() {
+		if err := f.text(emit); err != nil {
+			return err
+		}
+	}
+	return f.failure()
+}
+
+// nul emits each text that ends with a NUL byte, as find -print0 and git ls-files -z write them. Empty ones are skipped.
+func (f *peekReader) nul(p path, emit func([]byte) error) error {
+	emit = p.evaluator(emit)
+	for {
+		record, _ := f.until(0, math.MaxInt)
+		if len(record) == 0 {
+			return f.failure()
+		}
+		if text := bytes.TrimSuffix(record, []byte{0}); len(text) == 0 {
+			f.skip(len(record))
+		} else if err := f.quoted(record, text, emit); err != nil {
+			return err
+		}
+	}
+}
+
+// text emits the next line as a text.
+func (f *peekReader) text(emit func([]byte) error) error {
+	line, _ := f.line(math.MaxInt)
+	return f.quoted(line, bytes.TrimRight(line, "\r\n"), emit)
+}
+
+// quoted emits a text and skips record, which begins with it.
+func (f *peekReader) quoted(record, text []byte, emit func([]byte) error) error {
+	var err error
+	if f.out, err = jsontext.AppendQuote(f.out[:0], text); err != nil {
+		return &notJSONError{offset: f.off + int64(invalidAt(text)), err: errUTF8}
+	}
+	f.skip(len(record))
+	return emit(f.out)
+}
+
+func invalidAt(text []byte) int {
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(text)
+}
+
+// yaml emits YAML documents as JSON: the elements of a list that is the only document, else each document. Empty documents are skipped.
+// A path is evaluated on each document.
+func (f *peekReader) yaml(p path, emit func([]byte) error) error {
+	emit = p.evaluator(emit)
+	var first json.RawMessage
+	count := 0
+	err := workflow.Documents(f, func(document json.RawMessage) error {
+		if string(document) == "null" {
+			return nil
+		}
+		switch count++; count {
+		case 1:
+			first = document
+			return nil
+		case 2:
+			if err := emit(first); err != nil {
+				return err
+			}
+		}
+		return emit(document)
+	})
+	switch {
+	case f.failure() != nil && !errors.Is(err, errStop):
+		return f.failure()
+	case err != nil || count != 1:
+		return err
+	case p.empty() && first[0] == '[':
+		for element := range rawjson.Elements(first) {
+			if err := emit(element); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return emit(first)
 }

@@ -237,7 +237,7 @@ func TestAStopEndsTheWaitForStandardInput(t *testing.T) {
 func FuzzRows(f *testing.F) {
 	f.Add("a,b\n1,\"x\ny\"\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		fd := &feed{r: strings.NewReader(text)}
+		fd := &peekReader{r: strings.NewReader(text)}
 		_ = fd.read("csv", path{}, func(raw []byte) error {
 			if !rawjson.Valid(raw) {
 				t.Errorf("%q: got %q, which is no JSON", text, raw)
@@ -251,7 +251,7 @@ func FuzzLines(f *testing.F) {
 	f.Add("a\n {}\r\n[1\n2]", true)
 	f.Fuzz(func(t *testing.T, text string, sniffed bool) {
 		format := map[bool]string{true: "", false: "lines"}[sniffed]
-		fd := &feed{r: iotest.HalfReader(strings.NewReader(text))}
+		fd := &peekReader{r: iotest.HalfReader(strings.NewReader(text))}
 		count := 0
 		err := fd.read(format, path{}, func(raw []byte) error {
 			if count++; !rawjson.Valid(raw) {
@@ -269,7 +269,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Add("{\"a\":1.10}\n\n[ 2 ]3")
 	blankless := strings.NewReplacer(" ", "", "\n", "", "\t", "", "\r", "")
 	f.Fuzz(func(t *testing.T, text string) {
-		fd := &feed{r: iotest.HalfReader(strings.NewReader(text))}
+		fd := &peekReader{r: iotest.HalfReader(strings.NewReader(text))}
 		_ = fd.read("jsonl", path{}, func(raw []byte) error {
 			if !rawjson.Valid(raw) || !strings.Contains(blankless.Replace(text), blankless.Replace(string(raw))) {
 				t.Errorf("%q: got %q", text, raw)

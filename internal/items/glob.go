@@ -24,33 +24,33 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// eachOfGlob takes the names of the files that match, in the order of their bytes. With a format it takes what the files hold instead,
+// eachOfGlob emits the names of the matching files in the order of their bytes. With a format it emits the content of the files instead,
 // one file after the other.
-func (s source) eachOfGlob(ctx context.Context, e Env, p path, take func([]byte) error) error {
+func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte) error) error {
 	found := &sorter{dir: e.Temp}
 	defer found.close()
 	if err := s.walk(ctx, e.Dir, found); err != nil {
 		return err
 	}
 	last := ""
-	name := p.on(take)
+	name := p.evaluator(emit)
 	var quoted []byte
 	return found.each(func(key, _ []byte) error {
-		if string(key) == last { // several alternatives of the pattern match it
+		if string(key) == last { // it matches several alternatives of the pattern
 			return nil
 		}
 		last = string(key)
 		if s.format != "" {
 			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format}
-			return file.eachOfFile(ctx, p, take)
+			return file.eachOfFile(ctx, p, emit)
 		}
-		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // valid, as walk has seen
+		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // walk checked that it is UTF-8
 		return name(quoted)
 	})
 }
 
-// walk adds the names of the matching files. Links to directories are not followed below the fixed beginning of the pattern, and
-// names that begin with a dot match only where the pattern spells the dot, as in a shell.
+// walk adds the names of the matching files to found. Links to directories are not followed below the fixed beginning of the pattern.
+// As in a shell, a name that begins with a dot only matches a pattern that spells the dot.
 func (s source) walk(ctx context.Context, dir string, found *sorter) error {
 	base, pattern := doublestar.SplitPattern(slashed.Clean(filepath.ToSlash(s.glob)))
 	root := process.Resolve(dir, filepath.FromSlash(base))
@@ -78,10 +78,10 @@ func isLinkToDir(entry fs.DirEntry, path string) bool {
 		return false
 	}
 	info, err := os.Stat(path)
-	return err != nil || info.IsDir() // a link to nothing is no file either
+	return err != nil || info.IsDir() // a broken link is not a file either
 }
 
-// withoutRoot words an error of the file system without the name of the call.
+// withoutRoot returns a file system error without the name of the call.
 func withoutRoot(err error) error {
 	var pathError *fs.PathError
 	if errors.As(err, &pathError) {

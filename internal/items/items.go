@@ -1,16 +1,19 @@
 // Package items finds the items of a map phase: sources, formats, JSONPath, filter, sort; and keeps the chosen ones with the job.
 //
-// What JSON means without a path: an array gives its elements, and anything else is one item. Of several values one after the
-// other each is an item. An array that does not end on its first line, or within its first 64 KiB, gives its elements whatever
-// follows, for nobody can wait to see that; in JSONL it never does. Data whose format nobody tells is the same, except that a line that
-// does not read as JSON is a text. Lines that hold only blanks count for nothing.
+// Select runs the pipeline of a map phase: a source is read as it comes, the JSONPath selects values in it, and filter, sort_by, distinct,
+// offset and max_items choose among them. A Store records the chosen items, and a Cursor reads them.
 //
-// With a path, each value, row, line or document of the data is evaluated apart, one after the other.
+// JSON without a path means: the elements of an array that stands alone, else each value is an item. An array that does not end on its
+// first line, or within its first 64 KiB, counts as alone without looking further, since that would mean waiting; in JSONL no array does. Data
+// without a format is read in the same way, except that a line that is not JSON is a text. Blank lines are skipped.
+//
+// A path is evaluated on each value, row, line or document of the data separately.
 package items
 
 import (
 	"encoding/json"
 	"io"
+	"strconv"
 
 	"prodigy/internal/process"
 )
@@ -19,9 +22,9 @@ import (
 type Item struct {
 	ID    string          `json:"item_id"`
 	Index int             `json:"index"` // from 0, after selection
-	Data  json.RawMessage `json:"item"`  // compact, with numbers as they were spelled
+	Data  json.RawMessage `json:"item"`  // compact, numbers keep their spelling
 
-	// Masked is Data without the secrets of the run that chose it, which those who show it later may not know. Nil: there are none.
+	// Masked is Data with the secrets masked that were known when it was chosen. Nil: it holds none.
 	Masked json.RawMessage `json:"masked,omitempty"`
 }
 
@@ -33,6 +36,10 @@ func (it Item) Shown() json.RawMessage {
 	return it.Data
 }
 
+func itemID(index int) string {
+	return string(strconv.AppendInt(append(make([]byte, 0, 24), "item_"...), int64(index), 10))
+}
+
 // Env is the environment of a selection.
 type Env struct {
 	Dir     string    // where relative file names start and commands run
@@ -40,13 +47,13 @@ type Env struct {
 	Stdin   io.Reader // nil: there is none
 	Temp    string    // directory of scratch files; empty: that of the system
 
-	// Fill puts the values of parameters and variables in the name of a file or a pattern. Its error is an ErrLater when they are only
-	// known to a run. Nil: names stay as they are written.
+	// Fill fills in the parameters and variables in a file name or pattern. Its error is an ErrLater if a value is only known to a run.
+	// Nil: names stay as they are.
 	Fill func(text string) (string, error)
 
-	// Secret reports whether a text holds a secret and so cannot be the name of an item, since names are in every event. Nil: none does.
+	// Secret reports whether a text holds a secret. Such a text cannot be the name of an item, since names are in every event. Nil: none does.
 	Secret func(text string) bool
 
-	// Register, when there is one, has a record of the command that runs.
+	// Register records the running command. It may be nil.
 	Register *process.Register
 }

@@ -10,78 +10,77 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"prodigy/internal/rawjson"
-	"prodigy/internal/workflow"
 )
 
-// reader reads JSON values one after the other, and further in the data than them.
+// reader reads JSON values one after the other. It may read ahead in the data.
 type reader struct {
 	decoder jsontext.Decoder
-	feed    *feed        // of the decoder; nil: it reads data
-	data    bytes.Buffer // a single document
-	start   int64        // where in the feed the decoder has started
-	out     []byte       // a value without the blanks between its parts
+	input   *peekReader  // of the decoder; nil: it reads data
+	data    bytes.Buffer // for open: a single document
+	start   int64        // offset in the input at which the decoder started
+	out     []byte       // a value in compact form
 }
 
-// anyNames lets a name stand twice in an object.
+// anyNames allows duplicate names in an object.
 var anyNames = jsontext.AllowDuplicateNames(true)
 
-func newReader(f *feed) *reader {
-	r := &reader{feed: f, start: f.off}
+func newReader(f *peekReader) *reader {
+	r := &reader{input: f, start: f.off}
 	r.decoder.Reset(f, anyNames)
 	return r
 }
 
-// open makes data what is read.
+// open makes r read data.
 func (r *reader) open(data []byte) {
 	r.data = *bytes.NewBuffer(data)
 	r.decoder.Reset(&r.data, anyNames)
 }
 
-// kind returns the kind of what comes next. The error is io.EOF when nothing does.
+// kind returns the kind of the next token. The error is io.EOF at the end.
 func (r *reader) kind() (jsontext.Kind, error) {
 	kind := r.decoder.PeekKind()
 	if kind == jsontext.KindInvalid {
 		_, err := r.decoder.ReadToken()
-		return kind, r.broken(err)
+		return kind, r.syntaxError(err)
 	}
 	return kind, nil
 }
 
-// value reads the next value, without the blanks between its parts. It is only valid until something else is read.
+// value reads the next value in compact form. It is only valid until the next read.
 func (r *reader) value() ([]byte, error) {
 	raw, err := r.decoder.ReadValue()
 	if err != nil {
-		return nil, r.broken(err)
+		return nil, r.syntaxError(err)
 	}
 	bare := isBare(raw[0])
 	raw = rawjson.Compact(&r.out, raw)
 	if bare && r.decoder.StackDepth() == 0 {
-		r.out = append(r.out[:0], raw...) // what follows may move it
-		return r.out, r.ended()
+		r.out = append(r.out[:0], raw...) // checkEnd may move it
+		return r.out, r.checkEnd()
 	}
 	return raw, nil
 }
 
-// pass goes past the next value, of which no more than one text is held in memory.
-func (r *reader) pass() error {
+// skip skips the next value. It holds no more than one string of it in memory.
+func (r *reader) skip() error {
 	kind, err := r.kind()
 	if err != nil {
 		return err
 	}
 	if err := r.decoder.SkipValue(); err != nil {
-		return r.broken(err)
+		return r.syntaxError(err)
 	}
 	if isBare(byte(kind)) && r.decoder.StackDepth() == 0 {
-		return r.ended()
+		return r.checkEnd()
 	}
 	return nil
 }
 
-// isBare reports whether a value that starts with c is a number or a word, which only what follows it ends.
+// isBare reports whether a value that starts with c is a number or a literal, which has no end mark of its own.
 func isBare(c byte) bool { return c != '{' && c != '[' && c != '"' }
 
-// ended returns an error when a number or word that stands alone goes on with what is no part of it, as 007 does.
-func (r *reader) ended() error {
+// checkEnd returns an error if a number or literal at the top level is followed by more than a blank, as in 007.
+func (r *reader) checkEnd() error {
 	if len(r.decoder.UnreadBuffer()) == 0 {
 		r.decoder.PeekKind()
 	}
@@ -94,10 +93,10 @@ func (r *reader) ended() error {
 	}
 }
 
-// broken words an error of the decoder. It is io.EOF when there is no more.
-func (r *reader) broken(err error) error {
-	if r.feed != nil && r.feed.err != nil && r.feed.err != io.EOF {
-		return r.feed.err
+// syntaxError converts an error of the decoder. It returns io.EOF at the end of the data.
+func (r *reader) syntaxError(err error) error {
+	if r.input != nil && r.input.err != nil && r.input.err != io.EOF {
+		return r.input.err
 	}
 	rest := r.decoder.UnreadBuffer()
 	var bad *jsontext.SyntacticError
@@ -116,10 +115,10 @@ func (r *reader) broken(err error) error {
 	return &notJSONError{offset: r.start + bad.ByteOffset, err: cause}
 }
 
-// array calls each before every element of the array that comes next.
+// array reads the next value, an array. It calls each before every element.
 func (r *reader) array(each func(i int) error) error {
 	if _, err := r.decoder.ReadToken(); err != nil {
-		return r.broken(err)
+		return r.syntaxError(err)
 	}
 	for i := 0; ; i++ {
 		kind, err := r.kind()
@@ -127,7 +126,7 @@ func (r *reader) array(each func(i int) error) error {
 			return err
 		}
 		if kind == jsontext.KindEndArray {
-			return r.leave()
+			return r.exit()
 		}
 		if err := each(i); err != nil {
 			return err
@@ -135,11 +134,11 @@ func (r *reader) array(each func(i int) error) error {
 	}
 }
 
-// object calls each after the name, which it is given in quotes, and before the value of every member of the object that comes next.
-// The name is only valid until something is read.
+// object reads the next value, an object. It calls each with every name, in quotes, before the value of the member. The name is only
+// valid until the next read.
 func (r *reader) object(each func(quoted []byte) error) error {
 	if _, err := r.decoder.ReadToken(); err != nil {
-		return r.broken(err)
+		return r.syntaxError(err)
 	}
 	for {
 		kind, err := r.kind()
@@ -147,11 +146,11 @@ func (r *reader) object(each func(quoted []byte) error) error {
 			return err
 		}
 		if kind == jsontext.KindEndObject {
-			return r.leave()
+			return r.exit()
 		}
 		quoted, err := r.decoder.ReadValue()
 		if err != nil {
-			return r.broken(err)
+			return r.syntaxError(err)
 		}
 		if err := each(quoted); err != nil {
 			return err
@@ -159,48 +158,21 @@ func (r *reader) object(each func(quoted []byte) error) error {
 	}
 }
 
-// leave goes past the end of an array or object.
-func (r *reader) leave() error {
+// exit reads the end of an array or object.
+func (r *reader) exit() error {
 	if _, err := r.decoder.ReadToken(); err != nil {
-		return r.broken(err)
+		return r.syntaxError(err)
 	}
 	return nil
 }
 
-// selected calls take with what the path selects in each value.
-func (f *feed) selected(p path, take func([]byte) error) error {
-	return f.each(p, p, take)
-}
-
-// values calls take with each value, or with the elements of the first one when it is apart.
-func (f *feed) values(take func([]byte) error, apart bool) error {
-	if apart {
-		return f.each(elements(), path{}, take)
-	}
-	return f.each(path{}, path{}, take)
-}
-
-// each evaluates a path on the first value, and another on the values that follow it.
-func (f *feed) each(first, others path, take func([]byte) error) error {
-	s := &selector{reader: newReader(f), path: first, take: take}
-	for {
-		if err := s.next(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		s.path = others
-		f.found = true
-	}
-}
-
-// opens reports whether the data begins like an object or array.
+// opens reports whether data begins like an object or array.
 func opens(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	return len(data) > 0 && (data[0] == '{' || data[0] == '[')
 }
 
-// readsAsJSON reports whether the data is JSON as far as it goes.
+// readsAsJSON reports whether data is JSON or the beginning of it.
 func readsAsJSON(data []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewReader(data), anyNames)
 	for {
@@ -212,9 +184,9 @@ func readsAsJSON(data []byte) bool {
 
 var errUTF8 = errors.New("invalid UTF-8")
 
-// notJSONError says that the data is not what it should be.
+// notJSONError is an error in the data.
 type notJSONError struct {
-	offset int64 // of the place in the data
+	offset int64 // in the data
 	err    error
 }
 
@@ -226,22 +198,4 @@ func (e *notJSONError) Error() string {
 		return "not UTF-8, which all text must be"
 	}
 	return fmt.Sprintf("not JSON: %v", e.err)
-}
-
-// inPlace names what was read before an error of the data, and the place in it. Place words an offset; nil counts the bytes.
-func inPlace(err error, what string, place func(offset int64) string) error {
-	var bad *notJSONError
-	var row *rowError
-	var yaml *workflow.DataError
-	switch {
-	case errors.As(err, &bad) && place != nil:
-		return fmt.Errorf("%s: %s: %w", what, place(bad.offset), bad)
-	case errors.As(err, &bad):
-		return fmt.Errorf("%s: byte %d: %w", what, bad.offset, bad)
-	case errors.As(err, &row):
-		return fmt.Errorf("%s: %w", what, row)
-	case errors.As(err, &yaml):
-		return fmt.Errorf("%s: %w", what, yaml)
-	}
-	return err
 }

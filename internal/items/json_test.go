@@ -27,7 +27,7 @@ func sameAsJSONText(t *testing.T, data string) {
 	for name, in := range map[string]io.Reader{
 		"at once": strings.NewReader(data), "by bytes": iotest.OneByteReader(strings.NewReader(data)), "by halves": iotest.HalfReader(strings.NewReader(data)),
 	} {
-		r := newReader(&feed{r: in})
+		r := newReader(&peekReader{r: in})
 		raw, err := r.value()
 		raw = bytes.Clone(raw)
 		if err == nil {
@@ -50,8 +50,8 @@ func sameAsJSONText(t *testing.T, data string) {
 
 // skips goes past the data, and past each of its parts as a path does.
 func skips(t *testing.T, data string) {
-	r := newReader(&feed{r: iotest.OneByteReader(strings.NewReader(data + " 7"))})
-	if err := r.pass(); err != nil {
+	r := newReader(&peekReader{r: iotest.OneByteReader(strings.NewReader(data + " 7"))})
+	if err := r.skip(); err != nil {
 		t.Fatalf("%.60q: %v", data, err)
 	}
 	if got, err := r.value(); err != nil || string(got) != "7" {
@@ -94,7 +94,7 @@ func TestWhatIsNotJSONIsToldInWords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := &feed{r: strings.NewReader(data)}
+			f := &peekReader{r: strings.NewReader(data)}
 			if err := f.selected(p, func([]byte) error { return nil }); err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%q with %q\ngot  %v\nwant %s", data, path, err, want)
 			}

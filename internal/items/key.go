@@ -10,7 +10,7 @@ import (
 	"prodigy/internal/filter"
 )
 
-// KeyError means that the key of a map phase does not give a valid name for an item.
+// KeyError means that the key of an item is not a valid name.
 type KeyError struct {
 	Key     string // as the workflow has it
 	Item    string // item_<index> of the item
@@ -21,15 +21,15 @@ func (e *KeyError) Error() string {
 	return fmt.Sprintf("key %s: %s %s", e.Key, e.Item, e.Problem)
 }
 
-// maxKey is how long the text of a key may be, in bytes: it is part of every event about the item.
+// maxKey is the maximum length of a key in bytes, since it is in every event about the item.
 const maxKey = 512
 
-// keys names items by a field, and checks at the end that each name was given once.
+// keys names items by a field, and checks at the end that no two have the same name.
 type keys struct {
 	src    string
 	path   filter.Path
 	secret func(string) bool // nil: none is
-	given  sorter            // the names, each with the index of its item
+	given  sorter            // the names, with the indexes of their items
 	index  []byte
 }
 
@@ -58,7 +58,7 @@ func (k *keys) wrong(index int, format string, args ...any) error {
 	return &KeyError{Key: k.src, Item: itemID(index), Problem: fmt.Sprintf(format, args...)}
 }
 
-// check tells of the first item whose name was given before.
+// check returns an error for the first item with a name that an earlier item has.
 func (k *keys) check() error {
 	const none = ^uint64(0)
 	var last []byte
@@ -82,7 +82,7 @@ func (k *keys) check() error {
 
 var kindNames = [...]string{filter.Array: "an array", filter.Object: "an object"}
 
-// badID says why a text cannot name an item, or nothing. Slashes are fine: nothing makes a file name of it.
+// badID returns why a text cannot name an item, or "". Slashes are fine, since it is never used as a file name.
 func badID(id string) string {
 	switch {
 	case id == "":
@@ -90,7 +90,7 @@ func badID(id string) string {
 	case len(id) > maxKey:
 		return fmt.Sprintf("has one of %d bytes, and more than %d are too long", len(id), maxKey)
 	case id[0] == '-':
-		return fmt.Sprintf("has %q, which a command would take for an option", id)
+		return fmt.Sprintf("has %q, which a command would emit for an option", id)
 	case !utf8.ValidString(id):
 		return "has one that is not UTF-8"
 	}

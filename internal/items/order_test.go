@@ -189,7 +189,7 @@ func TestABadKeyNamesItsItem(t *testing.T) {
 		`{"k":{}}`:     `key k: item_1 has an object, and only a text, a number or a boolean is the name of an item`,
 		`{"k":"a\nb"}`: `key k: item_1 has "a\nb", and a name is one line without control characters`,
 		`{"k":" a"}`:   `key k: item_1 has " a", and a name does not begin or end with a blank`,
-		`{"k":-5}`:     `key k: item_1 has "-5", which a command would take for an option`,
+		`{"k":-5}`:     `key k: item_1 has "-5", which a command would emit for an option`,
 		`{"k":"a "}`:   `key k: item_1 has "a ", and a name does not begin or end with a blank`,
 		`{"k":"` + strings.Repeat("x", maxKey+1) + `"}`: `key k: item_1 has one of 513 bytes, and more than 512 are too long`,
 	} {

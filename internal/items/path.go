@@ -2,6 +2,8 @@ package items
 
 import (
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,11 +14,11 @@ import (
 	"prodigy/internal/rawjson"
 )
 
-// path is a compiled JSONPath. The zero path selects the value itself.
+// path is a compiled JSONPath. The zero path selects the whole value.
 type path struct {
 	expr   jp.Expr
-	rooted bool // a filter in it looks at the whole document
-	plain  bool // a filter in it measures, perhaps objects; one that looks at the whole document can only measure texts and arrays
+	rooted bool // a filter in it refers to the root, $
+	plain  bool // a filter in it uses length or empty, for which objects must be plain maps; not possible together with rooted
 }
 
 func (p path) empty() bool { return len(p.expr) == 0 }
@@ -45,7 +47,7 @@ func parsePath(src string) (path, error) {
 	return p, nil
 }
 
-// pathError takes the place out of a message of the parser, which ends in "at <n> in <path>".
+// pathError returns a parser error with a caret at its position. The message of the parser ends in "at <n> in <path>".
 func pathError(src string, err error) error {
 	what, at := "does not parse", len(src)
 	if said, ok := strings.CutSuffix(err.Error(), " in "+src); ok {
@@ -58,25 +60,25 @@ func pathError(src string, err error) error {
 	return fmt.Errorf("not a JSONPath: %s\n%s", what, filter.PointAt(src, at))
 }
 
-// on returns a function that evaluates the path on a value and passes each match to take.
-func (p path) on(take func([]byte) error) func([]byte) error {
+// evaluator returns a function that evaluates the path on a value and calls emit with each match.
+func (p path) evaluator(emit func([]byte) error) func([]byte) error {
 	if p.empty() {
-		return take
+		return emit
 	}
-	s := &selector{reader: &reader{}, path: p, take: take}
+	s := &selector{reader: &reader{}, path: p, emit: emit}
 	return func(raw []byte) error {
 		s.reader.open(raw)
 		return s.next()
 	}
 }
 
-// selector evaluates a path on documents as they are read. Names, indexes, wildcards and forward slices are followed without holding
-// more than one selected value in memory, and so are filters, element by element. From any other step on, the value found there
-// is loaded. Where the same name stands twice in an object, a step that is followed takes the first.
+// selector evaluates a path on documents while they are read. Names, indexes, wildcards, forward slices and filters hold no more than one
+// selected value or element in memory. At any other step, the value found so far is loaded. Of members with the same name, a step
+// takes the first.
 type selector struct {
 	reader *reader
 	path   path
-	take   func(raw []byte) error // raw is compact, and only valid during the call
+	emit   func(raw []byte) error // raw is compact, and only valid during the call
 }
 
 // next evaluates the path on the next document. The error is io.EOF when there is none.
@@ -90,6 +92,33 @@ func (s *selector) next() error {
 	return s.walk(s.path.expr)
 }
 
+// selected calls emit with what the path selects in each value of the data.
+func (f *peekReader) selected(p path, emit func([]byte) error) error {
+	return f.each(p, p, emit)
+}
+
+// values calls emit with each value. With apart set, the elements of the first value take its place.
+func (f *peekReader) values(emit func([]byte) error, apart bool) error {
+	if apart {
+		return f.each(elements(), path{}, emit)
+	}
+	return f.each(path{}, path{}, emit)
+}
+
+// each evaluates a path on the first value, and another on the values that follow it.
+func (f *peekReader) each(first, others path, emit func([]byte) error) error {
+	s := &selector{reader: newReader(f), path: first, emit: emit}
+	for {
+		if err := s.next(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		s.path = others
+		f.found = true
+	}
+}
+
 // walk evaluates the path on the value that comes next.
 func (s *selector) walk(path jp.Expr) error {
 	if len(path) == 0 {
@@ -97,7 +126,7 @@ func (s *selector) walk(path jp.Expr) error {
 		if err != nil {
 			return err
 		}
-		return s.take(raw)
+		return s.emit(raw)
 	}
 	rest := path[1:]
 	switch step := path[0].(type) {
@@ -113,7 +142,7 @@ func (s *selector) walk(path jp.Expr) error {
 	if from, to, by, ok := forward(path[0]); ok {
 		return s.array(func(i int) error {
 			if i < from || i >= to || (i-from)%by != 0 {
-				return s.reader.pass()
+				return s.reader.skip()
 			}
 			return s.walk(rest)
 		})
@@ -139,19 +168,19 @@ func forward(frag jp.Frag) (from, to, by int, ok bool) {
 	return 0, 0, 0, false
 }
 
-// member goes on with the member of that name, if the next value is an object that has one.
+// member continues with the member called name, if the next value is an object that has one.
 func (s *selector) member(name string, rest jp.Expr) error {
 	found := false
 	return s.object(func(quoted []byte) error {
 		if found || !rawjson.IsNamed(quoted, name) {
-			return s.reader.pass()
+			return s.reader.skip()
 		}
 		found = true
 		return s.walk(rest)
 	})
 }
 
-// children calls each before every value in the next value.
+// children calls each before every element or member of the next value.
 func (s *selector) children(each func() error) error {
 	if c, err := s.reader.kind(); err == nil && c == jsontext.KindBeginArray {
 		return s.reader.array(func(int) error { return each() })
@@ -162,7 +191,7 @@ func (s *selector) children(each func() error) error {
 // array calls each before every element of the next value, if it is an array.
 func (s *selector) array(each func(i int) error) error {
 	if c, err := s.reader.kind(); err != nil || c != jsontext.KindBeginArray {
-		return s.reader.pass()
+		return s.reader.skip()
 	}
 	return s.reader.array(each)
 }
@@ -170,12 +199,12 @@ func (s *selector) array(each func(i int) error) error {
 // object calls each before the value of every member of the next value, if it is an object.
 func (s *selector) object(each func(quoted []byte) error) error {
 	if c, err := s.reader.kind(); err != nil || c != jsontext.KindBeginObject {
-		return s.reader.pass()
+		return s.reader.skip()
 	}
 	return s.reader.object(each)
 }
 
-// filter goes on with the next value if it passes.
+// filter continues with the next value if it passes.
 func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
 	raw, err := s.reader.value()
 	if err != nil {
@@ -186,7 +215,7 @@ func (s *selector) filter(f *jp.Filter, rest jp.Expr) error {
 		return err
 	}
 	if len(rest) == 0 {
-		return s.take(raw)
+		return s.emit(raw)
 	}
 	return s.get(raw, rest)
 }
@@ -201,5 +230,123 @@ func (s *selector) load(path jp.Expr) error {
 }
 
 func (s *selector) get(raw []byte, rest jp.Expr) error {
-	return load(raw, false).get(path{expr: rest, plain: s.path.plain}, s.take)
+	return load(raw, false).get(path{expr: rest, plain: s.path.plain}, s.emit)
+}
+
+// matches reports whether the document passes a filter of a path.
+func (d *document) matches(f *jp.Filter) (ok bool, err error) {
+	defer recoverEvaluation(&err)
+	return f.Match(d.value), nil
+}
+
+// recoverEvaluation turns a panic of ojg into an error. It panics, for example, if a filter compares two arrays.
+func recoverEvaluation(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("json_path: cannot be evaluated on this data: %v", r)
+	}
+}
+
+// get calls emit with what the path selects.
+func (d *document) get(p path, emit func([]byte) error) error {
+	found, err := d.find(d.value, p)
+	if err != nil {
+		return err
+	}
+	for _, v := range found {
+		if err := emit(d.appendJSON(nil, v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns what the path selects in v. A filter with length or empty is evaluated on each child separately, because the plain maps
+// that it needs have no order.
+func (d *document) find(v any, p path) ([]any, error) {
+	i := slices.IndexFunc(p.expr, isFilter)
+	if !p.plain || i < 0 {
+		return selected(v, p.expr)
+	}
+	parents, err := parentsOf(v, p.expr[:i])
+	if err != nil {
+		return nil, err
+	}
+	filter, rest := p.expr[i].(*jp.Filter), path{expr: p.expr[i+1:], plain: true}
+	var found []any
+	for _, parent := range parents {
+		for _, child := range children(parent) {
+			if ok, err := load(d.appendJSON(nil, child), true).matches(filter); err != nil {
+				return nil, err
+			} else if !ok {
+				continue
+			}
+			more, err := d.find(child, rest)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, more...)
+		}
+	}
+	return found, nil
+}
+
+func isFilter(frag jp.Frag) bool {
+	_, ok := frag.(*jp.Filter)
+	return ok
+}
+
+// selected returns what ojg selects in v.
+func selected(v any, path jp.Expr) (found []any, err error) {
+	defer recoverEvaluation(&err)
+	isStep := func(frag jp.Frag) bool { return frag != jp.Root('$') && frag != jp.At('@') }
+	switch _, isObject := v.(object); {
+	case !slices.ContainsFunc(path, isStep):
+		return []any{v}, nil
+	case !isObject && !isArray(v):
+		return nil, nil // nothing is below a scalar
+	}
+	return path.Get(v), nil
+}
+
+func isArray(v any) bool {
+	_, ok := v.([]any)
+	return ok
+}
+
+// parentsOf returns the values whose children the step behind path looks at.
+func parentsOf(v any, path jp.Expr) ([]any, error) {
+	last := len(path) - 1
+	if last < 0 || path[last] != jp.Descent('.') {
+		return selected(v, path)
+	}
+	tops, err := selected(v, path[:last])
+	var all []any
+	for _, top := range tops {
+		all = descend(all, top)
+	}
+	return all, err
+}
+
+// descend appends all descendants of v, then v.
+func descend(all []any, v any) []any {
+	for _, child := range children(v) {
+		all = descend(all, child)
+	}
+	return append(all, v)
+}
+
+// children returns the elements or members of v, in order.
+func children(v any) []any {
+	switch v := v.(type) {
+	case []any:
+		return v
+	case object:
+		all := make([]any, 0, len(v.Keys()))
+		for _, name := range v.Keys() {
+			member, _ := v.ValueForKey(name)
+			all = append(all, member)
+		}
+		return all
+	}
+	return nil
 }

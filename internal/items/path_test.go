@@ -29,7 +29,7 @@ func selectFrom(t interface{ Fatalf(string, ...any) }, src string, doc io.Reader
 		t.Fatalf("parse %s: %v", src, err)
 	}
 	var got []string
-	f := &feed{r: doc}
+	f := &peekReader{r: doc}
 	err = f.selected(p, func(raw []byte) error {
 		got = append(got, string(raw))
 		return nil
@@ -211,7 +211,7 @@ func FuzzParsePath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		in := &feed{r: strings.NewReader(doc)}
+		in := &peekReader{r: strings.NewReader(doc)}
 		_ = in.selected(p, func(raw []byte) error {
 			if !rawjson.Valid(raw) {
 				t.Errorf("%s selects %q, which is no JSON", src, raw)

@@ -2,31 +2,32 @@ package items
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/workflow"
 )
 
-// errEnough ends a walk over the data because no more of it is wanted.
-var errEnough = errors.New("enough")
+// errStop ends the reading of a source when no more items are wanted.
+var errStop = errors.New("enough")
 
-// Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further than it is asked to, and
-// stops when ctx ends. The Data of an item is only valid until the next one is asked for. Nothing follows an error. Data that turns out to be broken after some items is an error after those items, and so is a
-// name that a key gives twice.
+// Select yields the chosen items as they are found, or with sort_by when all are found. It reads no further than it must, and stops when
+// ctx ends. The Data of an item is only valid until the next one. An error is the last thing it yields: also for data that is broken
+// behind some items, and for two items with the same key.
 func Select(ctx context.Context, m *workflow.Map, e Env) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		if err := choose(ctx, m, e, yield); err != nil && !errors.Is(err, errEnough) {
+		if err := runPipeline(ctx, m, e, yield); err != nil && !errors.Is(err, errStop) {
 			yield(Item{}, err)
 		}
 	}
 }
 
-func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error) bool) error {
+func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error) bool) error {
 	c, err := compile(m)
 	if err != nil {
 		return err
@@ -41,16 +42,16 @@ func choose(ctx context.Context, m *workflow.Map, e Env, yield func(Item, error)
 	}
 	c.keys.secret, c.keys.given.dir = e.Secret, e.Temp
 	defer c.keys.given.close()
-	if err := c.run(ctx, src, e); err != nil && (c.left || !errors.Is(err, errEnough)) {
+	if err := c.run(ctx, src, e); err != nil && (c.stopped || !errors.Is(err, errStop)) {
 		return err
 	}
 	return c.keys.check()
 }
 
-// run gives the values of a source to the pipeline.
-func (c *chooser) run(ctx context.Context, src source, e Env) error {
+// run sends the values of a source through the pipeline.
+func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	if c.order == nil {
-		return src.each(ctx, e, c.path, c.filtered(ctx, c.take))
+		return src.each(ctx, e, c.path, c.filtered(ctx, c.emit))
 	}
 	sorted := &sorter{dir: e.Temp}
 	defer sorted.close()
@@ -66,27 +67,27 @@ func (c *chooser) run(ctx context.Context, src source, e Env) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return c.take(raw)
+		return c.emit(raw)
 	})
 }
 
-// chooser is the compiled pipeline of a map phase.
-type chooser struct {
+// pipeline has the compiled expressions of a map phase, and its state.
+type pipeline struct {
 	path     path
 	filter   *filter.Filter // nil: all pass
 	order    filter.Order   // nil: as they come
 	distinct *dedup         // nil: all pass
-	skip     int            // how many are still to be left out
+	skip     int            // items left to skip
 	limit    *int
-	keys     *keys // nil: items are named by their index
+	keys     *keys // nil: the index names an item
 	next     int   // index of the next item
-	left     bool  // who asked wants no more
+	stopped  bool  // the caller of Select wants no more
 	yield    func(Item, error) bool
 }
 
-// compile reads the expressions of a map phase. Its errors name the key, and show the place with a caret.
-func compile(m *workflow.Map) (*chooser, error) {
-	c := &chooser{skip: m.Offset, limit: m.MaxItems}
+// compile parses the expressions of a map phase. Errors name the key, and point at the place with a caret.
+func compile(m *workflow.Map) (*pipeline, error) {
+	c := &pipeline{skip: m.Offset, limit: m.MaxItems}
 	for _, x := range c.expressions(m) {
 		if x.src == "" {
 			continue
@@ -98,15 +99,15 @@ func compile(m *workflow.Map) (*chooser, error) {
 	return c, nil
 }
 
-// expression is what a map phase says in a language of its own.
+// expression is a key of a map phase whose value is parsed.
 type expression struct {
 	name, src string
 	at        workflow.Pos
 	parse     func(src string) error
 }
 
-// expressions returns those of a map phase, each with what compiles it into c.
-func (c *chooser) expressions(m *workflow.Map) []expression {
+// expressions returns the expressions of a map phase. Their parse functions store the result in c.
+func (c *pipeline) expressions(m *workflow.Map) []expression {
 	return []expression{
 		{"json_path", m.JSONPath, m.JSONPathPos, func(src string) (err error) {
 			c.path, err = parsePath(src)
@@ -133,8 +134,8 @@ func (c *chooser) expressions(m *workflow.Map) []expression {
 	}
 }
 
-// filtered returns what gives take the values that pass the filter, until ctx ends.
-func (c *chooser) filtered(ctx context.Context, take func([]byte) error) func([]byte) error {
+// filtered returns a function that calls emit with the values that pass the filter, until ctx ends.
+func (c *pipeline) filtered(ctx context.Context, emit func([]byte) error) func([]byte) error {
 	return func(raw []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -145,13 +146,13 @@ func (c *chooser) filtered(ctx context.Context, take func([]byte) error) func([]
 		if c.filter != nil && !c.filter.Match(raw) {
 			return nil
 		}
-		return take(raw)
+		return emit(raw)
 	}
 }
 
-// take yields what distinct, offset and max_items leave. raw is compact and belongs to the caller. The error is errEnough when no more values are
-// wanted.
-func (c *chooser) take(raw []byte) error {
+// emit yields raw as an item unless distinct or offset leave it out. raw is compact and belongs to the caller. The error is errStop when
+// no more values are wanted.
+func (c *pipeline) emit(raw []byte) error {
 	if c.distinct != nil && !c.distinct.isNew(raw) {
 		return nil
 	}
@@ -169,16 +170,40 @@ func (c *chooser) take(raw []byte) error {
 		}
 	}
 	c.next++
-	if c.left = !c.yield(it, nil); c.left || c.full() {
-		return errEnough
+	if c.stopped = !c.yield(it, nil); c.stopped || c.full() {
+		return errStop
 	}
 	return nil
 }
 
-func (c *chooser) full() bool {
+func (c *pipeline) full() bool {
 	return c.limit != nil && c.next >= *c.limit
 }
 
-func itemID(index int) string {
-	return string(strconv.AppendInt(append(make([]byte, 0, 24), "item_"...), int64(index), 10))
+// fingerprint identifies a value: 128 bits of a hash of its ordered form. The odds that two of a million values share one are below 1 in
+// 10^26.
+type fingerprint [16]byte
+
+func newFingerprint(form []byte) fingerprint {
+	sum := sha256.Sum256(form)
+	return fingerprint(sum[:16])
+}
+
+// dedup remembers the values of a field, by their fingerprints.
+type dedup struct {
+	path filter.Path
+	seen map[fingerprint]struct{}
+	form []byte
+}
+
+// isNew reports whether no earlier item had an equal value, and remembers it. A missing value is null.
+func (n *dedup) isNew(item json.RawMessage) bool {
+	v, _ := n.path.In(item)
+	n.form = v.AppendOrdered(n.form[:0])
+	f := newFingerprint(n.form)
+	if _, before := n.seen[f]; before {
+		return false
+	}
+	n.seen[f] = struct{}{}
+	return true
 }

@@ -273,7 +273,7 @@ func TestTheFirstItemComesBeforeTheRestOfTheFileIsRead(t *testing.T) {
 		}
 		count := 0
 		r := &readOnce{first: strings.NewReader(doc[0]), rest: strings.NewReader(doc[1])}
-		f := &feed{r: r}
+		f := &peekReader{r: r}
 		err = f.selected(p, func([]byte) error {
 			r.taken = true
 			count++

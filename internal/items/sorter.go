@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"container/heap"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,29 +14,28 @@ import (
 )
 
 const (
-	sortMemory  = 8 << 20 // of the records that wait to be sorted, and as much again of what is read to merge them
-	firstRoom   = 1 << 20
-	recordExtra = 32 // what a record takes besides its key and data
-	mostBuffer  = 64 << 10
-	leastBuffer = 4 << 10
+	sortMemory  = 8 << 20 // bytes of records that are held, and as much again for the buffers of a merge
+	firstAlloc  = 1 << 20
+	recordExtra = 32 // bytes a record takes besides its key and data
+	maxBuffer   = 64 << 10
+	minBuffer   = 4 << 10
 )
 
-// sorter puts records into the order of their keys, and those with the same key into the order in which they came. What does not fit
-// its memory goes into a scratch file, in runs that are merged at the end.
+// sorter sorts records by key, stably. What does not fit into its memory goes to a scratch file, as sorted runs that are merged at the end.
 type sorter struct {
-	dir    string // of the scratch file; empty: that of the system
+	dir    string // of the scratch file; empty: the temporary directory
 	memory int    // 0: sortMemory
 
-	held    []byte // keys and data that are not in the file
+	held    []byte // keys and data not in the file
 	records []record
 	file    *os.File
 	size    int64 // of the file
 	runs    []span
 }
 
-// record is where a record lies in held.
+// record is the position of a record in held.
 type record struct {
-	prefix    uint64 // of the key, to compare most records by
+	prefix    uint64 // of the key; decides most comparisons
 	at        int
 	key, data int // lengths
 }
@@ -42,7 +43,7 @@ type record struct {
 // span is a part of a file.
 type span struct{ from, to int64 }
 
-// add takes a copy of a record.
+// add adds a copy of a record.
 func (s *sorter) add(key, data []byte) error {
 	full := cmp.Or(s.memory, sortMemory)
 	if len(s.records) > 0 && len(s.held)+len(key)+len(data)+(len(s.records)+1)*recordExtra > full {
@@ -50,15 +51,15 @@ func (s *sorter) add(key, data []byte) error {
 			return fmt.Errorf("sort the items: %w", err)
 		}
 	}
-	if need := len(s.held) + len(key) + len(data); need > cap(s.held) && need > firstRoom {
-		s.held = slices.Grow(s.held, max(full-len(s.held), len(key)+len(data))) // at once, so that no outgrown copies lie about
+	if need := len(s.held) + len(key) + len(data); need > cap(s.held) && need > firstAlloc {
+		s.held = slices.Grow(s.held, max(full-len(s.held), len(key)+len(data))) // all at once, so that no smaller copies are left behind
 	}
 	s.records = append(s.records, record{prefix: prefix(key), at: len(s.held), key: len(key), data: len(data)})
 	s.held = append(append(s.held, key...), data...)
 	return nil
 }
 
-// prefix is the beginning of a key as a number of the same order.
+// prefix returns the first bytes of a key as a number with the same order.
 func prefix(key []byte) uint64 {
 	var first [8]byte
 	copy(first[:], key)
@@ -69,7 +70,7 @@ func (s *sorter) keyOf(r record) []byte { return s.held[r.at : r.at+r.key] }
 
 func (s *sorter) dataOf(r record) []byte { return s.held[r.at+r.key : r.at+r.key+r.data] }
 
-// sort puts what is held in order.
+// sort sorts the held records.
 func (s *sorter) sort() {
 	slices.SortFunc(s.records, func(a, b record) int {
 		if a.prefix != b.prefix {
@@ -79,7 +80,7 @@ func (s *sorter) sort() {
 	})
 }
 
-// spill writes what is held to the file, as a run.
+// spill writes the held records to the file, as a run.
 func (s *sorter) spill() error {
 	if s.file == nil {
 		var err error
@@ -88,12 +89,12 @@ func (s *sorter) spill() error {
 		}
 	}
 	s.sort()
-	out := bufio.NewWriterSize(s.file, mostBuffer)
+	out := bufio.NewWriterSize(s.file, maxBuffer)
 	from := s.size
 	var lengths []byte
 	for _, r := range s.records {
 		lengths = binary.AppendUvarint(binary.AppendUvarint(lengths[:0], uint64(r.key)), uint64(r.data))
-		_, _ = out.Write(lengths) // an error stays, and Flush gives it
+		_, _ = out.Write(lengths) // Flush returns the error
 		_, _ = out.Write(s.held[r.at : r.at+r.key+r.data])
 		s.size += int64(len(lengths) + r.key + r.data)
 	}
@@ -102,12 +103,12 @@ func (s *sorter) spill() error {
 	return out.Flush()
 }
 
-// each calls take with the records in order, until it gives an error. Key and data are only valid during the call.
-func (s *sorter) each(take func(key, data []byte) error) error {
+// each calls emit with the records in order, until it returns an error. Key and data are only valid during the call.
+func (s *sorter) each(emit func(key, data []byte) error) error {
 	if s.file == nil {
 		s.sort()
 		for _, r := range s.records {
-			if err := take(s.keyOf(r), s.dataOf(r)); err != nil {
+			if err := emit(s.keyOf(r), s.dataOf(r)); err != nil {
 				return err
 			}
 		}
@@ -117,25 +118,32 @@ func (s *sorter) each(take func(key, data []byte) error) error {
 		return fmt.Errorf("sort the items: %w", err)
 	}
 	s.held, s.records = nil, nil
-	return s.merge(take)
+	return s.merge(emit)
 }
 
-// merge gives the records of all runs.
-func (s *sorter) merge(take func(key, data []byte) error) error {
-	size := min(max(cmp.Or(s.memory, sortMemory)/len(s.runs), leastBuffer), mostBuffer)
-	var heap runHeap
+// merge calls emit with the records of all runs in order.
+func (s *sorter) merge(emit func(key, data []byte) error) error {
+	size := min(max(cmp.Or(s.memory, sortMemory)/len(s.runs), minBuffer), maxBuffer)
+	var runs runHeap
 	for i, r := range s.runs {
 		next := &runReader{number: i, in: bufio.NewReaderSize(io.NewSectionReader(s.file, r.from, r.to-r.from), size)}
-		if err := heap.put(next); err != nil {
+		if err := next.next(); err != nil {
 			return err
 		}
+		runs = append(runs, next)
 	}
-	for len(heap) > 0 {
-		if err := take(heap[0].key, heap[0].data); err != nil {
+	heap.Init(&runs)
+	for len(runs) > 0 {
+		if err := emit(runs[0].key, runs[0].data); err != nil {
 			return err
 		}
-		if err := heap.step(); err != nil {
+		switch err := runs[0].next(); {
+		case err == io.EOF:
+			heap.Pop(&runs)
+		case err != nil:
 			return err
+		default:
+			heap.Fix(&runs, 0)
 		}
 	}
 	return nil
@@ -147,4 +155,61 @@ func (s *sorter) close() {
 		_ = s.file.Close()
 		_ = os.Remove(s.file.Name())
 	}
+}
+
+// runReader reads the records of a run.
+type runReader struct {
+	number    int
+	in        *bufio.Reader
+	key, data []byte
+}
+
+// next reads the next record. The error is io.EOF after the last one.
+func (r *runReader) next() error {
+	key, err := binary.ReadUvarint(r.in)
+	if err == io.EOF {
+		return err
+	}
+	data, dataErr := binary.ReadUvarint(r.in)
+	if err = errors.Join(err, dataErr); err == nil {
+		r.key, err = fill(r.in, r.key, int(key))
+	}
+	if err == nil {
+		r.data, err = fill(r.in, r.data, int(data))
+	}
+	if err != nil {
+		return fmt.Errorf("read the sorted items: %w", err)
+	}
+	return nil
+}
+
+// fill reads n bytes into b, which it grows if needed.
+func fill(in io.Reader, b []byte, n int) ([]byte, error) {
+	if cap(b) < n {
+		b = make([]byte, n, n+n/2)
+	}
+	b = b[:n]
+	_, err := io.ReadFull(in, b)
+	return b, err
+}
+
+// runHeap is a heap.Interface. First comes the run with the least record, of equal ones the run that was written first.
+type runHeap []*runReader
+
+func (h runHeap) Len() int      { return len(h) }
+func (h runHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *runHeap) Push(x any)   { *h = append(*h, x.(*runReader)) }
+
+func (h runHeap) Less(i, j int) bool {
+	if c := bytes.Compare(h[i].key, h[j].key); c != 0 {
+		return c < 0
+	}
+	return h[i].number < h[j].number
+}
+
+func (h *runHeap) Pop() any {
+	last := len(*h) - 1
+	popped := (*h)[last]
+	*h = (*h)[:last]
+	return popped
 }

@@ -7,18 +7,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
 
-// source is where the data comes from: exactly one of command, file, glob, stdin and list is set.
+// source is a resolved input: exactly one of command, file, glob, stdin and list is set.
 type source struct {
 	command string
-	file    string // where it is
-	name    string // the file as the workflow calls it
+	file    string // its path
+	name    string // its name in the workflow
 	glob    string
 	stdin   bool
 	list    []json.RawMessage
@@ -26,10 +33,10 @@ type source struct {
 	format string // empty: sniffed
 }
 
-// ErrLater is in the chain of an error of Fill that is no mistake of the workflow: the values are only known to a run.
+// ErrLater is wrapped by an error of Fill for values that are only known to a run.
 var ErrLater = errors.New("the value is not known yet")
 
-// resolve finds out what an input means. A file that is missing is an error.
+// resolve returns the source that an input stands for. A missing file is an error.
 func resolve(in workflow.Input, e Env) (source, error) {
 	s, err := locate(in, e)
 	s.format = cmp.Or(in.Format, workflow.FormatOfFile(s.name))
@@ -56,7 +63,7 @@ func locate(in workflow.Input, e Env) (source, error) {
 	return source{list: in.Items}, nil
 }
 
-// fileOrCommand finds out what a text means that does not say it.
+// fileOrCommand returns the source of an input without a key: a file if there is one, else a command if it looks like one.
 func (e Env) fileOrCommand(text string) (source, error) {
 	s, err := fileSource(text, e.Dir)
 	switch {
@@ -68,7 +75,7 @@ func (e Env) fileOrCommand(text string) (source, error) {
 	return e.filledFile(text)
 }
 
-// placeholder fits the places in a text that values can take.
+// placeholder matches a placeholder or a variable in a text.
 var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z0-9_]*`) })
 
 func withoutPlaceholders(text string) string {
@@ -97,28 +104,28 @@ func (e Env) fill(text string) (string, error) {
 	return filled, nil
 }
 
-// looksLikeCommand reports whether a text that is no file has something in it that a shell would act on.
+// looksLikeCommand reports whether a text has a character that a shell would act on.
 func looksLikeCommand(text string) bool {
 	return strings.ContainsAny(text, " \t\r\n|&;<>()$`\"'*?[]{}")
 }
 
-// each calls take with every value that the path selects, until take gives an error.
-func (s source) each(ctx context.Context, e Env, p path, take func([]byte) error) error {
+// each calls emit with every value that the path selects, until emit returns an error.
+func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error) error {
 	switch {
 	case s.command != "":
-		return s.eachOfCommand(ctx, e, p, take)
+		return s.eachOfCommand(ctx, e, p, emit)
 	case s.file != "":
-		return s.eachOfFile(ctx, p, take)
+		return s.eachOfFile(ctx, p, emit)
 	case s.glob != "":
-		return s.eachOfGlob(ctx, e, p, take)
+		return s.eachOfGlob(ctx, e, p, emit)
 	case s.stdin:
-		return s.eachOfStdin(ctx, e, p, take)
+		return s.eachOfStdin(ctx, e, p, emit)
 	case p.empty():
-		return eachOfList(s.list, take)
+		return eachOfList(s.list, emit)
 	}
 	whole := append([]byte("["), bytes.Join(toBytes(s.list), []byte(","))...)
-	f := &feed{r: bytes.NewReader(append(whole, ']'))}
-	return inPlace(f.selected(p, take), "input", nil)
+	f := &peekReader{r: bytes.NewReader(append(whole, ']'))}
+	return inPlace(f.selected(p, emit), "input", nil)
 }
 
 func toBytes(list []json.RawMessage) [][]byte {
@@ -129,9 +136,9 @@ func toBytes(list []json.RawMessage) [][]byte {
 	return out
 }
 
-func eachOfList(list []json.RawMessage, take func([]byte) error) error {
+func eachOfList(list []json.RawMessage, emit func([]byte) error) error {
 	for _, raw := range list {
-		if err := take(raw); err != nil {
+		if err := emit(raw); err != nil {
 			return err
 		}
 	}
@@ -141,8 +148,7 @@ func eachOfList(list []json.RawMessage, take func([]byte) error) error {
 // Stdin is the name of the standard input in messages.
 const Stdin = "standard input"
 
-// Source describes the source of the items of an input, and reports whether they can be found without running a command. The input
-// has been checked.
+// Source describes the source of an input that was checked. free reports whether its items can be found without running a command.
 func Source(in workflow.Input, e Env) (words string, free bool) {
 	s, err := resolve(in, e)
 	switch {
@@ -160,7 +166,184 @@ func Source(in workflow.Input, e Env) (words string, free bool) {
 	return "the workflow", true
 }
 
-// trouble words an error that is not about the data, after what was being read.
-func trouble(what string, err error) error {
-	return fmt.Errorf("%s: %w", what, err)
+// errNoFile means that a text is not the name of a file, for any reason: a command can also be too long for a name.
+var errNoFile = errors.New("there is no such file")
+
+func fileSource(name, dir string) (source, error) {
+	s := source{name: name, file: process.Resolve(dir, name)}
+	info, err := os.Stat(s.file)
+	if errors.Is(err, fs.ErrPermission) {
+		return source{}, s.wrap(err)
+	}
+	if err != nil {
+		return source{}, fmt.Errorf("input file %s: %w", name, errNoFile)
+	}
+	if info.IsDir() {
+		return source{}, fmt.Errorf("input file %s: is a directory", name)
+	}
+	return s, nil
+}
+
+// wrap returns a file system error with the name that the user gave.
+func (s source) wrap(err error) error {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		err = pathError.Err
+	}
+	return fmt.Errorf("input file %s: %w", s.name, err)
+}
+
+func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error) error {
+	file, err := os.Open(s.file)
+	if err != nil {
+		return s.wrap(err)
+	}
+	defer func() { _ = file.Close() }()
+
+	f := &peekReader{r: readerFunc(func(b []byte) (int, error) {
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		return file.Read(b)
+	})}
+	err = f.read(s.format, p, emit)
+	if ctx.Err() != nil && !errors.Is(err, errStop) {
+		return context.Cause(ctx)
+	}
+	if f.err != nil && f.err != io.EOF && !errors.Is(err, errStop) {
+		return s.wrap(f.err)
+	}
+	if err == nil && !f.found && s.format == "json" {
+		return fmt.Errorf("input file %s: is empty, not JSON", s.name)
+	}
+	return inPlace(err, s.name, s.position)
+}
+
+// position describes the position of a byte in the file. It reads the file again up to there.
+func (s source) position(offset int64) string {
+	file, err := os.Open(s.file)
+	if err != nil {
+		return fmt.Sprintf("byte %d", offset)
+	}
+	defer func() { _ = file.Close() }()
+	line, col := 1, 1
+	buf := make([]byte, 64<<10)
+	in := io.LimitReader(file, offset)
+	for {
+		n, err := in.Read(buf)
+		line += bytes.Count(buf[:n], []byte("\n"))
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			col = n - i
+		} else {
+			col += n
+		}
+		if err != nil {
+			return fmt.Sprintf("line %d, column %d (byte %d)", line, col, offset)
+		}
+	}
+}
+
+// stopGrace is how long a command may take to end when no more of its output is wanted.
+const stopGrace = 2 * time.Second
+
+// eachOfCommand runs a command and calls emit with what the path selects in its output, while it runs.
+func (s source) eachOfCommand(ctx context.Context, e Env, p path, emit func([]byte) error) error {
+	return withOutput(ctx, s.command, e, func(out io.Reader) error {
+		f := &peekReader{r: out}
+		err := f.read(s.format, p, emit)
+		if f.err != nil && f.err != io.EOF && !errors.Is(err, errStop) {
+			return f.err
+		}
+		return inPlace(err, "output of the input command", nil)
+	})
+}
+
+// withOutput runs a command while use reads its output, and ends it when use returns. If the command fails, reading its output ends with
+// an error.
+func withOutput(ctx context.Context, command string, e Env, use func(io.Reader) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	out, in := io.Pipe()
+	var running errgroup.Group
+	defer func() {
+		cancel(errStop)
+		_ = out.Close()
+		_ = running.Wait()
+	}()
+	running.Go(func() error {
+		stderr := &process.Capture{Limit: 8 << 10}
+		exit, err := process.Run(ctx, process.Command{
+			Argv: []string{"sh", "-c", command}, Dir: e.Dir, Env: e.Environ,
+			Stdout: in, Stderr: stderr, Grace: stopGrace, Register: e.Register,
+		})
+		if err == nil {
+			err = failure(exit, stderr)
+		}
+		return in.CloseWithError(err)
+	})
+	return use(out)
+}
+
+// failure returns nil when the command succeeded.
+func failure(exit process.Exit, stderr *process.Capture) error {
+	switch said := strings.TrimSpace(stderr.Tail(2 << 10)); {
+	case exit.Start != nil:
+		return fmt.Errorf("run the input command: %w", exit.Start)
+	case exit.Code == 0:
+		return nil
+	case exit.Signal != "":
+		return fmt.Errorf("the input command was ended by %s%s", exit.Signal, after(said))
+	default:
+		return fmt.Errorf("the input command failed with exit code %d%s", exit.Code, after(said))
+	}
+}
+
+// after returns stderr as the end of a message, on one line, because the message becomes the reason of a job.
+func after(said string) string {
+	if said == "" {
+		return ""
+	}
+	return ": " + strings.Join(strings.FieldsFunc(said, func(c rune) bool { return c == '\n' || c == '\r' }), "; ")
+}
+
+var errNoStdin = errors.New("there is no standard input to read")
+
+// eachOfStdin calls emit with what the path selects in the standard input of prodigy.
+func (s source) eachOfStdin(ctx context.Context, e Env, p path, emit func([]byte) error) error {
+	if e.Stdin == nil {
+		return errNoStdin
+	}
+	in, done, err := interruptible(ctx, e.Stdin)
+	if err != nil {
+		return fmt.Errorf("%s: %w", Stdin, err)
+	}
+	defer done()
+	f := &peekReader{r: in}
+	err = f.read(s.format, p, emit)
+	switch {
+	case errors.Is(err, errStop):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case f.err != nil && f.err != io.EOF:
+		return fmt.Errorf("%s: %w", Stdin, f.err)
+	}
+	return inPlace(err, Stdin, nil)
+}
+
+// inPlace prefixes an error of the data with the name of what was read and the position. place describes an offset; nil counts bytes.
+func inPlace(err error, what string, place func(offset int64) string) error {
+	var bad *notJSONError
+	var row *rowError
+	var yaml *workflow.DataError
+	switch {
+	case errors.As(err, &bad) && place != nil:
+		return fmt.Errorf("%s: %s: %w", what, place(bad.offset), bad)
+	case errors.As(err, &bad):
+		return fmt.Errorf("%s: byte %d: %w", what, bad.offset, bad)
+	case errors.As(err, &row):
+		return fmt.Errorf("%s: %w", what, row)
+	case errors.As(err, &yaml):
+		return fmt.Errorf("%s: %w", what, yaml)
+	}
+	return err
 }

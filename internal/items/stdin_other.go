@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// interruptible returns in as it is: on this system a read cannot be called off.
+// interruptible checks ctx before each read: on this system, a read cannot be interrupted.
 func interruptible(ctx context.Context, in io.Reader) (_ io.Reader, done func(), _ error) {
 	return readerFunc(func(b []byte) (int, error) {
 		if ctx.Err() != nil {

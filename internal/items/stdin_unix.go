@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interruptible returns a reader of in that waits no longer than ctx lasts. A file is only read when there is something, so that
-// nobody is left waiting in a read of a pipe or terminal that nothing comes from. Done is to be called at the end.
+// interruptible returns a reader of in whose reads end with ctx. It only reads a file when there is data, so that no goroutine stays
+// blocked in a read of an idle pipe or terminal. The caller must call done.
 func interruptible(ctx context.Context, in io.Reader) (_ io.Reader, done func(), _ error) {
 	file, ok := in.(*os.File)
 	if !ok {
@@ -40,7 +40,7 @@ func interruptible(ctx context.Context, in io.Reader) (_ io.Reader, done func(),
 	}), done, nil
 }
 
-// await waits until one of the two can be read or has ended.
+// await waits until one of the two can be read or is closed.
 func await(a, b uintptr) error {
 	for {
 		both := []unix.PollFd{{Fd: int32(a), Events: unix.POLLIN}, {Fd: int32(b), Events: unix.POLLIN}}

@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	markItems   = 64        // a mark is set after so many items,
-	markBytes   = 64 << 10  // or after so many bytes
+	markItems   = 64        // a mark is set after this many items,
+	markBytes   = 64 << 10  // or bytes
 	storeBuffer = 256 << 10 // a larger buffer is not kept for the next line
 )
 
-// Store is the file of chosen items of one job, items.jsonl. One goroutine appends; any number read.
+// Store is the file of the chosen items of a job, items.jsonl. One goroutine appends, any number read.
 type Store struct {
 	file *os.File
-	dir  string // of a new file whose entry there is not yet durable. Only used by the appending goroutine
+	dir  string // of a new file, until its entry is durable. Only used by the appending goroutine
 
 	mu    sync.Mutex
 	line  []byte // buffer of the line being written
 	size  int64  // of the whole lines in the file
 	torn  bool   // the file has more than that
-	bad   error  // what is wrong with the line behind them, if it was whole
+	bad   error  // error of the line behind them, if that line is whole
 	count int
 	marks []mark
 }
 
-// mark is where the line of an item starts. Only some items have one, so that a million of them cost little memory.
+// mark is the offset of the line of an item. Only some items have one, so that a million items cost little memory.
 type mark struct {
 	index int
 	at    int64
@@ -55,7 +55,7 @@ func CreateStore(path string) (*Store, error) {
 	return &Store{file: file, dir: filepath.Dir(path)}, nil
 }
 
-// DamagedError means that items of a store are missing or not what was recorded.
+// DamagedError means that items of a store are missing or not as they were recorded.
 type DamagedError struct {
 	Path string
 	Line int // from 1
@@ -116,7 +116,7 @@ func (s *Store) scan() error {
 	}
 }
 
-// checkLine returns what is wrong with the line of the item with this index, as far as that shows without decoding it.
+// checkLine checks the line of the item with this index without decoding it.
 func checkLine(sums *checksum.Lines, line []byte, index int) error {
 	if err := sums.Check(line); err != nil {
 		return err
@@ -127,8 +127,10 @@ func checkLine(sums *checksum.Lines, line []byte, index int) error {
 	return nil
 }
 
-// indexOf returns the index in a line that is in the form of appendLine. It is not ok for a name with escapes: there it shows when the item
-// is read.
+// idKey is the beginning of each line of a store.
+const idKey = `{"item_id":"`
+
+// indexOf returns the index in a line that appendLine wrote. ok is false if the name has escapes; then readItem checks the index.
 func indexOf(line []byte) (index int, ok bool) {
 	rest, _ := bytes.CutPrefix(line, []byte(idKey))
 	end := bytes.IndexByte(rest, '"')
@@ -169,7 +171,7 @@ func (s *Store) Holds(total int) error {
 	return &DamagedError{Path: s.file.Name(), Line: s.count + 1, Err: err}
 }
 
-// added counts the line that starts at the end of what there is.
+// added counts the line at the end of the file.
 func (s *Store) added() {
 	if n := len(s.marks); n == 0 || s.count-s.marks[n-1].index >= markItems || s.size-s.marks[n-1].at >= markBytes {
 		s.marks = append(s.marks, mark{index: s.count, at: s.size})
@@ -177,8 +179,8 @@ func (s *Store) added() {
 	s.count++
 }
 
-// Append records the next item: its index must be the number of those before it. When it returns, the item is in the file, so that
-// it is found again should prodigy be killed; Sync makes it durable.
+// Append records the next item, whose index must be Len. When it returns, the item survives a kill of prodigy; Sync makes it survive a
+// power failure.
 func (s *Store) Append(it Item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +243,7 @@ func (s *Store) write(line []byte) error {
 	return nil
 }
 
-// Sync makes what was appended durable.
+// Sync makes all appended items durable.
 func (s *Store) Sync() error {
 	if err := s.file.Sync(); err != nil {
 		return err
@@ -253,7 +255,7 @@ func (s *Store) Sync() error {
 	return nil
 }
 
-// syncDir makes the entries of a directory durable, where the system has a way to.
+// syncDir makes the entries of a directory durable, where the system can.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()
@@ -330,7 +332,7 @@ func (s *Store) Size() int64 {
 	return s.size
 }
 
-// Close writes what is pending and closes the file.
+// Close closes the file.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

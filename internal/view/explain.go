@@ -232,31 +232,27 @@ func (x *explainer) delay(p retry.Policy, known bool, key string, n int, compute
 	return fmt.Sprintf("next try in %s (%s)", duration.Format(drawn), p.Explain(n, previous))
 }
 
-// reasons say why a step was not retried.
-func reasons() map[retry.Reason]string {
-	return map[retry.Reason]string{
-		retry.Exhausted:    "no tries left",
-		retry.NotRetryable: "nothing in retry_on matched",
-		retry.Budget:       "the next wait would exceed the retry budget",
-		retry.CircuitOpen:  "its circuit breaker is open",
-		retry.Permanent:    "another try would fail the same way",
-	}
+// reasons explain why a step was not retried.
+var reasons = map[retry.Reason]string{
+	retry.Exhausted:    "no tries left",
+	retry.NotRetryable: "nothing in retry_on matched",
+	retry.Budget:       "the next wait would exceed the retry budget",
+	retry.CircuitOpen:  "its circuit breaker is open",
+	retry.Permanent:    "another try would fail the same way",
 }
 
-// consequences say what follows after the last try of a step.
-func consequences() map[string]string {
-	return map[string]string{
-		"stop":     "so the attempt fails",
-		"continue": "on_failure: continue, so the attempt continues",
-		"fallback": "its fallback runs",
-		"handler":  "its handler runs",
-	}
+// consequences explain what happens after the last try of a step.
+var consequences = map[string]string{
+	"stop":     "so the attempt fails",
+	"continue": "on_failure: continue, so the attempt continues",
+	"fallback": "its fallback runs",
+	"handler":  "its handler runs",
 }
 
 func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	p, known := x.policies[e.Step]
 	why := []string{fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, p, known, e))}
-	if what := consequences()[e.Action]; what != "" {
+	if what := consequences[e.Action]; what != "" {
 		why = append(why, what)
 	}
 	x.add(r, fmt.Sprintf("step %s failed for good after %s: %s", e.Step, times(e.Attempts, "try", "tries"), e.Error), why...)
@@ -272,7 +268,7 @@ func (x *explainer) gaveUp(r events.Record, p retry.Policy, known bool, e events
 	if b := x.budget; e.Reason == retry.Budget && b.counts && b.step == e.Step && r.Time.After(b.at) {
 		return "the retry budget ended at " + clock(b.at) + ", which counts since the resume"
 	}
-	if words := reasons()[e.Reason]; words != "" {
+	if words := reasons[e.Reason]; words != "" {
 		return words
 	}
 	return string(e.Reason)

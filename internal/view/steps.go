@@ -26,7 +26,7 @@ func (s Step) GaveUp() string {
 	case s.reason == retry.Exhausted && s.Tries <= 1, s.reason == retry.Permanent:
 		return ""
 	}
-	return reasons()[s.reason]
+	return reasons[s.reason]
 }
 
 // StepOutcome is the outcome of a step.

@@ -1,0 +1,124 @@
+package items
+
+import (
+	"bytes"
+	"io"
+	"strings"
+)
+
+// lookAhead is how many bytes may be read to find out what the data is.
+const lookAhead = 64 << 10
+
+// peekReader reads data as it comes, by lines or JSON values, and can look at what comes before it is taken.
+type peekReader struct {
+	r    io.Reader
+	buf  []byte // read from r, not taken yet
+	room []byte // the memory of buf
+	off  int64  // bytes taken
+	err  error  // of r; io.EOF at the end
+
+	out []byte // the value being built
+
+	found bool // a JSON value has been read
+}
+
+// Read returns what was looked at, then what follows.
+func (f *peekReader) Read(p []byte) (int, error) {
+	if len(f.buf) == 0 && f.err == nil {
+		f.more()
+	}
+	n := copy(p, f.buf)
+	f.skip(n)
+	if n == 0 {
+		return 0, f.err
+	}
+	return n, nil
+}
+
+func (f *peekReader) skip(n int) {
+	f.buf = f.buf[n:]
+	f.off += int64(n)
+}
+
+// unread gives back bytes that Read returned last.
+func (f *peekReader) unread(b []byte) {
+	if len(b) > 0 {
+		f.buf = append(bytes.Clone(b), f.buf...)
+		f.off -= int64(len(b))
+	}
+}
+
+// chunk is how many bytes are read at once.
+const chunk = 64 << 10
+
+// more reads the next chunk. It may move buf.
+func (f *peekReader) more() {
+	if cap(f.buf)-len(f.buf) < chunk {
+		if len(f.room) < len(f.buf)+chunk {
+			f.room = make([]byte, 2*len(f.buf)+2*chunk)
+		}
+		f.buf = f.room[:copy(f.room, f.buf)]
+	}
+	var n int
+	n, f.err = f.r.Read(f.buf[len(f.buf) : len(f.buf)+chunk])
+	f.buf = f.buf[:len(f.buf)+n]
+}
+
+// line returns the next line with its end, without taking it. whole is false if the line is longer than limit bytes.
+func (f *peekReader) line(limit int) (line []byte, whole bool) { return f.until('\n', limit) }
+
+// until returns the data up to and including the next end byte, or all that is left, without taking it. whole is false if there is no
+// such byte within limit bytes.
+func (f *peekReader) until(end byte, limit int) (data []byte, whole bool) {
+	for seen := 0; ; {
+		if i := bytes.IndexByte(f.buf[seen:], end); i >= 0 {
+			return f.buf[:seen+i+1], true
+		}
+		seen = len(f.buf)
+		if f.err != nil {
+			return f.buf, true
+		}
+		if seen >= limit {
+			return f.buf, false
+		}
+		f.more()
+	}
+}
+
+// skipBlank skips blank lines, and reports whether data follows.
+func (f *peekReader) skipBlank() (more bool) {
+	for {
+		line, whole := f.line(lookAhead)
+		if len(bytes.TrimSpace(line)) > 0 {
+			return true
+		}
+		f.skip(len(line))
+		if whole && f.err != nil && len(f.buf) == 0 {
+			return false
+		}
+	}
+}
+
+// skipBOM skips a byte order mark, which some editors write before UTF-8.
+func (f *peekReader) skipBOM() {
+	const mark = "\uFEFF"
+	for len(f.buf) < len(mark) && f.err == nil && strings.HasPrefix(mark, string(f.buf)) {
+		f.more()
+	}
+	if bytes.HasPrefix(f.buf, []byte(mark)) {
+		f.skip(len(mark))
+	}
+}
+
+// failure returns the error that ended the data, or nil at io.EOF.
+func (f *peekReader) failure() error {
+	if f.err == io.EOF {
+		return nil
+	}
+	return f.err
+}
+
+// readerFunc is an io.Reader made of a function.
+type readerFunc func(b []byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
