@@ -2,7 +2,7 @@ package process
 
 import "fmt"
 
-// Capacity says how many commands prodigy can run at once.
+// Capacity is how many commands prodigy can run at once.
 type Capacity struct {
 	Most  int    // more can never run: each has at least one file and one process
 	Fits  int    // so many do as commands commonly are; at least 1

@@ -78,7 +78,7 @@ func (c *Capture) Tail(n int) string {
 	return last[wholeStart(last):]
 }
 
-// Cut tells whether more was written than was kept.
+// Cut reports whether more was written than was kept.
 func (c *Capture) Cut() bool { return c.total > int64(c.limit()) }
 
 // Total returns the number of bytes written.

@@ -5,14 +5,14 @@ import "os/exec"
 // child is a command that has been started. All but expire is called by one goroutine, in this order.
 type child interface {
 	group() group
-	// follow delivers output and returns when the process has ended. Until reap its id, which is that of its group, is given to nobody
+	// drainUntilEnd delivers output and returns when the process has ended. Until reap its id, which is that of its group, is given to nobody
 	// else and can be signalled without harm, where the system allows that.
-	follow()
-	// linger goes on until nobody holds the output any more, or expire is called.
-	linger()
+	drainUntilEnd()
+	// drainRest delivers output until nobody holds the output any more, or expire is called.
+	drainRest()
 	// expire is called by any goroutine, at any time.
 	expire()
-	// reap delivers what is left of the output and tells how the process ended, and what went wrong when its output was written.
+	// reap delivers the rest of the output. It returns how the process ended, and what went wrong when its output was written.
 	reap() (end Exit, written, err error)
 }
 
@@ -40,10 +40,10 @@ func startPiped(c Command) (child, error) {
 	return p, nil
 }
 
-func (p *piped) group() group { return p.set }
-func (p *piped) follow()      { awaitEnd(p.cmd) }
-func (p *piped) linger()      { p.out.wait() }
-func (p *piped) expire()      { p.out.expire() }
+func (p *piped) group() group   { return p.set }
+func (p *piped) drainUntilEnd() { awaitEnd(p.cmd) }
+func (p *piped) drainRest()     { p.out.wait() }
+func (p *piped) expire()        { p.out.expire() }
 
 func (p *piped) reap() (end Exit, written, err error) {
 	waited := p.cmd.Wait()

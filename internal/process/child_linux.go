@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lingerStep is how many milliseconds pass at most until linger sees that it has expired.
-const lingerStep = 10
+// drainStep is how many milliseconds pass at most until drainRest sees that it has expired.
+const drainStep = 10
 
 // polled is a child that one thread waits for, its output and its end alike: to wake other goroutines for these costs more than
 // a short command takes.
@@ -39,7 +39,7 @@ func startChild(c Command) (child, error) {
 	return startPolled(c)
 }
 
-// hasPidfd tells whether the kernel tells of the end of a process by a file that can be polled (from Linux 5.3).
+// hasPidfd reports whether a file can be polled for the end of a process (from Linux 5.3).
 var hasPidfd = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -116,19 +116,19 @@ func (p *polled) connect(ends *[3]uintptr, c Command) (pipes []int, err error) {
 func (p *polled) group() group { return group{id: p.id} }
 func (p *polled) expire()      { p.expired.Store(true) }
 
-func (p *polled) follow() {
+func (p *polled) drainUntilEnd() {
 	for !p.poll(-1, p.pidfd) {
 	}
 }
 
-func (p *polled) linger() {
+func (p *polled) drainRest() {
 	for !p.expired.Load() && (p.streams[0].fd >= 0 || p.streams[1].fd >= 0) {
-		p.poll(lingerStep, -1)
+		p.poll(drainStep, -1)
 	}
 }
 
-// poll waits until something comes, delivers it, and tells whether pidfd is ready. It waits for the given milliseconds at most; -1:
-// for as long as it takes.
+// poll waits until there is output, delivers it, and reports whether pidfd is ready. It waits at most timeout milliseconds; -1: as long as it
+// takes.
 func (p *polled) poll(timeout, pidfd int) (ended bool) {
 	fds := [3]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	for i := range p.streams {

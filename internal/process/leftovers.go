@@ -23,7 +23,7 @@ const (
 // process that kept the register is dead. They get SIGTERM, and after grace SIGKILL. A file that is missing says that there is nothing.
 //
 // The id of a group is free for others once its last process has ended, and no sooner. So a group is the recorded one when one
-// process of it is: its leader, as its birth shows, or any that has the mark of the register in its environment. A
+// process of it is: its leader, as its startID shows, or any that has the mark of the register in its environment. A
 // group of which neither can be shown is left alone. One that was started and not yet recorded is found by the mark too, unless it
 // has left the session. What belongs to a command with EndAll is found in any session.
 func EndLeftovers(ctx context.Context, path string, grace time.Duration) (ended int, err error) {
@@ -86,8 +86,8 @@ func (o owner) strays(recorded []record) ([]record, error) {
 	}
 	found := groupsOf(all, func(m member) bool {
 		known := slices.ContainsFunc(recorded, func(r record) bool { return r.pid == m.group })
-		return !known && carries(m.pid, func(kv string) bool {
-			return m.session == o.session && kv == markVar+"="+o.mark || carriesMarkOf(o.mark, kv)
+		return !known && environHas(m.pid, func(kv string) bool {
+			return m.session == o.session && kv == markVar+"="+o.mark || hasMarkOf(o.mark, kv)
 		})
 	})
 	for i := range found {
@@ -96,12 +96,12 @@ func (o owner) strays(recorded []record) ([]record, error) {
 	return found, nil
 }
 
-// carriesMarkOf reports whether kv holds the mark of a command with EndAll, whose register has this mark.
-func carriesMarkOf(register, kv string) bool {
+// hasMarkOf reports whether kv holds the mark of a command with EndAll, whose register has this mark.
+func hasMarkOf(register, kv string) bool {
 	return hasMark(kv, func(mark string) bool { return strings.HasPrefix(mark, register+ownerSeparator) })
 }
 
-// groupsOf returns the groups with a running process that is wanted, and the birth of each leader that is one. The group of this
+// groupsOf returns the groups with a running process that is wanted, and the startID of each leader that is one. The group of this
 // process is not among them.
 func groupsOf(all []member, wanted func(member) bool) []record {
 	known := make(map[int]bool)
@@ -116,7 +116,7 @@ func groupsOf(all []member, wanted func(member) bool) []record {
 		known[m.group] = true
 		r := record{pid: m.group}
 		if m.pid == m.group {
-			r.birth = m.start
+			r.startID = m.start
 		}
 		found = append(found, r)
 	}
@@ -175,7 +175,7 @@ func (l leftovers) alive() (leftovers, error) {
 	return left, nil
 }
 
-// is tells whether members are those of the recorded group, and one of them is running. The group of the caller is never one.
+// is reports whether members are those of the recorded group, and one of them is running. The group of the caller is never one.
 func (l *leftover) is(members []member) bool {
 	ours := slices.ContainsFunc(members, func(m member) bool { return m.pid == os.Getpid() })
 	if ours || !slices.ContainsFunc(members, l.proves) {
@@ -189,14 +189,14 @@ func (l *leftover) is(members []member) bool {
 	return running
 }
 
-// proves tells whether the group of m is the recorded one because m is in it.
+// proves reports whether m shows that its group is the recorded one.
 func (l *leftover) proves(m member) bool {
 	if m.pid == l.pid {
-		return m.born(l.birth)
+		return m.hasStartID(l.startID)
 	}
 	start, known := l.known[m.pid]
-	return known && start == m.start || carries(m.pid, func(kv string) bool {
-		return kv == markVar+"="+l.mark || carriesMarkOf(l.mark, kv)
+	return known && start == m.start || environHas(m.pid, func(kv string) bool {
+		return kv == markVar+"="+l.mark || hasMarkOf(l.mark, kv)
 	})
 }
 

@@ -47,7 +47,7 @@ func hasMark(kv string, wanted func(mark string) bool) bool {
 type marked struct {
 	mark   string
 	group  int           // of the command
-	struck chan struct{} // closed when their grace is over
+	killed chan struct{} // closed when their grace is over
 	once   sync.Once
 }
 
@@ -55,10 +55,10 @@ func newMarked(mark string, of group) *marked {
 	if mark == "" {
 		return nil
 	}
-	return &marked{mark: mark, group: of.id, struck: make(chan struct{})}
+	return &marked{mark: mark, group: of.id, killed: make(chan struct{})}
 }
 
-func (m *marked) carriedBy(kv string) bool {
+func (m *marked) isIn(kv string) bool {
 	return hasMark(kv, func(mark string) bool { return mark == m.mark })
 }
 
@@ -75,7 +75,7 @@ func (m *marked) groups() []record {
 		}
 	}
 	return groupsOf(all, func(p member) bool {
-		return p.group != m.group && !p.startedBefore(began) && carries(p.pid, m.carriedBy)
+		return p.group != m.group && !p.startedBefore(began) && environHas(p.pid, m.isIn)
 	})
 }
 
@@ -91,23 +91,23 @@ func (m *marked) send(signal func(group)) int {
 	return len(found)
 }
 
-// strike kills them and ends their grace.
-func (m *marked) strike() {
+// kill kills them and ends their grace.
+func (m *marked) kill() {
 	if m == nil {
 		return
 	}
 	m.send(group.kill)
-	m.once.Do(func() { close(m.struck) })
+	m.once.Do(func() { close(m.killed) })
 }
 
-// linger waits until they have ended or their grace is over.
-func (m *marked) linger() {
+// wait waits until they have ended or their grace is over.
+func (m *marked) wait() {
 	if m == nil {
 		return
 	}
 	for step := pollStep; len(m.groups()) > 0; step = min(step+step/4, maxPollStep) {
 		select {
-		case <-m.struck:
+		case <-m.killed:
 			return
 		case <-time.After(step):
 		}

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// MemoryFile returns errors.ErrUnsupported: this system has no files without a place on a disk that another process can open.
+// MemoryFile returns errors.ErrUnsupported: on this system, other processes can open only files on a disk.
 func MemoryFile(string) (file *os.File, path string, err error) {
 	return nil, "", errors.ErrUnsupported
 }

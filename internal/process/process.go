@@ -28,7 +28,7 @@ var (
 	ErrDir           = errors.New("working directory")
 )
 
-// errIrregular tells that a file is none that a command may be given in place of its shell.
+// errIrregular is for a file that is not opened in place of the shell of a command.
 var errIrregular = errors.New("not a regular file")
 
 // Resolve returns path as a process whose working directory is dir sees it: joined to dir unless it is absolute.
@@ -55,20 +55,19 @@ type Command struct {
 
 	Register *Register // nil: the group is not recorded
 
-	// EndAll says that every process which the command has started ends with it, also one that has left the group: those in the group are
-	// ended as always, the others together with them, however the command ends. They are known by a mark in their environment, so who
-	// hides that from us lives on. It costs a look at all processes of the machine.
+	// EndAll ends every process that the command has started with it, however it ends, also those that have left the group. They are found
+	// by a mark in their environment, so a process that drops it lives on. This looks at all processes of the machine.
 	EndAll bool
 
 	mark string // of this command, with EndAll
 }
 
-// Exit tells how a command ended.
+// Exit is how a command ended.
 type Exit struct {
 	Code     int    // -1 when it did not exit by itself
 	Signal   string // "SIGKILL", ...; empty when it exited
 	Number   int    // of Signal
-	Core     bool   // Signal made it leave a picture of its memory
+	Core     bool   // Signal made it dump core
 	TimedOut bool   // Timeout ended it
 	Start    error  // it could not be started; all else is zero
 	Duration time.Duration
@@ -79,8 +78,7 @@ type Exit struct {
 // the group gets SIGTERM and after Grace SIGKILL, and the error is context.Cause(ctx), unless the command had succeeded all the same.
 // A ctx whose cause is (or wraps) ErrKill gets SIGKILL at once.
 //
-// A leader that has been told to end may do so before its children, as sh does. They have the grace too, as long as they hold the
-// output. A process that left the group with setsid lives on, unless EndAll is set, but what it writes from then on is not waited for.
+// A leader that gets SIGTERM may end before its children, as sh does. They have the grace too, as long as they hold the output. A process that left the group with setsid lives on, unless EndAll is set, but what it writes from then on is not waited for.
 func Run(ctx context.Context, c Command) (Exit, error) { return run(ctx, c, startChild) }
 
 func run(ctx context.Context, c Command, start func(Command) (child, error)) (Exit, error) {
@@ -108,20 +106,20 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 		return Exit{Start: err}, nil
 	}
 	line := c.Register.Begin(kid.group().id)
-	w := &warden{
+	k := &killer{
 		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: c.cleanup(), expire: kid.expire,
 	}
-	release := w.watch(ctx, c.Timeout)
-	kid.follow()
-	if w.ended() {
-		kid.linger()
-		w.marked.linger()
+	release := k.watch(ctx, c.Timeout)
+	kid.drainUntilEnd()
+	if k.hasEnded() {
+		kid.drainRest()
+		k.marked.wait()
 	}
 	release()
 	c.Register.End(line)
 	end, written, err := kid.reap()
 
-	exit := w.judge(end)
+	exit := k.withTimeout(end)
 	exit.Duration = time.Since(began)
 	if ctx.Err() != nil && exit.Code != 0 {
 		return exit, context.Cause(ctx)
@@ -175,8 +173,8 @@ func (c Command) environ() []string {
 	return kept[first:]
 }
 
-// startError says why c could not be started. To exec a missing working directory looks like a missing program, and one that may
-// not be entered like a program that may not be run, so the directory is asked for first.
+// startError returns why c could not be started. A missing working directory looks like a missing program, and one that may not be
+// entered like a program that may not be run, so the directory is checked first.
 func startError(c Command, err error) error {
 	if Short(err) {
 		return fmt.Errorf("start %s: %w", c.Argv[0], err)
@@ -197,8 +195,8 @@ func startError(c Command, err error) error {
 	return fmt.Errorf("start %s: %w", c.Argv[0], err)
 }
 
-// warden ends a group when its time is up.
-type warden struct {
+// killer ends a group at a stop or when its time is up.
+type killer struct {
 	group   group
 	marked  *marked
 	grace   time.Duration // at a stop
@@ -207,107 +205,107 @@ type warden struct {
 
 	mu       sync.Mutex
 	gone     bool // the id of the group may no longer be signalled
-	ending   bool // the group has been told to end
+	ending   bool // the group was sent a signal
 	timedOut bool
 	limit    *time.Timer // to the timeout
 	last     *time.Timer // from SIGTERM to SIGKILL
 }
 
-// watch guards the group until the returned function is called, which also kills what is left of it.
-func (w *warden) watch(ctx context.Context, timeout time.Duration) (release func()) {
+// watch watches ctx and the timeout until release is called, which also kills what is left of the group.
+func (k *killer) watch(ctx context.Context, timeout time.Duration) (release func()) {
 	if timeout > 0 {
-		w.mu.Lock()
-		w.limit = time.AfterFunc(timeout, w.timeout)
-		w.mu.Unlock()
+		k.mu.Lock()
+		k.limit = time.AfterFunc(timeout, k.onTimeout)
+		k.mu.Unlock()
 	}
-	unhook := context.AfterFunc(ctx, func() { w.stop(context.Cause(ctx)) })
+	unhook := context.AfterFunc(ctx, func() { k.onStop(context.Cause(ctx)) })
 	return func() {
 		unhook()
-		w.leave()
-		w.marked.end()
+		k.reap()
+		k.marked.end()
 	}
 }
 
-func (w *warden) timeout() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gone {
+func (k *killer) onTimeout() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone {
 		return
 	}
-	w.timedOut = true
-	w.end(w.cleanup)
+	k.timedOut = true
+	k.end(k.cleanup)
 }
 
-func (w *warden) stop(cause error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.gone {
+func (k *killer) onStop(cause error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.gone {
 		return
 	}
 	if errors.Is(cause, ErrKill) {
-		w.ending = true
-		w.strike()
+		k.ending = true
+		k.kill()
 		return
 	}
-	w.end(w.grace)
+	k.end(k.grace)
 }
 
-// end asks the group to end and sees to it that it does.
-func (w *warden) end(grace time.Duration) {
-	if w.ending {
+// end sends the group SIGTERM, and SIGKILL after the grace.
+func (k *killer) end(grace time.Duration) {
+	if k.ending {
 		return
 	}
-	w.ending = true
+	k.ending = true
 	if grace <= 0 {
-		w.strike()
+		k.kill()
 		return
 	}
-	w.group.terminate()
-	w.marked.send(group.terminate)
-	w.last = time.AfterFunc(grace, w.kill)
+	k.group.terminate()
+	k.marked.send(group.terminate)
+	k.last = time.AfterFunc(grace, k.onGraceOver)
 }
 
-func (w *warden) kill() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.gone {
-		w.strike()
+func (k *killer) onGraceOver() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.gone {
+		k.kill()
 	}
 }
 
-// strike kills the group. Whoever still holds the output after that has left the group.
-func (w *warden) strike() {
-	w.group.kill()
-	w.marked.strike()
-	w.expire()
+// kill kills the group. Whoever still holds the output after that has left the group.
+func (k *killer) kill() {
+	k.group.kill()
+	k.marked.kill()
+	k.expire()
 }
 
-// ended tells whether the group was told to end.
-func (w *warden) ended() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ending
+// hasEnded reports whether the group was sent a signal to end.
+func (k *killer) hasEnded() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ending
 }
 
-// leave kills what the leader left behind.
-func (w *warden) leave() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.gone = true
-	for _, t := range []*time.Timer{w.limit, w.last} {
+// reap kills what the leader left behind.
+func (k *killer) reap() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.gone = true
+	for _, t := range []*time.Timer{k.limit, k.last} {
 		if t != nil {
 			t.Stop()
 		}
 	}
-	w.group.kill()
-	w.group.close()
+	k.group.kill()
+	k.group.close()
 }
 
-// judge says whether it was the timeout that ended the command.
-func (w *warden) judge(end Exit) Exit {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.timedOut {
+// withTimeout returns end, marked as timed out if the timeout ended the command.
+func (k *killer) withTimeout(end Exit) Exit {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.timedOut {
 		end.Code, end.TimedOut = -1, true
 	}
 	return end

@@ -40,7 +40,7 @@ func session() int {
 
 func adopt(p *os.Process) group { return group{id: p.Pid} }
 
-// A signal that finds nobody is what was wanted.
+// terminate, kill and close ignore errors: a group that is gone needs no signal.
 func (g group) terminate() { _ = unix.Kill(-g.id, unix.SIGTERM) }
 func (g group) kill()      { _ = unix.Kill(-g.id, unix.SIGKILL) }
 func (g group) close()     {}

@@ -90,12 +90,12 @@ func (r *Register) Begin(pid int) (at int) {
 	if r == nil {
 		return 0
 	}
-	birth, ok := birthOf(pid)
+	startID, ok := startIDOf(pid)
 	if !ok {
 		return 0
 	}
 	at = r.lines.take()
-	r.write(at, record{pid: pid, birth: birth, boot: r.owner.boot, mark: r.owner.mark}.text())
+	r.write(at, record{pid: pid, startID: startID, boot: r.owner.boot, mark: r.owner.mark}.text())
 	return at
 }
 
@@ -112,7 +112,7 @@ func (r *Register) write(at int, text []byte) {
 	_, _ = r.file.WriteAt(text, int64(at)*recordSize)
 }
 
-// variables returns what commands carry in their environment so that they can be told.
+// variables returns the variables by which commands are recognized.
 func (r *Register) variables() []string {
 	if r == nil {
 		return nil
@@ -122,13 +122,13 @@ func (r *Register) variables() []string {
 
 // record is what is known of a running group.
 type record struct {
-	pid   int    // of the leader, and the id of the group
-	birth string // of the leader: tells it from all others that had its id, see birthOf
-	boot  string // of the machine: ids and times begin anew with each
-	mark  string
+	pid     int    // of the leader, and the id of the group
+	startID string // of the leader: no other process with its id has it, see startIDOf
+	boot    string // of the machine: ids and times begin anew with each
+	mark    string
 }
 
-func (r record) text() []byte { return line(strconv.Itoa(r.pid), r.birth, r.boot, r.mark) }
+func (r record) text() []byte { return line(strconv.Itoa(r.pid), r.startID, r.boot, r.mark) }
 
 // owner is who keeps a register, and what its commands have in common.
 type owner struct {
@@ -167,7 +167,7 @@ func readRegister(path string) (o owner, running []record, err error) {
 			continue
 		}
 		if n, err := strconv.Atoi(words[0]); err == nil && n > 1 {
-			running = append(running, record{pid: n, birth: words[1], boot: words[2], mark: words[3]})
+			running = append(running, record{pid: n, startID: words[1], boot: words[2], mark: words[3]})
 		} else if n, err := strconv.Atoi(words[1]); err == nil && words[0] == ownerWord {
 			o = owner{session: n, boot: words[2], mark: words[3]}
 		}

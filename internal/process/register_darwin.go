@@ -13,8 +13,8 @@ const zombieState = 5
 // bootID is the same for every boot: the times of starts are those of the calendar here.
 func bootID() string { return "-" }
 
-// birthOf returns when a process started, in microseconds.
-func birthOf(pid int) (string, bool) {
+// startIDOf returns when a process started, in microseconds.
+func startIDOf(pid int) (string, bool) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
 		return "", false
@@ -22,7 +22,7 @@ func birthOf(pid int) (string, bool) {
 	return memberOf(info).start, true
 }
 
-func (m member) born(birth string) bool { return m.start == birth }
+func (m member) hasStartID(startID string) bool { return m.start == startID }
 
 func memberOf(info *unix.KinfoProc) member {
 	began := info.Proc.P_starttime
@@ -50,9 +50,9 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// carries reports whether a process was started with a variable of ours that is wanted. The system does not show the environment of its own
+// environHas reports whether a process was started with a variable of ours that is wanted. The system does not show the environment of its own
 // programs.
-func carries(pid int, wanted func(kv string) bool) bool {
+func environHas(pid int, wanted func(kv string) bool) bool {
 	args, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil {
 		return false

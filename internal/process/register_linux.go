@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID returns what tells this boot of the machine from every other.
+// bootID identifies this boot of the machine.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if id = bytes.TrimSpace(id); err != nil || len(id) == 0 {
@@ -20,10 +20,9 @@ func bootID() string {
 	return string(id)
 }
 
-// birthOf returns what tells a process from every other that has its id at another time of this boot: a number that the kernel gives
-// to no other process, or where there is none when it started, in ticks since the boot. It is asked for each command, and the number
-// takes a seventh of the time.
-func birthOf(pid int) (string, bool) {
+// startIDOf identifies a process among all that have its id during this boot: by a number that the kernel gives to no other process, or
+// where it has none by when it started, in ticks since the boot. It is called for each command, and the number takes a seventh of the time.
+func startIDOf(pid int) (string, bool) {
 	if number, ok := numberOf(pid); ok {
 		return number, true
 	}
@@ -31,16 +30,16 @@ func birthOf(pid int) (string, bool) {
 	return m.start, ok
 }
 
-// born tells whether birth, which birthOf returned, is that of the process which has the id of m now.
-func (m member) born(birth string) bool {
-	if !strings.HasPrefix(birth, numberSign) {
-		return m.start == birth
+// born tells whether startID, which startIDOf returned, is that of the process which has the id of m now.
+func (m member) hasStartID(startID string) bool {
+	if !strings.HasPrefix(startID, numberSign) {
+		return m.start == startID
 	}
 	number, ok := numberOf(m.pid)
-	return ok && number == birth
+	return ok && number == startID
 }
 
-// numberSign tells a number of a process from a time.
+// numberSign stands before a number of a process, and not before a time.
 const numberSign = "#"
 
 // numberOf returns the inode of the pidfd of a process.
@@ -58,7 +57,7 @@ func numberOf(pid int) (string, bool) {
 	return numberSign + strconv.FormatUint(stat.Ino, 10), err == nil
 }
 
-// hasNumbers tells whether pidfds have inodes of their own (from Linux 6.9), of which a system of 32 bits does not tell all.
+// hasNumbers reports whether pidfds have inodes of their own (from Linux 6.9). A system of 32 bits does not show all of their digits.
 var hasNumbers = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -135,8 +134,8 @@ func processes() ([]member, error) {
 	return all, nil
 }
 
-// carries reports whether a process was started with a variable of ours that is wanted.
-func carries(pid int, wanted func(kv string) bool) bool {
+// environHas reports whether a process was started with a variable of ours that is wanted.
+func environHas(pid int, wanted func(kv string) bool) bool {
 	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
 		return false

@@ -8,7 +8,7 @@ import (
 
 // A register may have been written on a kernel without numbers, and its leaders carry no mark when they have thrown it away.
 func TestALeaderIsKnownByItsNumberAndByItsStart(t *testing.T) {
-	for name, birthOf := range map[string]func(pid int) (string, bool){
+	for name, startIDOf := range map[string]func(pid int) (string, bool){
 		"number": numberOf,
 		"start":  func(pid int) (string, bool) { m, ok := memberOf(pid); return m.start, ok },
 	} {
@@ -17,19 +17,19 @@ func TestALeaderIsKnownByItsNumberAndByItsStart(t *testing.T) {
 				t.Skip("this kernel gives processes no numbers")
 			}
 			leader, another := outlaw(t), outlaw(t)
-			births := make(map[int]string)
+			startIDs := make(map[int]string)
 			for _, pid := range []int{leader, another} {
-				birth, ok := birthOf(pid)
+				startID, ok := startIDOf(pid)
 				if !ok {
-					t.Fatalf("got no birth of process %d", pid)
+					t.Fatalf("got no startID of process %d", pid)
 				}
-				births[pid] = birth
+				startIDs[pid] = startID
 			}
-			if name == "number" && births[leader] == births[another] {
-				t.Errorf("got %s for two processes", births[leader])
+			if name == "number" && startIDs[leader] == startIDs[another] {
+				t.Errorf("got %s for two processes", startIDs[leader])
 			}
 			path := filepath.Join(t.TempDir(), "processes")
-			text := record{pid: leader, birth: births[leader], boot: bootID(), mark: "mark"}.text()
+			text := record{pid: leader, startID: startIDs[leader], boot: bootID(), mark: "mark"}.text()
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -263,7 +263,7 @@ func TestTheWatcherLivesAsLongAsItsRegister(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, there := birthOf(pid); there {
+	if _, there := startIDOf(pid); there {
 		t.Errorf("the watcher %d is still there", pid)
 	}
 }
@@ -322,16 +322,16 @@ func endsSoon(t *testing.T, pid int) bool {
 // No process is signalled that is not shown to be the recorded one.
 func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
 	for name, forge := range map[string]func(*record){
-		"another birth": func(r *record) { r.birth += "1" },
-		"another boot":  func(r *record) { r.boot = "another" },
+		"another start id": func(r *record) { r.startID += "1" },
+		"another boot":     func(r *record) { r.boot = "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := outlaw(t)
-			birth, ok := birthOf(pid)
+			startID, ok := startIDOf(pid)
 			if !ok {
-				t.Fatalf("got no birth of process %d", pid)
+				t.Fatalf("got no startID of process %d", pid)
 			}
-			forged := record{pid: pid, birth: birth, boot: bootID(), mark: "mark"}
+			forged := record{pid: pid, startID: startID, boot: bootID(), mark: "mark"}
 			forge(&forged)
 			path := filepath.Join(t.TempDir(), "processes")
 			if err := os.WriteFile(path, forged.text(), 0o600); err != nil {
@@ -386,7 +386,7 @@ func TestWhatHasEndedIsNotInTheRegister(t *testing.T) {
 func TestARegisterThatIsMissingOrTornNamesNothing(t *testing.T) {
 	dir := t.TempDir()
 	torn := filepath.Join(dir, "torn")
-	text := record{pid: 77, birth: "1", boot: "b", mark: "m"}.text()
+	text := record{pid: 77, startID: "1", boot: "b", mark: "m"}.text()
 	if err := os.WriteFile(torn, append(make([]byte, recordSize), text[:4]...), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Watch waits until lifeline ends, which it does when the process that has its other end dies, and then ends what the register at
-// path says is left, unless somebody else keeps it by then: mark tells.
+// path says is left, unless the register has another mark than this by then: somebody else keeps it.
 //
 // The kernel gives a lifeline its end only after every command that was being started has become the program it was to run, since
 // until then that has the other end too. So none is missed that carries its environment on.
@@ -31,8 +31,8 @@ type watcher struct {
 	lifeline *os.File  // nobody writes to it
 }
 
-// start starts the watcher in a session of its own, so that what ends the owner does not end it too. A watcher that cannot be started
-// is done without: what it would do is then done by EndLeftovers.
+// start starts the watcher in a session of its own, so that what ends the owner does not end it too. When it cannot be
+// started, EndLeftovers does at the next resume what it would have done.
 func (w *watcher) start() {
 	if len(w.argv) == 0 {
 		return
