@@ -92,14 +92,15 @@ var textTests = map[string]func(a, b Value) bool{
 
 // functions are those of one argument.
 var functions = map[string]func(Value) Value{
-	"length":    Value.length,
-	"number":    Value.number,
-	"is_null":   isKind(Null),
-	"is_number": isKind(Number),
-	"is_string": isKind(Text),
-	"is_bool":   isKind(Boolean),
-	"is_array":  isKind(Array),
-	"is_object": isKind(Object),
+	"length":      Value.length,
+	"number":      Value.number,
+	"is_null":     isKind(Null),
+	"is_not_null": func(v Value) Value { return booleanValue(v.kind != Null) },
+	"is_number":   isKind(Number),
+	"is_string":   isKind(Text),
+	"is_bool":     isKind(Boolean),
+	"is_array":    isKind(Array),
+	"is_object":   isKind(Object),
 }
 
 // number returns a text that is spelled like a number as one, for data in which all is text; null of anything else but a number.

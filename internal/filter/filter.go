@@ -9,8 +9,11 @@
 //	or, ||
 //	and, &&
 //	not, !           of a comparison or what is in parentheses
-//	==, =, !=, <, <=, >, >=, in [...], contains, starts_with, ends_with, matches
-//	length(x), number(x), is_null(x), is_number(x), is_string(x), is_bool(x), is_array(x), is_object(x), matches(x, 'regex')
+//	==, =, !=, <, <=, >, >=, in [...], not in [...], contains, starts_with, ends_with, matches
+//	length(x), number(x), is_null(x), is_not_null(x), is_number(x), is_string(x), is_bool(x), is_array(x), is_object(x),
+//	contains(x, y), starts_with(x, y), ends_with(x, y), matches(x, 'regex')
+//
+// The words and, or, not and in may be in capitals. Constants may not: True would be a field, so it is refused.
 //
 // Paths are written item.a.b[0]["odd name"], with or without the item. A missing field is null. Only two numbers or two texts have an
 // order; texts are compared byte by byte. Where a condition is wanted, null, false, 0 and what is empty count as false, all else as true.

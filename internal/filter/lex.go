@@ -39,7 +39,8 @@ func (t token) String() string {
 
 func (t token) isSign(s string) bool { return t.kind == tokenSign && t.text == s }
 
-func (t token) isWord(s string) bool { return t.kind == tokenWord && t.text == s }
+// isWord reports whether t is that word in any case.
+func (t token) isWord(s string) bool { return t.kind == tokenWord && strings.EqualFold(t.text, s) }
 
 // placeError is a mistake in an expression and its place.
 type placeError struct {

@@ -17,7 +17,7 @@ type TypedComparison struct {
 
 // HoldsFor says for which item the comparison holds when its field is a text: "no" or "every".
 func (t TypedComparison) HoldsFor() string {
-	if t.sign == "!=" {
+	if t.sign == "!=" || strings.HasPrefix(strings.ToLower(t.sign), "not") {
 		return "every"
 	}
 	return "no"
@@ -44,7 +44,7 @@ func (p *parser) noteList(n oneOf, start int, word token) {
 		return
 	}
 	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
-	p.note(TypedComparison{At: start, sign: word.text, Instead: "number(" + left + ") in " + list})
+	p.note(TypedComparison{At: start, sign: word.text, Instead: "number(" + left + ") " + word.text + " " + list})
 }
 
 // note keeps a typed place that ends before the token. In a condition there is none: what is a text there is known only when it runs.

@@ -17,6 +17,7 @@ func TestAFilterOfTextsIsToldWhereItWantsNumbers(t *testing.T) {
 		{`name == 'x' && (30 < item.age || age != 7)`, "30 < item.age | no | 30 < number(item.age) | 16; age != 7 | every | number(age) != 7 | 33"},
 		{`active == true`, `active == true | no | active == "true" | 0`},
 		{`!(zip in [1, 2])`, "zip in [1, 2] | no | number(zip) in [1, 2] | 2"},
+		{`zip NOT in [1, 2]`, "zip NOT in [1, 2] | every | number(zip) NOT in [1, 2] | 0"},
 		{`number(age) > 30 && age > "30" && age>other && x != null && length(name) > 3 && zip in ["1", 2] && name contains 3`, ""},
 	}
 	for _, test := range tests {

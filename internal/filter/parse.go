@@ -50,18 +50,9 @@ func (p *parser) whole() (node, error) {
 		return nil, err
 	}
 	if p.token.kind != tokenEnd {
-		return nil, mistake(p.token.at, "expected an operator or the end, got %s%s", p.token, p.hint())
+		return nil, mistake(p.token.at, "expected an operator or the end, got %s", p.token)
 	}
 	return root, nil
-}
-
-// hint guesses at what was meant by a word where an operator should be.
-func (p *parser) hint() string {
-	switch p.token.text {
-	case "AND", "OR", "NOT", "IN":
-		return fmt.Sprintf(" (did you mean %q?)", strings.ToLower(p.token.text))
-	}
-	return ""
 }
 
 func (p *parser) advance() (err error) {
@@ -69,7 +60,7 @@ func (p *parser) advance() (err error) {
 	return err
 }
 
-// accept goes past the token when it is one of those signs or words.
+// accept skips the next token if it is that sign, or that word in any case.
 func (p *parser) accept(sign, word string) (bool, error) {
 	if !p.token.isSign(sign) && !p.token.isWord(word) {
 		return false, nil
@@ -167,9 +158,11 @@ func (p *parser) compared(left node, test func(a, b Value) bool) (comparison, er
 }
 
 func (p *parser) wordOperator(left node, start int) (node, error) {
-	switch word := p.token.text; word {
+	switch word := strings.ToLower(p.token.text); word {
 	case "in":
-		return p.in(left, start)
+		return p.in(left, start, p.token)
+	case "not":
+		return p.notIn(left, start)
 	case "matches":
 		if err := p.advance(); err != nil {
 			return nil, err
@@ -184,9 +177,22 @@ func (p *parser) wordOperator(left node, start int) (node, error) {
 	return left, nil
 }
 
-// in reads the list of an in.
-func (p *parser) in(left node, start int) (node, error) {
-	word := p.token
+// notIn reads "not in" and its list.
+func (p *parser) notIn(left node, start int) (node, error) {
+	not := p.token
+	if err := p.advance(); err != nil {
+		return nil, err
+	}
+	if !p.token.isWord("in") {
+		return nil, mistake(p.token.at, "expected \"in\" after %q, got %s (a negated comparison is written not a == b)", not.text, p.token)
+	}
+	not.text = p.lexer.src[not.at : p.token.at+len(p.token.text)]
+	list, err := p.in(left, start, not)
+	return negation{list}, err
+}
+
+// in reads the list behind "in" or "not in", which operator is.
+func (p *parser) in(left node, start int, operator token) (node, error) {
 	if err := p.advance(); err != nil {
 		return nil, err
 	}
@@ -210,7 +216,7 @@ func (p *parser) in(left node, start int) (node, error) {
 		return nil, err
 	}
 	n := oneOf{left, list}
-	p.noteList(n, start, word)
+	p.noteList(n, start, operator)
 	return n, nil
 }
 
@@ -274,56 +280,71 @@ func (p *parser) word() (node, error) {
 	if err := p.advance(); err != nil {
 		return nil, err
 	}
-	switch t.text {
-	case "null":
-		return constant{}, nil
-	case "true", "false":
-		return constant{booleanValue(t.text == "true")}, nil
-	case "contains", "starts_with", "ends_with":
-		if p.token.isSign("(") {
-			return nil, mistake(t.at, "%s stands between two values, as in: item.name %s 'x'", t.text, t.text)
-		}
-		fallthrough
-	case "and", "or", "not", "in":
-		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
-	}
-	if p.token.isSign("(") {
+	if p.token.isSign("(") && !isOperator(t.text) {
 		return p.call(t)
+	}
+	switch word := strings.ToLower(t.text); {
+	case t.text == "null":
+		return constant{}, nil
+	case t.text == "true", t.text == "false":
+		return constant{booleanValue(t.text == "true")}, nil
+	case word == "null", word == "true", word == "false":
+		return nil, mistake(t.at, "the constant is written %s (a field of that name is written item.%s)", word, t.text)
+	case isOperator(t.text), textTests[t.text] != nil:
+		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
 	}
 	return p.steps([]step{{name: t.text}}, t.at)
 }
 
-// calls names all that can be called.
+// isOperator reports whether word is an operator that is a word in any case.
+func isOperator(word string) bool {
+	switch strings.ToLower(word) {
+	case "and", "or", "not", "in":
+		return true
+	}
+	return false
+}
+
+// calls names all functions.
 func calls() string {
-	names := append(slices.Collect(maps.Keys(functions)), "matches")
+	names := slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(textTests)), []string{"matches"})
 	slices.Sort(names)
 	return spelling.OneOf(names)
 }
 
 // call reads the arguments of a function.
 func (p *parser) call(name token) (node, error) {
-	f, known := functions[name.text]
-	if !known && name.text != "matches" {
+	function, test := functions[name.text], textTests[name.text]
+	if function == nil && test == nil && name.text != "matches" {
 		return nil, mistake(name.at, "there is no function %q (want %s)", name.text, calls())
 	}
 	if err := p.advance(); err != nil {
 		return nil, err
 	}
-	argument, err := p.operand()
+	first, err := p.operand()
 	if err != nil {
 		return nil, err
 	}
-	if known {
-		return call{f, argument}, p.expect(")", "after the argument of "+name.text)
+	if function != nil {
+		return call{function, first}, p.expect(")", "after the argument of "+name.text)
 	}
-	if err := p.expect(",", "between the arguments of matches"); err != nil {
+	if err := p.expect(",", "between the arguments of "+name.text); err != nil {
 		return nil, err
 	}
-	re, err := p.regex()
+	var n node
+	if test != nil {
+		var second node
+		second, err = p.operand()
+		n = comparison{first, second, test}
+	} else {
+		var re *regexp.Regexp
+		re, err = p.regex()
+		n = match{first, re}
+	}
 	if err != nil {
 		return nil, err
 	}
-	return match{argument, re}, p.expect(")", "after the arguments of matches")
+	return n, p.expect(")", "after the arguments of "+name.text)
 }
 
 // steps reads the rest of a path that starts at start.
