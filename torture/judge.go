@@ -212,15 +212,11 @@ func (r *round) judgeStatus(h *history, id, fate string) error {
 		want = "failed"
 	}
 	switch {
-	case r.maxCrashes > 0 && !r.kind.mends && h.crashes[id] > r.maxCrashes:
-		return fmt.Errorf("%s was in flight at %d crashes, and set aside at none", id, h.crashes[id])
 	case status == want:
 		return nil
 	case status == "":
 		return fmt.Errorf("%s is lost: it was never settled", id)
 	case h.errors[id] == "circuit_open" && r.kind.refuses:
-		return nil
-	case h.errors[id] == "killed_runner" && r.maxCrashes > 0 && h.crashes[id] >= r.maxCrashes:
 		return nil
 	}
 	return fmt.Errorf("%s (%s): %s (%s), want %s", id, fate, status, h.errors[id], want)

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -28,7 +27,6 @@ type round struct {
 
 	parallel   int
 	durability string
-	maxCrashes int
 	session    bool                // a kill takes the agents as well, always
 	user       *syscall.Credential // who runs prodigy; nil: who runs this
 	runs       int                 // of prodigy
@@ -58,7 +56,7 @@ func newRound(n int, o options, k kind, base string) *round {
 		number: n, rng: rng, kind: k, dir: filepath.Join(base, fmt.Sprintf("%s-%d", k.name, n)),
 		mark: fmt.Sprintf("TORTURE_MARK=%d-%d-%s-%d", os.Getpid(), o.seed, k.name, n),
 		cut:  map[int]bool{}, hits: map[string]int{}, session: o.session, parallel: 4 + rng.IntN(13),
-		durability: []string{"batch", "strict", "none"}[rng.IntN(3)], maxCrashes: []int{0, 0, 2}[rng.IntN(3)],
+		durability: []string{"batch", "strict", "none"}[rng.IntN(3)],
 	}
 	r.prodigy = filepath.Join(base, []string{plain, rotating}[rng.IntN(2)])
 	if !k.standard {
@@ -117,7 +115,7 @@ func (r *round) drive(ctx context.Context, kills int) error {
 	for {
 		command := []string{"run", "workflow.yml"}
 		if r.begun() {
-			command = []string{"resume", "latest", "--max-crashes", strconv.Itoa(r.maxCrashes)}
+			command = []string{"resume", "latest"}
 		}
 		code, err := r.runner(kills)(ctx, append(command, "--durability", r.durability)...)
 		if err != nil {
@@ -148,7 +146,7 @@ func (r *round) mend(ctx context.Context, kills int) error {
 		if code == killed {
 			kills--
 			if r.rng.IntN(2) == 0 {
-				if code, err := r.run(ctx, "resume", "latest", "--max-crashes", "0"); err != nil || code != 0 && code != 3 {
+				if code, err := r.run(ctx, "resume", "latest"); err != nil || code != 0 && code != 3 {
 					return errors.Join(err, r.wrong("resume after a killed dlq retry: exit code %d\n%s", code, r.output()))
 				}
 			}

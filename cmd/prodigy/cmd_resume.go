@@ -42,7 +42,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	f := cmd.Flags()
 	f.Var(parallelFlag{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
-	f.IntVar(&o.maxCrashes, "max-crashes", 2, "dead-letter an item that was running during this many crashes; 0: never")
+	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd
 }
 

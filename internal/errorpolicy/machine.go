@@ -99,14 +99,18 @@ func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now 
 }
 
 // Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker counts the failure;
-// any other action is final and also counts in the metrics, the batch and the thresholds.
+// any other action is final and also counts in the metrics, the batch and the thresholds. That an item killed the runner says nothing of what
+// the breaker protects.
 func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
+	var e Effects
+	if typ != retry.TypeKilledRunner {
+		e.Transitions = m.mem.Breaker.Failure(t, now)
+	}
 	if a.RunsAgain() {
-		return Effects{Transitions: m.mem.Breaker.Failure(t, now)}
+		return e
 	}
 	m.mem.Counts.move(before, a.Status())
 	m.count(typ, itemID)
-	e := Effects{Transitions: m.mem.Breaker.Failure(t, now)}
 	e.Batch = m.collect(BatchError{ItemID: itemID, ErrorType: typ, Error: message})
 	m.countFailure(itemID, a)
 	return e
@@ -122,9 +126,13 @@ func (m *Machine) Rejected(itemID string, before Status) {
 // died: a half-open breaker waits for the outcomes of its tests.
 func (m *Machine) Released(t breaker.Ticket) { m.mem.Breaker.Release(t) }
 
-// Resumed resets the thresholds; the metrics and the breaker keep their state.
-func (m *Machine) Resumed(now time.Time) {
+// Resumed records that the job is resumed at now. The thresholds start from zero if the policy had stopped the job, or if anew is set, as for a
+// retry of dead letters, whose failures have been counted. Otherwise they count on.
+func (m *Machine) Resumed(now time.Time, anew bool) {
 	m.mem.Breaker.Resumed(now)
+	if m.mem.Stop == "" && !anew {
+		return
+	}
 	m.mem.Thresholds = thresholds{SettledBefore: m.mem.Counts.settled()}
 	m.mem.Stop = ""
 }

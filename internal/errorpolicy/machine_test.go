@@ -133,7 +133,7 @@ func TestThresholdsCountFromTheResumeOn(t *testing.T) {
 	m := New(Policy{MaxFailures: 2, FailureThreshold: new(0.5)})
 	m.SetTotal(7)
 	play(m, "ff")
-	m.Resumed(time.Unix(0, 0))
+	m.Resumed(time.Unix(0, 0), false)
 	if reason, stop := m.Stop(); stop {
 		t.Errorf("at the resume: got a stop because %q, want none", reason)
 	}
@@ -146,13 +146,27 @@ func TestThresholdsCountFromTheResumeOn(t *testing.T) {
 	}
 }
 
-func TestFewItemsLeftAtAResumeAreEnoughForTheRate(t *testing.T) {
+func TestFewItemsLeftAtAResumeAfterAStopAreEnoughForTheRate(t *testing.T) {
 	m := New(Policy{FailureThreshold: new(0.25)})
 	m.SetTotal(20)
-	play(m, "sssssssssssssssss")
-	m.Resumed(time.Unix(0, 0))
+	play(m, "ffffffffffsssssss")
+	m.Resumed(time.Unix(0, 0), false)
 	if got, _ := stopped(m, "fff"); got != 3 {
 		t.Errorf("three items left: got a stop after %d, want after all 3", got)
+	}
+}
+
+// A crash or a signal is no reason to forget failures. Only a stop by the policy is, and a retry of dead letters.
+func TestThresholdsCountOnOverAResume(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		m := New(Policy{MaxFailures: 3})
+		m.SetTotal(9)
+		play(m, "fsf")
+		m.Resumed(time.Unix(0, 0), anew)
+		play(m, "f")
+		if reason, stop := m.Stop(); stop == anew {
+			t.Errorf("anew %t, third failure: got stop %t (%s)", anew, stop, reason)
+		}
 	}
 }
 
@@ -160,7 +174,7 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 	m := New(Policy{FailureThreshold: new(0.9)})
 	m.SetTotal(3)
 	play(m, "ffs")
-	m.Resumed(time.Unix(0, 0))
+	m.Resumed(time.Unix(0, 0), true)
 	ticket, _ := m.Started(noon)
 	m.Failed("item_0", ticket, DLQ, retry.TypeTimeout, "late", Dead, noon)
 	if reason, stop := m.Stop(); stop {
@@ -394,7 +408,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 1500).Draw(t, "ms")) * time.Millisecond)
 			case step == 1 && rapid.IntRange(0, 9).Draw(t, "resume") == 0:
 				resumed = true
-				both(func(m *Machine) { m.Resumed(now) })
+				both(func(m *Machine) { m.Resumed(now, false) })
 			case step == 2:
 				both(func(m *Machine) { m.SetTotal(total) })
 			case !isFlying:

@@ -5,7 +5,7 @@ import "fmt"
 // quorum is how many items must have finished before the failure rate counts, unless there are fewer.
 const quorum = 10
 
-// thresholds counts since the job was started or resumed.
+// thresholds counts since the job was started, or resumed after the policy had stopped it.
 type thresholds struct {
 	Failed        int `json:"failed"`
 	Finished      int `json:"finished"`

@@ -198,6 +198,9 @@ type JobResumed struct {
 	StepsDone int    `json:"steps_done,omitempty"` // of that phase, if it runs once
 	Reduce    bool   `json:"reduce,omitempty"`     // the phases after the map phase are to be run again, now or by a later resume
 	Attached  []int  `json:"attached,omitempty"`   // ascending indexes of items in flight whose attempts did not die with the run before: they go on
+	// Died is when the run before died, if a watcher saw that, and nobody had asked the run to stop. Nothing explains such a death, so one of the
+	// attempts that were in flight may be the cause.
+	Died *time.Time `json:"died,omitempty"`
 }
 
 // IsAttached reports whether the attempt at an item goes on that was in flight when the run before died.
@@ -209,6 +212,11 @@ func (e JobResumed) IsAttached(index int) bool {
 func (JobResumed) Type() string { return "JobResumed" }
 
 func (JobResumed) About() string { return "" }
+
+func (e JobResumed) normal() Event {
+	e.Died = writtenAt(e.Died)
+	return e
+}
 
 // Why a job is taken up again.
 const (
@@ -337,6 +345,7 @@ type AgentStarted struct {
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
 	Worker    int    `json:"worker"`
+	Alone     bool   `json:"alone,omitempty"` // nothing else runs meanwhile, because it may be what killed earlier runs
 }
 
 func (AgentStarted) Type() string { return "AgentStarted" }

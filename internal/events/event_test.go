@@ -40,7 +40,7 @@ func samples() []Event {
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done"},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures"},
 		JobPaused{Reason: "SIGINT"},
-		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}},
+		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0)},
 		PhaseStarted{Phase: "map"},
 		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond)},
 		StepCompleted{
@@ -51,7 +51,7 @@ func samples() []Event {
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
 		ItemsSelected{TotalItems: 3},
-		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true},
 		AgentCompleted{
 			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",

@@ -410,6 +410,7 @@ var foldSums = map[int]string{
 	2: "5db296c5c6b578918995995dbd2d94669dfa71601f67457fdb90d8b02c6dbc27", // statuses in runs
 	3: "a8c2f3468f812f195545769b8c3e8bd325417a83163dfa49f362e3a2504c94f6", // the last outcome; letters with every attempt
 	4: "9810dfbea5810a7d011ecac03f0a84cd386ef30ebdc7bfa0d5ed3d0dd368495f", // the state itself instead of a copy of its fields
+	5: "c105e54186f6c4d88a8bbc2396b482ecc7df6b90594ed8e405b69ae29994e3f9", // deaths that nothing explains; thresholds that count on
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -48,6 +48,7 @@ type job struct {
 
 	host     *host
 	executor Executor
+	died     *time.Time     // when the run before died, if nothing explains that
 	room     atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
 	inbox    chan message   // from agents to the owner
 	halting  chan struct{}  // closed when a pool begins to stop
@@ -219,6 +220,7 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return unusable(j.place, err)
 	}
+	j.noteDeath()
 	if j.store != nil && j.state.Selected {
 		if err := j.store.Holds(j.state.Total); err != nil {
 			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
@@ -459,7 +461,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
 		}
 	}
-	v, err := j.runPool(ctx, j.listed(indexes), nil)
+	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
 	if err != nil {
 		return v, err
 	}
@@ -489,7 +491,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	phase := j.state.unfinished()
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce, Attached: attached,
+		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died,
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)

@@ -591,29 +591,107 @@ func TestAnInputThatChangedIsRefusedOnResume(t *testing.T) {
 	}
 }
 
-func TestAnItemInFlightAtTwoCrashesIsSetAside(t *testing.T) {
-	c := config(t, fake(func(call) answer { return answer{} }))
-	c.MaxCrashes = 2
-	whole := run(t, c, workflowOf(3, 1, ""))
-	log := readLog(t, whole.Job)
-	started := strings.Index(log, `"type":"AgentStarted","item_id":"item_1"`)
-	upTo := started + strings.Index(log[started:], "\n") + 1
-	seq := int64(strings.Count(log[:upTo], "\n"))
-	place := copyJob(t, c, whole.Job, log[:upTo]+
-		lineOf(t, seq+1, "j", events.JobResumed{Completed: 1, Pending: 1, InFlight: 1})+
-		lineOf(t, seq+2, "j/item_1", events.AgentStarted{ItemID: "item_1", ItemIndex: 1, AgentID: "a", Attempt: 2, Worker: 1}))
-	r, err := Resume(t.Context(), withHome(c, place), place.job)
-	if err != nil || r.Metrics.Successful != 2 || r.Metrics.ErrorTypes["killed_runner"] != 1 {
-		t.Fatalf("got %+v, %v, want 2 successful and one killed_runner", r.Metrics, err)
+// crashed returns a job of which item_0 is done and item_1 was in flight when a run died, as often as there are deaths.
+func crashed(t *testing.T, c Config, source string, deaths ...death) placed {
+	t.Helper()
+	c.MaxParallel = 1
+	whole := run(t, c, source)
+	log := upTo(readLog(t, whole.Job), `"type":"AgentCompleted","item_id":"item_0"`)
+	seq := int64(strings.Count(log, "\n"))
+	add := func(correlation string, e events.Event) {
+		seq++
+		log += lineOf(t, seq, correlation, e)
 	}
-	if got := deadIDs(t, place.job); !slices.Equal(got, []string{"item_1"}) {
-		t.Errorf("dead letters: got %v, want item_1", got)
+	for i, d := range deaths {
+		if !d.nothing {
+			add("j/item_1", events.AgentStarted{ItemID: "item_1", ItemIndex: 1, AgentID: "a", Attempt: i + 1, Worker: 1, Alone: d.alone})
+		}
+		e := events.JobResumed{Completed: 1, Pending: 2, InFlight: 1}
+		if !d.explained {
+			e.Died = new(lineTime.Add(d.after))
+		}
+		add("j", e)
+	}
+	return copyJob(t, c, whole.Job, log)
+}
+
+// death is the end of a run: how long after the start of item_1, and whether that was alone, or not in flight at all.
+type death struct {
+	after                     time.Duration
+	alone, explained, nothing bool
+}
+
+func TestAnItemRunsAloneAfterDeathsThatNothingExplains(t *testing.T) {
+	soon, late := death{after: time.Second}, death{after: time.Minute}
+	for name, tt := range map[string]struct {
+		deaths []death
+		crash  int
+		alone  bool
+	}{
+		"one":                          {deaths: []death{soon}, crash: 2},
+		"two":                          {deaths: []death{soon, soon}, crash: 2, alone: true},
+		"two, explained":               {deaths: []death{{explained: true}, {explained: true}, soon}, crash: 2},
+		"two, long after its start":    {deaths: []death{late, late, soon}, crash: 2},
+		"two, then one without it":     {deaths: []death{soon, soon, {nothing: true}}, crash: 2},
+		"two, and one alone":           {deaths: []death{soon, soon, {alone: true}}, crash: 2, alone: true},
+		"three, with --max-crashes 4":  {deaths: []death{soon, soon, soon}, crash: 4},
+		"three, with --max-crashes 0":  {deaths: []death{soon, soon, soon}},
+		"alone, and nothing in flight": {deaths: []death{soon, soon, {alone: true}, {nothing: true}, {alone: true}}, crash: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := config(t, fake(func(call) answer { return answer{takes: time.Millisecond} }))
+				c.MaxCrashes = tt.crash
+				place := crashed(t, c, workflowOf(4, 3, ""), tt.deaths...)
+				r, err := Resume(t.Context(), withHome(c, place), place.job)
+				if err != nil || r.Metrics.Successful != 4 {
+					t.Fatalf("got %+v, %v, want 4 successful", r.Metrics, err)
+				}
+				all := recordsOf(t, place.job)
+				started, _ := told[events.AgentStarted](all)
+				last := started[len(started)-1]
+				if last.Alone != tt.alone || last.Alone && last.ItemID != "item_1" {
+					t.Errorf("last start: got %+v, want alone: %t", last, tt.alone)
+				}
+			})
+		})
 	}
 }
 
+// An item that was running alone at two deaths has failed. The policy says what follows, and the breaker does not see it.
+func TestAnItemThatWasAloneAtTwoDeathsFails(t *testing.T) {
+	soon, alone := death{after: time.Second}, death{alone: true}
+	for name, tt := range map[string]struct {
+		policy string
+		state  State
+		check  func(m errorpolicy.Metrics) bool
+	}{
+		"dead letter":  {"", Completed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 3 }},
+		"skipped":      {"error_policy: {on_item_failure: skip}\n", Completed, func(m errorpolicy.Metrics) bool { return m.Skipped == 1 && m.Successful == 3 }},
+		"tried again":  {"error_policy: {on_item_failure: retry}\n", Completed, func(m errorpolicy.Metrics) bool { return m.Successful == 4 }},
+		"max_failures": {"error_policy: {max_failures: 1}\n", Failed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 1 }},
+		"breaker":      {"error_policy: {circuit_breaker: {failure_threshold: 1, timeout: 1h}}\n", Completed, func(m errorpolicy.Metrics) bool { return m.Failed == 1 && m.Successful == 3 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := config(t, fake(func(call) answer { return answer{} }))
+				c.MaxCrashes = 2
+				place := crashed(t, c, workflowOf(4, 3, tt.policy), soon, soon, alone, alone)
+				r, err := Resume(t.Context(), withHome(c, place), place.job)
+				if err != nil || r.State != tt.state || !tt.check(r.Metrics) || tt.state == Completed && r.Metrics.Successful < 4 && r.Metrics.ErrorTypes["killed_runner"] != 1 {
+					t.Fatalf("got %s (%s), %+v, %v", r.State, r.Reason, r.Metrics, err)
+				}
+			})
+		})
+	}
+}
+
+// lineTime is the time of the records that tests write.
+var lineTime = time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC)
+
 func lineOf(t *testing.T, seq int64, correlation string, e events.Event) string {
 	t.Helper()
-	line, err := events.Encode(events.Record{Seq: seq, Time: time.Date(2026, 11, 20, 16, 15, 30, 0, time.UTC), JobID: "j", CorrelationID: correlation, Event: e})
+	line, err := events.Encode(events.Record{Seq: seq, Time: lineTime, JobID: "j", CorrelationID: correlation, Event: e})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type Config struct {
 	StopNow     bool          // no grace for running agents when the policy stops the job
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
-	MaxCrashes  int           // an item that was in flight when the run died so often is dead-lettered by a resume; 0: never
+	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
 	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
 
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
@@ -154,6 +154,9 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	}
 	if j.state.Ended == Completed {
 		return j.finish(runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
+	}
+	if reason, stopped := j.state.Policy.Stop(); stopped {
+		j.notice("the error policy had stopped the job: " + reason + "; its limits count from zero again")
 	}
 	if err := j.recordResumed(ctx, events.ForResume, j.state.Reducing); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())

@@ -136,6 +136,7 @@ func (j *job) runAlone(ctx context.Context, a agent.Attempt) (attemptEnd, error)
 			j.record(m.event)
 		case <-stop:
 			stop, grace = nil, time.After(j.config.Grace)
+			j.register.Stopping()
 		case <-grace:
 			cancel(context.Cause(j.config.Stop))
 		case <-failed:

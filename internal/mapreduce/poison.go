@@ -1,32 +1,85 @@
 package mapreduce
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
 
-// quarantine dead-letters the items that were in flight each time the run died, once that has happened too often: one of them may be
-// what kills it, and would kill the next run as well.
+// An item that kills prodigy would kill each run that tries it. But a run may also be killed from outside, which condemns nobody. So an item
+// that was in flight at several deaths that nothing explains is only a suspect: it runs when all others have come to their end, alone, after
+// a pause. Whoever kills runs from outside will mostly hit that pause, which clears all suspects. One that was running alone at several deaths
+// is set aside.
+
+// noteDeath finds out how the run before died, if it did.
+func (j *job) noteDeath() {
+	if j.state.Ended != "" || j.state.Seq == 0 {
+		return
+	}
+	if death := process.LastDeath(j.place.RegisterFile()); !death.At.IsZero() && !death.Stopping {
+		at := death.At.UTC()
+		j.died = &at
+	}
+}
+
+// suspect reports whether an item is to run alone.
+func (j *job) suspect(index int) bool {
+	return j.config.MaxCrashes > 0 && j.state.Crashes[index].Together >= j.config.MaxCrashes && j.state.Status.At(index) == errorpolicy.Pending
+}
+
+// suspects returns the items that are to run alone, those first that were alone at fewer deaths.
+func (j *job) suspects() []dueItem {
+	var found []dueItem
+	for index, w := range j.state.Waiting {
+		if j.suspect(index) && index < j.store.Len() {
+			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
+		}
+	}
+	slices.SortFunc(found, func(a, b dueItem) int {
+		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone), cmp.Compare(a.index, b.index))
+	})
+	return found
+}
+
+// quiet is how long nothing runs before a suspect does.
+func (j *job) quiet(index int) time.Duration {
+	return time.Second << min(2*j.state.Crashes[index].Alone, 4)
+}
+
+// quarantine records the failure of the items that were running alone when the run died, once that has happened too often. The policy decides
+// what follows as of any failure. The breaker never learns of it.
 func (j *job) quarantine() {
 	if j.config.MaxCrashes <= 0 {
 		return
 	}
-	indexes := slices.Sorted(maps.Keys(j.state.Crashes))
-	for _, index := range indexes {
-		n := j.state.Crashes[index]
+	for _, index := range slices.Sorted(maps.Keys(j.state.Crashes)) {
+		c := j.state.Crashes[index]
 		w, waits := j.state.Waiting[index] // an attached one does not
-		if !waits || n < j.config.MaxCrashes || j.state.Status.At(index) != errorpolicy.Pending || index >= j.store.Len() {
+		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.store.Len() {
 			continue
 		}
-		message := fmt.Sprintf("in flight each time the run died, %d times", n)
-		j.recordFailed(events.AgentFailed{
+		now := time.Now()
+		message := fmt.Sprintf("prodigy died %d times while nothing but this item was running, and %d times while it was running beside others", c.Alone, c.Together)
+		f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
+		d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now, retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
+		failed := events.AgentFailed{
 			ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
-			ErrorSignature: retry.Signature(message), Action: errorpolicy.DLQ,
-		}, "")
+			ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
+		}
+		if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
+			failed.Reason = "its handler is not run for an item that kills prodigy"
+		}
+		if d.Action.RunsAgain() {
+			addRetry(&failed, d.Retry, now)
+		}
+		j.recordFailed(failed, j.whySkipped(false))
 	}
 }

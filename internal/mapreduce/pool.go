@@ -37,8 +37,13 @@ type pool struct {
 	fresh  *items.Item // the next new item, when it has been received
 	due    dueHeap     // items that wait for their next attempt
 	parked parkHeap    // agents that wait for the next try of a step
-	held   bool        // the breaker admitted nothing when it was last asked
-	hold   time.Time   // when to ask it again; zero: after the next outcome
+
+	suspects []dueItem // items that run alone, when all others are done
+	alone    bool      // it has come to that
+	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: it has not come to that
+
+	held bool      // the breaker admitted nothing when it was last asked
+	hold time.Time // when to ask it again; zero: after the next outcome
 
 	halted *runResult // set when the pool stops before its end
 	grace  <-chan time.Time
@@ -57,7 +62,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 		return runResult{state: Paused, reason: err.Error()}, nil
 	}
 	due := j.due() // before the selection begins, which brings what the store has lost
-	v, err := j.runPool(ctx, j.selected(), due)
+	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
 	if err == nil && v.state == Completed {
 		j.recordPhaseCompleted("map")
 	}
@@ -71,14 +76,17 @@ func (j *job) due() dueHeap {
 		if index >= j.store.Len() {
 			continue // a power loss took it from the store: the selection will bring it again
 		}
+		if j.suspect(index) {
+			continue
+		}
 		due.push(dueItem{id: w.ID, index: index, due: w.Due})
 	}
 	return due
 }
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
-func (j *job) runPool(ctx context.Context, s source, due dueHeap) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, due: due}
+func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, due: due, suspects: suspects}
 	defer close(p.idle)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
 	limits, err := j.limits()
@@ -93,7 +101,11 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap) (runResult, er
 	}
 	p.agents, p.kill = context.WithCancelCause(ctx)
 	defer p.kill(nil)
+	if n := len(suspects); n > 0 {
+		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
+	}
 	p.adopt()
+	p.checkPolicy() // an item may have been set aside before
 	p.run(ctx)
 	s.cancel()
 	if err := j.log.Err(); err != nil {
@@ -129,6 +141,7 @@ func (p *pool) run(ctx context.Context) {
 			p.kill(errors.New(p.halted.reason))
 		case <-stop:
 			stop = nil
+			p.job.register.Stopping()
 			p.halt(runResult{state: Paused, reason: context.Cause(p.job.config.Stop).Error()}, p.job.config.Grace)
 		case <-dead:
 			dead = nil
@@ -155,7 +168,28 @@ func (p *pool) over() bool {
 	if p.running > 0 || p.syncing > 0 {
 		return false
 	}
-	return p.halted != nil || (p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0)
+	return p.halted != nil || p.exhausted() && len(p.suspects) == 0
+}
+
+// exhausted reports whether nothing is left to start but suspects.
+func (p *pool) exhausted() bool {
+	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0
+}
+
+// isolate makes the next suspect due, once nothing else is left and some time has passed.
+func (p *pool) isolate(now time.Time) {
+	if len(p.suspects) == 0 || p.running > 0 || p.syncing > 0 || !p.exhausted() {
+		return
+	}
+	next := p.suspects[0]
+	if p.pause.IsZero() {
+		p.pause = now.Add(p.job.quiet(next.index))
+	}
+	if now.Before(p.pause) {
+		return
+	}
+	p.alone, p.pause, p.suspects = true, time.Time{}, p.suspects[1:]
+	p.due.push(next)
 }
 
 // wanted returns the channel of new items when one could be started now, so that the reader of the input stays little ahead.
@@ -202,6 +236,9 @@ const burst = 256
 // dispatch starts what may start now. It returns true when it stopped before it was done.
 func (p *pool) dispatch(now time.Time) bool {
 	p.held = false
+	if p.halted == nil {
+		p.isolate(now)
+	}
 	for range burst {
 		if p.halted != nil || p.agents.Err() != nil || !p.vacant() {
 			return false
@@ -215,6 +252,9 @@ func (p *pool) dispatch(now time.Time) bool {
 
 // vacant reports whether one more agent may run now.
 func (p *pool) vacant() bool {
+	if p.alone {
+		return p.running == 0 && p.syncing == 0
+	}
 	busy := p.job.parallel - len(p.free)
 	return len(p.free) > 0 && int64(busy) < p.job.room.Load()
 }
@@ -254,7 +294,7 @@ func (p *pool) take(retrying bool) items.Item {
 // start runs one attempt of an item in a free slot.
 func (p *pool) start(it items.Item) {
 	a := p.attempt(it, p.job.state.nextNumber(it.Index), p.takeSlot())
-	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker})
+	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone})
 	p.running++
 	p.startWorker(a)
 }
@@ -403,6 +443,9 @@ func (p *pool) arm(t *time.Timer) {
 		if due.Before(next) {
 			next = due
 		}
+	}
+	if !p.pause.IsZero() {
+		sooner(p.pause)
 	}
 	vacant := p.vacant()
 	if vacant && len(p.parked) > 0 {

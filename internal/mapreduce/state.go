@@ -30,7 +30,7 @@ type state struct {
 	Running  map[int]running      `json:"running"`  // attempts that have started and not ended, by item index
 	Waiting  map[int]pendingRetry `json:"waiting"`  // items between two attempts, by item index
 	Retrying map[string]stepRetry `json:"retrying"` // the last retry of a step by item id, of what has not ended; "" for the other phases
-	Crashes  map[int]int          `json:"crashes"`  // how often an item was in flight when a run died
+	Crashes  map[int]crashes      `json:"crashes"`  // of items that were in flight when a run died
 	Failures map[int]int          `json:"failures"` // failures so far of items that wait or are dead-lettered
 	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
@@ -55,9 +55,21 @@ type phase struct {
 type running struct {
 	ID     string         `json:"id"`     // of the item
 	Number int            `json:"number"` // of the attempt
+	Began  time.Time      `json:"began"`
+	Alone  bool           `json:"alone,omitempty"`
 	Ticket breaker.Ticket `json:"ticket"`
 	Retry  retry.State    `json:"retry"` // before this attempt
 }
+
+// crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
+type crashes struct {
+	Together int `json:"together"` // while others may have run too
+	Alone    int `json:"alone"`    // while nothing else ran
+}
+
+// suspiciousTime is how soon after the beginning of an attempt the run must die for its item to be a suspect. An item that kills the run
+// mostly does so at once.
+const suspiciousTime = 10 * time.Second
 
 // pendingRetry is an item between two attempts.
 type pendingRetry struct {
@@ -79,7 +91,7 @@ func newState(p errorpolicy.Policy) *state {
 		Phases:   map[string]*phase{},
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
-		Crashes:  map[int]int{},
+		Crashes:  map[int]crashes{},
 		Failures: map[int]int{},
 		LastTry:  map[int]int{},
 		Retrying: map[string]stepRetry{},
@@ -147,7 +159,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		ticket, effects := s.Policy.Started(r.Time)
-		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry}
+		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
@@ -203,9 +215,9 @@ func retryState(e events.AgentFailed) retry.State {
 	return st
 }
 
-// resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new attempt, thresholds
-// count anew. A dead
-// letter whose retry was stopped is a dead letter as before, also one that waited for its next attempt.
+// resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new attempt. The thresholds count
+// on, unless the policy had stopped the job or dead letters are retried. A dead letter whose retry was stopped is a dead letter as before, also
+// one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.Ended, s.Reason = "", ""
 	if e.Reduce && !s.Reducing {
@@ -213,13 +225,25 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		delete(s.Phases, "reduce")
 		delete(s.Phases, "merge")
 	}
+	if e.Died != nil && len(s.Running) == 0 {
+		clear(s.Crashes) // runs die although no item is to blame
+	}
 	for index, f := range s.Running {
 		if e.IsAttached(index) {
 			continue
 		}
 		s.Policy.Released(f.Ticket)
 		s.giveBack(index, f, f.Number)
-		s.Crashes[index]++
+		if e.Died == nil || e.Died.Sub(f.Began) > suspiciousTime {
+			continue
+		}
+		c := s.Crashes[index]
+		if f.Alone {
+			c.Alone++
+		} else {
+			c.Together++
+		}
+		s.Crashes[index] = c
 	}
 	for index, w := range s.Waiting {
 		if s.dead(index) {
@@ -233,7 +257,7 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		}
 		s.Waiting[index] = w
 	}
-	s.Policy.Resumed(now)
+	s.Policy.Resumed(now, e.Reason == events.ForDeadLetters)
 	s.Working = s.unfinished()
 	if e.Reason == events.ForDeadLetters {
 		s.Policy.ResetBreaker()

@@ -80,7 +80,11 @@ func (r *Register) Close() error {
 // guard sees to it that the watcher is there before a command starts, which may kill this process at once.
 func (r *Register) guard() {
 	if r != nil {
-		r.first.Do(r.watcher.start)
+		r.first.Do(func() {
+			if r.watcher.start(); r.watcher.process != nil {
+				r.note(watchedWord)
+			}
+		})
 	}
 }
 

@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// Watch waits until lifeline ends, which it does when the process that has its other end dies, and then ends what the register at
-// path says is left, unless the register has another mark than this by then: somebody else keeps it.
+// Watch waits until lifeline ends, which it does when the process that has its other end dies. It notes when that was, for LastDeath, and ends
+// what the register at path says is left, unless the register has another mark than this by then: somebody else keeps it.
 //
 // The kernel gives a lifeline its end only after every command that was being started has become the program it was to run, since
 // until then that has the other end too. So none is missed that carries its environment on.
 func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
 	_, _ = io.Copy(io.Discard, lifeline) // an error is an end as well
+	died := time.Now()
 	owner, running, err := readRegister(path)
 	if err != nil || owner.mark != mark {
 		return err
 	}
+	noteDeath(path, mark, died)
 	_, err = endGroups(ctx, owner, running, grace)
 	return err
 }

@@ -74,6 +74,9 @@ type explainer struct {
 	waited   map[string]time.Duration // the delay before, by the label of the step; "" for the item
 	attempt  int                      // the last that was started
 	index    int                      // of the item, once one was started
+	began    time.Time                // its last attempt
+	alone    bool                     // that attempt runs alone
+	crashes  int                      // how often the run died while the item was running, for no known reason
 	retries  int                      // of the item, that were decided
 	due      time.Time
 	step     string    // that waits for its next try, or did last
@@ -172,6 +175,9 @@ func times(n int, one, many string) string {
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	text := fmt.Sprintf("attempt %d starts in slot %d", e.Attempt, e.Worker)
 	var why []string
+	if x.alone = e.Alone; e.Alone {
+		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))
+	}
 	switch {
 	case x.out.Status == Waiting && !x.due.IsZero():
 		if late := r.Time.Sub(x.due); late > time.Second {
@@ -180,7 +186,7 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	case x.out.Status == DeadLetter || x.out.Status == Rejected:
 		why = append(why, "it is retried from the dead letter queue")
 	}
-	x.out.Status, x.attempt, x.index, x.due, x.step = InFlight, e.Attempt, e.ItemIndex, time.Time{}, ""
+	x.out.Status, x.attempt, x.index, x.due, x.step, x.began = InFlight, e.Attempt, e.ItemIndex, time.Time{}, "", r.Time
 	clear(x.waited)
 	x.add(r, text, why...)
 }
@@ -424,8 +430,9 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 		x.add(r, "its retry from the dead letter queue did not finish; the job continues", "it is a dead letter as before")
 	case x.out.Status == InFlight && crashed:
 		x.out.Status = Pending
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt),
-			fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1))
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), append([]string{
+			fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1),
+		}, x.death(e)...)...)
 	case x.out.Status == Pending:
 		x.add(r, "the job continues, and the item starts again")
 	case x.out.Status == Waiting:
@@ -435,6 +442,19 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 		}
 		x.add(r, "the job continues", why)
 	}
+}
+
+// death says what the death of a run means for the item that was in flight.
+func (x *explainer) death(e events.JobResumed) []string {
+	if e.Died == nil {
+		return nil
+	}
+	after := duration.Format(e.Died.Sub(x.began).Round(time.Millisecond))
+	x.crashes++
+	if x.alone {
+		return []string{fmt.Sprintf("the run died %s after the start of the item, which was running alone", after)}
+	}
+	return []string{fmt.Sprintf("the run died %s after the start of the item, and nothing explains that", after)}
 }
 
 // now returns the present status of the item in words.

@@ -1,0 +1,74 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	diedSuffix   = ".died" // of the file beside a register in which its watcher notes when the owner died
+	watchedWord  = "watched"
+	stoppingWord = "stopping"
+)
+
+// Death is what is known of how the process that kept a register died. The zero Death is that of one that nobody watched: its watcher ended
+// with it, as when the machine went down or everything in a container was killed.
+type Death struct {
+	At       time.Time
+	Stopping bool // it had been asked to stop
+}
+
+// noteDeath writes down for LastDeath when the owner with the mark died. Without the note its death counts as one that nobody saw.
+func noteDeath(path, mark string, at time.Time) {
+	_ = os.WriteFile(path+diedSuffix, fmt.Appendf(nil, "%s %d\n", mark, at.UnixNano()), 0o600)
+}
+
+// noteWait is how long LastDeath waits for the note of a watcher. The death wakes the watcher, and it writes at once.
+const noteWait = 500 * time.Millisecond
+
+// LastDeath returns how the process that kept the register at path died. The caller knows that it is dead.
+func LastDeath(path string) Death {
+	o, _, err := readRegister(path)
+	data, readErr := os.ReadFile(path)
+	if err != nil || readErr != nil || o.mark == "" {
+		return Death{}
+	}
+	watched, stopping := false, false
+	for chunk := range slices.Chunk(data, recordSize) {
+		if words := strings.Fields(string(chunk)); len(words) == 2 && words[1] == o.mark {
+			watched, stopping = watched || words[0] == watchedWord, stopping || words[0] == stoppingWord
+		}
+	}
+	for deadline := time.Now().Add(noteWait); watched; time.Sleep(5 * time.Millisecond) {
+		if at, ok := readDeath(path, o.mark); ok {
+			return Death{At: at, Stopping: stopping}
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	return Death{Stopping: stopping}
+}
+
+func readDeath(path, mark string) (time.Time, bool) {
+	data, err := os.ReadFile(path + diedSuffix)
+	words := strings.Fields(string(data))
+	if err != nil || len(words) != 2 || words[0] != mark {
+		return time.Time{}, false
+	}
+	n, err := strconv.ParseInt(words[1], 10, 64)
+	return time.Unix(0, n), err == nil
+}
+
+// Stopping notes that the owner has been asked to stop, which explains its death if it is killed now.
+func (r *Register) Stopping() { r.note(stoppingWord) }
+
+func (r *Register) note(word string) {
+	if r != nil {
+		r.write(r.lines.take(), line(word, r.owner.mark))
+	}
+}
