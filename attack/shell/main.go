@@ -28,6 +28,7 @@ type options struct {
 	seed     uint64
 	parallel int
 	limit    time.Duration
+	sample   float64
 	alarms   int
 	show     bool
 }
@@ -38,6 +39,7 @@ func main() {
 	flag.Uint64Var(&o.first, "first", 0, "number of the first script, to repeat one")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "scripts at once")
 	flag.DurationVar(&o.limit, "for", 0, "begin no more scripts after this time; 0: no limit")
+	flag.Float64Var(&o.sample, "sample", 0.1, "share of the scripts which are refused or warned of that is run to estimate the false alarms; 1: all")
 	flag.IntVar(&o.alarms, "alarms", 0, "reduce and print this many kinds of false alarms")
 	flag.BoolVar(&o.show, "show", false, "print each script, and what came of it")
 	trials.Main("attack", &o.seed, "the scripts", func(ctx context.Context) error { return attack(ctx, o) })
@@ -96,7 +98,7 @@ func tryAll(ctx context.Context, o options, t *tally) (err error) {
 
 func tryOne(ctx context.Context, l *lab, o options, n uint64, t *tally) error {
 	s := generate(o.seed, n)
-	found, err := l.try(ctx, s)
+	found, err := l.try(ctx, s, func() bool { return sampled(o.seed, n, o.sample) })
 	if err != nil {
 		return err
 	}
@@ -104,4 +106,9 @@ func tryOne(ctx context.Context, l *lab, o options, n uint64, t *tally) error {
 		fmt.Printf("--- %d: %s\n%srefused %t, said %v, ran %t in %s by %q: %s\n", n, s, s.workflowText(), found.verdict.refused, found.verdict.codes, found.ran, found.shell, found.payload, found.verdict.message)
 	}
 	return t.add(ctx, l, s, found)
+}
+
+// sampled reports whether the n-th script of a seed is run although prodigy warns of it.
+func sampled(seed, n uint64, share float64) bool {
+	return rand.New(rand.NewPCG(^seed, n)).Float64() < share
 }

@@ -10,14 +10,14 @@ import (
 
 // reduced returns the smallest script that still does what found asks for, without parts of s and with simpler ones.
 func reduced(ctx context.Context, l *lab, s *script, found func(trial) bool) (*script, trial, error) {
-	t, err := l.try(ctx, s)
+	t, err := l.try(ctx, s, always)
 	if err != nil || !found(t) {
 		return s, t, err
 	}
 	for again := true; again; {
 		again = false
 		for _, simpler := range s.simpler() {
-			st, err := l.try(ctx, simpler)
+			st, err := l.try(ctx, simpler, always)
 			if err != nil {
 				return s, t, err
 			}

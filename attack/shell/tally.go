@@ -17,20 +17,39 @@ import (
 type tally struct {
 	mu sync.Mutex
 
-	scripts, ran, refused, warned    int
-	unsaid, outside                  int // that ran data and of which nothing was said: within the promise, outside it
-	harmlessRefused, harmlessWarned  int
-	refusedBy, warnedBy, outsideFrom map[string]int // harmless ones by code, those outside by the sentence of the docs
+	scripts         int
+	silent          int // scripts of which nothing is said: all of them are run
+	silentHarmless  int // of these, the ones that ran no data
+	unsaid, outside int // the others: within the promise, and outside it
+	refused, warned alarm
+	outsideFrom     map[string]int // by the sentence of the docs
 
-	holes, refusals, warnings classes
+	holes classes
+}
+
+// alarm counts the scripts which are refused, or warned of.
+type alarm struct {
+	scripts  int
+	tried    int            // the sample of them that was run
+	harmless int            // of the sample
+	by       map[string]int // the harmless ones by code
+	kinds    classes
+}
+
+// estimate returns how many of the scripts are harmless, judged by the sample.
+func (a *alarm) estimate() float64 {
+	if a.tried == 0 {
+		return 0
+	}
+	return float64(a.scripts) * float64(a.harmless) / float64(a.tried)
 }
 
 func newTally(alarms int) *tally {
 	return &tally{
-		refusedBy: map[string]int{}, warnedBy: map[string]int{}, outsideFrom: map[string]int{},
-		holes:    classes{found: trial.unsaid, most: 1000},
-		refusals: classes{found: func(t trial) bool { return !t.ran && t.verdict.refused }, most: alarms},
-		warnings: classes{found: func(t trial) bool { return !t.ran && !t.verdict.refused && !t.verdict.silent() }, most: alarms},
+		outsideFrom: map[string]int{},
+		holes:       classes{found: trial.unsaid, most: 1000},
+		refused:     alarm{by: map[string]int{}, kinds: classes{found: func(t trial) bool { return !t.ran && t.verdict.refused }, most: alarms}},
+		warned:      alarm{by: map[string]int{}, kinds: classes{found: func(t trial) bool { return !t.ran && !t.verdict.refused && !t.verdict.silent() }, most: alarms}},
 	}
 }
 
@@ -39,67 +58,71 @@ func (t *tally) add(ctx context.Context, l *lab, s *script, found trial) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.scripts++
-	said := !found.verdict.refused && !found.verdict.silent()
-	if found.ran {
-		t.ran++
+	if !found.verdict.silent() {
+		a := &t.warned
+		if found.verdict.refused {
+			a = &t.refused
+		}
+		return a.add(ctx, l, s, found)
 	}
-	if found.verdict.refused {
-		t.refused++
-	}
-	if said {
-		t.warned++
-	}
+	t.silent++
 	switch {
-	case found.unsaid() && s.outside() != "":
+	case !found.ran:
+		t.silentHarmless++
+	case s.outside() != "":
 		t.outside++
 		t.outsideFrom[s.outside()]++
-	case found.unsaid():
+	default:
 		t.unsaid++
 		return t.holes.add(ctx, l, s)
-	case s.sink.notAsRoot && !found.ran:
-	case !found.ran && found.verdict.refused:
-		t.harmlessRefused++
-		t.refusedBy[found.verdict.codes[0]]++
-		return t.refusals.add(ctx, l, s)
-	case !found.ran && said:
-		t.harmlessWarned++
-		t.warnedBy[found.verdict.codes[0]]++
-		return t.warnings.add(ctx, l, s)
 	}
 	return nil
 }
 
+func (a *alarm) add(ctx context.Context, l *lab, s *script, found trial) error {
+	a.scripts++
+	if !found.tried {
+		return nil
+	}
+	a.tried++
+	if found.ran || s.sink.notAsRoot {
+		return nil
+	}
+	a.harmless++
+	a.by[found.verdict.codes[0]]++
+	return a.kinds.add(ctx, l, s)
+}
+
 func (t *tally) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	harmless := t.scripts - t.ran
+	harmless := float64(t.silentHarmless) + t.refused.estimate() + t.warned.estimate()
 	for _, row := range []struct {
 		what string
 		n    int
 		note string
 	}{
 		{"scripts", t.scripts, ""},
-		{"ran data", t.ran, ""},
-		{"refused", t.refused, ""},
-		{"warned of", t.warned, ""},
+		{"nothing said, run", t.silent, fmt.Sprintf("%d harmless", t.silentHarmless)},
 		{"unsaid", t.unsaid, fmt.Sprintf("of %d kinds", len(t.holes.list))},
 		{"unsaid, outside the promise", t.outside, counts(t.outsideFrom)},
-		{"harmless", harmless, ""},
-		{"harmless, refused", t.harmlessRefused, share(t.harmlessRefused, harmless) + counts(t.refusedBy)},
-		{"harmless, warned of", t.harmlessWarned, share(t.harmlessWarned, harmless) + counts(t.warnedBy)},
+		{"refused", t.refused.scripts, t.refused.summary(harmless)},
+		{"warned of", t.warned.scripts, t.warned.summary(harmless)},
+		{"harmless in all, estimated", int(harmless + 0.5), ""},
 	} {
 		_, _ = fmt.Fprintf(tw, "%s\t%d\t%s\n", row.what, row.n, row.note)
 	}
 	_ = tw.Flush() // to a terminal
 	printClasses(w, "unsaid", &t.holes)
-	printClasses(w, "harmless, refused", &t.refusals)
-	printClasses(w, "harmless, warned of", &t.warnings)
+	printClasses(w, "harmless, refused", &t.refused.kinds)
+	printClasses(w, "harmless, warned of", &t.warned.kinds)
 }
 
-func share(n, of int) string {
-	if of == 0 {
-		return ""
+// summary says what the sample of the scripts showed, and what share of all harmless scripts that comes to.
+func (a *alarm) summary(harmless float64) string {
+	if a.tried == 0 {
+		return "none run"
 	}
-	return fmt.Sprintf("%.1f%% ", 100*float64(n)/float64(of))
+	return fmt.Sprintf("%d run, %d of these harmless; about %.1f%% of all harmless scripts: %s", a.tried, a.harmless, 100*a.estimate()/max(harmless, 1), counts(a.by))
 }
 
 // counts returns what is counted in m, the most frequent first.

@@ -37,6 +37,7 @@ func (v verdict) silent() bool { return !v.refused && len(v.codes) == 0 }
 // trial is what came of a script.
 type trial struct {
 	verdict verdict
+	tried   bool // it was run
 	ran     bool // data was run
 	shell   string
 	payload string
@@ -120,9 +121,12 @@ func (l *lab) shell(name, path string) (shell, error) {
 	return s, nil
 }
 
+// always has each script run.
+func always() bool { return true }
+
 // try asks for the verdict on a script and runs it with values that show whether they are run. A script that is refused cannot be run;
-// its reference form is run instead.
-func (l *lab) try(ctx context.Context, s *script) (trial, error) {
+// its reference form is run instead. A script which is refused or warned of is only run if sampled reports true.
+func (l *lab) try(ctx context.Context, s *script, sampled func() bool) (trial, error) {
 	t := trial{}
 	w, err := parse(s)
 	if err == nil {
@@ -133,6 +137,10 @@ func (l *lab) try(ctx context.Context, s *script) (trial, error) {
 	} else if err != nil {
 		return t, err
 	}
+	if !t.verdict.silent() && !sampled() {
+		return t, nil
+	}
+	t.tried = true
 	for _, payload := range slices.Concat(commonPayloads, s.sink.payloads) {
 		for _, sh := range l.shells {
 			if s.bash && sh.name != "bash" {
