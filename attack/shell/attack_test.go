@@ -61,7 +61,7 @@ func runsReference(t *testing.T, l *lab, s *script) bool {
 	t.Helper()
 	for _, st := range []style{quoted, bare} {
 		s.styles = slices.Repeat([]style{st}, len(s.flows)+1)
-		for _, payload := range slices.Concat(commonPayloads, s.sink.payloads) {
+		for _, payload := range s.payloads() {
 			for _, sh := range l.shells {
 				ran, err := l.run(t.Context(), sh, s, nil, payload, true)
 				if err != nil {
@@ -121,6 +121,21 @@ func TestScriptsAreThoseOfTheirSeed(t *testing.T) {
 		a, b := generate(7, n), generate(7, n)
 		if a.workflowText() != b.workflowText() || a.String() != b.String() {
 			t.Errorf("script %d: got\n%s\nand then\n%s", n, a.workflowText(), b.workflowText())
+		}
+	}
+}
+
+// A source that brings nothing would prove nothing either: each value gets to the script in the workflow itself.
+func TestSourcesBringTheirValue(t *testing.T) {
+	l := testLab(t)
+	looks := &production{name: "look", text: "case {W} in *mark*) mark ;; esac"}
+	for _, s := range sources {
+		found, err := l.try(t.Context(), &script{source: s, sink: looks, styles: []style{quoted}}, always)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !found.verdict.silent() || found.ran == s.constant {
+			t.Errorf("%s: ran %t, said %v", s.name, found.ran, found.verdict)
 		}
 	}
 }

@@ -49,8 +49,11 @@ type source struct {
 	// literal is what a placeholder stands for, given the value that all sources have. The script that is run in place of a refused one
 	// holds a reference to a variable with this text. Nil: it is the value.
 	literal  func(value string) string
-	constant bool   // it is no data
-	outside  string // as of productions
+	payloads []string // more values that show that it is run
+	at       position
+	env      map[string]string // of MENV, if any
+	constant bool              // it is no data
+	outside  string            // as of productions
 }
 
 func (s *source) placeholder() bool { return s.variable == "" && strings.HasPrefix(s.text, "${") }

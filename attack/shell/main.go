@@ -52,6 +52,7 @@ var errUnsaid = errors.New("data was run of which nothing was said")
 func attack(ctx context.Context, o options) error {
 	fmt.Printf("seed %d, %d scripts\n", o.seed, o.scripts)
 	t := newTally(o.alarms)
+	t.log = os.Stdout
 	err := tryAll(ctx, o, t)
 	t.print(os.Stdout)
 	if err == nil && t.unsaid > 0 {

@@ -18,7 +18,7 @@ var sources = []*source{
 	{name: "list", text: "${item.l[*]}"},
 	{name: "words", text: "${item.v|words}"},
 	{name: "json filter", text: "${item.v|json}", literal: asJSON},
-	{name: "url filter", text: "${item.v|url}", literal: url.QueryEscape},
+	{name: "url filter", text: "${item.v|url}", literal: url.QueryEscape, payloads: []string{nameOfData}},
 	{name: "basename filter", text: "${item.v|basename}"},
 	{name: "int filter", text: "${item.v|int}", literal: func(string) string { return "1" }, constant: true},
 	{name: "item id", text: "${item_id}"},
@@ -43,6 +43,38 @@ var sources = []*source{
 	{name: "$PRODIGY_ITEM", text: "$PRODIGY_ITEM", variable: "PRODIGY_ITEM"},
 	{name: "$PRODIGY_ITEM_ID", text: "$PRODIGY_ITEM_ID", variable: "PRODIGY_ITEM_ID"},
 	{name: "PRODIGY_ITEM_FILE", text: `$(cat "$PRODIGY_ITEM_FILE")`},
+	{name: "step env by command", text: "${MENV}", env: byCommand},
+	{name: "$step env by command", text: "$MENV", variable: "MENV", env: byCommand},
+	{name: "element of foreach", text: "${part}", at: inForeach},
+	{name: "$element of foreach", text: "$part", variable: "part", at: inForeach},
+	{name: "item in foreach", text: "${item.v}", at: inForeach},
+	{name: "message of the error", text: "${error.message}", at: inHandler},
+	{name: "output in a handler", text: "${shell.output}", at: inHandler},
+	{name: "results", text: "${map.results}", at: inReduce, literal: func(v string) string { return "[" + resultOf(v) + "]" }},
+	{name: "field of the results", text: "${map.results[0].output}", at: inReduce},
+	{name: "results file", text: `$(cat "${map.results_file}")`, at: inReduce},
+	{name: "argument", text: "${ARG}", at: perArgument},
+	{name: "$argument", text: "$ARG", variable: "ARG", at: perArgument},
+	{name: "item of an argument", text: "${item}", at: perArgument},
+}
+
+// position is where in a workflow a script stands.
+type position uint8
+
+const (
+	inAgent position = iota
+	inForeach
+	inHandler
+	inReduce
+	perArgument // of a workflow that runs once for each value of the command line
+)
+
+// byCommand is a variable of the step whose value a command prints.
+var byCommand = map[string]string{"command": `printf %s "${item.v}"`}
+
+// resultOf returns a row of the results file.
+func resultOf(payload string) string {
+	return strings.ReplaceAll(`{"item_id":V,"index":0,"status":"success","output":V,"exit_code":0}`, "V", asJSON(payload))
 }
 
 func asJSON(value string) string {
@@ -57,8 +89,13 @@ func asJSON(value string) string {
 // As arithmetic and as text of code the first does, as a command the second.
 var commonPayloads = []string{"a[$(mark)]", "mark"}
 
-// endsQuote ends single quotes.
-const endsQuote = "x'\nmark\n'"
+const (
+	// endsQuote ends single quotes. It has no blanks, which words without quotes would be split at.
+	endsQuote = "x';mark;'"
+
+	// nameOfData names a variable that holds data. With this payload it holds the first of the common ones.
+	nameOfData = "PRODIGY_ITEM_ID"
+)
 
 // valueOf returns what the source stands for.
 func (s *source) valueOf(payload string) string {
@@ -71,5 +108,5 @@ func (s *source) valueOf(payload string) string {
 // documentOf returns an item all of whose values are the payload.
 func documentOf(payload string) []byte {
 	text := asJSON(payload)
-	return []byte(strings.ReplaceAll(`{"v":V,"o":{"w":V},"l":[V]}`, "V", text))
+	return []byte(strings.ReplaceAll(`{V:1,"v":V,"o":{"w":V},"l":[V]}`, "V", text))
 }

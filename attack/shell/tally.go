@@ -25,6 +25,7 @@ type tally struct {
 	outsideFrom     map[string]int // by the sentence of the docs
 
 	holes classes
+	log   io.Writer // gets each new kind of unsaid script at once; may be nil
 }
 
 // alarm counts the scripts which are refused, or warned of.
@@ -35,6 +36,9 @@ type alarm struct {
 	by       map[string]int // the harmless ones by code
 	kinds    classes
 }
+
+// otherFaults are codes of errors that are not about running data.
+var otherFaults = []string{"PS027", "other"}
 
 // estimate returns how many of the scripts are harmless, judged by the sample.
 func (a *alarm) estimate() float64 {
@@ -74,7 +78,12 @@ func (t *tally) add(ctx context.Context, l *lab, s *script, found trial) error {
 		t.outsideFrom[s.outside()]++
 	default:
 		t.unsaid++
-		return t.holes.add(ctx, l, s)
+		known := len(t.holes.list)
+		err := t.holes.add(ctx, l, s)
+		if len(t.holes.list) > known && t.log != nil {
+			_, _ = fmt.Fprintf(t.log, "unsaid: %s\n%s\n", t.holes.list[known].script, t.holes.list[known].script.workflowText())
+		}
+		return err
 	}
 	return nil
 }
@@ -86,6 +95,10 @@ func (a *alarm) add(ctx context.Context, l *lab, s *script, found trial) error {
 	}
 	a.tried++
 	if found.ran || s.sink.notAsRoot {
+		return nil
+	}
+	if slices.Contains(otherFaults, found.verdict.codes[0]) {
+		a.tried-- // it says nothing about data that is run
 		return nil
 	}
 	a.harmless++

@@ -141,7 +141,7 @@ func (l *lab) try(ctx context.Context, s *script, sampled func() bool) (trial, e
 		return t, nil
 	}
 	t.tried = true
-	for _, payload := range slices.Concat(commonPayloads, s.sink.payloads) {
+	for _, payload := range s.payloads() {
 		for _, sh := range l.shells {
 			if s.bash && sh.name != "bash" {
 				continue
@@ -161,14 +161,17 @@ func (l *lab) try(ctx context.Context, s *script, sampled func() bool) (trial, e
 
 // run runs a script with one value and reports whether the value was run.
 func (l *lab) run(ctx context.Context, sh shell, s *script, w *workflow.Workflow, payload string, refused bool) (bool, error) {
-	if s.source.constant && strings.HasPrefix(s.source.name, "$") {
+	if s.source.constant && strings.HasPrefix(s.source.name, "$") && s.sink.env.name == "" {
 		payload = "fixed"
 	}
 	var err error
+	if err := os.WriteFile(filepath.Join(l.base, "results.jsonl"), []byte(resultOf(payload)+"\n"), 0o600); s.source.at == inReduce && err != nil {
+		return false, err
+	}
 	if refused {
 		err = l.reference(ctx, sh, s, payload)
 	} else {
-		_, err = sh.executor.Execute(ctx, l.attempt(w, payload))
+		_, err = sh.executor.Execute(ctx, l.attempt(s, w, payload))
 	}
 	if err != nil {
 		return false, err
@@ -200,15 +203,39 @@ func (l *lab) tidy() error {
 	return nil
 }
 
+// payloads returns the values that show whether a script runs data.
+func (s *script) payloads() []string {
+	all := slices.Concat(commonPayloads, s.source.payloads, s.sink.payloads)
+	for _, f := range s.flows {
+		all = append(all, f.payloads...)
+	}
+	return all
+}
+
+func itemID(payload string) string {
+	if payload == nameOfData {
+		return commonPayloads[0]
+	}
+	return payload
+}
+
 // attempt returns the attempt at an item that is the payload through and through, as are all other values.
-func (l *lab) attempt(w *workflow.Workflow, payload string) agent.Attempt {
-	return agent.Attempt{
-		ID: "job/item_0/1", JobID: "job", Workflow: w.Name, CorrelationID: "job/item_0", Phase: "map", ItemID: payload, ItemTotal: 1,
+func (l *lab) attempt(s *script, w *workflow.Workflow, payload string) agent.Attempt {
+	a := agent.Attempt{
+		ID: "job/item_0/1", JobID: "job", Workflow: w.Name, CorrelationID: "job/item_0", Phase: "map", ItemID: itemID(payload), ItemTotal: 1,
 		Item: documentOf(payload), Number: 1, Worker: 1, Dir: l.dir, Env: w.Env, Steps: w.Map.AgentTemplate,
 		Args:    []workflow.Argument{{Name: "par", Value: json.RawMessage(asJSON(payload))}},
 		Earlier: []events.StepCompleted{{Phase: "setup", Kind: "shell", Capture: "cap", Output: payload}},
 		Done:    []events.StepCompleted{{Phase: "map", Kind: "shell", ID: "before", Capture: "out", Output: payload}},
 	}
+	switch s.source.at {
+	case perArgument:
+		a.PerValue, a.Item, a.Done = true, json.RawMessage(asJSON(payload)), nil
+	case inReduce:
+		a.Phase, a.Steps, a.Item, a.ItemID, a.Done = "reduce", w.Reduce.Commands, nil, "", nil
+		a.Map = &agent.MapResult{Total: 1, Successful: 1, ResultsFile: filepath.Join(l.base, "results.jsonl")}
+	}
+	return a
 }
 
 // reference runs the reference form of a script.
@@ -218,10 +245,10 @@ func (l *lab) reference(ctx context.Context, sh shell, s *script, payload string
 		return err
 	}
 	env := append(slices.Clip(sh.environ), referenceName+"="+s.source.valueOf(payload))
-	for _, name := range []string{"item_id", "cap", "out", "par", "SENV", "WENV", "PRODIGY_ITEM_ID"} {
+	for _, name := range []string{"cap", "out", "par", "SENV", "WENV", "MENV", "part", "ARG"} {
 		env = append(env, name+"="+payload)
 	}
-	env = append(env, "CENV=fixed", "PRODIGY_ITEM="+string(documentOf(payload)), "PRODIGY_ITEM_FILE="+file)
+	env = append(env, "item_id="+itemID(payload), "PRODIGY_ITEM_ID="+itemID(payload), "CENV=fixed", "PRODIGY_ITEM="+string(documentOf(payload)), "PRODIGY_ITEM_FILE="+file)
 	if v := s.sink.env; v.name != "" {
 		env = append(env, v.name+"="+withValue(v.value, payload))
 	}
@@ -242,7 +269,11 @@ func withValue(text, payload string) string {
 
 // parse reads the workflow of a script.
 func parse(s *script) (*workflow.Workflow, error) {
-	return workflow.Parse("attack.yml", workflowOf(s), workflow.ParseOptions{})
+	var o workflow.ParseOptions
+	if s.source.at == perArgument {
+		o.Values = []string{""}
+	}
+	return workflow.Parse("attack.yml", workflowOf(s), o)
 }
 
 // judge says what prodigy validate says of a workflow without errors.
@@ -289,7 +320,16 @@ func codeOf(p workflow.Problem) string {
 // workflowOf returns the workflow file of a script. What it says beside the script says validate nothing.
 func workflowOf(s *script) []byte {
 	step := map[string]any{"shell": s.workflowText()}
-	env := map[string]string{"SENV": "${item.v}"}
+	env := map[string]any{"SENV": "${item.v}"}
+	switch s.source.at {
+	case inReduce:
+		env["SENV"] = "${cap}"
+	case perArgument:
+		env["SENV"] = "${item}"
+	}
+	if s.source.env != nil {
+		env["MENV"] = s.source.env
+	}
 	if v := s.sink.env; v.name != "" {
 		env[v.name] = v.value
 	}
@@ -297,17 +337,30 @@ func workflowOf(s *script) []byte {
 	if s.bash {
 		step["interpreter"] = "bash"
 	}
-	return marshal(map[string]any{
+	w := map[string]any{
 		"name":       "attack",
-		"mode":       "mapreduce",
 		"parameters": map[string]any{"par": map[string]any{"type": "string", "required": true}},
 		"env":        map[string]string{"WENV": "${par}", "CENV": "fixed"},
 		"setup":      []any{map[string]any{"shell": "echo", "capture": "cap"}},
-		"map": map[string]any{
-			"input":          []any{map[string]any{"v": "", "o": map[string]any{"w": ""}, "l": []string{""}}},
-			"agent_template": []any{map[string]any{"shell": "echo", "id": "before", "capture": "out"}, step},
-		},
-	})
+	}
+	before := map[string]any{"shell": "echo", "id": "before", "capture": "out"}
+	switch s.source.at {
+	case inForeach:
+		step = map[string]any{"foreach": map[string]any{"input": []string{"${item.v}"}, "as": "part", "do": []any{step}}}
+	case inHandler:
+		step = map[string]any{"shell": `printf '%s\n' "$WENV" | tee /dev/stderr; exit 1`, "on_failure": []any{step}}
+	case perArgument:
+		delete(w, "setup")
+		w["commands"] = []any{step}
+		return marshal(w)
+	}
+	agents := map[string]any{"input": []any{map[string]any{"v": "", "o": map[string]any{"w": ""}, "l": []string{""}}}, "agent_template": []any{before, step}}
+	if s.source.at == inReduce {
+		agents["agent_template"] = []any{before}
+		w["reduce"] = []any{step}
+	}
+	w["mode"], w["map"] = "mapreduce", agents
+	return marshal(w)
 }
 
 // marshal returns v as JSON, which is YAML as well.

@@ -228,7 +228,9 @@ func (p *callPlan) builtin(args []string) {
 		for i := first + 1; i < len(args); i++ {
 			p.numbers[i] = true
 		}
-	case "read", "unset", "getopts", "mapfile", "readarray", "alias", "compgen", "complete":
+	case "getopts": // what follows the name is only looked through
+		p.denyFrom(first+1, min(first+3, len(args)))
+	case "read", "unset", "mapfile", "readarray", "alias", "compgen", "complete":
 		p.denyFrom(first+1, len(args))
 	case "declare", "typeset", "local", "export", "readonly":
 		p.declaration(args, first+1)

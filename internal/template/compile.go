@@ -23,10 +23,11 @@ const (
 type compiler struct {
 	*scanner
 	shell     string
-	parseText string          // src with each ref replaced by a sentinel
-	file      *syntax.File    // parseText, parsed
-	sets      map[string]bool // variables that the script sets
-	counted   map[string]bool // variables whose values the script evaluates as numbers
+	parseText string            // src with each ref replaced by a sentinel
+	file      *syntax.File      // parseText, parsed
+	sets      map[string]bool   // variables that the script sets
+	shells    map[string]string // variables that hold the name of a shell; empty: of anything else
+	counted   map[string]bool   // variables whose values the script evaluates as numbers
 	hasNested bool
 	heredocs  []quotedDoc
 	exports   map[string]*export
@@ -144,6 +145,7 @@ func (c *compiler) analyze() error {
 	}
 	c.file = file
 	c.collectSets(file)
+	c.collectShells(file)
 	c.collectCounted(file, "")
 	c.place(file, dialects)
 	return nil

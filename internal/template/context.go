@@ -28,6 +28,8 @@ type surroundings struct {
 	file    bool    // a redirection writes it
 	loop    bool    // word of a for
 	fault   finding // why no value may stand here; its text goes on after the placeholder
+
+	evaluated bool // the fault holds for text of someone else only
 }
 
 const (

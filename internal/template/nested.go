@@ -39,7 +39,9 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 	}
 	args := make([]string, len(call.Args))
 	for i, word := range call.Args {
-		args[i] = wordText(word)
+		if args[i] = wordText(word); args[i] == "" {
+			args[i] = w.c.shellOf(word)
+		}
 	}
 	skip := maps.Clone(w.skip)
 	asData := maps.Clone(w.asData)
@@ -59,7 +61,7 @@ func (w *walker) arguments(plan callPlan, words []*syntax.Word) {
 		s := surroundings{words: i > 0, command: i == 0}
 		switch {
 		case plan.denied[i] || plan.declares[i] && !isAssignment(word):
-			s = denied(codeName, "stands where the shell expects the name of a variable, or expands it again")
+			s = evaluated(codeName, "stands where the shell expects the name of a variable, or expands it again")
 		case plan.declares[i]:
 			s = surroundings{joins: true}
 		case plan.numbers[i] || fn != "" && w.c.counted[parameterOf(fn, strconv.Itoa(i))]:
@@ -69,10 +71,32 @@ func (w *walker) arguments(plan callPlan, words []*syntax.Word) {
 	}
 }
 
-// isAssignment tells whether a word starts with a constant name and a sign of equality.
+// isAssignment reports whether a word starts with a name and a sign of equality. A name that the script holds in a variable of its own
+// counts: the analysis of the finished script looks what it is.
 func isAssignment(word *syntax.Word) bool {
-	name, _, ok := strings.Cut(leadingLit(word), "=")
-	return ok && syntax.ValidName(name)
+	parts := word.Parts
+	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
+		parts = q.Parts
+	}
+	for _, part := range parts {
+		switch p := part.(type) {
+		case *syntax.Lit:
+			name, _, ok := strings.Cut(p.Value, "=")
+			if name != "" && strings.IndexFunc(name, func(r rune) bool { return r >= 0x80 || !isNameByte(byte(r)) }) >= 0 {
+				return false
+			}
+			if ok {
+				return true
+			}
+		case *syntax.ParamExp:
+			if p.Param == nil || strings.HasPrefix(p.Param.Value, sentinelName) || !isPlainExpansion(p) && !p.Short {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 // codes walks the nested code of a command.

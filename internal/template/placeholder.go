@@ -15,6 +15,11 @@ type expr struct {
 	def     *string
 }
 
+// isJSON reports whether the value is JSON text, whatever it says.
+func (e *expr) isJSON() bool {
+	return len(e.filters) > 0 && e.filters[len(e.filters)-1].name == "json" && !e.isList()
+}
+
 // step goes from a value to a part of it.
 type step struct {
 	kind  stepKind

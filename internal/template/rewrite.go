@@ -250,7 +250,7 @@ func (c *compiler) refuses(r *ref, p place) bool {
 	case r.kind == literal && p.backquotes > 0 && p.quote != bare && p.quote != single:
 		f = finding{codeEscaped, r.written + " cannot be written in backquotes; use $(...)"}
 	case f.code != "":
-	case p.fault.code != "":
+	case p.fault.code != "" && !(p.evaluated && r.kind != literal && r.expr != nil && (r.expr.has("int") || c.isTrusted(r.expr))):
 		f = finding{p.fault.code, r.written + " " + p.fault.text}
 	case r.kind != literal && r.expr.has("raw") && !p.data && (p.backquotes > 0 || len(p.around) > 0):
 		f = finding{codeRawThere, r.written + " pastes code into nested code or backquotes; use $(...)"}

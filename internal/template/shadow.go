@@ -89,3 +89,45 @@ func leadingLit(word *syntax.Word) string {
 	}
 	return ""
 }
+
+// shellOf returns the shell that $S names when the script gives it no other value, and that of ${S:-sh}; else nothing.
+func (c *compiler) shellOf(word *syntax.Word) string {
+	if len(word.Parts) != 1 {
+		return ""
+	}
+	part := word.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+		part = q.Parts[0]
+	}
+	p, ok := part.(*syntax.ParamExp)
+	switch {
+	case !ok || p.Param == nil || p.Index != nil || p.Length || p.Excl:
+	case p.Exp != nil && hasDefault(p) && p.Exp.Word != nil && isShell(wordText(p.Exp.Word)):
+		return wordText(p.Exp.Word)
+	case p.Short || isPlainExpansion(p):
+		return c.shells[p.Param.Value]
+	}
+	return ""
+}
+
+// collectShells notes the variables that hold the name of a shell, as in S=bash.
+func (c *compiler) collectShells(file *syntax.File) {
+	c.shells = map[string]string{}
+	if c.file == nil {
+		return
+	}
+	for node := range syntax.Preorder(file) {
+		a, ok := node.(*syntax.Assign)
+		if !ok || a.Name == nil {
+			continue
+		}
+		name := ""
+		if a.Value != nil && !a.Append && a.Index == nil {
+			name = wordText(a.Value)
+		}
+		if before, known := c.shells[a.Name.Value]; known && before != name || !isShell(name) {
+			name = ""
+		}
+		c.shells[a.Name.Value] = name
+	}
+}

@@ -110,7 +110,7 @@ func (w *walker) test(x syntax.TestExpr) {
 		w.test(n.X)
 	case *syntax.UnaryTest:
 		if word, ok := n.X.(*syntax.Word); ok && (n.Op == syntax.TsVarSet || n.Op == syntax.TsRefVar) {
-			w.word(word, denied(codeImpossible, "names a variable, which the shell evaluates"))
+			w.word(word, evaluated(codeImpossible, "names a variable, which the shell evaluates"))
 			return
 		}
 		w.test(n.X)
@@ -152,7 +152,11 @@ func (w *walker) declaration(n *syntax.DeclClause) {
 func (w *walker) declared(option *syntax.Word, value surroundings) surroundings {
 	lit := option.Lit()
 	if lit == "" || lit[0] != '-' && lit[0] != '+' {
-		w.word(option, denied(codeName, "names a variable"))
+		if isAssignment(option) {
+			w.word(option, surroundings{joins: true, number: value.number, plain: value.number, fault: value.fault})
+			return value
+		}
+		w.word(option, evaluated(codeName, "names a variable"))
 		return value
 	}
 	for _, letter := range lit[1:] {
@@ -188,7 +192,7 @@ func (w *walker) assign(a *syntax.Assign, value surroundings) {
 func (w *walker) assigned(name string, value surroundings) surroundings {
 	switch name {
 	case "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND", "ENV", "BASH_ENV":
-		return denied(codeImpossible, "would be expanded again as the value of "+name)
+		return evaluated(codeImpossible, "would be expanded again as the value of "+name)
 	case "RANDOM", "SRANDOM", "SECONDS", "LINENO", "OPTIND", "HISTCMD":
 		value.number, value.plain = true, true
 	}
@@ -200,6 +204,11 @@ func (w *walker) assigned(name string, value surroundings) surroundings {
 
 // denied are surroundings in which no value may stand. The text goes on after the placeholder.
 func denied(code, why string) surroundings { return surroundings{fault: finding{code, why}} }
+
+// evaluated are surroundings that run what stands in them, which is why no text of someone else may.
+func evaluated(code, why string) surroundings {
+	return surroundings{fault: finding{code, why}, joins: true, evaluated: true}
+}
 
 func (w *walker) redirects(redirs []*syntax.Redirect) {
 	for _, r := range redirs {

@@ -47,6 +47,8 @@ type taint struct {
 	siteOf     map[siteKey]*site
 	integers   map[string]bool // variables that the shell evaluates whenever they are assigned
 	maps       map[string]bool // associative arrays, whose subscripts are text
+	mapped     map[string]bool // those that are declared so far
+	indexed    map[string]bool // arrays of numbers, which stay so
 	exported   map[string]bool
 	files      map[string]texts   // what was written to files, by their names
 	refs       map[string]bool    // variables that stand for others
@@ -60,6 +62,14 @@ type taint struct {
 	contexts   map[contextKey]int
 	parsed     map[string]*syntax.File
 
+	regions     []region
+	regionIndex map[regionKey]int
+	readonly    map[string]bool // variables that an assignment may not change
+	hasRefs     bool            // a variable stands for another, so that the order of assignments says nothing
+	mayExport   map[int]bool    // the processes in which code that is not known may export variables
+	mayBeDash   bool            // what only bash knows may do nothing, or something else
+	lastInShell bool            // the last command of a pipe runs in the shell itself
+
 	round     int
 	tick      int
 	steps     int
@@ -67,6 +77,7 @@ type taint struct {
 	last      bool // the round that reports
 	exhausted bool
 	tooDeep   bool
+	otherIFS  bool // words may be split at other characters than blanks
 	merged    bool // the script joins its standard error to its output
 }
 
@@ -77,6 +88,7 @@ type source struct {
 	quoted  bool   // |sh brings its quotes
 	word    bool   // |url leaves no character that a shell takes for more than a letter
 	list    bool   // it is several words
+	inert   bool   // it is JSON
 }
 
 // occurrence is one of several places of the script with the same value, and the source that names it as it was written.
@@ -87,11 +99,15 @@ type occurrence struct {
 
 // site is an assignment to a variable.
 type site struct {
-	tick  int
-	proc  int // the process that makes it
-	value texts
-	adds  bool // to what the variable holds already
-	over  bool // it held for one command, which has run
+	tick    int
+	round   int
+	region  int
+	proc    int // the process that makes it
+	value   texts
+	adds    bool // to what the variable holds already
+	over    bool // it held for one command, which has run
+	always  bool // whichever shell runs the code
+	blurred bool // it stands for several readings of the same code
 }
 
 type siteKey struct {
@@ -118,8 +134,13 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 	}
 	t.markIndex, t.siteOf, t.vars = map[mark]int{}, map[siteKey]*site{}, map[string][]*site{}
 	t.refs = map[string]bool{}
-	t.integers, t.maps, t.exported = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	t.integers, t.maps, t.indexed, t.exported = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	t.otherIFS = strings.Contains(script, "IFS")
 	t.files, t.funcs, t.contexts = map[string]texts{}, map[string][]*syntax.FuncDecl{}, map[contextKey]int{}
+	t.regions, t.regionIndex = []region{{parent: -1}}, map[regionKey]int{}
+	t.readonly, t.mayExport = map[string]bool{}, map[int]bool{}
+	t.mayBeDash = slices.Contains(dialects, syntax.LangPOSIX)
+	t.lastInShell = strings.Contains(script, "lastpipe") || slices.Contains(dialects, syntax.LangZsh) || slices.Contains(dialects, syntax.LangMirBSDKorn)
 	t.again, t.aliases = map[*syntax.FuncDecl]texts{}, map[string]texts{}
 	t.parsed = map[string]*syntax.File{}
 	t.starts = map[*syntax.Stmt]int{}
@@ -133,12 +154,12 @@ func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
 		t.integers[name] = true
 	}
 	for name, i := range t.dataFiles {
-		t.files[t.opaque("$" + name)[0]] = texts{t.mark(mark{source: i, sure: sure})}
+		t.files[t.opaque("$" + name)[0]] = texts{t.mark(mark{source: i, sure: sure, inert: t.sources[i].inert})}
 	}
 	for t.round = 0; ; t.round++ {
 		t.last = t.round > 0 && !t.changed || t.round == maxRounds
 		t.tick, t.steps, t.changed = 0, 0, false
-		t.called = map[*syntax.FuncDecl]bool{}
+		t.called, t.mapped = map[*syntax.FuncDecl]bool{}, map[string]bool{}
 		t.run(file)
 		if t.last || t.exhausted {
 			break
@@ -166,7 +187,7 @@ func (t *taint) run(file *syntax.File) {
 func (t *taint) bringsData() bool {
 	for i := range t.c.slots {
 		s := &t.c.slots[i]
-		src := source{written: s.written, quoted: s.expr.has("sh"), word: s.expr.has("url"), list: s.mode == separate}
+		src := source{written: s.written, quoted: s.expr.has("sh"), word: s.expr.has("url"), list: s.mode == separate, inert: s.expr.isJSON()}
 		var written []source // at each place
 		for _, r := range t.c.refs {
 			if r.filled && r.slot == i {
@@ -197,11 +218,11 @@ func (t *taint) bringsData() bool {
 		name := rest[at : at+n]
 		if n > 0 && t.isData(name) {
 			if _, known := t.sourceOf[name]; !known {
-				t.add(name, source{offset: at, written: "$" + name})
+				t.add(name, source{offset: at, written: "$" + name, inert: name == environmentData[0]})
 			}
 		}
 		if _, known := t.dataFiles[name]; name == itemFile && !known {
-			t.addFile(name, source{offset: at, written: "$" + name})
+			t.addFile(name, source{offset: at, written: "$" + name, inert: true})
 		}
 		at += max(1, n)
 	}

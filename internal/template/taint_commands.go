@@ -15,9 +15,12 @@ const maxWays = 16
 func (t *taint) call(f *shellFrame, call *syntax.CallExpr) texts {
 	var prefix []*site
 	for _, a := range call.Assigns {
-		if s := t.assignment(f, a); s != nil && len(call.Args) > 0 {
-			t.exported[a.Name.Value] = true
+		s := t.assignment(f, a)
+		if s != nil && len(call.Args) > 0 {
+			t.export(a.Name.Value)
 			prefix = append(prefix, s)
+		} else if s != nil {
+			s.always = a.Index == nil && !a.Append
 		}
 	}
 	if len(call.Args) == 0 {
@@ -39,7 +42,9 @@ func (t *taint) call(f *shellFrame, call *syntax.CallExpr) texts {
 	for i, way := range ways {
 		in := f
 		if i > 0 { // another reading of the same words
-			in = f.branch()
+			in = t.branch(f, siteNode{call, i})
+		} else if len(ways) > 1 {
+			in = t.within(f, siteNode{call, i})
 		}
 		out = out.with(t.runWords(in, fieldsOf(way), call)...)
 	}
@@ -109,7 +114,7 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		case w.name == "command" && (text == "-v" || text == "-V"):
 			return empty
 		case w.name == "env" && isAssignment && syntax.ValidName(name):
-			t.exported[name] = true
+			t.export(name)
 			s := t.assign(f, name, siteKey{name, node, i}, texts{value}, false)
 			defer func() { s.over = true }()
 			continue
@@ -169,33 +174,38 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		return t.program(f, words, node) // with -c: code
 	}
 	if w.name == "xargs" {
-		inner = t.xargs(f, inner, replace, whole)
-		f = f.fork()
-		f.stdin = empty
+		return t.xargs(f, inner, replace, whole, node)
 	}
 	return t.runWords(f, inner, node)
 }
 
-// xargs returns the words of a command with what xargs reads as more of them.
-func (t *taint) xargs(f *shellFrame, words []field, replace string, whole bool) []field {
-	for _, text := range f.stdin {
+// xargs interprets a command with what xargs reads as more words of it.
+func (t *taint) xargs(f *shellFrame, command []field, replace string, whole bool, node syntax.Node) texts {
+	var out texts
+	for i, text := range t.notInert(f.stdin) {
+		in := t.fork(f, siteNode{node, i})
+		in.stdin = empty
+		words := slices.Clone(command)
 		text = strings.TrimRight(text, "\n")
-		if replace != "" {
+		if !whole { // it takes quotes and backslashes away
+			text = t.change(texts{text}, func(m mark) mark { m.quoted = false; return m })[0]
+		}
+		switch {
+		case replace != "":
 			for i := range words {
 				words[i].text = strings.ReplaceAll(words[i].text, replace, text)
 			}
-			continue
-		}
-		if whole {
+		case whole:
 			words = append(words, field{text: text, many: true})
-			continue
+		default:
+			for _, x := range fieldsOf(t.split(texts{text})[0]) {
+				x.many = true
+				words = append(words, x)
+			}
 		}
-		for _, x := range fieldsOf(t.split(texts{text})[0]) {
-			x.many = true
-			words = append(words, x)
-		}
+		out = out.with(t.runWords(in, words, node)...)
 	}
-	return words
+	return t.bounded(out, node)
 }
 
 // find interprets the commands of find.
@@ -209,10 +219,13 @@ func (t *taint) find(f *shellFrame, words []field, node syntax.Node) texts {
 		for end < len(words) && words[end].text != ";" && words[end].text != "+" {
 			end++
 		}
-		out = out.with(t.runWords(f.branch(), slices.Clone(words[i+1:end]), siteNode{node, i})...)
+		out = out.with(t.runWords(t.branch(f, siteNode{node, i}), slices.Clone(words[i+1:end]), siteNode{node, i})...)
 	}
 	return out
 }
+
+// siteCode is code that a node runs.
+type siteCode struct{ node, code any }
 
 // siteNode is a part of a node that has none of its own.
 type siteNode struct {
@@ -223,6 +236,9 @@ type siteNode struct {
 // program interprets a command that is no wrapper.
 func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 	name := words[0].text
+	if len(t.marksIn(name)) > 0 && t.isInert(name) {
+		return empty
+	}
 	if len(t.marksIn(name)) > 0 {
 		if words[0].many && startsUnknown(name) {
 			t.leak(sink{what: "the place of a command", remedy: "write |raw when the value is meant to be code, and quotes when it is meant to name a program", least: likely}, name)
@@ -251,6 +267,11 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 	}
 	plan := planCall(args)
 	var ran texts // what the code among the words prints
+	outer := f
+	if programName(name) == "trap" {
+		f = t.within(f, node)
+		f.region, f.guards = t.regionOf(outer.region, node, region{anytime: true}), nil
+	}
 	for _, code := range plan.codes {
 		parts := make([]string, len(code.args))
 		for i, at := range code.args {
@@ -265,6 +286,7 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 	if plan.stdin != nil {
 		ran = ran.with(t.code(f, f.stdin, plan.stdin.child, stdinParameters(words), siteNode{node, -1})...)
 	}
+	f = outer
 	base := programName(name)
 	t.builtin(f, base, words, node)
 	p, known := programs()[base]
@@ -332,6 +354,14 @@ func joinFields(words []field) string {
 
 // shellFile interprets the file that a shell is given, and looks for data that chooses it.
 func (t *taint) shellFile(f *shellFrame, words []field, args []string, node syntax.Node) {
+	for _, x := range words[1:] {
+		if !strings.HasPrefix(x.text, "-") && x.text != "allexport" {
+			break
+		}
+		if !strings.HasPrefix(x.text, "--") && strings.Contains(x.text, "a") {
+			t.export("*")
+		}
+	}
 	for i, x := range words[1:] {
 		text := x.text
 		data := len(t.marksIn(text)) > 0
@@ -365,7 +395,8 @@ func (t *taint) shellFile(f *shellFrame, words []field, args []string, node synt
 // code interprets code for a shell, a child or this one, and returns what it prints. The parameters of a child begin with $0.
 func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node syntax.Node) texts {
 	var out texts
-	for _, text := range flat(all) {
+	all = flat(all)
+	for _, text := range all {
 		var b strings.Builder
 		var marks []int
 		t.pieces(text, func(s string) { b.WriteString(s) }, func(i int) {
@@ -398,11 +429,18 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 			}
 		}
 		in := f.inner()
+		in.cond = f.cond
 		in.ctx, in.depth = t.context(f.ctx, node, code), f.depth+1
+		if child || len(all) > 1 {
+			in.region = t.regionOf(f.region, siteCode{node, code}, region{fork: child})
+		}
+		if !child && len(marks) > 0 {
+			t.exportUnknown(f)
+		}
 		if child {
 			in.proc = in.ctx
 			in.set, in.params, in.loose, in.cond, in.chain = nil, empty, false, 0, nil
-			in.guards = nil
+			in.guards = slices.DeleteFunc(slices.Clone(f.guards), func(g guard) bool { return isDigit(g.name[0]) })
 			if len(params) > 0 {
 				in.zero, in.params = texts{params[0].text}, texts{joinFields(params[1:])}
 				if params[0].many {
@@ -456,7 +494,11 @@ func standsBare(file *syntax.File, code, name string) bool {
 // language reports data in code of a language that is not the shell's.
 func (t *taint) language(f *shellFrame, name string, p program, words []field) {
 	says := "stands in code for " + name + ", which may read more into it than a value; pass it as an argument or through the environment"
-	report := func(text string) { t.leak(sink{code: codeLanguage, says: says, least: likely}, text) }
+	report := func(text string) {
+		_, flags, _ := strings.Cut(text[strings.LastIndexByte(text, 0)+1:], "/")
+		runs := name == "sed" && strings.Contains(flags, "e") // s/a/b/e runs the line
+		t.leak(sink{code: codeLanguage, says: says, least: likely, words: runs}, text)
+	}
 	found, operands := false, 0
 	for i := 1; i < len(words); i++ {
 		text := words[i].text
@@ -526,6 +568,8 @@ func (t *taint) printed(f *shellFrame, name string, p program, known bool, words
 			args = args[1:]
 		}
 		return texts{strings.Join(args, " ") + "\n"}
+	case strings.HasSuffix(name, "grep") && slices.ContainsFunc(args, func(a string) bool { return a == "-c" || a == "--count" || a == "-q" }):
+		return t.opaque(node)
 	case name == "pwd":
 		return t.read(f, "PWD")
 	case name == "printenv" && len(args) > 0 && syntax.ValidName(args[0]):
@@ -569,6 +613,8 @@ func (t *taint) printed(f *shellFrame, name string, p program, known bool, words
 			out = in.with(out...)
 			if name == "cat" && len(in) > 0 {
 				out = in
+			} else {
+				out = t.notInert(out)
 			}
 		}
 		passed := perhaps
@@ -654,7 +700,9 @@ func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.N
 	case "printf":
 		if len(args) > 2 && args[0].text == "-v" {
 			if variable := t.name(f, args[1].text); variable != "" {
-				t.assign(f, variable, node, t.format(textsOf(args[2:]), node), false)
+				if s := t.assign(f, variable, node, t.format(textsOf(args[2:]), node), false); s != nil {
+					s.always = !t.mayBeDash
+				}
 			}
 		}
 	case "wait":
@@ -678,9 +726,13 @@ func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.N
 			}
 		}
 	case "unset":
-		for _, x := range args {
-			if !strings.HasPrefix(x.text, "-") {
-				t.name(f, x.text)
+		for i, x := range args {
+			if strings.HasPrefix(x.text, "-") {
+				continue
+			}
+			variable := t.name(f, x.text)
+			if variable != "" && variable == x.text && !x.many && args[0].text != "-f" && len(f.chain) == 0 { // in a function it may bring back what a caller has
+				always(t.assign(f, variable, siteNode{node, i}, empty, false))
 			}
 		}
 	case "getopts":
@@ -721,6 +773,12 @@ func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.N
 		}
 	case "source", ".":
 		t.sourceFile(f, args, node)
+	case "shopt":
+		for _, x := range args {
+			if x.text == "allexport" {
+				t.export("*")
+			}
+		}
 	}
 }
 
@@ -734,7 +792,11 @@ func (t *taint) sourceFile(f *shellFrame, args []field, node syntax.Node) {
 		t.code(f, t.fds, false, args[1:], node)
 		return
 	}
-	t.code(f, t.content(f, file), false, args[1:], node)
+	content := t.content(f, file)
+	if content == nil {
+		t.exportUnknown(f)
+	}
+	t.code(f, content, false, args[1:], node)
 }
 
 // declaredWords interprets a declaration that the parser took for a common command.
@@ -747,7 +809,7 @@ func (t *taint) declaredWords(f *shellFrame, name string, args []field, node syn
 		}
 		t.declared(f, x.text, integer, siteNode{node, i})
 		if variable, _, isAssignment := strings.Cut(x.text, "="); name == "export" {
-			t.exported[variable] = true
+			t.export(variable)
 			if !isAssignment && syntax.ValidName(variable) {
 				t.steers(variable, t.read(f, variable))
 			}
@@ -759,7 +821,7 @@ func (t *taint) declaredWords(f *shellFrame, name string, args []field, node syn
 func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
 	var names []string
 	in := f.stdin
-	array := false
+	array, plain := false, true
 	for i := 0; i < len(args); i++ {
 		text := args[i].text
 		if !strings.HasPrefix(text, "-") {
@@ -771,6 +833,7 @@ func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
 		if strings.HasPrefix(text, "-u") && t.fds != nil {
 			in = t.fds
 		}
+		plain = plain && text == "-r" // which every shell knows
 		array = array || strings.HasSuffix(text, "a")
 		if strings.HasSuffix(text, "a") {
 			continue
@@ -782,6 +845,7 @@ func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
 	if len(names) == 0 {
 		names = []string{"REPLY"}
 	}
+	in = t.notInert(in)
 	for i, name := range names {
 		var value texts
 		for _, text := range in {
@@ -809,7 +873,9 @@ func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
 		if len(value) == 0 || len(value) == 1 && value[0] == "" {
 			value = t.opaque(node)
 		}
-		t.assign(f, name, node, t.bounded(value, node), false)
+		if s := t.assign(f, name, node, t.bounded(value, node), false); s != nil {
+			s.always = plain
+		}
 	}
 }
 
@@ -818,7 +884,9 @@ func (t *taint) mapfile(f *shellFrame, args []field, node syntax.Node) {
 	for i := 0; i < len(args); i++ {
 		text := args[i].text
 		if text == "-C" && i+1 < len(args) {
-			t.code(f, texts{args[i+1].text}, false, nil, siteNode{node, i})
+			callback := t.branch(f, siteNode{node, i})
+			callback.region = t.regionOf(f.region, siteNode{node, i}, region{anytime: true})
+			t.code(callback, texts{args[i+1].text}, false, nil, siteNode{node, i})
 		}
 		if strings.HasPrefix(text, "-") {
 			if len(text) == 2 && strings.Contains("dnOsuCc", text[1:]) {
@@ -829,9 +897,10 @@ func (t *taint) mapfile(f *shellFrame, args []field, node syntax.Node) {
 		name = t.name(f, text)
 	}
 	var value texts
-	for _, text := range f.stdin {
+	for _, text := range t.notInert(f.stdin) {
 		value = value.with(strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", itemEnd))
 	}
+	t.index(name)
 	t.assign(f, name, node, value, false)
 }
 
@@ -846,10 +915,13 @@ func (t *taint) setParameters(f *shellFrame, args []field) {
 		}
 		if text == "-o" || text == "+o" {
 			i++
+			if i < len(args) && (args[i].text == "allexport" || !isConstant(args[i].text)) {
+				t.export("*")
+			}
 			continue
 		}
-		if strings.HasPrefix(text, "-") && strings.Contains(text, "a") {
-			t.exported["*"] = true
+		if strings.HasPrefix(text, "-") && strings.Contains(text, "a") || strings.HasSuffix(text, "o") && i+1 < len(args) && args[i+1].text == "allexport" {
+			t.export("*")
 		}
 		if !strings.HasPrefix(text, "-") && !strings.HasPrefix(text, "+") {
 			break
@@ -862,6 +934,8 @@ func (t *taint) setParameters(f *shellFrame, args []field) {
 		return
 	}
 	own := f.owner()
+	t.tick++
+	own.moved = t.tick
 	given := texts{joinFields(args[i:])}
 	if f.cond > own.cond || own.loose {
 		given = t.bounded(own.params.with(given...), "set")
@@ -871,6 +945,8 @@ func (t *taint) setParameters(f *shellFrame, args []field) {
 
 // shift moves the parameters.
 func (t *taint) shift(f *shellFrame, args []field) {
+	t.tick++
+	f.owner().moved = t.tick
 	n := 1
 	if len(args) > 0 {
 		var err error

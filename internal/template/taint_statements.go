@@ -23,12 +23,12 @@ func (t *taint) stmts(f *shellFrame, stmts []*syntax.Stmt) texts {
 
 // collected takes what was printed to where a redirection leads.
 func (t *taint) collected(f *shellFrame, r *syntax.Redirect, out texts) {
-	in := f.fork()
+	in := t.fork(f, r)
 	for _, name := range t.word(in, r.Word) {
 		t.written(name, out)
 	}
 	for _, p := range in.out {
-		reader := f.fork()
+		reader := t.fork(f, p)
 		reader.stdin = out
 		t.stmts(reader, p.Stmts)
 	}
@@ -46,18 +46,20 @@ func (t *taint) stmt(f *shellFrame, s *syntax.Stmt) texts {
 	t.steps++
 	t.exhausted = t.steps > max(minSteps, len(t.script)*stepsPerKiB/1024)
 	if s.Background || s.Coprocess {
-		f = f.fork()
+		f = t.fork(f, s)
 	}
 	in := f
 	if len(s.Redirs) > 0 {
 		in = f.inner()
-		in.cond = f.cond
+		if slices.ContainsFunc(s.Redirs, func(r *syntax.Redirect) bool { return r.Hdoc == nil && r.Op != syntax.WordHdoc }) {
+			in.region = t.regionOf(f.region, s, region{}) // it does not run without the file
+		}
 		t.input(f, in, s)
 	}
 	// What >(…) reads is known when the command has run.
 	out := t.command(in, s)
 	for _, p := range in.out {
-		reader := f.fork()
+		reader := t.fork(f, p)
 		reader.stdin = t.joined(out, in.stdin, p)
 		out = t.joined(out, t.stmts(reader, p.Stmts), p)
 	}
@@ -168,7 +170,7 @@ func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
 	case *syntax.CallExpr:
 		return t.call(f, n)
 	case *syntax.Subshell:
-		return t.stmts(f.fork(), n.Stmts)
+		return t.stmts(t.fork(f, n), n.Stmts)
 	case *syntax.Block:
 		return t.stmts(f, n.Stmts)
 	case *syntax.IfClause:
@@ -188,6 +190,9 @@ func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
 			t.funcs[n.Name.Value] = append(t.funcs[n.Name.Value], n)
 			t.changed = true
 		}
+		if n.RsrvWord && !n.Parens && t.mayBeDash { // dash takes function for a command, and runs what follows
+			return t.stmt(t.branch(f, n), n.Body)
+		}
 	case *syntax.ArithmCmd:
 		t.arithm(f, n.X)
 	case *syntax.LetClause:
@@ -201,7 +206,7 @@ func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
 	case *syntax.TimeClause:
 		return t.stmt(f, n.Stmt)
 	case *syntax.CoprocClause:
-		in := f.fork()
+		in := t.fork(f, n)
 		in.stdin = in.stdin.with(t.fds...)
 		t.fds = t.grown(t.fds, t.stmt(in, n.Stmt))
 	}
@@ -211,21 +216,27 @@ func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
 func (t *taint) ifClause(f *shellFrame, n *syntax.IfClause) texts {
 	out := empty
 	for ; n != nil; n = n.Else {
-		in := f.branch()
-		out = t.joined(out, t.stmts(in, n.Cond), n)
-		t.ifGuard(f, in, n)
+		in := t.branch(f, n)
+		since := t.tick
+		out = t.joined(out, t.stmts(f, n.Cond), n)
+		after := t.ifGuards(f, in, since, n)
 		then := t.stmts(in, n.Then)
 		if n.Else == nil {
 			then = then.with("")
 		}
 		out = t.joined(out, then, n)
+		if n.Else != nil { // it runs in turn when the condition does not hold
+			f = t.branch(f, n.Else)
+		}
+		t.addGuards(f, since, after)
 	}
 	return out
 }
 
 // loop returns the frame of a loop's body. Where the body moves the parameters, each may be anywhere.
 func (t *taint) loop(f *shellFrame, node syntax.Node) *shellFrame {
-	in := f.branch()
+	in := t.branch(f, node)
+	in.region = t.regionOf(f.region, node, region{loop: true})
 	for x := range syntax.Preorder(node) {
 		if call, ok := x.(*syntax.CallExpr); ok && len(call.Args) > 0 && (call.Args[0].Lit() == "shift" || call.Args[0].Lit() == "set") {
 			f.owner().loose = true
@@ -241,7 +252,7 @@ func (t *taint) forClause(f *shellFrame, n *syntax.ForClause) texts {
 		if !l.InPos.IsValid() {
 			for _, text := range f.owner().params {
 				for _, x := range fieldsOf(text) {
-					t.assign(f, l.Name.Value, l, texts{x.text}, true)
+					t.assign(in, l.Name.Value, l, texts{x.text}, true)
 				}
 			}
 			break
@@ -254,7 +265,7 @@ func (t *taint) forClause(f *shellFrame, n *syntax.ForClause) texts {
 				}
 			}
 		}
-		t.assign(f, l.Name.Value, l, t.bounded(all, l), false)
+		always(t.assign(in, l.Name.Value, l, t.bounded(all, l), false))
 	case *syntax.CStyleLoop:
 		t.arithm(f, l.Init)
 		t.arithm(in, l.Cond)
@@ -264,28 +275,44 @@ func (t *taint) forClause(f *shellFrame, n *syntax.ForClause) texts {
 }
 
 func (t *taint) caseClause(f *shellFrame, n *syntax.CaseClause) texts {
+	since := t.tick
 	t.word(f, n.Word)
 	out := texts{""}
-	in := f.branch()
-	for _, item := range n.Items {
+	for i, item := range n.Items {
+		in := t.branch(f, item)
 		for _, p := range item.Patterns {
 			t.word(f, p)
 		}
+		if i == 0 || n.Items[i-1].Op == syntax.Break {
+			t.itemGuard(in, since, n, item)
+		}
 		out = out.with(t.stmts(in, item.Stmts)...)
 	}
-	t.caseGuard(f, n)
+	t.caseGuard(f, since, n)
 	return t.bounded(out, n)
 }
 
 func (t *taint) binary(f *shellFrame, n *syntax.BinaryCmd) texts {
 	if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
-		reader := f.fork()
-		reader.stdin = t.change(t.stmt(f.fork(), n.X), func(m mark) mark { m.piped = true; return m })
+		reader := t.fork(f, n.Y)
+		if t.lastInShell {
+			reader.region = t.regionOf(f.region, n.Y, region{})
+		}
+		reader.stdin = t.change(t.stmt(t.fork(f, n.X), n.X), func(m mark) mark { m.piped = true; return m })
 		return t.stmt(reader, n.Y)
 	}
+	since := t.tick
 	out := t.stmt(f, n.X)
-	out = t.joined(out, t.stmt(f.branch(), n.Y).with(""), n)
-	t.orGuard(f, n)
+	in := t.branch(f, n.Y)
+	holds, fails := t.proves(n.X)
+	if n.Op == syntax.OrStmt {
+		holds, fails = fails, holds
+	}
+	t.addGuards(in, since, holds)
+	out = t.joined(out, t.stmt(in, n.Y).with(""), n)
+	if t.leaves(f, []*syntax.Stmt{n.Y}) {
+		t.addGuards(f, since, fails)
+	}
 	return out
 }
 
@@ -328,6 +355,7 @@ func (t *taint) test(f *shellFrame, x syntax.TestExpr) {
 func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 	integer, naked := false, n.Variant.Value == "export"
 	reference := n.Variant.Value == "nameref"
+	fixed := n.Variant.Value == "readonly"
 	for _, a := range n.Args {
 		if !a.Naked || a.Name != nil {
 			continue
@@ -339,9 +367,13 @@ func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 					integer = integer || strings.Contains(x.text, "i")
 					reference = reference || strings.Contains(x.text, "n")
 					naked = naked || strings.Contains(x.text, "x")
+					fixed = fixed || strings.Contains(x.text, "r")
 				case strings.HasPrefix(x.text, "+"):
 				default:
 					t.declared(f, x.text, integer, a)
+					if name, _, _ := strings.Cut(x.text, "="); naked {
+						t.export(name)
+					}
 				}
 			}
 		}
@@ -353,13 +385,21 @@ func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 		if a.Name == nil {
 			continue
 		}
+		if fixed && !t.readonly[a.Name.Value] {
+			t.readonly[a.Name.Value], t.changed = true, true
+		}
+		if reference && !t.hasRefs {
+			t.hasRefs, t.changed = true, true
+		}
 		if integer && !t.integers[a.Name.Value] {
 			t.integers[a.Name.Value], t.changed = true, true
 		}
 		if isMap {
-			t.maps[a.Name.Value] = true
+			t.maps[a.Name.Value], t.mapped[a.Name.Value] = true, true
 		}
-		t.exported[a.Name.Value] = t.exported[a.Name.Value] || naked
+		if naked {
+			t.export(a.Name.Value)
+		}
 		if naked && a.Naked {
 			t.steers(a.Name.Value, t.read(f, a.Name.Value))
 		}
@@ -378,7 +418,9 @@ func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 			continue
 		}
 		if !a.Naked {
-			t.assignment(f, a)
+			if s := t.assignment(f, a); s != nil && (!t.mayBeDash || slices.Contains([]string{"export", "readonly", "local"}, n.Variant.Value)) {
+				s.always = a.Index == nil && !a.Append
+			}
 		}
 	}
 }
@@ -386,13 +428,23 @@ func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 // declared interprets name=value that a declaration is given in a word that the parser does not read.
 func (t *taint) declared(f *shellFrame, text string, integer bool, node any) {
 	name, value, isAssignment := strings.Cut(text, "=")
-	if name = t.name(f, name); name == "" || !isAssignment {
+	if name = t.name(f, name); name == "" {
 		return
 	}
-	if integer {
-		t.integers[name] = true
+	if integer && !t.integers[name] {
+		t.integers[name], t.changed = true, true
+	}
+	if !isAssignment {
+		return
 	}
 	t.assign(f, name, node, texts{value}, false)
+}
+
+// index notes that a variable is an array of numbers, which declare -A does not change.
+func (t *taint) index(name string) {
+	if !t.indexed[name] {
+		t.indexed[name], t.changed = true, true
+	}
 }
 
 // keysOf is the variable that stands for the keys of an array.
@@ -414,6 +466,9 @@ func (t *taint) assignment(f *shellFrame, a *syntax.Assign) *site {
 	t.subscript(f, name, a.Index)
 	t.key(f, name, a.Index, a)
 	value := t.word(f, a.Value)
+	if (a.Array != nil || a.Index != nil) && !t.mapped[name] {
+		t.index(name)
+	}
 	if a.Array != nil {
 		value = empty
 		for i, e := range a.Array.Elems {

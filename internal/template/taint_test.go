@@ -66,7 +66,7 @@ func TestValuesThatReachCodeAreToldOnTheirWay(t *testing.T) {
 		{`read -r y c <<< "y ${item.v}"; sh -ec $c`, refused},
 		{`read -r y c <<< "y ${item.v}"; sh -c 'echo "$1"' _ $c`, fine},
 
-		{`c=${item.v}; c=ls; eval "$c"`, warned},
+		{`c=${item.v}; c=ls; eval "$c"`, fine},
 		{`while t; do eval "$c"; c=${item.v}; done`, warned},
 		{`c=$(gen ${item.v}); eval "$c"`, warned},
 		{`sh -c "p $(gen ${item.v})"`, warned},
@@ -163,7 +163,9 @@ func TestEveryNameThatBringsDataIsFollowed(t *testing.T) {
 		{`sh < <(echo ${item.v})`, refused},
 		{`c=${item.v}; $c`, refused},
 		{`c=${item.v}; "$c"`, warned},
-		{`S=sh; $S -c "x ${item.v}"`, refused},
+		{`S=sh; $S -c "x ${item.v}"`, fine}, // it becomes \$PRODIGY_V0
+		{`${S:-sh} -c "x ${item.v}"`, fine},
+		{`S=sh; S=$T; $S -c "x ${item.v}"`, warned},
 		{`S="sh -c"; $S "x ${item.v}"`, refused},
 		{`S=sh; c=-c; "$S" $c "x ${item.v}"`, refused},
 		{`${RUNNER} -c "x ${item.v}"`, warned},
@@ -268,7 +270,7 @@ func TestEveryNameThatBringsDataIsFollowed(t *testing.T) {
 		{`n=$(echo ${item.v} | wc -c); echo $((n - 1))`, fine},
 		{`printf -v c '%q ' ${item.v}; eval "echo $c"`, fine},
 		{`x=${item.v}; eval "echo ${x@Q}"`, fine},
-		{`x=${item.v}; x=${x//[!a-zA-Z0-9_]/}; eval "v_$x=1"`, warned},
+		{`x=${item.v}; x=${x//[!a-zA-Z0-9_]/}; eval "v_$x=1"`, fine},
 		{`x=${item.v}; eval "v_${x//[!a-zA-Z0-9_]/}=1"`, fine},
 		{`declare -A m; k=${item.v}; m[$k]=1; echo "${m[$k]}"`, fine},
 		{`x=${item.v}; awk -v x="$x" '{ print x }' f`, fine},
@@ -294,6 +296,157 @@ func TestEveryNameThatBringsDataIsFollowed(t *testing.T) {
 			}
 			if got != c.want {
 				t.Errorf("got %q (%v), want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// TestTheOrderOfAssignmentsAndChecksAreHeeded holds what the analysis knows of the way to a place: what was assigned last there, in which
+// process, and what the script has checked.
+func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
+	names := namesOf([]string{"item", "map", "env", "shell"}, []string{"item", "cap", "env_cap"})
+	for _, c := range []struct {
+		src  string
+		said bool
+	}{
+		{`x=$cap; x=a; eval "$x"`, false},
+		{`x=$cap; x=a; y=$x; echo $((y))`, false},
+		{`x=$cap; if t; then x=a; fi; eval "$x"`, true},
+		{`x=$cap; t && x=a; eval "$x"`, true},
+		{`x=$cap; case $y in a) x=a;; esac; eval "$x"`, true},
+		{`x=$cap; for x in $(l); do :; done; eval "$x"`, true},
+		{`for x in $cap; do x=a; eval "$x"; done`, false},
+		{`x=a; while t; do eval "$x"; x=$cap; done`, true},
+		{`while t; do x=a; eval "$x"; x=$cap; done`, false},
+		{`x=a; while t; do while u; do eval "$x"; done; x=$cap; done`, true},
+		{`x=$cap; unset x; eval "$x"`, false},
+		{`x=$cap; f() { unset x; eval "$x"; }; f`, true}, // the x of a caller, perhaps
+		{`unset "$cap"`, true},
+		{`x=$cap; x=a < f; eval "$x"`, true},
+		{`x=$cap; read -r x; eval "$x"`, false},
+		{`x=$cap; read -r x < f; eval "$x"`, true},
+		{"x=$cap; read -d '' x <<E\na\nE\neval \"$x\"", true}, // dash has no -d
+		{`x=$cap; declare x=a; eval "$x"`, true},              // nor has it declare
+		{`x=$cap; printf -v x a; eval "$x"`, true},
+		{`x=$cap; export x=a; eval "$x"`, false},
+		{`x=$cap; x+=a; eval "$x"`, true},
+		{`readonly x=$cap; x=a; eval "$x"`, true},
+		{`declare -n y=x; x=a; y=$cap; eval "$x"`, true},
+		{`x=$cap; eval 'x=a'; eval "$x"`, false},
+		{`x=$cap; eval "x=$y"; eval "$x"`, false},
+		{`x=$cap; eval "$y"; eval "$x"`, true},
+		{`f() { x=a; }; x=$cap; f; eval "$x"`, true},
+		{`f() { local x=a; eval "$x"; }; x=$cap; f`, false},
+		{`f() { eval "$x"; }; x=a; f; x=$cap`, false},
+		{`f() { eval "$x"; }; x=a; trap f EXIT; x=$cap`, true},
+		{`x=a; trap 'eval "$x"' EXIT; x=$cap`, true},
+		{`trap 'x=$cap' USR1; x=a; eval "$x"`, true},
+		{`f() { x=a; [ -n "$2" ] && f a; eval "$x"; x=$cap; }; f a b`, true},
+
+		// Processes.
+		{`x=a; ( x=$cap ); eval "$x"`, false},
+		{`x=a; ( x=$cap; eval "$x" )`, true},
+		{`x=a; y=$(x=$cap); eval "$x"`, false},
+		{`x=a; x=$cap & eval "$x"`, false},
+		{`x=a; echo | x=$cap; eval "$x"`, false},
+		{`shopt -s lastpipe; x=a; echo | x=$cap; eval "$x"`, true},
+		{`x=$cap; sh -c 'eval "$x"'`, false},
+		{`x=$cap; export x; sh -c 'eval "$x"'`, true},
+		{`set -a; x=$cap; sh -c 'eval "$x"'`, true},
+		{`set -o allexport; x=$cap; sh -c 'eval "$x"'`, true},
+		{`set -eo allexport; x=$cap; sh -c 'eval "$x"'`, true},
+		{`shopt -so allexport; x=$cap; sh -c 'eval "$x"'`, true},
+		{`. ./rc; x=$cap; sh -c 'eval "$x"'`, true},
+		{`y=$z; export "$y"; x=$cap; sh -c 'eval "$x"'`, true},
+		{`sh -c 'f() { trap "echo $0" EXIT; }; f' "$cap"`, true},
+		{`f() { eval "$0"; }; f "$cap"`, false},
+
+		// What xargs reads, words split otherwise, parts of the parameters, arrays of two kinds.
+		{`echo "${unset:-$cap}" | xargs -0 sh -c`, true},
+		{`printf '%q' "$cap" | xargs sh -c 'eval "$1"' _`, true},
+		{`printf '%q' "$cap" | xargs -0 sh -c 'eval "echo $1"' _`, false},
+		{`x="echo $cap"; IFS=:; set -- $x; eval "$1"`, true},
+		{`x="echo $cap"; IFS=:; set -- $x; unset "y[$1]"`, true},
+		{`set -- a "$cap"; x=${@: -1}; eval "$x"`, true},
+		{`set -- a "$cap"; x=${@:2}; $x`, true},
+		{`read -r x <<< "$cap"; y=(1); declare -A y; y["$x"]=1`, true},
+		{`read -r x <<< "$cap"; declare -A y; y["$x"]=1; y["$x"]=2`, false},
+
+		// What dash makes of bash.
+		{"set -- \"$cap\"\nfunction f {\neval \"$1\"\n}\nf a", true},
+		{"set -- \"$cap\"\nf() {\neval \"$1\"\n}\nf a", false},
+
+		// Checks.
+		{`[ "$cap" = a ] || exit; eval "$cap"`, false},
+		{`[ "$cap" = a ] || exit 1 2> f; eval "$cap"`, true},
+		{`[ $cap = a ] || exit; eval "$cap"`, true}, // 1 = 1 -o x
+		{`[ "$cap" = "$x" ] || exit; eval "$cap"`, true},
+		{`[ "$cap" = a ] || return; eval "$cap"`, true}, // outside a function it does nothing
+		{`f() { [ "$1" = a ] || return; eval "$1"; }; f "$cap"`, false},
+		{`f() { [ "$1" = a ] || return; set -- "$cap"; eval "$1"; }; f "$cap"`, true},
+		{`[ "$cap" = a ] || continue; eval "$cap"`, true},
+		{`x=$cap; [ "$x" = a ] || exit; x=$cap; eval "$x"`, true},
+		{`x=$cap; [ "$x" = a ] && read -r x <<< "$cap" && eval "$x"`, true},
+		{`[ "$cap" != a ] && exit; eval "$cap"`, false},
+		{`[ ! "$cap" = a ] && exit; eval "$cap"`, false},
+		{`! [ "$cap" = a ] && exit; eval "$cap"`, false},
+		{`[ "$cap" = a ] && eval "$cap"`, false},
+		{`[ "$cap" = a ] || eval "$cap"`, true},
+		{`[ "$cap" = a ] || [ "$cap" = b ] || exit; eval "$cap"`, false},
+		{`[ "$cap" = a ] || [ "$x" = b ] || exit; eval "$cap"`, true},
+		{`[ "$cap" -eq "$cap" ] || exit; echo $((cap))`, false},
+		{`if [ "$cap" = a ]; then eval "$cap"; fi`, false},
+		{`if [ "$cap" = a ]; then :; else eval "$cap"; fi`, true},
+		{`if [ "$cap" != a ]; then exit 1; fi; eval "$cap"`, false},
+		{`if [ "$cap" != a ]; then echo; fi; eval "$cap"`, true},
+		{`if [[ $cap == a ]]; then eval "$cap"; fi`, false},
+		{`if [[ $cap == a* ]]; then eval "$cap"; fi`, true},
+		{`if [[ $cap == "a*" ]]; then eval "$cap"; fi`, false},
+		{`if [[ ! $cap =~ ^[0-9]+$ ]]; then exit 1; fi; eval "$cap"`, true}, // dash has no [[
+		{`if ! [[ $cap =~ ^[0-9]+$ ]]; then exit 1; fi; eval "$cap"`, false},
+		{`[[ $cap =~ ^[a-z0-9_-]+$ ]] || exit; sh -c "make ${cap#x}"`, false},
+		{`[[ $cap =~ ^[a-z].*$ ]] || exit; sh -c "make ${cap#x}"`, true},
+		{`[[ $cap =~ ^[^a]+$ ]] || exit; sh -c "make ${cap#x}"`, true},
+		{`case $cap in a | b) eval "$cap";; esac`, false},
+		{`case $cap in a | b*) eval "$cap";; esac`, true},
+		{`case $cap in c*) ;& a) eval "$cap";; esac`, true},
+		{`case $cap in a | b) ;; *) exit 1;; esac; eval "$cap"`, false},
+		{`case $cap in a | b*) ;; *) exit 1;; esac; eval "$cap"`, true},
+		{`case $cap in *[!a-z]*) exit 1;; esac; sh -c "make ${cap#x}"`, false},
+		{`f() { eval "$cap"; }; [ "$cap" = a ] || exit; f`, false},
+
+		// JSON and text in quotes are no number, no name and no program, whatever they say.
+		{`echo $((PRODIGY_ITEM))`, false},
+		{`"$PRODIGY_ITEM"`, false},
+		{`read "${PRODIGY_ITEM}"`, false},
+		{`set -- $PRODIGY_ITEM; "$2"`, true},
+		{`read -r a b <<< "$PRODIGY_ITEM"; echo $((b))`, true},
+		{`y[$PRODIGY_ITEM]=1`, true},
+		{`read "y[$PRODIGY_ITEM]"`, true},
+		{`eval "$PRODIGY_ITEM"`, true},
+		{`n=$(cat "$PRODIGY_ITEM_FILE"); echo $((n))`, false},
+		{`n=$(jq .n "$PRODIGY_ITEM_FILE"); echo $((n))`, true},
+		{`x=$cap; x=${x@Q}; echo $((x))`, false},
+		{`x=$cap; eval "x=${x@Q}"; eval "$x"`, true},
+
+		// Names that the script chooses itself.
+		{`y=x; declare "$y=${item.v}"; echo "$x"`, false},
+		{`y=x; export "$y=${item.v}"; sh -c 'eval "$x"'`, true},
+		{`y=$cap; export "$y=${item.v}"`, true},
+		{`while getopts o: x -o ${item.v} -p "$cap"; do echo "$OPTARG"; done`, false},
+		{`while getopts "$cap" x; do :; done`, true},
+		{`while getopts o: x -o ${item.v}; do eval "$OPTARG"; done`, true},
+		{`PS4="${item.n|int}+"; set -x; :`, false},
+	} {
+		t.Run(c.src, func(t *testing.T) {
+			tmpl, err := Compile(c.src, Options{Names: names})
+			said := err != nil
+			if err == nil {
+				text := diagText(tmpl.Diags)
+				said = strings.Contains(text, "PS105") || strings.Contains(text, "PS107") || strings.Contains(text, "PS108") || strings.Contains(text, "PS119")
+			}
+			if said != c.said {
+				t.Errorf("said something: %t (%v), want %t", said, err, c.said)
 			}
 		})
 	}

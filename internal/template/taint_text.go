@@ -39,6 +39,7 @@ type mark struct {
 	sure   certainty
 	word   bool   // |url leaves no character that a shell takes for more than a letter
 	quoted bool   // |sh, ${x@Q} and printf %q bring quotes that hold for one more shell
+	inert  bool   // it is JSON or begins with a quote: alone it is no number, no name and no program
 	via    string // the variable it came through last; empty: none
 	piped  bool   // through the pipe of a program that is not known
 	node   any
@@ -135,7 +136,7 @@ func (t *taint) remains(in []string, node any, at certainty) texts {
 	var b strings.Builder
 	b.WriteString(t.mark(mark{source: -1, node: node}))
 	for _, m := range t.marksIn(in...) {
-		m.sure, m.quoted = min(m.sure, at), false
+		m.sure, m.quoted, m.inert = min(m.sure, at), false, false
 		b.WriteString(t.mark(m))
 	}
 	return texts{b.String()}
@@ -180,6 +181,9 @@ func (t *taint) split(in texts) texts {
 			out = out.with(text)
 			continue
 		}
+		if t.otherIFS {
+			out = out.with(flat(t.notInert(texts{text}))[0] + several)
+		}
 		var b strings.Builder
 		t.pieces(text, func(s string) {
 			for i := 0; i < len(s); i++ {
@@ -190,7 +194,12 @@ func (t *taint) split(in texts) texts {
 				b.WriteByte(s[i])
 			}
 		}, func(i int) {
-			b.WriteString(markByte + strconv.Itoa(i) + markByte + several)
+			m := t.marks[i]
+			if m.inert && !t.otherIFS { // what it begins with is not split off
+				b.WriteString(t.mark(m) + fieldEnd)
+			}
+			m.inert = false
+			b.WriteString(t.mark(m) + several)
 		})
 		out = out.with(b.String())
 	}
@@ -223,6 +232,33 @@ func elements(in texts) texts {
 type field struct {
 	text string
 	many bool // it may be several words, or none
+}
+
+// isInert reports whether a text begins with a word that is no name and no program, whatever the value in it says.
+func (t *taint) isInert(text string) bool {
+	number, rest, ok := strings.Cut(strings.TrimPrefix(text, markByte), markByte)
+	if !ok || !strings.HasPrefix(text, markByte) || rest != "" && rest[0] != ' ' && rest[0] != '\n' {
+		return false
+	}
+	i, err := strconv.Atoi(number)
+	return err == nil && t.marks[i].inert
+}
+
+// isInertNumber reports whether an expression runs nothing, whatever the values in it say: they are numbers, or no part of any expression.
+func (t *taint) isInertNumber(text string) bool {
+	inert := true
+	t.pieces(text, func(s string) { inert = inert && !strings.Contains(s, "[") }, func(i int) { inert = inert && (t.marks[i].inert || t.marks[i].source < 0) })
+	return inert
+}
+
+// notInert returns the texts after something has cut them.
+func (t *taint) notInert(in texts) texts {
+	return t.change(in, func(m mark) mark { m.inert = false; return m })
+}
+
+// dangerousNames returns the texts without those that are no names.
+func (t *taint) dangerousNames(in texts) texts {
+	return slices.DeleteFunc(slices.Clone(in), t.isInert)
 }
 
 // fieldsOf splits a text into words. An expansion outside quotes that comes to nothing is no word.

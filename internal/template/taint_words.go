@@ -12,6 +12,7 @@ import (
 // shellFrame is where a command is interpreted: in a function, in nested code, behind a pipe.
 type shellFrame struct {
 	ctx    int
+	region int
 	proc   int // the process of a shell; variables that are not exported stay in theirs
 	depth  int
 	cond   int         // it may run or not, or more than once
@@ -19,6 +20,7 @@ type shellFrame struct {
 	params texts       // its positional parameters, words in one text
 	zero   texts       // $0
 	loose  bool        // the parameters move in a loop, so that each may be anywhere
+	moved  int         // when the parameters were set last
 	set    *shellFrame // whose parameters set and shift change; nil: its own
 	guards []guard
 	chain  []*syntax.FuncDecl  // the functions around it
@@ -41,15 +43,25 @@ func (f *shellFrame) inner() *shellFrame {
 }
 
 // branch returns the frame of code that may run or not.
-func (f *shellFrame) branch() *shellFrame {
+func (t *taint) branch(f *shellFrame, node any) *shellFrame {
 	in := f.inner()
 	in.cond++
+	in.region = t.regionOf(f.region, node, region{})
 	return in
 }
 
-// fork returns the frame of a subshell, which changes nothing outside.
-func (f *shellFrame) fork() *shellFrame {
+// within returns f for one of several readings of the same code: what is assigned there need not be assigned.
+func (t *taint) within(f *shellFrame, node any) *shellFrame {
 	in := *f
+	in.set = f.owner()
+	in.region = t.regionOf(f.region, node, region{})
+	return &in
+}
+
+// fork returns the frame of a subshell, which changes nothing outside.
+func (t *taint) fork(f *shellFrame, node any) *shellFrame {
+	in := *f
+	in.region = t.regionOf(f.region, node, region{fork: true})
 	own := f.owner()
 	in.params, in.loose = own.params, own.loose
 	in.set, in.out = nil, nil
@@ -59,9 +71,15 @@ func (f *shellFrame) fork() *shellFrame {
 
 // call returns the frame of a function's body.
 func (f *shellFrame) call(t *taint, fn *syntax.FuncDecl, node any, params texts) *shellFrame {
+	var guards []guard
+	if node != any(fn) {
+		guards = slices.DeleteFunc(slices.Clone(f.guards), func(g guard) bool { return isDigit(g.name[0]) })
+	}
 	return &shellFrame{
-		ctx: t.context(f.ctx, node, ""), proc: f.proc, depth: f.depth, cond: f.cond + 1, stdin: f.stdin,
-		params: params.with(t.again[fn]...), chain: append(slices.Clip(f.chain), fn),
+		guards: guards,
+		ctx:    t.context(f.ctx, node, ""), proc: f.proc, depth: f.depth, cond: f.cond + 1, stdin: f.stdin,
+		region: t.regionOf(f.region, regionNode{node, fn}, region{anytime: node == any(fn) || len(t.again[fn]) > 0}),
+		params: params.with(t.again[fn]...), zero: f.owner().zero, chain: append(slices.Clip(f.chain), fn),
 	}
 }
 
@@ -122,7 +140,7 @@ func (t *taint) part(f *shellFrame, part syntax.WordPart, at wordPlace) texts {
 		return in
 	case *syntax.ParamExp:
 		in := t.expansion(f, p, at)
-		if at == inCommand {
+		if at == inCommand && !t.isOuterWord(p) {
 			return t.split(in)
 		}
 		return in
@@ -154,7 +172,7 @@ func isAllParameters(q *syntax.DblQuoted) bool {
 // substitution returns what $(…) brings.
 func (t *taint) substitution(f *shellFrame, p *syntax.CmdSubst) texts {
 	var out texts
-	for _, text := range t.stmts(f.fork(), p.Stmts) {
+	for _, text := range t.stmts(t.fork(f, p), p.Stmts) {
 		out = out.with(strings.TrimRight(text, "\n"))
 	}
 	return t.change(out, func(m mark) mark { m.piped = false; return m })
@@ -164,7 +182,7 @@ func (t *taint) substitution(f *shellFrame, p *syntax.CmdSubst) texts {
 func (t *taint) processFile(f *shellFrame, p *syntax.ProcSubst) texts {
 	name := t.mark(mark{source: -1, node: p})
 	if p.Op == syntax.CmdIn {
-		t.written(name, t.stmts(f.fork(), p.Stmts))
+		t.written(name, t.stmts(t.fork(f, p), p.Stmts))
 	} else {
 		own := f
 		own.out = append(own.out, p)
@@ -194,15 +212,17 @@ func (t *taint) expansion(f *shellFrame, p *syntax.ParamExp, at wordPlace) texts
 	case p.Excl && p.Names == 0 && p.Index != nil:
 		in = t.read(f, keysOf(name))
 	case p.Excl && p.Names == 0:
-		t.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy, least: likely}, in...)
+		t.leak(sink{what: "${!" + name + "}", remedy: nameSink.remedy, least: likely}, t.dangerousNames(in)...)
 		in = t.indirect(f, in, p)
 	case p.Repl != nil:
 		in = t.replaced(f, p, in)
 	case p.Slice != nil:
 		if name != "@" && name != "*" {
 			in = t.remains(in, p, sure).with(in...)
-		} else {
-			in = t.sliced(in)
+			break
+		}
+		if in = t.sliced(f.owner().params); name == "*" || at == inAssignment || at == inHeredoc {
+			in = flat(in)
 		}
 	case p.Exp != nil:
 		in = t.operator(f, p, in)
@@ -244,6 +264,9 @@ func (t *taint) value(f *shellFrame, name string, p *syntax.ParamExp, at wordPla
 // parameter returns what $1 and its like hold. Behind a word that may be several, each place may hold anything that follows.
 func (t *taint) parameter(f *shellFrame, name string) texts {
 	own := f.owner()
+	if g := f.guardOf(name); g != nil && own.moved <= g.tick && !g.word {
+		return t.opaque("$" + name)
+	}
 	n, err := strconv.Atoi(name)
 	if err == nil && n == 0 && own.zero != nil {
 		return t.named(own.zero, name)
@@ -331,7 +354,7 @@ func (t *taint) operator(f *shellFrame, p *syntax.ParamExp, in texts) texts {
 			t.leak(sink{what: "${" + p.Param.Value + "@P}", remedy: "the shell expands it as a prompt, so leave @P out", least: likely}, in...)
 			return t.remains(in, p, sure)
 		case "Q":
-			return t.change(in, quotedOnce)
+			return t.change(in, func(m mark) mark { m.quoted, m.inert = true, true; return m })
 		case "A", "K", "k":
 			return t.change(in, quotedOnce)
 		}
@@ -347,7 +370,9 @@ func (t *taint) operator(f *shellFrame, p *syntax.ParamExp, in texts) texts {
 	case syntax.DefaultUnset, syntax.DefaultUnsetOrNull:
 		return t.orDefault(in, word)
 	case syntax.AssignUnset, syntax.AssignUnsetOrNull:
-		t.assign(f, p.Param.Value, p, word, true)
+		if slices.ContainsFunc(in, func(s string) bool { return s == "" || !isConstant(s) }) {
+			t.assign(f, p.Param.Value, p, word, true)
+		}
 		return t.orDefault(in, word)
 	case syntax.ErrorUnset, syntax.ErrorUnsetOrNull:
 		return in
@@ -378,8 +403,8 @@ func (t *taint) orDefault(in, word texts) texts {
 	return out.with(word...)
 }
 
-// read returns what a variable may hold here. What the last assignment before this place gave it is sure, unless it only added; what
-// others gave it is likely.
+// read returns what a variable may hold here: what the assignments gave it that may have been the last ones before this place. The
+// nearest of them is sure, unless it only added; the others are likely.
 func (t *taint) read(f *shellFrame, name string) texts {
 	if n, ok := strings.CutPrefix(name, opaqueName); ok {
 		return t.outerText(n)
@@ -388,37 +413,42 @@ func (t *taint) read(f *shellFrame, name string) texts {
 		return t.opaque("$" + name)
 	}
 	var out texts
-	settled := false // an assignment that always happens lies before
-	sites := t.vars[name]
 	certain := true
+	sites := t.vars[name]
+	last := t.dominator(f, name)
 	for _, late := range []bool{false, true} {
 		for _, s := range slices.Backward(sites) {
-			if s.over || (s.tick > t.tick) != late {
+			if s.over || (s.round != t.round) != late || !t.reaches(f, s, last) {
 				continue
 			}
 			value := s.value
-			switch {
-			case !certain || late:
+			if s.proc != f.proc && !t.isExported(name) {
+				if !t.mayExport[s.proc] {
+					continue
+				}
 				value = t.lowered(value, likely)
-			case s.proc != f.proc && !t.isExported(name):
+			} else if !certain || late {
 				value = t.lowered(value, likely)
 			}
 			out = out.with(value...)
 			if !late && !s.adds {
-				certain, settled = false, true
+				certain = false
 			}
 		}
 		certain = false
 	}
-	if i, ok := t.sourceAt(name); ok && (!settled || t.c.names.declared(name) && !t.c.sets[name]) {
+	if i, ok := t.sourceAt(name); ok && (last == nil || t.c.names.declared(name) && !t.c.sets[name]) {
 		src := t.sources[i]
-		text := t.mark(mark{source: i, sure: sure, quoted: src.quoted, word: src.word})
+		text := t.mark(mark{source: i, sure: sure, quoted: src.quoted, word: src.word, inert: src.inert})
 		if src.list {
 			text += several
 		}
 		out = out.with(text)
 	} else if len(out) == 0 {
 		out = t.unset(name)
+	}
+	if g := f.guardOf(name); g != nil && t.holds(g) {
+		out = t.change(out, func(m mark) mark { m.word = true; return m })
 	}
 	return t.bounded(t.named(out, name), name)
 }
@@ -434,8 +464,35 @@ func (t *taint) unset(name string) texts {
 	return t.opaque("$" + name)
 }
 
+// export notes that the children of a shell see a variable, or with * all of them.
+func (t *taint) export(name string) {
+	if !t.exported[name] {
+		t.exported[name], t.changed = true, true
+	}
+}
+
+// exportUnknown notes that this process may export any variable.
+func (t *taint) exportUnknown(f *shellFrame) {
+	if !t.mayExport[f.proc] {
+		t.mayExport[f.proc], t.changed = true, true
+	}
+}
+
 func (t *taint) isExported(name string) bool {
 	return t.exported["*"] || t.exported[name] || t.c.names.declared(name)
+}
+
+// outerMark returns the mark that an expansion in nested code stands for.
+func (t *taint) outerMark(p *syntax.ParamExp) (mark, bool) {
+	if p.Param == nil {
+		return mark{}, false
+	}
+	number, ok := strings.CutPrefix(p.Param.Value, opaqueName)
+	i, err := strconv.Atoi(number)
+	if !ok || err != nil || i >= len(t.marks) {
+		return mark{}, false
+	}
+	return t.marks[i], true
 }
 
 // outerText returns what stands in nested code at the place of a mark. That data stands there was reported already.
@@ -448,7 +505,9 @@ func (t *taint) outerText(number string) texts {
 	if m.source >= 0 && !m.quoted && !m.word {
 		return t.opaque(m)
 	}
-	m.quoted = false
+	if m.quoted {
+		m.quoted, m.inert = false, false
+	}
 	return texts{t.mark(m)}
 }
 
@@ -490,7 +549,12 @@ func (t *taint) assign(f *shellFrame, name string, node any, value texts, adds b
 		t.vars[name] = append(t.vars[name], s)
 		t.changed = true
 	}
-	s.tick, s.adds, s.proc, s.over = t.tick, adds, f.proc, false
+	if s.round == t.round && s.tick > 0 { // another reading of the same code
+		s.region, s.blurred = t.common(s.region, f.region), s.blurred || s.region != f.region
+	} else {
+		s.region, s.blurred = f.region, false
+	}
+	s.tick, s.round, s.adds, s.proc, s.over, s.always = t.tick, t.round, adds, f.proc, false, false
 	before := len(s.value)
 	if merged := t.bounded(s.value.with(value...), name); !slices.Equal(merged, s.value) {
 		s.value = merged
@@ -567,7 +631,9 @@ func (t *taint) arithm(f *shellFrame, x syntax.ArithmExpr) {
 
 // arithText looks for data in a text that is evaluated, and in the variables that it names.
 func (t *taint) arithText(f *shellFrame, text string, seen []string) {
-	t.leak(arithSink, text)
+	if !t.isInertNumber(text) {
+		t.leak(arithSink, text)
+	}
 	if !isConstant(text) {
 		var b strings.Builder
 		t.pieces(text, func(s string) { b.WriteString(s) }, func(int) { b.WriteByte(' ') })
@@ -601,8 +667,14 @@ func (t *taint) subscript(f *shellFrame, name string, index syntax.ArithmExpr) {
 	if index == nil {
 		return
 	}
-	if word, ok := index.(*syntax.Word); ok && (t.maps[name] || word.Lit() == "@" || word.Lit() == "*") {
+	if word, ok := index.(*syntax.Word); ok && (t.maps[name] && !t.indexed[name] || word.Lit() == "@" || word.Lit() == "*") {
 		t.word(f, word)
+		return
+	}
+	if word, ok := index.(*syntax.Word); ok { // some shells expand it again: no text is inert there
+		for _, text := range t.word(f, word) {
+			t.arithText(f, "["+text, nil)
+		}
 		return
 	}
 	t.arithm(f, index)
@@ -610,6 +682,12 @@ func (t *taint) subscript(f *shellFrame, name string, index syntax.ArithmExpr) {
 
 // name interprets a text that a builtin takes for the name of a variable, and returns the names it may be.
 func (t *taint) name(f *shellFrame, text string) string {
+	if t.isInert(text) {
+		return ""
+	}
+	if !isConstant(text) {
+		t.exportUnknown(f)
+	}
 	t.leak(nameSink, text)
 	name, index, isElement := strings.Cut(text, "[")
 	if isElement {
