@@ -230,7 +230,7 @@ func (l *lab) attempt(s *script, w *workflow.Workflow, payload string) agent.Att
 	}
 	switch s.source.at {
 	case perArgument:
-		a.PerValue, a.Item, a.Done = true, json.RawMessage(asJSON(payload)), nil
+		a.PerValue, a.Item, a.Done, a.Earlier = true, json.RawMessage(asJSON(payload)), nil, nil
 	case inReduce:
 		a.Phase, a.Steps, a.Item, a.ItemID, a.Done = "reduce", w.Reduce.Commands, nil, "", nil
 		a.Map = &agent.MapResult{Total: 1, Successful: 1, ResultsFile: filepath.Join(l.base, "results.jsonl")}

@@ -496,7 +496,7 @@ func (t *taint) language(f *shellFrame, name string, p program, words []field) {
 	says := "stands in code for " + name + ", which may read more into it than a value; pass it as an argument or through the environment"
 	report := func(text string) {
 		_, flags, _ := strings.Cut(text[strings.LastIndexByte(text, 0)+1:], "/")
-		runs := name == "sed" && strings.Contains(flags, "e") // s/a/b/e runs the line
+		runs := name == "sed" && (startsUnknown(text) || strings.Contains(flags, "e")) // 1ecommand, and s/a/b/e, which runs the line
 		t.leak(sink{code: codeLanguage, says: says, least: likely, words: runs}, text)
 	}
 	found, operands := false, 0

@@ -238,6 +238,9 @@ func TestEveryNameThatBringsDataIsFollowed(t *testing.T) {
 		{`x=$(gen ${item.v}); PERL5OPT=$x perl x.pl`, warned},
 		{`awk -f <(echo ${item.v}) f`, warned},
 		{`sed -f - f <<< ${item.v}`, warned},
+		{`sed -f <(echo ${item.v|url}) f`, warned}, // 1ecommand
+		{`sed "s/a/${item.v|url}/e" f`, warned},
+		{`sed "s/a/${item.v|url}/" f`, fine},
 		{`set -- y ${item.v}; sh -c "echo ${@:2}"`, refused},
 		{`compgen -C "${item.v|url}"`, refused},
 		{`read k <<< "$cap"; declare -A m; m[$k]=1; for k in "${!m[@]}"; do eval "$k"; done`, refused},
