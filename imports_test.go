@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},
-	"internal/items":       {"checksum", "filter", "process", "rawjson", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
+	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
 	"internal/workflow":    {"breaker", "duration", "errorpolicy", "posix", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},

@@ -289,10 +289,11 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 	return selected, nil
 }
 
-// planError wraps an error of the selection. A bad key is a usage error.
+// planError wraps an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
 func planError(err error) error {
 	var bad *items.KeyError
-	if errors.As(err, &bad) {
+	var missing *items.MissingKeyError
+	if errors.As(err, &bad) || errors.As(err, &missing) {
 		return refusef("select the items: %w", err)
 	}
 	return fmt.Errorf("select the items: %w", err)

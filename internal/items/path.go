@@ -12,13 +12,15 @@ import (
 
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
+	"prodigy/internal/spelling"
 )
 
 // path is a compiled JSONPath. The zero path selects the whole value.
 type path struct {
 	expr   jp.Expr
-	rooted bool // a filter in it refers to the root, $
-	plain  bool // a filter in it uses length or empty, for which objects must be plain maps; not possible together with rooted
+	missed *missed // where selectors note keys that are not there; nil: nobody asks
+	rooted bool    // a filter in it refers to the root, $
+	plain  bool    // a filter in it uses length or empty, for which objects must be plain maps; not possible together with rooted
 }
 
 func (p path) empty() bool { return len(p.expr) == 0 }
@@ -65,7 +67,7 @@ func (p path) evaluator(emit func([]byte) error) func([]byte) error {
 	if p.empty() {
 		return emit
 	}
-	s := &selector{reader: &reader{}, path: p, emit: emit}
+	s := &selector{reader: &reader{}, path: p, emit: p.missed.watch(emit)}
 	return func(raw []byte) error {
 		s.reader.open(raw)
 		return s.next()
@@ -107,7 +109,7 @@ func (f *peekReader) values(emit func([]byte) error, apart bool) error {
 
 // each evaluates a path on the first value, and another on the values that follow it.
 func (f *peekReader) each(first, others path, emit func([]byte) error) error {
-	s := &selector{reader: newReader(f), path: first, emit: emit}
+	s := &selector{reader: newReader(f), path: first, emit: first.missed.watch(emit)}
 	for {
 		if err := s.next(); err == io.EOF {
 			return nil
@@ -170,14 +172,96 @@ func forward(frag jp.Frag) (from, to, by int, ok bool) {
 
 // member continues with the member called name, if the next value is an object that has one.
 func (s *selector) member(name string, rest jp.Expr) error {
+	kind, err := s.reader.kind()
+	if err != nil {
+		return err
+	}
+	depth := len(s.path.expr) - len(rest)
+	asked := s.path.missed.asks(depth)
 	found := false
-	return s.object(func(quoted []byte) error {
+	var keys []string
+	err = s.object(func(quoted []byte) error {
 		if found || !rawjson.IsNamed(quoted, name) {
+			if asked && !found && len(keys) < keysKept {
+				keys = append(keys, rawjson.Unquote(quoted))
+			}
 			return s.reader.skip()
 		}
 		found = true
 		return s.walk(rest)
 	})
+	if asked && !found && err == nil && kind != jsontext.KindNull {
+		s.path.missed.at = &MissingKeyError{Path: s.path.expr.String(), Parent: s.path.expr[:depth-1].String(), Key: name, Kind: byte(kind), Keys: keys}
+		s.path.missed.depth = depth
+	}
+	return err
+}
+
+// keysKept is how many keys of an object are remembered for a message.
+const keysKept = 1000
+
+// missed notes the first key of a path that an object lacks, the one furthest in the path, as long as the path has selected nothing.
+type missed struct {
+	selected bool
+	depth    int // of the key in the path
+	at       *MissingKeyError
+}
+
+// watch returns emit, and notes that something was selected.
+func (m *missed) watch(emit func([]byte) error) func([]byte) error {
+	if m == nil {
+		return emit
+	}
+	return func(raw []byte) error {
+		m.selected = true
+		return emit(raw)
+	}
+}
+
+// asks reports whether a missing key at that depth of the path is of interest.
+func (m *missed) asks(depth int) bool {
+	return m != nil && !m.selected && (m.at == nil || depth > m.depth)
+}
+
+// err returns the missing key if nothing was selected.
+func (m *missed) err() error {
+	if m == nil || m.selected || m.at == nil {
+		return nil
+	}
+	return m.at
+}
+
+// MissingKeyError means that a path selects nothing, because no value that it comes to has the key which it names.
+type MissingKeyError struct {
+	Path, Parent string // Parent is the part of the path in front of the key
+	Key          string
+	Kind         byte     // of the value at Parent, as JSON begins it: { when it is an object
+	Keys         []string // that are there
+}
+
+func (e *MissingKeyError) Error() string {
+	said := fmt.Sprintf("json_path %s selects nothing: %s ", e.Path, e.Parent)
+	switch {
+	case e.Kind == '[':
+		return said + fmt.Sprintf("is a list, which has no key %q: its elements are %s[*]", e.Key, e.Parent)
+	case e.Kind != '{':
+		return said + fmt.Sprintf("is no object, so it has no key %q", e.Key)
+	case len(e.Keys) == 0:
+		return said + fmt.Sprintf("has no key %q, nor any other", e.Key)
+	}
+	const few = 10
+	var named []string
+	for _, key := range e.Keys[:min(few, len(e.Keys))] {
+		named = append(named, strconv.Quote(key))
+	}
+	if len(e.Keys) > few {
+		named = append(named, "…")
+	}
+	near := spelling.Nearest(e.Key, e.Keys)
+	if near != "" {
+		near = fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return said + fmt.Sprintf("has no key %q%s; it has %s", e.Key, near, strings.Join(named, ", "))
 }
 
 // children calls each before every element or member of the next value.

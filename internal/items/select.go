@@ -1,6 +1,7 @@
 package items
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -51,7 +52,7 @@ func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, e
 // run sends the values of a source through the pipeline.
 func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	if c.order == nil {
-		return src.each(ctx, e, c.path, c.filtered(ctx, c.emit))
+		return cmp.Or(src.each(ctx, e, c.path, c.filtered(ctx, c.emit)), c.path.missed.err())
 	}
 	sorted := &sorter{dir: e.Temp}
 	defer sorted.close()
@@ -60,7 +61,7 @@ func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 		key = c.order.AppendKey(key[:0], raw)
 		return sorted.add(key, raw)
 	}))
-	if err != nil {
+	if err := cmp.Or(err, c.path.missed.err()); err != nil {
 		return err
 	}
 	return sorted.each(func(_, raw []byte) error {
@@ -111,6 +112,7 @@ func (c *pipeline) expressions(m *workflow.Map) []expression {
 	return []expression{
 		{"json_path", m.JSONPath, m.JSONPathPos, func(src string) (err error) {
 			c.path, err = parsePath(src)
+			c.path.missed = new(missed)
 			return err
 		}},
 		{"filter", m.Filter, m.FilterPos, func(src string) (err error) {

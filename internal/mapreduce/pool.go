@@ -226,7 +226,8 @@ func (p *pool) selected() {
 func (p *pool) haltSelecting(err error) {
 	v := runResult{state: Failed, reason: "select items: " + err.Error(), cause: err}
 	var bad *items.KeyError
-	v.refused = errors.As(err, &bad) && p.job.workflow.Setup == nil
+	var missing *items.MissingKeyError
+	v.refused = (errors.As(err, &bad) || errors.As(err, &missing)) && p.job.workflow.Setup == nil
 	p.halt(v, p.stopGrace())
 }
 
