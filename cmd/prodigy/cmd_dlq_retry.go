@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +54,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be retried")
 	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
+	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on, in which the cause is mended; finished steps must be unchanged")
 	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
 	return cmd
 }
@@ -66,6 +69,9 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		return err
 	}
 	if o.dryRun {
+		if _, _, err := o.workflowOf(job); err != nil {
+			return err
+		}
 		updateLetters(con, job)
 		return o.announce(con, choice)
 	}
@@ -76,7 +82,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 				return nil, err
 			}
 			if kept := len(choice.named) - len(choice.items); kept > 0 && !o.quiet {
-				c.Notice(fmt.Sprintf("warning: %s not eligible, left as before (--force retries them too)", counted(kept, "dead letter")))
+				c.Notice(fmt.Sprintf("warning: %s not eligible, left as before: %s", counted(kept, "dead letter"), choice.kept))
 			}
 			return choice.items, nil
 		}, o.reduce)
@@ -89,12 +95,33 @@ type letterChoice struct {
 	job     jobs.Job
 	filter  *filter.Filter // nil: none
 
+	total int             // dead letters of the job
 	named map[string]bool // selected by --item, --type and --filter
 	items []string        // the ones to run
+	kept  reasons         // why others of the named are not run
+}
+
+// reasons counts why dead letters are not eligible for a retry.
+type reasons struct {
+	spent int // retried too often
+	limit int // how often that is
+	types map[retry.Type]int
+}
+
+// String returns the reasons, each with the flag that overrides it.
+func (r reasons) String() string {
+	var parts []string
+	if r.spent > 0 {
+		parts = append(parts, fmt.Sprintf("%d retried %s already (a higher --max-retries or --force runs them)", r.spent, counted(r.limit, "time")))
+	}
+	for _, t := range slices.Sorted(maps.Keys(r.types)) {
+		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not mend (--workflow with the mended file or --force runs them)", r.types[t], t))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
-	c := &letterChoice{options: o, job: job, named: map[string]bool{}}
+	c := &letterChoice{options: o, job: job, named: map[string]bool{}, kept: reasons{limit: o.maxRetries, types: map[retry.Type]int{}}}
 	if o.filter == "" {
 		return c, nil
 	}
@@ -117,11 +144,12 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 			return err
 		}
 		delete(missing, e.ItemID)
+		c.total++
 		if !c.asked(e) {
 			continue
 		}
 		c.named[e.ItemID] = true
-		if !c.options.force && !c.options.eligible(e) {
+		if !c.eligible(e) {
 			continue
 		}
 		c.items = append(c.items, e.ItemID)
@@ -144,17 +172,24 @@ func (c *letterChoice) asked(e dlq.Entry) bool {
 	return named && typed && (c.filter == nil || c.filter.Match(e.Item))
 }
 
-// eligible reports whether e may be retried without --force. A higher --max-retries makes entries eligible that were only retried too
-// often.
-func (o dlqRetryOptions) eligible(e dlq.Entry) bool {
-	if e.RetryCount >= o.maxRetries {
+// eligible reports whether e may be retried, and counts why not. A higher --max-retries makes entries eligible that were only retried
+// too often, and another workflow those whose failure lies in the workflow.
+func (c *letterChoice) eligible(e dlq.Entry) bool {
+	if c.options.force {
+		return true
+	}
+	if e.RetryCount >= c.options.maxRetries {
+		c.kept.spent++
 		return false
 	}
-	switch e.Last().ErrorType {
+	switch t := e.Last().ErrorType; t {
 	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:
-		return e.ReprocessEligible
+		if !e.ReprocessEligible && c.options.replacement == "" {
+			c.kept.types[t]++
+			return false
+		}
 	}
-	return e.ReprocessEligible || e.RetryCount > 0
+	return true
 }
 
 // announce prints what would be run.
@@ -172,12 +207,17 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	if o.format == asJSON {
 		return printJSON(con.out, map[string]any{"would_run": append([]string{}, c.items...), "not_eligible": kept})
 	}
-	_, _ = fmt.Fprintf(out, "%d would be run, %d are not eligible\n", len(c.items), kept)
+	_, _ = fmt.Fprintf(out, "%d would be run, %d are not eligible", len(c.items), kept)
+	if kept > 0 {
+		_, _ = fmt.Fprintf(out, ": %s", c.kept)
+	}
+	_, _ = fmt.Fprintln(out)
 	return out.Flush()
 }
 
-// nothing reports that there is nothing to run; left is the number of dead letters that are not eligible.
-func (o dlqRetryOptions) nothing(con *console, job jobs.Job, left int) error {
+// nothing reports that there is nothing to run, and why.
+func (o dlqRetryOptions) nothing(con *console, c *letterChoice) error {
+	job, left := c.job, len(c.named)
 	code := exitOK
 	if left > 0 && !o.partialOK {
 		code = exitLeft
@@ -188,7 +228,14 @@ func (o dlqRetryOptions) nothing(con *console, job jobs.Job, left int) error {
 			return err
 		}
 	} else if !o.quiet {
-		_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
+		switch {
+		case left > 0:
+			_, _ = fmt.Fprintf(con.err, "No dead letter was run: %s.\n", c.kept)
+		case c.total > 0:
+			_, _ = fmt.Fprintf(con.err, "None of %s fits --type and --filter.\n", counted(c.total, "dead letter"))
+		default:
+			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
+		}
 	}
 	return status(code)
 }
@@ -204,7 +251,7 @@ type retried struct {
 // concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
 func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterChoice) error {
 	if e.State == "" {
-		return o.nothing(con, c.job, len(c.named))
+		return o.nothing(con, c)
 	}
 	left, err := c.left()
 	if err != nil {

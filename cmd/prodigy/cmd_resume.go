@@ -110,6 +110,9 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 		return err
 	}
 	con.hide(found.Mask)
+	if path := changedSince(job, replacement); path != "" && !o.quiet {
+		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
+	}
 	c := o.config(home, claude)
 	c.Settings, c.Replacement = found, replacement
 	end, err := watch(ctx, c, newPrinter(con, o, w), do)

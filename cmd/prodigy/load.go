@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -96,6 +97,32 @@ func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.
 	}
 	w, err := workflow.Parse(o.replacement, source, options)
 	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
+}
+
+// changedSince returns the path of the workflow file of a job if it is another than the recorded one, and nothing replaces that. It
+// returns "" if the file is gone, as it may well be.
+func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
+	meta, err := job.ReadMeta()
+	if err != nil || replaced != nil || meta.WorkflowPath == "" {
+		return ""
+	}
+	recorded, err := job.ReadWorkflow(meta)
+	if err != nil {
+		return ""
+	}
+	source, err := os.ReadFile(meta.WorkflowPath)
+	if err != nil || bytes.Equal(source, recorded) {
+		return ""
+	}
+	options, err := recordedOptions(job)
+	if err != nil {
+		return ""
+	}
+	w, err := workflow.Parse(meta.WorkflowPath, source, options)
+	if err == nil && bytes.Equal(w.Redact(source), recorded) {
+		return ""
+	}
+	return meta.WorkflowPath
 }
 
 // loadRecorded reads the recorded workflow of a job.

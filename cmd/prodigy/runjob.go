@@ -32,7 +32,7 @@ type jobOptions struct {
 	logSteps    bool
 	maxRetries  int
 	maxCrashes  int    // of a resume
-	replacement string // resume --workflow: path of the replacement; empty: keep the recorded one
+	replacement string // --workflow: path of the replacement; empty: keep the recorded one
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
