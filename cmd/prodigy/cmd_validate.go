@@ -26,7 +26,7 @@ func newValidateCommand(con *console) *cobra.Command {
 		Use:   "validate <workflow>...",
 		Short: "Check workflow files and report every problem",
 		Long: `Check workflow files and report every problem: errors with their position, and warnings about settings that do nothing, or not
-what they seem to. Nothing is run.
+what they seem to. Nothing is run. A missing input file is a warning, since another program may make it before the run.
 
 Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count as errors.`,
 		Example: `  prodigy validate workflow.yml
@@ -75,7 +75,7 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	}
 	all := verdicts{Valid: true, Files: []verdict{}}
 	for _, path := range o.paths {
-		v, err := judge(ctx, path, mapreduce.Config{MaxDelay: limit}, o.settings)
+		v, err := judge(ctx, path, mapreduce.Config{MaxDelay: limit, InputMayCome: true}, o.settings)
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,12 @@ func CheckInput(m *workflow.Map, e Env) []workflow.Problem {
 	return nil
 }
 
+// IsMissing reports whether the input is a file that is not there, so that another program may still make it.
+func IsMissing(m *workflow.Map, e Env) bool {
+	_, err := resolve(m.Input, e)
+	return errors.Is(err, errNoFile)
+}
+
 // Check finds paths, filters, orders and fields that do not parse. Messages point at the place with a caret. The File of a problem is
 // left empty.
 func Check(m *workflow.Map) []workflow.Problem {

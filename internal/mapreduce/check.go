@@ -20,7 +20,14 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	problems, warnings := findings(c, w)
 	if w.Map != nil && w.Setup == nil { // which might make the input
 		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
-		problems = append(problems, items.CheckInput(w.Map, env)...)
+		found := items.CheckInput(w.Map, env)
+		if c.InputMayCome && items.IsMissing(w.Map, env) {
+			for _, p := range found {
+				warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col}, p.Message+": something has to make it before the run, which refuses to start without it"))
+			}
+		} else {
+			problems = append(problems, found...)
+		}
 	}
 	return asError(w, problems, warnings)
 }

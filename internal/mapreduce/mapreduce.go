@@ -84,6 +84,9 @@ type Config struct {
 	// the commands at once when this process is killed, and removes that directory. Empty: that is left to the resume.
 	Watcher []string
 
+	// InputMayCome makes Check warn of a missing input file instead of refusing it. No job runs without it.
+	InputMayCome bool
+
 	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0: a number that takes no time to read
 }
 
