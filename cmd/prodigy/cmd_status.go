@@ -69,6 +69,9 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, s)
 	}
+	if w, err := loadRecorded(job); err == nil {
+		s.recorded = w
+	}
 	s.print(con.text(), seen, time.Now())
 	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
 	if s.State != stateRunning {
@@ -94,6 +97,8 @@ type details struct {
 	Slowest   []agentShown `json:"slowest"` // finished
 	Breakers  []breaker    `json:"breakers"`
 	Groups    []group      `json:"failure_groups"`
+
+	recorded *workflow.Workflow // nil: it cannot be read
 }
 
 // remaining is the range that the rest of the map phase is expected to take.
@@ -217,7 +222,7 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 	if len(j.Slowest) > 0 && j.Slowest[0].Duration >= slowEnough {
 		_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(j.Slowest))
 	}
-	printSuggestions(w, m.FailurePatterns)
+	printSuggestions(w, m.FailurePatterns, d.recorded)
 }
 
 // printSteps lists the steps that ran once.

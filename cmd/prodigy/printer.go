@@ -24,6 +24,7 @@ type printer struct {
 	notices    chan notice              // from elsewhere
 	steps      chan events.AgentProgress
 	collection errorpolicy.CollectionKind
+	workflow   *workflow.Workflow
 	earlier    errorpolicy.Metrics // of the runs before this one
 
 	results io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
@@ -46,6 +47,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		notices:    make(chan notice),
 		steps:      make(chan events.AgentProgress, 256),
 		collection: collectionOf(w),
+		workflow:   w,
 		results:    con.out,
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
 		lines:      progressLines{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},

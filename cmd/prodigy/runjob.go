@@ -106,7 +106,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	if groupErr := g.Wait(); groupErr != nil {
 		panic("BUG: " + groupErr.Error())
 	}
-	return finishedRun{Result: result, stop: asked, job: p.job, collection: p.collection}, err
+	return finishedRun{Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow}, err
 }
 
 const endLeftoversName = "end-leftovers"

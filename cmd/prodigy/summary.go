@@ -18,7 +18,9 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
 	"prodigy/internal/view"
+	"prodigy/internal/workflow"
 )
 
 // finishedRun is the result of a run, with what is needed to print its summary.
@@ -27,6 +29,7 @@ type finishedRun struct {
 	stop       *signalError // the signal that stopped it, or nil
 	job        *view.Job
 	collection errorpolicy.CollectionKind
+	workflow   *workflow.Workflow
 }
 
 // outcome is what run --json prints.
@@ -61,7 +64,7 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
 		e.printFailures(con.err)
-		printSuggestions(con.err, e.Metrics.FailurePatterns)
+		printSuggestions(con.err, e.Metrics.FailurePatterns, e.workflow)
 		e.printSlowest(con.err)
 		e.print(con.err)
 	}
@@ -327,14 +330,46 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
 }
 
-// printSuggestions prints the advice for error types that have their own. The general advice adds nothing here.
-func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern) {
+// printSuggestions prints advice for frequent error types, from what the workflow has; a nil one has nothing.
+func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern, of *workflow.Workflow) {
 	for _, p := range patterns {
-		if !errorpolicy.Advised(p.PatternType) {
-			continue
+		if text := suggestion(p.PatternType, of); text != "" {
+			_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, visible(text))
 		}
-		_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, p.SuggestedAction)
 	}
+}
+
+// suggestion returns advice for an error type, or "". It names no setting that the workflow does not have.
+func suggestion(t retry.Type, w *workflow.Workflow) string {
+	var limits []string
+	retried := false
+	if w != nil {
+		retried = itemPolicy(w.ErrorPolicy) != nil
+		if w.Map != nil && w.Map.AgentLimit() != (workflow.SecondsOrVar{}) {
+			limits = append(limits, "agent_timeout_secs")
+		}
+		for at, step := range stepsOf(w) {
+			retried = retried || step.Retry != nil
+			if step.Timeout > 0 {
+				limits = append(limits, fmt.Sprintf("the timeout of %s (%s)", at.label, duration.Format(step.Timeout)))
+			}
+		}
+	}
+	switch {
+	case t == retry.TypeTimeout && len(limits) > 0:
+		const few = 3
+		if more := len(limits) - few; more > 0 {
+			limits = append(limits[:few:few], fmt.Sprintf("%d more", more))
+		}
+		return "see what takes so long, or raise " + spelling.OneOf(limits)
+	case t == retry.TypeNetwork && retried:
+		return "Check network connectivity and retry settings"
+	case t == retry.TypeNetwork:
+		return "Check network connectivity"
+	case t == retry.TypePermission:
+		return "Verify file permissions and access rights"
+	}
+	return ""
 }
 
 // printAdvice prints what to do about err, if there is advice for it.

@@ -43,9 +43,6 @@ var suggestions = map[retry.Type]string{
 
 const defaultSuggestion = "Review error logs for more details"
 
-// Advised reports whether a type of error has advice of its own.
-func Advised(t retry.Type) bool { return suggestions[t] != "" }
-
 // tally counts the errors of one type.
 type tally struct {
 	Count int      `json:"count"`

@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -11,9 +12,10 @@ const (
 )
 
 // Signature returns message with what differs from item to item (numbers, hex, paths, quoted text, timestamps) normalised, so that
-// like failures have the same signature. It is one line of at most 200 bytes.
+// like failures have the same signature. Exit codes and the status codes of HTTP stay. It is one line of at most 200 bytes.
 func Signature(message string) string {
 	s := signer{rest: strings.ToValidUTF8(message[:min(len(message), signatureInput)], "")}
+	s.whole = s.rest
 	for s.rest != "" && s.out.Len() <= signatureLength {
 		s.next()
 	}
@@ -33,6 +35,7 @@ func cut(text string, n int) string {
 
 // signer reads a message from left to right and writes its signature.
 type signer struct {
+	whole  string
 	rest   string
 	out    strings.Builder
 	inWord bool // the last byte read belongs to a word
@@ -62,10 +65,45 @@ func (s *signer) next() {
 		}
 	}
 	if n := number(s.rest); n > 0 {
-		s.replace("<n>", n)
+		if !s.inWord && isCode(s.whole[:len(s.whole)-len(s.rest)], s.rest[:n], s.rest[n:]) {
+			s.replace(s.rest[:n], n)
+		} else {
+			s.replace("<n>", n)
+		}
 		return
 	}
 	s.literal()
+}
+
+// codeWords are the words in front of a number that says what went wrong: the exit code of a program, a status code.
+var codeWords = []string{"exit", "exited", "code", "status", "statuscode", "errno", "http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3"}
+
+// reasonPhrases are those of HTTP for errors, which follow a status code.
+var reasonPhrases = []string{
+	"Bad Request", "Unauthorized", "Payment Required", "Forbidden", "Not Found", "Method Not Allowed", "Not Acceptable", "Proxy Auth", "Request Time",
+	"Conflict", "Gone", "Length Required", "Precondition", "Payload Too", "Content Too", "Request Entity", "URI Too", "Unsupported Media", "Range Not",
+	"Unprocessable", "Locked", "Failed Dependency", "Too Early", "Upgrade Required", "Too Many Requests", "Request Header", "Unavailable For",
+	"Internal Server", "Server Error", "Not Implemented", "Bad Gateway", "Service Unavailable", "Gateway Time", "HTTP Version", "Insufficient Storage",
+}
+
+// isCode reports whether the number between two parts of a message is an exit code or a status code.
+func isCode(before, number, after string) bool {
+	if len(number) > 3 || digits(number) < len(number) || after != "" && isWord(after[0]) {
+		return false
+	}
+	before = strings.ToLower(strings.TrimRight(before, ` :=("'`))
+	word := before[strings.LastIndexAny(before, " \t\n\r,;:(=\"'")+1:]
+	word = word[strings.LastIndexAny(word, "_-")+1:]
+	if slices.Contains(codeWords, word) {
+		return true
+	}
+	if len(number) != 3 || number[0] != '4' && number[0] != '5' {
+		return false
+	}
+	after = strings.TrimLeft(after, " :-")
+	return word == "error" || slices.ContainsFunc(reasonPhrases, func(phrase string) bool {
+		return len(after) >= len(phrase) && strings.EqualFold(after[:len(phrase)], phrase)
+	})
 }
 
 func (s *signer) replace(name string, n int) {
