@@ -194,6 +194,9 @@ var commands = []*production{
 	{name: "behind env and nice", text: "env nice {W}"},
 	{name: "in while", text: "while {W}; do break; done"},
 	{name: "redirected", text: "{W} > /dev/null"},
+	{name: "behind timeout", text: "timeout {T} true", payloads: []string{"5 mark"}},
+	{name: "behind nice -n", text: "nice -n {T} true", payloads: []string{"1 mark"}},
+	{name: "behind env y=", text: "env y={T} true", payloads: []string{"1 mark"}},
 	{name: "default of a command", text: "${unset:-{W}}"},
 }
 

@@ -109,6 +109,7 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 	replace, whole := "", false // of xargs: what stands for a line, and that blanks do not part one
 	for ; i < len(words); i++ {
 		text := words[i].text
+		t.splitBefore(words[i], w, i)
 		name, value, isAssignment := strings.Cut(text, "=")
 		switch {
 		case w.name == "command" && (text == "-v" || text == "-V"):
@@ -153,7 +154,9 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 			}
 			continue
 		case len(text) == 2 && strings.Contains(w.takes, text[1:]):
-			i++
+			if i++; i < len(words) {
+				t.splitBefore(words[i], w, i)
+			}
 			continue
 		default:
 			continue
@@ -161,11 +164,12 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		break
 	}
 	if w.operand && i < len(words) {
+		t.splitBefore(words[i], w, i)
 		i++
 	}
 	if i >= len(words) {
 		if w.name == "xargs" {
-			return f.stdin
+			return t.change(f.stdin, func(m mark) mark { m.quoted, m.inert = false, false; return m })
 		}
 		return empty
 	}
@@ -177,6 +181,15 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 		return t.xargs(f, inner, replace, whole, node)
 	}
 	return t.runWords(f, inner, node)
+}
+
+// splitBefore warns of an option or operand of a wrapper that may be several words: the second may be taken for the command.
+func (t *taint) splitBefore(x field, w *wrapper, at int) {
+	if !x.many || startsUnknown(x.text) && at == 1 && !w.operand {
+		return // it is the command
+	}
+	says := "is split into words in front of the command that " + w.name + " starts, and one of them may be taken for it; write it in quotes"
+	t.leak(sink{code: codeCommandName, says: says, least: likely}, x.text)
 }
 
 // xargs interprets a command with what xargs reads as more words of it.
@@ -289,7 +302,7 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 	f = outer
 	base := programName(name)
 	t.builtin(f, base, words, node)
-	p, known := programs()[base]
+	p, known := programOf(base)
 	if known {
 		t.language(f, base, p, words)
 	}

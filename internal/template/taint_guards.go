@@ -43,6 +43,9 @@ func (t *taint) holds(g *guard) bool {
 // addGuards notes what a check that began at a tick has shown.
 func (t *taint) addGuards(f *shellFrame, since int, proofs []proof) {
 	for _, p := range proofs {
+		if i, ok := t.sourceOf[p.name]; ok && t.sources[i].list {
+			continue // it stands for any number of words
+		}
 		if g := f.guardOf(p.name); g != nil && t.holds(g) && !g.word && p.word {
 			continue // more is known
 		}

@@ -3,7 +3,6 @@ package template
 import (
 	"slices"
 	"strings"
-	"sync"
 )
 
 // prints says what a program prints.
@@ -26,48 +25,52 @@ type program struct {
 	takes   string   // letters of options that take the next word
 }
 
-// programs is the table of what programs do with data. A language among them runs code that is not the shell's.
-var programs = sync.OnceValue(func() map[string]program {
-	table := map[string]program{}
-	for names, p := range map[string]program{
-		"echo yes":                        {prints: itsWords},
-		"printf":                          {prints: itsWords},
-		"basename dirname":                {prints: itsWords},
-		"cat tee head tail sort uniq tac": {prints: itsInput, takes: "nck"},
-		"tr cut sed grep egrep fgrep rev fold fmt nl paste column expand unexpand pr rg jq yq xmllint base64 base32 xxd od strings iconv look comm join shuf split dd awk gawk mawk": {prints: partsOf},
-		"realpath readlink expr getopt": {prints: anything},
-		"wc date mktemp id uname nproc hostname stat du df sha1sum sha256sum md5sum cksum seq sleep true false : test [ kill wait mkdir rmdir rm cp mv ln touch chmod chown " +
-			"cd pushd popd export unset shift set exit return break continue trap umask ulimit type hash times which jobs bg fg read mapfile readarray local declare typeset readonly getopts let": {prints: silence},
+// programTable says what programs do with data, by their names. A language among them runs code that is not the shell's. The first row
+// that has a name holds.
+var programTable = []struct {
+	names string
+	program
+}{
+	{"awk gawk mawk nawk", program{prints: partsOf, operand: true, options: []string{"-e", "--source"}, takes: "vFfe"}},
+	{"jq", program{prints: partsOf, operand: true, takes: "fL"}},
+	{"sed", program{prints: partsOf, operand: true, options: []string{"-e", "--expression"}, takes: "fl"}},
+	{"echo yes", program{prints: itsWords}},
+	{"printf", program{prints: itsWords}},
+	{"basename dirname", program{prints: itsWords}},
+	{"cat tee head tail sort uniq tac", program{prints: itsInput, takes: "nck"}},
+	{"tr cut sed grep egrep fgrep rev fold fmt nl paste column expand unexpand pr rg jq yq xmllint base64 base32 xxd od strings iconv look comm join shuf split dd awk gawk mawk", program{prints: partsOf}},
+	{"realpath readlink expr getopt", program{prints: anything}},
+	{"wc date mktemp id uname nproc hostname stat du df sha1sum sha256sum md5sum cksum seq sleep true false : test [ kill wait mkdir rmdir rm cp mv ln touch chmod chown " + "cd pushd popd export unset shift set exit return break continue trap umask ulimit type hash times which jobs bg fg read mapfile readarray local declare typeset readonly getopts let", program{prints: silence}},
+	{"python python2 python3 pypy pypy3", program{options: []string{"-c"}, reads: true, takes: "cmWX"}},
+	{"perl", program{options: []string{"-e", "-E"}, reads: true, takes: "eEIMm"}},
+	{"ruby", program{options: []string{"-e"}, reads: true, takes: "eIrC"}},
+	{"node nodejs bun deno", program{options: []string{"-e", "--eval", "-p", "--print", "eval"}, reads: true, takes: "epr"}},
+	{"php", program{options: []string{"-r", "-B", "-E", "-R"}, reads: true, takes: "rBERdfc"}},
+	{"lua luajit", program{options: []string{"-e"}, reads: true, takes: "el"}},
+	{"Rscript R groovy scala swift", program{options: []string{"-e"}, takes: "e"}},
+	{"osascript", program{options: []string{"-e"}, reads: true, takes: "e"}},
+	{"tclsh expect m4 ed ex gnuplot", program{options: []string{"-c"}, reads: true, takes: "c"}},
+	{"gdb", program{options: []string{"-ex", "-iex"}, takes: "x"}},
+	{"vim vi nvim", program{options: []string{"-c", "--cmd"}, takes: "cSsu"}},
+	{"emacs", program{options: []string{"--eval", "-eval"}}},
+	{"fish pwsh powershell", program{options: []string{"-c", "-Command", "--command"}, reads: true, takes: "c"}},
+	{"psql", program{options: []string{"-c", "--command"}, reads: true, takes: "cfdhpUv"}},
+	{"mysql", program{options: []string{"-e", "--execute"}, reads: true, takes: "ehuPD"}},
+	{"sqlite3", program{reads: true}},
+	{"at batch crontab", program{reads: true}},
+}
 
-		"python python2 python3 pypy pypy3": {options: []string{"-c"}, reads: true, takes: "cmWX"},
-		"perl":                              {options: []string{"-e", "-E"}, reads: true, takes: "eEIMm"},
-		"ruby":                              {options: []string{"-e"}, reads: true, takes: "eIrC"},
-		"node nodejs bun deno":              {options: []string{"-e", "--eval", "-p", "--print", "eval"}, reads: true, takes: "epr"},
-		"php":                               {options: []string{"-r", "-B", "-E", "-R"}, reads: true, takes: "rBERdfc"},
-		"lua luajit":                        {options: []string{"-e"}, reads: true, takes: "el"},
-		"Rscript R groovy scala swift":      {options: []string{"-e"}, takes: "e"},
-		"osascript":                         {options: []string{"-e"}, reads: true, takes: "e"},
-		"tclsh expect m4 ed ex gnuplot":     {options: []string{"-c"}, reads: true, takes: "c"},
-		"gdb":                               {options: []string{"-ex", "-iex"}, takes: "x"},
-		"vim vi nvim":                       {options: []string{"-c", "--cmd"}, takes: "cSsu"},
-		"emacs":                             {options: []string{"--eval", "-eval"}},
-		"fish pwsh powershell":              {options: []string{"-c", "-Command", "--command"}, reads: true, takes: "c"},
-		"psql":                              {options: []string{"-c", "--command"}, reads: true, takes: "cfdhpUv"},
-		"mysql":                             {options: []string{"-e", "--execute"}, reads: true, takes: "ehuPD"},
-		"sqlite3":                           {reads: true},
-		"at batch crontab":                  {reads: true},
-	} {
-		for name := range strings.FieldsSeq(names) {
-			table[name] = p
+// programOf returns what the table says of a program.
+func programOf(name string) (program, bool) {
+	for i := range programTable {
+		for row := range strings.FieldsSeq(programTable[i].names) {
+			if row == name {
+				return programTable[i].program, true
+			}
 		}
 	}
-	for _, name := range []string{"awk", "gawk", "mawk", "nawk"} {
-		table[name] = program{prints: partsOf, operand: true, options: []string{"-e", "--source"}, takes: "vFfe"}
-	}
-	table["jq"] = program{prints: partsOf, operand: true, takes: "fL"}
-	table["sed"] = program{prints: partsOf, operand: true, options: []string{"-e", "--expression"}, takes: "fl"}
-	return table
-})
+	return program{}, false
+}
 
 // wrapper is a program that starts the one behind its options.
 type wrapper struct {

@@ -375,6 +375,15 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`read -r x <<< "$cap"; y=(1); declare -A y; y["$x"]=1`, true},
 		{`read -r x <<< "$cap"; declare -A y; y["$x"]=1; y["$x"]=2`, false},
 
+		{`echo "$PRODIGY_ITEM" | xargs; x=$(echo "$PRODIGY_ITEM" | xargs); "$x"`, true},
+		{`f() { if [ "$1" = y ]; then set -- y "$2"; shift; echo "$1" | sh; fi; }; f y "$cap"`, true},
+		{`[ ${item.v|words} = a ] || exit; sh -c ${item.v|words}`, true},
+		{`env x=$cap true`, true},
+		{`env "x=$cap" true`, false},
+		{`timeout $cap true`, true},
+		{`timeout "$cap" true`, false},
+		{`nice -n $cap true`, true},
+
 		// What dash makes of bash.
 		{"set -- \"$cap\"\nfunction f {\neval \"$1\"\n}\nf a", true},
 		{"set -- \"$cap\"\nf() {\neval \"$1\"\n}\nf a", false},

@@ -63,7 +63,7 @@ func (t *taint) fork(f *shellFrame, node any) *shellFrame {
 	in := *f
 	in.region = t.regionOf(f.region, node, region{fork: true})
 	own := f.owner()
-	in.params, in.loose = own.params, own.loose
+	in.params, in.loose, in.moved = own.params, own.loose, own.moved
 	in.set, in.out = nil, nil
 	in.cond++
 	return &in
