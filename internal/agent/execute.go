@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // Execute runs the steps of a. A failed step is an Outcome. The error is for a stop, and then it is context.Cause(ctx), or for what prodigy
@@ -125,7 +126,7 @@ func (r *run) runAll(ctx context.Context, s *scope) (end stepEnd, err error) {
 		if err != nil {
 			return stepEnd{}, err
 		}
-		r.capture(st, next.result)
+		r.capture(st, next)
 		if next.failure != nil {
 			return next, nil
 		}
@@ -139,10 +140,14 @@ func (r *run) runAll(ctx context.Context, s *scope) (end stepEnd, err error) {
 	return end, nil
 }
 
-// capture keeps the output of st for the outcome, when it has a name and has run.
-func (r *run) capture(st *step, res result) {
+// capture keeps the output of st for the outcome, when it has a name and has run. JSON of a step that failed for good is null.
+func (r *run) capture(st *step, end stepEnd) {
+	res := end.result.as(st.Format)
 	if st.Capture == "" || res.skipped {
 		return
+	}
+	if res.failed && end.failure != nil && st.Format == workflow.FormatJSON {
+		res.data = json.RawMessage("null")
 	}
 	if r.captured == nil {
 		r.captured = make(map[string]json.RawMessage)

@@ -155,7 +155,8 @@ func (r *run) runFallback(ctx context.Context, s *scope, st *step, end stepEnd) 
 	var res result
 	if failure == nil {
 		defer b.scratch.remove()
-		if res, failure, err = r.runCommand(ctx, st, b); err != nil {
+		res, failure, err = r.runCommand(ctx, st, b)
+		if failure, err = r.settleOutput(st, b, failure, err); err != nil {
 			return stepEnd{}, err
 		}
 	}

@@ -151,8 +151,8 @@ func TestCapturesHaveTheFormatThatWasAskedFor(t *testing.T) {
 		{workflow.FormatNumber, "007", "", `capture_format number: the output "007" is not a number`},
 		{workflow.FormatNumber, `"5"`, "", `capture_format number: the output "\"5\"" is not a number`},
 		{workflow.FormatNumber, "null", "", `capture_format number: the output "null" is not a number`},
-		{workflow.FormatBoolean, "TRUE", `true`, ""},
-		{workflow.FormatBoolean, "yes", "", `capture_format boolean: the output "yes" is neither true nor false`},
+		{workflow.FormatBoolean, "", `true`, ""},
+		{workflow.FormatBoolean, "false", `true`, ""},
 	}
 	for _, test := range tests {
 		t.Run(string(test.format)+" "+test.output, func(t *testing.T) {
@@ -171,6 +171,60 @@ func TestCapturesHaveTheFormatThatWasAskedFor(t *testing.T) {
 			}
 			same(t, "captured", o.Captured, map[string]json.RawMessage{"got": json.RawMessage(test.capture)})
 		})
+	}
+}
+
+// What a failed step has captured shows that it failed, for the results of the item and for the steps after a failure that is accepted.
+func TestCapturesOfFailedSteps(t *testing.T) {
+	tests := []struct {
+		format         workflow.CaptureFormat
+		output         string
+		item, accepted string // as JSON
+	}{
+		{workflow.FormatString, "a", `"a"`, `"a"`},
+		{workflow.FormatJSON, "", `null`, `null`},
+		{workflow.FormatJSON, `{"a":`, `null`, `null`},
+		{workflow.FormatJSON, `{"a":1}`, `null`, `{"a":1}`},
+		{workflow.FormatLines, "a\nb", `["a","b"]`, `["a","b"]`},
+		{workflow.FormatNumber, "x", `null`, `null`},
+		{workflow.FormatNumber, "3", `3`, `3`},
+		{workflow.FormatBoolean, "true", `false`, `false`},
+	}
+	for _, test := range tests {
+		t.Run(string(test.format)+" "+test.output, func(t *testing.T) {
+			f := &fake{answer: func(_ int, c process.Command) process.Exit {
+				_, _ = c.Stdout.Write([]byte(test.output))
+				return process.Exit{Code: 3}
+			}}
+			step := captured("got", "x")
+			step.Format = test.format
+			same(t, "captured by the item", execute(t, f.executor(), ofItem(step)).Captured, map[string]json.RawMessage{"got": json.RawMessage(test.item)})
+			step.AllowFailure = true
+			same(t, "captured and accepted", execute(t, f.executor(), ofItem(step)).Captured, map[string]json.RawMessage{"got": json.RawMessage(test.accepted)})
+		})
+	}
+}
+
+// A step that fails after its command has succeeded, or before it ran, has failed in its boolean capture too.
+func TestABooleanCaptureIsOfTheStep(t *testing.T) {
+	for name, change := range map[string]func(*workflow.Step){
+		"no value":  func(s *workflow.Step) { s.Shell.Value = "x ${item.missing}" },
+		"no commit": func(s *workflow.Step) { s.CommitRequired = true },
+		"not validated": func(s *workflow.Step) {
+			s.Validate = &workflow.Validate{Threshold: 100, Commands: []workflow.Step{shellStep("validate")}}
+		},
+	} {
+		f := &fake{answer: func(_ int, c process.Command) process.Exit {
+			if strings.Contains(strings.Join(c.Argv, " "), "validate") {
+				return process.Exit{Code: 1}
+			}
+			return process.Exit{}
+		}}
+		step := captured("got", "x")
+		step.Format, step.AllowFailure = workflow.FormatBoolean, true
+		change(&step)
+		got := execute(t, f.executor(), ofItem(step)).Captured
+		same(t, name, got, map[string]json.RawMessage{"got": json.RawMessage("false")})
 	}
 }
 
@@ -234,6 +288,42 @@ func TestOutputFilesHoldTheWholeOutput(t *testing.T) {
 		s.Shell.Value = "touch tries; " + s.Shell.Value
 	})
 	same(t, "of the last try", strings.TrimSpace(read("tried.txt")), "try 2")
+
+	for name, script := range map[string]string{"exit": "echo no; exit 1", "signal": "echo no; kill -9 $$", "format": "echo no", "nothing": "false"} {
+		for _, path := range []string{"tried.txt", "none.txt", "sub/${item.n}.txt"} {
+			o := run(script, path, func(s *workflow.Step) {
+				if name == "format" {
+					s.Capture, s.Format = "got", workflow.FormatJSON
+				}
+			})
+			if o.Failure == nil {
+				t.Errorf("%s: got no failure", name)
+			}
+		}
+	}
+	same(t, "after failures", strings.TrimSpace(read("tried.txt")), "try 2")
+	for _, dir := range []string{dir, filepath.Join(dir, "sub")} {
+		if left, _ := filepath.Glob(filepath.Join(dir, ".prodigy-*")); len(left) > 0 {
+			t.Errorf("got %v left behind", left)
+		}
+	}
+	for _, path := range []string{"none.txt", "sub/1.txt"} {
+		if _, err := os.Stat(filepath.Join(dir, path)); err == nil {
+			t.Errorf("%s was made by a step that failed", path)
+		}
+	}
+
+	if err := os.Symlink("tried.txt", filepath.Join(dir, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "tried.txt"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	run("echo through", "link.txt", nothing)
+	same(t, "through a link", read("tried.txt"), "through\n")
+	if info, err := os.Stat(filepath.Join(dir, "tried.txt")); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("got %v, %v, want the permissions that it had", info, err)
+	}
 
 	for _, path := range []string{"sub/${item.deep}.txt", "${item.deep}.txt"} {
 		if o := run("echo deep", path, nothing); o.Failure != nil {

@@ -10,20 +10,20 @@ import (
 
 func TestCapturedJSONIsWhatTheSuiteSays(t *testing.T) {
 	for _, c := range conformance.Cases(t) {
-		data, err := formatted(workflow.FormatJSON, c.JSON)
+		data, err := formatted(workflow.FormatJSON, c.JSON, false)
 		if (err == nil) != c.Valid {
 			t.Errorf("%s: %.60q: got %v, want valid %t", c.Name, c.JSON, err, c.Valid)
 		}
 		if c.Valid && string(data) != strings.TrimSpace(c.JSON) {
 			t.Errorf("%s: got %.60q, want %.60q", c.Name, data, c.JSON)
 		}
-		_, isNumber := formatted(workflow.FormatNumber, strings.Trim(c.JSON, "[] "))
+		_, isNumber := formatted(workflow.FormatNumber, strings.Trim(c.JSON, "[] "), false)
 		if valid := c.Valid && strings.Contains(c.Name, "_number_"); valid && isNumber != nil {
 			t.Errorf("%s: %.60q is no number: %v", c.Name, c.JSON, isNumber)
 		}
 	}
 	for _, text := range []string{"-.5", "007", "1.", "0x1", "Infinity", "\"\xff\""} {
-		if _, err := formatted(workflow.FormatNumber, text); err == nil {
+		if _, err := formatted(workflow.FormatNumber, text, false); err == nil {
 			t.Errorf("%q is taken for a number", text)
 		}
 	}

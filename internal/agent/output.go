@@ -2,11 +2,14 @@ package agent
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"prodigy/internal/mask"
@@ -53,8 +56,17 @@ func (s *stream) masked() *process.Capture {
 // trimmed returns what was captured, without trailing newlines, as variables have it.
 func trimmed(c *process.Capture) string { return strings.TrimRight(c.Text(), "\n") }
 
-// formatted returns output as JSON in the format of a capture, or nil when it stays a text.
-func formatted(f workflow.CaptureFormat, output string) (json.RawMessage, error) {
+// formatted returns the output of a step as JSON in the format of a capture, or nil when it stays a text. Output of a failed step that does not
+// fit is null.
+func formatted(f workflow.CaptureFormat, output string, failed bool) (json.RawMessage, error) {
+	data, err := parseCapture(f, output, failed)
+	if err != nil && failed {
+		return json.RawMessage("null"), nil
+	}
+	return data, err
+}
+
+func parseCapture(f workflow.CaptureFormat, output string, failed bool) (json.RawMessage, error) {
 	trimmed := strings.TrimSpace(output)
 	switch f {
 	case workflow.FormatJSON:
@@ -70,10 +82,7 @@ func formatted(f workflow.CaptureFormat, output string) (json.RawMessage, error)
 		}
 		return json.RawMessage(trimmed), nil
 	case workflow.FormatBoolean:
-		if word := strings.ToLower(trimmed); word == "true" || word == "false" {
-			return json.RawMessage(word), nil
-		}
-		return nil, fmt.Errorf("the output %s is neither true nor false", quoteStart(trimmed))
+		return strconv.AppendBool(nil, !failed), nil
 	}
 	return nil, nil
 }
@@ -116,10 +125,12 @@ type outputFile struct {
 	head *template.Plain // the part of the path before the first value that is data; nil: no value is
 }
 
-// destination is where the stdout of a command goes beside the capture.
+// destination is where the stdout of a command goes beside the capture. It is written to a file beside the path, which gets its name when the
+// step has succeeded: until then, and after a failure, an earlier file stays as it was.
 type destination struct {
 	within string // a directory that the path must not leave; empty: it may be anywhere
 	path   string
+	beside string // the file that is written, below within; empty: none, or the path itself
 }
 
 var errLeaves = errors.New("a value leads out of the directory")
@@ -152,14 +163,21 @@ func (o *outputFile) bind(r template.Resolver, dir string) (*destination, error)
 	return d, nil
 }
 
-// create makes the file of d, and the directories above it. If there is one, it is emptied.
+// create makes the file that is written, and the directories above it. A path that is no regular file, such as a device, is written itself.
 func (d *destination) create() (*os.File, error) {
 	const flags = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
 	if d.within == "" {
 		if err := os.MkdirAll(filepath.Dir(d.path), 0o777); err != nil {
 			return nil, err
 		}
-		return os.OpenFile(d.path, flags, 0o666)
+		path, err := filepath.EvalSymlinks(d.path)
+		if err != nil {
+			path = d.path
+		}
+		if _, err := os.Readlink(path); err == nil || !replaceable(d.path) || !replaceable(path) {
+			return os.OpenFile(d.path, flags, 0o666)
+		}
+		d.within, d.path = filepath.Split(path)
 	}
 	if err := os.MkdirAll(d.within, 0o777); err != nil {
 		return nil, err
@@ -172,7 +190,59 @@ func (d *destination) create() (*os.File, error) {
 	if err := root.MkdirAll(filepath.Dir(d.path), 0o777); err != nil {
 		return nil, err
 	}
-	return root.OpenFile(d.path, flags, 0o666)
+	earlier, err := root.Lstat(d.path)
+	if err == nil && !earlier.Mode().IsRegular() {
+		return root.OpenFile(d.path, flags, 0o666)
+	}
+	beside := filepath.Join(filepath.Dir(d.path), ".prodigy-"+rand.Text())
+	file, err := root.OpenFile(beside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	switch {
+	case errors.Is(err, fs.ErrPermission) && earlier != nil:
+		return root.OpenFile(d.path, flags, 0o666) // nothing can be made in its directory
+	case err != nil:
+		return nil, err
+	}
+	d.beside = beside
+	if earlier != nil {
+		err = file.Chmod(earlier.Mode().Perm())
+	}
+	if err != nil {
+		d.discard()
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// replaceable reports whether path is a regular file, or none yet. The descriptors of a process are not, whatever they lead to.
+func replaceable(path string) bool {
+	if strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/") {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// keep gives the file that was written its name.
+func (d *destination) keep() error {
+	root, err := os.OpenRoot(d.within)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.Rename(d.beside, d.path); err != nil {
+		return err
+	}
+	d.beside = ""
+	return nil
+}
+
+// discard removes the file that was written.
+func (d *destination) discard() {
+	if root, err := os.OpenRoot(d.within); err == nil {
+		_ = root.Remove(d.beside)
+		_ = root.Close()
+	}
+	d.beside = ""
 }
 
 // sink takes the stdout of a command. An error of the file does not stop the command; close returns it.

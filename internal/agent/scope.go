@@ -76,7 +76,7 @@ type stepEnd struct {
 func (s *scope) record(st *step, r result) {
 	s.validation = r.validatedAfter(s.validation)
 	s.set(r.plain(), append(kindNames(st.written()), last, st.ID)...)
-	s.set(r, st.Capture)
+	s.set(r.as(st.Format), st.Capture)
 }
 
 // restore is record for a step that was completed before a resume, from its record in the log.
@@ -97,6 +97,14 @@ func (r result) validatedAfter(before json.RawMessage) json.RawMessage {
 		return r.validation
 	}
 	return before
+}
+
+// as returns r with its output in the format of a capture.
+func (r result) as(f workflow.CaptureFormat) result {
+	if !r.skipped && (r.data == nil || f == workflow.FormatBoolean) { // a step may fail after its command has succeeded
+		r.data, _ = formatted(f, r.Output, r.failed)
+	}
+	return r
 }
 
 // plain returns r with its output as a text. Only the name of the capture has the output in its format.
@@ -146,10 +154,7 @@ func (r *run) completed(e events.StepCompleted) result {
 		res.masked, res.lost = new(res.Printed), !known
 		res.Printed = unmasked
 	}
-	if !res.skipped {
-		res.data, _ = formatted(workflow.CaptureFormat(e.CaptureFormat), res.Output)
-	}
-	return res
+	return res.as(workflow.CaptureFormat(e.CaptureFormat))
 }
 
 // use returns the value of a result. When it is not known any more, the step that is being bound fails.

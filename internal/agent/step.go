@@ -45,6 +45,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 		}
 	}
 	res, failure, err := r.requireCommit(ctx, st, b)
+	failure, err = r.settleOutput(st, b, failure, err)
 	if err == nil && failure == nil && st.validate != nil {
 		res, failure, err = st.validate.run(ctx, r, s, st, res)
 	}
@@ -445,7 +446,7 @@ func (r *run) timedOut(label string, limit time.Duration) *Failure {
 // format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a step that has failed anyway
 // stays a text.
 func (r result) format(st *step, stdout *process.Capture, failure *Failure) (result, *Failure) {
-	data, err := formatted(st.Format, r.Output)
+	data, err := formatted(st.Format, r.Output, failure != nil)
 	if err == nil && data != nil && stdout.Cut() {
 		err = fmt.Errorf("the output of %d bytes is larger than what is kept of it", stdout.Total())
 	}
@@ -453,7 +454,7 @@ func (r result) format(st *step, stdout *process.Capture, failure *Failure) (res
 		r.data = data
 		return r, failure
 	}
-	if _, masked := formatted(st.Format, r.shown().Output); masked != nil {
+	if _, masked := formatted(st.Format, r.shown().Output, false); masked != nil {
 		err = masked
 	}
 	if failure == nil {
@@ -478,6 +479,25 @@ func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*si
 		return err
 	})
 	return out, err
+}
+
+// settleOutput keeps the output_file of a step that has succeeded. That of a step which failed is kept only when its failure is accepted and
+// its command exited by itself.
+func (r *run) settleOutput(st *step, b boundCommand, failure *Failure, err error) (*Failure, error) {
+	d := b.output
+	if d == nil || d.beside == "" {
+		return failure, err
+	}
+	accepted := st.AllowFailure || st.policy().OnFailure.Kind == retry.Continue
+	if err == nil && (failure == nil || accepted && failure.ExitCode > 0 && !failure.TimedOut) {
+		if kept := d.keep(); kept == nil || failure != nil {
+			return failure, nil
+		} else if failure, err = r.outputFailure(st, kept); err != nil {
+			return nil, err
+		}
+	}
+	d.discard()
+	return failure, err
 }
 
 // outputFailure returns the failure of a step whose output_file could not be written, or the error when the step is not to blame.

@@ -136,7 +136,7 @@ const (
 	FormatJSON    CaptureFormat = "json"    // a JSON document, whose fields have names: ${name.field[0]}
 	FormatLines   CaptureFormat = "lines"   // a list of its lines: ${name[0]}, ${name[*]}
 	FormatNumber  CaptureFormat = "number"  // a number as JSON has them
-	FormatBoolean CaptureFormat = "boolean" // true or false
+	FormatBoolean CaptureFormat = "boolean" // whether the command succeeded, whatever it printed
 )
 
 // CaptureFormats returns all formats.
