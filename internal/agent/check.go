@@ -14,6 +14,9 @@ import (
 func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	c := new(compiler)
 	names := globalNames()
+	if len(w.EnvFiles) > 0 {
+		names = scopeNames{names.Open()} // they are read when a job starts
+	}
 	for _, p := range w.Parameters {
 		names = names.parameter(p.Name)
 	}

@@ -24,7 +24,7 @@ func compileClaude(text string, n template.Names) (command, []template.Diag, err
 	if err != nil {
 		return nil, nil, err
 	}
-	return claude{p}, nil, nil
+	return claude{p}, p.Diags, nil
 }
 
 func (c claude) bind(r template.Resolver, x *Executor) (call, error) {

@@ -245,6 +245,11 @@ func (c *compiler) command(s *step, compile compileText, text string, at locate,
 func (c *compiler) plain(s *step, text workflow.Text, n scopeNames) *template.Plain {
 	c.noteUse(s, text.Value)
 	compiled, err := template.CompilePlain(text.Value, n.Names)
+	if compiled != nil {
+		for _, d := range compiled.Diags {
+			c.found(text.At, d)
+		}
+	}
 	c.failed(s, text.At, err)
 	return compiled
 }

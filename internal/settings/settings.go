@@ -89,7 +89,7 @@ func (s Settings) Fill(text string) (string, error) {
 	for name := range s.known.inherited {
 		names = names.With(name, template.Name{Declared: true})
 	}
-	p, err := template.CompilePlain(text, names.Packed())
+	p, err := template.CompileEarly(text, names.Packed())
 	if err != nil {
 		return "", err
 	}

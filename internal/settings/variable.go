@@ -208,7 +208,7 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 
 // bind returns a text with its placeholders replaced.
 func (r *resolver) bind(t workflow.Text) (string, error) {
-	p, err := template.CompilePlain(t.Value, r.known.template())
+	p, err := template.CompileEarly(t.Value, r.known.template())
 	if err != nil {
 		return "", err
 	}

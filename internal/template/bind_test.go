@@ -194,7 +194,7 @@ func TestPlainTextTakesValuesAsTheyAre(t *testing.T) {
 	r["count"] = Text("7")
 	for _, c := range []struct{ src, want string }{
 		{`/fix '${item.v}' ${item.list[*]} $count ${count} ${item.nope:-no}`, `/fix 'a'b' x y 7 7 no`},
-		{`$${item.v} ${HOME} $5 ${js.template}`, `${item.v} ${HOME} $5 ${js.template}`},
+		{`$${item.v} $${HOME} $5 $${js.template}`, `${item.v} ${HOME} $5 ${js.template}`},
 	} {
 		p, err := CompilePlain(c.src, testNames)
 		if err != nil {

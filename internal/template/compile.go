@@ -114,6 +114,7 @@ func (c *compiler) untouched() *Template {
 	}
 	c.collectSets(file)
 	c.lintStrays(file)
+	c.lintBracesOfOthers()
 	if c.namesEnvironmentData() {
 		c.checkTaint(c.src, dialects)
 	}

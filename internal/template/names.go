@@ -7,7 +7,10 @@ import (
 
 // Names are the names that are prodigy's at some place of a workflow. The zero Names has none. They do not change: With returns others,
 // and shares with them what they have in common, so that a name more costs little however many there are.
-type Names struct{ top *frame }
+type Names struct {
+	top  *frame
+	open bool // see Open
+}
 
 // Name says what a name is.
 type Name struct {
@@ -30,7 +33,7 @@ func (n Names) With(name string, is Name) Names {
 	if had, ok := n.Lookup(name); ok {
 		is = had.and(is)
 	}
-	return Names{&frame{names: map[string]Name{name: is}, below: n.top}}
+	return Names{top: &frame{names: map[string]Name{name: is}, below: n.top}, open: n.open}
 }
 
 // Packed returns n in few frames, for who goes on from it.
@@ -50,8 +53,11 @@ func (n Names) Packed() Names {
 			}
 		}
 	}
-	return Names{&frame{names: merged, below: last.below}}
+	return Names{top: &frame{names: merged, below: last.below}, open: n.open}
 }
+
+// Open returns n for texts that are only checked, before all variables are known: a ${name} of nobody is then no error in a Plain either.
+func (n Names) Open() Names { return Names{top: n.top, open: true} }
 
 func (n Name) and(m Name) Name {
 	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Constant: n.Constant && m.Constant, Text: n.Text && m.Text}

@@ -65,7 +65,12 @@ func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"sum ${item}", "1:5: PS004 ${item} is known only in agent_template, handlers and foreach; $${item} stands for this very text"},
 		{"${sumary} x", "1:1: PS004 ${sumary} is no value of prodigy (did you mean ${summary}?); $${sumary} stands for this very text"},
-		{"${SUMARY} ${HOME} ${mp} ${other} ${error:-x} $item", ""},
+		{"set ${HOME}", "1:5: PS004 ${HOME} is no value of prodigy, and no shell reads this text: write ${env.HOME} for the variable of the environment; $${HOME} stands for this very text"},
+		{"${other}", "1:1: PS004 ${other} is no value of prodigy, and no shell reads this text (known: map, summary); $${other} stands for this very text"},
+		{"${other:-x}", "1:1: PS004 unknown value ${other:-x} (known: map, summary); $${other:-x} stands for this very text"},
+		{"${merge.x}", "1:1: PS004 unknown value ${merge.x} (known: map, summary); $${merge.x} stands for this very text"},
+		{"on ${date:%F}", "1:4: PS004 unknown value ${date:%F}: no shell reads this text, so run date +%F in a step before, with `capture: name`, and write ${name} here; $${date:%F} stands for this very text"},
+		{"$${SUMARY} ${summary}.md $HOME $5 ${1} $(ls) $map.x ${{ x }} ${x%y}", ""},
 	}
 	for _, test := range tests {
 		if _, err := CompilePlain(test.text, n); err == nil && test.want != "" || err != nil && err.Error() != test.want {
@@ -75,11 +80,91 @@ func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
 	if _, err := CompilePlain("a $${item} of ${map} $${other} $$${item}", n.With("x", Name{})); err == nil {
 		t.Errorf("$$${item}: got no error, want one for its last part, since $$ is a dollar")
 	}
-	p, err := CompilePlain("a $${item} ${map}, $${other}", n)
+	for text, want := range map[string]string{
+		"a $${item} ${map}, $${other}":          "a ${item} ${map}, ${other}",
+		"$$5 $5 $$$5 $$summary $${a.b} $$$${x}": "$5 $5 $$5 $summary ${a.b} $${x}",
+		"$${cmd:ls} $${other:-x}":               "${cmd:ls} ${other:-x}",
+	} {
+		p, err := CompilePlain(text, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Render(values{}); got != want {
+			t.Errorf("%s: got %q, want %q: a doubled dollar is one", text, got, want)
+		}
+	}
+}
+
+// A text that is bound before all names are known keeps those that it does not know.
+func TestEarlyTextKeepsUnknownNames(t *testing.T) {
+	n := Names{}.With("summary", Name{Root: true, Declared: true})
+	const text = "${dir}/${a.b} $$5 ${HOME}"
+	p, err := CompileEarly(text, n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Render(values{}); got != "a ${item} ${map}, $${other}" {
-		t.Errorf("got %q, want the text of ${item} without a dollar", got)
+	if got := p.Render(values{}); got != text {
+		t.Errorf("got %q, want it as it is", got)
+	}
+	if _, err := CompileEarly("${sumary}", n); err == nil {
+		t.Error("got no error for a mistyped name")
+	}
+}
+
+func TestPlaceholdersOfOtherToolsAreToldOf(t *testing.T) {
+	n := Names{}.With("item", Name{Root: true, Declared: true, Data: true}).With("map", Name{Root: true, Fields: []string{"total"}})
+	tests := map[string]string{
+		"fix {{ item.path }} now":    "1:5: PS121 {{ item.path }} stays as it is: a value of prodigy is written ${item.path}",
+		"{{item}}":                   "1:1: PS121 {{ item }} stays as it is: a value of prodigy is written ${item}",
+		"{{- item.a | upper -}}":     "1:1: PS121 {{ item.a | upper }} stays as it is: a value of prodigy is written ${item.a}",
+		"{{ error.message }}":        "1:1: PS121 {{ error.message }} stays as it is: a value of prodigy is written ${error.message}",
+		"x '{{.Names}} {{ other }}'": "", "{{ item": "", "{{ json . }} {{ item \"x\" }}": "",
+	}
+	for text, want := range tests {
+		var got []Diag
+		if p, err := CompilePlain(text, n); err == nil {
+			got = p.Diags
+		}
+		if len(got) > 1 || (len(got) == 1) != (want != "") || len(got) == 1 && got[0].String() != want {
+			t.Errorf("%s: got %v, want %q", text, got, want)
+		}
+		tmpl, err := Compile("echo '"+strings.ReplaceAll(text, "'", "")+"'", Options{Names: n})
+		if err != nil || (len(tmpl.Diags) == 1) != (want != "") {
+			t.Errorf("shell: %s: got %v (%v), want %q", text, tmpl, err, want)
+		}
+	}
+}
+
+// $item.path is the item and then a text, which nobody means.
+func TestPathsBehindShortNames(t *testing.T) {
+	n := Names{}.With("item", Name{Root: true, Declared: true, Data: true}).With("out", Name{Root: true, Declared: true, Data: true, Fields: []string{"output"}}).
+		With("map", Name{Root: true, Fields: []string{"total"}}).With("parameter", Name{Root: true, Declared: true}).With("text", Name{Root: true, Declared: true, Text: true, Fields: []string{"output"}})
+	tests := map[string]string{
+		"p $item.path":                        "PS120 $item.path is $item and then the text .path: write ${item.path}, or ${item}.path if that is meant",
+		`p "a $item.path"`:                    "PS120 $item.path",
+		"p $out.output":                       "PS120 $out.output",
+		"echo $map.total":                     "PS120 $map.total is $map and then the text .total: write ${map.total}",
+		"p $out.txt $text.txt $parameter.txt": "",
+		"for item in a; do p $item.txt; done": "", "map=1; echo $map.total": "", "echo '$map.total' ${item}.txt $item. $map.x": "",
+	}
+	for text, want := range tests {
+		tmpl, err := Compile(text, Options{Names: n})
+		var got string
+		if err != nil {
+			got = err.Error()
+		} else {
+			for _, d := range tmpl.Diags {
+				if d.Severity != Info {
+					got += d.String()
+				}
+			}
+		}
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+	plain, err := CompilePlain("read $item.path, $out.txt and $parameter.txt", n)
+	if err != nil || len(plain.Diags) != 1 || !strings.HasPrefix(plain.Diags[0].String(), "1:6: PS120 $item.path") {
+		t.Errorf("got %v (%v), want a warning of the item", plain.Diags, err)
 	}
 }

@@ -2,12 +2,14 @@ package template
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
 
 // Plain is a text without a shell: a prompt, a value of env, a path.
 type Plain struct {
+	Diags []Diag // warnings
 	src   string
 	parts []plainPart
 }
@@ -18,55 +20,92 @@ type plainPart struct {
 	slot *slot
 }
 
-// CompilePlain compiles such a text. Placeholders are replaced by their values as they are; a name of nobody stays unless it looks like
-// a mistyped one, or is one that is known in other places only. The error is a *CompileError.
-func CompilePlain(src string, n Names) (*Plain, error) {
+// CompilePlain compiles such a text. Placeholders are replaced by their values as they are, and $$ is a dollar. An unknown name is an error,
+// since nobody after prodigy gives it a value. The error is a *CompileError.
+func CompilePlain(src string, n Names) (*Plain, error) { return compilePlain(src, n, false) }
+
+// CompileEarly is CompilePlain for a text that is bound before all names are known: an unknown name stays as it is, unless it looks like
+// a mistyped one.
+func CompileEarly(src string, n Names) (*Plain, error) { return compilePlain(src, n, true) }
+
+func compilePlain(src string, n Names, early bool) (*Plain, error) {
+	early = early || n.open
 	c := newCompiler(src, Options{Names: n})
+	c.noShell = true
 	if err := c.scan(); err != nil {
 		return nil, err
 	}
-	c.refuseStrays()
+	c.refuseUnknown(early)
 	p := &Plain{src: src}
 	last := 0
 	for _, r := range c.refs {
-		part := c.plainPart(r, src[last:r.start])
-		p.parts = append(p.parts, part)
+		before := src[last:r.start]
+		if !early {
+			before = strings.ReplaceAll(before, "$$", "$")
+		}
+		p.parts = append(p.parts, c.plainPart(r, before, early))
 		last = r.end
 	}
 	for _, u := range c.natives {
 		c.report(Error, u.offset, finding{codePlaceholder, u.written + " uses an operator of the shell, and this text is read by no shell"})
 	}
-	p.parts = append(p.parts, plainPart{text: src[last:]})
+	rest := src[last:]
+	if !early {
+		rest = strings.ReplaceAll(rest, "$$", "$")
+	}
+	p.parts = append(p.parts, plainPart{text: rest})
+	c.lintBracesOfOthers()
+	for _, d := range c.diags {
+		if d.Severity == Warning {
+			p.Diags = append(p.Diags, d)
+		}
+	}
 	return p, c.failure()
 }
 
-// refuseStrays reports each ${name} of nobody that looks like one of prodigy's, and makes text of $${name}.
-func (c *compiler) refuseStrays() {
+// asText is what an error about an unknown name adds.
+func asText(written string) string { return "; $" + written + " stands for this very text" }
+
+// refuseUnknown reports each ${name} of nobody, or early only those that look like a name of prodigy, and makes text of $${name}.
+func (c *compiler) refuseUnknown(early bool) {
 	for _, u := range c.bare {
 		text := c.stray(u.name)
+		if text == "" && !early {
+			text = c.unknownInText(u.name)
+		}
 		switch {
 		case text == "":
 		case strings.HasPrefix(u.written, "$$"):
 			c.refs = append(c.refs, &ref{kind: literal, start: u.offset, end: u.offset + len(u.written), written: u.written})
 		default:
-			c.report(Error, u.offset, finding{codeUnknown, text + "; $" + u.written + " stands for this very text"})
+			c.report(Error, u.offset, finding{codeUnknown, text + asText(u.written)})
 		}
 	}
 	slices.SortFunc(c.refs, func(a, b *ref) int { return cmp.Compare(a.start, b.start) })
 }
 
-func (c *compiler) plainPart(r *ref, before string) plainPart {
+// unknownInText says what is wrong with a ${name} of nobody in a text that no shell reads.
+func (s *scanner) unknownInText(name string) string {
+	if name == strings.ToUpper(name) {
+		return fmt.Sprintf("${%s} is no value of prodigy, and no shell reads this text: write ${env.%s} for the variable of the environment", name, name)
+	}
+	return fmt.Sprintf("${%s} is no value of prodigy, and no shell reads this text (known: %s)", name, strings.Join(s.names.all(), ", "))
+}
+
+func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
 	switch {
 	case r.kind == literal:
 		return plainPart{text: before + r.written[1:]}
 	case r.kind == foreign:
-		if strings.Contains(r.fault.text, "did you mean") || knownOnly(r.root()) != "" {
-			r.fault.text += "; $" + r.written + " stands for this very text"
+		if !early || strings.Contains(r.fault.text, "did you mean") || knownOnly(r.root()) != "" {
+			r.fault.text += asText(r.written)
 			c.report(Error, r.start, r.fault)
 		}
 		return plainPart{text: before + r.written}
 	case r.fault.code != "":
 		c.report(Error, r.start, r.fault)
+	case r.kind == short:
+		c.lintShortPath(r.expr.root, r.start, r.end)
 	}
 	return plainPart{text: before, slot: &slot{expr: r.expr, written: r.written, mode: joined}}
 }

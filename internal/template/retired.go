@@ -30,6 +30,9 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 	if instead == "" {
 		return 0, false
 	}
+	if command, ok := strings.CutPrefix(instead, "write $("); ok && s.noShell {
+		instead = "no shell reads this text, so run " + strings.TrimSuffix(command, ")") + " in a step before, with `capture: name`, and write ${name} here"
+	}
 	s.add(foreign, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
 	return end, true
 }

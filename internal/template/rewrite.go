@@ -58,6 +58,7 @@ func (c *compiler) assemble() (*Template, error) {
 	if c.file != nil {
 		c.lintStrays(c.file)
 	}
+	c.lintBracesOfOthers()
 	pieces, ok := merge(c.parseText, edits)
 	if !ok {
 		c.report(Error, c.firstOffset(), finding{codeInternal, "the places of values in this text cannot be told apart"})
@@ -278,6 +279,7 @@ func misplacedList(r *ref, p place) finding {
 // fill makes the slot of a ref.
 func (c *compiler) fill(r *ref, p place) (script, shown piece) {
 	if r.kind == short && !p.number && (p.quote == bare || p.quote == double || p.quote == heredoc && (len(p.around) > 0 || !c.inRewritten(r))) {
+		c.lintShortPath(r.expr.root, r.start, r.end)
 		c.nativeUse(r.expr.root, p.surroundings, true, p.child)
 		if len(p.around) > 0 { // the shell that runs the nested code is to expand it, not the one that reads its quotes
 			return piece{text: encode(r.written, p.around), slot: -1}, piece{text: r.written, slot: -1}

@@ -43,6 +43,7 @@ type scanner struct {
 	refs    []*ref
 	natives []nativeUse
 	bare    []nativeUse // ${name} of nobody, and $${name}, which is text where ${name} is refused
+	noShell bool        // no shell reads the text
 }
 
 func newScanner(src string, n Names) *scanner { return &scanner{src: src, names: n} }
@@ -99,7 +100,7 @@ func (s *scanner) at(i, dollars int) int {
 
 // makeLiteral takes the second dollar into r, which then stands for its own text.
 func (s *scanner) makeLiteral(r *ref) {
-	if r.kind == foreign && knownOnly(r.root()) == "" {
+	if r.kind == foreign && knownOnly(r.root()) == "" && !s.noShell {
 		s.refs = s.refs[:len(s.refs)-1]
 		return
 	}
@@ -135,6 +136,10 @@ func (s *scanner) braced(i int) int {
 	}
 	if sourceEnd, ok := s.source(i, end); ok {
 		return sourceEnd
+	}
+	if s.noShell && s.src[nameStart:end] != "" && strings.HasPrefix(s.src[end:], ":-") {
+		s.add(foreign, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
+		return closing(s.src, i)
 	}
 	if strings.HasPrefix(s.src[end:], "}") {
 		s.bare = append(s.bare, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})

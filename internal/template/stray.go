@@ -20,7 +20,13 @@ func (c *compiler) lintStrays(file *syntax.File) {
 	}
 	for node := range syntax.Preorder(file) {
 		p, ok := node.(*syntax.ParamExp)
-		if !ok || !isPlainExpansion(p) || c.sets[p.Param.Value] {
+		if !ok || p.Param == nil || c.sets[p.Param.Value] {
+			continue
+		}
+		if p.Short && !c.names.declared(p.Param.Value) {
+			c.lintShortPath(p.Param.Value, c.sourceOffset(int(p.Pos().Offset())), c.sourceOffset(int(p.End().Offset())))
+		}
+		if !isPlainExpansion(p) {
 			continue
 		}
 		if text := c.stray(p.Param.Value); text != "" {
@@ -71,4 +77,54 @@ func runsUnseen(file *syntax.File) bool {
 		}
 	}
 	return false
+}
+
+const codeOtherBraces = "PS121"
+
+// lintBracesOfOthers warns of {{ name }}, the placeholders of other tools, where the name is one of prodigy.
+func (c *compiler) lintBracesOfOthers() {
+	for at := 0; ; {
+		open := strings.Index(c.src[at:], "{{")
+		if open < 0 {
+			return
+		}
+		start := at + open
+		at = start + len("{{")
+		inside, _, closed := strings.Cut(c.src[at:], "}}")
+		if !closed || strings.Contains(inside, "\n") {
+			continue
+		}
+		inside = strings.TrimSpace(strings.Trim(inside, "-"))
+		root := inside[:nameLen(inside)]
+		rest := strings.TrimSpace(inside[len(root):])
+		is, known := c.names.Lookup(root)
+		if known = known && (is.Root || is.Declared) || knownOnly(root) != ""; !known || rest != "" && rest[0] != '.' && rest[0] != '[' && rest[0] != '|' {
+			continue
+		}
+		path, _, _ := strings.Cut(inside, "|")
+		c.report(Warning, start, finding{codeOtherBraces, fmt.Sprintf("{{ %s }} stays as it is: a value of prodigy is written ${%s}", inside, strings.TrimSpace(path))})
+	}
+}
+
+// lintShortPath warns of $item.path: that is the whole item and then the text ".path".
+func (c *compiler) lintShortPath(name string, start, end int) {
+	if field := c.fieldBehind(name, end); field != "" {
+		c.report(Warning, start, finding{codeStray, fmt.Sprintf(
+			"$%s.%s is $%s and then the text .%s: write ${%s.%s}, or ${%s}.%s if that is meant", name, field, name, field, name, field, name, field)})
+	}
+}
+
+// fieldBehind returns the key in ".key" at end, behind a $name that may have such a field. Of a text or a parameter,
+// $name.txt is what it seems.
+func (s *scanner) fieldBehind(name string, end int) string {
+	is, _ := s.names.Lookup(name)
+	if !is.Root || is.Text || is.Declared && !is.Data || !strings.HasPrefix(s.src[end:], ".") {
+		return ""
+	}
+	field := s.src[end+1:]
+	field = field[:nameLen(field)]
+	if field == "" || is.Fields != nil && !slices.Contains(is.Fields, field) {
+		return ""
+	}
+	return field
 }
