@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"prodigy/internal/filter"
@@ -22,6 +23,22 @@ func CheckInput(m *workflow.Map, e Env) []workflow.Problem {
 func IsMissing(m *workflow.Map, e Env) bool {
 	_, err := resolve(m.Input, e)
 	return errors.Is(err, errNoFile)
+}
+
+// largeFile is the size from which on it may take longer than a moment to select the items of a file.
+const largeFile = 4 << 20
+
+// SelectedAtOnce reports whether the items are surely selected in a moment: a list in the workflow, file names, or a file that is not large.
+func SelectedAtOnce(m *workflow.Map, e Env) bool {
+	s, err := resolve(m.Input, e)
+	if err != nil || s.command != "" || s.stdin {
+		return false
+	}
+	if s.file == "" {
+		return s.glob == "" || s.format == ""
+	}
+	info, err := os.Stat(s.file)
+	return err == nil && info.Mode().IsRegular() && info.Size() < largeFile
 }
 
 // Check finds paths, filters, orders and fields that do not parse. Messages point at the place with a caret. The File of a problem is

@@ -29,6 +29,15 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 			problems = append(problems, found...)
 		}
 	}
+	if w.Map != nil && !w.Map.ItemsFromArgs && w.Map.Key == "" {
+		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+		for _, s := range w.Map.AgentTemplate {
+			if namesTotal([]workflow.Step{s}) && !items.SelectedAtOnce(w.Map, env) {
+				warnings = append(warnings, problemAt(w, s.Pos, "${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
+				break
+			}
+		}
+	}
 	return asError(w, problems, warnings)
 }
 

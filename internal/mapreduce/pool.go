@@ -1,7 +1,9 @@
 package mapreduce
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +16,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // errStopping is what an agent gets that waits for its next try when the pool stops.
@@ -41,6 +44,8 @@ type pool struct {
 	suspects []dueItem // items that run alone, when all others are done
 	alone    bool      // it has come to that
 	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: it has not come to that
+
+	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
 
 	held bool      // the breaker admitted nothing when it was last asked
 	hold time.Time // when to ask it again; zero: after the next outcome
@@ -103,6 +108,9 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	defer p.kill(nil)
 	if n := len(suspects); n > 0 {
 		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
+	}
+	if s.chosen != nil && namesTotal(p.template.Steps, p.template.Handler) {
+		p.total = time.Now().Add(totalWait)
 	}
 	p.adopt()
 	p.checkPolicy() // an item may have been set aside before
@@ -237,6 +245,12 @@ const burst = 256
 // dispatch starts what may start now. It returns true when it stopped before it was done.
 func (p *pool) dispatch(now time.Time) bool {
 	p.held = false
+	if p.source.chosen == nil || !now.Before(p.total) {
+		p.total = time.Time{}
+	}
+	if !p.total.IsZero() {
+		return false
+	}
 	if p.halted == nil {
 		p.isolate(now)
 	}
@@ -448,6 +462,11 @@ func (p *pool) arm(t *time.Timer) {
 	if !p.pause.IsZero() {
 		sooner(p.pause)
 	}
+	if !p.total.IsZero() {
+		sooner(p.total)
+		t.Reset(time.Until(next))
+		return
+	}
 	vacant := p.vacant()
 	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
@@ -459,6 +478,19 @@ func (p *pool) arm(t *time.Timer) {
 		sooner(p.due[0].due)
 	}
 	t.Reset(time.Until(next))
+}
+
+// totalWait is how long the first agent waits for the end of the selection, if it wants to know how many items there are.
+const totalWait = 100 * time.Millisecond
+
+// namesTotal reports whether a step names the number of items.
+func namesTotal(lists ...[]workflow.Step) bool {
+	for _, steps := range lists {
+		if data, err := json.Marshal(steps); err == nil && bytes.Contains(data, []byte("item_total")) {
+			return true
+		}
+	}
+	return false
 }
 
 // itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from the first on.
