@@ -32,12 +32,20 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 	}
 }
 
-// Pause waits between two tries of a step. In the map phase the agent leaves its slot to others, unless it has to keep it. A stop ends
-// the wait at once.
+// Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some time, unless it has to keep it or
+// there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
 	due := time.Now().Add(d)
-	if keepSlot || a.ItemID == "" {
+	if keepSlot || a.ItemID == "" || h.job.parallel == 1 {
 		return a.Worker, h.wait(ctx, due)
+	}
+	if k := h.job.workflow.Map.SlotWait(); k.Never || k.Time > 0 {
+		if k.Never || d <= k.Time {
+			return a.Worker, h.wait(ctx, due)
+		}
+		if err := h.wait(ctx, due.Add(k.Time-d)); err != nil {
+			return 0, err
+		}
 	}
 	k := &parking{index: a.ItemIndex, due: due, wake: make(chan int, 1)}
 	h.job.inbox <- message{park: k}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,31 +205,42 @@ func TestAWaitingItemHoldsNoSlot(t *testing.T) {
 	})
 }
 
-func TestAWaitingStepHoldsNoSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		failed := false
-		c := config(t, fake(func(c call) answer {
-			mu.Lock()
-			defer mu.Unlock()
-			if c.item == "item_0" && !failed {
-				failed = true
-				return answer{takes: time.Second, code: 1}
-			}
-			return answer{takes: time.Second}
-		}))
-		source := strings.Replace(workflowOf(3, 1, ""), "- shell: work", "- shell: work\n      retry_config: {attempts: 2, backoff: fixed, initial_delay: 10s}", 1)
-		r := run(t, c, source)
-		got, at := told[events.AgentCompleted](recordsOf(t, r.Job))
-		var order []string
-		for i, e := range got {
-			order = append(order, fmt.Sprintf("%s at %s", e.ItemID, at[i].Round(time.Second)))
-		}
-		want := []string{"item_1 at 2s", "item_2 at 3s", "item_0 at 12s"}
-		if diff := cmp.Diff(want, order); diff != "" {
-			t.Errorf("completions (-want +got):\n%s", diff)
-		}
-	})
+// An agent that waits for the next try of a step keeps its slot for park_after; with one slot it keeps it, so that one item comes after the other.
+func TestAWaitingStepKeepsItsSlotForParkAfter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		slots      int
+		park       string
+		last, wait string // when the last item that has a slot all the time ended, and the one that waits
+	}{
+		"at once":         {2, "\n  park_after: 0", "7s", "32s"},
+		"default":         {2, "", "12s", "32s"},
+		"after 3 seconds": {2, "\n  park_after: 3s", "9s", "32s"},
+		"never":           {2, "\n  park_after: never", "13s", "32s"},
+		"one slot":        {1, "\n  park_after: 0", "45s", "32s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var failed atomic.Bool
+				c := config(t, fake(func(c call) answer {
+					if c.item == "item_0" && !failed.Swap(true) {
+						return answer{takes: time.Second, code: 1}
+					}
+					return answer{takes: time.Second}
+				}))
+				source := strings.Replace(workflowOf(14, tt.slots, ""), "- shell: work",
+					"- shell: work\n      retry_config: {attempts: 2, backoff: fixed, initial_delay: 30s}"+tt.park, 1)
+				r := run(t, c, source)
+				got, at := told[events.AgentCompleted](recordsOf(t, r.Job))
+				ends := map[string]string{}
+				for i, e := range got {
+					ends[e.ItemID] = at[i].Round(time.Second).String()
+				}
+				if ends["item_13"] != tt.last || ends["item_0"] != tt.wait {
+					t.Errorf("got the last item at %s and the one that waits at %s, want %s and %s", ends["item_13"], ends["item_0"], tt.last, tt.wait)
+				}
+			})
+		})
+	}
 }
 
 func TestTheItemThatTripsAThresholdIsDeadLetteredAndTheRestStaysPending(t *testing.T) {

@@ -21,8 +21,8 @@ func TestAnAgentWhoseTimeIsUpWhileItWaitsTakesNoSlotAnyMore(t *testing.T) {
 			}
 			return answer{takes: 4 * time.Second}
 		}))
-		source := strings.Replace(workflowOf(5, 1, ""), "- shell: work",
-			"- shell: work\n      retry_config: {attempts: 2, backoff: fixed, initial_delay: 10s}\n  agent_timeout_secs: 5", 1)
+		source := strings.Replace(workflowOf(5, 2, ""), "- shell: work",
+			"- shell: work\n      retry_config: {attempts: 2, backoff: fixed, initial_delay: 10s}\n  agent_timeout_secs: 5\n  park_after: 0", 1)
 		r := run(t, c, source)
 		got, at := told[events.AgentFailed](recordsOf(t, r.Job))
 		var failed []string

@@ -196,6 +196,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("list, command, or placeholder of a list", filled(), form{schema: node{"type": "array"}}), true
 	case reflect.TypeFor[SecondsOrVar]():
 		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
+	case reflect.TypeFor[*ParkAfter]():
+		return either("duration or seconds, also 0, or `never`", span(), atLeast(0), oneWord("never")), true
 	case reflect.TypeFor[TimeoutPolicy]():
 		return inAnyCase(PerAgent, PerCommand, Hybrid), true
 	case reflect.TypeFor[errorpolicy.TimeoutAction]():

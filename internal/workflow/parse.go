@@ -180,6 +180,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.validate(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
+	case **ParkAfter:
+		setPointer(t)(r.parkAfter(e))
 	case *IntOrVar:
 		set(t)(r.intOrVar(e))
 	case *ExitSteps:

@@ -47,6 +47,19 @@ func (r *reader) grace(e entry) (time.Duration, bool) {
 	return d, ok
 }
 
+// parkAfter reads a duration or seconds, from 0, or never.
+func (r *reader) parkAfter(e entry) (ParkAfter, bool) {
+	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+		r.wrongType(e, "a duration or never")
+		return ParkAfter{}, false
+	}
+	if e.value.Value == "never" {
+		return ParkAfter{Never: true}, true
+	}
+	d, ok := r.grace(e)
+	return ParkAfter{Time: d}, ok
+}
+
 // anyCase reads one of a few words, written as per_agent, PerAgent, per-agent or PER_AGENT.
 func anyCase[T ~string](r *reader, e entry, words ...T) (T, bool) {
 	s, ok := r.text(e)

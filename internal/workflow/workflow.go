@@ -78,11 +78,29 @@ type Map struct {
 	Offset        int          `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
+	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`; default 10s
 	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 	Pos           Pos
+}
+
+// ParkAfter is how long an agent that waits for the next try of a step keeps its slot, before another agent may use it.
+type ParkAfter struct {
+	Never bool
+	Time  time.Duration
+}
+
+// defaultParkAfter spares most agents the way out of their slot and back: other items should not begin because of a short wait.
+const defaultParkAfter = 10 * time.Second
+
+// SlotWait returns when an agent that waits gives up its slot.
+func (m *Map) SlotWait() ParkAfter {
+	if m.ParkAfter == nil {
+		return ParkAfter{Time: defaultParkAfter}
+	}
+	return *m.ParkAfter
 }
 
 // AgentLimit returns the time limit of an agent, from the map or its timeout_config. The zero value is no limit.
