@@ -216,14 +216,14 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 }
 
 // nothing reports that there is nothing to run, and why.
-func (o dlqRetryOptions) nothing(con *console, c *letterChoice) error {
+func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale bool) error {
 	job, left := c.job, len(c.named)
 	code := exitOK
-	if left > 0 && !o.partialOK {
+	if left > 0 && !o.partialOK || reduceStale {
 		code = exitLeft
 	}
 	if o.format == asJSON {
-		r := retried{outcome: outcome{JobID: job.ID, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left}
+		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left}
 		if err := printJSON(con.out, r); err != nil {
 			return err
 		}
@@ -235,6 +235,10 @@ func (o dlqRetryOptions) nothing(con *console, c *letterChoice) error {
 			_, _ = fmt.Fprintf(con.err, "None of %s fits --type and --filter.\n", counted(c.total, "dead letter"))
 		default:
 			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
+		}
+		if reduceStale {
+			_, _ = fmt.Fprintln(con.err, reduceStaleText)
+			printNext(con.err, []string{runReduce(job)})
 		}
 	}
 	return status(code)
@@ -251,7 +255,7 @@ type retried struct {
 // concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
 func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterChoice) error {
 	if e.State == "" {
-		return o.nothing(con, c)
+		return o.nothing(con, c, e.ReduceStale)
 	}
 	left, err := c.left()
 	if err != nil {
@@ -284,13 +288,14 @@ func (c *letterChoice) left() (int, error) {
 	return n, err
 }
 
-// retryCode returns the exit code. It depends on the dead letters only, not on items of the job that were skipped before or never ran.
+// retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were skipped before or never
+// ran.
 func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 	done := e.State == mapreduce.Completed || e.State == mapreduce.Paused && e.stop == nil
 	switch {
 	case !done:
 		return resultCode(e.Result, e.stop, o.partialOK)
-	case left > 0 && !o.partialOK:
+	case left > 0 && !o.partialOK, e.ReduceStale, e.State == mapreduce.Paused && o.reduce:
 		return exitLeft
 	}
 	return exitOK

@@ -156,7 +156,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 	}
 	if s, err := mapreduce.Summarize(job); err == nil && s.State == mapreduce.StateKilled {
 		_, _ = fmt.Fprintf(con.err, "The run of job %s has died.\n", job.ID)
-		printNext(con.err, nextCommands(job, false, 0))
+		printNext(con.err, nextCommands(job, false, false, 0))
 	}
 	return nil
 }

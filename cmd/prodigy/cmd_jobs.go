@@ -38,20 +38,25 @@ func newJobsCommand(con *console) *cobra.Command {
 
 // jobStatus is what jobs and status print of a job as JSON.
 type jobStatus struct {
-	JobID      string              `json:"job_id"`
-	Workflow   string              `json:"workflow"`
-	Mode       string              `json:"mode"`
-	State      string              `json:"state"`
-	Started    time.Time           `json:"started"`
-	DurationMS events.Millis       `json:"duration_ms"`
-	Metrics    errorpolicy.Metrics `json:"metrics"`
+	JobID       string              `json:"job_id"`
+	Workflow    string              `json:"workflow"`
+	Mode        string              `json:"mode"`
+	State       string              `json:"state"`
+	ReduceStale bool                `json:"reduce_stale,omitempty"`
+	Started     time.Time           `json:"started"`
+	DurationMS  events.Millis       `json:"duration_ms"`
+	Metrics     errorpolicy.Metrics `json:"metrics"`
 }
 
 func statusOf(s mapreduce.Summary) jobStatus {
 	return jobStatus{
-		JobID: s.Job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Started: s.Started,
+		JobID: s.Job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
 	}
+}
+
+func (s jobStatus) stateShown() string {
+	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown()
 }
 
 func runJobs(con *console, o jobsOptions) error {
@@ -87,7 +92,7 @@ func printJobs(con *console, list []jobStatus, now time.Time) error {
 	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tAGE\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
 	for _, s := range list {
 		ok, failed, total := s.counts()
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.JobID, s.State, view.Rough(now.Sub(s.Started)),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.JobID, s.stateShown(), view.Rough(now.Sub(s.Started)),
 			duration.Format(time.Duration(s.DurationMS)), ok, failed, total, cmp.Or(visible(s.Workflow), "-"))
 	}
 	return t.Flush()

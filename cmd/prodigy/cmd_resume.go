@@ -61,7 +61,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 		}
 		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
 			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
-			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()),
+			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()), ReduceStale: earlier.ReduceStale,
 		}})
 	}
 	conclude := o.conclude
@@ -85,14 +85,20 @@ func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
 
 // nothingDone reports that the job had already completed.
 func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
+	code := exitOK
+	if e.ReduceStale {
+		code = exitLeft
+	}
 	if !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
 		e.print(con.err)
 	}
 	if o.format == asJSON {
-		return printJSON(con.out, e.outcome(exitOK))
+		if err := printJSON(con.out, e.outcome(code)); err != nil {
+			return err
+		}
 	}
-	return nil
+	return status(code)
 }
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.

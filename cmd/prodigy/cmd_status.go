@@ -75,7 +75,7 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	s.print(con.text(), seen, time.Now())
 	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
 	if s.State != stateRunning {
-		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.Metrics.Skipped))
+		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func agentsShown(list []view.Attempt, took func(view.Attempt) time.Duration) []a
 const groupsInStatus = 5
 
 func (d details) print(w io.Writer, j *view.Job, now time.Time) {
-	state := d.State
+	state := d.stateShown()
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}

@@ -19,7 +19,7 @@ const (
 	exitOK          = 0   // every item succeeded
 	exitFailed      = 1   // the job failed or was stopped by its policy, or prodigy could not go on
 	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
-	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped
+	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results
 	exitInterrupted = 130 // stopped by SIGINT; can be resumed
 	exitQuit        = 131 // ended by SIGQUIT; can be resumed
 	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP; can be resumed
@@ -108,7 +108,7 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	switch r.State {
 	case mapreduce.Completed:
 		m := r.Metrics
-		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK {
+		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale {
 			return exitLeft
 		}
 		return exitOK

@@ -36,6 +36,7 @@ type finishedRun struct {
 type outcome struct {
 	JobID       string              `json:"job_id"`
 	State       mapreduce.State     `json:"state"`
+	ReduceStale bool                `json:"reduce_stale,omitempty"`
 	ExitCode    int                 `json:"exit_code"`
 	Reason      string              `json:"reason,omitempty"`
 	DurationMS  events.Millis       `json:"duration_ms"`
@@ -47,7 +48,7 @@ type outcome struct {
 
 func (e finishedRun) outcome(code int) outcome {
 	return outcome{
-		JobID: e.Job.ID, State: e.State, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
+		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
 	}
 }
@@ -110,7 +111,7 @@ func ifThere(path string) string {
 
 // print prints the summary of a run: what happened, where the log is, and what to type next.
 func (e finishedRun) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, e.State, duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
+	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, mapreduce.Summary{State: string(e.State), ReduceStale: e.ReduceStale}.StateShown(), duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
 	if e.Failure != nil {
 		e.printStepFailure(w, *e.Failure)
 		e.printGaveUp(w)
@@ -125,6 +126,9 @@ func (e finishedRun) print(w io.Writer) {
 		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
 			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
 		}
+	}
+	if e.ReduceStale {
+		_, _ = fmt.Fprintln(w, reduceStaleText)
 	}
 	if e.Results != "" {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
@@ -179,13 +183,21 @@ func (e finishedRun) next() []string {
 	if e.Unknown {
 		return []string{"prodigy fsck " + e.Job.ID}
 	}
-	return nextCommands(e.Job, e.State == mapreduce.Completed, e.Metrics.Skipped)
+	return nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
 }
+
+const reduceStaleText = "reduce is older than the results: items have succeeded since it ran"
+
+// runReduce returns the command that runs reduce over the results of now.
+func runReduce(job jobs.Job) string { return "prodigy dlq retry " + job.ID + " --reduce" }
 
 // nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed, inspect and retry its
 // dead letters, or list the skipped items, which only the log has.
-func nextCommands(job jobs.Job, completed bool, skipped int) []string {
+func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []string {
 	var commands []string
+	if reduceStale {
+		commands = append(commands, runReduce(job))
+	}
 	if !completed {
 		commands = append(commands, "prodigy resume "+job.ID)
 	}

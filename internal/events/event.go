@@ -129,6 +129,8 @@ type JobCompleted struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason"`
+	// ReduceStale says that items have succeeded since reduce and merge ran, which do not know of it.
+	ReduceStale bool `json:"reduce_stale,omitempty"`
 }
 
 func (JobCompleted) Type() string { return "JobCompleted" }

@@ -37,7 +37,7 @@ func samples() []Event {
 	}
 	return []Event{
 		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0"},
-		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done"},
+		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures"},
 		JobPaused{Reason: "SIGINT"},
 		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0)},

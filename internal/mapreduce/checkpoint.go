@@ -20,7 +20,7 @@ import (
 
 // foldVersion is increased by each change of what state.apply and the projection onto the dead letters make of a log, and of the shape in which
 // both are written down: a checkpoint of another version is ignored. Tests notice either change and say what to do.
-const foldVersion = 5
+const foldVersion = 6
 
 // checkpoint is what a log comes to up to one of its records, so that a job can be taken up without reading the log to there. The log
 // stays the one truth: without a checkpoint, or with a bad one, the log is read from its beginning.

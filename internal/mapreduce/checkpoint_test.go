@@ -411,6 +411,7 @@ var foldSums = map[int]string{
 	3: "a8c2f3468f812f195545769b8c3e8bd325417a83163dfa49f362e3a2504c94f6", // the last outcome; letters with every attempt
 	4: "9810dfbea5810a7d011ecac03f0a84cd386ef30ebdc7bfa0d5ed3d0dd368495f", // the state itself instead of a copy of its fields
 	5: "c105e54186f6c4d88a8bbc2396b482ecc7df6b90594ed8e405b69ae29994e3f9", // deaths that nothing explains; thresholds that count on
+	6: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // reduce that does not know of what succeeded since
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -472,6 +472,9 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 	}
 	if pending := j.pending(); pending > 0 || !j.state.Selected {
 		v.state, v.reason = Paused, "items that never ran are still pending"
+		if reduce {
+			v.reason += ", so that reduce did not run: a resume runs them, and then reduce"
+		}
 		return v, nil
 	}
 	if !reduce {
@@ -543,7 +546,7 @@ func (j *job) pending() int {
 func (j *job) finish(v runResult, err error) (Result, error) {
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
-		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered,
+		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
 	}
 	if j.state.Ended != "" {
 		result.Duration = j.state.duration(j.state.Last)
@@ -589,7 +592,7 @@ func (j *job) recordEnd(v runResult, r Result) {
 	}
 	switch v.state {
 	case Completed:
-		j.record(events.JobCompleted{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
+		j.record(events.JobCompleted{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale})
 	case Failed:
 		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
 	case Paused:

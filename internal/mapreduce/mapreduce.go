@@ -114,6 +114,9 @@ type Result struct {
 	// The job failed before anything was run, because the keys of its items are no names for them.
 	Refused bool
 
+	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
+	ReduceStale bool
+
 	// Of RetryDead: how many entries it ran, and how many of them succeeded.
 	Reprocessed, Recovered int
 }
@@ -168,17 +171,18 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	return j.finish(j.run(ctx))
 }
 
-// RetryDead runs the chosen dead letters of a job again, each as a new agent; with reduce it then runs the reduce phase again over
-// all results. When none is chosen and there is no reduce to run, the job is left alone and the Result has no State.
+// RetryDead runs the chosen dead letters of a job again, each as a new agent; with reduce, or if the workflow says so, it then runs the reduce
+// phase again over all results. When none is chosen and there is no reduce to run, the job is left alone and the Result has no State.
 func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, reduce bool) (Result, error) {
 	j, err := openJob(c, place)
 	if err != nil {
 		return Result{}, err
 	}
 	ids, err := j.chosen(choose)
+	reduce = reduce || j.workflow.ReduceOnRetry && (len(ids) > 0 || j.state.ReduceStale)
 	if err == nil && len(ids) == 0 && !reduce {
 		err = j.refreshResults()
-		return Result{Job: place}, errors.Join(err, j.close())
+		return Result{Job: place, ReduceStale: j.state.ReduceStale}, errors.Join(err, j.close())
 	}
 	if err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())

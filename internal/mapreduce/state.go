@@ -38,6 +38,9 @@ type state struct {
 	Selected bool                 `json:"selected"` // selection has ended
 	Reducing bool                 `json:"reducing"` // the phases after the map phase are to be run again
 
+	// ReduceStale says that items have succeeded since reduce, or merge if there is no reduce, began. It is false once that is to run again.
+	ReduceStale bool `json:"reduce_stale"`
+
 	Ended  State  `json:"ended"` // how the last run of the job ended; empty while it runs, or when it was killed
 	Reason string `json:"reason"`
 }
@@ -122,6 +125,9 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.JobPaused:
 		s.Ended, s.Reason = Paused, e.Reason
 	case events.PhaseStarted:
+		if e.Phase == "reduce" || e.Phase == "merge" && s.Phases["reduce"] == nil {
+			s.ReduceStale = false
+		}
 		s.Phases[e.Phase] = &phase{Started: true, Began: s.duration(r.Time)}
 		s.Working = e.Phase
 	case events.PhaseCompleted:
@@ -164,6 +170,11 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		return effects
 	case events.AgentCompleted:
 		s.Outcome = r.Seq
+		for _, name := range []string{"reduce", "merge"} {
+			if p := s.Phases[name]; p != nil && p.Started {
+				s.ReduceStale = true
+			}
+		}
 		effects := s.Policy.Succeeded(e.ItemID, s.Running[e.ItemIndex].Ticket, s.Status.At(e.ItemIndex), r.Time)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Succeeded)
 		return effects
@@ -221,7 +232,7 @@ func retryState(e events.AgentFailed) retry.State {
 func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.Ended, s.Reason = "", ""
 	if e.Reduce && !s.Reducing {
-		s.Reducing = true
+		s.Reducing, s.ReduceStale = true, false
 		delete(s.Phases, "reduce")
 		delete(s.Phases, "merge")
 	}

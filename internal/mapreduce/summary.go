@@ -23,6 +23,16 @@ type Summary struct {
 	Started  time.Time
 	Duration time.Duration // of all its runs, without the time between them
 	Metrics  errorpolicy.Metrics
+
+	ReduceStale bool // of a completed job: see Result
+}
+
+// StateShown returns the state for people.
+func (s Summary) StateShown() string {
+	if s.ReduceStale {
+		return s.State + ", reduce stale"
+	}
+	return s.State
 }
 
 // MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end only: if the answer is no, a log
@@ -96,6 +106,7 @@ func (s *Summary) ended(e events.Event) bool {
 	switch e := e.(type) {
 	case events.JobCompleted:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Completed), e.Reason, time.Duration(e.DurationMS), e.Metrics
+		s.ReduceStale = e.ReduceStale
 	case events.JobFailed:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Failed), e.Reason, time.Duration(e.DurationMS), e.Metrics
 	default:
@@ -149,6 +160,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	if place.Running() {
 		sum.State = "running"
 	}
+	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
 	return sum, nil
 }
 

@@ -32,6 +32,7 @@ type Job struct {
 	MaxParallel int
 	State       State
 	Reason      string    // of the state
+	ReduceStale bool      // of the state Completed: items have succeeded since reduce ran
 	Began       time.Time // first record
 	Last        time.Time // last record
 	RunBegan    time.Time // of the run that Last is in
@@ -124,9 +125,11 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobStarted:
 		j.started(e)
 	case events.JobResumed:
+		j.ReduceStale = false
 		j.resume(r.Time, e)
 	case events.JobCompleted:
 		j.end(Completed, e.Reason)
+		j.ReduceStale = e.ReduceStale
 	case events.JobFailed:
 		j.end(Failed, e.Reason)
 	case events.JobPaused:

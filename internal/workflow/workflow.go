@@ -36,6 +36,8 @@ type Workflow struct {
 	Reduce      *Phase `yaml:"reduce"`                 // steps that run once when the items are done; not when there were none, or the job was stopped
 	Merge       *Phase `yaml:"merge"`                  // steps that run once at the very end; not when there were no items, or the job was stopped
 
+	ReduceOnRetry bool `yaml:"reduce_on_retry"` // whether to run reduce and merge again after a retry of dead letters, as `dlq retry --reduce` does; default false
+
 	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
 	Handlers    map[string][]Step  `yaml:"handlers"`     // named lists of steps, for `on_item_failure: custom:<name>`
 	Env         []EnvVar           `yaml:"env"`          // variables of every command, in the order of the file: each sees those before it
