@@ -16,7 +16,7 @@ func (r *run) runHooks(ctx context.Context, s *scope, st *step, end stepEnd) (st
 			continue
 		}
 		r.showOutput(s, st, &end)
-		failure, err := r.runSteps(ctx, s.inside(), list)
+		failure, err := r.runSteps(ctx, s.hooks(end.result), list)
 		if err != nil {
 			return stepEnd{}, err
 		}
@@ -165,6 +165,7 @@ func (r *run) runFallback(ctx context.Context, s *scope, st *step, end stepEnd) 
 		return end, nil
 	}
 	s.record(st, res)
+	res.dir = b.dir
 	end.result, end.failure, end.printed = res, nil, false
 	return r.runHooks(ctx, s, st, end)
 }

@@ -13,6 +13,7 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
+	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -25,6 +26,7 @@ type scope struct {
 	env     []string          // of the workflow, and of the step that is bound
 	failed  *stepEnd          // in handlers: the failure
 	loop    *loop             // in a foreach
+	dir     string            // working directory of steps without one of their own; empty: that of the attempt
 	quiet   bool              // what the steps print is not shown: it is a part of the output of another step
 	scratch *scratch          // where values go that are wanted in files; nil: no files can be made
 
@@ -45,6 +47,7 @@ type result struct {
 	code     int
 	duration time.Duration
 	failed   bool
+	dir      string          // where the command ran; empty: it was not bound
 	skipped  bool            // its condition was not met; all else is empty
 	data     json.RawMessage // the output in the format of the capture; nil: it is a text
 
@@ -165,6 +168,15 @@ func (s *scope) use(root string, r result) template.Value {
 	return r.value()
 }
 
+// hooks returns the scope of the hooks of a step that ended with r. They inherit its working directory, unless that is what failed.
+func (s *scope) hooks(r result) *scope {
+	inner := s.inside()
+	if r.dir != "" && process.CheckDir(r.dir) == nil {
+		inner.dir = r.dir
+	}
+	return inner
+}
+
 // inside returns the scope of steps whose results are not seen outside.
 func (s *scope) inside() *scope {
 	inner := *s
@@ -174,7 +186,7 @@ func (s *scope) inside() *scope {
 
 // failing is inside for steps that run after a failure.
 func (s *scope) failing(end stepEnd) *scope {
-	inner := s.inside()
+	inner := s.hooks(end.result)
 	inner.failed = &end
 	return inner
 }

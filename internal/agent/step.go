@@ -41,11 +41,12 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 			return notRun, nil, err
 		}
 		if refusal != "" {
-			return notRun, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
+			return result{code: -1, failed: true, dir: b.dir}, &Failure{Step: st.label, Failure: retry.Failure{Type: retry.TypeCircuitOpen, Message: refusal, ExitCode: -1}}, nil
 		}
 	}
 	res, failure, err := r.requireCommit(ctx, st, b)
 	failure, err = r.settleOutput(st, b, failure, err)
+	res.dir = b.dir
 	if err == nil && failure == nil && st.validate != nil {
 		res, failure, err = st.validate.run(ctx, r, s, st, res)
 	}
@@ -119,7 +120,7 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 // dir returns the working directory of st.
 func (r *run) dir(s *scope, st *step) (string, error) {
 	if st.dir == nil {
-		return r.a.Dir, nil
+		return cmp.Or(s.dir, r.a.Dir), nil
 	}
 	dir, err := st.dir.Bind(s)
 	if err != nil {

@@ -76,7 +76,7 @@ func (f found) complete() bool { return f.Status == statusComplete }
 // run validates st, which has succeeded with res. Work that is not complete is completed by the steps of on_incomplete and validated again,
 // as often as the step allows. When they fail, it is not validated in that round.
 func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res result) (result, *Failure, error) {
-	inner := s.inside()
+	inner := s.hooks(res)
 	inner.quiet = true
 	inner.record(st, res)
 	last, err := v.check(ctx, r, inner, st)

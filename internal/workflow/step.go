@@ -37,7 +37,7 @@ type Step struct {
 	Format       CaptureFormat `yaml:"capture_format" json:"capture_format,omitempty"`    // what the captured output is; default string
 	OutputFile   *Text         `yaml:"output_file" json:"output_file,omitempty"`          // a file that stdout goes to as well
 	Env          []EnvVar      `yaml:"env" json:"env,omitempty"`                          // variables of this step
-	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs; default where prodigy was started
+	WorkingDir   *Text         `yaml:"working_dir" json:"working_dir,omitempty"`          // where the step runs, and its hooks and validation unless they have their own; default where prodigy was started
 	AllowFailure bool          `yaml:"allow_failure" json:"allow_failure,omitempty"`      // a failure does not end the list of steps: the same as `on_failure: continue`; default false
 
 	CommitRequired bool `yaml:"commit_required" json:"commit_required,omitempty"` // the step fails when HEAD of its working directory did not move; default false
