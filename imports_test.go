@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "process", "rawjson", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "posix", "process", "rawjson", "retry", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},

@@ -2,9 +2,13 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -84,4 +88,96 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 		}
 	}
 	return problems, warnings
+}
+
+// CheckShared returns an error for each step by which agents that run at once, or elements of a foreach that do, would take each other's work
+// for their own: a commit in a directory that they share, or a result_file that all of them write. slots is how many agents run at once.
+func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
+	c := &sharedCheck{file: w.File, everywhere: map[string]bool{"workflow": true, "job": true, "env": true, "map": true}}
+	for _, p := range w.Parameters {
+		c.everywhere[p.Name] = true
+	}
+	for _, s := range w.Secrets {
+		c.everywhere[s.Name] = true
+	}
+	for _, v := range w.Env {
+		c.everywhere[v.Name] = true
+	}
+	c.steps(w.Commands, atOnce{}, false)
+	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
+		if p != nil {
+			c.steps(p.Commands, atOnce{}, false)
+		}
+	}
+	if w.Setup != nil {
+		for i := range w.Setup.Commands {
+			c.everywhere[w.Setup.Commands[i].Capture] = true
+		}
+	}
+	if w.Map != nil {
+		agents := atOnce{n: slots, of: "agents", mend: "max_parallel: 1", name: "${item_id}"}
+		c.steps(w.Map.AgentTemplate, agents, false)
+		for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
+			c.steps(w.Handlers[name], agents, false)
+		}
+	}
+	return c.problems
+}
+
+// atOnce is what runs several times at once.
+type atOnce struct {
+	n          int
+	of         string // agents, elements
+	mend, name string // the key that makes it one at a time, and a name that differs in each
+}
+
+type sharedCheck struct {
+	file       string
+	everywhere map[string]bool // names whose values are the same for all that runs at once
+	problems   []workflow.Problem
+}
+
+// steps checks steps of which each has a directory of its own if ownDir is set.
+func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
+	for i := range steps {
+		s := &steps[i]
+		own := ownDir
+		if s.WorkingDir != nil {
+			own = c.differs(s.WorkingDir.Value)
+		}
+		if s.CommitRequired && a.n > 1 && !own {
+			c.add(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; give each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.name, a.mend)
+		}
+		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) && (!own || filepath.IsAbs(v.ResultFile.Value)) {
+			c.add(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend)
+		}
+		for key, nested := range s.NestedSteps() {
+			inner, innerOwn := a, own
+			if key == "do" {
+				innerOwn = ownDir
+				if s.Foreach.Parallel > 1 {
+					inner, innerOwn = atOnce{n: s.Foreach.Parallel, of: "elements", mend: "parallel: 1", name: "${index}"}, false
+				}
+			}
+			c.steps(nested, inner, innerOwn)
+		}
+	}
+}
+
+// differs reports whether a text names a value that may differ between what runs at once.
+func (c *sharedCheck) differs(text string) bool {
+	for rest := text; ; {
+		_, after, found := strings.Cut(rest, "$")
+		if !found {
+			return false
+		}
+		rest = strings.TrimPrefix(after, "{")
+		if name := rest[:posix.NameLen(rest)]; name != "" && !c.everywhere[name] {
+			return true
+		}
+	}
+}
+
+func (c *sharedCheck) add(at workflow.Pos, format string, args ...any) {
+	c.problems = append(c.problems, workflow.Problem{File: c.file, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(format, args...)})
 }

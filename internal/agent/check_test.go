@@ -196,3 +196,68 @@ func TestValuesHaveTheFieldsThatAreKnown(t *testing.T) {
 		}
 	}
 }
+
+// Agents that run at once and commit in one directory, or write one result_file, take each other's work for their own.
+func TestSharedDirectoriesAreRefused(t *testing.T) {
+	text := func(s string) *workflow.Text { return &workflow.Text{Value: s, Pos: workflow.Pos{Line: 3, Col: 9}} }
+	commits := func(dir string) workflow.Step {
+		return at(2, with("x", func(s *workflow.Step) {
+			s.CommitRequired = true
+			if dir != "" {
+				s.WorkingDir = text(dir)
+			}
+		}))
+	}
+	validates := func(dir, file string) workflow.Step {
+		return at(2, with("x", func(s *workflow.Step) {
+			s.Validate = &workflow.Validate{Commands: []workflow.Step{shellStep("check")}, ResultFile: text(file)}
+			if dir != "" {
+				s.WorkingDir = text(dir)
+			}
+		}))
+	}
+	each := func(parallel int, do workflow.Step) workflow.Step {
+		return workflow.Step{Foreach: &workflow.Foreach{Parallel: parallel, Do: []workflow.Step{do}}}
+	}
+	hook := func(dir string, hook workflow.Step) workflow.Step {
+		return at(2, with("x", func(s *workflow.Step) {
+			s.OnSuccess = []workflow.Step{hook}
+			if dir != "" {
+				s.WorkingDir = text(dir)
+			}
+		}))
+	}
+	tests := []struct {
+		name  string
+		step  workflow.Step
+		slots int
+		want  string // the beginning of the only problem; empty: there is none
+	}{
+		{"commit", commits(""), 2, "f.yml:2:3: commit_required: 2 agents run at once in one directory"},
+		{"commit, one slot", commits(""), 1, ""},
+		{"commit in a fixed directory", commits("${ROOT}/repo"), 2, "f.yml:2:3: commit_required"},
+		{"commit in the directory of a parameter", commits("$param"), 2, "f.yml:2:3: commit_required"},
+		{"commit in a directory of the item", commits("wt/${item_id}"), 2, ""},
+		{"commit in a directory of the worker", commits("$worker"), 2, ""},
+		{"commit of a hook", hook("", commits("")), 2, "f.yml:2:3: commit_required"},
+		{"commit of a hook, which inherits the directory", hook("wt/${item.a}", commits("")), 2, ""},
+		{"result", validates("", "result.json"), 9, "f.yml:3:9: result_file: 9 agents run at once"},
+		{"result named after the item", validates("", "${item_id}.json"), 2, ""},
+		{"result in a directory of the item", validates("wt/${item_id}", "result.json"), 2, ""},
+		{"result elsewhere", validates("wt/${item_id}", "/tmp/result.json"), 2, "f.yml:3:9: result_file"},
+		{"elements", each(3, commits("")), 1, "f.yml:2:3: commit_required: 3 elements run at once in one directory"},
+		{"elements in turn", each(1, commits("")), 1, ""},
+		{"elements in turn, of agents", each(1, commits("")), 2, "f.yml:2:3: commit_required: 2 agents"},
+		{"elements with directories", each(3, commits("${item}")), 1, ""},
+	}
+	for _, test := range tests {
+		w := &workflow.Workflow{
+			File: "f.yml", Mode: workflow.MapReduce, Parameters: []workflow.Parameter{{Name: "param"}}, Env: []workflow.EnvVar{{Name: "ROOT"}},
+			Map: &workflow.Map{AgentTemplate: []workflow.Step{test.step}},
+		}
+		got := CheckShared(w, test.slots)
+		if len(got) > 1 || (len(got) == 1) != (test.want != "") || len(got) == 1 && !strings.HasPrefix(got[0].String(), test.want) {
+			t.Errorf("%s: got %v, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -45,14 +45,25 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
+	if w.Map == nil {
+		problems = append(problems, agent.CheckShared(w, 1)...)
+	}
 	if w.Map != nil {
 		problems = append(problems, items.Check(w.Map)...)
 		for _, p := range items.Warnings(w.Map) {
 			warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
 		}
-		if _, err := maxParallel(c, w); err != nil {
+		slots, err := maxParallel(c, w)
+		if err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
 		}
+		if w.Map.Input.Items != nil {
+			slots = min(slots, len(w.Map.Input.Items))
+		}
+		if w.Map.MaxItems != nil {
+			slots = min(slots, *w.Map.MaxItems)
+		}
+		problems = append(problems, agent.CheckShared(w, slots)...)
 		problems = append(problems, checkLimits(c, w)...)
 	}
 	return problems, slices.Concat(w.Warnings, warnings)
