@@ -1,11 +1,14 @@
 package mapreduce
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
@@ -147,4 +150,52 @@ func lookup(c Config, w *workflow.Workflow, name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// limit returns what a limit of a workflow is in this run: some stand in variables of its env or of the environment.
+func (c Config) limit(w *workflow.Workflow, key string, limit workflow.SecondsOrVar) (time.Duration, error) {
+	if limit.Var == "" {
+		return limit.Value, nil
+	}
+	text, ok := lookup(c, w, limit.Var)
+	if !ok {
+		return 0, fmt.Errorf("%s: the variable %s is not set", key, limit.Var)
+	}
+	d, err := workflow.ParseSeconds(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: the variable %s: %w", key, limit.Var, err)
+	}
+	return d, nil
+}
+
+// checkLimits reports limits in time that stand in variables and cannot be read.
+func checkLimits(c Config, w *workflow.Workflow) []workflow.Problem {
+	limits := []namedLimit{{"agent_timeout_secs", w.Map.AgentLimit()}}
+	for _, p := range []*workflow.Phase{w.Setup, w.Reduce, w.Merge} {
+		if p != nil {
+			limits = append(limits, namedLimit{"timeout", p.Timeout})
+		}
+	}
+	var problems []workflow.Problem
+	for _, l := range limits {
+		if _, err := c.limit(w, l.key, l.limit); err != nil {
+			problems = append(problems, problemAt(w, l.limit.Pos, err.Error()))
+		}
+	}
+	return problems
+}
+
+type namedLimit struct {
+	key   string
+	limit workflow.SecondsOrVar
+}
+
+// namesTotal reports whether a step names the number of items.
+func namesTotal(lists ...[]workflow.Step) bool {
+	for _, steps := range lists {
+		if data, err := json.Marshal(steps); err == nil && bytes.Contains(data, []byte("item_total")) {
+			return true
+		}
+	}
+	return false
 }

@@ -3,8 +3,6 @@ package mapreduce
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"iter"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
@@ -15,31 +13,6 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// replayChunk bounds how many records are held while the queue catches up.
-const replayChunk = 1024
-
-// followLog shows each record of a log to one, and then to chunks, in chunks. A torn last line ends it.
-func followLog(log iter.Seq2[events.Record, error], one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
-	chunk := make([]events.Record, 0, replayChunk)
-	for r, err := range log {
-		if errors.Is(err, events.ErrTorn) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		one(r)
-		if chunk = append(chunk, r); len(chunk) < replayChunk {
-			continue
-		}
-		if err := chunks(chunk); err != nil {
-			return err
-		}
-		chunk = chunk[:0]
-	}
-	return chunks(chunk)
-}
-
 // syncQueue brings a queue up to date on how far the log of its job goes.
 func syncQueue(place jobs.Job, p *dlq.Projection) error {
 	last, err := events.LastSeq(place.EventsDir())
@@ -47,40 +20,6 @@ func syncQueue(place jobs.Job, p *dlq.Projection) error {
 		return err
 	}
 	return p.Behind(last)
-}
-
-// lostEnd says that the log of a job ends before a record that something was made from, or nothing. Letters, results and checkpoints are only
-// of records that were on disk, so that the log has lost its end.
-func lostEnd(place jobs.Job, known int64) (string, error) {
-	last, err := events.LastSeq(place.EventsDir())
-	if err != nil || known <= last {
-		return "", err
-	}
-	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last, known), nil
-}
-
-// checkLogEnd is lostEnd for those who only look at a job that nobody runs. Checkpoint is the record of its checkpoint, or 0.
-func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
-	if place.Running() {
-		return nil
-	}
-	known := checkpoint
-	if meta.Mode == string(workflow.MapReduce) {
-		if applied, err := dlq.Applied(place.DLQFile()); err == nil { // whoever reads the letters is told of an error
-			known = max(known, applied)
-		}
-		if m, ok := readResultsMeta(place.ResultsMetaFile()); ok {
-			known = max(known, m.Seq)
-		}
-	}
-	lost, err := lostEnd(place, known)
-	if err == nil && lost != "" {
-		err = errors.New(lost + "; a resume goes on from there")
-	}
-	if err != nil {
-		return unusable(place, err)
-	}
-	return nil
 }
 
 // UpdateLetters sees that the dead letters of a job are those of its log, before somebody reads them: a run that was killed may have
@@ -156,4 +95,37 @@ func maskedData(store *items.Store, s settings.Settings) func(index int) (json.R
 		it, err := store.At(index)
 		return s.Mask.JSON(it.Shown()), err
 	}
+}
+
+// Chooser picks dead letters of a queue that is up to date, and returns their items. The job stays locked meanwhile.
+type Chooser func(q *dlq.Queue) ([]string, error)
+
+// ErrNoMap says that a job has no items, and so no dead letters.
+var ErrNoMap = errors.New("a standard workflow has no dead letters")
+
+// Evict throws the dead letters away that are chosen, and returns how many. The log says so first, and the queue follows it: a queue
+// that is made from the log again does not bring them back. How the job stands is left as it is.
+func Evict(c Config, place jobs.Job, reason string, choose Chooser) (int, error) {
+	j, err := openJob(c, place)
+	if err != nil {
+		return 0, err
+	}
+	ids, err := j.chosen(choose)
+	if err == nil && len(ids) > 0 {
+		for _, id := range ids {
+			j.record(events.DLQItemRemoved{ItemID: id, Reason: reason})
+		}
+		j.record(events.DLQItemsEvicted{Count: len(ids)})
+	}
+	if err = errors.Join(err, j.close()); err != nil {
+		return 0, err
+	}
+	return len(ids), nil
+}
+
+func (j *job) chosen(choose Chooser) ([]string, error) {
+	if j.queue == nil {
+		return nil, ErrNoMap
+	}
+	return choose(j.queue)
 }

@@ -1,16 +1,9 @@
 package mapreduce
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"iter"
 	"maps"
-	"math/rand/v2"
-	"os"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -19,12 +12,10 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/dlq"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
-	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -74,320 +65,27 @@ type message struct {
 	synced *ack // an agent has waited for the disk
 }
 
-// createJob checks the workflow, makes the places of a new job and begins its log.
-func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
-	if _, err := Check(c, w); err != nil {
-		return nil, err
-	}
-	parallel, err := maxParallel(c, w)
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
-	if err != nil {
-		return nil, err
-	}
-	if c.Seed == 0 {
-		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
-	}
-	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy)}
-	j.meta = jobs.Meta{
-		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
-		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
-		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
-	}
-	redacted := w.Redact(source)
-	j.meta.Digests = []string{jobs.Digest(redacted)}
-	if err := j.create(redacted); err != nil {
-		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), j.place.Discard()))
-	}
-	j.record(events.JobStarted{
-		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version,
-	})
-	return j, nil
+// attemptEnd is how an agent ended.
+type attemptEnd struct {
+	attempt    *agent.Attempt
+	outcome    agent.Outcome
+	outputFile string // of an output that is too large for its record
+	outputCRC  string // of that file
+	err        error  // a stop, or what prodigy could not do
+	ack        chan ack
 }
 
-func maskedAll(s settings.Settings, texts []string) []string {
-	masked := make([]string, len(texts))
-	for i, text := range texts {
-		masked[i] = s.Mask.Text(text)
-	}
-	return masked
+// ack tells an agent which record to wait for before its slot is free.
+type ack struct {
+	seq  int64
+	slot int
 }
 
-// paramsOf returns the parameters that have values.
-func paramsOf(s settings.Settings) map[string]json.RawMessage {
-	params := map[string]json.RawMessage{}
-	for _, arg := range s.Args {
-		if arg.Value != nil {
-			params[arg.Name] = arg.Value
-		}
-	}
-	return params
-}
-
-// create writes what was run, and opens the log and the stores.
-func (j *job) create(source []byte) error {
-	var err error
-	if j.lock, err = j.place.Lock(); err != nil {
-		return err
-	}
-	if err := jobs.WriteFile(j.place.WorkflowFile(), source); err != nil {
-		return fmt.Errorf("record the workflow: %w", err)
-	}
-	if err := j.place.WriteMeta(j.meta); err != nil {
-		return err
-	}
-	if j.workflow.Mode == workflow.MapReduce {
-		if j.store, err = items.CreateStore(j.place.ItemsFile()); err != nil {
-			return err
-		}
-		if err := j.openQueue(); err != nil {
-			return err
-		}
-	}
-	j.checkpointer(newState(j.workflow.ErrorPolicy), 0)
-	if j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions()); err != nil {
-		return err
-	}
-	return j.start()
-}
-
-// openJob takes up a job where its log ends.
-func openJob(c Config, place jobs.Job) (*job, error) {
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return nil, unusable(place, err)
-	}
-	source, err := place.ReadWorkflow(meta)
-	if err != nil {
-		return nil, unusable(place, err)
-	}
-	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
-	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
-	if err != nil {
-		return nil, err
-	}
-	w.Name = cmp.Or(meta.Workflow, w.Name) // the file has another name now
-	recorded := w
-	if w, err = c.Replacement.validate(c, recorded); err != nil {
-		return nil, err
-	}
-	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
-	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
-	if c.MaxParallel > 0 {
-		j.parallel = c.MaxParallel
-	}
-	err = j.open()
-	if err == nil {
-		err = j.replaceWorkflow(recorded)
-	}
-	if err != nil {
-		return nil, errors.Join(err, j.close())
-	}
-	return j, nil
-}
-
-// open locks the job, replays its log and lets the projections catch up.
-func (j *job) open() error {
-	var err error
-	if j.lock, err = j.place.Lock(); err != nil {
-		return err
-	}
-	if err := j.endLeftovers(); err != nil {
-		return err
-	}
-	cut, err := events.Repair(j.place.EventsDir())
-	if err != nil {
-		return unusable(j.place, err)
-	}
-	if cut > 0 {
-		j.notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
-	}
-	if j.workflow.Mode == workflow.MapReduce {
-		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
-			var damaged *items.DamagedError
-			if errors.As(err, &damaged) {
-				err = fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
-			}
-			return unusable(j.place, err)
-		}
-		if err := j.openQueue(); err != nil {
-			return err
-		}
-	}
-	if err := j.replay(); err != nil {
-		return unusable(j.place, err)
-	}
-	j.noteDeath()
-	if j.store != nil && j.state.Selected {
-		if err := j.store.Holds(j.state.Total); err != nil {
-			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
-		}
-	}
-	if err := dropResultsAhead(j.place, j.state.Outcome); err != nil {
-		return err
-	}
-	if j.config.Earlier != nil {
-		j.config.Earlier(j.state.Policy.Metrics())
-	}
-	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
-		return unusable(j.place, err)
-	}
-	return j.start()
-}
-
-func (j *job) openQueue() error {
-	var err error
-	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
-		return err
-	}
-	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, maskedData(j.store, j.config.Settings))
-	return nil
-}
-
-// replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
-func (j *job) replay() error {
-	from := readCheckpoint(j.place, j.workflow.ErrorPolicy)
-	seq := from.Mark.Seq
-	if j.queue != nil {
-		seq = max(seq, j.queue.Applied())
-	}
-	lost, err := lostEnd(j.place, seq)
-	if err != nil {
-		return err
-	}
-	if lost != "" {
-		j.notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
-	}
-	if j.project != nil {
-		if err := syncQueue(j.place, j.project); err != nil {
-			return err
-		}
-	}
-	known, err := from.restore(j.project)
-	if err != nil {
-		return err
-	}
-	j.state = known.state
-	last, chunks := known.state.Seq, func([]events.Record) error { return nil }
-	if j.project != nil {
-		chunks = j.project.Apply
-	}
-	if err := followLog(known.rest, j.state.apply, chunks); err != nil {
-		return err
-	}
-	again, err := j.state.clone(j.workflow.ErrorPolicy)
-	j.checkpointer(again, last)
-	return err
-}
-
-// checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
-func (j *job) checkpointer(s *state, last int64) {
-	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
-	if n := j.config.CheckpointRecords; n > 0 {
-		j.checkpoints.records = n
-	}
-}
-
-func (j *job) logOptions() events.Options {
-	return events.Options{Durability: j.config.Durability, Durable: j.follow, MaxFileSize: j.config.LogFileSize}
-}
-
-// follow makes the projections of records that are durable. It runs on the log's goroutine.
-func (j *job) follow(records []events.Record, end events.Position) error {
-	if j.project != nil {
-		if err := j.project.Apply(records); err != nil {
-			return err
-		}
-	}
-	j.checkpoints.follow(records, end)
-	if j.config.Observe != nil {
-		j.config.Observe(records)
-	}
-	return nil
-}
-
-// endLeftovers ends what the run before left running when it was killed, and removes its private files, before anything else can fail.
-func (j *job) endLeftovers() error {
-	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
-	if n > 0 {
-		j.notice(fmt.Sprintf("commands of the run before that were still running and have been ended: %d", n))
-	}
-	if removed := os.RemoveAll(j.place.TempDir()); removed != nil {
-		err = errors.Join(err, fmt.Errorf("remove private files: %w", removed))
-	}
-	return err
-}
-
-// makeTemp makes the directory of the private files of this run. It has a name of its own, so that who removes the files of a run that
-// was killed cannot touch those of a resume.
-func (j *job) makeTemp() (err error) {
-	if err := jobs.MakeDirs(j.place.TempDir()); err != nil {
-		return err
-	}
-	if j.temp, err = os.MkdirTemp(j.place.TempDir(), "run-"); err != nil {
-		return fmt.Errorf("make the directory of private files: %w", err)
-	}
-	return nil
-}
-
-// start makes the executor, whose messages come to the inbox.
-func (j *job) start() error {
-	if err := j.makeTemp(); err != nil {
-		return err
-	}
-	var watcher []string
-	if len(j.config.Watcher) > 0 {
-		watcher = append(slices.Clip(j.config.Watcher), j.temp)
-	}
-	var err error
-	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, watcher...); err != nil {
-		return err
-	}
-	capacity := process.CapacityNow()
-	if j.workflow.Map != nil && capacity.Fits < j.parallel {
-		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits), j.parallel))
-	}
-	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
-	j.room.Store(int64(capacity.Fits))
-	j.inbox = make(chan message, 4*j.parallel+16)
-	j.halting = make(chan struct{})
-	runner := j.config.Runner
-	if runner == nil {
-		runner = process.Run
-	}
-	build := j.config.Executor
-	if build == nil {
-		build = localExecutor
-	}
-	j.host = &host{job: j}
-	j.executor = build(agent.Config{
-		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
-		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
-		MaxCommands: capacity.Fits,
-	}, j.host)
-	if j.config.Stop == nil {
-		j.config.Stop = context.Background()
-	}
-	return nil
-}
-
-func slots(n int) string {
-	if n == 1 {
-		return "1 slot"
-	}
-	return strconv.Itoa(n) + " slots"
-}
-
-// stopping is the cause of the stop that somebody has asked for, if they have.
-func (j *job) stopping() error { return context.Cause(j.config.Stop) }
-
-func (j *job) notice(text string) {
-	if j.config.Notice != nil {
-		j.config.Notice(text)
-	}
+// parking is an agent that waits for the next try of a step and has left its slot to others.
+type parking struct {
+	index int // of its item
+	due   time.Time
+	wake  chan int // the slot it goes on in, or sameSlot
 }
 
 // record appends an event, applies it, and appends what follows from it for people to read.
@@ -406,131 +104,73 @@ func (j *job) record(e events.Event) events.Record {
 	return r
 }
 
-// run runs what is left of the job's phases.
-func (j *job) run(ctx context.Context) (runResult, error) {
-	if j.workflow.Mode == workflow.Standard {
-		return j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
-	}
-	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
-		return v, err
-	}
-	if v, err := j.runMap(ctx); err != nil || v.state != Completed {
-		return v, err
-	}
-	return j.runLast(ctx)
+// stopping is the cause of the stop that somebody has asked for, if they have.
+func (j *job) stopping() error { return context.Cause(j.config.Stop) }
+
+// errStopping is what an agent gets that waits for its next try when the pool stops.
+var errStopping = errors.New("the job is stopping")
+
+// stopped tells whether err is of a stop that somebody asked for.
+func (j *job) stopped(err error) bool {
+	return err != nil && (errors.Is(err, errStopping) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
 
-// runLast runs the phases after the map phase, which there are none of when there was no item.
-func (j *job) runLast(ctx context.Context) (runResult, error) {
-	if j.state.Total == 0 {
-		return runResult{state: Completed, reason: "no items were selected"}, nil
-	}
-	for name, p := range j.lastPhases() {
-		if p == nil {
-			continue
-		}
-		result, err := j.mapResult()
-		if err != nil {
-			return runResult{}, err
-		}
-		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != Completed {
-			return v, err
-		}
-	}
-	return runResult{state: Completed}, nil
-}
-
-// lastPhases yields the names and steps of the phases after the map phase, in order.
-func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
-	return func(yield func(string, *workflow.Phase) bool) {
-		_ = yield("reduce", j.workflow.Reduce) && yield("merge", j.workflow.Merge)
+func (j *job) notice(text string) {
+	if j.config.Notice != nil {
+		j.config.Notice(text)
 	}
 }
 
-// retryDead runs dead letters again, and the phases after the map phase if they are asked for.
-func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (runResult, error) {
-	reduce = reduce || j.state.Reducing
-	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
-		return runResult{}, err
+func slots(n int) string {
+	if n == 1 {
+		return "1 slot"
 	}
-	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
-	for _, id := range itemIDs {
-		e, ok := j.queue.Get(id)
-		if _, attached := j.state.Running[e.ItemIndex]; ok && !attached {
-			indexes = append(indexes, e.ItemIndex)
-			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
-		}
-	}
-	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
-	if err != nil {
-		return v, err
-	}
-	v.reprocessed, v.recovered = j.state.reprocessed(tried)
-	j.record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
-	if v.state != Completed {
-		return v, nil
-	}
-	if pending := j.pending(); pending > 0 || !j.state.Selected {
-		v.state, v.reason = Paused, "items that never ran are still pending"
-		if reduce {
-			v.reason += ", so that reduce did not run: a resume runs them, and then reduce"
-		}
-		return v, nil
-	}
-	if !reduce {
-		return v, nil
-	}
-	last, err := j.runLast(ctx)
-	last.reprocessed, last.recovered = v.reprocessed, v.recovered
-	return last, err
+	return strconv.Itoa(n) + " slots"
 }
 
-// recordResumed writes how far the job had come, and whether the phases after the map phase are to run again.
-func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) error {
-	attached, err := j.attached(ctx)
-	if err != nil {
-		return fmt.Errorf("ask which attempts still run: %w", err)
+// attempt returns what all attempts of a phase have in common. The breakers of its steps go on where the log has them.
+func (j *job) attempt(phase string) agent.Attempt {
+	j.host.breakers.Continue(phase, maps.Clone(j.state.Circuits[phase]))
+	return agent.Attempt{
+		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
+		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
+		Earlier: j.earlier(phase),
 	}
-	phase := j.state.unfinished()
-	e := events.JobResumed{
-		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died,
-	}
-	if p := j.state.Phases[phase]; p != nil {
-		e.StepsDone = len(p.Steps)
-	}
-	j.record(e)
-	return nil
-}
-
-// attached returns the indexes of the items in flight whose attempts the executor still has.
-func (j *job) attached(ctx context.Context) ([]int, error) {
-	indexes := make(map[string]int, len(j.state.Running))
-	for index, f := range j.state.Running {
-		if index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
-			indexes[j.attemptID(f.ID, f.Number)] = index
-		}
-	}
-	if len(indexes) == 0 {
-		return nil, nil
-	}
-	held, err := j.executor.Holds(ctx, slices.Sorted(maps.Keys(indexes)))
-	if err != nil {
-		return nil, err
-	}
-	var attached []int
-	for _, id := range held {
-		if index, ok := indexes[id]; ok {
-			attached = append(attached, index)
-		}
-	}
-	slices.Sort(attached)
-	return slices.Compact(attached), nil
 }
 
 // attemptID returns the ID of an attempt at an item.
 func (j *job) attemptID(itemID string, number int) string {
 	return j.place.ID + "/" + itemID + "/" + strconv.Itoa(number)
+}
+
+// env returns the variables as they were found, or as they are written when nobody looked.
+func (j *job) env() []workflow.EnvVar {
+	if s := j.config.Settings; s.Env != nil {
+		return s.Env
+	}
+	return j.workflow.Env
+}
+
+// earlier returns the steps of the phases before this one whose output later phases may name.
+func (j *job) earlier(phase string) []events.StepCompleted {
+	var done []events.StepCompleted
+	for _, name := range []string{"setup", "reduce"} {
+		if name == phase || (name == "reduce" && phase != "merge") {
+			break
+		}
+		for _, s := range j.state.phase(name).Steps {
+			if s.Capture != "" {
+				done = append(done, s)
+			}
+		}
+	}
+	return done
+}
+
+// recordPhaseCompleted tells how long the runs of the job have worked on the phase.
+func (j *job) recordPhaseCompleted(name string) {
+	took := j.state.duration(time.Now()) - j.state.phase(name).Began
+	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took)})
 }
 
 // pending is the number of items known of that are neither settled nor in flight.
@@ -540,86 +180,4 @@ func (j *job) pending() int {
 		known = j.store.Len()
 	}
 	return max(0, known-j.state.Status.Settled()-j.state.inFlight())
-}
-
-// finish records how the run went, closes everything, and says so.
-func (j *job) finish(v runResult, err error) (Result, error) {
-	result := Result{
-		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
-		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
-	}
-	if j.state.Ended != "" {
-		result.Duration = j.state.duration(j.state.Last)
-		if err == nil {
-			err = j.refreshResults()
-		}
-	} else {
-		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
-			err = j.refreshResults()
-		}
-		if result.Duration = j.state.duration(time.Now()); err == nil {
-			j.recordEnd(v, result)
-		}
-	}
-	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
-		result.Results = j.place.ResultsFile()
-	}
-	_ = j.agents.Wait() // they tell how they ended by their messages
-	if closed := j.close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		result.State, result.Reason, result.Cause = Failed, err.Error(), err
-		result.countKept()
-	}
-	return result, err
-}
-
-// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When it cannot be read, nothing is
-// known.
-func (r *Result) countKept() {
-	kept, err := Summarize(r.Job)
-	if err != nil {
-		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
-		return
-	}
-	r.Metrics, r.Duration = kept.Metrics, kept.Duration
-}
-
-func (j *job) recordEnd(v runResult, r Result) {
-	if batch := j.state.Policy.Remainder(); len(batch) > 0 {
-		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
-	}
-	switch v.state {
-	case Completed:
-		j.record(events.JobCompleted{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale})
-	case Failed:
-		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
-	case Paused:
-		j.record(events.JobPaused{Reason: v.reason})
-	default:
-		panic("BUG: a run ended in no state: " + strconv.Quote(string(v.state)))
-	}
-}
-
-// close closes what is open, the log first, so that the projections get its last records. The lock goes last.
-func (j *job) close() error {
-	var errs []error
-	if j.log != nil {
-		errs = append(errs, j.log.Close())
-		j.checkpoints.close()
-	}
-	if j.queue != nil {
-		errs = append(errs, j.project.Close(), j.queue.Close())
-	}
-	if j.store != nil {
-		errs = append(errs, j.store.Close())
-	}
-	if j.register != nil {
-		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))
-	}
-	if j.lock != nil {
-		errs = append(errs, j.lock.Unlock())
-	}
-	return errors.Join(errs...)
 }

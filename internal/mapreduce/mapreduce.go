@@ -5,142 +5,29 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
-
-// Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or send attempts elsewhere.
-type Executor interface {
-	// Execute runs an attempt to its end. A failed step is an Outcome; the error is for what prodigy itself could not do, or
-	// context.Cause(ctx) for a stop, which gives the attempt back.
-	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
-
-	// Holds returns which of the attempts with these IDs, in flight when the run before this one ended, the executor still has: they
-	// run, or their outcomes wait. Execute of such an attempt must not start it again, but return how it ends. The others died with
-	// the run, and are started anew.
-	Holds(ctx context.Context, ids []string) ([]string, error)
-}
-
-// localExecutor is what a Config without an Executor uses.
-func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
-
-// Config is how a job is run.
-type Config struct {
-	Home        jobs.Home
-	Dir         string            // working directory of the run; of a resumed job: ignored, it runs where it began
-	Environ     []string          // inherited by every command
-	Stdin       io.Reader         // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
-	Values      []string          // of the command line: the workflow was parsed with them
-	Settings    settings.Settings // what was found before the job begins
-	Claude      []string          // argv of the AI coding CLI
-	Version     string            // of prodigy
-	MaxParallel int               // 0: what the workflow says
-	Seed        uint64            // of jitter; 0: a random one, recorded with the job
-	MaxDelay    time.Duration     // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
-	Durability  events.Durability
-	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
-	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
-	StopNow     bool          // no grace for running agents when the policy stops the job
-	LogSteps    bool          // an AgentProgress event for each step
-	MaxRetries  int           // how often a dead letter may be sent again
-	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
-	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
-
-	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
-	// The ctx that Run is given kills instead. Nil never stops.
-	Stop context.Context
-
-	// Observe, when set, is shown every record once it is durable, in order, on a goroutine of the log.
-	Observe func([]events.Record)
-
-	// Progress, when set, is told which step an agent of the map phase begins, also when the log is not. It is called by many
-	// goroutines and must not wait.
-	Progress func(events.AgentProgress)
-
-	// Earlier, when set, is told what the earlier runs of a job that is taken up came to, before Observe is shown anything.
-	Earlier func(errorpolicy.Metrics)
-
-	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
-	Notice func(text string)
-
-	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the attempts
-	// belong to; one that wraps another passes both on, or something that wraps them. Nil: agent.New.
-	Executor func(c agent.Config, h agent.Host) Executor
-
-	// Runner runs the commands. Nil: process.Run.
-	Runner agent.Runner
-
-	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the private files in front: it ends
-	// the commands at once when this process is killed, and removes that directory. Empty: that is left to the resume.
-	Watcher []string
-
-	// InputMayCome makes Check warn of a missing input file instead of refusing it. No job runs without it.
-	InputMayCome bool
-
-	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0: a number that takes no time to read
-}
-
-// State is how a run of a job ended.
-type State string
-
-const (
-	Completed State = "completed"
-	Failed    State = "failed" // also: stopped by its policy
-	Paused    State = "paused" // interrupted: to be resumed
-)
-
-// Result is how a run of a job ended.
-type Result struct {
-	Job      jobs.Job
-	State    State
-	Reason   string         // why it failed or paused, and of a completed one what is worth telling
-	Cause    error          // of Failed, when it is prodigy itself that could not go on
-	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job
-	Metrics  errorpolicy.Metrics
-	Duration time.Duration
-	Results  string // path of results.jsonl, when it was made
-	Unknown  bool   // the log cannot be read any more: Metrics has nothing, since nobody can say what it would be
-
-	// The job failed before anything was run, because the keys of its items are no names for them.
-	Refused bool
-
-	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
-	ReduceStale bool
-
-	// Of RetryDead: how many entries it ran, and how many of them succeeded.
-	Reprocessed, Recovered int
-}
-
-// ErrFiles is in the chain when what is kept of a job is missing or cannot be read.
-var ErrFiles = errors.New("the files of the job cannot be used")
-
-func unusable(place jobs.Job, err error) error {
-	if errors.Is(err, ErrFiles) {
-		return err
-	}
-	return &FilesError{JobID: place.ID, Err: err}
-}
-
-// FilesError says what of a job is missing or cannot be believed. It is an [ErrFiles].
-type FilesError struct {
-	JobID string
-	Err   error
-}
-
-func (e *FilesError) Error() string { return fmt.Sprintf("%v: %v", ErrFiles, e.Err) }
-
-// Unwrap returns ErrFiles and the cause.
-func (e *FilesError) Unwrap() []error { return []error{ErrFiles, e.Err} }
 
 // Run runs a new job from a parsed workflow and the source it was parsed from. The error is a *workflow.InvalidError when nothing
 // was run, else for what prodigy itself could not do; a job that fails is a Result.
@@ -188,4 +75,508 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	return j.finish(j.retryDead(ctx, ids, reduce))
+}
+
+// createJob checks the workflow, makes the places of a new job and begins its log.
+func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
+	if _, err := Check(c, w); err != nil {
+		return nil, err
+	}
+	parallel, err := maxParallel(c, w)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
+	if err != nil {
+		return nil, err
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
+	}
+	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy)}
+	j.meta = jobs.Meta{
+		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
+		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
+		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
+	}
+	redacted := w.Redact(source)
+	j.meta.Digests = []string{jobs.Digest(redacted)}
+	if err := j.create(redacted); err != nil {
+		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), j.place.Discard()))
+	}
+	j.record(events.JobStarted{
+		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version,
+	})
+	return j, nil
+}
+
+func maskedAll(s settings.Settings, texts []string) []string {
+	masked := make([]string, len(texts))
+	for i, text := range texts {
+		masked[i] = s.Mask.Text(text)
+	}
+	return masked
+}
+
+// paramsOf returns the parameters that have values.
+func paramsOf(s settings.Settings) map[string]json.RawMessage {
+	params := map[string]json.RawMessage{}
+	for _, arg := range s.Args {
+		if arg.Value != nil {
+			params[arg.Name] = arg.Value
+		}
+	}
+	return params
+}
+
+// create writes what was run, and opens the log and the stores.
+func (j *job) create(source []byte) error {
+	var err error
+	if j.lock, err = j.place.Lock(); err != nil {
+		return err
+	}
+	if err := jobs.WriteFile(j.place.WorkflowFile(), source); err != nil {
+		return fmt.Errorf("record the workflow: %w", err)
+	}
+	if err := j.place.WriteMeta(j.meta); err != nil {
+		return err
+	}
+	if j.workflow.Mode == workflow.MapReduce {
+		if j.store, err = items.CreateStore(j.place.ItemsFile()); err != nil {
+			return err
+		}
+		if err := j.openQueue(); err != nil {
+			return err
+		}
+	}
+	j.checkpointer(newState(j.workflow.ErrorPolicy), 0)
+	if j.log, err = events.Create(j.place.EventsDir(), j.place.ID, time.Now(), j.logOptions()); err != nil {
+		return err
+	}
+	return j.start()
+}
+
+// openJob takes up a job where its log ends.
+func openJob(c Config, place jobs.Job) (*job, error) {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return nil, unusable(place, err)
+	}
+	source, err := place.ReadWorkflow(meta)
+	if err != nil {
+		return nil, unusable(place, err)
+	}
+	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
+	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
+	if err != nil {
+		return nil, err
+	}
+	w.Name = cmp.Or(meta.Workflow, w.Name) // the file has another name now
+	recorded := w
+	if w, err = c.Replacement.validate(c, recorded); err != nil {
+		return nil, err
+	}
+	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
+	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
+	if c.MaxParallel > 0 {
+		j.parallel = c.MaxParallel
+	}
+	err = j.open()
+	if err == nil {
+		err = j.replaceWorkflow(recorded)
+	}
+	if err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// open locks the job, replays its log and lets the projections catch up.
+func (j *job) open() error {
+	var err error
+	if j.lock, err = j.place.Lock(); err != nil {
+		return err
+	}
+	if err := j.endLeftovers(); err != nil {
+		return err
+	}
+	cut, err := events.Repair(j.place.EventsDir())
+	if err != nil {
+		return unusable(j.place, err)
+	}
+	if cut > 0 {
+		j.notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
+	}
+	if j.workflow.Mode == workflow.MapReduce {
+		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
+			var damaged *items.DamagedError
+			if errors.As(err, &damaged) {
+				err = fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)
+			}
+			return unusable(j.place, err)
+		}
+		if err := j.openQueue(); err != nil {
+			return err
+		}
+	}
+	if err := j.replay(); err != nil {
+		return unusable(j.place, err)
+	}
+	j.noteDeath()
+	if j.store != nil && j.state.Selected {
+		if err := j.store.Holds(j.state.Total); err != nil {
+			return fmt.Errorf("%w (what can still be had: prodigy fsck %s)", unusable(j.place, err), j.place.ID)
+		}
+	}
+	if err := dropResultsAhead(j.place, j.state.Outcome); err != nil {
+		return err
+	}
+	if j.config.Earlier != nil {
+		j.config.Earlier(j.state.Policy.Metrics())
+	}
+	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
+		return unusable(j.place, err)
+	}
+	return j.start()
+}
+
+func (j *job) openQueue() error {
+	var err error
+	if j.queue, err = dlq.Open(j.place.DLQFile()); err != nil {
+		return err
+	}
+	j.project = dlq.NewProjection(j.queue, j.place.ID, j.workflow.Name, j.config.MaxRetries, maskedData(j.store, j.config.Settings))
+	return nil
+}
+
+// replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
+func (j *job) replay() error {
+	from := readCheckpoint(j.place, j.workflow.ErrorPolicy)
+	seq := from.Mark.Seq
+	if j.queue != nil {
+		seq = max(seq, j.queue.Applied())
+	}
+	lost, err := lostEnd(j.place, seq)
+	if err != nil {
+		return err
+	}
+	if lost != "" {
+		j.notice(lost + "; what they recorded counts as not done, and what was made from them is made again")
+	}
+	if j.project != nil {
+		if err := syncQueue(j.place, j.project); err != nil {
+			return err
+		}
+	}
+	known, err := from.restore(j.project)
+	if err != nil {
+		return err
+	}
+	j.state = known.state
+	last, chunks := known.state.Seq, func([]events.Record) error { return nil }
+	if j.project != nil {
+		chunks = j.project.Apply
+	}
+	if err := followLog(known.rest, j.state.apply, chunks); err != nil {
+		return err
+	}
+	again, err := j.state.clone(j.workflow.ErrorPolicy)
+	j.checkpointer(again, last)
+	return err
+}
+
+// checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
+func (j *job) checkpointer(s *state, last int64) {
+	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
+	if n := j.config.CheckpointRecords; n > 0 {
+		j.checkpoints.records = n
+	}
+}
+
+func (j *job) logOptions() events.Options {
+	return events.Options{Durability: j.config.Durability, Durable: j.follow, MaxFileSize: j.config.LogFileSize}
+}
+
+// follow makes the projections of records that are durable. It runs on the log's goroutine.
+func (j *job) follow(records []events.Record, end events.Position) error {
+	if j.project != nil {
+		if err := j.project.Apply(records); err != nil {
+			return err
+		}
+	}
+	j.checkpoints.follow(records, end)
+	if j.config.Observe != nil {
+		j.config.Observe(records)
+	}
+	return nil
+}
+
+// endLeftovers ends what the run before left running when it was killed, and removes its private files, before anything else can fail.
+func (j *job) endLeftovers() error {
+	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
+	if n > 0 {
+		j.notice(fmt.Sprintf("commands of the run before that were still running and have been ended: %d", n))
+	}
+	if removed := os.RemoveAll(j.place.TempDir()); removed != nil {
+		err = errors.Join(err, fmt.Errorf("remove private files: %w", removed))
+	}
+	return err
+}
+
+// makeTemp makes the directory of the private files of this run. It has a name of its own, so that who removes the files of a run that
+// was killed cannot touch those of a resume.
+func (j *job) makeTemp() (err error) {
+	if err := jobs.MakeDirs(j.place.TempDir()); err != nil {
+		return err
+	}
+	if j.temp, err = os.MkdirTemp(j.place.TempDir(), "run-"); err != nil {
+		return fmt.Errorf("make the directory of private files: %w", err)
+	}
+	return nil
+}
+
+// start makes the executor, whose messages come to the inbox.
+func (j *job) start() error {
+	if err := j.makeTemp(); err != nil {
+		return err
+	}
+	var watcher []string
+	if len(j.config.Watcher) > 0 {
+		watcher = append(slices.Clip(j.config.Watcher), j.temp)
+	}
+	var err error
+	if j.register, err = process.OpenRegister(j.place.RegisterFile(), j.config.Grace, watcher...); err != nil {
+		return err
+	}
+	capacity := process.CapacityNow()
+	if j.workflow.Map != nil && capacity.Fits < j.parallel {
+		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits), j.parallel))
+	}
+	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
+	j.room.Store(int64(capacity.Fits))
+	j.inbox = make(chan message, 4*j.parallel+16)
+	j.halting = make(chan struct{})
+	runner := j.config.Runner
+	if runner == nil {
+		runner = process.Run
+	}
+	build := j.config.Executor
+	if build == nil {
+		build = localExecutor
+	}
+	j.host = &host{job: j}
+	j.executor = build(agent.Config{
+		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
+		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
+		MaxCommands: capacity.Fits,
+	}, j.host)
+	if j.config.Stop == nil {
+		j.config.Stop = context.Background()
+	}
+	return nil
+}
+
+// run runs what is left of the job's phases.
+func (j *job) run(ctx context.Context) (runResult, error) {
+	if j.workflow.Mode == workflow.Standard {
+		return j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
+	}
+	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
+		return v, err
+	}
+	if v, err := j.runMap(ctx); err != nil || v.state != Completed {
+		return v, err
+	}
+	return j.runLast(ctx)
+}
+
+// runLast runs the phases after the map phase, which there are none of when there was no item.
+func (j *job) runLast(ctx context.Context) (runResult, error) {
+	if j.state.Total == 0 {
+		return runResult{state: Completed, reason: "no items were selected"}, nil
+	}
+	for name, p := range j.lastPhases() {
+		if p == nil {
+			continue
+		}
+		result, err := j.mapResult()
+		if err != nil {
+			return runResult{}, err
+		}
+		if v, err := j.runPhase(ctx, name, p, result); err != nil || v.state != Completed {
+			return v, err
+		}
+	}
+	return runResult{state: Completed}, nil
+}
+
+// lastPhases yields the names and steps of the phases after the map phase, in order.
+func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
+	return func(yield func(string, *workflow.Phase) bool) {
+		_ = yield("reduce", j.workflow.Reduce) && yield("merge", j.workflow.Merge)
+	}
+}
+
+// retryDead runs dead letters again, and the phases after the map phase if they are asked for.
+func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (runResult, error) {
+	reduce = reduce || j.state.Reducing
+	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
+		return runResult{}, err
+	}
+	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
+	for _, id := range itemIDs {
+		e, ok := j.queue.Get(id)
+		if _, attached := j.state.Running[e.ItemIndex]; ok && !attached {
+			indexes = append(indexes, e.ItemIndex)
+			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
+		}
+	}
+	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
+	if err != nil {
+		return v, err
+	}
+	v.reprocessed, v.recovered = j.state.reprocessed(tried)
+	j.record(events.DLQItemsReprocessed{Succeeded: v.recovered, Failed: v.reprocessed - v.recovered})
+	if v.state != Completed {
+		return v, nil
+	}
+	if pending := j.pending(); pending > 0 || !j.state.Selected {
+		v.state, v.reason = Paused, "items that never ran are still pending"
+		if reduce {
+			v.reason += ", so that reduce did not run: a resume runs them, and then reduce"
+		}
+		return v, nil
+	}
+	if !reduce {
+		return v, nil
+	}
+	last, err := j.runLast(ctx)
+	last.reprocessed, last.recovered = v.reprocessed, v.recovered
+	return last, err
+}
+
+// recordResumed writes how far the job had come, and whether the phases after the map phase are to run again.
+func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) error {
+	attached, err := j.attached(ctx)
+	if err != nil {
+		return fmt.Errorf("ask which attempts still run: %w", err)
+	}
+	phase := j.state.unfinished()
+	e := events.JobResumed{
+		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died,
+	}
+	if p := j.state.Phases[phase]; p != nil {
+		e.StepsDone = len(p.Steps)
+	}
+	j.record(e)
+	return nil
+}
+
+// attached returns the indexes of the items in flight whose attempts the executor still has.
+func (j *job) attached(ctx context.Context) ([]int, error) {
+	indexes := make(map[string]int, len(j.state.Running))
+	for index, f := range j.state.Running {
+		if index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
+			indexes[j.attemptID(f.ID, f.Number)] = index
+		}
+	}
+	if len(indexes) == 0 {
+		return nil, nil
+	}
+	held, err := j.executor.Holds(ctx, slices.Sorted(maps.Keys(indexes)))
+	if err != nil {
+		return nil, err
+	}
+	var attached []int
+	for _, id := range held {
+		if index, ok := indexes[id]; ok {
+			attached = append(attached, index)
+		}
+	}
+	slices.Sort(attached)
+	return slices.Compact(attached), nil
+}
+
+// finish records how the run went, closes everything, and says so.
+func (j *job) finish(v runResult, err error) (Result, error) {
+	result := Result{
+		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
+		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
+	}
+	if j.state.Ended != "" {
+		result.Duration = j.state.duration(j.state.Last)
+		if err == nil {
+			err = j.refreshResults()
+		}
+	} else {
+		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
+			err = j.refreshResults()
+		}
+		if result.Duration = j.state.duration(time.Now()); err == nil {
+			j.recordEnd(v, result)
+		}
+	}
+	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
+		result.Results = j.place.ResultsFile()
+	}
+	_ = j.agents.Wait() // they tell how they ended by their messages
+	if closed := j.close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		result.State, result.Reason, result.Cause = Failed, err.Error(), err
+		result.countKept()
+	}
+	return result, err
+}
+
+// countKept takes the counts from the log: after an error of prodigy's own not all that was done is in it. When it cannot be read, nothing is
+// known.
+func (r *Result) countKept() {
+	kept, err := Summarize(r.Job)
+	if err != nil {
+		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
+		return
+	}
+	r.Metrics, r.Duration = kept.Metrics, kept.Duration
+}
+
+func (j *job) recordEnd(v runResult, r Result) {
+	if batch := j.state.Policy.Remainder(); len(batch) > 0 {
+		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
+	}
+	switch v.state {
+	case Completed:
+		j.record(events.JobCompleted{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale})
+	case Failed:
+		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
+	case Paused:
+		j.record(events.JobPaused{Reason: v.reason})
+	default:
+		panic("BUG: a run ended in no state: " + strconv.Quote(string(v.state)))
+	}
+}
+
+// close closes what is open, the log first, so that the projections get its last records. The lock goes last.
+func (j *job) close() error {
+	var errs []error
+	if j.log != nil {
+		errs = append(errs, j.log.Close())
+		j.checkpoints.close()
+	}
+	if j.queue != nil {
+		errs = append(errs, j.project.Close(), j.queue.Close())
+	}
+	if j.store != nil {
+		errs = append(errs, j.store.Close())
+	}
+	if j.register != nil {
+		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))
+	}
+	if j.lock != nil {
+		errs = append(errs, j.lock.Unlock())
+	}
+	return errors.Join(errs...)
 }

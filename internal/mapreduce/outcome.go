@@ -15,22 +15,6 @@ import (
 	"prodigy/internal/retry"
 )
 
-// attemptEnd is how an agent ended.
-type attemptEnd struct {
-	attempt    *agent.Attempt
-	outcome    agent.Outcome
-	outputFile string // of an output that is too large for its record
-	outputCRC  string // of that file
-	err        error  // a stop, or what prodigy could not do
-	ack        chan ack
-}
-
-// ack tells an agent which record to wait for before its slot is free.
-type ack struct {
-	seq  int64
-	slot int
-}
-
 // execute runs an attempt on a goroutine of its own and tells the owner how it ended. Nothing of it is done before the record that it
 // has begun is written: a command that kills prodigy at once would otherwise never be found out, and its number be given again.
 func (j *job) execute(ctx context.Context, a agent.Attempt) {

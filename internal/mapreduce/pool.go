@@ -1,9 +1,9 @@
 package mapreduce
 
 import (
-	"bytes"
+	"cmp"
+	"container/heap"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,11 +16,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
-	"prodigy/internal/workflow"
 )
-
-// errStopping is what an agent gets that waits for its next try when the pool stops.
-var errStopping = errors.New("the job is stopping")
 
 // pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
 type pool struct {
@@ -50,7 +46,8 @@ type pool struct {
 	held bool      // the breaker admitted nothing when it was last asked
 	hold time.Time // when to ask it again; zero: after the next outcome
 
-	halted *runResult // set when the pool stops before its end
+	end    *attemptEnd // of the one attempt of a pool that is about no items
+	halted *runResult  // set when the pool stops before its end
 	grace  <-chan time.Time
 }
 
@@ -72,21 +69,6 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 		j.recordPhaseCompleted("map")
 	}
 	return v, err
-}
-
-// due returns the items that waited for their next attempt when the run before ended.
-func (j *job) due() dueHeap {
-	var due dueHeap
-	for index, w := range j.state.Waiting {
-		if index >= j.store.Len() {
-			continue // a power loss took it from the store: the selection will bring it again
-		}
-		if j.suspect(index) {
-			continue
-		}
-		due.push(dueItem{id: w.ID, index: index, due: w.Due})
-	}
-	return due
 }
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
@@ -375,6 +357,9 @@ func (p *pool) handle(m message) {
 	case m.synced != nil:
 		p.syncing--
 		p.freeSlot(m.synced.slot)
+	case m.done != nil && m.done.attempt.ItemID == "":
+		p.running--
+		p.end = m.done
 	case m.done != nil:
 		p.running--
 		seq := p.job.recordOutcome(m.done, p.halted)
@@ -436,7 +421,11 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 	if p.halted == nil {
 		p.halted = &v
 		p.source.cancel()
-		close(p.job.halting)
+		select {
+		case <-p.job.halting: // a phase before was halted, and came to its end all the same
+		default:
+			close(p.job.halting)
+		}
 		p.grace = time.After(grace)
 	}
 	if grace == 0 {
@@ -483,14 +472,135 @@ func (p *pool) arm(t *time.Timer) {
 // totalWait is how long the first agent waits for the end of the selection, if it wants to know how many items there are.
 const totalWait = 100 * time.Millisecond
 
-// namesTotal reports whether a step names the number of items.
-func namesTotal(lists ...[]workflow.Step) bool {
-	for _, steps := range lists {
-		if data, err := json.Marshal(steps); err == nil && bytes.Contains(data, []byte("item_total")) {
-			return true
+// dueItem is an item that waits for its next attempt. It holds no slot and no goroutine.
+type dueItem struct {
+	id    string
+	index int
+	due   time.Time
+}
+
+// dueHeap has the item that is due first at its top; of two due at once, the one selected first.
+type dueHeap []dueItem
+
+func (h dueHeap) Len() int { return len(h) }
+
+func (h dueHeap) Less(i, k int) bool {
+	return cmp.Or(h[i].due.Compare(h[k].due), cmp.Compare(h[i].index, h[k].index)) < 0
+}
+
+func (h dueHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
+
+func (h *dueHeap) Push(x any) { *h = append(*h, x.(dueItem)) }
+
+func (h *dueHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func (h *dueHeap) push(d dueItem) { heap.Push(h, d) }
+
+func (h *dueHeap) pop() dueItem { return heap.Pop(h).(dueItem) }
+
+// sameSlot answers an agent that it had better wait in its slot, since so many wait already.
+const sameSlot = -1
+
+// maxParked bounds the agents that wait outside the slots: each is a goroutine with its variables.
+const maxParked = 1024
+
+// parkHeap has the agent that is due first at its top.
+type parkHeap []*parking
+
+func (h parkHeap) Len() int { return len(h) }
+
+func (h parkHeap) Less(i, k int) bool { return h[i].due.Before(h[k].due) }
+
+func (h parkHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
+
+func (h *parkHeap) Push(x any) { *h = append(*h, x.(*parking)) }
+
+func (h *parkHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// park takes the slot of an agent that waits, unless too many wait already.
+func (p *pool) park(k *parking) {
+	if len(p.parked) >= maxParked {
+		k.wake <- sameSlot
+		return
+	}
+	p.freeSlot(p.slotOf[k.index])
+	p.slotOf[k.index] = 0
+	heap.Push(&p.parked, k)
+}
+
+// unpark forgets an agent that ended while it waited, as its time was up.
+func (p *pool) unpark(index int) {
+	at := slices.IndexFunc(p.parked, func(k *parking) bool { return k.index == index })
+	if at >= 0 {
+		heap.Remove(&p.parked, at)
+	}
+}
+
+// wake gives a free slot to the agent that has been due longest. It returns false when none is due.
+func (p *pool) wake(now time.Time) bool {
+	if len(p.parked) == 0 || p.parked[0].due.After(now) {
+		return false
+	}
+	k := heap.Pop(&p.parked).(*parking)
+	slot := p.takeSlot()
+	p.slotOf[k.index] = slot
+	k.wake <- slot
+	return true
+}
+
+func (p *pool) takeSlot() int {
+	slot := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	return slot
+}
+
+// limits returns the limits in time of the agents of the map phase.
+func (j *job) limits() (agent.Limits, error) {
+	m := j.workflow.Map
+	limit, err := j.config.limit(j.workflow, "agent_timeout_secs", m.AgentLimit())
+	return agent.Limits{Agent: limit, Cleanup: m.Timeouts.Cleanup, SkipHandlerOnTimeout: m.Timeouts.Action != ""}, err
+}
+
+// suspects returns the items that are to run alone, those first that were alone at fewer deaths.
+func (j *job) suspects() []dueItem {
+	var found []dueItem
+	for index, w := range j.state.Waiting {
+		if j.suspect(index) && index < j.store.Len() {
+			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
 		}
 	}
-	return false
+	slices.SortFunc(found, func(a, b dueItem) int {
+		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone), cmp.Compare(a.index, b.index))
+	})
+	return found
+}
+
+// quiet is how long nothing runs before a suspect does.
+func (j *job) quiet(index int) time.Duration {
+	return time.Second << min(2*j.state.Crashes[index].Alone, 4)
+}
+
+// due returns the items that waited for their next attempt when the run before ended.
+func (j *job) due() dueHeap {
+	var due dueHeap
+	for index, w := range j.state.Waiting {
+		if index >= j.store.Len() {
+			continue // a power loss took it from the store: the selection will bring it again
+		}
+		if j.suspect(index) {
+			continue
+		}
+		due.push(dueItem{id: w.ID, index: index, due: w.Due})
+	}
+	return due
 }
 
 // itemTotal is how many items there are, 0 while that is unknown. The values of a command line are known from the first on.

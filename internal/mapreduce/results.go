@@ -276,12 +276,6 @@ func copySpans(w io.Writer, from io.ReaderAt, spans []span) error {
 	return buffered.Flush()
 }
 
-// givesRow reports whether a failed attempt gives its item a new row of the results. One that is tried again does so only if the item was
-// settled before: it is a dead letter that is run again, and stays one until it succeeds.
-func givesRow(e events.AgentFailed, settled bool) bool {
-	return !e.Action.RunsAgain() || settled
-}
-
 // rowOf returns the row of an event that gives one. Rows are those before it, by item index.
 func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 	switch e := e.(type) {

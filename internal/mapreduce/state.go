@@ -374,3 +374,31 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 func (s *state) details() int {
 	return len(s.Running) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Failures)+len(s.LastTry))/8
 }
+
+// circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker
+// of the workflow is not among them, because the policy has it.
+type circuits map[string]map[string]breaker.Transition
+
+// scopeWorkflow is the scope of the breaker over the items of a job.
+const scopeWorkflow = "workflow"
+
+// note follows a circuit event of a phase. The failures in a row go on from the opening while tests run.
+func (c circuits) note(phase string, e events.Event) {
+	scope, t, ok := events.Transition(e)
+	if !ok || scope == scopeWorkflow {
+		return
+	}
+	if c[phase] == nil {
+		c[phase] = map[string]breaker.Transition{}
+	}
+	if t.To == breaker.HalfOpen {
+		t.ConsecutiveFailures = c[phase][scope].ConsecutiveFailures
+	}
+	c[phase][scope] = t
+}
+
+// givesRow reports whether a failed attempt gives its item a new row of the results. One that is tried again does so only if the item was
+// settled before: it is a dead letter that is run again, and stays one until it succeeds.
+func givesRow(e events.AgentFailed, settled bool) bool {
+	return !e.Action.RunsAgain() || settled
+}

@@ -1,7 +1,6 @@
 package mapreduce
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,25 +32,6 @@ func (j *job) noteDeath() {
 // suspect reports whether an item is to run alone.
 func (j *job) suspect(index int) bool {
 	return j.config.MaxCrashes > 0 && j.state.Crashes[index].Together >= j.config.MaxCrashes && j.state.Status.At(index) == errorpolicy.Pending
-}
-
-// suspects returns the items that are to run alone, those first that were alone at fewer deaths.
-func (j *job) suspects() []dueItem {
-	var found []dueItem
-	for index, w := range j.state.Waiting {
-		if j.suspect(index) && index < j.store.Len() {
-			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
-		}
-	}
-	slices.SortFunc(found, func(a, b dueItem) int {
-		return cmp.Or(cmp.Compare(j.state.Crashes[a.index].Alone, j.state.Crashes[b.index].Alone), cmp.Compare(a.index, b.index))
-	})
-	return found
-}
-
-// quiet is how long nothing runs before a suspect does.
-func (j *job) quiet(index int) time.Duration {
-	return time.Second << min(2*j.state.Crashes[index].Alone, 4)
 }
 
 // quarantine records the failure of the items that were running alone when the run died, once that has happened too often. The policy decides

@@ -1,0 +1,138 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/settings"
+)
+
+// Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or send attempts elsewhere.
+type Executor interface {
+	// Execute runs an attempt to its end. A failed step is an Outcome; the error is for what prodigy itself could not do, or
+	// context.Cause(ctx) for a stop, which gives the attempt back.
+	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
+
+	// Holds returns which of the attempts with these IDs, in flight when the run before this one ended, the executor still has: they
+	// run, or their outcomes wait. Execute of such an attempt must not start it again, but return how it ends. The others died with
+	// the run, and are started anew.
+	Holds(ctx context.Context, ids []string) ([]string, error)
+}
+
+// localExecutor is what a Config without an Executor uses.
+func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
+
+// Config is how a job is run.
+type Config struct {
+	Home        jobs.Home
+	Dir         string            // working directory of the run; of a resumed job: ignored, it runs where it began
+	Environ     []string          // inherited by every command
+	Stdin       io.Reader         // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
+	Values      []string          // of the command line: the workflow was parsed with them
+	Settings    settings.Settings // what was found before the job begins
+	Claude      []string          // argv of the AI coding CLI
+	Version     string            // of prodigy
+	MaxParallel int               // 0: what the workflow says
+	Seed        uint64            // of jitter; 0: a random one, recorded with the job
+	MaxDelay    time.Duration     // the cap that the workflow was parsed with, to parse it the same on resume; 0: the default
+	Durability  events.Durability
+	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
+	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
+	StopNow     bool          // no grace for running agents when the policy stops the job
+	LogSteps    bool          // an AgentProgress event for each step
+	MaxRetries  int           // how often a dead letter may be sent again
+	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
+	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
+
+	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
+	// The ctx that Run is given kills instead. Nil never stops.
+	Stop context.Context
+
+	// Observe, when set, is shown every record once it is durable, in order, on a goroutine of the log.
+	Observe func([]events.Record)
+
+	// Progress, when set, is told which step an agent of the map phase begins, also when the log is not. It is called by many
+	// goroutines and must not wait.
+	Progress func(events.AgentProgress)
+
+	// Earlier, when set, is told what the earlier runs of a job that is taken up came to, before Observe is shown anything.
+	Earlier func(errorpolicy.Metrics)
+
+	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
+	Notice func(text string)
+
+	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the attempts
+	// belong to; one that wraps another passes both on, or something that wraps them. Nil: agent.New.
+	Executor func(c agent.Config, h agent.Host) Executor
+
+	// Runner runs the commands. Nil: process.Run.
+	Runner agent.Runner
+
+	// Watcher is the argv that starts process.Watch, for process.OpenRegister, with the directory of the private files in front: it ends
+	// the commands at once when this process is killed, and removes that directory. Empty: that is left to the resume.
+	Watcher []string
+
+	// InputMayCome makes Check warn of a missing input file instead of refusing it. No job runs without it.
+	InputMayCome bool
+
+	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0: a number that takes no time to read
+}
+
+// State is how a run of a job ended.
+type State string
+
+const (
+	Completed State = "completed"
+	Failed    State = "failed" // also: stopped by its policy
+	Paused    State = "paused" // interrupted: to be resumed
+)
+
+// Result is how a run of a job ended.
+type Result struct {
+	Job      jobs.Job
+	State    State
+	Reason   string         // why it failed or paused, and of a completed one what is worth telling
+	Cause    error          // of Failed, when it is prodigy itself that could not go on
+	Failure  *agent.Failure // the step of setup, reduce, merge or a standard workflow that failed the job
+	Metrics  errorpolicy.Metrics
+	Duration time.Duration
+	Results  string // path of results.jsonl, when it was made
+	Unknown  bool   // the log cannot be read any more: Metrics has nothing, since nobody can say what it would be
+
+	// The job failed before anything was run, because the keys of its items are no names for them.
+	Refused bool
+
+	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
+	ReduceStale bool
+
+	// Of RetryDead: how many entries it ran, and how many of them succeeded.
+	Reprocessed, Recovered int
+}
+
+// ErrFiles is in the chain when what is kept of a job is missing or cannot be read.
+var ErrFiles = errors.New("the files of the job cannot be used")
+
+func unusable(place jobs.Job, err error) error {
+	if errors.Is(err, ErrFiles) {
+		return err
+	}
+	return &FilesError{JobID: place.ID, Err: err}
+}
+
+// FilesError says what of a job is missing or cannot be believed. It is an [ErrFiles].
+type FilesError struct {
+	JobID string
+	Err   error
+}
+
+func (e *FilesError) Error() string { return fmt.Sprintf("%v: %v", ErrFiles, e.Err) }
+
+// Unwrap returns ErrFiles and the cause.
+func (e *FilesError) Unwrap() []error { return []error{ErrFiles, e.Err} }
