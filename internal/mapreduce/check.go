@@ -104,8 +104,8 @@ func Slots(c Config, w *workflow.Workflow) int {
 	return n
 }
 
-// maxParallel returns the number of slots: what the run was told, else what the workflow says, there perhaps by a variable of
-// the workflow's env or of the environment.
+// maxParallel returns the number of slots: that of the run, else that of the workflow, which may name a variable of its env or of the
+// environment.
 func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	switch {
 	case c.MaxParallel > 0:
@@ -139,7 +139,7 @@ func lookup(c Config, w *workflow.Workflow, name string) (string, bool) {
 	if value, ok := c.Settings.Lookup(name); ok {
 		return value, true
 	}
-	for _, v := range slices.Backward(w.Env) { // for who has not looked for the settings
+	for _, v := range slices.Backward(w.Env) { // when the settings have not been resolved
 		if v.Name == name && v.Command == nil && v.Choice == nil {
 			return v.Value.Value, true
 		}

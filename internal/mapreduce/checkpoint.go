@@ -26,8 +26,8 @@ import (
 // both are written down: a checkpoint of another version is ignored. Tests notice either change and say what to do.
 const foldVersion = 6
 
-// checkpoint is what a log comes to up to one of its records, so that a job can be taken up without reading the log to there. The log
-// stays the one truth: without a checkpoint, or with a bad one, the log is read from its beginning.
+// checkpoint is the state of a job at one record of its log, so that a resume need not read the log up to there. The log stays the one
+// truth: without a checkpoint, or with a bad one, it is read from its beginning.
 type checkpoint struct {
 	Mark    events.Mark `json:"mark"`
 	Policy  []byte      `json:"policy"` // SHA-256 of the policy that the log was folded with: another workflow may have another
@@ -35,7 +35,7 @@ type checkpoint struct {
 	Letters *dlq.Memory `json:"letters,omitempty"` // nil: the job has no items
 }
 
-// encode returns the contents of the file of the checkpoint: a line that says what it is, with a checksum, and JSON.
+// encode returns the contents of the checkpoint file: a header line with a checksum, and JSON.
 func (c checkpoint) encode() ([]byte, error) {
 	var file bytes.Buffer
 	n, _ := file.Write(checkpointHead(nil)) // room for the one with the checksum
@@ -58,7 +58,7 @@ func checkpointHead(body []byte) []byte {
 	return fmt.Appendf(nil, "prodigy checkpoint %d %x\n", foldVersion, sha256.Sum256(body))
 }
 
-// errCheckpoint says that a checkpoint is damaged, or of another version.
+// errCheckpoint is the error for a checkpoint that is damaged or has another version.
 var errCheckpoint = errors.New("no checkpoint of this version")
 
 // decodeCheckpoint reads what encode wrote for a job with a policy.
@@ -94,7 +94,7 @@ func (s *state) clone(p errorpolicy.Policy) (*state, error) {
 	return again, json.Unmarshal(data.Bytes(), again)
 }
 
-// sumOf returns what tells policies apart.
+// sumOf returns the SHA-256 of a policy.
 func sumOf(p errorpolicy.Policy) ([]byte, error) {
 	data, err := json.Marshal(p)
 	sum := sha256.Sum256(data)
@@ -170,15 +170,15 @@ type checkpointer struct {
 	writing errgroup.Group  // of one at a time
 }
 
-// newCheckpointer returns the checkpointer of a job whose log comes to s, which it takes, by a policy, and whose last checkpoint was of record
-// last.
+// newCheckpointer returns the checkpointer of a job. It takes over s, the state of the job at the end of its log; last is the record of the last
+// checkpoint.
 func newCheckpointer(place jobs.Job, p errorpolicy.Policy, s *state, last int64, queue *dlq.Projection) *checkpointer {
 	c := &checkpointer{place: place, policy: p, queue: queue, state: s, records: checkpointRecords, last: last, pause: checkpointPause}
 	c.writing.SetLimit(1)
 	return c
 }
 
-// follow folds records that are durable and end at a position, and makes a checkpoint when it is time to. The queue has followed them.
+// follow applies records that are durable and end at a position, and makes a checkpoint when it is due. The queue has applied them before.
 func (c *checkpointer) follow(records []events.Record, end events.Position) {
 	if c.state == nil {
 		return
@@ -199,12 +199,12 @@ func (c *checkpointer) follow(records []events.Record, end events.Position) {
 	}
 }
 
-// due tells whether there is a record to make a checkpoint of that would spare a reader enough.
+// due reports whether a checkpoint of the last record would spare a reader enough records.
 func (c *checkpointer) due() bool {
 	return c.state != nil && c.latest.Seq > 0 && c.latest.Seq-c.last >= c.records
 }
 
-// begin makes a checkpoint and has it written beside. That it cannot be is no error: it is never needed.
+// begin makes a checkpoint and writes it in the background. Errors are ignored, since a checkpoint is never needed.
 func (c *checkpointer) begin() {
 	began := time.Now()
 	if data, err := c.take(); err == nil {
@@ -246,7 +246,7 @@ func (c *checkpointer) close() {
 	}
 }
 
-// writeCheckpoint replaces the checkpoint at path durably. What a run that was killed has left of one is overwritten.
+// writeCheckpoint replaces the checkpoint at path durably. It overwrites what a killed run has left of one.
 func writeCheckpoint(path string, data []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -258,7 +258,7 @@ func writeCheckpoint(path string, data []byte) error {
 // replayChunk bounds how many records are held while the queue catches up.
 const replayChunk = 1024
 
-// followLog shows each record of a log to one, and then to chunks, in chunks. A torn last line ends it.
+// followLog calls one with each record of a log, and chunks with the same records in slices. It stops at a torn last line.
 func followLog(log iter.Seq2[events.Record, error], one func(events.Record) errorpolicy.Effects, chunks func([]events.Record) error) error {
 	chunk := make([]events.Record, 0, replayChunk)
 	for r, err := range log {
@@ -280,8 +280,8 @@ func followLog(log iter.Seq2[events.Record, error], one func(events.Record) erro
 	return chunks(chunk)
 }
 
-// lostEnd says that the log of a job ends before a record that something was made from, or nothing. Letters, results and checkpoints are only
-// of records that were on disk, so that the log has lost its end.
+// lostEnd returns a message if the log of a job ends before record known, from which something was made. Dead letters, results and checkpoints
+// are only made from records on disk, so the log must have lost its end.
 func lostEnd(place jobs.Job, known int64) (string, error) {
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil || known <= last {
@@ -290,7 +290,7 @@ func lostEnd(place jobs.Job, known int64) (string, error) {
 	return fmt.Sprintf("the end of the log is lost: it ends with record %d, and there were at least %d", last, known), nil
 }
 
-// checkLogEnd is lostEnd for those who only look at a job that nobody runs. Checkpoint is the record of its checkpoint, or 0.
+// checkLogEnd is lostEnd for commands that only read a job. It returns nil while the job runs. Checkpoint is the record of its checkpoint, or 0.
 func checkLogEnd(place jobs.Job, meta jobs.Meta, checkpoint int64) error {
 	if place.Running() {
 		return nil

@@ -51,21 +51,21 @@ type Config struct {
 	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
 	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
 
-	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is told as the reason.
+	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is recorded.
 	// The ctx that Run is given kills instead. Nil never stops.
 	Stop context.Context
 
-	// Observe, when set, is shown every record once it is durable, in order, on a goroutine of the log.
+	// Observe, when set, is called with every record once it is durable, in order, on a goroutine of the log.
 	Observe func([]events.Record)
 
-	// Progress, when set, is told which step an agent of the map phase begins, also when the log is not. It is called by many
+	// Progress, when set, is called when an agent of the map phase begins a step, also when that is not logged. It is called by many
 	// goroutines and must not wait.
 	Progress func(events.AgentProgress)
 
-	// Earlier, when set, is told what the earlier runs of a job that is taken up came to, before Observe is shown anything.
+	// Earlier, when set, is called with the metrics of the earlier runs of a resumed job, before the first call of Observe.
 	Earlier func(errorpolicy.Metrics)
 
-	// Notice, when set, is told in words what is worth knowing of a job that is taken up again.
+	// Notice, when set, is called with messages for the user, for example about what a resume found.
 	Notice func(text string)
 
 	// Executor makes what runs the attempts of the job. c is how commands are run on this machine, and h the job that the attempts
@@ -116,7 +116,7 @@ type Result struct {
 	Reprocessed, Recovered int
 }
 
-// ErrFiles is in the chain when what is kept of a job is missing or cannot be read.
+// ErrFiles is wrapped by errors about files of a job that are missing or cannot be read.
 var ErrFiles = errors.New("the files of the job cannot be used")
 
 func unusable(place jobs.Job, err error) error {
@@ -126,7 +126,7 @@ func unusable(place jobs.Job, err error) error {
 	return &FilesError{JobID: place.ID, Err: err}
 }
 
-// FilesError says what of a job is missing or cannot be believed. It is an [ErrFiles].
+// FilesError is an [ErrFiles] about a file of a job that is missing or damaged.
 type FilesError struct {
 	JobID string
 	Err   error

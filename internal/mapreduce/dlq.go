@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// syncQueue brings a queue up to date on how far the log of its job goes.
+// syncQueue tells the projection where the log of its job ends.
 func syncQueue(place jobs.Job, p *dlq.Projection) error {
 	last, err := events.LastSeq(place.EventsDir())
 	if err != nil {
@@ -22,9 +22,8 @@ func syncQueue(place jobs.Job, p *dlq.Projection) error {
 	return p.Behind(last)
 }
 
-// UpdateLetters sees that the dead letters of a job are those of its log, before somebody reads them: a run that was killed may have
-// recorded a failure and not come to write its letter. It costs next to nothing when there is nothing to do, and leaves a job that is
-// running alone, because that does it itself. The secrets that s knows are masked.
+// UpdateLetters brings the dead letters of a job up to date with its log, before they are read: a run may have been killed between recording a
+// failure and writing its letter. It is cheap when there is nothing to do, and does nothing while the job runs. The secrets in s are masked.
 func UpdateLetters(place jobs.Job, maxRetries int, s settings.Settings) error {
 	behind, err := lettersBehind(place)
 	if err != nil || !behind {
@@ -89,7 +88,8 @@ func updateLetters(place jobs.Job, maxRetries int, s settings.Settings) (err err
 	return followLog(known.rest, func(events.Record) errorpolicy.Effects { return errorpolicy.Effects{} }, p.Apply)
 }
 
-// maskedData returns what gives the data of an item for a dead letter, without the secrets of the run that chose it and those of s.
+// maskedData returns a function that returns the data of an item for a dead letter, without the secrets of the run that selected it and those
+// in s.
 func maskedData(store *items.Store, s settings.Settings) func(index int) (json.RawMessage, error) {
 	return func(index int) (json.RawMessage, error) {
 		it, err := store.At(index)
@@ -100,11 +100,11 @@ func maskedData(store *items.Store, s settings.Settings) func(index int) (json.R
 // Chooser picks dead letters of a queue that is up to date, and returns their items. The job stays locked meanwhile.
 type Chooser func(q *dlq.Queue) ([]string, error)
 
-// ErrNoMap says that a job has no items, and so no dead letters.
+// ErrNoMap is the error for a job without items, which has no dead letters.
 var ErrNoMap = errors.New("a standard workflow has no dead letters")
 
-// Evict throws the dead letters away that are chosen, and returns how many. The log says so first, and the queue follows it: a queue
-// that is made from the log again does not bring them back. How the job stands is left as it is.
+// Evict deletes the chosen dead letters and returns how many. It is recorded in the log, so a queue that is rebuilt from the log does not have
+// them either. The state of the job stays as it is.
 func Evict(c Config, place jobs.Job, reason string, choose Chooser) (int, error) {
 	j, err := openJob(c, place)
 	if err != nil {

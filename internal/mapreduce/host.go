@@ -108,7 +108,7 @@ func (h *host) StepRefusal(_ context.Context, b agent.StepBreaker, d time.Durati
 	return h.breakers.Refusal(b, time.Now().Add(d)), nil
 }
 
-// ReportStep tells the breaker of a step how a start ended.
+// ReportStep reports the outcome of a start to the breaker of its step.
 func (h *host) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
 	h.breakers.Report(b, t, success, time.Now(), h.emit)
 }

@@ -46,7 +46,7 @@ type job struct {
 	agents   errgroup.Group // every goroutine of the run
 }
 
-// runResult is how a run went, before it is recorded.
+// runResult is the result of a run or a phase, before it is recorded.
 type runResult struct {
 	state   State
 	reason  string
@@ -57,7 +57,7 @@ type runResult struct {
 	reprocessed, recovered int // of a retry of dead letters
 }
 
-// message is what an agent tells the owner: exactly one of its fields is set.
+// message is sent by an agent to the owner. Exactly one of its fields is set.
 type message struct {
 	event  events.Event
 	done   *attemptEnd
@@ -75,7 +75,7 @@ type attemptEnd struct {
 	ack        chan ack
 }
 
-// ack tells an agent which record to wait for before its slot is free.
+// ack is the answer to an attemptEnd: the record to wait for before the slot is free.
 type ack struct {
 	seq  int64
 	slot int
@@ -85,7 +85,7 @@ type ack struct {
 type parking struct {
 	index int // of its item
 	due   time.Time
-	wake  chan int // the slot it goes on in, or sameSlot
+	wake  chan int // the slot it continues in, or sameSlot
 }
 
 // record appends an event, applies it, and appends what follows from it for people to read.
@@ -104,13 +104,13 @@ func (j *job) record(e events.Event) events.Record {
 	return r
 }
 
-// stopping is the cause of the stop that somebody has asked for, if they have.
+// stopping returns the cause of the stop that was asked for, or nil.
 func (j *job) stopping() error { return context.Cause(j.config.Stop) }
 
 // errStopping is what an agent gets that waits for its next try when the pool stops.
 var errStopping = errors.New("the job is stopping")
 
-// stopped tells whether err is of a stop that somebody asked for.
+// stopped reports whether err is the result of a stop that was asked for.
 func (j *job) stopped(err error) bool {
 	return err != nil && (errors.Is(err, errStopping) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
@@ -128,7 +128,7 @@ func slots(n int) string {
 	return strconv.Itoa(n) + " slots"
 }
 
-// attempt returns what all attempts of a phase have in common. The breakers of its steps go on where the log has them.
+// attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state that the log has.
 func (j *job) attempt(phase string) agent.Attempt {
 	j.host.breakers.Continue(phase, maps.Clone(j.state.Circuits[phase]))
 	return agent.Attempt{
@@ -143,7 +143,7 @@ func (j *job) attemptID(itemID string, number int) string {
 	return j.place.ID + "/" + itemID + "/" + strconv.Itoa(number)
 }
 
-// env returns the variables as they were found, or as they are written when nobody looked.
+// env returns the resolved variables, or those of the workflow if the settings have not been resolved.
 func (j *job) env() []workflow.EnvVar {
 	if s := j.config.Settings; s.Env != nil {
 		return s.Env
@@ -167,7 +167,7 @@ func (j *job) earlier(phase string) []events.StepCompleted {
 	return done
 }
 
-// recordPhaseCompleted tells how long the runs of the job have worked on the phase.
+// recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it.
 func (j *job) recordPhaseCompleted(name string) {
 	took := j.state.duration(time.Now()) - j.state.phase(name).Began
 	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took)})

@@ -39,7 +39,7 @@ func Run(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (Re
 	return j.finish(j.run(ctx))
 }
 
-// Resume goes on with a job where its log ends. A job that has completed is left alone, and its Result says so.
+// Resume continues a job where its log ends. It runs nothing if the job has completed.
 func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	j, err := openJob(c, place)
 	if err != nil {
@@ -77,7 +77,7 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	return j.finish(j.retryDead(ctx, ids, reduce))
 }
 
-// createJob checks the workflow, makes the places of a new job and begins its log.
+// createJob checks the workflow, creates the directories of a new job and begins its log.
 func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 	if _, err := Check(c, w); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (j *job) create(source []byte) error {
 	return j.start()
 }
 
-// openJob takes up a job where its log ends.
+// openJob opens an existing job for another run.
 func openJob(c Config, place jobs.Job) (*job, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
@@ -192,7 +192,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	return j, nil
 }
 
-// open locks the job, replays its log and lets the projections catch up.
+// open locks the job, replays its log and updates the projections.
 func (j *job) open() error {
 	var err error
 	if j.lock, err = j.place.Lock(); err != nil {
@@ -250,7 +250,7 @@ func (j *job) openQueue() error {
 	return nil
 }
 
-// replay folds the log, as far as there is no checkpoint, and lets the queue catch up with it.
+// replay restores the state from the checkpoint and the records after it, and updates the queue.
 func (j *job) replay() error {
 	from := readCheckpoint(j.place, j.workflow.ErrorPolicy)
 	seq := from.Mark.Seq
@@ -286,7 +286,7 @@ func (j *job) replay() error {
 	return err
 }
 
-// checkpointer makes what makes the checkpoints of the job, from what its log comes to and the record of the last checkpoint.
+// checkpointer sets up the checkpoints of the job. It takes over s, the state at the end of the log; last is the record of the last checkpoint.
 func (j *job) checkpointer(s *state, last int64) {
 	j.checkpoints = newCheckpointer(j.place, j.workflow.ErrorPolicy, s, last, j.project)
 	if n := j.config.CheckpointRecords; n > 0 {
@@ -298,7 +298,7 @@ func (j *job) logOptions() events.Options {
 	return events.Options{Durability: j.config.Durability, Durable: j.follow, MaxFileSize: j.config.LogFileSize}
 }
 
-// follow makes the projections of records that are durable. It runs on the log's goroutine.
+// follow updates the projections with records that are durable. It runs on the log's goroutine.
 func (j *job) follow(records []events.Record, end events.Position) error {
 	if j.project != nil {
 		if err := j.project.Apply(records); err != nil {
@@ -312,7 +312,7 @@ func (j *job) follow(records []events.Record, end events.Position) error {
 	return nil
 }
 
-// endLeftovers ends what the run before left running when it was killed, and removes its private files, before anything else can fail.
+// endLeftovers kills the commands that a killed run has left, and removes its private files. It comes first, before anything else can fail.
 func (j *job) endLeftovers() error {
 	n, err := process.EndLeftovers(context.Background(), j.place.RegisterFile(), j.config.Grace)
 	if n > 0 {
@@ -324,8 +324,8 @@ func (j *job) endLeftovers() error {
 	return err
 }
 
-// makeTemp makes the directory of the private files of this run. It has a name of its own, so that who removes the files of a run that
-// was killed cannot touch those of a resume.
+// makeTemp makes the directory of the private files of this run. Its name is unique, so that the watcher of a killed
+// run cannot remove the files of a resume.
 func (j *job) makeTemp() (err error) {
 	if err := jobs.MakeDirs(j.place.TempDir()); err != nil {
 		return err
@@ -336,7 +336,7 @@ func (j *job) makeTemp() (err error) {
 	return nil
 }
 
-// start makes the executor, whose messages come to the inbox.
+// start makes the directory of private files, the register and the executor.
 func (j *job) start() error {
 	if err := j.makeTemp(); err != nil {
 		return err
@@ -391,7 +391,7 @@ func (j *job) run(ctx context.Context) (runResult, error) {
 	return j.runLast(ctx)
 }
 
-// runLast runs the phases after the map phase, which there are none of when there was no item.
+// runLast runs the phases after the map phase. It runs none if no items were selected.
 func (j *job) runLast(ctx context.Context) (runResult, error) {
 	if j.state.Total == 0 {
 		return runResult{state: Completed, reason: "no items were selected"}, nil
@@ -456,7 +456,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 	return last, err
 }
 
-// recordResumed writes how far the job had come, and whether the phases after the map phase are to run again.
+// recordResumed records how far the job had come, and whether the phases after the map phase run again.
 func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) error {
 	attached, err := j.attached(ctx)
 	if err != nil {
@@ -499,7 +499,7 @@ func (j *job) attached(ctx context.Context) ([]int, error) {
 	return slices.Compact(attached), nil
 }
 
-// finish records how the run went, closes everything, and says so.
+// finish records the result of the run, closes everything and returns the Result.
 func (j *job) finish(v runResult, err error) (Result, error) {
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),

@@ -15,8 +15,8 @@ import (
 	"prodigy/internal/retry"
 )
 
-// execute runs an attempt on a goroutine of its own and tells the owner how it ended. Nothing of it is done before the record that it
-// has begun is written: a command that kills prodigy at once would otherwise never be found out, and its number be given again.
+// execute runs an attempt, on a goroutine of its own, and sends its end to the owner. It waits until the record of its start is written:
+// otherwise a command that kills prodigy at once would never be noticed, and its number be used again.
 func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	e := &attemptEnd{attempt: &a}
 	if j.config.Durability == events.Strict && a.ItemID != "" {
@@ -56,8 +56,8 @@ func (j *job) perform(ctx context.Context, e *attemptEnd) {
 	e.outcome.Output = ""
 }
 
-// recordOutcome records how an agent ended, and in the same record what follows. It returns the record's number. A stop is no failure of an
-// item, nor is what prodigy itself could not do: the attempt is given back.
+// recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number. A stop or an error of prodigy itself
+// is not a failure of the item: the attempt is given back.
 func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if e.err != nil {
 		a, reason := e.attempt, e.err.Error()
@@ -140,7 +140,7 @@ func (j *job) recordFailed(e events.AgentFailed, skipped string) int64 {
 	return seq
 }
 
-// whySkipped says what lets a failed item be skipped, if it is.
+// whySkipped returns the reason for which a failed item is skipped, if it is.
 func (j *job) whySkipped(timedOut bool) string {
 	switch p := j.workflow.ErrorPolicy; {
 	case timedOut && p.OnTimeout != "":

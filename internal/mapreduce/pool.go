@@ -38,8 +38,8 @@ type pool struct {
 	parked parkHeap    // agents that wait for the next try of a step
 
 	suspects []dueItem // items that run alone, when all others are done
-	alone    bool      // it has come to that
-	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: it has not come to that
+	alone    bool      // all others are done: one suspect at a time
+	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: no pause has begun
 
 	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
 
@@ -182,7 +182,7 @@ func (p *pool) isolate(now time.Time) {
 	p.due.push(next)
 }
 
-// wanted returns the channel of new items when one could be started now, so that the reader of the input stays little ahead.
+// wanted returns the channel of new items if one could be started, else nil. So the reader of the input is only a few items ahead.
 func (p *pool) wanted() <-chan items.Item {
 	if p.halted != nil || p.fresh != nil || p.source.whole && p.source.chosen != nil {
 		return nil
@@ -201,7 +201,7 @@ func (p *pool) receive(it items.Item, ok bool) {
 	}
 }
 
-// selected records the end of the selection.
+// selected records that the selection has ended.
 func (p *pool) selected() {
 	p.source.chosen = nil
 	total, err := p.source.choice()
@@ -256,7 +256,7 @@ func (p *pool) vacant() bool {
 	return len(p.free) > 0 && int64(busy) < p.job.room.Load()
 }
 
-// admitNext asks the policy about the next item and does what it says. It returns false when there is nothing to do now.
+// admitNext starts, rejects or holds the next item, as the policy decides. It reports false when there is nothing to do now.
 func (p *pool) admitNext(now time.Time) bool {
 	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
 	if !retrying && p.fresh == nil {
@@ -296,8 +296,7 @@ func (p *pool) start(it items.Item) {
 	p.startWorker(a)
 }
 
-// adopt takes up the attempts that did not die with the run before, as if they had been started by this one. There may be more of them
-// than slots: those have none.
+// adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
 	for _, index := range slices.Sorted(maps.Keys(p.job.state.Running)) {
 		slot := 0
@@ -323,7 +322,7 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	return a
 }
 
-// startWorker gives an attempt to a goroutine that has run others, since its stack is large enough by now, and to a new one when none waits.
+// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one.
 func (p *pool) startWorker(a agent.Attempt) {
 	select {
 	case p.idle <- a:
@@ -369,7 +368,7 @@ func (p *pool) handle(m message) {
 	}
 }
 
-// haltForOwn stops the pool when an agent ended with what prodigy itself could not do: the next one would fare no better. A stop is none.
+// haltForOwn stops the pool after an error of prodigy itself, since the next attempt would fail too. A stop is no such error.
 func (p *pool) haltForOwn(err error) {
 	if err == nil || p.halted != nil || p.agents.Err() != nil || p.job.stopped(err) {
 		return
@@ -415,8 +414,8 @@ func (p *pool) stopGrace() time.Duration {
 	return p.job.config.Grace
 }
 
-// halt begins a stop: nothing starts any more, whoever waits stops waiting, and who runs has the grace to finish. The first
-// reason stands; a later halt can only make it quicker.
+// halt begins a stop: nothing starts any more, waits end, and running agents have the grace to finish. The first reason is kept; a later
+// halt can only shorten the grace.
 func (p *pool) halt(v runResult, grace time.Duration) {
 	if p.halted == nil {
 		p.halted = &v
@@ -536,7 +535,7 @@ func (p *pool) park(k *parking) {
 	heap.Push(&p.parked, k)
 }
 
-// unpark forgets an agent that ended while it waited, as its time was up.
+// unpark removes an agent that ended while it was parked, because of a timeout.
 func (p *pool) unpark(index int) {
 	at := slices.IndexFunc(p.parked, func(k *parking) bool { return k.index == index })
 	if at >= 0 {

@@ -95,7 +95,7 @@ func (j *job) changedWork(recorded *workflow.Workflow) []workflow.Problem {
 	return problems
 }
 
-// unchosen tells whether no item of the job counts yet: with a key none does before all are selected.
+// unchosen reports whether no item of the job counts yet. With a key none does before all are selected.
 func (j *job) unchosen(recorded *workflow.Workflow) bool {
 	return !j.state.Selected && (j.store.Len() == 0 || recorded.Map.Key != "")
 }

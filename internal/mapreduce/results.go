@@ -156,7 +156,7 @@ func resultsFresh(place jobs.Job, outcome int64) bool {
 	return err == nil && size == m.Size && checksum.Text(sum) == m.Sum
 }
 
-// CheckResults returns what is wrong with the results of a job that nobody runs, if they were made, as far as their companion tells.
+// CheckResults returns an error if the results of a job were made and do not match their companion. The job must not be running.
 func CheckResults(place jobs.Job) error {
 	if !hadResults(place) {
 		return nil
@@ -230,7 +230,7 @@ func writeResults(place jobs.Job, s *state) (err error) {
 	return m.write(place.ResultsMetaFile())
 }
 
-// writeRows writes a row for each outcome of an item that the log tells, and returns by item index where the last one stands.
+// writeRows writes a row for each outcome in the log, and returns where the last row of each item is, by item index.
 func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	var line bytes.Buffer

@@ -18,7 +18,7 @@ type source struct {
 	cancel func()            // ends it early
 
 	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their turn, and then
-	// choice tells how it ended.
+	// choice returns its result.
 	chosen <-chan struct{}
 	choice func() (total int, _ error)
 	whole  bool // nothing may start before the end of the selection is recorded
@@ -78,7 +78,7 @@ func (j *job) selected() source {
 			return nil
 		})
 		if j.workflow.Map.Key != "" && !sel.whole(ctx) {
-			return nil // how the selection ended is told by choice
+			return nil // choice returns how the selection ended
 		}
 		return sel.give(ctx, todo, give)
 	})
@@ -92,7 +92,7 @@ var (
 	errInputChanged = errors.New("the input has changed since the job began; its items cannot be told any more: bring it back as it was, or start a new job")
 )
 
-// cutOff tells whether the selection of an earlier run was cut off and cannot be made again.
+// cutOff reports whether the selection of an earlier run was interrupted and cannot be repeated.
 func (j *job) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdin == nil }
 
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
@@ -179,7 +179,7 @@ func sameAs(before *items.Cursor, it items.Item) error {
 	return nil
 }
 
-// whole waits for the end of the selection and tells whether all of it could be recorded.
+// whole waits for the end of the selection and reports whether all of it was recorded.
 func (s *selection) whole(ctx context.Context) bool {
 	select {
 	case <-s.ended:
@@ -197,21 +197,21 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// ahead holds a selection back that has come too far before the pool.
+// ahead limits how far a selection is ahead of the pool.
 type ahead struct {
 	items, bytes int64         // how far is too far
 	moved        chan struct{} // the pool has come further
 	turn, taken  atomic.Int64  // the index of the item whose turn it is, and the bytes before it
 }
 
-// move tells where the pool is.
+// move records the position of the pool.
 func (a *ahead) move(c *items.Cursor) {
 	a.turn.Store(int64(c.Index()))
 	a.taken.Store(c.Offset())
 	signal(a.moved)
 }
 
-// wait returns when the selection, which has come to an index and a size, may go on. It returns false when ctx has ended.
+// wait blocks while the selection, which is at an index and a size, is too far ahead. It reports false if ctx has ended.
 func (a *ahead) wait(ctx context.Context, index, size int64) bool {
 	for index-a.turn.Load() >= a.items || size-a.taken.Load() >= a.bytes {
 		select {
@@ -255,8 +255,8 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 	}
 }
 
-// todo tells of an index whether its item is still to be started for the first time in this run. It is a picture of the state as it
-// is now, so that a source can use it while the owner goes on.
+// todo returns a function that reports whether an item, by index, is to be started for the first time in this run. It is a snapshot of the
+// state, so a source can use it while the owner continues.
 func (j *job) todo() func(index int) bool {
 	statuses := j.state.Status.Clone()
 	waiting := make(map[int]bool, len(j.state.Waiting))

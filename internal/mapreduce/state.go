@@ -102,8 +102,8 @@ func newState(p errorpolicy.Policy) *state {
 	}
 }
 
-// apply changes the state by one record. It is the only function that does, live and on replay. What it returns is to be told;
-// on replay it has been told already.
+// apply changes the state by one record. It is the only function that does, live and on replay. The effects are recorded as
+// events; on replay they have been.
 func (s *state) apply(r events.Record) errorpolicy.Effects {
 	if events.BetweenRuns(r.Event) {
 		s.Seq = r.Seq // it does not tell how long a run took
@@ -276,7 +276,7 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 	}
 }
 
-// unfinished returns the phase that a resume goes on with, as far as one has begun. A standard workflow has one without a name.
+// unfinished returns the phase that a resume continues, if one has begun. The phase of a standard workflow has no name.
 func (s *state) unfinished() string {
 	for _, name := range []string{"setup", "map", "reduce", "merge"} {
 		if p := s.Phases[name]; p != nil && p.Started && !p.Completed {
@@ -363,7 +363,7 @@ func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
 	return ended, recovered
 }
 
-// retried tells an attempt of the last retry of a step that a run which ended had begun for the item, if there is one.
+// retried adds to an attempt the last retry of a step that an earlier run has begun for the item, if there is one.
 func (s *state) retried(a *agent.Attempt, itemID string) {
 	if k, ok := s.Retrying[itemID]; ok {
 		a.Retrying, a.Due = &k.Event, k.Due
@@ -382,7 +382,7 @@ type circuits map[string]map[string]breaker.Transition
 // scopeWorkflow is the scope of the breaker over the items of a job.
 const scopeWorkflow = "workflow"
 
-// note follows a circuit event of a phase. The failures in a row go on from the opening while tests run.
+// note records a circuit event of a phase. The failures in a row are kept from the opening while tests run.
 func (c circuits) note(phase string, e events.Event) {
 	scope, t, ok := events.Transition(e)
 	if !ok || scope == scopeWorkflow {

@@ -13,7 +13,7 @@ import (
 // StateKilled is the state of a job in a Summary when its last run ended without a word.
 const StateKilled = "killed"
 
-// Summary is what the log of a job says of it.
+// Summary is the state of a job according to its log.
 type Summary struct {
 	Job      jobs.Job
 	Workflow string
@@ -46,8 +46,8 @@ func MayHaveCompleted(place jobs.Job) (bool, error) {
 	return completed, nil
 }
 
-// Summarize says how a job stands. It may be running. Of a job that came to an end, the last record of the log has all of it, and no
-// more is read than that; damage before it goes unnoticed. Of any other, the log is folded, from its last checkpoint on.
+// Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is read, which has all of it; damage
+// before that is not noticed. Otherwise the log is folded from the last checkpoint on.
 func Summarize(place jobs.Job) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
@@ -67,7 +67,7 @@ func Summarize(place jobs.Job) (Summary, error) {
 	return sum, nil
 }
 
-// SummarizeAnd is Summarize for those who want to see all the records too. It notices damage wherever it is.
+// SummarizeAnd is Summarize, and calls see with each record. It reads the whole log, so damage anywhere is an error.
 func SummarizeAnd(place jobs.Job, see func(events.Record)) (Summary, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
@@ -124,7 +124,7 @@ func summarizeFold(place jobs.Job, meta jobs.Meta) (Summary, error) {
 	return known.summary(place, meta, func(events.Record) {})
 }
 
-// recordedState returns the state of a job at its checkpoint, for those who only look. A log that ends before what was made from it is an error.
+// recordedState returns the state of a job at its checkpoint, for commands that only read it. A log that ends before what was made from it is an error.
 func recordedState(place jobs.Job, meta jobs.Meta) (restored, error) {
 	policy, err := recordedPolicy(place, meta)
 	if err != nil {
