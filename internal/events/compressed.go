@@ -116,8 +116,8 @@ func removeTemporary(dir string) error {
 
 func compressed(path string) bool { return strings.HasSuffix(path, compressedExt) }
 
-// stem strips ".zst" from path, so that a log file has the same name before and after compression.
-func stem(path string) string { return strings.TrimSuffix(path, compressedExt) }
+// trimCompressed strips ".zst" from path, so that a log file has the same name before and after compression.
+func trimCompressed(path string) string { return strings.TrimSuffix(path, compressedExt) }
 
 // openToRead opens a log file, also one that was compressed since its name was read.
 func openToRead(path string) (io.ReadCloser, error) {

@@ -45,11 +45,11 @@ func logFiles(dir string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "events-") || !strings.HasSuffix(stem(e.Name()), ".jsonl") {
+		if !strings.HasPrefix(e.Name(), "events-") || !strings.HasSuffix(trimCompressed(e.Name()), ".jsonl") {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		if n := len(files); n == 0 || files[n-1] != stem(path) {
+		if n := len(files); n == 0 || files[n-1] != trimCompressed(path) {
 			files = append(files, path)
 		}
 	}
@@ -63,13 +63,13 @@ const nameLayout = "20060102T150405.000000Z"
 // set back since.
 func nextPath(dir, before string, now time.Time) string {
 	path := filepath.Join(dir, "events-"+now.UTC().Format(nameLayout)+".jsonl")
-	if path > stem(before) {
+	if path > trimCompressed(before) {
 		return path
 	}
-	word := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(stem(before)), "events-"), ".jsonl")
+	word := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(trimCompressed(before)), "events-"), ".jsonl")
 	t, err := time.Parse(nameLayout, word)
 	if err != nil {
-		return strings.TrimSuffix(stem(before), ".jsonl") + "0.jsonl" // a name that prodigy did not give
+		return strings.TrimSuffix(trimCompressed(before), ".jsonl") + "0.jsonl" // a name that prodigy did not give
 	}
 	return filepath.Join(dir, "events-"+t.Add(time.Microsecond).Format(nameLayout)+".jsonl")
 }

@@ -130,7 +130,7 @@ func (f *follower) newer() (string, error) {
 		return "", fmt.Errorf("follow the event log: %w", err)
 	}
 	for _, path := range files {
-		if stem(path) > f.path {
+		if trimCompressed(path) > f.path {
 			return path, nil
 		}
 	}
@@ -143,7 +143,7 @@ func (f *follower) open(path string) error {
 	if err != nil {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
-	f.path, f.file, f.number, f.offset = stem(path), file, 0, 0
+	f.path, f.file, f.number, f.offset = trimCompressed(path), file, 0, 0
 	f.lines = newLineReader(file, f.path, true, &f.sums)
 	return nil
 }

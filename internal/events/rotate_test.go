@@ -123,7 +123,7 @@ func TestACrashInARotationLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, packed := filepath.Base(stem(files[0])), filepath.Base(files[0])
+	old, packed := filepath.Base(trimCompressed(files[0])), filepath.Base(files[0])
 	original := []byte(numberedSkips(t, whole))
 	crash := map[string]func(t *testing.T, dir string){
 		"before the next file": func(t *testing.T, dir string) {

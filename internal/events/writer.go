@@ -20,9 +20,9 @@ type writer struct {
 	unsynced []Record // written, but not as safe as promised yet
 	timer    *time.Timer
 	ticking  bool       // the timer runs
-	settling bool       // records are being made safe
-	settled  chan error // how that ended
-	owed     bool       // what has been written meanwhile is to follow at once
+	syncing  bool       // records are being made safe
+	synced   chan error // how that ended
+	pending  bool       // what has been written meanwhile is to follow at once
 }
 
 // task is what the log has for its writer.
@@ -33,7 +33,7 @@ type task struct {
 }
 
 func newWriter(l *Log, out output) *writer {
-	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery), settled: make(chan error, 1)}
+	w := &writer{output: out, log: l, lines: newEncoder(), timer: time.NewTimer(syncEvery), synced: make(chan error, 1)}
 	w.timer.Stop()
 	return w
 }
@@ -47,9 +47,9 @@ func (w *writer) run() error {
 		case <-w.log.wake:
 		case <-w.timer.C:
 			w.ticking, due = false, true
-		case err = <-w.settled:
-			w.settling = false
-			due, w.owed = w.owed, false
+		case err = <-w.synced:
+			w.syncing = false
+			due, w.pending = w.pending, false
 		}
 		t := w.take()
 		if err == nil {
@@ -70,11 +70,11 @@ func (w *writer) run() error {
 
 // await waits until nothing is being made safe any more.
 func (w *writer) await() error {
-	if !w.settling {
+	if !w.syncing {
 		return nil
 	}
-	w.settling = false
-	return <-w.settled
+	w.syncing = false
+	return <-w.synced
 }
 
 // take swaps the pending lines of the log for empty ones.
@@ -101,40 +101,40 @@ func (w *writer) do(t task, due bool) error {
 		if err := w.await(); err != nil || len(w.unsynced) == 0 {
 			return err
 		}
-		return w.settle(w.file, w.claim())
+		return w.sync(w.file, w.takeBatch())
 	case len(w.unsynced) == 0:
 	case due, t.urgent, w.log.options.Durability == None:
 		w.begin()
-	case !w.ticking && !w.settling:
+	case !w.ticking && !w.syncing:
 		w.timer.Reset(syncEvery)
 		w.ticking = true
 	}
 	return nil
 }
 
-// begin has what is written made safe beside the writing, now or as soon as what was before it is.
+// begin syncs what is written, in the background, at once or as soon as the sync before it has ended.
 func (w *writer) begin() {
-	if w.settling {
-		w.owed = true
+	if w.syncing {
+		w.pending = true
 		return
 	}
-	w.settling = true
-	file, c := w.file, w.claim()
+	w.syncing = true
+	file, c := w.file, w.takeBatch()
 	w.log.group.Go(func() error {
-		w.settled <- w.settle(file, c)
+		w.synced <- w.sync(file, c)
 		return nil
 	})
 }
 
-// claim is what is to be made safe: records that are written, and where the last of them ends.
-type claim struct {
+// batch is what is synced together: records that are written, and where the last of them ends.
+type batch struct {
 	records []Record
 	end     Position
 }
 
-// claim takes the records that are to be made safe.
-func (w *writer) claim() claim {
-	c := claim{records: w.unsynced, end: Position{File: filepath.Base(w.file.Name()), Offset: w.size}}
+// takeBatch returns the records that were written and not synced yet.
+func (w *writer) takeBatch() batch {
+	c := batch{records: w.unsynced, end: Position{File: filepath.Base(w.file.Name()), Offset: w.size}}
 	w.unsynced = nil
 	w.timer.Stop()
 	w.ticking = false
@@ -170,8 +170,8 @@ func (w *writer) tell(seq int64) {
 	w.log.wrote.Broadcast()
 }
 
-// settle makes records safe, shows them, and then lets those go on who wait for them.
-func (w *writer) settle(file file, c claim) error {
+// sync syncs a batch to disk, passes it to Options.Durable, and then wakes those who wait for it.
+func (w *writer) sync(file file, c batch) error {
 	if w.log.options.Durability != None {
 		if err := file.Sync(); err != nil {
 			return cannotWrite(err)
@@ -211,4 +211,42 @@ func (w *writer) end() {
 	w.log.ended = true
 	w.log.changed.Broadcast()
 	w.log.wrote.Broadcast()
+}
+
+// rotate begins the next file when the lines that are to be written would make the current one too large. The old one is
+// on disk before that, whatever the durability: only the newest file of a log may lack its end.
+func (w *writer) rotate(now time.Time) error {
+	if w.size == 0 || w.size+int64(w.lines.lines.Len()) <= w.limit() {
+		return nil
+	}
+	if err := w.await(); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	if len(w.unsynced) > 0 {
+		if err := w.sync(w.file, w.takeBatch()); err != nil {
+			return err
+		}
+	}
+	full := w.file.Name()
+	next, err := w.next(nextPath(filepath.Dir(full), full, now))
+	if err != nil {
+		return err
+	}
+	err = w.file.Close()
+	w.file, w.size = next, 0
+	if err != nil {
+		return err
+	}
+	w.log.group.Go(func() error { return compress(full) })
+	return nil
+}
+
+func (w *writer) limit() int64 {
+	if most := w.log.options.MaxFileSize; most > 0 {
+		return most
+	}
+	return maxFileSize
 }

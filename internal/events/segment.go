@@ -21,7 +21,7 @@ func closedBefore(dir, name string) ([]Closed, error) {
 	}
 	var before []Closed
 	for _, path := range files {
-		if filepath.Base(stem(path)) >= name {
+		if filepath.Base(trimCompressed(path)) >= name {
 			break
 		}
 		c, err := closedAt(path)
