@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
@@ -53,6 +54,15 @@ func misplacedKey(name, where string) string {
 	return ": it is a key of " + spelling.OneOf(blocks) + "; is it indented wrongly?"
 }
 
+// slashCommand returns the command of Claude that a step of the older tool named as a text, as "/prodigy-lint" or "prodigy-lint fast".
+func slashCommand(text string) (command string, ok bool) {
+	if strings.HasPrefix(text, "prodigy-") {
+		return "/" + text, true
+	}
+	name, _, _ := strings.Cut(text, " ")
+	return text, strings.HasPrefix(text, "/") && !strings.Contains(name[1:], "/")
+}
+
 // hasKey reports whether a struct has a field with that key or alias.
 func hasKey(t reflect.Type, name string) bool {
 	fields := slices.Collect(t.Fields())
@@ -80,27 +90,45 @@ var removedKeys = map[string]map[string]string{
 		"template":           "put the steps into one file; parameters vary them",
 		"workflows":          `run the other workflow in a shell step: "prodigy run other.yml"`,
 		"storage":            "jobs are kept below PRODIGY_HOME",
+		"defaults":           `write the values in "env" or as defaults of "parameters"`,
+		"sub_workflows":      `run the other workflow in a shell step: "prodigy run other.yml"`,
 	},
+	"secret": {
+		"provider": `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
+		"key":      `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
+	},
+	"env value": {"default": `write "value", and the values of other profiles in "profiles"`},
 	"setup":  {"capture_outputs": `write "capture" in the step whose output it is`},
 	"reduce": {"capture_outputs": `write "capture" in the step whose output it is`},
 	"merge":  {"capture_outputs": `write "capture" in the step whose output it is`},
-	"map":    {"timeout": `write "agent_timeout_secs"`},
+	"map": {
+		"timeout":           `write "agent_timeout_secs"`,
+		"timeout_per_agent": `write "agent_timeout_secs"`,
+		"retry_on_failure":  `write "error_policy: {on_item_failure: retry, retry_config: {attempts: n}}", which counts the first try too`,
+	},
 	"timeout_config": {
 		"enable_monitoring": "timeouts are always counted: see prodigy status",
 	},
 	"step": {
+		"analysis":          `write "shell" with the command that does it`,
 		"analyze":           `write "shell" with the command that does it`,
+		"args":              `write the arguments in the command`,
 		"auto_commit":       `make the commit in a shell step`,
 		"capture_streams":   "stdout, stderr and exit code are always there, as in ${id.stderr}",
 		"command":           `write "shell"`,
+		"clear_env":         `start the command with "env -i"`,
 		"commit_config":     `make the commit in a shell step`,
 		"continue_on_error": `write "allow_failure"`,
 		"do":                `write it in "foreach", beside "input"`,
 		"goal_seek":         `write "validate" with "on_incomplete"`,
 		"handler":           `write "shell" with the command that does it`,
 		"max_items":         `write it in "foreach", beside "input"`,
+		"metadata":          `write it in a comment`,
+		"options":           `write the options in the command`,
+		"outputs":           `write "capture" in a step that prints the names of the files, and ${name} in later ones`,
 		"parallel":          `write it in "foreach", beside "input"`,
 		"retries":           `write "retry_config: {attempts: n}", which counts the first try too`,
+		"temporary":         `the variables of a step are only set for that step`,
 	},
 	"on_failure": {
 		"max_retries":           `write "max_attempts"`,

@@ -97,10 +97,15 @@ func (r *reader) checkStandard(b *block) {
 	} else {
 		r.require(b, "commands", "map")
 	}
+	mends := map[string]string{
+		"setup":  `: write its steps at the beginning of "commands"`,
+		"reduce": `: write its steps at the end of "commands"`,
+		"merge":  `: the commands run in this directory, so nothing is merged; write its steps at the end of "commands", or delete it`,
+	}
 	items := append([]string{"setup", "reduce", "merge", "error_policy", "handlers"}, rootPolicyKeys...)
 	for name, e := range b.written {
 		if slices.Contains(items, name) {
-			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"", name)
+			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"%s", name, mends[name])
 		}
 	}
 }

@@ -288,7 +288,7 @@ func (r *reader) readKey(b *block, e entry, keys []key) {
 // unknown reports a key that is not among keys.
 func (r *reader) unknown(b *block, e entry, keys []key) {
 	if instead, ok := removedKeys[b.name][e.name]; ok {
-		b.guessed = append(b.guessed, e.name, "shell") // some stand for a command
+		b.guessed = append(b.guessed, e.name, "shell", "file", "value") // some stand for a command or a value
 		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
 		return
 	}

@@ -57,7 +57,11 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	keys = withReader(keys, "test", func(e entry) { r.test(e, &s) })
 	keys = withReader(keys, "on_success", func(e entry) { s.OnSuccess = r.hookSteps(e) })
 	if e.value.Tag == "!!str" {
-		r.fail(e.value, "%s: want a mapping, got %s (a command is written \"shell: …\")", e.name, describe(e.value))
+		written := `"shell: …"`
+		if slash, ok := slashCommand(e.value.Value); ok {
+			written = "claude: " + strconv.Quote(slash)
+		}
+		r.fail(e.value, "%s: want a mapping, got %s (a command is written %s)", e.name, describe(e.value), written)
 		return s, nil
 	}
 	b := r.block(e.name, e, append(keys, more...))
