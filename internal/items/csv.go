@@ -2,6 +2,7 @@ package items
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-func (f *peekReader) csv(p path, emit func([]byte) error) error { return f.rows(',', p, emit) }
+func (f *peekReader) csv(p path, emit func([]byte) error) error {
+	return f.rows(cmp.Or(f.delimiter, ','), p, emit)
+}
 
 func (f *peekReader) tsv(p path, emit func([]byte) error) error { return f.rows('\t', p, emit) }
 

@@ -27,8 +27,12 @@ var readers = map[string]func(f *peekReader, p path, emit func([]byte) error) er
 
 // read reads data in a format; "" means that it is sniffed. A byte order mark is skipped.
 func (f *peekReader) read(format string, p path, emit func([]byte) error) error {
+	reader, known := readers[format]
+	if !known {
+		panic("BUG: format " + format + " has no reader")
+	}
 	f.skipBOM()
-	return readers[format](f, p, emit)
+	return reader(f, p, emit)
 }
 
 func (f *peekReader) sniffed(p path, emit func([]byte) error) error {

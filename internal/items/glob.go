@@ -41,7 +41,7 @@ func (s source) eachOfGlob(ctx context.Context, e Env, p path, emit func([]byte)
 		}
 		last = string(key)
 		if s.format != "" {
-			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format}
+			file := source{name: last, file: process.Resolve(e.Dir, last), format: s.format, delimiter: s.delimiter}
 			return file.eachOfFile(ctx, p, emit)
 		}
 		quoted, _ = jsontext.AppendQuote(quoted[:0], last) // walk checked that it is UTF-8

@@ -20,6 +20,8 @@ type peekReader struct {
 	out []byte // the value being built
 
 	found bool // a JSON value has been read
+
+	delimiter rune // of CSV; 0: a comma
 }
 
 // Read returns what was looked at, then what follows.

@@ -30,7 +30,8 @@ type source struct {
 	stdin   bool
 	list    []json.RawMessage
 
-	format string // empty: sniffed
+	format    string // empty: sniffed
+	delimiter rune   // of CSV; 0: a comma
 }
 
 // ErrLater is wrapped by an error of Fill for values that are only known to a run.
@@ -39,7 +40,7 @@ var ErrLater = errors.New("the value is not known yet")
 // resolve returns the source that an input stands for. A missing file is an error.
 func resolve(in workflow.Input, e Env) (source, error) {
 	s, err := locate(in, e)
-	s.format = cmp.Or(in.Format, workflow.FormatOfFile(s.name))
+	s.format, s.delimiter = cmp.Or(in.Format, workflow.FormatOfFile(s.name)), in.Delimiter
 	return s, err
 }
 
@@ -200,7 +201,7 @@ func (s source) eachOfFile(ctx context.Context, p path, emit func([]byte) error)
 	}
 	defer func() { _ = file.Close() }()
 
-	f := &peekReader{r: readerFunc(func(b []byte) (int, error) {
+	f := &peekReader{delimiter: s.delimiter, r: readerFunc(func(b []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
@@ -249,7 +250,7 @@ const stopGrace = 2 * time.Second
 // eachOfCommand runs a command and calls emit with what the path selects in its output, while it runs.
 func (s source) eachOfCommand(ctx context.Context, e Env, p path, emit func([]byte) error) error {
 	return withOutput(ctx, s.command, e, func(out io.Reader) error {
-		f := &peekReader{r: out}
+		f := &peekReader{r: out, delimiter: s.delimiter}
 		err := f.read(s.format, p, emit)
 		if f.err != nil && f.err != io.EOF && !errors.Is(err, errStop) {
 			return f.err
@@ -317,7 +318,7 @@ func (s source) eachOfStdin(ctx context.Context, e Env, p path, emit func([]byte
 		return fmt.Errorf("%s: %w", Stdin, err)
 	}
 	defer done()
-	f := &peekReader{r: in}
+	f := &peekReader{r: in, delimiter: s.delimiter}
 	err = f.read(s.format, p, emit)
 	switch {
 	case errors.Is(err, errStop):

@@ -297,6 +297,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return form{schema: node{"const": true}, words: "`true`"}, true
 	case "workflow.Input.format":
 		return oneWord(Formats()...), true
+	case "workflow.Input.delimiter":
+		return pattern("^[^\\x00\"\\r\\n\uFFFD]$", "a character"), true
 	}
 	return form{}, false
 }

@@ -98,9 +98,9 @@ var removedKeys = map[string]map[string]string{
 		"key":      `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
 	},
 	"env value": {"default": `write "value", and the values of other profiles in "profiles"`},
-	"setup":  {"capture_outputs": `write "capture" in the step whose output it is`},
-	"reduce": {"capture_outputs": `write "capture" in the step whose output it is`},
-	"merge":  {"capture_outputs": `write "capture" in the step whose output it is`},
+	"setup":     {"capture_outputs": `write "capture" in the step whose output it is`},
+	"reduce":    {"capture_outputs": `write "capture" in the step whose output it is`},
+	"merge":     {"capture_outputs": `write "capture" in the step whose output it is`},
 	"map": {
 		"timeout":           `write "agent_timeout_secs"`,
 		"timeout_per_agent": `write "agent_timeout_secs"`,

@@ -1,6 +1,9 @@
 package workflow
 
 import (
+	"strings"
+	"unicode/utf8"
+
 	"gopkg.in/yaml.v3"
 )
 
@@ -115,9 +118,24 @@ func (r *reader) inputSource(e entry, in *Input) {
 	keys = withReader(keys, "glob", func(e entry) { set(&in.Glob)(r.nonBlank(e)) })
 	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
 	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
+	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.block("input", e, keys)
+	if b.has("delimiter") && in.Format != "csv" {
+		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv"`)
+	}
 	r.atMostOne(b, inputKinds)
 	r.require(b, inputKinds...)
+}
+
+// delimiter reads the character between the fields of CSV.
+func (r *reader) delimiter(e entry) rune {
+	s := e.value.Value
+	c, size := utf8.DecodeRuneInString(s)
+	if e.value.Kind != yaml.ScalarNode || e.value.Tag != "!!str" || s == "" || size != len(s) || strings.ContainsRune("\x00\"\r\n\uFFFD", c) {
+		r.fail(e.value, "delimiter: want one character other than a quote or a line end, got %s", describe(e.value))
+		return 0
+	}
+	return c
 }
 
 func (r *reader) stdin(e entry, in *Input) {

@@ -168,3 +168,17 @@ func plain(n *yaml.Node) {
 		plain(child)
 	}
 }
+
+func TestEveryFormatIsInTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/items.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range formats {
+		for _, word := range append([]string{f.Name}, f.Extensions...) {
+			if !strings.Contains(string(text), "`"+word+"`") {
+				t.Errorf("docs/items.md does not name %s of the format %s", word, f.Name)
+			}
+		}
+	}
+}

@@ -139,7 +139,8 @@ func shape(block string) []node {
 	case "workflow.Parameter":
 		return []node{{"not": node{"required": []string{"required", "default"}, "properties": node{"required": node{"const": true}}}}}
 	case "workflow.Input":
-		return []node{oneOfKeys(inputKinds...)}
+		csv := node{"required": []string{"format"}, "properties": node{"format": node{"const": "csv"}}}
+		return []node{oneOfKeys(inputKinds...), {"if": node{"required": []string{"delimiter"}}, "then": csv}}
 	case "workflow.OnIncomplete-commands", "workflow.Validate":
 		return []node{{"required": []string{"commands"}}}
 	case "workflow.Step", "workflow.Step-handling", "workflow.Step-mending", "workflow.Step-validating":

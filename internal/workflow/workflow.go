@@ -131,7 +131,10 @@ type Input struct {
 	Stdin   bool              `yaml:"stdin"`   // the standard input of prodigy is read
 	Items   []json.RawMessage // a YAML list: the items themselves
 	Format  string            `yaml:"format"` // what the data is; default told by the file's extension, else by its look
-	Pos     Pos
+
+	Delimiter rune `yaml:"delimiter"` // the character between the fields of `format: csv`; default `,`
+
+	Pos Pos
 }
 
 // Format is a format of the data of items. Package items reads it.
