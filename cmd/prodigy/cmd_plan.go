@@ -144,7 +144,7 @@ func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
 			a = handling(a, w.Workflow)
 		}
 		if a.Phase == "map" {
-			a.PerValue = w.Map.ItemsFromArgs
+			a.PerValue, a.Batch = w.Map.ItemsFromArgs, w.Map.Batch > 0
 			a = withFirst(a, *p.Items)
 		}
 		steps, err := planSteps(a, s)

@@ -75,6 +75,8 @@ type run struct {
 	rows    json.RawMessage // of map.results, once they were read
 	rowsErr error           // they could not be read
 
+	itemsFile string // the file of the items of a batch; empty: not asked for yet
+
 	current    string           // label of the step of the attempt's own list that runs
 	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits
 	cut        *Failure         // the command that a time limit around its step ended

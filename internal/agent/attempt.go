@@ -30,6 +30,7 @@ type Attempt struct {
 	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
 	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others
 	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
+	Batch         bool                   `json:"batch,omitempty"`     // the item is a list, ${items}
 	Args          []workflow.Argument    `json:"args,omitempty"`      // the parameters
 	Steps         []workflow.Step        `json:"steps"`
 	Handler       []workflow.Step        `json:"handler,omitempty"`  // of on_item_failure: custom:<name>
@@ -50,7 +51,7 @@ type Attempt struct {
 func (a *Attempt) SetSpec() {
 	digest := sha256.New()
 	// Names of what is captured and of secrets and parameters decide how texts compile.
-	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Earlier, a.Steps, a.Handler})
+	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Earlier, a.Steps, a.Handler})
 	if err != nil {
 		panic("BUG: an attempt has no JSON: " + err.Error())
 	}

@@ -115,6 +115,15 @@ func (n scopeNames) perValue(is bool) scopeNames {
 	return n
 }
 
+// batch adds the names of an agent whose item is a list of items.
+func (n scopeNames) batch(is bool) scopeNames {
+	if !is {
+		return n
+	}
+	n = n.with("items", template.Name{Root: true, Data: true, List: true})
+	return n.with("items_file", template.Name{Root: true, Declared: true, Constant: true})
+}
+
 // inPhase returns n as the first step of a phase sees it.
 func (n scopeNames) inPhase(phase string) scopeNames {
 	switch phase {
@@ -131,7 +140,7 @@ func (n scopeNames) ofAgents(m *workflow.Map) scopeNames {
 	if m.ItemsAreTexts() {
 		return n.agent(template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}).flatten()
 	}
-	return n.inPhase(phaseMap)
+	return n.inPhase(phaseMap).batch(m.Batch > 0)
 }
 
 // agent adds the names of an agent.
@@ -220,5 +229,5 @@ func namesOf(a *Attempt) scopeNames {
 	for _, e := range a.Earlier {
 		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).flatten()
 	}
-	return n.inPhase(a.Phase).perValue(a.PerValue)
+	return n.inPhase(a.Phase).perValue(a.PerValue).batch(a.Batch)
 }

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
@@ -248,6 +249,13 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 	switch root {
 	case "item":
 		return s.withOutput(template.JSON(a.Item)), known
+	case "items":
+		return template.JSON(a.Item), known && a.Batch
+	case "items_file":
+		if !a.Batch || s.scratch == nil {
+			return template.Value{}, false
+		}
+		return template.Text(s.run.batchFile()), known
 	case argVar, fileVar, indexVar, totalVar:
 		if !a.PerValue {
 			return template.Value{}, false
@@ -267,6 +275,24 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 		return fields(id, "id", id), a.Worker > 0
 	}
 	return template.Value{}, false
+}
+
+// batchFile returns the path of a file with one item of the batch a line: a text as it is if it is one line, anything else as JSON. An
+// error is kept by the scratch.
+func (r *run) batchFile() string {
+	if r.itemsFile == "" {
+		var b strings.Builder
+		for raw := range rawjson.Elements(r.a.Item) {
+			if text := rawjson.Unquote(raw); raw[0] == '"' && !strings.ContainsAny(text, "\r\n") {
+				b.WriteString(text)
+			} else {
+				b.Write(raw)
+			}
+			b.WriteByte('\n')
+		}
+		r.itemsFile, _ = r.scratch.addValues("items-*", b.String())
+	}
+	return r.itemsFile
 }
 
 func (r result) value() template.Value {

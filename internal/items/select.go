@@ -39,7 +39,11 @@ func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, e
 	}
 	c.yield = yield
 	if c.keys == nil {
-		return c.run(ctx, src, e)
+		err := c.run(ctx, src, e)
+		if len(c.batched) > 0 && !c.stopped && (err == nil || errors.Is(err, errStop)) {
+			return c.yieldBatch()
+		}
+		return err
 	}
 	c.keys.secret, c.keys.given.dir = e.Secret, e.Temp
 	defer c.keys.given.close()
@@ -80,15 +84,19 @@ type pipeline struct {
 	distinct *dedup         // nil: all pass
 	skip     int            // items left to skip
 	limit    *int
-	keys     *keys // nil: the index names an item
-	next     int   // index of the next item
-	stopped  bool  // the caller of Select wants no more
+	keys     *keys  // nil: the index names an item
+	next     int    // index of the next item
+	chosen   int    // values chosen so far
+	batch    int    // values in an item; 0: the value is the item
+	batched  []byte // the array of the values of the next item so far; empty: there are none
+	inBatch  int    // number of these
+	stopped  bool   // the caller of Select wants no more
 	yield    func(Item, error) bool
 }
 
 // compile parses the expressions of a map phase. Errors name the key, and point at the place with a caret.
 func compile(m *workflow.Map) (*pipeline, error) {
-	c := &pipeline{skip: m.Offset, limit: m.MaxItems}
+	c := &pipeline{skip: m.Offset, limit: m.MaxItems, batch: m.Batch}
 	for _, x := range c.expressions(m) {
 		if x.src == "" {
 			continue
@@ -152,7 +160,7 @@ func (c *pipeline) filtered(ctx context.Context, emit func([]byte) error) func([
 	}
 }
 
-// emit yields raw as an item unless distinct or offset leave it out. raw is compact and belongs to the caller. The error is errStop when
+// emit yields raw, alone or in a batch, unless distinct or offset leave it out. raw is compact and belongs to the caller. The error is errStop when
 // no more values are wanted.
 func (c *pipeline) emit(raw []byte) error {
 	if c.distinct != nil && !c.distinct.isNew(raw) {
@@ -162,6 +170,30 @@ func (c *pipeline) emit(raw []byte) error {
 		c.skip--
 		return nil
 	}
+	c.chosen++
+	if c.batch == 0 {
+		return c.yieldItem(raw)
+	}
+	separator := byte(',')
+	if c.inBatch == 0 {
+		c.batched, separator = c.batched[:0], '['
+	}
+	c.batched = append(append(c.batched, separator), raw...)
+	if c.inBatch++; c.inBatch == c.batch {
+		return c.yieldBatch()
+	}
+	return c.wantsMore()
+}
+
+// yieldBatch yields the values of the next item as one array.
+func (c *pipeline) yieldBatch() error {
+	err := c.yieldItem(append(c.batched, ']'))
+	c.batched, c.inBatch = c.batched[:0], 0
+	return err
+}
+
+// yieldItem yields raw as the next item. The error is errStop when no more values are wanted.
+func (c *pipeline) yieldItem(raw []byte) error {
 	it := Item{Index: c.next, Data: raw}
 	if c.keys == nil {
 		it.ID = itemID(it.Index)
@@ -172,14 +204,20 @@ func (c *pipeline) emit(raw []byte) error {
 		}
 	}
 	c.next++
-	if c.stopped = !c.yield(it, nil); c.stopped || c.full() {
+	c.stopped = !c.yield(it, nil)
+	return c.wantsMore()
+}
+
+// wantsMore returns errStop when no more values are wanted.
+func (c *pipeline) wantsMore() error {
+	if c.stopped || c.full() {
 		return errStop
 	}
 	return nil
 }
 
 func (c *pipeline) full() bool {
-	return c.limit != nil && c.next >= *c.limit
+	return c.limit != nil && c.chosen >= *c.limit
 }
 
 // fingerprint identifies a value: 128 bits of a hash of its ordered form. The odds that two of a million values share one are below 1 in

@@ -76,6 +76,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, due: due, suspects: suspects}
 	defer close(p.idle)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
+	p.template.Batch = j.workflow.Map.Batch > 0
 	limits, err := j.limits()
 	if err != nil {
 		return runResult{}, err

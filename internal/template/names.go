@@ -19,6 +19,7 @@ type Name struct {
 	Constant bool     // the workflow file itself gives it its value, which is no one else's text
 	Data     bool     // its values come from items or from what commands have printed
 	Fields   []string // of a root: all that it has; nil: any
+	List     bool     // of a root: a list, whose elements ${name} stands for, as ${name[*]} does
 	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
 }
 

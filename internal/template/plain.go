@@ -201,6 +201,8 @@ func knownOnly(root string) string {
 	switch root {
 	case "item":
 		return "in agent_template, handlers and foreach"
+	case "items", "items_file":
+		return "in agent_template and handlers of a map with batch"
 	case "worker":
 		return "in agent_template and handlers"
 	case "map":

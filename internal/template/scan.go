@@ -195,6 +195,9 @@ func (s *scanner) ours(i, nameEnd int) int {
 	e, end, fault := parseExpr(s.src, i, nameEnd)
 	if fault.code == "" {
 		fault = s.field(e, s.src[i:end])
+		if is, _ := s.names.Lookup(e.root); is.List && len(e.steps) == 0 {
+			e.steps = []step{{kind: all}}
+		}
 	}
 	s.add(kindOf(rest, e), i, end, e, fault)
 	return end
@@ -203,6 +206,10 @@ func (s *scanner) ours(i, nameEnd int) int {
 // field tells of a field that the root of a placeholder does not have.
 func (s *scanner) field(e *expr, written string) finding {
 	is, _ := s.names.Lookup(e.root)
+	if is.List && len(e.steps) > 0 && e.steps[0].kind == byKey {
+		path := strings.TrimPrefix(written, "${"+e.root)
+		return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s is a list: write ${%s[*]%s or ${%s[0]%s)", written, e.root, e.root, path, e.root, path)}
+	}
 	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
 		return finding{}
 	}

@@ -260,6 +260,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return text(), true
 	case "workflow.WriteFile.mode":
 		return either("octal, as in `\"0644\"`", pattern(`^[0-7]{3,}$`, ""), form{schema: node{"type": "integer", "minimum": 0o10, "maximum": 777}}), true
+	case "workflow.Map.batch":
+		return atLeast(1), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
 		return atLeast(0), true
 	case "workflow.OnFailure.max_attempts", "workflow.OnIncomplete.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",

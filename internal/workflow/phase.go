@@ -39,6 +39,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = withReader(keys, "key", func(e entry) { m.Key, m.KeyPos = r.expression(e, r.nonBlank) })
 	keys = withReader(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
 	keys = withReader(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
+	keys = withReader(keys, "batch", func(e entry) { set(&m.Batch)(r.atLeast(e, 1)) })
 	keys = withReader(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
 	keys = withReader(keys, "error_policy", r.errorPolicy)
 	var timeouts *block
@@ -50,6 +51,9 @@ func (r *reader) mapPhase(e entry) *Map {
 	}
 	if m.MaxItems != nil && *m.MaxItems == 0 {
 		r.warn(b.at("max_items"), "max_items: 0 takes no items")
+	}
+	if b.has("batch") && b.has("key") {
+		r.fail(b.at("batch"), `"batch" and "key" exclude each other: a batch has no key of its own`)
 	}
 	r.require(b, "input")
 	r.require(b, "agent_template")

@@ -138,6 +138,8 @@ func shape(block string) []node {
 		return []node{oneOfKeys("file", "command")}
 	case "workflow.Parameter":
 		return []node{{"not": node{"required": []string{"required", "default"}, "properties": node{"required": node{"const": true}}}}}
+	case "workflow.Map":
+		return []node{notBoth("batch", "key")}
 	case "workflow.Input":
 		csv := node{"required": []string{"format"}, "properties": node{"format": node{"const": "csv"}}}
 		return []node{oneOfKeys(inputKinds...), {"if": node{"required": []string{"delimiter"}}, "then": csv}}

@@ -79,6 +79,7 @@ type Map struct {
 	KeyPos        Pos
 	Offset        int          `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
+	Batch         int          `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
 	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`; default 10s
 	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
@@ -119,7 +120,7 @@ func (m *Map) AgentLimit() SecondsOrVar {
 // ItemsAreTexts reports whether all items are known to be texts: file names, lines, or strings that end with a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
-	return m.JSONPath == "" && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && in.Glob != "")
+	return m.JSONPath == "" && m.Batch == 0 && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && in.Glob != "")
 }
 
 // Input is the source of the items. Besides Format, exactly one of the fields is set.
