@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -27,7 +29,8 @@ type printer struct {
 	workflow   *workflow.Workflow
 	earlier    errorpolicy.Metrics // of the runs before this one
 
-	results io.Writer // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	items   *itemOutput // what items print; nil: it is not printed
+	results io.Writer   // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen  *screen
 	lines   progressLines
 	log     zerolog.Logger
@@ -56,6 +59,9 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	}
 	if o.quiet {
 		p.screen = &screen{w: io.Discard, size: con.size}
+	}
+	if o.print || o.keepOrder {
+		p.items = &itemOutput{w: con.out, ordered: o.keepOrder}
 	}
 	if o.quiet || o.format == asJSON {
 		p.results = io.Discard
@@ -95,6 +101,7 @@ func (p *printer) show() {
 		case batch, open := <-p.records:
 			if !open {
 				p.screen.clear()
+				p.closeItems()
 				return
 			}
 			p.screen.together(func() { p.see(batch) })
@@ -141,7 +148,14 @@ func (p *printer) print(r events.Record) {
 		p.resumed(e)
 	case events.ItemsSelected:
 		p.selected(e)
+	case events.AgentCompleted:
+		p.itemEnded(e.ItemIndex, func() (string, error) { return outputOfItem(r.JobID, e) })
+	case events.AgentSkipped:
+		p.itemEnded(e.ItemIndex, nil)
 	case events.PhaseCompleted:
+		if e.Phase == "map" {
+			p.closeItems()
+		}
 		p.printf("%s took %s\n", e.Phase, duration.Format(time.Duration(e.DurationMS)))
 	case events.StepCompleted:
 		if !e.Printed {
@@ -156,6 +170,9 @@ func (p *printer) print(r events.Record) {
 	case events.StepFailed:
 		p.stepFailed(e)
 	case events.AgentFailed:
+		if !e.Action.RunsAgain() {
+			p.itemEnded(e.ItemIndex, nil)
+		}
 		p.agentFailed(e)
 	case events.ErrorBatch:
 		p.batch(e)
@@ -167,6 +184,44 @@ func (p *printer) print(r events.Record) {
 	case events.CircuitClosed:
 		p.log.Info().Str("scope", e.Scope).Msg("circuit breaker closed")
 	}
+}
+
+// itemEnded prints the output of an item, if outputs are printed and it has one.
+func (p *printer) itemEnded(index int, output func() (string, error)) {
+	if p.items == nil {
+		return
+	}
+	var text string
+	var err error
+	if output != nil {
+		text, err = output()
+	}
+	p.screen.clear()
+	if err = errors.Join(err, p.items.ended(index, text)); err != nil {
+		p.log.Error().Err(err).Msg("print the output of an item")
+	}
+}
+
+// closeItems prints the output of items that waits for others to end.
+func (p *printer) closeItems() {
+	if p.items == nil {
+		return
+	}
+	if err := p.items.close(); err != nil {
+		p.log.Error().Err(err).Msg("print the output of items")
+	}
+}
+
+// outputOfItem returns what an item of a job printed.
+func outputOfItem(jobID string, e events.AgentCompleted) (string, error) {
+	if e.OutputFile == "" {
+		return e.Output, nil
+	}
+	job, err := findJob(jobID)
+	if err != nil {
+		return "", err
+	}
+	return mapreduce.Output(job, e)
 }
 
 func (p *printer) resumed(e events.JobResumed) {

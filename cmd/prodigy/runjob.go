@@ -30,6 +30,8 @@ type jobOptions struct {
 	stopNow     bool
 	partialOK   bool
 	logSteps    bool
+	print       bool // run --print: what items print, as they end
+	keepOrder   bool // run --keep-order: the same in their order
 	maxRetries  int
 	maxCrashes  int    // of a resume
 	replacement string // --workflow: path of the replacement; empty: keep the recorded one

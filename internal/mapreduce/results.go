@@ -312,6 +312,11 @@ func known(place jobs.Job, index int, rows []span) error {
 	return nil
 }
 
+// Output returns what an item printed, also if it is too large for the log.
+func Output(job jobs.Job, e events.AgentCompleted) (string, error) {
+	return outputOf(job, e.Output, e.OutputFile, e.OutputCRC)
+}
+
 // outputOf returns an output, inline or from its file, which lies with the job wherever that was moved to. Sum is empty in old records.
 func outputOf(place jobs.Job, inline, file, sum string) (string, error) {
 	if file == "" {
