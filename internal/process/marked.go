@@ -49,6 +49,9 @@ type marked struct {
 	group  int           // of the command
 	killed chan struct{} // closed when their grace is over
 	once   sync.Once
+
+	mu    sync.Mutex
+	known map[int]string // when the members of these groups began, by process id: a group stays one of them while any of these lives
 }
 
 func newMarked(mark string, of group) *marked {
@@ -74,9 +77,23 @@ func (m *marked) groups() []record {
 			began = p.start
 		}
 	}
-	return groupsOf(all, func(p member) bool {
-		return p.group != m.group && !p.startedBefore(began) && environHas(p.pid, m.isIn)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	found := groupsOf(all, func(p member) bool {
+		if p.group == m.group {
+			return false
+		}
+		start, known := m.known[p.pid]
+		return known && start == p.start || !p.startedBefore(began) && environHas(p.pid, m.isIn)
 	})
+	// A process that carries the mark may end before others of its group that have hidden it.
+	m.known = map[int]string{}
+	for _, p := range all {
+		if !p.zombie && slices.ContainsFunc(found, func(r record) bool { return r.pid == p.group }) {
+			m.known[p.pid] = p.start
+		}
+	}
+	return found
 }
 
 // send sends them a signal and returns how many groups they were in.

@@ -84,10 +84,11 @@ func withGrace(grace time.Duration, end func(*Command, time.Duration) context.Co
 func TestAllThatACommandHasStartedEndsWithIt(t *testing.T) {
 	const sleeper = `echo $$ > "$PID"; sleep 1000; true`
 	tools := map[string]string{
-		"in a session":                   sleeper,
-		"that ignores SIGTERM":           "trap '' TERM; " + sleeper,
-		"whose parents are gone":         `setsid sh -c 'setsid sh -c "echo \$\$ > \"$PID\"; sleep 1000; true" &' &`,
-		"in a group that hides its mark": `echo $$ > "$PID"; env -i sleep 1000; true`,
+		"in a session":                                 sleeper,
+		"that ignores SIGTERM":                         "trap '' TERM; " + sleeper,
+		"whose parents are gone":                       `setsid sh -c 'setsid sh -c "echo \$\$ > \"$PID\"; sleep 1000; true" &' &`,
+		"in a group that hides its mark":               `echo $$ > "$PID"; env -i sleep 1000; true`,
+		"in a group that hides it and ignores SIGTERM": `echo $$ > "$PID"; env -i PATH="$PATH" sh -c "trap '' TERM; while :; do sleep 1; done"; true`,
 	}
 	for what, script := range tools {
 		for how, test := range map[string]struct {
