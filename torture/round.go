@@ -28,7 +28,7 @@ type round struct {
 	parallel   int
 	durability string
 	session    bool                // a kill takes the agents as well, always
-	user       *syscall.Credential // who runs prodigy; nil: who runs this
+	user       *syscall.Credential // that prodigy runs as; nil: the user of this process
 	runs       int                 // of prodigy
 	kills      int
 	before     []snapshot     // as it was after each kill

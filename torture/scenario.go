@@ -87,7 +87,7 @@ func outcome(err error) string {
 	return wentWrong
 }
 
-// underWay starts the job and returns once some agents have begun, of which one hangs.
+// underWay starts the job and returns once some agents have begun. One of them hangs.
 func (r *round) underWay(ctx context.Context, grace string) (*running, error) {
 	p, err := r.start("run", "workflow.yml", "--grace", grace, "--json")
 	if err != nil {
@@ -255,7 +255,7 @@ func outputClosed(ctx context.Context, r *round) error {
 	return r.untouched(ctx, p)
 }
 
-// unhung returns fates of which every item comes to an end without a kill.
+// unhung returns fates without items that hang.
 func unhung(fates []string) []string {
 	all := make([]string, len(fates))
 	for i, f := range fates {

@@ -18,7 +18,7 @@ const (
 	HalfOpen
 )
 
-// Verdict says whether a start is admitted.
+// Verdict is the answer in an Admission.
 type Verdict int
 
 const (

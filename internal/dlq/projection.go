@@ -84,9 +84,9 @@ func (p *Projection) Restore(m Memory, seq int64) (bool, error) {
 	return true, nil
 }
 
-// Behind tells the projection that the log ends with record last. A queue that is ahead of its log, the end of which a power loss
-// has taken, is made anew from what is left: it has failures and removals that never were, as far as the log knows. A log that has
-// nothing at all is gone, which whoever reads it is told, and the queue is left as it is.
+// Behind tells the projection that the log ends with record last. A queue that is ahead of its log, because a power loss has taken the end of
+// the log, is rebuilt: it has failures and removals that the log does not have. If the log is empty (last is 0) it is gone, which its readers
+// report, and the queue stays as it is.
 func (p *Projection) Behind(last int64) error {
 	if p.applied <= last || last == 0 {
 		return nil

@@ -207,7 +207,7 @@ type JobResumed struct {
 	Died *time.Time `json:"died,omitempty"`
 }
 
-// IsAttached reports whether the attempt at an item goes on that was in flight when the run before died.
+// IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
 func (e JobResumed) IsAttached(index int) bool {
 	_, ok := slices.BinarySearch(e.Attached, index)
 	return ok

@@ -21,7 +21,7 @@ type file interface {
 	Close() error
 }
 
-// output is where a log goes on.
+// output is the file that a log is continued in.
 type output struct {
 	file file
 	size int64                           // of the file

@@ -17,7 +17,7 @@ type Durability string
 
 const (
 	Batch  Durability = "batch"  // synced at least every 50 ms while there is something to write
-	Strict Durability = "strict" // as Batch; who runs a job waits for the sync of each outcome (Log.Wait)
+	Strict Durability = "strict" // as Batch, and the job waits for the sync of each outcome (Log.Wait)
 	None   Durability = "none"   // never synced; survives kill -9, not a power loss
 )
 
@@ -117,7 +117,7 @@ func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 	return l, nil
 }
 
-// start starts the writer of a log that goes on behind record last.
+// start starts the writer of a log, whose last record is last.
 func start(out output, jobID string, last int64, o Options) *Log {
 	l := &Log{
 		jobID: jobID, options: o, seq: last, inFile: last, safe: last, pending: newEncoder(),

@@ -34,7 +34,7 @@ func (e Unknown) About() string {
 	return s.ItemID
 }
 
-// subject is what a line says of whom it is about.
+// subject has the fields of a line that say what it is about.
 type subject struct {
 	ItemID  string `json:"item_id"`
 	AgentID string `json:"agent_id"`

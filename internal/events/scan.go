@@ -172,7 +172,7 @@ func newLineReader(in io.Reader, path string, newest bool, sums *seals) *lineRea
 	return &lineReader{in: in, path: path, newest: newest, sums: sums, room: make([]byte, readSize)}
 }
 
-// reset goes on behind line number, from where the input is now.
+// reset continues after line number, at the present position of the input.
 func (s *lineReader) reset(number int) {
 	s.held, s.err, s.number = nil, nil, number
 }

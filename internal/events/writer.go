@@ -162,7 +162,7 @@ func (w *writer) write(records []Record) error {
 	return nil
 }
 
-// tell wakes those who wait for a record to be written.
+// tell wakes the goroutines that wait for a record to be written.
 func (w *writer) tell(seq int64) {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *writer) fail(err error) {
 	w.log.fail(err)
 }
 
-// end closes the file and lets everybody go who waits.
+// end closes the file and wakes all goroutines that wait.
 func (w *writer) end() {
 	err := w.file.Close()
 	w.log.mu.Lock()
