@@ -54,6 +54,7 @@ type follower struct {
 	number int   // of the last line in its file
 	offset int64 // behind the last line
 	torn   bool  // an incomplete line follows
+	doubt  bool  // the line that follows was damaged when it was read last
 }
 
 func (f *follower) run(ctx context.Context, yield func([]byte, error) bool) error {
@@ -89,6 +90,9 @@ func (f *follower) look() {
 // over reports whether nothing more will come. A job that has just begun is not locked yet, so its last record or a second look
 // has to confirm that nobody runs it.
 func (f *follower) over() bool {
+	if f.doubt {
+		return false
+	}
 	if f.running == nil {
 		return f.ended && !f.torn
 	}
@@ -169,9 +173,16 @@ func (f *follower) drain(ctx context.Context, yield func([]byte, error) bool) er
 			f.torn = true
 			return f.rewind()
 		}
+		// A resume may have cut off an incomplete line and written another there, between two reads of this one: look again.
+		_, damaged := errors.AsType[*DamagedError](err)
+		if _, plain := f.file.(io.Seeker); damaged && plain && !f.doubt {
+			f.doubt = true
+			return f.rewind()
+		}
 		if err != nil {
 			return err
 		}
+		f.doubt = false
 		f.seq, f.number, f.offset = l.seq, f.lines.number, f.offset+int64(len(l.text))+1
 		f.ended = endsJob(l.text)
 		if err := f.show(l, yield); err != nil {
