@@ -394,8 +394,7 @@ func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[r
 		writeShape(w, typ.Elem(), indent, above)
 	case reflect.Struct:
 		above[typ] = true
-		for i := range typ.NumField() {
-			f := typ.Field(i)
+		for f := range typ.Fields() {
 			_, _ = fmt.Fprintf(w, "%s%s %q ", indent, f.Name, f.Tag.Get("json"))
 			writeShape(w, f.Type, indent, above)
 		}
