@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"prodigy/internal/retry"
+	"prodigy/internal/taint"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -309,7 +310,7 @@ func (c *compiler) elementName(s *step) {
 
 // steering reports data in a variable that makes it code: shells and programs run what they find there.
 func (c *compiler) steering(v workflow.EnvVar, compiled variable, n scopeNames) {
-	runs, searched := template.Steering(v.Name)
+	runs, searched := taint.Steering(v.Name)
 	if !runs && !searched {
 		return
 	}

@@ -1,14 +1,14 @@
 package template
 
 import (
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 const (
@@ -82,7 +82,7 @@ func (c *compiler) mentions() bool {
 
 // namesEnvironmentData reports whether the text names a variable of the environment with an item's data.
 func (c *compiler) namesEnvironmentData() bool {
-	return strings.Contains(c.src, environmentData[0]) // which the others begin with
+	return strings.Contains(c.src, itemVar) // which the others begin with
 }
 
 // mentionsName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in $((count + 1)), nor behind
@@ -102,13 +102,13 @@ func (c *compiler) mentionsName() bool {
 // warn of what no shell will take; it runs all the same, since a shell may take more than the parser.
 func (c *compiler) untouched() *Template {
 	t := &Template{src: c.src, script: c.src}
-	dialects, ok := dialectsOf(c.shell)
+	dialects, ok := shell.Dialects(c.shell)
 	if !ok {
 		return t
 	}
-	file, err := parseShell(c.src, dialects)
+	file, err := shell.Parse(c.src, dialects)
 	if err != nil {
-		c.report(Warning, errorOffset(err), finding{codeShell, "this does not look like valid sh: " + errorText(err)})
+		c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
 		t.Diags = c.diags
 		return t
 	}
@@ -129,19 +129,19 @@ func (c *compiler) analyze() error {
 		c.report(Error, at, finding{codeReserved, "names that start with PRODIGY_V are reserved for values"})
 		return c.failure()
 	}
-	dialects, ok := dialectsOf(c.shell)
+	dialects, ok := shell.Dialects(c.shell)
 	if !ok {
 		c.report(Error, c.firstOffset(), finding{codeShellName, fmt.Sprintf("placeholders do not work in text for %s; known shells: sh, bash, dash, zsh, ksh, mksh", c.shell)})
 		return c.failure()
 	}
 	c.parseText = c.withSentinels()
-	file, err := parseShell(c.parseText, dialects)
+	file, err := shell.Parse(c.parseText, dialects)
 	if err != nil {
 		if len(c.refs) == 0 && len(c.natives) == 0 {
-			c.report(Warning, errorOffset(err), finding{codeShell, "this does not look like valid sh: " + errorText(err)})
+			c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
 			return nil
 		}
-		c.report(Error, c.sourceOffset(errorOffset(err)), finding{codeShell, "this is not valid sh: " + c.humane(errorText(err))})
+		c.report(Error, c.sourceOffset(shell.ErrorOffset(err)), finding{codeShell, "this is not valid sh: " + c.humane(shell.ErrorText(err))})
 		return c.failure()
 	}
 	c.file = file
@@ -279,53 +279,34 @@ func (c *compiler) sentinelsIn(text string) []span {
 	}
 }
 
-// dialectsOf returns the languages to try for a shell. A superset is the safe side: it finds more places of arithmetic.
-func dialectsOf(shell string) ([]syntax.LangVariant, bool) {
-	switch shell {
-	case "", "sh", "dash", "ash":
-		return []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX}, true
-	case "bash":
-		return []syntax.LangVariant{syntax.LangBash}, true
-	case "zsh":
-		return []syntax.LangVariant{syntax.LangZsh, syntax.LangBash}, true
-	case "ksh", "mksh":
-		return []syntax.LangVariant{syntax.LangMirBSDKorn, syntax.LangBash}, true
+// CompileConstant returns the text for an interpreter that no value can be put into the text of: a value would be code there.
+// $${name} becomes ${name}; what nobody declared stays as it is. The error is a *CompileError.
+func CompileConstant(src string, n Names, interpreter string) (string, error) {
+	c := newCompiler(src, Options{Names: n})
+	if err := c.scan(); err != nil {
+		return "", err
 	}
-	return nil, false
-}
-
-// parseShell parses in the first dialect that takes the text. The error is that of the first.
-func parseShell(text string, dialects []syntax.LangVariant) (*syntax.File, error) {
-	var first error
-	for _, d := range dialects {
-		file, err := syntax.NewParser(syntax.Variant(d), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
-		if err == nil {
-			return file, nil
-		}
-		if first == nil {
-			first = err
+	var b strings.Builder
+	last := 0
+	for _, r := range c.refs {
+		b.WriteString(src[last:r.start])
+		last = r.end
+		switch r.kind {
+		case literal:
+			b.WriteString(r.written[1:])
+		case foreign, short:
+			b.WriteString(r.written)
+		default:
+			c.report(Error, r.start, finding{codeShellName, fmt.Sprintf(
+				"%s cannot be put into code for %s: pass it by the step's env and read the variable there, or write $%s for this very text", r.written, interpreter, r.written)})
 		}
 	}
-	return nil, first
+	b.WriteString(src[last:])
+	return b.String(), c.failure()
 }
 
-func errorOffset(err error) int {
-	if e, ok := errors.AsType[syntax.ParseError](err); ok {
-		return int(e.Pos.Offset())
-	}
-	if e, ok := errors.AsType[syntax.LangError](err); ok {
-		return int(e.Pos.Offset())
-	}
-	return 0
-}
-
-func errorText(err error) string {
-	if e, ok := errors.AsType[syntax.ParseError](err); ok {
-		return e.Text
-	}
-	text := err.Error()
-	if at := regexp.MustCompile(`^\d+:\d+: `).FindStringIndex(text); at != nil {
-		text = text[at[1]:]
-	}
-	return text
+// IsShell tells whether name is a shell whose texts can hold placeholders.
+func IsShell(name string) bool {
+	_, ok := shell.Dialects(name)
+	return ok && name != ""
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,4 +123,59 @@ func shown(s string) string {
 // splitBlanks splits text at blanks, tabs and newlines.
 func splitBlanks(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' })
+}
+
+// glob is the argument of |pattern: * and ? stand for anything but a slash, ** for anything, [a-z] for one of these. Without a slash
+// it is about the last part of a path.
+type glob struct {
+	src string
+	re  *regexp.Regexp
+}
+
+func newGlob(src string) (*glob, error) {
+	re, err := regexp.Compile("^" + globRegexp(src) + "$")
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a pattern like *.go or src/**/*.go", src)
+	}
+	return &glob{src, re}, nil
+}
+
+func globRegexp(src string) string {
+	var b strings.Builder
+	for i := 0; i < len(src); i++ {
+		rest := src[i:]
+		switch c := src[i]; {
+		case strings.HasPrefix(rest, "**/"):
+			b.WriteString("(?:.*/)?")
+			i += 2
+		case strings.HasPrefix(rest, "**"):
+			b.WriteString(".*")
+			i++
+		case c == '*':
+			b.WriteString("[^/]*")
+		case c == '?':
+			b.WriteString("[^/]")
+		case c == '[' && strings.Contains(rest, "]"):
+			class, _, _ := strings.Cut(rest[1:], "]")
+			b.WriteString("[" + strings.Replace(class, "!", "^", min(1, strings.Count(class[:min(1, len(class))], "!"))) + "]")
+			i += len(class) + 1
+		default:
+			b.WriteString(regexp.QuoteMeta(string(c)))
+		}
+	}
+	return "(?s:" + b.String() + ")"
+}
+
+func (g *glob) matching(all []Value) []Value {
+	var some []Value
+	for _, v := range all {
+		text := v.String()
+		if !strings.Contains(g.src, "/") {
+			text = path.Base(text)
+		}
+		if g.re.MatchString(text) {
+			some = append(some, v)
+		}
+	}
+	return some
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 const (
@@ -39,14 +41,14 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 	}
 	args := make([]string, len(call.Args))
 	for i, word := range call.Args {
-		if args[i] = wordText(word); args[i] == "" {
+		if args[i] = shell.WordText(word); args[i] == "" {
 			args[i] = w.c.shellOf(word)
 		}
 	}
 	skip := maps.Clone(w.skip)
 	asData := maps.Clone(w.asData)
 	if len(args) > 0 {
-		plan := planCall(args)
+		plan := shell.PlanCall(args)
 		w.codes(plan, call.Args, redirs)
 		w.arguments(plan, call.Args)
 		w.c.lintCall(args, call.Args)
@@ -55,16 +57,16 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 	w.skip, w.asData = skip, asData
 }
 
-func (w *walker) arguments(plan callPlan, words []*syntax.Word) {
+func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 	fn := words[0].Lit()
 	for i, word := range words {
 		s := surroundings{words: i > 0, command: i == 0}
 		switch {
-		case plan.denied[i] || plan.declares[i] && !isAssignment(word):
+		case plan.Denied[i] || plan.Declares[i] && !isAssignment(word):
 			s = evaluated(codeName, "stands where the shell expects the name of a variable, or expands it again")
-		case plan.declares[i]:
+		case plan.Declares[i]:
 			s = surroundings{joins: true}
-		case plan.numbers[i] || fn != "" && w.c.counted[parameterOf(fn, strconv.Itoa(i))]:
+		case plan.Numbers[i] || fn != "" && w.c.counted[parameterOf(fn, strconv.Itoa(i))]:
 			s = surroundings{number: true, plain: true}
 		}
 		w.word(word, s)
@@ -89,7 +91,7 @@ func isAssignment(word *syntax.Word) bool {
 				return true
 			}
 		case *syntax.ParamExp:
-			if p.Param == nil || strings.HasPrefix(p.Param.Value, sentinelName) || !isPlainExpansion(p) && !p.Short {
+			if p.Param == nil || strings.HasPrefix(p.Param.Value, sentinelName) || !shell.IsPlainExpansion(p) && !p.Short {
 				return false
 			}
 		default:
@@ -100,23 +102,23 @@ func isAssignment(word *syntax.Word) bool {
 }
 
 // codes walks the nested code of a command.
-func (w *walker) codes(plan callPlan, words []*syntax.Word, redirs []*syntax.Redirect) {
-	for _, args := range plan.codes {
+func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.Redirect) {
+	for _, args := range plan.Codes {
 		code := newNestedCode()
-		for n, i := range args.args {
+		for n, i := range args.Args {
 			if n > 0 {
 				code.text.WriteByte(' ')
 			}
 			code.addParts(w.c, words[i].Parts, bare)
 		}
-		if last := args.args[len(args.args)-1]; args.child && len(args.args) == 1 {
+		if last := args.Args[len(args.Args)-1]; args.Child && len(args.Args) == 1 {
 			code.params = words[last+1:]
 		}
 		for _, n := range w.inside(code, args) {
-			plan.numbers[args.args[0]+1+n] = true
+			plan.Numbers[args.Args[0]+1+n] = true
 		}
 	}
-	if plan.stdin == nil {
+	if plan.Stdin == nil {
 		return
 	}
 	for _, r := range redirs {
@@ -124,18 +126,18 @@ func (w *walker) codes(plan callPlan, words []*syntax.Word, redirs []*syntax.Red
 		case r.Op == syntax.WordHdoc:
 			code := newNestedCode()
 			code.addParts(w.c, r.Word.Parts, bare)
-			w.inside(code, *plan.stdin)
+			w.inside(code, *plan.Stdin)
 		case r.Hdoc != nil:
 			code := newNestedCode()
 			code.addHeredoc(w.c, r)
-			w.inside(code, *plan.stdin)
+			w.inside(code, *plan.Stdin)
 		}
 	}
 }
 
 // inside parses nested code and places the refs in it, except for data, which the shell outside fills in. It returns the
 // parameters of the code, from $0, that it evaluates as numbers.
-func (w *walker) inside(code *nestedCode, args codeArgs) []int {
+func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 	if w.refuseOpaque(code) {
 		return nil
 	}
@@ -144,9 +146,9 @@ func (w *walker) inside(code *nestedCode, args codeArgs) []int {
 		return nil
 	}
 	w.c.hasNested = true
-	file, err := parseShell(code.text.String(), w.dialects)
+	file, err := shell.Parse(code.text.String(), w.dialects)
 	if err != nil {
-		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.humane(errorText(err)))
+		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.humane(shell.ErrorText(err)))
 		return nil
 	}
 	inner := w.innerWalker(code, args)
@@ -209,14 +211,14 @@ func (w *walker) hide(refs map[int]quoting) {
 	}
 }
 
-func (w *walker) innerWalker(code *nestedCode, args codeArgs) *walker {
+func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	inner := &walker{
 		c: w.c, dialects: w.dialects, nested: true,
-		child: w.child || args.child, remote: args.remote,
+		child: w.child || args.Child, remote: args.Remote,
 		around: map[int][]quoting{}, data: map[int]bool{}, seen: map[int]bool{}, skip: maps.Clone(w.skip),
 		at: w.at, fn: w.fn, depth: w.depth + 1,
 	}
-	if args.child {
+	if args.Child {
 		inner.fn = "\x00" + strconv.Itoa(w.at) // its parameters are its own
 	}
 	if inner.remote == "" {
@@ -274,7 +276,7 @@ func (n *nestedCode) addParts(c *compiler, parts []syntax.WordPart, q quoting) {
 			n.addLit(c, p.Value, q)
 		case *syntax.SglQuoted:
 			if p.Dollar {
-				n.addText(c, unescapeAnsi(p.Value), ansi)
+				n.addText(c, shell.UnescapeAnsi(p.Value), ansi)
 				continue
 			}
 			n.addText(c, p.Value, single)
@@ -296,7 +298,7 @@ func (n *nestedCode) addOuter() {
 
 // addLit adds literal text. A ref in it stands behind a backslash that the shell outside takes away.
 func (n *nestedCode) addLit(c *compiler, lit string, q quoting) {
-	text := unescape(lit, q)
+	text := shell.Unescape(lit, map[quoting]string{double: shell.InDouble, heredoc: shell.InHeredoc}[q])
 	n.addText(c, text, q)
 	for _, at := range c.sentinelsIn(text) {
 		n.escaped[at.ref] = true
@@ -339,36 +341,11 @@ func (n *nestedCode) hide(i int) {
 }
 
 func (n *nestedCode) addHeredoc(c *compiler, r *syntax.Redirect) {
-	if isQuoted(r.Word) {
-		if body := rawBody(r); body != nil {
+	if shell.IsQuoted(r.Word) {
+		if body := shell.HeredocText(r); body != nil {
 			n.addText(c, body.Value, quotedHeredoc)
 		}
 		return
 	}
 	n.addParts(c, r.Hdoc.Parts, heredoc)
-}
-
-// unescape takes away the backslashes that the shell takes away in literal text.
-func unescape(lit string, q quoting) string {
-	if !strings.Contains(lit, `\`) {
-		return lit
-	}
-	special := map[quoting]string{double: "$`\"\\\n", heredoc: "$`\\\n"}[q]
-	var b strings.Builder
-	for i := 0; i < len(lit); i++ {
-		if lit[i] != '\\' || i+1 == len(lit) || q != bare && strings.IndexByte(special, lit[i+1]) < 0 {
-			b.WriteByte(lit[i])
-			continue
-		}
-		i++
-		if lit[i] != '\n' {
-			b.WriteByte(lit[i])
-		}
-	}
-	return b.String()
-}
-
-// unescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make a word longer.
-func unescapeAnsi(s string) string {
-	return strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\x27`, `'`, `\047`, `'`, `\x22`, `"`).Replace(s)
 }

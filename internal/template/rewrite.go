@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/shell"
 )
 
 const (
@@ -66,7 +68,7 @@ func (c *compiler) assemble() (*Template, error) {
 	if err := c.failure(); err != nil {
 		return nil, err
 	}
-	if dialects, ok := dialectsOf(c.shell); ok {
+	if dialects, ok := shell.Dialects(c.shell); ok {
 		c.checkTaint(analyzed(pieces), dialects)
 		if err := c.failure(); err != nil {
 			return nil, err

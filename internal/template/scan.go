@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"prodigy/internal/spelling"
 )
 
 // ref is a piece of a text that prodigy may have to fill in.
@@ -216,7 +218,7 @@ func (s *scanner) field(e *expr, written string) finding {
 	if is.Text {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root)}
 	}
-	if near := nearest(e.steps[0].key, is.Fields); near != "" {
+	if near := spelling.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
 	}
 	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
@@ -252,7 +254,7 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	if where := knownOnly(name); where != "" {
 		return fmt.Sprintf("%s: %s is known %s only", text, name, where)
 	}
-	if near := nearest(name, names); near != "" {
+	if near := spelling.Nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}
 	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
@@ -264,4 +266,39 @@ func nameLen(s string) int {
 		n++
 	}
 	return n
+}
+
+// retired returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a
+// file or a field of JSON. Name is what the expansion begins with, rest what stands behind, and inside what stands between the colon
+// and the brace. Of any other expansion it says nothing.
+func retired(name, rest, inside string) string {
+	if len(rest) < 2 || rest[0] != ':' || strings.IndexByte("-=?+ \t\n0123456789", rest[1]) >= 0 {
+		return ""
+	}
+	switch name {
+	case "cmd":
+		return "write $(" + inside + ")"
+	case "date":
+		return "write $(date +" + inside + ")"
+	case "file":
+		return "write $(cat " + inside + ")"
+	case "json":
+		return "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
+	}
+	return ""
+}
+
+// source takes the expansion at i as one of the older tool, if it is one, and returns its end.
+func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
+	end = closing(s.src, i)
+	inside := strings.TrimSuffix(s.src[min(nameEnd+1, end):end], "}")
+	instead := retired(s.src[i+2:nameEnd], s.src[nameEnd:], inside)
+	if instead == "" {
+		return 0, false
+	}
+	if command, ok := strings.CutPrefix(instead, "write $("); ok && s.noShell {
+		instead = "no shell reads this text, so run " + strings.TrimSuffix(command, ")") + " in a step before, with `capture: name`, and write ${name} here"
+	}
+	s.add(foreign, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
+	return end, true
 }

@@ -1,14 +1,16 @@
-package template
+package taint
 
 import (
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 // stmts interprets statements and returns what they print.
-func (t *taint) stmts(f *shellFrame, stmts []*syntax.Stmt) texts {
+func (t *analysis) stmts(f *shellFrame, stmts []*syntax.Stmt) texts {
 	out := empty
 	before := len(t.redirected)
 	for _, s := range stmts {
@@ -22,7 +24,7 @@ func (t *taint) stmts(f *shellFrame, stmts []*syntax.Stmt) texts {
 }
 
 // collected takes what was printed to where a redirection leads.
-func (t *taint) collected(f *shellFrame, r *syntax.Redirect, out texts) {
+func (t *analysis) collected(f *shellFrame, r *syntax.Redirect, out texts) {
 	in := t.fork(f, r)
 	for _, name := range t.word(in, r.Word) {
 		t.written(name, out)
@@ -35,7 +37,7 @@ func (t *taint) collected(f *shellFrame, r *syntax.Redirect, out texts) {
 }
 
 // stmt interprets a statement and returns what it prints.
-func (t *taint) stmt(f *shellFrame, s *syntax.Stmt) texts {
+func (t *analysis) stmt(f *shellFrame, s *syntax.Stmt) texts {
 	if s == nil || t.exhausted {
 		return empty
 	}
@@ -44,7 +46,7 @@ func (t *taint) stmt(f *shellFrame, s *syntax.Stmt) texts {
 		t.at = start
 	}
 	t.steps++
-	t.exhausted = t.steps > max(minSteps, len(t.script)*stepsPerKiB/1024)
+	t.exhausted = t.steps > max(minSteps, len(t.Text)*stepsPerKiB/1024)
 	if s.Background || s.Coprocess {
 		f = t.fork(f, s)
 	}
@@ -68,12 +70,12 @@ func (t *taint) stmt(f *shellFrame, s *syntax.Stmt) texts {
 }
 
 // input sets what a command reads by its redirections.
-func (t *taint) input(f, in *shellFrame, s *syntax.Stmt) {
+func (t *analysis) input(f, in *shellFrame, s *syntax.Stmt) {
 	for _, r := range s.Redirs {
 		var brings texts
 		switch {
-		case r.Hdoc != nil && isQuoted(r.Word):
-			if body := rawBody(r); body != nil {
+		case r.Hdoc != nil && shell.IsQuoted(r.Word):
+			if body := shell.HeredocText(r); body != nil {
 				brings = texts{body.Value}
 			}
 		case r.Hdoc != nil:
@@ -112,7 +114,7 @@ func (t *taint) input(f, in *shellFrame, s *syntax.Stmt) {
 	}
 }
 
-func (t *taint) grown(a, b texts) texts {
+func (t *analysis) grown(a, b texts) texts {
 	merged := t.bounded(a.with(b...), "fd")
 	t.changed = t.changed || !slices.Equal(merged, a)
 	return merged
@@ -124,7 +126,7 @@ func isExec(s *syntax.Stmt) bool {
 }
 
 // output takes what a command prints to where its redirections lead, and returns what is left for its own output.
-func (t *taint) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
+func (t *analysis) output(f *shellFrame, s *syntax.Stmt, out texts) texts {
 	left := out
 	for _, r := range s.Redirs {
 		if r.N != nil && r.N.Value != "1" {
@@ -163,7 +165,7 @@ func isOutput(op syntax.RedirOperator) bool {
 }
 
 // command interprets a command and returns what it prints.
-func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
+func (t *analysis) command(f *shellFrame, s *syntax.Stmt) texts {
 	switch n := s.Cmd.(type) {
 	case nil:
 		return f.stdin // $(< file)
@@ -213,7 +215,7 @@ func (t *taint) command(f *shellFrame, s *syntax.Stmt) texts {
 	return empty
 }
 
-func (t *taint) ifClause(f *shellFrame, n *syntax.IfClause) texts {
+func (t *analysis) ifClause(f *shellFrame, n *syntax.IfClause) texts {
 	out := empty
 	for ; n != nil; n = n.Else {
 		in := t.branch(f, n)
@@ -234,7 +236,7 @@ func (t *taint) ifClause(f *shellFrame, n *syntax.IfClause) texts {
 }
 
 // loop returns the frame of a loop's body. Where the body moves the parameters, each may be anywhere.
-func (t *taint) loop(f *shellFrame, node syntax.Node) *shellFrame {
+func (t *analysis) loop(f *shellFrame, node syntax.Node) *shellFrame {
 	in := t.branch(f, node)
 	in.region = t.regionOf(f.region, node, region{loop: true})
 	for x := range syntax.Preorder(node) {
@@ -245,7 +247,7 @@ func (t *taint) loop(f *shellFrame, node syntax.Node) *shellFrame {
 	return in
 }
 
-func (t *taint) forClause(f *shellFrame, n *syntax.ForClause) texts {
+func (t *analysis) forClause(f *shellFrame, n *syntax.ForClause) texts {
 	in := t.loop(f, n)
 	switch l := n.Loop.(type) {
 	case *syntax.WordIter:
@@ -274,7 +276,7 @@ func (t *taint) forClause(f *shellFrame, n *syntax.ForClause) texts {
 	return t.stmts(in, n.Do).with("")
 }
 
-func (t *taint) caseClause(f *shellFrame, n *syntax.CaseClause) texts {
+func (t *analysis) caseClause(f *shellFrame, n *syntax.CaseClause) texts {
 	since := t.tick
 	t.word(f, n.Word)
 	out := texts{""}
@@ -292,7 +294,7 @@ func (t *taint) caseClause(f *shellFrame, n *syntax.CaseClause) texts {
 	return t.bounded(out, n)
 }
 
-func (t *taint) binary(f *shellFrame, n *syntax.BinaryCmd) texts {
+func (t *analysis) binary(f *shellFrame, n *syntax.BinaryCmd) texts {
 	if n.Op == syntax.Pipe || n.Op == syntax.PipeAll {
 		reader := t.fork(f, n.Y)
 		if t.lastInShell {
@@ -316,7 +318,7 @@ func (t *taint) binary(f *shellFrame, n *syntax.BinaryCmd) texts {
 	return out
 }
 
-func (t *taint) test(f *shellFrame, x syntax.TestExpr) {
+func (t *analysis) test(f *shellFrame, x syntax.TestExpr) {
 	switch n := x.(type) {
 	case *syntax.Word:
 		t.word(f, n)
@@ -352,7 +354,7 @@ func (t *taint) test(f *shellFrame, x syntax.TestExpr) {
 }
 
 // declaration interprets declare, local, export, readonly and their like.
-func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
+func (t *analysis) declaration(f *shellFrame, n *syntax.DeclClause) {
 	integer, naked := false, n.Variant.Value == "export"
 	reference := n.Variant.Value == "nameref"
 	fixed := n.Variant.Value == "readonly"
@@ -426,7 +428,7 @@ func (t *taint) declaration(f *shellFrame, n *syntax.DeclClause) {
 }
 
 // declared interprets name=value that a declaration is given in a word that the parser does not read.
-func (t *taint) declared(f *shellFrame, text string, integer bool, node any) {
+func (t *analysis) declared(f *shellFrame, text string, integer bool, node any) {
 	name, value, isAssignment := strings.Cut(text, "=")
 	if name = t.name(f, name); name == "" {
 		return
@@ -441,7 +443,7 @@ func (t *taint) declared(f *shellFrame, text string, integer bool, node any) {
 }
 
 // index notes that a variable is an array of numbers, which declare -A does not change.
-func (t *taint) index(name string) {
+func (t *analysis) index(name string) {
 	if !t.indexed[name] {
 		t.indexed[name], t.changed = true, true
 	}
@@ -451,14 +453,14 @@ func (t *taint) index(name string) {
 func keysOf(name string) string { return name + "[" }
 
 // key notes a key of an array, which ${!name[@]} brings back.
-func (t *taint) key(f *shellFrame, name string, index syntax.ArithmExpr, node any) {
+func (t *analysis) key(f *shellFrame, name string, index syntax.ArithmExpr, node any) {
 	if word, ok := index.(*syntax.Word); ok {
 		t.assign(f, keysOf(name), node, t.word(f, word), true)
 	}
 }
 
 // assignment interprets name=value.
-func (t *taint) assignment(f *shellFrame, a *syntax.Assign) *site {
+func (t *analysis) assignment(f *shellFrame, a *syntax.Assign) *site {
 	if a.Name == nil || a.Naked {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package template
+package taint
 
 import (
 	"slices"
@@ -138,7 +138,7 @@ func Steering(name string) (runs, searches bool) {
 }
 
 // steers reports data that is assigned to a variable by which it becomes code.
-func (t *taint) steers(name string, value texts) {
+func (t *analysis) steers(name string, value texts) {
 	if !t.last {
 		return
 	}

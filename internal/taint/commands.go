@@ -1,4 +1,4 @@
-package template
+package taint
 
 import (
 	"slices"
@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 // maxWays is how many readings of one command are followed: each word may have several texts.
 const maxWays = 16
 
 // call interprets a simple command and returns what it prints.
-func (t *taint) call(f *shellFrame, call *syntax.CallExpr) texts {
+func (t *analysis) call(f *shellFrame, call *syntax.CallExpr) texts {
 	var prefix []*site
 	for _, a := range call.Assigns {
 		s := t.assignment(f, a)
@@ -57,12 +59,12 @@ func (t *taint) call(f *shellFrame, call *syntax.CallExpr) texts {
 }
 
 // keepsAssignments reports whether what is assigned in front of a command may stay when it has run.
-func keepsAssignments(name string, t *taint) bool {
+func keepsAssignments(name string, t *analysis) bool {
 	return t.funcs[name] != nil || slices.Contains(strings.Fields(": . break continue eval exec exit export readonly return set shift source times trap unset command"), name)
 }
 
 // runWords interprets the words of a command.
-func (t *taint) runWords(f *shellFrame, words []field, node syntax.Node) texts {
+func (t *analysis) runWords(f *shellFrame, words []field, node syntax.Node) texts {
 	t.steps++
 	if len(words) == 0 || t.exhausted {
 		return empty
@@ -81,7 +83,7 @@ func (t *taint) runWords(f *shellFrame, words []field, node syntax.Node) texts {
 	}
 	w := wrapperOf(words[0].text)
 	switch {
-	case programName(words[0].text) == "find":
+	case shell.ProgramName(words[0].text) == "find":
 		return t.find(f, words, node)
 	case w != nil:
 		return t.wrapped(f, w, words, node)
@@ -89,14 +91,14 @@ func (t *taint) runWords(f *shellFrame, words []field, node syntax.Node) texts {
 	return t.program(f, words, node)
 }
 
-func (t *taint) assignLast(f *shellFrame, words []field, node syntax.Node) {
-	if strings.Contains(t.script, "$_") || strings.Contains(t.script, "${_") {
+func (t *analysis) assignLast(f *shellFrame, words []field, node syntax.Node) {
+	if strings.Contains(t.Text, "$_") || strings.Contains(t.Text, "${_") {
 		t.assign(f, "_", node, texts{words[len(words)-1].text}, true)
 	}
 }
 
 func wrapperOf(word string) *wrapper {
-	name := programName(word)
+	name := shell.ProgramName(word)
 	if i := slices.IndexFunc(wrapperTable, func(w wrapper) bool { return w.name == name }); i >= 0 {
 		return &wrapperTable[i]
 	}
@@ -104,7 +106,7 @@ func wrapperOf(word string) *wrapper {
 }
 
 // wrapped interprets a program that starts another.
-func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.Node) texts {
+func (t *analysis) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.Node) texts {
 	i := 1
 	replace, whole := "", false // of xargs: what stands for a line, and that blanks do not part one
 	for ; i < len(words); i++ {
@@ -184,7 +186,7 @@ func (t *taint) wrapped(f *shellFrame, w *wrapper, words []field, node syntax.No
 }
 
 // splitBefore warns of an option or operand of a wrapper that may be several words: the second may be taken for the command.
-func (t *taint) splitBefore(x field, w *wrapper, at int) {
+func (t *analysis) splitBefore(x field, w *wrapper, at int) {
 	if !x.many || startsUnknown(x.text) && at == 1 && !w.operand {
 		return // it is the command
 	}
@@ -193,7 +195,7 @@ func (t *taint) splitBefore(x field, w *wrapper, at int) {
 }
 
 // xargs interprets a command with what xargs reads as more words of it.
-func (t *taint) xargs(f *shellFrame, command []field, replace string, whole bool, node syntax.Node) texts {
+func (t *analysis) xargs(f *shellFrame, command []field, replace string, whole bool, node syntax.Node) texts {
 	var out texts
 	for i, text := range t.notInert(f.stdin) {
 		in := t.fork(f, siteNode{node, i})
@@ -222,7 +224,7 @@ func (t *taint) xargs(f *shellFrame, command []field, replace string, whole bool
 }
 
 // find interprets the commands of find.
-func (t *taint) find(f *shellFrame, words []field, node syntax.Node) texts {
+func (t *analysis) find(f *shellFrame, words []field, node syntax.Node) texts {
 	out := t.remains(textsOf(words), node, perhaps)
 	for i, x := range words {
 		if !slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, x.text) {
@@ -247,7 +249,7 @@ type siteNode struct {
 }
 
 // program interprets a command that is no wrapper.
-func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
+func (t *analysis) program(f *shellFrame, words []field, node syntax.Node) texts {
 	name := words[0].text
 	if len(t.marksIn(name)) > 0 && t.isInert(name) {
 		return empty
@@ -275,32 +277,32 @@ func (t *taint) program(f *shellFrame, words []field, node syntax.Node) texts {
 			args[i] = ""
 		}
 	}
-	if isShell(name) {
+	if shell.IsShell(name) {
 		t.shellFile(f, words, args, node)
 	}
-	plan := planCall(args)
+	plan := shell.PlanCall(args)
 	var ran texts // what the code among the words prints
 	outer := f
-	if programName(name) == "trap" {
+	if shell.ProgramName(name) == "trap" {
 		f = t.within(f, node)
 		f.region, f.guards = t.regionOf(outer.region, node, region{anytime: true}), nil
 	}
-	for _, code := range plan.codes {
-		parts := make([]string, len(code.args))
-		for i, at := range code.args {
+	for _, code := range plan.Codes {
+		parts := make([]string, len(code.Args))
+		for i, at := range code.Args {
 			parts[i] = words[at].text
 		}
 		var params []field
-		if last := code.args[len(code.args)-1]; code.child && len(code.args) == 1 {
+		if last := code.Args[len(code.Args)-1]; code.Child && len(code.Args) == 1 {
 			params = words[last+1:]
 		}
-		ran = ran.with(t.code(f, texts{strings.Join(parts, " ")}, code.child, params, node)...)
+		ran = ran.with(t.code(f, texts{strings.Join(parts, " ")}, code.Child, params, node)...)
 	}
-	if plan.stdin != nil {
-		ran = ran.with(t.code(f, f.stdin, plan.stdin.child, stdinParameters(words), siteNode{node, -1})...)
+	if plan.Stdin != nil {
+		ran = ran.with(t.code(f, f.stdin, plan.Stdin.Child, stdinParameters(words), siteNode{node, -1})...)
 	}
 	f = outer
-	base := programName(name)
+	base := shell.ProgramName(name)
 	t.builtin(f, base, words, node)
 	p, known := programOf(base)
 	if known {
@@ -324,16 +326,16 @@ func stdinParameters(words []field) []field {
 }
 
 // unknownProgram warns of data behind -c of a program whose name only a run knows.
-func (t *taint) unknownProgram(words []field) {
+func (t *analysis) unknownProgram(words []field) {
 	for i, x := range words[1:] {
-		if isCodeOption(x.text) && i+2 < len(words) && len(t.marksIn(words[i+2].text)) > 0 {
+		if shell.IsCodeOption(x.text) && i+2 < len(words) && len(t.marksIn(words[i+2].text)) > 0 {
 			t.leak(codeSink, t.lowered(texts{words[i+2].text}, likely)...)
 		}
 	}
 }
 
 // function interprets a call of a function of the script.
-func (t *taint) function(f *shellFrame, fns []*syntax.FuncDecl, words []field, node syntax.Node) texts {
+func (t *analysis) function(f *shellFrame, fns []*syntax.FuncDecl, words []field, node syntax.Node) texts {
 	params := texts{joinFields(words[1:])}
 	var out texts
 	for _, fn := range fns {
@@ -366,7 +368,7 @@ func joinFields(words []field) string {
 }
 
 // shellFile interprets the file that a shell is given, and looks for data that chooses it.
-func (t *taint) shellFile(f *shellFrame, words []field, args []string, node syntax.Node) {
+func (t *analysis) shellFile(f *shellFrame, words []field, args []string, node syntax.Node) {
 	for _, x := range words[1:] {
 		if !strings.HasPrefix(x.text, "-") && x.text != "allexport" {
 			break
@@ -396,9 +398,9 @@ func (t *taint) shellFile(f *shellFrame, words []field, args []string, node synt
 		if data {
 			t.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, text)
 		}
-		if content := t.content(f, text); content != nil && !isDescriptor(text) && text != "-" {
+		if content := t.content(f, text); content != nil && !shell.IsDescriptor(text) && text != "-" {
 			t.code(f, content, true, words[i+1:], node)
-		} else if isDescriptor(text) && t.fds != nil {
+		} else if shell.IsDescriptor(text) && t.fds != nil {
 			t.code(f, t.fds, true, words[i+1:], node)
 		}
 		return
@@ -406,7 +408,7 @@ func (t *taint) shellFile(f *shellFrame, words []field, args []string, node synt
 }
 
 // code interprets code for a shell, a child or this one, and returns what it prints. The parameters of a child begin with $0.
-func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node syntax.Node) texts {
+func (t *analysis) code(f *shellFrame, all texts, child bool, params []field, node syntax.Node) texts {
 	var out texts
 	all = flat(all)
 	for _, text := range all {
@@ -429,7 +431,7 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 		}
 		file, ok := t.parsed[code]
 		if !ok {
-			file, _ = parseShell(code, t.dialects)
+			file, _ = shell.Parse(code, t.Dialects)
 			t.parsed[code] = file
 		}
 		if file == nil {
@@ -467,7 +469,7 @@ func (t *taint) code(f *shellFrame, all texts, child bool, params []field, node 
 }
 
 // partlyCode takes code that is no valid shell, since data in it may make it so: what is quoted may not be in it either.
-func (t *taint) partlyCode(marks []int) {
+func (t *analysis) partlyCode(marks []int) {
 	for _, i := range marks {
 		t.leak(codeSink, t.mark(t.marks[i]))
 	}
@@ -505,7 +507,7 @@ func standsBare(file *syntax.File, code, name string) bool {
 }
 
 // language reports data in code of a language that is not the shell's.
-func (t *taint) language(f *shellFrame, name string, p program, words []field) {
+func (t *analysis) language(f *shellFrame, name string, p program, words []field) {
 	says := "stands in code for " + name + ", which may read more into it than a value; pass it as an argument or through the environment"
 	report := func(text string) {
 		_, flags, _ := strings.Cut(text[strings.LastIndexByte(text, 0)+1:], "/")
@@ -568,7 +570,7 @@ func (t *taint) language(f *shellFrame, name string, p program, words []field) {
 }
 
 // printed returns what a program prints.
-func (t *taint) printed(f *shellFrame, name string, p program, known bool, words []field, node syntax.Node) texts {
+func (t *analysis) printed(f *shellFrame, name string, p program, known bool, words []field, node syntax.Node) texts {
 	args := textsOf(words[1:])
 	switch {
 	case name == "printf":
@@ -594,7 +596,7 @@ func (t *taint) printed(f *shellFrame, name string, p program, known bool, words
 			t.written(a, f.stdin)
 		}
 		return f.stdin
-	case !known && (name == "eval" || isShell(name) || name == "source" || name == "."):
+	case !known && (name == "eval" || shell.IsShell(name) || name == "source" || name == "."):
 		return t.remains(append(args, f.stdin...), node, likely)
 	case !known:
 		return t.remains(append(args, f.stdin...), node, perhaps)
@@ -643,7 +645,7 @@ func (t *taint) printed(f *shellFrame, name string, p program, known bool, words
 }
 
 // format returns what printf prints.
-func (t *taint) format(args []string, node syntax.Node) texts {
+func (t *analysis) format(args []string, node syntax.Node) texts {
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
@@ -703,7 +705,7 @@ func (t *taint) format(args []string, node syntax.Node) texts {
 }
 
 // builtin interprets what builtins of a shell do with variables, and where they evaluate their arguments.
-func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.Node) {
+func (t *analysis) builtin(f *shellFrame, name string, words []field, node syntax.Node) {
 	args := words[1:]
 	switch name {
 	case "read":
@@ -795,13 +797,13 @@ func (t *taint) builtin(f *shellFrame, name string, words []field, node syntax.N
 	}
 }
 
-func (t *taint) sourceFile(f *shellFrame, args []field, node syntax.Node) {
+func (t *analysis) sourceFile(f *shellFrame, args []field, node syntax.Node) {
 	if len(args) == 0 {
 		return
 	}
 	file := args[0].text
 	t.leak(sink{code: codeCommandName, says: "chooses the script that a shell runs; whoever writes the value chooses what runs"}, file)
-	if isDescriptor(file) && file != "/dev/stdin" {
+	if shell.IsDescriptor(file) && file != "/dev/stdin" {
 		t.code(f, t.fds, false, args[1:], node)
 		return
 	}
@@ -813,7 +815,7 @@ func (t *taint) sourceFile(f *shellFrame, args []field, node syntax.Node) {
 }
 
 // declaredWords interprets a declaration that the parser took for a common command.
-func (t *taint) declaredWords(f *shellFrame, name string, args []field, node syntax.Node) {
+func (t *analysis) declaredWords(f *shellFrame, name string, args []field, node syntax.Node) {
 	integer := false
 	for i, x := range args {
 		if strings.HasPrefix(x.text, "-") {
@@ -831,7 +833,7 @@ func (t *taint) declaredWords(f *shellFrame, name string, args []field, node syn
 }
 
 // readInto interprets read: what is on its input goes into variables.
-func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
+func (t *analysis) readInto(f *shellFrame, args []field, node syntax.Node) {
 	var names []string
 	in := f.stdin
 	array, plain := false, true
@@ -892,7 +894,7 @@ func (t *taint) readInto(f *shellFrame, args []field, node syntax.Node) {
 	}
 }
 
-func (t *taint) mapfile(f *shellFrame, args []field, node syntax.Node) {
+func (t *analysis) mapfile(f *shellFrame, args []field, node syntax.Node) {
 	name := "MAPFILE"
 	for i := 0; i < len(args); i++ {
 		text := args[i].text
@@ -918,7 +920,7 @@ func (t *taint) mapfile(f *shellFrame, args []field, node syntax.Node) {
 }
 
 // setParameters interprets set -- a b.
-func (t *taint) setParameters(f *shellFrame, args []field) {
+func (t *analysis) setParameters(f *shellFrame, args []field) {
 	i := 0
 	for ; i < len(args); i++ {
 		text := args[i].text
@@ -957,7 +959,7 @@ func (t *taint) setParameters(f *shellFrame, args []field) {
 }
 
 // shift moves the parameters.
-func (t *taint) shift(f *shellFrame, args []field) {
+func (t *analysis) shift(f *shellFrame, args []field) {
 	t.tick++
 	f.owner().moved = t.tick
 	n := 1

@@ -1,4 +1,4 @@
-package template
+package shell
 
 import (
 	"path"
@@ -8,20 +8,20 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// callPlan is what a simple command does with its arguments, as far as shells are concerned.
-type callPlan struct {
-	codes    []codeArgs
-	stdin    *codeArgs // standard input is code
-	numbers  map[int]bool
-	denied   map[int]bool // arguments that name variables, or are expanded again
-	declares map[int]bool // arguments of the form name=value
+// Plan is what a simple command does with its arguments, as far as shells are concerned.
+type Plan struct {
+	Codes    []Code
+	Stdin    *Code // standard input is code
+	Numbers  map[int]bool
+	Denied   map[int]bool // arguments that name variables, or are expanded again
+	Declares map[int]bool // arguments of the form name=value
 }
 
-// codeArgs are arguments that a shell takes as code, joined by blanks.
-type codeArgs struct {
-	args   []int
-	child  bool
-	remote string // the program behind which the environment may not arrive
+// Code are arguments that a shell takes as code, joined by blanks.
+type Code struct {
+	Args   []int
+	Child  bool
+	Remote string // the program behind which the environment may not arrive
 }
 
 var (
@@ -36,23 +36,23 @@ var (
 	inertNames = []string{"echo", "printf", "test", "[", "grep", "cat", "cp", "mv", "ls", "rm", "mkdir", "touch", "which", "type"}
 )
 
-// programName returns the name of the program in a word of a command.
-func programName(word string) string {
+// ProgramName returns the name of the program in a word of a command.
+func ProgramName(word string) string {
 	if word == "" {
 		return ""
 	}
 	return path.Base(word)
 }
 
-func isShell(word string) bool { return slices.Contains(shellNames, programName(word)) }
+func IsShell(word string) bool { return slices.Contains(shellNames, ProgramName(word)) }
 
-// planCall looks at the words of a simple command; words that are not constant are empty texts.
-func planCall(args []string) callPlan {
-	p := callPlan{numbers: map[int]bool{}, denied: map[int]bool{}, declares: map[int]bool{}}
+// PlanCall looks at the words of a simple command; words that are not constant are empty texts.
+func PlanCall(args []string) Plan {
+	p := Plan{Numbers: map[int]bool{}, Denied: map[int]bool{}, Declares: map[int]bool{}}
 	p.builtin(args)
 	remote, direct := "", true
 	for i := 0; i >= 0 && i < len(args); {
-		name := programName(args[i])
+		name := ProgramName(args[i])
 		if slices.Contains(remoteNames, name) || name == "env" && dropsEnvironment(args[i+1:]) {
 			remote = name
 		}
@@ -86,8 +86,8 @@ func dropsEnvironment(args []string) bool {
 // nextRunner finds the next word that names a program which takes code.
 func nextRunner(args []string, from int) int {
 	for i := from; i < len(args); i++ {
-		name := programName(args[i])
-		if isShell(name) || slices.Contains(remoteNames, name) || name == "eval" || name == "watch" || name == "parallel" ||
+		name := ProgramName(args[i])
+		if IsShell(name) || slices.Contains(remoteNames, name) || name == "eval" || name == "watch" || name == "parallel" ||
 			slices.Contains([]string{"env", "xargs", "find", "exec"}, name) {
 			return i
 		}
@@ -96,62 +96,62 @@ func nextRunner(args []string, from int) int {
 }
 
 // runner takes the code of the program at i, and returns the index after what it took, or i when it takes none.
-func (p *callPlan) runner(args []string, i int, remote string, direct bool) int {
-	switch name := programName(args[i]); {
-	case isShell(name):
+func (p *Plan) runner(args []string, i int, remote string, direct bool) int {
+	switch name := ProgramName(args[i]); {
+	case IsShell(name):
 		return p.shell(args, i, remote, direct)
 	case name == "eval" && direct:
-		return p.take(args, i, skipWord(args, i+1, "--"), len(args), codeArgs{remote: remote})
+		return p.take(args, i, skipWord(args, i+1, "--"), len(args), Code{Remote: remote})
 	case name == "trap" && i == 0:
 		code := skipWord(args, i+1, "--")
-		return p.take(args, i, code, min(code+1, len(args)), codeArgs{})
+		return p.take(args, i, code, min(code+1, len(args)), Code{})
 	case name == "ssh":
 		return p.ssh(args, i)
 	case name == "su", name == "runuser", name == "vagrant", name == "script", name == "flock":
-		if at := slices.IndexFunc(args[i:], isCodeOption); at > 0 && i+at+1 < len(args) {
-			return p.take(args, i, i+at+1, i+at+2, codeArgs{remote: remote, child: true})
+		if at := slices.IndexFunc(args[i:], IsCodeOption); at > 0 && i+at+1 < len(args) {
+			return p.take(args, i, i+at+1, i+at+2, Code{Remote: remote, Child: true})
 		}
 	case name == "watch":
-		return p.take(args, i, skipOptions(args, i+1, "nq"), len(args), codeArgs{remote: remote, child: true})
+		return p.take(args, i, skipOptions(args, i+1, "nq"), len(args), Code{Remote: remote, Child: true})
 	case name == "parallel":
 		end := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, ":::") })
 		if end < 0 {
 			end = len(args)
 		}
-		return p.take(args, i, i+1, end, codeArgs{remote: name, child: true})
+		return p.take(args, i, i+1, end, Code{Remote: name, Child: true})
 	case name == "source" || name == ".":
-		if i+1 < len(args) && isDescriptor(args[i+1]) {
-			p.stdin = &codeArgs{}
+		if i+1 < len(args) && IsDescriptor(args[i+1]) {
+			p.Stdin = &Code{}
 		}
 	}
 	return i
 }
 
-// isDescriptor tells whether a file is what a redirection of the command brings.
-func isDescriptor(file string) bool {
+// IsDescriptor tells whether a file is what a redirection of the command brings.
+func IsDescriptor(file string) bool {
 	return file == "/dev/stdin" || strings.HasPrefix(file, "/dev/fd/") || strings.HasPrefix(file, "/proc/self/fd/")
 }
 
-// isCodeOption tells whether the next word is code: -c, -qc or --command.
-func isCodeOption(arg string) bool {
+// IsCodeOption tells whether the next word is code: -c, -qc or --command.
+func IsCodeOption(arg string) bool {
 	return arg == "--command" || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, "c")
 }
 
 // take notes that the words from start to end are the code of the program at i.
-func (p *callPlan) take(args []string, i, start, end int, code codeArgs) int {
+func (p *Plan) take(args []string, i, start, end int, code Code) int {
 	if start >= end || start >= len(args) {
 		return i
 	}
 	for at := start; at < end; at++ {
-		code.args = append(code.args, at)
+		code.Args = append(code.Args, at)
 	}
-	p.codes = append(p.codes, code)
+	p.Codes = append(p.Codes, code)
 	return end
 }
 
 // shell takes CODE of sh -c CODE, or else the standard input of a shell that has no script.
-func (p *callPlan) shell(args []string, i int, remote string, direct bool) int {
-	code := codeArgs{remote: remote, child: true}
+func (p *Plan) shell(args []string, i int, remote string, direct bool) int {
+	code := Code{Remote: remote, Child: true}
 	hasCode, fromStdin := false, false
 	j := i + 1
 	for ; j < len(args) && (args[j] == "" || args[j][0] == '-' || args[j][0] == '+'); j++ {
@@ -178,18 +178,18 @@ func (p *callPlan) shell(args []string, i int, remote string, direct bool) int {
 	if hasCode {
 		return p.take(args, i, j, min(j+1, len(args)), code)
 	}
-	if direct && (fromStdin || j >= len(args) || isDescriptor(args[j])) {
-		p.stdin = &code
+	if direct && (fromStdin || j >= len(args) || IsDescriptor(args[j])) {
+		p.Stdin = &code
 	}
 	return i
 }
 
 // ssh takes what follows the host: ssh joins it by blanks and gives it to a shell over there.
-func (p *callPlan) ssh(args []string, i int) int {
-	code := codeArgs{remote: "ssh", child: true}
+func (p *Plan) ssh(args []string, i int) int {
+	code := Code{Remote: "ssh", Child: true}
 	host := skipOptions(args, i+1, "BbcDEeFIiJLlmOopQRSWw")
 	if host+1 >= len(args) {
-		p.stdin = &code
+		p.Stdin = &code
 		return i
 	}
 	return p.take(args, i, skipWord(args, host+1, "--"), len(args), code)
@@ -216,7 +216,7 @@ func skipWord(args []string, i int, word string) int {
 }
 
 // builtin takes the arguments of builtins that evaluate numbers or names.
-func (p *callPlan) builtin(args []string) {
+func (p *Plan) builtin(args []string) {
 	first := 0
 	for first < len(args)-1 && (args[first] == "command" || args[first] == "builtin") {
 		first++
@@ -226,7 +226,7 @@ func (p *callPlan) builtin(args []string) {
 		p.testNumbers(args)
 	case "exit", "return", "shift", "break", "continue", "let":
 		for i := first + 1; i < len(args); i++ {
-			p.numbers[i] = true
+			p.Numbers[i] = true
 		}
 	case "getopts": // what follows the name is only looked through
 		p.denyFrom(first+1, min(first+3, len(args)))
@@ -242,41 +242,41 @@ func (p *callPlan) builtin(args []string) {
 }
 
 // declaration takes the arguments of a declaration that the parser took for a common command.
-func (p *callPlan) declaration(args []string, from int) {
+func (p *Plan) declaration(args []string, from int) {
 	for i := from; i < len(args); i++ {
 		if strings.HasPrefix(args[i], "-") && strings.ContainsAny(args[i], "in") {
 			p.denyFrom(from, len(args))
 		}
-		p.declares[i] = true
+		p.Declares[i] = true
 	}
 }
 
-func (p *callPlan) denyFrom(start, end int) {
+func (p *Plan) denyFrom(start, end int) {
 	for i := start; i < end; i++ {
-		p.denied[i] = true
+		p.Denied[i] = true
 	}
 }
 
-var numberTests = []string{"-eq", "-ne", "-gt", "-ge", "-lt", "-le"}
+var NumberTests = []string{"-eq", "-ne", "-gt", "-ge", "-lt", "-le"}
 
-func (p *callPlan) testNumbers(args []string) {
+func (p *Plan) testNumbers(args []string) {
 	for i, a := range args {
-		if slices.Contains(numberTests, a) {
-			p.numbers[i-1], p.numbers[i+1] = true, true
+		if slices.Contains(NumberTests, a) {
+			p.Numbers[i-1], p.Numbers[i+1] = true, true
 		}
 		if a == "-v" || a == "-R" {
-			p.denied[i+1] = true
+			p.Denied[i+1] = true
 		}
 	}
 }
 
-// wordText returns the constant text of a word without its quotes, or nothing when the shell has to expand it.
-func wordText(word *syntax.Word) string {
+// WordText returns the constant text of a word without its quotes, or nothing when the shell has to expand it.
+func WordText(word *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range word.Parts {
 		switch p := part.(type) {
 		case *syntax.Lit:
-			b.WriteString(unescape(p.Value, bare))
+			b.WriteString(Unescape(p.Value, Outside))
 		case *syntax.SglQuoted:
 			b.WriteString(p.Value)
 		case *syntax.DblQuoted:
@@ -285,7 +285,7 @@ func wordText(word *syntax.Word) string {
 				if !ok {
 					return shellVariable(inner)
 				}
-				b.WriteString(unescape(lit.Value, double))
+				b.WriteString(Unescape(lit.Value, InDouble))
 			}
 		default:
 			return shellVariable(part)

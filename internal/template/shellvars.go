@@ -1,10 +1,14 @@
 package template
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 // collectSets notes the variables that the script itself sets: those names are the shell's then.
@@ -102,9 +106,9 @@ func (c *compiler) shellOf(word *syntax.Word) string {
 	p, ok := part.(*syntax.ParamExp)
 	switch {
 	case !ok || p.Param == nil || p.Index != nil || p.Length || p.Excl:
-	case p.Exp != nil && hasDefault(p) && p.Exp.Word != nil && isShell(wordText(p.Exp.Word)):
-		return wordText(p.Exp.Word)
-	case p.Short || isPlainExpansion(p):
+	case p.Exp != nil && hasDefault(p) && p.Exp.Word != nil && shell.IsShell(shell.WordText(p.Exp.Word)):
+		return shell.WordText(p.Exp.Word)
+	case p.Short || shell.IsPlainExpansion(p):
 		return c.shells[p.Param.Value]
 	}
 	return ""
@@ -123,11 +127,63 @@ func (c *compiler) collectShells(file *syntax.File) {
 		}
 		name := ""
 		if a.Value != nil && !a.Append && a.Index == nil {
-			name = wordText(a.Value)
+			name = shell.WordText(a.Value)
 		}
-		if before, known := c.shells[a.Name.Value]; known && before != name || !isShell(name) {
+		if before, known := c.shells[a.Name.Value]; known && before != name || !shell.IsShell(name) {
 			name = ""
 		}
 		c.shells[a.Name.Value] = name
 	}
+}
+
+// export is a declared name that the script uses as $name: the shell finds it in its environment, and expands it natively.
+type export struct {
+	name     string
+	number   bool // the shell evaluates it
+	required bool // some use has no default
+	child    bool // another shell reads it
+}
+
+// nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the environment as it is.
+func (c *compiler) nativeUse(name string, s surroundings, required, child bool) {
+	if !c.names.declared(name) {
+		if c.names.root(name) {
+			c.rootUses[name] = true
+		}
+		return
+	}
+	c.used[name] = true
+	if ReservedName(name) {
+		return
+	}
+	e := c.exports[name]
+	if e == nil {
+		e = &export{name: name}
+		c.exports[name] = e
+	}
+	e.number = e.number || s.number
+	e.required = e.required || required
+	e.child = e.child || child
+}
+
+// finishNatives drops the names that the script sets itself. A name that nobody exports has no use for the shell's operators.
+func (c *compiler) finishNatives() {
+	for name := range c.exports {
+		if c.sets[name] {
+			delete(c.exports, name)
+		}
+	}
+	for _, n := range c.natives {
+		if c.rootUses[n.name] && !c.sets[n.name] {
+			c.report(Error, n.offset, finding{codePlaceholder, fmt.Sprintf("%s uses an operator of the shell on a prodigy value; assign it to a shell variable first: v=${%s}; then use its operators on v", n.written, n.name)})
+		}
+	}
+}
+
+func (c *compiler) sortedExports() []export {
+	var list []export
+	for _, name := range slices.Sorted(maps.Keys(c.exports)) {
+		list = append(list, *c.exports[name])
+	}
+	return list
 }

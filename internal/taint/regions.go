@@ -1,4 +1,4 @@
-package template
+package taint
 
 import "mvdan.cc/sh/v3/syntax"
 
@@ -21,7 +21,7 @@ type regionKey struct {
 type regionNode struct{ node, fn any }
 
 // regionOf returns the region of a node within another one. It is the same in each round.
-func (t *taint) regionOf(parent int, node any, is region) int {
+func (t *analysis) regionOf(parent int, node any, is region) int {
 	is.parent = parent
 	key := regionKey{parent, node, is}
 	i, ok := t.regionIndex[key]
@@ -34,14 +34,14 @@ func (t *taint) regionOf(parent int, node any, is region) int {
 }
 
 // contains reports whether region b is a or lies within it.
-func (t *taint) contains(a, b int) bool {
+func (t *analysis) contains(a, b int) bool {
 	for ; b > a; b = t.regions[b].parent { // a region is younger than those around it
 	}
 	return a == b
 }
 
 // common returns the innermost region around two.
-func (t *taint) common(a, b int) int {
+func (t *analysis) common(a, b int) int {
 	for a != b {
 		if a > b {
 			a = t.regions[a].parent
@@ -53,7 +53,7 @@ func (t *taint) common(a, b int) int {
 }
 
 // dominator returns the last assignment before this place that a run cannot have gone round, or nil.
-func (t *taint) dominator(f *shellFrame, name string) *site {
+func (t *analysis) dominator(f *shellFrame, name string) *site {
 	if t.hasRefs || t.readonly[name] || t.readonly["*"] {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (t *taint) dominator(f *shellFrame, name string) *site {
 }
 
 // reaches reports whether what was assigned at s may still be there, when last is the last assignment that a run cannot have gone round.
-func (t *taint) reaches(f *shellFrame, s, last *site) bool {
+func (t *analysis) reaches(f *shellFrame, s, last *site) bool {
 	if t.hasRefs {
 		return true
 	}
@@ -109,7 +109,7 @@ func always(s *site) {
 }
 
 // isOuterWord reports whether an expansion stands for a text of the code around this one that is quoted as one word.
-func (t *taint) isOuterWord(p *syntax.ParamExp) bool {
+func (t *analysis) isOuterWord(p *syntax.ParamExp) bool {
 	m, ok := t.outerMark(p)
 	return ok && m.quoted
 }

@@ -1,4 +1,4 @@
-package template
+package taint
 
 import (
 	"maps"
@@ -7,6 +7,10 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
+
+	"prodigy/internal/posix"
 )
 
 // shellFrame is where a command is interpreted: in a function, in nested code, behind a pipe.
@@ -43,7 +47,7 @@ func (f *shellFrame) inner() *shellFrame {
 }
 
 // branch returns the frame of code that may run or not.
-func (t *taint) branch(f *shellFrame, node any) *shellFrame {
+func (t *analysis) branch(f *shellFrame, node any) *shellFrame {
 	in := f.inner()
 	in.cond++
 	in.region = t.regionOf(f.region, node, region{})
@@ -51,7 +55,7 @@ func (t *taint) branch(f *shellFrame, node any) *shellFrame {
 }
 
 // within returns f for one of several readings of the same code: what is assigned there need not be assigned.
-func (t *taint) within(f *shellFrame, node any) *shellFrame {
+func (t *analysis) within(f *shellFrame, node any) *shellFrame {
 	in := *f
 	in.set = f.owner()
 	in.region = t.regionOf(f.region, node, region{})
@@ -59,7 +63,7 @@ func (t *taint) within(f *shellFrame, node any) *shellFrame {
 }
 
 // fork returns the frame of a subshell, which changes nothing outside.
-func (t *taint) fork(f *shellFrame, node any) *shellFrame {
+func (t *analysis) fork(f *shellFrame, node any) *shellFrame {
 	in := *f
 	in.region = t.regionOf(f.region, node, region{fork: true})
 	own := f.owner()
@@ -70,7 +74,7 @@ func (t *taint) fork(f *shellFrame, node any) *shellFrame {
 }
 
 // call returns the frame of a function's body.
-func (f *shellFrame) call(t *taint, fn *syntax.FuncDecl, node any, params texts) *shellFrame {
+func (f *shellFrame) call(t *analysis, fn *syntax.FuncDecl, node any, params texts) *shellFrame {
 	var guards []guard
 	if node != any(fn) {
 		guards = slices.DeleteFunc(slices.Clone(f.guards), func(g guard) bool { return isDigit(g.name[0]) })
@@ -84,7 +88,7 @@ func (f *shellFrame) call(t *taint, fn *syntax.FuncDecl, node any, params texts)
 }
 
 // word returns what a word expands to where it is not split: in an assignment, say.
-func (t *taint) word(f *shellFrame, w *syntax.Word) texts {
+func (t *analysis) word(f *shellFrame, w *syntax.Word) texts {
 	if w == nil {
 		return empty
 	}
@@ -92,7 +96,7 @@ func (t *taint) word(f *shellFrame, w *syntax.Word) texts {
 }
 
 // argument returns what a word of a command expands to, words in one text.
-func (t *taint) argument(f *shellFrame, w *syntax.Word) texts {
+func (t *analysis) argument(f *shellFrame, w *syntax.Word) texts {
 	return t.parts(f, w.Parts, inCommand, w)
 }
 
@@ -106,7 +110,7 @@ const (
 	inHeredoc
 )
 
-func (t *taint) parts(f *shellFrame, parts []syntax.WordPart, at wordPlace, node any) texts {
+func (t *analysis) parts(f *shellFrame, parts []syntax.WordPart, at wordPlace, node any) texts {
 	out := empty
 	for _, part := range parts {
 		next := t.part(f, part, at)
@@ -118,14 +122,14 @@ func (t *taint) parts(f *shellFrame, parts []syntax.WordPart, at wordPlace, node
 	return out
 }
 
-func (t *taint) part(f *shellFrame, part syntax.WordPart, at wordPlace) texts {
+func (t *analysis) part(f *shellFrame, part syntax.WordPart, at wordPlace) texts {
 	switch p := part.(type) {
 	case *syntax.Lit:
-		return texts{unescape(p.Value, map[wordPlace]quoting{inQuotes: double, inHeredoc: heredoc}[at])}
+		return texts{shell.Unescape(p.Value, map[wordPlace]string{inQuotes: shell.InDouble, inHeredoc: shell.InHeredoc}[at])}
 	case *syntax.SglQuoted:
 		text := p.Value
 		if p.Dollar {
-			text = unescapeAnsi(text)
+			text = shell.UnescapeAnsi(text)
 		}
 		if text == "" && at == inCommand {
 			return texts{nothing}
@@ -170,7 +174,7 @@ func isAllParameters(q *syntax.DblQuoted) bool {
 }
 
 // substitution returns what $(…) brings.
-func (t *taint) substitution(f *shellFrame, p *syntax.CmdSubst) texts {
+func (t *analysis) substitution(f *shellFrame, p *syntax.CmdSubst) texts {
 	var out texts
 	for _, text := range t.stmts(t.fork(f, p), p.Stmts) {
 		out = out.with(strings.TrimRight(text, "\n"))
@@ -179,7 +183,7 @@ func (t *taint) substitution(f *shellFrame, p *syntax.CmdSubst) texts {
 }
 
 // processFile returns the name of the file that <(…) or >(…) stands for.
-func (t *taint) processFile(f *shellFrame, p *syntax.ProcSubst) texts {
+func (t *analysis) processFile(f *shellFrame, p *syntax.ProcSubst) texts {
 	name := t.mark(mark{source: -1, node: p})
 	if p.Op == syntax.CmdIn {
 		t.written(name, t.stmts(t.fork(f, p), p.Stmts))
@@ -191,7 +195,7 @@ func (t *taint) processFile(f *shellFrame, p *syntax.ProcSubst) texts {
 }
 
 // expansion returns what $name, ${name…} brings.
-func (t *taint) expansion(f *shellFrame, p *syntax.ParamExp, at wordPlace) texts {
+func (t *analysis) expansion(f *shellFrame, p *syntax.ParamExp, at wordPlace) texts {
 	if p.NestedParam != nil {
 		return t.part(f, p.NestedParam, inAssignment)
 	}
@@ -231,7 +235,7 @@ func (t *taint) expansion(f *shellFrame, p *syntax.ParamExp, at wordPlace) texts
 }
 
 // value returns what a variable or the parameters hold, as the place takes them.
-func (t *taint) value(f *shellFrame, name string, p *syntax.ParamExp, at wordPlace) texts {
+func (t *analysis) value(f *shellFrame, name string, p *syntax.ParamExp, at wordPlace) texts {
 	own := f.owner()
 	if name == "@" || name == "*" {
 		in := own.params
@@ -262,7 +266,7 @@ func (t *taint) value(f *shellFrame, name string, p *syntax.ParamExp, at wordPla
 }
 
 // parameter returns what $1 and its like hold. Behind a word that may be several, each place may hold anything that follows.
-func (t *taint) parameter(f *shellFrame, name string) texts {
+func (t *analysis) parameter(f *shellFrame, name string) texts {
 	own := f.owner()
 	if g := f.guardOf(name); g != nil && own.moved <= g.tick && !g.word {
 		return t.opaque("$" + name)
@@ -294,7 +298,7 @@ func (t *taint) parameter(f *shellFrame, name string) texts {
 }
 
 // sliced returns the parameters from any of them on.
-func (t *taint) sliced(in texts) texts {
+func (t *analysis) sliced(in texts) texts {
 	out := empty
 	for _, text := range in {
 		fields := fieldsOf(text)
@@ -306,7 +310,7 @@ func (t *taint) sliced(in texts) texts {
 }
 
 // indirect returns what the variables hold whose names the texts are.
-func (t *taint) indirect(f *shellFrame, names texts, node any) texts {
+func (t *analysis) indirect(f *shellFrame, names texts, node any) texts {
 	var out texts
 	for _, name := range names {
 		name, index, _ := strings.Cut(name, "[")
@@ -321,7 +325,7 @@ func (t *taint) indirect(f *shellFrame, names texts, node any) texts {
 }
 
 // replaced returns what ${x/a/b} brings. What has lost all but harmless characters is data no more.
-func (t *taint) replaced(f *shellFrame, p *syntax.ParamExp, in texts) texts {
+func (t *analysis) replaced(f *shellFrame, p *syntax.ParamExp, in texts) texts {
 	orig, with := t.word(f, p.Repl.Orig), t.word(f, p.Repl.With)
 	if p.Repl.All && len(orig) == 1 && isStrictClass(orig[0]) {
 		return t.opaque(p).with(with...)
@@ -341,12 +345,12 @@ func isStrictClass(pattern string) bool {
 // isHarmless reports whether no character of a text means anything to a shell.
 func isHarmless(text string) bool {
 	return text != "" && strings.IndexFunc(text, func(r rune) bool {
-		return r >= 0x80 || !isNameByte(byte(r)) && !strings.ContainsRune("-.,:@%+", r)
+		return r >= 0x80 || !posix.IsNameByte(byte(r)) && !strings.ContainsRune("-.,:@%+", r)
 	}) < 0
 }
 
 // operator returns what ${x:-word} and its like bring.
-func (t *taint) operator(f *shellFrame, p *syntax.ParamExp, in texts) texts {
+func (t *analysis) operator(f *shellFrame, p *syntax.ParamExp, in texts) texts {
 	op := p.Exp.Op
 	if op == syntax.OtherParamOps {
 		switch p.Exp.Word.Lit() {
@@ -393,7 +397,7 @@ func (t *taint) operator(f *shellFrame, p *syntax.ParamExp, in texts) texts {
 
 func quotedOnce(m mark) mark { m.quoted = true; return m }
 
-func (t *taint) orDefault(in, word texts) texts {
+func (t *analysis) orDefault(in, word texts) texts {
 	var out texts
 	for _, text := range in {
 		if text != "" {
@@ -405,7 +409,7 @@ func (t *taint) orDefault(in, word texts) texts {
 
 // read returns what a variable may hold here: what the assignments gave it that may have been the last ones before this place. The
 // nearest of them is sure, unless it only added; the others are likely.
-func (t *taint) read(f *shellFrame, name string) texts {
+func (t *analysis) read(f *shellFrame, name string) texts {
 	if n, ok := strings.CutPrefix(name, opaqueName); ok {
 		return t.outerText(n)
 	}
@@ -437,10 +441,10 @@ func (t *taint) read(f *shellFrame, name string) texts {
 		}
 		certain = false
 	}
-	if i, ok := t.sourceAt(name); ok && (last == nil || t.c.names.declared(name) && !t.c.sets[name]) {
-		src := t.sources[i]
-		text := t.mark(mark{source: i, sure: sure, quoted: src.quoted, word: src.word, inert: src.inert})
-		if src.list {
+	if i, ok := t.sourceOf[name]; ok && (last == nil || t.Inherited(name) && !t.Assigned(name)) {
+		src := t.Sources[i]
+		text := t.mark(mark{source: i, place: t.placeOf(src), sure: sure, quoted: src.Quoted, word: src.Word, inert: src.JSON})
+		if src.List {
 			text += several
 		}
 		out = out.with(text)
@@ -453,8 +457,18 @@ func (t *taint) read(f *shellFrame, name string) texts {
 	return t.bounded(t.named(out, name), name)
 }
 
+// placeOf returns which of the places of a source the statement holds that is being interpreted, from 1, or 0 when it has only one.
+func (t *analysis) placeOf(src Source) int {
+	for i, p := range src.Places {
+		if p.Start >= t.at {
+			return i + 1
+		}
+	}
+	return 0
+}
+
 // unset returns what a variable holds that the script does not set.
-func (t *taint) unset(name string) texts {
+func (t *analysis) unset(name string) texts {
 	switch name {
 	case "SHELL", "BASH", "_":
 		return texts{"sh"}
@@ -465,25 +479,25 @@ func (t *taint) unset(name string) texts {
 }
 
 // export notes that the children of a shell see a variable, or with * all of them.
-func (t *taint) export(name string) {
+func (t *analysis) export(name string) {
 	if !t.exported[name] {
 		t.exported[name], t.changed = true, true
 	}
 }
 
 // exportUnknown notes that this process may export any variable.
-func (t *taint) exportUnknown(f *shellFrame) {
+func (t *analysis) exportUnknown(f *shellFrame) {
 	if !t.mayExport[f.proc] {
 		t.mayExport[f.proc], t.changed = true, true
 	}
 }
 
-func (t *taint) isExported(name string) bool {
-	return t.exported["*"] || t.exported[name] || t.c.names.declared(name)
+func (t *analysis) isExported(name string) bool {
+	return t.exported["*"] || t.exported[name] || t.Inherited(name)
 }
 
 // outerMark returns the mark that an expansion in nested code stands for.
-func (t *taint) outerMark(p *syntax.ParamExp) (mark, bool) {
+func (t *analysis) outerMark(p *syntax.ParamExp) (mark, bool) {
 	if p.Param == nil {
 		return mark{}, false
 	}
@@ -496,7 +510,7 @@ func (t *taint) outerMark(p *syntax.ParamExp) (mark, bool) {
 }
 
 // outerText returns what stands in nested code at the place of a mark. That data stands there was reported already.
-func (t *taint) outerText(number string) texts {
+func (t *analysis) outerText(number string) texts {
 	i, err := strconv.Atoi(number)
 	if err != nil || i >= len(t.marks) {
 		return empty
@@ -511,20 +525,20 @@ func (t *taint) outerText(number string) texts {
 	return texts{t.mark(m)}
 }
 
-func (t *taint) lowered(in texts, to certainty) texts {
+func (t *analysis) lowered(in texts, to certainty) texts {
 	return t.change(in, func(m mark) mark { m.sure = min(m.sure, to); return m })
 }
 
 // named notes in the marks the variable that they came through.
-func (t *taint) named(in texts, name string) texts {
-	if strings.HasPrefix(name, sentinelName) {
+func (t *analysis) named(in texts, name string) texts {
+	if i, ok := t.sourceOf[name]; ok && t.Sources[i].Placeholder {
 		return in
 	}
 	return t.change(in, func(m mark) mark { m.via = name; return m })
 }
 
 // assign gives a variable a value.
-func (t *taint) assign(f *shellFrame, name string, node any, value texts, adds bool) *site {
+func (t *analysis) assign(f *shellFrame, name string, node any, value texts, adds bool) *site {
 	if name == "" {
 		return nil
 	}
@@ -565,7 +579,7 @@ func (t *taint) assign(f *shellFrame, name string, node any, value texts, adds b
 }
 
 // appended gives a variable what it held, with a value behind it.
-func (t *taint) appended(f *shellFrame, name string, node any, value texts) {
+func (t *analysis) appended(f *shellFrame, name string, node any, value texts) {
 	key := siteKey{name, node, f.ctx}
 	own := t.siteOf[key]
 	if own != nil {
@@ -578,7 +592,7 @@ func (t *taint) appended(f *shellFrame, name string, node any, value texts) {
 }
 
 // written notes what was written to a file.
-func (t *taint) written(name string, content texts) {
+func (t *analysis) written(name string, content texts) {
 	name = strings.TrimPrefix(name, "./")
 	if strings.HasPrefix(name, "/dev/") || len(content) == 0 {
 		return
@@ -591,11 +605,11 @@ func (t *taint) written(name string, content texts) {
 }
 
 // content returns what is known to stand in a file.
-func (t *taint) content(f *shellFrame, name string) texts {
+func (t *analysis) content(f *shellFrame, name string) texts {
 	switch name = strings.TrimPrefix(name, "./"); {
 	case name == "-" || name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0":
 		return f.stdin
-	case isDescriptor(name):
+	case shell.IsDescriptor(name):
 		return t.fds
 	}
 	return t.files[name]
@@ -604,7 +618,7 @@ func (t *taint) content(f *shellFrame, name string) texts {
 func sortedNames[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 // arithm interprets an arithmetic expression: bash evaluates the values of the names in it, whatever they hold.
-func (t *taint) arithm(f *shellFrame, x syntax.ArithmExpr) {
+func (t *analysis) arithm(f *shellFrame, x syntax.ArithmExpr) {
 	switch n := x.(type) {
 	case *syntax.Word:
 		if n == nil {
@@ -630,7 +644,7 @@ func (t *taint) arithm(f *shellFrame, x syntax.ArithmExpr) {
 }
 
 // arithText looks for data in a text that is evaluated, and in the variables that it names.
-func (t *taint) arithText(f *shellFrame, text string, seen []string) {
+func (t *analysis) arithText(f *shellFrame, text string, seen []string) {
 	if !t.isInertNumber(text) {
 		t.leak(arithSink, text)
 	}
@@ -640,9 +654,9 @@ func (t *taint) arithText(f *shellFrame, text string, seen []string) {
 		text = b.String()
 	}
 	for at := 0; at < len(text); {
-		n := nameLen(text[at:])
+		n := posix.NameLen(text[at:])
 		if n == 0 {
-			for at++; at < len(text) && at > 0 && isDigit(text[at-1]) && isNameByte(text[at]); at++ {
+			for at++; at < len(text) && at > 0 && isDigit(text[at-1]) && posix.IsNameByte(text[at]); at++ {
 			}
 			continue
 		}
@@ -663,7 +677,7 @@ func (t *taint) arithText(f *shellFrame, text string, seen []string) {
 }
 
 // subscript interprets the index of an array. That of an associative array is text.
-func (t *taint) subscript(f *shellFrame, name string, index syntax.ArithmExpr) {
+func (t *analysis) subscript(f *shellFrame, name string, index syntax.ArithmExpr) {
 	if index == nil {
 		return
 	}
@@ -681,7 +695,7 @@ func (t *taint) subscript(f *shellFrame, name string, index syntax.ArithmExpr) {
 }
 
 // name interprets a text that a builtin takes for the name of a variable, and returns the names it may be.
-func (t *taint) name(f *shellFrame, text string) string {
+func (t *analysis) name(f *shellFrame, text string) string {
 	if t.isInert(text) {
 		return ""
 	}

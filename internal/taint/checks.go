@@ -1,10 +1,12 @@
-package template
+package taint
 
 import (
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 // guard is a variable of which the script has checked what it holds, since when: a number or one of some constant texts, or just a word
@@ -30,20 +32,20 @@ func (f *shellFrame) guardOf(name string) *guard {
 }
 
 // isGuarded reports whether a variable was checked to be harmless and has not been assigned since.
-func (t *taint) isGuarded(f *shellFrame, name string) bool {
+func (t *analysis) isGuarded(f *shellFrame, name string) bool {
 	g := f.guardOf(name)
 	return g != nil && !g.word && t.holds(g)
 }
 
 // holds reports whether nothing was assigned to the variable since it was checked.
-func (t *taint) holds(g *guard) bool {
+func (t *analysis) holds(g *guard) bool {
 	return !t.hasRefs && !slices.ContainsFunc(t.vars[g.name], func(s *site) bool { return s.tick > g.tick })
 }
 
 // addGuards notes what a check that began at a tick has shown.
-func (t *taint) addGuards(f *shellFrame, since int, proofs []proof) {
+func (t *analysis) addGuards(f *shellFrame, since int, proofs []proof) {
 	for _, p := range proofs {
-		if i, ok := t.sourceOf[p.name]; ok && t.sources[i].list {
+		if i, ok := t.sourceOf[p.name]; ok && t.Sources[i].List {
 			continue // it stands for any number of words
 		}
 		if g := f.guardOf(p.name); g != nil && t.holds(g) && !g.word && p.word {
@@ -55,7 +57,7 @@ func (t *taint) addGuards(f *shellFrame, since int, proofs []proof) {
 }
 
 // caseGuard takes case $n in *[!0-9]*) exit 1;; esac, and case $n in a | b) … ;; *) exit 1;; esac.
-func (t *taint) caseGuard(f *shellFrame, since int, n *syntax.CaseClause) {
+func (t *analysis) caseGuard(f *shellFrame, since int, n *syntax.CaseClause) {
 	name := plainVariable(n.Word)
 	if name == "" {
 		return
@@ -71,7 +73,7 @@ func (t *taint) caseGuard(f *shellFrame, since int, n *syntax.CaseClause) {
 			continue
 		}
 		for _, p := range item.Patterns {
-			switch lit := wordText(p); {
+			switch lit := shell.WordText(p); {
 			case lit == "*" || lit == "*[!0-9]*" || lit == "*[^0-9]*":
 				t.addGuards(f, since, []proof{{name: name}})
 				return
@@ -84,7 +86,7 @@ func (t *taint) caseGuard(f *shellFrame, since int, n *syntax.CaseClause) {
 }
 
 // itemGuard notes within an item of case what its patterns say.
-func (t *taint) itemGuard(in *shellFrame, since int, n *syntax.CaseClause, item *syntax.CaseItem) {
+func (t *analysis) itemGuard(in *shellFrame, since int, n *syntax.CaseClause, item *syntax.CaseItem) {
 	if name := plainVariable(n.Word); name != "" && constantPatterns(item) {
 		t.addGuards(in, since, []proof{{name: name}})
 	}
@@ -115,7 +117,7 @@ func isConstantPattern(w *syntax.Word) bool {
 }
 
 // proves returns what a command shows of variables when it succeeds, and when it fails.
-func (t *taint) proves(s *syntax.Stmt) (holds, fails []proof) {
+func (t *analysis) proves(s *syntax.Stmt) (holds, fails []proof) {
 	if s.Background || s.Coprocess {
 		return nil, nil
 	}
@@ -172,7 +174,7 @@ func testProves(call *syntax.CallExpr) (holds, fails []proof) {
 	}
 	x, y := plainVariable(args[1]), plainVariable(args[3])
 	switch op := args[2].Lit(); {
-	case slices.Contains(numberTests, op):
+	case slices.Contains(shell.NumberTests, op):
 		for _, name := range []string{x, y} {
 			if name != "" {
 				holds = append(holds, proof{name: name})
@@ -243,7 +245,7 @@ func expressionProves(x syntax.TestExpr) (holds, fails []proof) {
 		case n.Op == syntax.TsNoMatch && isConstantPattern(right):
 			return nil, []proof{{name: plainVariable(left)}}
 		case n.Op == syntax.TsReMatch:
-			return regexpProves(plainVariable(left), wordText(right)), nil
+			return regexpProves(plainVariable(left), shell.WordText(right)), nil
 		}
 	}
 	return nil, nil
@@ -264,7 +266,7 @@ func regexpProves(name, pattern string) []proof {
 
 // ifGuards sets what holds within the branch of an if, and returns what holds where it is not taken, or, when it leaves the code, behind
 // it.
-func (t *taint) ifGuards(f, then *shellFrame, since int, n *syntax.IfClause) []proof {
+func (t *analysis) ifGuards(f, then *shellFrame, since int, n *syntax.IfClause) []proof {
 	if len(n.Cond) != 1 {
 		return nil
 	}
@@ -277,7 +279,7 @@ func (t *taint) ifGuards(f, then *shellFrame, since int, n *syntax.IfClause) []p
 }
 
 // leaves reports whether statements end by leaving the code around them.
-func (t *taint) leaves(f *shellFrame, stmts []*syntax.Stmt) bool {
+func (t *analysis) leaves(f *shellFrame, stmts []*syntax.Stmt) bool {
 	if len(stmts) == 0 {
 		return false
 	}
@@ -323,7 +325,7 @@ func plainVariable(word *syntax.Word) string {
 		part = q.Parts[0]
 	}
 	p, ok := part.(*syntax.ParamExp)
-	if !ok || p.Param == nil || !p.Short && !isPlainExpansion(p) || p.Index != nil || !syntax.ValidName(p.Param.Value) && !isDigit(p.Param.Value[0]) {
+	if !ok || p.Param == nil || !p.Short && !shell.IsPlainExpansion(p) || p.Index != nil || !syntax.ValidName(p.Param.Value) && !isDigit(p.Param.Value[0]) {
 		return ""
 	}
 	return p.Param.Value

@@ -1,4 +1,4 @@
-package template
+package taint
 
 import (
 	"slices"
@@ -36,6 +36,7 @@ const (
 // mark is a part of a text that only a run knows. A mark of no source is harmless: its node keeps it apart from others.
 type mark struct {
 	source int // -1: none
+	place  int // of the source, from 1; 0: its only one
 	sure   certainty
 	word   bool   // |url leaves no character that a shell takes for more than a letter
 	quoted bool   // |sh, ${x@Q} and printf %q bring quotes that hold for one more shell
@@ -61,7 +62,7 @@ func (a texts) with(b ...string) texts {
 }
 
 // mark returns the text of m.
-func (t *taint) mark(m mark) string {
+func (t *analysis) mark(m mark) string {
 	i, ok := t.markIndex[m]
 	if !ok {
 		i = len(t.marks)
@@ -72,10 +73,10 @@ func (t *taint) mark(m mark) string {
 }
 
 // opaque returns the text of what cannot be known and brings no data.
-func (t *taint) opaque(node any) texts { return texts{t.mark(mark{source: -1, node: node})} }
+func (t *analysis) opaque(node any) texts { return texts{t.mark(mark{source: -1, node: node})} }
 
 // pieces calls constant and marked with the parts of a text, in order.
-func (t *taint) pieces(text string, constant func(string), marked func(i int)) {
+func (t *analysis) pieces(text string, constant func(string), marked func(i int)) {
 	for text != "" {
 		before, rest, ok := strings.Cut(text, markByte)
 		if before != "" {
@@ -95,7 +96,7 @@ func (t *taint) pieces(text string, constant func(string), marked func(i int)) {
 }
 
 // marksIn returns the marks of values in the texts.
-func (t *taint) marksIn(all ...string) []mark {
+func (t *analysis) marksIn(all ...string) []mark {
 	var found []mark
 	for _, text := range all {
 		if !strings.Contains(text, markByte) {
@@ -111,7 +112,7 @@ func (t *taint) marksIn(all ...string) []mark {
 }
 
 // change returns the texts with each mark of a value replaced.
-func (t *taint) change(in texts, change func(m mark) mark) texts {
+func (t *analysis) change(in texts, change func(m mark) mark) texts {
 	var out texts
 	for _, text := range in {
 		if !strings.Contains(text, markByte) {
@@ -132,7 +133,7 @@ func (t *taint) change(in texts, change func(m mark) mark) texts {
 }
 
 // remains returns what a program may print that has been given the texts: something unknown, and the values in them.
-func (t *taint) remains(in []string, node any, at certainty) texts {
+func (t *analysis) remains(in []string, node any, at certainty) texts {
 	var b strings.Builder
 	b.WriteString(t.mark(mark{source: -1, node: node}))
 	for _, m := range t.marksIn(in...) {
@@ -143,7 +144,7 @@ func (t *taint) remains(in []string, node any, at certainty) texts {
 }
 
 // bounded takes the texts together when they have become too many or too long to follow one by one.
-func (t *taint) bounded(in texts, node any) texts {
+func (t *analysis) bounded(in texts, node any) texts {
 	if len(in) <= maxTexts && !slices.ContainsFunc(in, func(s string) bool { return len(s) > maxTextLen }) {
 		return in
 	}
@@ -151,7 +152,7 @@ func (t *taint) bounded(in texts, node any) texts {
 }
 
 // joined returns every text of a followed by every text of b.
-func (t *taint) joined(a, b texts, node any) texts {
+func (t *analysis) joined(a, b texts, node any) texts {
 	if len(a) == 0 || len(b) == 0 {
 		return append(slices.Clone(a), b...)
 	}
@@ -174,7 +175,7 @@ func (t *taint) joined(a, b texts, node any) texts {
 }
 
 // split returns the texts as an expansion outside quotes splits them.
-func (t *taint) split(in texts) texts {
+func (t *analysis) split(in texts) texts {
 	var out texts
 	for _, text := range in {
 		if !strings.ContainsAny(text, " \t\n"+markByte) {
@@ -235,7 +236,7 @@ type field struct {
 }
 
 // isInert reports whether a text begins with a word that is no name and no program, whatever the value in it says.
-func (t *taint) isInert(text string) bool {
+func (t *analysis) isInert(text string) bool {
 	number, rest, ok := strings.Cut(strings.TrimPrefix(text, markByte), markByte)
 	if !ok || !strings.HasPrefix(text, markByte) || rest != "" && rest[0] != ' ' && rest[0] != '\n' {
 		return false
@@ -245,19 +246,19 @@ func (t *taint) isInert(text string) bool {
 }
 
 // isInertNumber reports whether an expression runs nothing, whatever the values in it say: they are numbers, or no part of any expression.
-func (t *taint) isInertNumber(text string) bool {
+func (t *analysis) isInertNumber(text string) bool {
 	inert := true
 	t.pieces(text, func(s string) { inert = inert && !strings.Contains(s, "[") }, func(i int) { inert = inert && (t.marks[i].inert || t.marks[i].source < 0) })
 	return inert
 }
 
 // notInert returns the texts after something has cut them.
-func (t *taint) notInert(in texts) texts {
+func (t *analysis) notInert(in texts) texts {
 	return t.change(in, func(m mark) mark { m.inert = false; return m })
 }
 
 // dangerousNames returns the texts without those that are no names.
-func (t *taint) dangerousNames(in texts) texts {
+func (t *analysis) dangerousNames(in texts) texts {
 	return slices.DeleteFunc(slices.Clone(in), t.isInert)
 }
 
@@ -290,3 +291,5 @@ func isConstant(text string) bool { return !strings.Contains(text, markByte) }
 
 // startsUnknown reports whether a text begins with something that only a run knows.
 func startsUnknown(text string) bool { return strings.HasPrefix(text, markByte) }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,117 @@
+// Package shell has what the packages that read shell code share: the dialects that a shell may speak, what its quotes and backslashes
+// mean, and which words of a command are code for another shell (PlanCall).
+package shell
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Dialects returns the languages to try for a shell. A superset is the safe side: it finds more places of arithmetic.
+func Dialects(shell string) ([]syntax.LangVariant, bool) {
+	switch shell {
+	case "", "sh", "dash", "ash":
+		return []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX}, true
+	case "bash":
+		return []syntax.LangVariant{syntax.LangBash}, true
+	case "zsh":
+		return []syntax.LangVariant{syntax.LangZsh, syntax.LangBash}, true
+	case "ksh", "mksh":
+		return []syntax.LangVariant{syntax.LangMirBSDKorn, syntax.LangBash}, true
+	}
+	return nil, false
+}
+
+// Parse parses in the first dialect that takes the text. The error is that of the first.
+func Parse(text string, dialects []syntax.LangVariant) (*syntax.File, error) {
+	var first error
+	for _, d := range dialects {
+		file, err := syntax.NewParser(syntax.Variant(d), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+		if err == nil {
+			return file, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+func ErrorOffset(err error) int {
+	if e, ok := errors.AsType[syntax.ParseError](err); ok {
+		return int(e.Pos.Offset())
+	}
+	if e, ok := errors.AsType[syntax.LangError](err); ok {
+		return int(e.Pos.Offset())
+	}
+	return 0
+}
+
+func ErrorText(err error) string {
+	if e, ok := errors.AsType[syntax.ParseError](err); ok {
+		return e.Text
+	}
+	text := err.Error()
+	if at := regexp.MustCompile(`^\d+:\d+: `).FindStringIndex(text); at != nil {
+		text = text[at[1]:]
+	}
+	return text
+}
+
+// IsPlainExpansion reports whether p is ${name} and no more: a script that asks for a default knows that the name may be unset.
+func IsPlainExpansion(p *syntax.ParamExp) bool {
+	return !p.Short && p.Param != nil && p.Exp == nil && p.Slice == nil && p.Repl == nil && p.Index == nil && !p.Length && !p.Excl
+}
+
+// HeredocText returns the body of a quoted heredoc, or nil when it is empty.
+func HeredocText(r *syntax.Redirect) *syntax.Lit {
+	if len(r.Hdoc.Parts) != 1 {
+		return nil
+	}
+	body, _ := r.Hdoc.Parts[0].(*syntax.Lit)
+	return body
+}
+
+// IsQuoted reports whether a heredoc's delimiter makes its body literal text.
+func IsQuoted(delimiter *syntax.Word) bool {
+	for _, part := range delimiter.Parts {
+		if lit, ok := part.(*syntax.Lit); !ok || strings.Contains(lit.Value, `\`) {
+			return true
+		}
+	}
+	return false
+}
+
+// The characters before which a backslash goes away. Outside quotes that is any.
+const (
+	Outside   = ""
+	InDouble  = "$`\"\\\n"
+	InHeredoc = "$`\\\n"
+)
+
+// Unescape takes away the backslashes that a shell takes away in literal text. Special are the characters that lose one there.
+func Unescape(lit, special string) string {
+	if !strings.Contains(lit, `\`) {
+		return lit
+	}
+	var b strings.Builder
+	for i := 0; i < len(lit); i++ {
+		if lit[i] != '\\' || i+1 == len(lit) || special != Outside && strings.IndexByte(special, lit[i+1]) < 0 {
+			b.WriteByte(lit[i])
+			continue
+		}
+		i++
+		if lit[i] != '\n' {
+			b.WriteByte(lit[i])
+		}
+	}
+	return b.String()
+}
+
+// UnescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make a word longer.
+func UnescapeAnsi(s string) string {
+	return strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\x27`, `'`, `\047`, `'`, `\x22`, `"`).Replace(s)
+}

@@ -1,0 +1,152 @@
+package template
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/posix"
+	"prodigy/internal/taint"
+)
+
+// Variables that prodigy sets for every command of an agent: what an item says, and the name of a file that holds it.
+const (
+	itemVar   = "PRODIGY_ITEM"
+	itemIDVar = "PRODIGY_ITEM_ID"
+	itemFile  = "PRODIGY_ITEM_FILE"
+)
+
+// checkTaint reports the values in a finished script that reach a place where the shell, or a program that it starts, runs them.
+func (c *compiler) checkTaint(script string, dialects []syntax.LangVariant) {
+	found := taint.Check(taint.Script{
+		Text: script, Dialects: dialects, Sources: c.sources(script),
+		Inherited: c.names.declared,
+		Assigned:  func(name string) bool { return c.sets[name] },
+	})
+	for _, f := range found {
+		severity := Error
+		if f.Warning {
+			severity = Warning
+		}
+		if d := newDiag(c.src, f.Offset, severity, finding{f.Code, f.Text}); !slices.Contains(c.diags, d) {
+			c.diags = append(c.diags, d)
+		}
+	}
+}
+
+// sources returns the values that reach a script: placeholders, and names of the environment that it mentions.
+func (c *compiler) sources(script string) []taint.Source {
+	var all []taint.Source
+	for i := range c.slots {
+		s := &c.slots[i]
+		src := taint.Source{
+			Variable: s.variable, Placeholder: true, Written: s.written,
+			Quoted: s.expr.has("sh"), Word: s.expr.has("url"), List: s.mode == separate, JSON: s.expr.isJSON(),
+		}
+		for _, r := range c.refs {
+			if r.filled && r.slot == i {
+				src.Places = append(src.Places, taint.Place{Offset: r.start, Written: r.written})
+			}
+		}
+		if len(src.Places) > 0 {
+			src.Offset, src.Written = src.Places[0].Offset, src.Places[0].Written
+		}
+		switch {
+		case s.mode == pastedCode || s.number:
+			continue
+		case s.expr.has("file") || s.expr.root == "map" && len(s.expr.steps) == 1 && s.expr.steps[0].key == "results_file":
+			src.File, src.JSON, src.Places = true, false, nil
+		case c.harmless(s.expr):
+			continue
+		default:
+			src.Places = startsOf(s.variable, script, src.Places)
+		}
+		all = append(all, src)
+	}
+	seen := map[string]bool{}
+	for at := 0; at < len(c.src); {
+		n := posix.NameLen(c.src[at:])
+		name := c.src[at : at+n]
+		if n > 0 && !seen[name] && (name == itemFile || c.bringsData(name)) {
+			seen[name] = true
+			all = append(all, taint.Source{
+				Variable: name, Offset: at, Written: "$" + name, File: name == itemFile, JSON: name == itemFile || name == itemVar, Item: name == itemVar || name == itemIDVar,
+			})
+		}
+		at += max(1, n)
+	}
+	return all
+}
+
+// startsOf finds where the script has a value that was written at several places, so that a finding names the right one. If the rewriting
+// left another number of them, the first place stands for all.
+func startsOf(variable, script string, places []taint.Place) []taint.Place {
+	if len(places) < 2 {
+		return nil
+	}
+	n := 0
+	for from := 0; ; {
+		i := strings.Index(script[from:], variable)
+		if i < 0 {
+			break
+		}
+		if i += from; posix.NameLen(script[i:]) == len(variable) {
+			if n < len(places) {
+				places[n].Start = i
+			}
+			n++
+		}
+		from = i + len(variable)
+	}
+	if n != len(places) {
+		return nil
+	}
+	return places
+}
+
+// bringsData reports whether a name of the environment brings data. Names that the workflow gives a constant value bring none, nor do
+// those of which prodigy checks that they are numbers.
+func (c *compiler) bringsData(name string) bool {
+	if name == itemVar || name == itemIDVar {
+		return true
+	}
+	is, ok := c.names.Lookup(name)
+	if !ok || !is.Declared || is.Constant || ReservedName(name) || c.isTrusted(&expr{root: name}) {
+		return false
+	}
+	e := c.exports[name]
+	return e == nil || !e.number
+}
+
+// harmless reports whether the value of a placeholder can do no harm as code, or is meant to be code.
+func (c *compiler) harmless(e *expr) bool {
+	if e.has("raw") || e.has("int") || c.isTrusted(e) {
+		return true
+	}
+	is, _ := c.names.Lookup(e.root)
+	return is.Constant && len(e.steps) == 0
+}
+
+// isTrusted reports whether a placeholder stands for a word that prodigy made itself: no one else writes it. An item's id is none,
+// since it may be a field of the item.
+func (c *compiler) isTrusted(e *expr) bool {
+	if e.has("file") {
+		return true
+	}
+	if len(e.steps) == 0 {
+		return c.names.root("item") && slices.Contains([]string{"item_index", "item_total", "attempt", "worker"}, e.root)
+	}
+	if len(e.steps) != 1 || e.def != nil {
+		return false
+	}
+	switch key := e.steps[0].key; e.root {
+	case "map":
+		return key != "results" && e.steps[0].kind == byKey
+	case "job", "worker":
+		return key == "id"
+	case "workflow":
+		return true
+	}
+	return slices.Contains([]string{"exit_code", "success", "duration_ms"}, e.steps[0].key) && (e.root == "shell" || e.root == "claude" || e.root == "last" || e.root == "error")
+}
