@@ -59,7 +59,7 @@ const dollar = "${x}"
 var toChildren = []*production{
 	{name: "prefix of sh", text: "{x}={W} sh -c {S}", out: dollar},
 	{name: "prefix of bash", text: "{x}={W} bash -c {S}", out: dollar},
-	{name: "env of sh", text: "env {x}={W} sh -c {S}", out: dollar},
+	{name: "env of sh", text: "env {x}={W} sh -c {S}", out: dollar, payloads: []string{"1 mark"}},
 	{name: "env of bash", text: "env \"{x}={T}\" bash -c {S}", out: dollar},
 	{name: "exported to sh", text: "export {x}={W}\nsh -c {S}", out: dollar},
 	{name: "exported to bash", text: "export {x}={W}\nbash -c {S}", out: dollar},
@@ -71,7 +71,7 @@ var toChildren = []*production{
 	{name: "prefix of timeout sh", text: "{x}={W} timeout 5 sh -c {S}", out: dollar},
 	{name: "prefix of find", text: "{x}={W} find . -maxdepth 0 -exec sh -c {S} \\;", out: dollar},
 	{name: "prefix of exec", text: "{x}={W} exec sh -c {S}", out: dollar},
-	{name: "env of two", text: "env y=1 {x}={W} bash -c {S}", out: dollar},
+	{name: "env of two", text: "env y=1 {x}={W} bash -c {S}", out: dollar, payloads: []string{"1 mark"}},
 	{name: "prefix of two", text: "y=1 {x}={W} sh -c {S}", out: dollar},
 	{name: "exported to xargs", text: "export {x}={W}\necho y | xargs sh -c {S}", out: dollar},
 	{name: "exported name to sh", text: "{x}={W}\nexport {x}\nsh -c {S}", out: dollar},

@@ -98,8 +98,11 @@ func (s *script) referenceText() string { return (&writer{reference: true}).scri
 
 func (w *writer) script(s *script) string {
 	d := data{text: s.source.text, name: s.source.variable, placeholder: s.source.placeholder()}
-	if w.reference && d.placeholder {
+	switch {
+	case w.reference && d.placeholder:
 		d.text = "${" + referenceName + "}"
+	case w.reference:
+		d.text = strings.ReplaceAll(d.text, resultsFile, "$RESULTS")
 	}
 	return w.rest(s, 0, d) + "\n"
 }

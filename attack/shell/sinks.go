@@ -460,7 +460,7 @@ var plainUses = []*production{
 	{name: "find -name", text: "find . -name {W}"},
 	{name: "xargs echo", text: "echo {W} | xargs -0 echo"},
 	{name: "sort", text: "printf '%s\\n' {W} | sort -u"},
-	{name: "env argument", text: "env y={W} printenv y"},
+	{name: "env argument", text: "env \"y={T}\" printenv y"},
 	{name: "loop", text: "for i in {W}; do echo \"$i\"; done"},
 	{name: "function argument", text: "{f}() {\necho \"$1\"\n}\n{f} {W}"},
 	{name: "read and echo", text: "printf '%s\\n' {W} | while read -r y; do echo \"$y\"; done"},

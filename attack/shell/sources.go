@@ -52,11 +52,14 @@ var sources = []*source{
 	{name: "output in a handler", text: "${shell.output}", at: inHandler},
 	{name: "results", text: "${map.results}", at: inReduce, literal: func(v string) string { return "[" + resultOf(v) + "]" }},
 	{name: "field of the results", text: "${map.results[0].output}", at: inReduce},
-	{name: "results file", text: `$(cat "${map.results_file}")`, at: inReduce},
+	{name: "results file", text: `$(cat "` + resultsFile + `")`, at: inReduce},
 	{name: "argument", text: "${ARG}", at: perArgument},
 	{name: "$argument", text: "$ARG", variable: "ARG", at: perArgument},
 	{name: "item of an argument", text: "${item}", at: perArgument},
 }
+
+// resultsFile is a placeholder within the text of a source, which the reference form has a variable for.
+const resultsFile = "${map.results_file}"
 
 // position is where in a workflow a script stands.
 type position uint8

@@ -249,6 +249,7 @@ func (l *lab) reference(ctx context.Context, sh shell, s *script, payload string
 		env = append(env, name+"="+payload)
 	}
 	env = append(env, "item_id="+itemID(payload), "PRODIGY_ITEM_ID="+itemID(payload), "CENV=fixed", "PRODIGY_ITEM="+string(documentOf(payload)), "PRODIGY_ITEM_FILE="+file)
+	env = append(env, "RESULTS="+filepath.Join(l.base, "results.jsonl"))
 	if v := s.sink.env; v.name != "" {
 		env = append(env, v.name+"="+withValue(v.value, payload))
 	}

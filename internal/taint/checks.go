@@ -31,6 +31,11 @@ func (f *shellFrame) guardOf(name string) *guard {
 	return &f.guards[at]
 }
 
+// namedGuards returns what is known of variables, without that of parameters.
+func (f *shellFrame) namedGuards() []guard {
+	return slices.DeleteFunc(slices.Clone(f.guards), func(g guard) bool { return isDigit(g.name[0]) })
+}
+
 // isGuarded reports whether a variable was checked to be harmless and has not been assigned since.
 func (t *analysis) isGuarded(f *shellFrame, name string) bool {
 	g := f.guardOf(name)
@@ -317,10 +322,17 @@ func (t *analysis) leaves(f *shellFrame, stmts []*syntax.Stmt) bool {
 
 // plainVariable returns the name of $n, ${n} and "$n".
 func plainVariable(word *syntax.Word) string {
-	if word == nil || len(word.Parts) != 1 {
+	if word == nil {
 		return ""
 	}
-	part := word.Parts[0]
+	parts := slices.DeleteFunc(slices.Clone(word.Parts), func(part syntax.WordPart) bool { // '' stands around a placeholder in single quotes
+		q, ok := part.(*syntax.SglQuoted)
+		return ok && q.Value == ""
+	})
+	if len(parts) != 1 {
+		return ""
+	}
+	part := parts[0]
 	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
 		part = q.Parts[0]
 	}

@@ -285,7 +285,7 @@ func (t *analysis) program(f *shellFrame, words []field, node syntax.Node) texts
 	outer := f
 	if shell.ProgramName(name) == "trap" {
 		f = t.within(f, node)
-		f.region, f.guards = t.regionOf(outer.region, node, region{anytime: true}), nil
+		f.region, f.guards = t.regionOf(outer.region, node, region{anytime: true}), outer.namedGuards()
 	}
 	for _, code := range plan.Codes {
 		parts := make([]string, len(code.Args))
@@ -455,7 +455,7 @@ func (t *analysis) code(f *shellFrame, all texts, child bool, params []field, no
 		if child {
 			in.proc = in.ctx
 			in.set, in.params, in.loose, in.cond, in.chain = nil, empty, false, 0, nil
-			in.guards = slices.DeleteFunc(slices.Clone(f.guards), func(g guard) bool { return isDigit(g.name[0]) })
+			in.guards = f.namedGuards()
 			if len(params) > 0 {
 				in.zero, in.params = texts{params[0].text}, texts{joinFields(params[1:])}
 				if params[0].many {

@@ -77,7 +77,7 @@ func (t *analysis) fork(f *shellFrame, node any) *shellFrame {
 func (f *shellFrame) call(t *analysis, fn *syntax.FuncDecl, node any, params texts) *shellFrame {
 	var guards []guard
 	if node != any(fn) {
-		guards = slices.DeleteFunc(slices.Clone(f.guards), func(g guard) bool { return isDigit(g.name[0]) })
+		guards = f.namedGuards()
 	}
 	return &shellFrame{
 		guards: guards,

@@ -17,7 +17,15 @@ type expr struct {
 
 // isJSON reports whether the value is JSON text, whatever it says.
 func (e *expr) isJSON() bool {
-	return len(e.filters) > 0 && e.filters[len(e.filters)-1].name == "json" && !e.isList()
+	if len(e.filters) == 0 {
+		return e.isOfMap("results") && e.def == nil
+	}
+	return e.filters[len(e.filters)-1].name == "json" && !e.isList()
+}
+
+// isOfMap reports whether the placeholder is ${map.key}.
+func (e *expr) isOfMap(key string) bool {
+	return e.root == "map" && len(e.steps) == 1 && e.steps[0].kind == byKey && e.steps[0].key == key
 }
 
 // step goes from a value to a part of it.

@@ -55,8 +55,10 @@ func (c *compiler) sources(script string) []taint.Source {
 		switch {
 		case s.mode == pastedCode || s.number:
 			continue
-		case s.expr.has("file") || s.expr.root == "map" && len(s.expr.steps) == 1 && s.expr.steps[0].key == "results_file":
+		case s.expr.has("file"):
 			src.File, src.JSON, src.Places = true, false, nil
+		case s.expr.isOfMap("results_file"):
+			src.File, src.JSON, src.Places = true, true, nil
 		case c.harmless(s.expr):
 			continue
 		default:

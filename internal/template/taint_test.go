@@ -424,6 +424,9 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`case $cap in c*) ;& a) eval "$cap";; esac`, true},
 		{`case $cap in a | b) ;; *) exit 1;; esac; eval "$cap"`, false},
 		{`case $cap in a | b*) ;; *) exit 1;; esac; eval "$cap"`, true},
+		{`case '${item.v}' in *[!0-9]*) exit 1;; esac; c=${item.v}; eval "$c"`, false},
+		{`if [ "$cap" = a ]; then trap "$cap" EXIT; fi`, false},
+		{`if [ "$cap" = a ]; then trap "$cap" EXIT; fi; read -r cap <<< ${item.v}`, true},
 		{`case $cap in *[!a-z]*) exit 1;; esac; sh -c "make ${cap#x}"`, false},
 		{`f() { eval "$cap"; }; [ "$cap" = a ] || exit; f`, false},
 
@@ -438,6 +441,10 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`eval "$PRODIGY_ITEM"`, true},
 		{`n=$(cat "$PRODIGY_ITEM_FILE"); echo $((n))`, false},
 		{`n=$(jq .n "$PRODIGY_ITEM_FILE"); echo $((n))`, true},
+		{`n=$(cat ${map.results_file}); echo $((n))`, false},
+		{`n=$(head -1 ${map.results_file}); echo $((n))`, true},
+		{`sh -c "$(cat ${map.results_file})"`, true},
+		{`n=${map.results}; echo $((n))`, false},
 		{`x=$cap; x=${x@Q}; echo $((x))`, false},
 		{`x=$cap; eval "x=${x@Q}"; eval "$x"`, true},
 
