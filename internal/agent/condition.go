@@ -15,7 +15,7 @@ type condition struct {
 
 // term is one of the values in a condition: exactly one of its fields is set.
 type term struct {
-	single *template.Single
+	single *template.Expression
 	text   *template.Plain
 }
 
@@ -37,7 +37,7 @@ func compileCondition(src string, n template.Names) (*condition, []conditionProb
 		if t.Text {
 			c.terms[i].text, err = template.CompilePlain(t.Src, n)
 		} else {
-			c.terms[i].single, err = template.CompileSingle(t.Src, n)
+			c.terms[i].single, err = template.CompileExpression(t.Src, n)
 		}
 		if err != nil {
 			line, col := lineCol(src, t.At)

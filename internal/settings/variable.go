@@ -145,7 +145,7 @@ func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 		text, err := r.bind(workflow.Text{Value: t.Src})
 		return filter.Untyped(text), err
 	}
-	single, err := template.CompileSingle(t.Src, r.known.early())
+	single, err := template.CompileExpression(t.Src, r.known.early())
 	if err != nil {
 		return filter.Operand{}, err
 	}

@@ -70,7 +70,7 @@ func PlanCall(args []string) Plan {
 	return p
 }
 
-// dropsEnvironment tells whether env starts its program with an empty environment.
+// dropsEnvironment reports whether env starts its program with an empty environment.
 func dropsEnvironment(args []string) bool {
 	for _, a := range args {
 		if a == "-i" || a == "-" || a == "--ignore-environment" || strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, "i") {
@@ -127,12 +127,12 @@ func (p *Plan) runner(args []string, i int, remote string, direct bool) int {
 	return i
 }
 
-// IsDescriptor tells whether a file is what a redirection of the command brings.
+// IsDescriptor reports whether a file is what a redirection of the command brings.
 func IsDescriptor(file string) bool {
 	return file == "/dev/stdin" || strings.HasPrefix(file, "/dev/fd/") || strings.HasPrefix(file, "/proc/self/fd/")
 }
 
-// IsCodeOption tells whether the next word is code: -c, -qc or --command.
+// IsCodeOption reports whether the next word is code: -c, -qc or --command.
 func IsCodeOption(arg string) bool {
 	return arg == "--command" || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, "c")
 }

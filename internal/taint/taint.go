@@ -269,7 +269,7 @@ func (t *analysis) run(file *syntax.File) {
 type sink struct {
 	what   string // the words behind "reaches"
 	remedy string
-	least  certainty // of the values that are told
+	least  certainty // of the values that are reported
 	code   string    // of a warning, whatever the certainty; empty: an error when it is sure
 	says   string    // in the place of "reaches" and what
 	words  bool      // a word of letters can do harm there

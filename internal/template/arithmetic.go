@@ -7,9 +7,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// collectCounted notes the variables that the script uses in arithmetic. bash runs the command in a[$(cmd)] when it finds that
+// collectArithmetic notes the variables that the script uses in arithmetic. bash runs the command in a[$(cmd)] when it finds that
 // in the value of a variable there, so what is assigned to such a variable must be a number.
-func (c *compiler) collectCounted(file *syntax.File, fn string) {
+func (c *compiler) collectArithmetic(file *syntax.File, fn string) {
 	in := scriptFunctions{fn, functionsOf(file)}
 	for node := range syntax.Preorder(file) {
 		switch n := node.(type) {
@@ -31,24 +31,24 @@ func (c *compiler) collectCounted(file *syntax.File, fn string) {
 			c.countDeclared(n)
 		}
 	}
-	for c.countSources(file, in) {
+	for c.collectArithmeticSources(file, in) {
 	}
 }
 
-// countSources counts the variables whose values are assigned to counted ones. It tells whether that added any.
-func (c *compiler) countSources(file *syntax.File, in scriptFunctions) bool {
-	before := len(c.counted)
+// collectArithmeticSources counts the variables whose values are assigned to counted ones. It reports whether that added any.
+func (c *compiler) collectArithmeticSources(file *syntax.File, in scriptFunctions) bool {
+	before := len(c.arithmeticVars)
 	for node := range syntax.Preorder(file) {
 		switch n := node.(type) {
 		case *syntax.Assign:
-			if n.Name != nil && n.Value != nil && c.counted[n.Name.Value] {
+			if n.Name != nil && n.Value != nil && c.arithmeticVars[n.Name.Value] {
 				c.countWord(n.Value, in)
 			}
 		case *syntax.CallExpr:
 			c.countArguments(n, in)
 		}
 	}
-	return len(c.counted) > before
+	return len(c.arithmeticVars) > before
 }
 
 // countArguments counts the variables that are given to functions whose parameters count.
@@ -57,7 +57,7 @@ func (c *compiler) countArguments(call *syntax.CallExpr, in scriptFunctions) {
 		return
 	}
 	for i, word := range call.Args[1:] {
-		if c.counted[parameterOf(call.Args[0].Lit(), strconv.Itoa(i+1))] {
+		if c.arithmeticVars[parameterOf(call.Args[0].Lit(), strconv.Itoa(i+1))] {
 			c.countWord(word, in)
 		}
 	}
@@ -91,7 +91,7 @@ func (c *compiler) countDirect(part syntax.WordPart, in scriptFunctions) {
 	switch p := part.(type) {
 	case *syntax.ParamExp:
 		if p.Param != nil && c.sentinelIndex(p.Param.Value) < 0 {
-			c.counted[in.key(p)] = true
+			c.arithmeticVars[in.key(p)] = true
 		}
 	case *syntax.DblQuoted:
 		for _, inner := range p.Parts {
@@ -110,10 +110,10 @@ func (c *compiler) countIn(x syntax.ArithmExpr, in scriptFunctions) {
 func (c *compiler) count(node syntax.Node, in scriptFunctions) {
 	for n := range syntax.Preorder(node) {
 		if lit, ok := n.(*syntax.Lit); ok && syntax.ValidName(lit.Value) {
-			c.counted[lit.Value] = true
+			c.arithmeticVars[lit.Value] = true
 		}
 		if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil && p.Param.Value != "" && isDigit(p.Param.Value[0]) {
-			c.counted[in.key(p)] = true
+			c.arithmeticVars[in.key(p)] = true
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (c *compiler) countDeclared(n *syntax.DeclClause) {
 	}
 	for _, a := range n.Args {
 		if a.Name != nil {
-			c.counted[a.Name.Value] = true
+			c.arithmeticVars[a.Name.Value] = true
 		}
 	}
 }

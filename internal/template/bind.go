@@ -61,12 +61,12 @@ func (t *Template) Bind(r Resolver) (*Invocation, error) {
 		}
 	}
 	for i := range t.exports {
-		if err := b.export(&t.exports[i], r); err != nil {
+		if err := b.addExport(&t.exports[i], r); err != nil {
 			return nil, err
 		}
 	}
 	inv := t.invocation(t.scriptFor(b))
-	if err := b.deliver(inv); err != nil {
+	if err := b.setEnv(inv); err != nil {
 		return nil, err
 	}
 	t.setArgv(inv, b)
@@ -130,8 +130,8 @@ func (b *binding) add(v variable) {
 	b.largest = max(b.largest, len(v.value))
 }
 
-// export adds a declared name under its own name. Without a value it is left out when every use has a default.
-func (b *binding) export(e *export, r Resolver) error {
+// addExport adds a declared name under its own name. Without a value it is left out when every use has a default.
+func (b *binding) addExport(e *exportedVar, r Resolver) error {
 	written := "$" + e.name
 	v, ok := r.Resolve(e.name)
 	if !ok {
@@ -155,8 +155,8 @@ func (b *binding) export(e *export, r Resolver) error {
 	return nil
 }
 
-// deliver puts the variables into the environment, or into a file when they are too large for that.
-func (b *binding) deliver(inv *Invocation) error {
+// setEnv puts the variables into the environment, or into a file when they are too large for that.
+func (b *binding) setEnv(inv *Invocation) error {
 	large := b.largest > maxValue || b.size > maxValues || b.elements > maxElements
 	inv.Env = make([]string, 0, len(b.vars))
 	var file strings.Builder
@@ -203,7 +203,7 @@ func (p *piece) references(name string, count int) string {
 		if n > 0 {
 			refs.WriteByte(' ')
 		}
-		refs.WriteString(bare.reference(name + "_" + strconv.Itoa(n)))
+		refs.WriteString(unquoted.reference(name + "_" + strconv.Itoa(n)))
 	}
 	return encode(refs.String(), p.around)
 }
@@ -260,7 +260,7 @@ func modeOf(r *ref, p place) slotMode {
 		return pastedCode
 	case !r.expr.isList():
 		return oneText
-	case p.quote == bare && p.words:
+	case p.quote == unquoted && p.words:
 		return separate
 	}
 	return joined

@@ -22,26 +22,26 @@ const (
 // compiler turns one text into a Template.
 type compiler struct {
 	*scanner
-	shell     string
-	parseText string            // src with each ref replaced by a sentinel
-	file      *syntax.File      // parseText, parsed
-	sets      map[string]bool   // variables that the script sets
-	shells    map[string]string // variables that hold the name of a shell; empty: of anything else
-	counted   map[string]bool   // variables whose values the script evaluates as numbers
-	hasNested bool
-	heredocs  []quotedDoc
-	exports   map[string]*export
-	rootUses  map[string]bool // roots of which the script uses ${root%…}
-	diags     []Diag
-	slots     []slot
-	slotIndex map[string]int
-	used      map[string]bool // roots of refs that are filled in
+	shell          string
+	parseText      string            // src with each ref replaced by a sentinel
+	file           *syntax.File      // parseText, parsed
+	sets           map[string]bool   // variables that the script sets
+	shells         map[string]string // variables that hold the name of a shell; empty: of anything else
+	arithmeticVars map[string]bool   // variables whose values the script evaluates as numbers
+	hasNested      bool
+	heredocs       []quotedDoc
+	exports        map[string]*exportedVar
+	rootUses       map[string]bool // roots of which the script uses ${root%…}
+	diags          []Diag
+	slots          []slot
+	slotIndex      map[string]int
+	used           map[string]bool // roots of refs that are filled in
 }
 
 func newCompiler(src string, o Options) *compiler {
 	return &compiler{
 		scanner: newScanner(src, o.Names), shell: o.Shell,
-		sets: map[string]bool{}, counted: map[string]bool{}, exports: map[string]*export{}, rootUses: map[string]bool{},
+		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{}, rootUses: map[string]bool{},
 		slotIndex: map[string]int{}, used: map[string]bool{},
 	}
 }
@@ -75,9 +75,9 @@ func (c *compiler) scan() error {
 	return nil
 }
 
-// mentions reports whether the text names anything of prodigy, and so must be parsed.
-func (c *compiler) mentions() bool {
-	return len(c.refs) > 0 || len(c.natives) > 0 || c.mentionsName()
+// usesPlaceholders reports whether the text names anything of prodigy, and so must be parsed.
+func (c *compiler) usesPlaceholders() bool {
+	return len(c.refs) > 0 || len(c.natives) > 0 || c.usesDeclaredName()
 }
 
 // namesEnvironmentData reports whether the text names a variable of the environment with an item's data.
@@ -85,9 +85,9 @@ func (c *compiler) namesEnvironmentData() bool {
 	return strings.Contains(c.src, itemVar) // which the others begin with
 }
 
-// mentionsName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in $((count + 1)), nor behind
+// usesDeclaredName reports whether a declared name stands in the text. It needs no dollar in arithmetic, as in $((count + 1)), nor behind
 // [[ -v and printenv.
-func (c *compiler) mentionsName() bool {
+func (c *compiler) usesDeclaredName() bool {
 	for rest := c.src; rest != ""; {
 		n := nameLen(rest)
 		if n > 0 && c.names.declared(rest[:n]) {
@@ -98,9 +98,9 @@ func (c *compiler) mentionsName() bool {
 	return false
 }
 
-// untouched is the template of a text without names that prodigy fills in. It is parsed to see whether it needs a shell at all, and to
+// passthrough is the template of a text without names that prodigy fills in. It is parsed to see whether it needs a shell at all, and to
 // warn of what no shell will take; it runs all the same, since a shell may take more than the parser.
-func (c *compiler) untouched() *Template {
+func (c *compiler) passthrough() *Template {
 	t := &Template{src: c.src, script: c.src}
 	dialects, ok := shell.Dialects(c.shell)
 	if !ok {
@@ -113,7 +113,7 @@ func (c *compiler) untouched() *Template {
 		return t
 	}
 	c.collectSets(file)
-	c.lintStrays(file)
+	c.lintUnresolved(file)
 	c.lintBracesOfOthers()
 	if c.namesEnvironmentData() {
 		c.checkTaint(c.src, dialects)
@@ -141,13 +141,13 @@ func (c *compiler) analyze() error {
 			c.report(Warning, shell.ErrorOffset(err), finding{codeShell, "this does not look like valid sh: " + shell.ErrorText(err)})
 			return nil
 		}
-		c.report(Error, c.sourceOffset(shell.ErrorOffset(err)), finding{codeShell, "this is not valid sh: " + c.humane(shell.ErrorText(err))})
+		c.report(Error, c.sourceOffset(shell.ErrorOffset(err)), finding{codeShell, "this is not valid sh: " + c.restorePlaceholders(shell.ErrorText(err))})
 		return c.failure()
 	}
 	c.file = file
 	c.collectSets(file)
 	c.collectShells(file)
-	c.collectCounted(file, "")
+	c.collectArithmetic(file, "")
 	c.place(file, dialects)
 	return nil
 }
@@ -171,7 +171,7 @@ func (c *compiler) place(file *syntax.File, dialects []syntax.LangVariant) {
 	clear(c.exports)
 	clear(c.rootUses)
 	clear(c.used)
-	c.collectCounted(file, "")
+	c.collectArithmetic(file, "")
 	c.walk(file, dialects)
 }
 
@@ -221,8 +221,8 @@ func (c *compiler) sourceOffset(offset int) int {
 	return offset
 }
 
-// humane puts placeholders as written in the place of sentinels.
-func (c *compiler) humane(text string) string {
+// restorePlaceholders puts placeholders as written in the place of sentinels.
+func (c *compiler) restorePlaceholders(text string) string {
 	for i, r := range slices.Backward(c.refs) {
 		text = strings.ReplaceAll(text, sentinel(i), r.written)
 	}
@@ -294,7 +294,7 @@ func CompileConstant(src string, n Names, interpreter string) (string, error) {
 		switch r.kind {
 		case literal:
 			b.WriteString(r.written[1:])
-		case foreign, short:
+		case unknownRef, short:
 			b.WriteString(r.written)
 		default:
 			c.report(Error, r.start, finding{codeShellName, fmt.Sprintf(
@@ -305,7 +305,7 @@ func CompileConstant(src string, n Names, interpreter string) (string, error) {
 	return b.String(), c.failure()
 }
 
-// IsShell tells whether name is a shell whose texts can hold placeholders.
+// IsShell reports whether name is a shell whose texts can hold placeholders.
 func IsShell(name string) bool {
 	_, ok := shell.Dialects(name)
 	return ok && name != ""

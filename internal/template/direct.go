@@ -56,13 +56,13 @@ func (c *compiler) plainCommand(file *syntax.File) ([]argument, []redirection) {
 	return words, redirects
 }
 
-// oddText tells whether the parser may see words where a shell sees others: it drops carriage returns, and lets a backslash at
+// oddText reports whether the parser may see words where a shell sees others: it drops carriage returns, and lets a backslash at
 // the start of a comment join it with the next line.
 func oddText(src string) bool {
 	return strings.Contains(src, "\r") || strings.Contains(src, "\\\n") && strings.Contains(src, "#") || !utf8.ValidString(src)
 }
 
-// isProgram tells whether every shell takes the word for the name of a program.
+// isProgram reports whether every shell takes the word for the name of a program.
 func (a argument) isProgram() bool {
 	var name strings.Builder
 	for _, p := range a {
@@ -104,7 +104,7 @@ func (c *compiler) argument(parts []syntax.WordPart) (argument, bool) {
 	return a, true
 }
 
-// plainLit tells whether no shell does anything with unquoted text but take away its backslashes.
+// plainLit reports whether no shell does anything with unquoted text but take away its backslashes.
 func (c *compiler) plainLit(lit string) bool {
 	if lit == "{}" {
 		return true
@@ -172,7 +172,7 @@ func (c *compiler) refArgument(a argument, i int) (argument, bool) {
 	switch r.kind {
 	case literal:
 		return append(a, argumentPart{r.written[1:], -1}), true
-	case foreign:
+	case unknownRef:
 		return append(a, argumentPart{r.written, -1}), true
 	}
 	if !r.filled || c.slots[r.slot].mode == pastedCode || c.slots[r.slot].number {
@@ -286,7 +286,7 @@ func (c *compiler) redirection(r *syntax.Redirect) (redirection, bool) {
 	return redirection{open, file}, true
 }
 
-// standsAlone tells whether every shell sees the operator of r where the parser does: some take the end of a word before it for its
+// standsAlone reports whether every shell sees the operator of r where the parser does: some take the end of a word before it for its
 // number, as in 2>&1>file, or do not join lines within it.
 func (c *compiler) standsAlone(r *syntax.Redirect) bool {
 	text := cmp.Or(c.parseText, c.src)
@@ -312,7 +312,7 @@ func copying(r *syntax.Redirect) (redirection, bool) {
 	return redirection{}, false
 }
 
-// isList tells whether a value of a may be any number of words.
+// isList reports whether a value of a may be any number of words.
 func (c *compiler) isList(a argument) bool {
 	for _, p := range a {
 		if p.slot >= 0 && c.slots[p.slot].mode == separate {

@@ -41,7 +41,7 @@ func unknownFilter(name string) string {
 	return fmt.Sprintf("unknown filter |%s (known: %s)", name, strings.Join(filterNames, ", "))
 }
 
-// makesList tells whether the filter gives any number of words.
+// makesList reports whether the filter gives any number of words.
 func (f filter) makesList() bool { return f.name == "words" || f.name == "opt" || f.name == "pattern" }
 
 // filtered returns the value after one filter. Filters that only change where a value may stand leave it as it is.

@@ -31,7 +31,7 @@ func (c *compiler) lintPlace(r *ref, p place) {
 		c.warn(r, "PS106", "pastes its value as shell code; whoever writes the value chooses what runs")
 	case p.file:
 		c.warn(r, "PS116", "chooses the file of a redirection, which may lie outside the working directory")
-	case p.loop && p.parts == 1 && p.quote == bare && !r.expr.isList():
+	case p.loop && p.parts == 1 && p.quote == unquoted && !r.expr.isList():
 		c.warn(r, "PS115", fmt.Sprintf("is one word, so the loop runs once; write %s[*]} or %s|words}", strings.TrimSuffix(r.written, "}"), strings.TrimSuffix(r.written, "}")))
 	case r.expr.root == "map" && len(r.expr.steps) == 1 && r.expr.steps[0].key == "results" && p.quote != heredoc && !r.expr.has("file"):
 		c.warn(r, "PS117", "may be too large for an argument; read ${map.results_file}, or write |file for the path of a file that holds it")
@@ -70,7 +70,7 @@ func (c *compiler) refsIn(node syntax.Node) []*ref {
 			}
 		}
 	}
-	return slices.DeleteFunc(found, func(r *ref) bool { return r.kind == foreign || r.kind == literal })
+	return slices.DeleteFunc(found, func(r *ref) bool { return r.kind == unknownRef || r.kind == literal })
 }
 
 // lintCall warns about commands that make something else of their arguments.
@@ -98,7 +98,7 @@ func (c *compiler) lintBraces(args []string, nodes []*syntax.Word) {
 	}
 }
 
-// holdsBraces tells whether {} stands in the constant text of a word.
+// holdsBraces reports whether {} stands in the constant text of a word.
 func holdsBraces(word *syntax.Word) bool {
 	for n := range syntax.Preorder(word) {
 		lit, isLit := n.(*syntax.Lit)
@@ -132,17 +132,17 @@ func (c *compiler) leadingRef(word *syntax.Word) *ref {
 		return nil
 	}
 	i := c.sentinelIndex(p.Param.Value)
-	if i < 0 || c.refs[i].kind == foreign || c.refs[i].kind == literal {
+	if i < 0 || c.refs[i].kind == unknownRef || c.refs[i].kind == literal {
 		return nil
 	}
 	return c.refs[i]
 }
 
-const codeStray = "PS120"
+const codeUnresolved = "PS120"
 
-// lintStrays warns of each ${name} that the shell is left with although a value of prodigy was probably meant: nothing in the script
+// lintUnresolved warns of each ${name} that the shell is left with although a value of prodigy was probably meant: nothing in the script
 // sets it, so it would be empty without a word. What the script sources or evaluates may set anything.
-func (c *compiler) lintStrays(file *syntax.File) {
+func (c *compiler) lintUnresolved(file *syntax.File) {
 	if runsUnseen(file) {
 		return
 	}
@@ -157,14 +157,14 @@ func (c *compiler) lintStrays(file *syntax.File) {
 		if !shell.IsPlainExpansion(p) {
 			continue
 		}
-		if text := c.stray(p.Param.Value); text != "" {
-			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())), finding{codeStray, text + "; nothing in this text sets it for the shell"})
+		if text := c.unresolved(p.Param.Value); text != "" {
+			c.report(Warning, c.sourceOffset(int(p.Pos().Offset())), finding{codeUnresolved, text + "; nothing in this text sets it for the shell"})
 		}
 	}
 }
 
-// stray says what is wrong with a ${name} of nobody, if it looks like one of prodigy's.
-func (s *scanner) stray(name string) string {
+// unresolved says what is wrong with a ${name} of nobody, if it looks like one of prodigy's.
+func (s *scanner) unresolved(name string) string {
 	if slices.Contains([]string{"item_id", "item_index", "item_total", "attempt"}, name) {
 		return fmt.Sprintf("${%s} is known only %s", name, knownOnly("worker"))
 	}
@@ -192,7 +192,7 @@ func (s *scanner) misspelled(name string) string {
 	return best
 }
 
-// runsUnseen tells whether a script runs code of which its text says nothing.
+// runsUnseen reports whether a script runs code of which its text says nothing.
 func runsUnseen(file *syntax.File) bool {
 	for node := range syntax.Preorder(file) {
 		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 && slices.Contains([]string{".", "source", "eval"}, call.Args[0].Lit()) {
@@ -232,7 +232,7 @@ func (c *compiler) lintBracesOfOthers() {
 // lintShortPath warns of $item.path: that is the whole item and then the text ".path".
 func (c *compiler) lintShortPath(name string, start, end int) {
 	if field := c.fieldBehind(name, end); field != "" {
-		c.report(Warning, start, finding{codeStray, fmt.Sprintf(
+		c.report(Warning, start, finding{codeUnresolved, fmt.Sprintf(
 			"$%s.%s is $%s and then the text .%s: write ${%s.%s}, or ${%s}.%s if that is meant", name, field, name, field, name, field, name, field)})
 	}
 }

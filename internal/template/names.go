@@ -109,7 +109,7 @@ var reservedNames = []string{
 
 var reservedPrefixes = []string{"PRODIGY_", "LD_", "DYLD_", "BASH_FUNC_", "GIT_", "PYTHON", "PERL5"}
 
-// ReservedName tells whether a captured name or parameter must not be called this: an environment variable of the name would
+// ReservedName reports whether a captured name or parameter must not be called this: an environment variable of the name would
 // steer the shell or the programs it starts, or it is prodigy's own.
 func ReservedName(name string) bool {
 	if slices.Contains(reservedNames, name) {

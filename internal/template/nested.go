@@ -37,7 +37,7 @@ type nestedCode struct {
 // call walks a simple command: first the code among its arguments, then the arguments as the shell itself sees them.
 func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 	for _, a := range call.Assigns {
-		w.assign(a, surroundings{joins: true})
+		w.assign(a, quoteContext{joinsList: true})
 	}
 	args := make([]string, len(call.Args))
 	for i, word := range call.Args {
@@ -60,14 +60,14 @@ func (w *walker) call(call *syntax.CallExpr, redirs []*syntax.Redirect) {
 func (w *walker) arguments(plan shell.Plan, words []*syntax.Word) {
 	fn := words[0].Lit()
 	for i, word := range words {
-		s := surroundings{words: i > 0, command: i == 0}
+		s := quoteContext{words: i > 0, command: i == 0}
 		switch {
 		case plan.Denied[i] || plan.Declares[i] && !isAssignment(word):
 			s = evaluated(codeName, "stands where the shell expects the name of a variable, or expands it again")
 		case plan.Declares[i]:
-			s = surroundings{joins: true}
-		case plan.Numbers[i] || fn != "" && w.c.counted[parameterOf(fn, strconv.Itoa(i))]:
-			s = surroundings{number: true, plain: true}
+			s = quoteContext{joinsList: true}
+		case plan.Numbers[i] || fn != "" && w.c.arithmeticVars[parameterOf(fn, strconv.Itoa(i))]:
+			s = quoteContext{number: true, plain: true}
 		}
 		w.word(word, s)
 	}
@@ -109,7 +109,7 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 			if n > 0 {
 				code.text.WriteByte(' ')
 			}
-			code.addParts(w.c, words[i].Parts, bare)
+			code.addParts(w.c, words[i].Parts, unquoted)
 		}
 		if last := args.Args[len(args.Args)-1]; args.Child && len(args.Args) == 1 {
 			code.params = words[last+1:]
@@ -125,7 +125,7 @@ func (w *walker) codes(plan shell.Plan, words []*syntax.Word, redirs []*syntax.R
 		switch {
 		case r.Op == syntax.WordHdoc:
 			code := newNestedCode()
-			code.addParts(w.c, r.Word.Parts, bare)
+			code.addParts(w.c, r.Word.Parts, unquoted)
 			w.inside(code, *plan.Stdin)
 		case r.Hdoc != nil:
 			code := newNestedCode()
@@ -148,12 +148,12 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 	w.c.hasNested = true
 	file, err := shell.Parse(code.text.String(), w.dialects)
 	if err != nil {
-		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.humane(shell.ErrorText(err)))
+		w.refuseAll(code, codeNested, "stands in nested code that is not valid sh: "+w.c.restorePlaceholders(shell.ErrorText(err)))
 		return nil
 	}
 	inner := w.innerWalker(code, args)
 	w.c.collectSets(file)
-	w.c.collectCounted(file, inner.fn)
+	w.c.collectArithmetic(file, inner.fn)
 	inner.comments(file)
 	inner.stmts(file.Stmts)
 	w.takeOver(code, inner)
@@ -164,7 +164,7 @@ func (w *walker) inside(code *nestedCode, args shell.Code) []int {
 func (c *compiler) countedParameters(fn string, n int) []int {
 	var found []int
 	for i := 1; i < n; i++ {
-		if c.counted[parameterOf(fn, strconv.Itoa(i))] {
+		if c.arithmeticVars[parameterOf(fn, strconv.Itoa(i))] {
 			found = append(found, i)
 		}
 	}
@@ -231,7 +231,7 @@ func (w *walker) innerWalker(code *nestedCode, args shell.Code) *walker {
 	return inner
 }
 
-// isData tells whether a ref in nested code is filled in by the shell outside of it.
+// isData reports whether a ref in nested code is filled in by the shell outside of it.
 func (w *walker) isData(i int, remote string) bool {
 	r := w.c.refs[i]
 	if r.kind != dotted || r.expr == nil {

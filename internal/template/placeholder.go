@@ -242,11 +242,11 @@ func (p *exprParser) operator(e *expr) {
 		return
 	}
 	op := p.src[p.pos : p.pos+1]
-	p.fail("%q does not work on a prodigy value; assign it to a shell variable first: v=%s; then use ${v%s...}", op, e.bare(), op)
+	p.fail("%q does not work on a prodigy value; assign it to a shell variable first: v=%s; then use ${v%s...}", op, e.unquoted(), op)
 }
 
-// bare is the placeholder without its filters and default.
-func (e *expr) bare() string { return (&expr{root: e.root, steps: e.steps}).String() }
+// unquoted is the placeholder without its filters and default.
+func (e *expr) unquoted() string { return (&expr{root: e.root, steps: e.steps}).String() }
 
 // String writes the placeholder in its plainest spelling, which parses to the same expression.
 func (e *expr) String() string {
@@ -278,12 +278,12 @@ func (s step) String() string {
 	return `["` + s.key + `"]`
 }
 
-// isList tells whether the placeholder stands for several words.
+// isList reports whether the placeholder stands for several words.
 func (e *expr) isList() bool {
 	return e.takesAll() || slices.ContainsFunc(e.filters, filter.makesList)
 }
 
-// takesAll tells whether the path goes to every element of a list.
+// takesAll reports whether the path goes to every element of a list.
 func (e *expr) takesAll() bool {
 	return slices.ContainsFunc(e.steps, func(s step) bool { return s.kind == all })
 }

@@ -70,8 +70,8 @@ func asText(written string) string { return "; $" + written + " stands for this 
 
 // refuseUnknown reports each ${name} of nobody, or early only those that look like a name of prodigy, and makes text of $${name}.
 func (c *compiler) refuseUnknown(early bool) {
-	for _, u := range c.bare {
-		text := c.stray(u.name)
+	for _, u := range c.unquoted {
+		text := c.unresolved(u.name)
 		if text == "" && !early {
 			text = c.unknownInText(u.name)
 		}
@@ -98,7 +98,7 @@ func (c *compiler) plainPart(r *ref, before string, early bool) plainPart {
 	switch {
 	case r.kind == literal:
 		return plainPart{text: before + r.written[1:]}
-	case r.kind == foreign:
+	case r.kind == unknownRef:
 		if !early || strings.Contains(r.fault.text, "did you mean") || knownOnly(r.root()) != "" {
 			r.fault.text += asText(r.written)
 			c.report(Error, r.start, r.fault)
@@ -137,7 +137,7 @@ func (p *Plain) Data(n Names) (written string, ok bool) {
 	return "", false
 }
 
-// Uses tells whether the text holds a placeholder whose root is this name.
+// Uses reports whether the text holds a placeholder whose root is this name.
 func (p *Plain) Uses(root string) bool {
 	return slices.ContainsFunc(p.parts, func(part plainPart) bool { return part.slot != nil && part.slot.expr.root == root })
 }
@@ -147,7 +147,7 @@ func (p *Plain) Bind(r Resolver) (string, error) {
 	return p.with(func(_ string, s *slot) (string, error) { return s.text(r) })
 }
 
-// with returns the text with a value in each place. value is also told the constant text before the place, from the one before.
+// with returns the text with a value in each place. value also gets the constant text before the place, from the one before.
 func (p *Plain) with(value func(before string, s *slot) (string, error)) (string, error) {
 	var b strings.Builder
 	before := ""
@@ -167,7 +167,7 @@ func (p *Plain) with(value func(before string, s *slot) (string, error)) (string
 	return b.String(), nil
 }
 
-// Turn makes of a value what takes its place. It is told the constant text before it, from the value before, and how it is written.
+// Turn makes of a value what takes its place. It gets the constant text before it, from the value before, and how it is written.
 type Turn func(before, written, value string) (string, error)
 
 // Fill is Bind with each value turned.
@@ -223,32 +223,32 @@ func (r *ref) root() string {
 	return name[:nameLen(name)]
 }
 
-// Single is one placeholder that stands alone: its value keeps its kind.
-type Single struct {
+// Expression is one placeholder that stands alone: its value keeps its kind.
+type Expression struct {
 	expr    *expr
 	written string
 }
 
-// CompileSingle compiles what would stand between the braces of a placeholder. The error is a *CompileError.
-func CompileSingle(inner string, n Names) (*Single, error) {
+// CompileExpression compiles what would stand between the braces of a placeholder. The error is a *CompileError.
+func CompileExpression(inner string, n Names) (*Expression, error) {
 	src := "${" + inner + "}"
 	c := newCompiler(src, Options{Names: n})
 	if err := c.scan(); err != nil {
 		return nil, err
 	}
 	if len(c.refs) != 1 || c.refs[0].start != 0 || c.refs[0].end != len(src) {
-		c.report(Error, 0, finding{codeUnknown, c.unknownSingle(inner)})
+		c.report(Error, 0, finding{codeUnknown, c.unknownExpression(inner)})
 		return nil, c.failure()
 	}
 	r := c.refs[0]
 	if r.fault.code != "" {
 		c.report(Error, r.start, r.fault)
 	}
-	return &Single{expr: r.expr, written: r.written}, c.failure()
+	return &Expression{expr: r.expr, written: r.written}, c.failure()
 }
 
-// unknownSingle is the message for a text that is no placeholder of a known name.
-func (c *compiler) unknownSingle(inner string) string {
+// unknownExpression is the message for a text that is no placeholder of a known name.
+func (c *compiler) unknownExpression(inner string) string {
 	if end := nameLen(inner); end == len(inner) {
 		return c.unknown(0, len("${")+end)
 	}
@@ -261,7 +261,7 @@ func shortText(s string) string {
 }
 
 // Value returns the value, or false when there is none. The error is a *BindError.
-func (s *Single) Value(r Resolver) (Value, bool, error) {
+func (s *Expression) Value(r Resolver) (Value, bool, error) {
 	v, err := s.value(r)
 	if missing, ok := errors.AsType[*BindError](err); ok && missing.Missing {
 		return Value{}, false, nil
@@ -269,7 +269,7 @@ func (s *Single) Value(r Resolver) (Value, bool, error) {
 	return v, err == nil, err
 }
 
-func (s *Single) value(r Resolver) (Value, error) {
+func (s *Expression) value(r Resolver) (Value, error) {
 	if !s.expr.isList() {
 		return s.expr.value(r, s.written)
 	}

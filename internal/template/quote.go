@@ -14,7 +14,7 @@ import (
 type quoting uint8
 
 const (
-	bare          quoting = iota // outside quotes
+	unquoted      quoting = iota // outside quotes
 	single                       // '…'
 	ansi                         // $'…'
 	double                       // "…", and words within it where quotes are text
@@ -27,7 +27,7 @@ const (
 // write returns text so that it stands for itself in the given place.
 func (q quoting) write(text string) string {
 	switch q {
-	case bare:
+	case unquoted:
 		return posix.Quote(text)
 	case single:
 		return strings.ReplaceAll(text, `'`, `'\''`)
@@ -45,7 +45,7 @@ func (q quoting) write(text string) string {
 func (q quoting) reference(name string) string {
 	ref := "${" + name + "}"
 	switch q {
-	case bare:
+	case unquoted:
 		return `"` + ref + `"`
 	case single:
 		return `'"` + ref + `"'`
@@ -78,14 +78,14 @@ type quotedDoc struct {
 // heredoc places the refs of a heredoc's body.
 func (w *walker) heredoc(r *syntax.Redirect) {
 	if !shell.IsQuoted(r.Word) {
-		w.word(r.Hdoc, surroundings{quote: heredoc, joins: true})
+		w.word(r.Hdoc, quoteContext{quote: heredoc, joinsList: true})
 		return
 	}
 	body := shell.HeredocText(r)
 	if body == nil {
 		return
 	}
-	s := surroundings{quote: quotedHeredoc, joins: true}
+	s := quoteContext{quote: quotedHeredoc, joinsList: true}
 	if w.nested || w.backquotes > 0 {
 		s.fault = finding{codeHeredoc, "stands in a quoted heredoc inside nested code or backquotes; use an unquoted heredoc there"}
 	}

@@ -56,9 +56,9 @@ func (c *compiler) assemble() (*Template, error) {
 		last = r.end
 	}
 	display = append(display, piece{text: c.src[last:], slot: -1})
-	c.finishNatives()
+	c.finishExports()
 	if c.file != nil {
-		c.lintStrays(c.file)
+		c.lintUnresolved(c.file)
 	}
 	c.lintBracesOfOthers()
 	pieces, ok := merge(c.parseText, edits)
@@ -164,9 +164,9 @@ func (r *ref) unquoteHeredoc() {
 	}
 }
 
-// fillsIn tells whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in by the next shell.
+// fillsIn reports whether a ref in a quoted heredoc stands for a value there; one in nested code is filled in by the next shell.
 func (c *compiler) fillsIn(r *ref) bool {
-	return r.kind != foreign && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc && !c.shadowed(r)
+	return r.kind != unknownRef && r.kind != literal && len(r.places) == 1 && r.places[0].quote == quotedHeredoc && !c.shadowed(r)
 }
 
 func (c *compiler) shadowed(r *ref) bool {
@@ -175,32 +175,32 @@ func (c *compiler) shadowed(r *ref) bool {
 
 // resolve decides what stands in the script for a ref, and what a reader is shown.
 func (c *compiler) resolve(r *ref) (script, shown piece) {
-	untouched := piece{text: r.written, slot: -1}
+	passthrough := piece{text: r.written, slot: -1}
 	if len(r.places) != 1 {
 		f := r.fault
 		if f.code == "" {
 			f = finding{codeInternal, r.written + " cannot be followed here"}
 		}
 		c.report(Error, r.start, f)
-		return untouched, untouched
+		return passthrough, passthrough
 	}
 	p := r.places[0]
 	switch {
 	case p.escaped:
-		return c.escaped(r, p), untouched
+		return c.escaped(r, p), passthrough
 	case p.quote == comment && (r.kind == dotted || r.kind == simple && !c.shadowed(r)):
-		return piece{text: r.expr.root, slot: -1}, untouched
+		return piece{text: r.expr.root, slot: -1}, passthrough
 	case p.quote == comment:
-		return untouched, untouched
-	case r.kind == foreign:
-		return c.foreign(r, p), untouched
+		return passthrough, passthrough
+	case r.kind == unknownRef:
+		return c.unknownRef(r, p), passthrough
 	case c.shadowed(r):
 		c.report(Info, r.start, finding{codeShadowed, fmt.Sprintf("the script sets %s itself, so %s is the shell's", r.expr.root, r.written)})
-		return c.asWritten(r), untouched
+		return c.asWritten(r), passthrough
 	case c.refuses(r, p):
-		return untouched, untouched
+		return passthrough, passthrough
 	case r.kind == literal:
-		return piece{text: encode(p.quote.write(r.written[1:]), p.around), slot: -1}, untouched
+		return piece{text: encode(p.quote.write(r.written[1:]), p.around), slot: -1}, passthrough
 	}
 	return c.fill(r, p)
 }
@@ -211,13 +211,13 @@ func (c *compiler) escaped(r *ref, p place) piece {
 		c.report(Error, r.start, finding{codeEscaped, r.written + " stands behind a backslash in backquotes; use $(...)"})
 	}
 	if r.kind == simple || r.kind == short {
-		c.nativeUse(r.expr.root, surroundings{}, false, p.child)
+		c.nativeUse(r.expr.root, quoteContext{}, false, p.child)
 	}
 	return c.asWritten(r)
 }
 
-// foreign leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it.
-func (c *compiler) foreign(r *ref, p place) piece {
+// unknownRef leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it.
+func (c *compiler) unknownRef(r *ref, p place) piece {
 	if c.sets[r.root()] && !looksDotted(r.written[len("${")+len(r.root()):]) {
 		return c.asWritten(r) // a variable of the script, with an operator of the shell
 	}
@@ -229,7 +229,7 @@ func (c *compiler) foreign(r *ref, p place) piece {
 	return c.asWritten(r)
 }
 
-// inRewritten tells whether a ref stands in a quoted heredoc that becomes an unquoted one.
+// inRewritten reports whether a ref stands in a quoted heredoc that becomes an unquoted one.
 func (c *compiler) inRewritten(r *ref) bool {
 	return slices.ContainsFunc(c.heredocs, func(d quotedDoc) bool {
 		return d.rewritten && d.body[0] <= r.parseStart && r.parseStart < d.body[1]
@@ -250,7 +250,7 @@ func (c *compiler) refuses(r *ref, p place) bool {
 	switch {
 	case r.kind == literal && (p.number && p.quote == arithmetic):
 		f = finding{codeImpossible, r.written + " stands in arithmetic, which is no place for text"}
-	case r.kind == literal && p.backquotes > 0 && p.quote != bare && p.quote != single:
+	case r.kind == literal && p.backquotes > 0 && p.quote != unquoted && p.quote != single:
 		f = finding{codeEscaped, r.written + " cannot be written in backquotes; use $(...)"}
 	case f.code != "":
 	case p.fault.code != "" && !(p.evaluated && r.kind != literal && r.expr != nil && (r.expr.has("int") || c.isTrusted(r.expr))):
@@ -272,7 +272,7 @@ func misplacedList(r *ref, p place) finding {
 		return finding{codeListPlace, r.written + " is a list and cannot be the name of a command"}
 	case p.number && !p.words:
 		return finding{codeListPlace, r.written + " is a list and cannot stand in arithmetic"}
-	case p.quote == bare && !p.words && !p.joins:
+	case p.quote == unquoted && !p.words && !p.joinsList:
 		return finding{codeListPlace, r.written + " is a list and must be a word of its own; put it in quotes to join it by blanks"}
 	}
 	return finding{}
@@ -280,9 +280,9 @@ func misplacedList(r *ref, p place) finding {
 
 // fill makes the slot of a ref.
 func (c *compiler) fill(r *ref, p place) (script, shown piece) {
-	if r.kind == short && !p.number && (p.quote == bare || p.quote == double || p.quote == heredoc && (len(p.around) > 0 || !c.inRewritten(r))) {
+	if r.kind == short && !p.number && (p.quote == unquoted || p.quote == double || p.quote == heredoc && (len(p.around) > 0 || !c.inRewritten(r))) {
 		c.lintShortPath(r.expr.root, r.start, r.end)
-		c.nativeUse(r.expr.root, p.surroundings, true, p.child)
+		c.nativeUse(r.expr.root, p.quoteContext, true, p.child)
 		if len(p.around) > 0 { // the shell that runs the nested code is to expand it, not the one that reads its quotes
 			return piece{text: encode(r.written, p.around), slot: -1}, piece{text: r.written, slot: -1}
 		}

@@ -24,11 +24,11 @@ type ref struct {
 type refKind uint8
 
 const (
-	dotted  refKind = iota // ${item.x}, ${item|json}: no shell allows it, so it can only be prodigy's
-	simple                 // ${name} and ${name[0]}: the shell's when the script sets the name
-	short                  // $name
-	literal                // $${item.x}: the text ${item.x}
-	foreign                // ${a.b} of an unknown root
+	dotted     refKind = iota // ${item.x}, ${item|json}: no shell allows it, so it can only be prodigy's
+	simple                    // ${name} and ${name[0]}: the shell's when the script sets the name
+	short                     // $name
+	literal                   // $${item.x}: the text ${item.x}
+	unknownRef                // ${a.b} of an unknown root
 )
 
 // nativeUse is an expansion such as ${name%.txt} of a name of prodigy, which the shell itself must do.
@@ -40,12 +40,12 @@ type nativeUse struct {
 
 // scanner finds the refs of a text. It knows no quotes.
 type scanner struct {
-	src     string
-	names   Names
-	refs    []*ref
-	natives []nativeUse
-	bare    []nativeUse // ${name} of nobody, and $${name}, which is text where ${name} is refused
-	noShell bool        // no shell reads the text
+	src      string
+	names    Names
+	refs     []*ref
+	natives  []nativeUse
+	unquoted []nativeUse // ${name} of nobody, and $${name}, which is text where ${name} is refused
+	noShell  bool        // no shell reads the text
 }
 
 func newScanner(src string, n Names) *scanner { return &scanner{src: src, names: n} }
@@ -83,7 +83,7 @@ func backslashes(s string) int { return len(s) - len(strings.TrimRight(s, `\`)) 
 // at looks at the expansion whose dollar is at i, and returns where to go on.
 func (s *scanner) at(i, dollars int) int {
 	doubled := dollars > 0 && dollars%2 == 0
-	before, bare := len(s.refs), len(s.bare)
+	before, unquoted := len(s.refs), len(s.unquoted)
 	end := i + 1
 	if strings.HasPrefix(s.src[end:], "{") {
 		end = s.braced(i)
@@ -93,8 +93,8 @@ func (s *scanner) at(i, dollars int) int {
 	if doubled && len(s.refs) > before {
 		s.makeLiteral(s.refs[len(s.refs)-1])
 	}
-	if doubled && len(s.bare) > bare {
-		u := &s.bare[bare]
+	if doubled && len(s.unquoted) > unquoted {
+		u := &s.unquoted[unquoted]
 		u.offset, u.written = u.offset-1, "$"+u.written
 	}
 	return end
@@ -102,7 +102,7 @@ func (s *scanner) at(i, dollars int) int {
 
 // makeLiteral takes the second dollar into r, which then stands for its own text.
 func (s *scanner) makeLiteral(r *ref) {
-	if r.kind == foreign && knownOnly(r.root()) == "" && !s.noShell {
+	if r.kind == unknownRef && knownOnly(r.root()) == "" && !s.noShell {
 		s.refs = s.refs[:len(s.refs)-1]
 		return
 	}
@@ -133,18 +133,18 @@ func (s *scanner) braced(i int) int {
 		return s.ours(i, end)
 	}
 	if looksDotted(s.src[end:]) {
-		s.add(foreign, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
+		s.add(unknownRef, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
 		return closing(s.src, i)
 	}
 	if sourceEnd, ok := s.source(i, end); ok {
 		return sourceEnd
 	}
 	if s.noShell && s.src[nameStart:end] != "" && strings.HasPrefix(s.src[end:], ":-") {
-		s.add(foreign, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
+		s.add(unknownRef, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
 		return closing(s.src, i)
 	}
 	if strings.HasPrefix(s.src[end:], "}") {
-		s.bare = append(s.bare, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
+		s.unquoted = append(s.unquoted, nativeUse{s.src[nameStart:end], i, s.src[i : end+1]})
 	}
 	return end
 }
@@ -224,7 +224,7 @@ func (s *scanner) field(e *expr, written string) finding {
 	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
 }
 
-// kindOf tells whether a shell could read the placeholder, too.
+// kindOf reports whether a shell could read the placeholder, too.
 func kindOf(rest string, e *expr) refKind {
 	if strings.HasPrefix(rest, "}") || strings.HasPrefix(rest, "[") && len(e.steps) <= 1 && len(e.filters) == 0 {
 		return simple
@@ -232,7 +232,7 @@ func kindOf(rest string, e *expr) refKind {
 	return dotted
 }
 
-// colonRoot tells whether rest is the ":NAME" of ${env:NAME}.
+// colonRoot reports whether rest is the ":NAME" of ${env:NAME}.
 func (s *scanner) colonRoot(name, rest string) bool {
 	return s.names.root(name) && !s.names.declared(name) && len(rest) > 1 && rest[0] == ':' && isKeyByte(rest[1]) && rest[1] != '-' && !isDigit(rest[1])
 }
@@ -241,7 +241,7 @@ func (s *scanner) add(kind refKind, start, end int, e *expr, fault finding) {
 	s.refs = append(s.refs, &ref{kind: kind, start: start, end: end, written: s.src[start:end], expr: e, fault: fault})
 }
 
-// looksDotted tells whether what follows a name can only be a placeholder: no shell has ${a.b} or ${a|b}.
+// looksDotted reports whether what follows a name can only be a placeholder: no shell has ${a.b} or ${a|b}.
 func looksDotted(rest string) bool {
 	return len(rest) > 1 && (rest[0] == '.' || rest[0] == '|') && rest[1] != '}'
 }
@@ -268,10 +268,10 @@ func nameLen(s string) int {
 	return n
 }
 
-// retired returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a
+// removed returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a
 // file or a field of JSON. Name is what the expansion begins with, rest what stands behind, and inside what stands between the colon
 // and the brace. Of any other expansion it says nothing.
-func retired(name, rest, inside string) string {
+func removed(name, rest, inside string) string {
 	if len(rest) < 2 || rest[0] != ':' || strings.IndexByte("-=?+ \t\n0123456789", rest[1]) >= 0 {
 		return ""
 	}
@@ -292,13 +292,13 @@ func retired(name, rest, inside string) string {
 func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 	end = closing(s.src, i)
 	inside := strings.TrimSuffix(s.src[min(nameEnd+1, end):end], "}")
-	instead := retired(s.src[i+2:nameEnd], s.src[nameEnd:], inside)
+	instead := removed(s.src[i+2:nameEnd], s.src[nameEnd:], inside)
 	if instead == "" {
 		return 0, false
 	}
 	if command, ok := strings.CutPrefix(instead, "write $("); ok && s.noShell {
 		instead = "no shell reads this text, so run " + strings.TrimSuffix(command, ")") + " in a step before, with `capture: name`, and write ${name} here"
 	}
-	s.add(foreign, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
+	s.add(unknownRef, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
 	return end, true
 }

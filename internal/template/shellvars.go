@@ -136,8 +136,8 @@ func (c *compiler) collectShells(file *syntax.File) {
 	}
 }
 
-// export is a declared name that the script uses as $name: the shell finds it in its environment, and expands it natively.
-type export struct {
+// exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and expands it natively.
+type exportedVar struct {
 	name     string
 	number   bool // the shell evaluates it
 	required bool // some use has no default
@@ -145,7 +145,7 @@ type export struct {
 }
 
 // nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the environment as it is.
-func (c *compiler) nativeUse(name string, s surroundings, required, child bool) {
+func (c *compiler) nativeUse(name string, s quoteContext, required, child bool) {
 	if !c.names.declared(name) {
 		if c.names.root(name) {
 			c.rootUses[name] = true
@@ -158,7 +158,7 @@ func (c *compiler) nativeUse(name string, s surroundings, required, child bool) 
 	}
 	e := c.exports[name]
 	if e == nil {
-		e = &export{name: name}
+		e = &exportedVar{name: name}
 		c.exports[name] = e
 	}
 	e.number = e.number || s.number
@@ -166,8 +166,8 @@ func (c *compiler) nativeUse(name string, s surroundings, required, child bool) 
 	e.child = e.child || child
 }
 
-// finishNatives drops the names that the script sets itself. A name that nobody exports has no use for the shell's operators.
-func (c *compiler) finishNatives() {
+// finishExports drops the names that the script sets itself. A name that nobody exports has no use for the shell's operators.
+func (c *compiler) finishExports() {
 	for name := range c.exports {
 		if c.sets[name] {
 			delete(c.exports, name)
@@ -180,8 +180,8 @@ func (c *compiler) finishNatives() {
 	}
 }
 
-func (c *compiler) sortedExports() []export {
-	var list []export
+func (c *compiler) sortedExports() []exportedVar {
+	var list []exportedVar
 	for _, name := range slices.Sorted(maps.Keys(c.exports)) {
 		list = append(list, *c.exports[name])
 	}

@@ -31,7 +31,7 @@ type Template struct {
 	redirects []redirection // of that command
 	display   []piece       // the text as written, with its placeholders, for Render
 	slots     []slot
-	exports   []export
+	exports   []exportedVar
 	roots     map[string]bool
 }
 
@@ -42,8 +42,8 @@ func Compile(src string, o Options) (*Template, error) {
 	if err := c.scan(); err != nil {
 		return nil, err
 	}
-	if !c.mentions() {
-		t := c.untouched()
+	if !c.usesPlaceholders() {
+		t := c.passthrough()
 		return t, c.failure()
 	}
 	if err := c.analyze(); err != nil {
@@ -52,7 +52,7 @@ func Compile(src string, o Options) (*Template, error) {
 	return c.assemble()
 }
 
-// Uses tells whether the template holds a placeholder whose root is this name.
+// Uses reports whether the template holds a placeholder whose root is this name.
 func (t *Template) Uses(root string) bool { return t.roots[root] }
 
 // Render returns the script with the values quoted in place, for people to read and copy. It is never run.

@@ -86,7 +86,7 @@ func (v Value) isArray() bool { return len(v.raw) > 0 && v.raw[0] == '[' }
 
 func (v Value) isNull() bool { return string(v.raw) == "null" }
 
-// isEmpty tells whether a default takes the place of the value.
+// isEmpty reports whether a default takes the place of the value.
 func (v Value) isEmpty() bool {
 	if v.raw == nil {
 		return v.text == ""

@@ -8,7 +8,7 @@ import (
 
 // place is where a ref stands in the script.
 type place struct {
-	surroundings
+	quoteContext
 	escaped    bool      // \${…}: text for the shell
 	data       bool      // |sh or |raw in nested code: data for this shell, code for the next
 	child      bool      // another process of the shell reads the variable
@@ -17,17 +17,17 @@ type place struct {
 	parts      int // of its word
 }
 
-// surroundings are what a place inherits from the constructs around it.
-type surroundings struct {
-	quote   quoting
-	number  bool    // the shell evaluates what stands here
-	plain   bool    // a negative number stands here without parentheses
-	words   bool    // several words may stand here
-	joins   bool    // a list is joined by blanks here
-	command bool    // names the program
-	file    bool    // a redirection writes it
-	loop    bool    // word of a for
-	fault   finding // why no value may stand here; its text goes on after the placeholder
+// quoteContext are what a place inherits from the constructs around it.
+type quoteContext struct {
+	quote     quoting
+	number    bool    // the shell evaluates what stands here
+	plain     bool    // a negative number stands here without parentheses
+	words     bool    // several words may stand here
+	joinsList bool    // a list is joined by blanks here
+	command   bool    // names the program
+	file      bool    // a redirection writes it
+	loop      bool    // word of a for
+	fault     finding // why no value may stand here; its text goes on after the placeholder
 
 	evaluated bool // the fault holds for text of someone else only
 }
@@ -59,7 +59,7 @@ type walker struct {
 }
 
 // put notes that ref i stands in these surroundings.
-func (w *walker) put(i int, s surroundings, parts int) {
+func (w *walker) put(i int, s quoteContext, parts int) {
 	r := w.c.refs[i]
 	switch {
 	case w.skip[i]:
@@ -68,21 +68,21 @@ func (w *walker) put(i int, s surroundings, parts int) {
 		w.checkData(i, s)
 		return
 	}
-	if w.remote != "" && s.quote != comment && r.kind != literal && r.kind != foreign {
+	if w.remote != "" && s.quote != comment && r.kind != literal && r.kind != unknownRef {
 		s.fault = remoteFault(r, w.remote)
 	}
 	if w.backquotes > 2 {
 		s.fault = finding{codeDeep, "stands in backquotes that are nested too deep to follow; use $(...)"}
 	}
 	r.places = append(r.places, place{
-		surroundings: s, data: w.asData[i], child: w.child, around: w.around[i], backquotes: w.backquotes, parts: parts,
+		quoteContext: s, data: w.asData[i], child: w.child, around: w.around[i], backquotes: w.backquotes, parts: parts,
 	})
 }
 
 // checkData looks where data that is quoted for this code stands in it. The value itself is filled in by the shell outside.
-func (w *walker) checkData(i int, s surroundings) {
+func (w *walker) checkData(i int, s quoteContext) {
 	r := w.c.refs[i]
-	if r.expr.has("sh") && s.quote != bare && s.quote != comment {
+	if r.expr.has("sh") && s.quote != unquoted && s.quote != comment {
 		r.fault = finding{codeShQuoted, r.written + " stands inside quotes of the nested code; it brings its own, write it outside quotes there"}
 		return
 	}
@@ -94,13 +94,13 @@ func (w *walker) comments(file *syntax.File) {
 	for node := range syntax.Preorder(file) {
 		if n, ok := node.(*syntax.Comment); ok {
 			for _, s := range w.c.sentinelsIn(n.Text) {
-				w.put(s.ref, surroundings{quote: comment}, 1)
+				w.put(s.ref, quoteContext{quote: comment}, 1)
 			}
 		}
 	}
 }
 
-func (w *walker) word(word *syntax.Word, s surroundings) {
+func (w *walker) word(word *syntax.Word, s quoteContext) {
 	if word == nil {
 		return
 	}
@@ -110,20 +110,20 @@ func (w *walker) word(word *syntax.Word, s surroundings) {
 	}
 }
 
-func (w *walker) words(words []*syntax.Word, s surroundings) {
+func (w *walker) words(words []*syntax.Word, s quoteContext) {
 	for _, word := range words {
 		w.word(word, s)
 	}
 }
 
-func (w *walker) part(part syntax.WordPart, s surroundings, parts int) {
+func (w *walker) part(part syntax.WordPart, s quoteContext, parts int) {
 	switch p := part.(type) {
 	case *syntax.Lit:
 		w.lit(p, s)
 	case *syntax.SglQuoted:
 		w.singleQuoted(p, s, parts)
 	case *syntax.DblQuoted:
-		s.words, s.joins, s.quote = false, true, double
+		s.words, s.joinsList, s.quote = false, true, double
 		for _, inner := range p.Parts {
 			w.part(inner, s, parts)
 		}
@@ -132,7 +132,7 @@ func (w *walker) part(part syntax.WordPart, s surroundings, parts int) {
 	case *syntax.CmdSubst:
 		w.substitution(p)
 	case *syntax.ArithmExp:
-		w.arithm(p.X, surroundings{quote: arithmetic, number: true})
+		w.arithm(p.X, quoteContext{quote: arithmetic, number: true})
 	case *syntax.ProcSubst:
 		w.stmts(p.Stmts)
 	case *syntax.ExtGlob:
@@ -141,7 +141,7 @@ func (w *walker) part(part syntax.WordPart, s surroundings, parts int) {
 }
 
 // lit takes the refs that the parser left in literal text: behind a backslash they are text, otherwise no reference can work there.
-func (w *walker) lit(lit *syntax.Lit, s surroundings) {
+func (w *walker) lit(lit *syntax.Lit, s quoteContext) {
 	for _, at := range w.c.sentinelsIn(lit.Value) {
 		if backslashes(lit.Value[:at.start])%2 == 0 {
 			w.impossible(lit.Value[at.start:at.end], "stands where a shell has no place for a value")
@@ -154,7 +154,7 @@ func (w *walker) lit(lit *syntax.Lit, s surroundings) {
 		}
 	}
 	if s.number {
-		w.c.nativeUse(lit.Value, surroundings{number: true}, true, w.child)
+		w.c.nativeUse(lit.Value, quoteContext{number: true}, true, w.child)
 	}
 }
 
@@ -166,24 +166,24 @@ func (w *walker) impossible(text, why string) {
 }
 
 // singleQuoted places the refs of '…'. Inside "${x:-'…'}" shells take the quotes as text, whatever the tree says.
-func (w *walker) singleQuoted(p *syntax.SglQuoted, s surroundings, parts int) {
+func (w *walker) singleQuoted(p *syntax.SglQuoted, s quoteContext, parts int) {
 	if s.quote == arithmetic {
 		w.impossible(p.Value, "stands in single quotes in arithmetic")
 		return
 	}
-	if s.quote == bare {
+	if s.quote == unquoted {
 		s.quote = single
 		if p.Dollar {
 			s.quote = ansi
 		}
 	}
-	s.words, s.joins = false, true
+	s.words, s.joinsList = false, true
 	for _, at := range w.c.sentinelsIn(p.Value) {
 		w.put(at.ref, s, parts)
 	}
 }
 
-func (w *walker) param(p *syntax.ParamExp, s surroundings, parts int) {
+func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
 	if p.Param != nil {
 		if i := w.c.sentinelIndex(p.Param.Value); i >= 0 {
 			w.sentinelParam(i, p, s, parts)
@@ -194,7 +194,7 @@ func (w *walker) param(p *syntax.ParamExp, s surroundings, parts int) {
 	w.operands(p, s)
 }
 
-func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s surroundings, parts int) {
+func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts int) {
 	r := w.c.refs[i]
 	pure := !p.Short && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil && p.Names == 0
 	moved := !w.nested && w.backquotes == 0 && int(p.Pos().Offset()) != r.parseStart
@@ -204,7 +204,7 @@ func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s surroundings, parts 
 	w.put(i, s, parts)
 }
 
-// hasDefault tells whether the expansion says itself what to do without a value.
+// hasDefault reports whether the expansion says itself what to do without a value.
 func hasDefault(p *syntax.ParamExp) bool {
 	return p.Exp != nil && slices.Contains([]syntax.ParExpOperator{
 		syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
@@ -213,11 +213,11 @@ func hasDefault(p *syntax.ParamExp) bool {
 }
 
 // operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…".
-func (w *walker) operands(p *syntax.ParamExp, s surroundings) {
-	count := surroundings{quote: arithmetic, number: true}
-	s.words, s.command, s.joins = false, false, true
+func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
+	count := quoteContext{quote: arithmetic, number: true}
+	s.words, s.command, s.joinsList = false, false, true
 	pattern := s
-	pattern.quote = bare
+	pattern.quote = unquoted
 	w.arithm(p.Index, count)
 	if p.Slice != nil {
 		w.arithm(p.Slice.Offset, count)
@@ -253,7 +253,7 @@ func (w *walker) substitution(p *syntax.CmdSubst) {
 	w.backquotes--
 }
 
-func (w *walker) arithm(x syntax.ArithmExpr, s surroundings) {
+func (w *walker) arithm(x syntax.ArithmExpr, s quoteContext) {
 	switch n := x.(type) {
 	case nil:
 	case *syntax.Word:
@@ -312,14 +312,14 @@ func (w *walker) command(cmd syntax.Command) {
 	case *syntax.FuncDecl:
 		w.function(n)
 	case *syntax.ArithmCmd:
-		w.arithm(n.X, surroundings{quote: arithmetic, number: true})
+		w.arithm(n.X, quoteContext{quote: arithmetic, number: true})
 	case *syntax.TestClause:
 		w.test(n.X)
 	case *syntax.DeclClause:
 		w.declaration(n)
 	case *syntax.LetClause:
 		for _, x := range n.Exprs {
-			w.arithm(x, surroundings{quote: bare, number: true})
+			w.arithm(x, quoteContext{quote: unquoted, number: true})
 		}
 	case *syntax.TimeClause:
 		w.stmt(n.Stmt)
@@ -340,9 +340,9 @@ func (w *walker) loop(n *syntax.ForClause) {
 	switch l := n.Loop.(type) {
 	case *syntax.WordIter:
 		w.impossible(l.Name.Value, "names a variable")
-		w.words(l.Items, surroundings{words: true, loop: true, number: w.c.counted[l.Name.Value], plain: true})
+		w.words(l.Items, quoteContext{words: true, loop: true, number: w.c.arithmeticVars[l.Name.Value], plain: true})
 	case *syntax.CStyleLoop:
-		count := surroundings{quote: arithmetic, number: true}
+		count := quoteContext{quote: arithmetic, number: true}
 		w.arithm(l.Init, count)
 		w.arithm(l.Cond, count)
 		w.arithm(l.Post, count)
@@ -351,9 +351,9 @@ func (w *walker) loop(n *syntax.ForClause) {
 }
 
 func (w *walker) caseClause(n *syntax.CaseClause) {
-	w.word(n.Word, surroundings{joins: true})
+	w.word(n.Word, quoteContext{joinsList: true})
 	for _, item := range n.Items {
-		w.words(item.Patterns, surroundings{joins: true})
+		w.words(item.Patterns, quoteContext{joinsList: true})
 		w.stmts(item.Stmts)
 	}
 }
@@ -373,7 +373,7 @@ func (w *walker) function(n *syntax.FuncDecl) {
 func (w *walker) test(x syntax.TestExpr) {
 	switch n := x.(type) {
 	case *syntax.Word:
-		w.word(n, surroundings{joins: true})
+		w.word(n, quoteContext{joinsList: true})
 	case *syntax.ParenTest:
 		w.test(n.X)
 	case *syntax.UnaryTest:
@@ -392,7 +392,7 @@ func (w *walker) comparison(n *syntax.BinaryTest) {
 	case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
 		for _, x := range []syntax.TestExpr{n.X, n.Y} {
 			if word, ok := x.(*syntax.Word); ok {
-				w.word(word, surroundings{number: true, plain: true})
+				w.word(word, quoteContext{number: true, plain: true})
 			}
 		}
 		return
@@ -403,7 +403,7 @@ func (w *walker) comparison(n *syntax.BinaryTest) {
 
 // declaration walks declare, local, export, readonly and their like, whose options change what a value does there.
 func (w *walker) declaration(n *syntax.DeclClause) {
-	value := surroundings{joins: true}
+	value := quoteContext{joinsList: true}
 	if n.Variant.Value == "nameref" {
 		value = denied(codeImpossible, "names a variable that others stand for")
 	}
@@ -417,11 +417,11 @@ func (w *walker) declaration(n *syntax.DeclClause) {
 }
 
 // declared takes an option of a declaration, or refuses a name that comes from a value.
-func (w *walker) declared(option *syntax.Word, value surroundings) surroundings {
+func (w *walker) declared(option *syntax.Word, value quoteContext) quoteContext {
 	lit := option.Lit()
 	if lit == "" || lit[0] != '-' && lit[0] != '+' {
 		if isAssignment(option) {
-			w.word(option, surroundings{joins: true, number: value.number, plain: value.number, fault: value.fault})
+			w.word(option, quoteContext{joinsList: true, number: value.number, plain: value.number, fault: value.fault})
 			return value
 		}
 		w.word(option, evaluated(codeName, "names a variable"))
@@ -438,8 +438,8 @@ func (w *walker) declared(option *syntax.Word, value surroundings) surroundings 
 	return value
 }
 
-func (w *walker) assign(a *syntax.Assign, value surroundings) {
-	count := surroundings{quote: arithmetic, number: true}
+func (w *walker) assign(a *syntax.Assign, value quoteContext) {
+	count := quoteContext{quote: arithmetic, number: true}
 	if a.Name != nil {
 		w.impossible(a.Name.Value, "stands in the name of a variable")
 		value = w.assigned(a.Name.Value, value)
@@ -449,7 +449,7 @@ func (w *walker) assign(a *syntax.Assign, value surroundings) {
 	if a.Array == nil {
 		return
 	}
-	value.words, value.joins = true, false
+	value.words, value.joinsList = true, false
 	for _, e := range a.Array.Elems {
 		w.arithm(e.Index, count)
 		w.word(e.Value, value)
@@ -457,25 +457,25 @@ func (w *walker) assign(a *syntax.Assign, value surroundings) {
 }
 
 // assigned looks whether the shell evaluates what this variable holds.
-func (w *walker) assigned(name string, value surroundings) surroundings {
+func (w *walker) assigned(name string, value quoteContext) quoteContext {
 	switch name {
 	case "PS0", "PS1", "PS2", "PS3", "PS4", "PROMPT_COMMAND", "ENV", "BASH_ENV":
 		return evaluated(codeImpossible, "would be expanded again as the value of "+name)
 	case "RANDOM", "SRANDOM", "SECONDS", "LINENO", "OPTIND", "HISTCMD":
 		value.number, value.plain = true, true
 	}
-	if w.c.counted[name] {
+	if w.c.arithmeticVars[name] {
 		value.number, value.plain = true, true
 	}
 	return value
 }
 
 // denied are surroundings in which no value may stand. The text goes on after the placeholder.
-func denied(code, why string) surroundings { return surroundings{fault: finding{code, why}} }
+func denied(code, why string) quoteContext { return quoteContext{fault: finding{code, why}} }
 
 // evaluated are surroundings that run what stands in them, which is why no text of someone else may.
-func evaluated(code, why string) surroundings {
-	return surroundings{fault: finding{code, why}, joins: true, evaluated: true}
+func evaluated(code, why string) quoteContext {
+	return quoteContext{fault: finding{code, why}, joinsList: true, evaluated: true}
 }
 
 func (w *walker) redirects(redirs []*syntax.Redirect) {
@@ -490,8 +490,8 @@ func (w *walker) redirect(r *syntax.Redirect) {
 		w.word(r.Word, denied(codeImpossible, "stands in the delimiter of a heredoc"))
 		w.heredoc(r)
 	case r.Op == syntax.WordHdoc:
-		w.word(r.Word, surroundings{joins: true})
+		w.word(r.Word, quoteContext{joinsList: true})
 	default:
-		w.word(r.Word, surroundings{file: r.Op != syntax.RdrIn})
+		w.word(r.Word, quoteContext{file: r.Op != syntax.RdrIn})
 	}
 }
