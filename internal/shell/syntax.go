@@ -5,6 +5,7 @@ package shell
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -114,4 +115,12 @@ func Unescape(lit, special string) string {
 // UnescapeAnsi takes away the escapes of $'…' that matter to a reader of code. Others stay: they can only make a word longer.
 func UnescapeAnsi(s string) string {
 	return strings.NewReplacer(`\\`, `\`, `\'`, `'`, `\"`, `"`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\x27`, `'`, `\047`, `'`, `\x22`, `"`).Replace(s)
+}
+
+// HasDefault reports whether the expansion says itself what to do without a value.
+func HasDefault(p *syntax.ParamExp) bool {
+	return p.Exp != nil && slices.Contains([]syntax.ParExpOperator{
+		syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
+		syntax.ErrorUnset, syntax.ErrorUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull,
+	}, p.Exp.Op)
 }

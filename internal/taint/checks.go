@@ -9,14 +9,6 @@ import (
 	"prodigy/internal/shell"
 )
 
-// guard is a variable of which the script has checked what it holds, since when: a number or one of some constant texts, or just a word
-// of letters and digits.
-type guard struct {
-	name string
-	tick int
-	word bool
-}
-
 // proof is what a check shows of a variable.
 type proof struct {
 	name string

@@ -352,21 +352,6 @@ func (t *analysis) function(f *shellFrame, fns []*syntax.FuncDecl, words []field
 	return out
 }
 
-// joinFields returns words in one text.
-func joinFields(words []field) string {
-	all := make([]string, len(words))
-	for i, x := range words {
-		all[i] = x.text
-		if x.text == "" {
-			all[i] = nothing
-		}
-		if x.many {
-			all[i] += several
-		}
-	}
-	return strings.Join(all, fieldEnd)
-}
-
 // shellFile interprets the file that a shell is given, and looks for data that chooses it.
 func (t *analysis) shellFile(f *shellFrame, words []field, args []string, node syntax.Node) {
 	for _, x := range words[1:] {

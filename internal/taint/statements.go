@@ -449,9 +449,6 @@ func (t *analysis) index(name string) {
 	}
 }
 
-// keysOf is the variable that stands for the keys of an array.
-func keysOf(name string) string { return name + "[" }
-
 // key notes a key of an array, which ${!name[@]} brings back.
 func (t *analysis) key(f *shellFrame, name string, index syntax.ArithmExpr, node any) {
 	if word, ok := index.(*syntax.Word); ok {

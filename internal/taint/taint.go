@@ -2,16 +2,15 @@
 // know, runs them. Check is all of it.
 //
 // The script is interpreted abstractly. A word expands to texts with marks in them: a mark stands for a part that only a run knows, and
-// says from which source it comes and how surely (text.go). Each variable keeps every value that it was ever given, and the whole is
+// says from which source it comes and how surely (state.go). Each variable keeps every value that it was ever given, and the whole is
 // repeated until nothing new turns up. Which of these values may be there at some place is decided by the order of the assignments and
-// by the regions of the script in which they stand: branches, loops, functions, other processes (regions.go), and by what the script has
+// by the regions of the script in which they stand: branches, loops, functions, other processes (state.go too), and by what the script has
 // checked before (checks.go). words.go expands words, statements.go and commands.go interpret what runs. tables.go holds what programs do
-// with data; a program that is in no table may print what it was given.
+// with data; a program that is in no table may print what it was given. report.go words the findings.
 package taint
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -117,15 +116,6 @@ func Check(s Script) []Finding {
 	return t.found
 }
 
-const (
-	codeReaches     = "PS119"
-	codeOutput      = "PS107"
-	codePiped       = "PS108"
-	codeCommandName = "PS105"
-	codeLanguage    = "PS110"
-	codeDeep        = "PS028"
-)
-
 // Bounds of the analysis. No script that a person writes comes near them.
 const (
 	maxRounds   = 6       // over the whole script, until no variable holds anything new
@@ -133,80 +123,6 @@ const (
 	minSteps    = 200_000 // commands and words looked at; more for long scripts
 	stepsPerKiB = 20_000
 )
-
-type analysis struct {
-	Script
-	found     []Finding
-	marks     []mark
-	markIndex map[mark]int
-
-	sourceOf map[string]int       // of Sources, by the variable that brings it
-	starts   map[*syntax.Stmt]int // of the statements of the script itself, not of code in it
-	at       int                  // where the innermost of them begins that is being interpreted
-
-	dataFiles  map[string]int // by the variable with the name of the file that brings it
-	vars       map[string][]*site
-	siteOf     map[siteKey]*site
-	integers   map[string]bool // variables that the shell evaluates whenever they are assigned
-	maps       map[string]bool // associative arrays, whose subscripts are text
-	mapped     map[string]bool // those that are declared so far
-	indexed    map[string]bool // arrays of numbers, which stay so
-	exported   map[string]bool
-	files      map[string]texts   // what was written to files, by their names
-	refs       map[string]bool    // variables that stand for others
-	redirected []*syntax.Redirect // of exec: what all that follows prints to
-	numbered   []*syntax.Redirect // of descriptors other than 1
-	fds        texts              // what descriptors other than the standard ones bring
-	funcs      map[string][]*syntax.FuncDecl
-	called     map[*syntax.FuncDecl]bool
-	again      map[*syntax.FuncDecl]texts // what functions that call themselves are given then
-	aliases    map[string]texts
-	contexts   map[contextKey]int
-	parsed     map[string]*syntax.File
-
-	regions     []region
-	regionIndex map[regionKey]int
-	readonly    map[string]bool // variables that an assignment may not change
-	hasRefs     bool            // a variable stands for another, so that the order of assignments says nothing
-	mayExport   map[int]bool    // the processes in which code that is not known may export variables
-	mayBeDash   bool            // what only bash knows may do nothing, or something else
-	lastInShell bool            // the last command of a pipe runs in the shell itself
-
-	round     int
-	tick      int
-	steps     int
-	changed   bool
-	last      bool // the round that reports
-	exhausted bool
-	tooDeep   bool
-	otherIFS  bool // words may be split at other characters than blanks
-	merged    bool // the script joins its standard error to its output
-}
-
-// site is an assignment to a variable.
-type site struct {
-	tick    int
-	round   int
-	region  int
-	proc    int // the process that makes it
-	value   texts
-	adds    bool // to what the variable holds already
-	over    bool // it held for one command, which has run
-	always  bool // whichever shell runs the code
-	blurred bool // it stands for several readings of the same code
-}
-
-type siteKey struct {
-	name string
-	node any
-	ctx  int
-}
-
-type contextKey struct {
-	outer int
-	node  any
-	text  string
-}
 
 // onlyPassesOn reports whether a script does nothing but run programs that never run what they are given, as most steps do.
 func onlyPassesOn(file *syntax.File) bool {
@@ -264,89 +180,3 @@ func (t *analysis) run(file *syntax.File) {
 		}
 	}
 }
-
-// sink is a place where something is run that should be data.
-type sink struct {
-	what   string // the words behind "reaches"
-	remedy string
-	least  certainty // of the values that are reported
-	code   string    // of a warning, whatever the certainty; empty: an error when it is sure
-	says   string    // in the place of "reaches" and what
-	words  bool      // a word of letters can do harm there
-}
-
-const arithmeticRemedy = "assign the value itself, which is checked to be a whole number: n=${...}"
-
-var (
-	codeSink  = sink{what: "shell code"}
-	nameSink  = sink{what: "a place that names a variable", remedy: "the shell evaluates what it finds there, so choose among constant names with case"}
-	arithSink = sink{what: "arithmetic", remedy: arithmeticRemedy, least: likely, words: true} // dash takes (( x )) for a command
-)
-
-// leak reports the values in texts that reach a sink.
-func (t *analysis) leak(s sink, all ...string) {
-	if !t.last {
-		return
-	}
-	for _, m := range t.marksIn(all...) {
-		if m.sure >= s.least && (s.words || !m.word) {
-			t.report(m, s)
-		}
-	}
-}
-
-func (t *analysis) report(m mark, s sink) {
-	src := t.Sources[m.source]
-	written, offset := src.Written, src.Offset
-	if m.place > 0 {
-		written, offset = src.Places[m.place-1].Written, src.Places[m.place-1].Offset
-	}
-	warning, code, verb, remedy := m.sure < sure, codeReaches, "reaches ", s.remedy
-	if warning {
-		verb = "may reach "
-	}
-	if remedy == "" {
-		name := strings.Trim(strings.TrimPrefix(written, "$"), "{}")
-		remedy = "write ${" + name + "|sh} there, outside the quotes of that code"
-		if src.Item {
-			remedy = "let that code read the variable itself, within single quotes"
-		}
-		if m.quoted {
-			remedy = "it brings quotes of its own, so let it stand outside those of that code"
-		}
-	}
-	through := ""
-	if m.via != "" && "$"+m.via != written && "${"+m.via+"}" != written {
-		through = " through $" + m.via
-	}
-	text := written + " " + verb + s.what + through + "; " + remedy
-	switch {
-	case s.code != "":
-		warning, code = true, s.code
-		text = written + through + " " + s.says
-	case m.sure == perhaps && s.what != codeSink.what:
-	case m.sure == perhaps && m.piped:
-		code, text = codePiped, written+" reaches a shell as code through the pipe; write |sh where it stands for one word of that code"
-	case m.sure == perhaps:
-		code, text = codeOutput, written+" reaches a shell as code through the output of a command"
-	}
-	if f := (Finding{Offset: offset, Warning: warning, Code: code, Text: text}); !slices.Contains(t.found, f) {
-		t.found = append(t.found, f)
-	}
-}
-
-// context returns the number of a way into code: what is assigned on one way is not mixed with what is assigned on another.
-func (t *analysis) context(outer int, node any, text string) int {
-	key := contextKey{outer, node, text}
-	n, ok := t.contexts[key]
-	if !ok {
-		n = len(t.contexts) + 1
-		t.contexts[key] = n
-	}
-	return n
-}
-
-// opaqueName begins the names that stand in nested code for marks.
-const opaqueName = "PRODIGY_X"
-
-func opaqueVariable(i int) string { return opaqueName + strconv.Itoa(i) }

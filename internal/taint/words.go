@@ -13,31 +13,6 @@ import (
 	"prodigy/internal/posix"
 )
 
-// shellFrame is where a command is interpreted: in a function, in nested code, behind a pipe.
-type shellFrame struct {
-	ctx    int
-	region int
-	proc   int // the process of a shell; variables that are not exported stay in theirs
-	depth  int
-	cond   int         // it may run or not, or more than once
-	stdin  texts       // what it may read
-	params texts       // its positional parameters, words in one text
-	zero   texts       // $0
-	loose  bool        // the parameters move in a loop, so that each may be anywhere
-	moved  int         // when the parameters were set last
-	set    *shellFrame // whose parameters set and shift change; nil: its own
-	guards []guard
-	chain  []*syntax.FuncDecl  // the functions around it
-	out    []*syntax.ProcSubst // >(…) of the command under way
-}
-
-func (f *shellFrame) owner() *shellFrame {
-	if f.set != nil {
-		return f.set
-	}
-	return f
-}
-
 // inner returns a frame for code of the same shell and the same parameters.
 func (f *shellFrame) inner() *shellFrame {
 	in := *f
@@ -711,4 +686,10 @@ func (t *analysis) name(f *shellFrame, text string) string {
 		return ""
 	}
 	return name
+}
+
+// isOuterWord reports whether an expansion stands for a text of the code around this one that is quoted as one word.
+func (t *analysis) isOuterWord(p *syntax.ParamExp) bool {
+	m, ok := t.outerMark(p)
+	return ok && m.quoted
 }

@@ -234,26 +234,6 @@ func (p *piece) shown(slots []slot, r Resolver) string {
 	return encode(p.quote.write(text), p.around)
 }
 
-// slot is a value of a script in one form; all placeholders for it share the variable.
-type slot struct {
-	variable string
-	expr     *expr
-	written  string
-	mode     slotMode
-	number   bool // the shell evaluates it
-	plain    bool // a negative number has no parentheses
-	child    bool // another shell reads it, so it must stay in the environment
-}
-
-type slotMode uint8
-
-const (
-	oneText    slotMode = iota
-	separate            // a variable for each element
-	joined              // the elements with blanks between
-	pastedCode          // no variable: part of the script
-)
-
 func modeOf(r *ref, p place) slotMode {
 	switch {
 	case r.expr.has("raw") && !p.data:

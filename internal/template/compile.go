@@ -2,8 +2,6 @@ package template
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -16,53 +14,23 @@ const (
 	codeReserved  = "PS003"
 	codeShell     = "PS010"
 	codeShellName = "PS030"
-	codeInternal  = "PS090"
 )
 
-// compiler turns one text into a Template.
-type compiler struct {
-	*scanner
-	shell          string
-	parseText      string            // src with each ref replaced by a sentinel
-	file           *syntax.File      // parseText, parsed
-	sets           map[string]bool   // variables that the script sets
-	shells         map[string]string // variables that hold the name of a shell; empty: of anything else
-	arithmeticVars map[string]bool   // variables whose values the script evaluates as numbers
-	hasNested      bool
-	heredocs       []quotedDoc
-	exports        map[string]*exportedVar
-	rootUses       map[string]bool // roots of which the script uses ${root%…}
-	diags          []Diag
-	slots          []slot
-	slotIndex      map[string]int
-	used           map[string]bool // roots of refs that are filled in
-}
-
-func newCompiler(src string, o Options) *compiler {
-	return &compiler{
-		scanner: newScanner(src, o.Names), shell: o.Shell,
-		sets: map[string]bool{}, arithmeticVars: map[string]bool{}, exports: map[string]*exportedVar{}, rootUses: map[string]bool{},
-		slotIndex: map[string]int{}, used: map[string]bool{},
+// Compile compiles the text of a shell step. The error is a *CompileError. A text without prodigy's names is never
+// changed or refused, so that no gap of the parser can stand in its way.
+func Compile(src string, o Options) (*Template, error) {
+	c := newCompiler(src, o)
+	if err := c.scan(); err != nil {
+		return nil, err
 	}
-}
-
-func (c *compiler) report(severity Severity, offset int, f finding) {
-	c.diags = append(c.diags, newDiag(c.src, offset, severity, f))
-}
-
-// failure returns the errors found so far as one error.
-func (c *compiler) failure() error {
-	var errs []Diag
-	for _, d := range c.diags {
-		if d.Severity == Error {
-			errs = append(errs, d)
-		}
+	if !c.usesPlaceholders() {
+		t := c.passthrough()
+		return t, c.failure()
 	}
-	if len(errs) == 0 {
-		return nil
+	if err := c.analyze(); err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(errs, func(a, b Diag) int { return a.Offset - b.Offset })
-	return &CompileError{Diags: errs}
+	return c.assemble()
 }
 
 // scan finds the refs. A text that holds what no shell can take is refused here.
@@ -179,104 +147,6 @@ func (c *compiler) walk(file *syntax.File, dialects []syntax.LangVariant) {
 	w := &walker{c: c, dialects: dialects}
 	w.comments(file)
 	w.stmts(file.Stmts)
-}
-
-func (c *compiler) firstOffset() int {
-	if len(c.refs) > 0 {
-		return c.refs[0].start
-	}
-	return 0
-}
-
-const sentinelName = "PRODIGY_V"
-
-func sentinel(i int) string { return "${" + sentinelName + strconv.Itoa(i) + "}" }
-
-// withSentinels returns the text in which each ref is an expansion that any shell parser understands.
-func (c *compiler) withSentinels() string {
-	var b strings.Builder
-	last := 0
-	for i, r := range c.refs {
-		b.WriteString(c.src[last:r.start])
-		r.parseStart = b.Len()
-		b.WriteString(sentinel(i))
-		last = r.end
-	}
-	b.WriteString(c.src[last:])
-	return b.String()
-}
-
-func (c *compiler) parseEnd(i int) int { return c.refs[i].parseStart + len(sentinel(i)) }
-
-// sourceOffset returns where an offset of the parsed text is in the text as written.
-func (c *compiler) sourceOffset(offset int) int {
-	for i, r := range slices.Backward(c.refs) {
-		if offset >= c.parseEnd(i) {
-			return r.end + offset - c.parseEnd(i)
-		}
-		if offset >= r.parseStart {
-			return r.start
-		}
-	}
-	return offset
-}
-
-// restorePlaceholders puts placeholders as written in the place of sentinels.
-func (c *compiler) restorePlaceholders(text string) string {
-	for i, r := range slices.Backward(c.refs) {
-		text = strings.ReplaceAll(text, sentinel(i), r.written)
-	}
-	return text
-}
-
-// sentinelLike returns where the text holds a name that could be taken for one of ours, or -1.
-func sentinelLike(s string) int {
-	for from := 0; ; {
-		at := strings.Index(s[from:], sentinelName)
-		if at < 0 {
-			return -1
-		}
-		from += at + len(sentinelName)
-		if from < len(s) && isDigit(s[from]) {
-			return from - len(sentinelName)
-		}
-	}
-}
-
-// sentinelIndex returns the number of the ref whose variable this is, or -1.
-func (c *compiler) sentinelIndex(name string) int {
-	digits, ok := strings.CutPrefix(name, sentinelName)
-	if !ok {
-		return -1
-	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n >= len(c.refs) {
-		return -1
-	}
-	return n
-}
-
-// span is the place of a ref in a text with sentinels.
-type span struct{ ref, start, end int }
-
-// sentinelsIn finds the sentinels in a text.
-func (c *compiler) sentinelsIn(text string) []span {
-	var found []span
-	for from := 0; ; {
-		at := strings.Index(text[from:], "${"+sentinelName)
-		if at < 0 {
-			return found
-		}
-		start := from + at
-		end := strings.IndexByte(text[start:], '}')
-		if end < 0 {
-			return found
-		}
-		from = start + end + 1
-		if i := c.sentinelIndex(text[start+2 : from-1]); i >= 0 {
-			found = append(found, span{i, start, from})
-		}
-	}
 }
 
 // CompileConstant returns the text for an interpreter that no value can be put into the text of: a value would be code there.

@@ -20,15 +20,6 @@ const shellWords = `. : [ alias autoload bg bind break builtin caller case cat c
 	suspend test then time times trap true type typeset ulimit umask unalias unfunction unlimit unset unsetopt until wait whence where
 	which while zmodload`
 
-// argument is a word of a plain command: its parts are joined, but a list that stands alone is an argument for each element.
-type argument []argumentPart
-
-// argumentPart is constant text when slot is negative.
-type argumentPart struct {
-	text string
-	slot int
-}
-
 // plainCommand returns the words and the redirections of a script that is one simple command of constant words and values, so that
 // running the program itself does what a shell would do. It returns nil for anything else, and for all that two shells might read
 // differently.
@@ -232,12 +223,6 @@ type Redirect struct {
 	File string // as the shell would open it; empty: FD becomes a copy of Copy
 	Flag int    // for opening File, as for os.OpenFile
 	Copy int
-}
-
-// redirection is a Redirect whose File is not known before the values are.
-type redirection struct {
-	Redirect
-	file argument // nil: there is none
 }
 
 // opening returns what an operator redirects when no number stands before it, and how it opens the file.

@@ -197,32 +197,6 @@ func (p *Plain) Render(r Resolver) string {
 	return text
 }
 
-// knownOnly says where a name of prodigy is known that is not known everywhere: a text that has one at a wrong place means it all the
-// same. Of any other name it says nothing.
-func knownOnly(root string) string {
-	switch root {
-	case "item":
-		return "in agent_template, handlers and foreach"
-	case "items", "items_file":
-		return "in agent_template and handlers of a map with batch"
-	case "worker":
-		return "in agent_template and handlers"
-	case "map":
-		return "in reduce and merge"
-	case "error":
-		return "in steps that handle a failure"
-	case "validation":
-		return "after a step with validate and in its on_incomplete"
-	}
-	return ""
-}
-
-// root returns the name that a dotted placeholder of nobody begins with.
-func (r *ref) root() string {
-	name := r.written[len("${"):]
-	return name[:nameLen(name)]
-}
-
 // Expression is one placeholder that stands alone: its value keeps its kind.
 type Expression struct {
 	expr    *expr

@@ -17,23 +17,6 @@ const (
 	codeFilledIn  = "PS103"
 )
 
-// piece is a part of a script: constant text, or what a slot's value becomes at its place.
-type piece struct {
-	text   string // constant, when slot is negative; else the placeholder as written
-	slot   int
-	kind   pieceKind
-	quote  quoting
-	around []quoting
-}
-
-type pieceKind uint8
-
-const (
-	fixed  pieceKind = iota
-	words            // one reference for each element
-	pasted           // |raw: the value itself
-)
-
 // edit replaces a span of the parsed text.
 type edit struct {
 	span [2]int

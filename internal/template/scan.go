@@ -302,3 +302,9 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 	s.add(unknownRef, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
 	return end, true
 }
+
+// root returns the name that a dotted placeholder of nobody begins with.
+func (r *ref) root() string {
+	name := r.written[len("${"):]
+	return name[:nameLen(name)]
+}

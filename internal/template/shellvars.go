@@ -106,7 +106,7 @@ func (c *compiler) shellOf(word *syntax.Word) string {
 	p, ok := part.(*syntax.ParamExp)
 	switch {
 	case !ok || p.Param == nil || p.Index != nil || p.Length || p.Excl:
-	case p.Exp != nil && hasDefault(p) && p.Exp.Word != nil && shell.IsShell(shell.WordText(p.Exp.Word)):
+	case p.Exp != nil && shell.HasDefault(p) && p.Exp.Word != nil && shell.IsShell(shell.WordText(p.Exp.Word)):
 		return shell.WordText(p.Exp.Word)
 	case p.Short || shell.IsPlainExpansion(p):
 		return c.shells[p.Param.Value]
@@ -134,14 +134,6 @@ func (c *compiler) collectShells(file *syntax.File) {
 		}
 		c.shells[a.Name.Value] = name
 	}
-}
-
-// exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and expands it natively.
-type exportedVar struct {
-	name     string
-	number   bool // the shell evaluates it
-	required bool // some use has no default
-	child    bool // another shell reads it
 }
 
 // nativeUse notes that the shell itself expands a name. One that would steer the shell is left to the environment as it is.

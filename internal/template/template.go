@@ -35,23 +35,6 @@ type Template struct {
 	roots     map[string]bool
 }
 
-// Compile compiles the text of a shell step. The error is a *CompileError. A text without prodigy's names is never
-// changed or refused, so that no gap of the parser can stand in its way.
-func Compile(src string, o Options) (*Template, error) {
-	c := newCompiler(src, o)
-	if err := c.scan(); err != nil {
-		return nil, err
-	}
-	if !c.usesPlaceholders() {
-		t := c.passthrough()
-		return t, c.failure()
-	}
-	if err := c.analyze(); err != nil {
-		return nil, err
-	}
-	return c.assemble()
-}
-
 // Uses reports whether the template holds a placeholder whose root is this name.
 func (t *Template) Uses(root string) bool { return t.roots[root] }
 
@@ -125,4 +108,64 @@ func newDiag(src string, offset int, severity Severity, f finding) Diag {
 		Line: 1 + strings.Count(before, "\n"),
 		Col:  offset - strings.LastIndexByte(before, '\n'),
 	}
+}
+
+// piece is a part of a script: constant text, or what a slot's value becomes at its place.
+type piece struct {
+	text   string // constant, when slot is negative; else the placeholder as written
+	slot   int
+	kind   pieceKind
+	quote  quoting
+	around []quoting
+}
+
+type pieceKind uint8
+
+const (
+	fixed  pieceKind = iota
+	words            // one reference for each element
+	pasted           // |raw: the value itself
+)
+
+// slot is a value of a script in one form; all placeholders for it share the variable.
+type slot struct {
+	variable string
+	expr     *expr
+	written  string
+	mode     slotMode
+	number   bool // the shell evaluates it
+	plain    bool // a negative number has no parentheses
+	child    bool // another shell reads it, so it must stay in the environment
+}
+
+type slotMode uint8
+
+const (
+	oneText    slotMode = iota
+	separate            // a variable for each element
+	joined              // the elements with blanks between
+	pastedCode          // no variable: part of the script
+)
+
+// exportedVar is a declared name that the script uses as $name: the shell finds it in its environment, and expands it natively.
+type exportedVar struct {
+	name     string
+	number   bool // the shell evaluates it
+	required bool // some use has no default
+	child    bool // another shell reads it
+}
+
+// argument is a word of a plain command: its parts are joined, but a list that stands alone is an argument for each element.
+type argument []argumentPart
+
+// argumentPart is constant text when slot is negative.
+type argumentPart struct {
+	text string
+	slot int
+}
+
+// redirection is a Redirect whose File is not known before the values are.
+type redirection struct {
+	Redirect
+	file argument // nil: there is none
 }

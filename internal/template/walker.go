@@ -1,9 +1,9 @@
 package template
 
 import (
-	"slices"
-
 	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/shell"
 )
 
 // place is where a ref stands in the script.
@@ -189,7 +189,7 @@ func (w *walker) param(p *syntax.ParamExp, s quoteContext, parts int) {
 			w.sentinelParam(i, p, s, parts)
 			return
 		}
-		w.c.nativeUse(p.Param.Value, s, !hasDefault(p), w.child)
+		w.c.nativeUse(p.Param.Value, s, !shell.HasDefault(p), w.child)
 	}
 	w.operands(p, s)
 }
@@ -202,14 +202,6 @@ func (w *walker) sentinelParam(i int, p *syntax.ParamExp, s quoteContext, parts 
 		s.fault = finding{codeInternal, "cannot be followed here"}
 	}
 	w.put(i, s, parts)
-}
-
-// hasDefault reports whether the expansion says itself what to do without a value.
-func hasDefault(p *syntax.ParamExp) bool {
-	return p.Exp != nil && slices.Contains([]syntax.ParExpOperator{
-		syntax.AlternateUnset, syntax.AlternateUnsetOrNull, syntax.DefaultUnset, syntax.DefaultUnsetOrNull,
-		syntax.ErrorUnset, syntax.ErrorUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull,
-	}, p.Exp.Op)
 }
 
 // operands walks what stands inside an expansion of the shell. Patterns have quotes of their own, even within "…".
@@ -233,7 +225,7 @@ func (w *walker) operands(p *syntax.ParamExp, s quoteContext) {
 	if p.Exp == nil {
 		return
 	}
-	if hasDefault(p) {
+	if shell.HasDefault(p) {
 		if p.Param != nil && (p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull) {
 			s = w.assigned(p.Param.Value, s)
 		}

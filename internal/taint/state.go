@@ -4,7 +4,256 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
 )
+
+type analysis struct {
+	Script
+	found     []Finding
+	marks     []mark
+	markIndex map[mark]int
+
+	sourceOf map[string]int       // of Sources, by the variable that brings it
+	starts   map[*syntax.Stmt]int // of the statements of the script itself, not of code in it
+	at       int                  // where the innermost of them begins that is being interpreted
+
+	dataFiles  map[string]int // by the variable with the name of the file that brings it
+	vars       map[string][]*site
+	siteOf     map[siteKey]*site
+	integers   map[string]bool // variables that the shell evaluates whenever they are assigned
+	maps       map[string]bool // associative arrays, whose subscripts are text
+	mapped     map[string]bool // those that are declared so far
+	indexed    map[string]bool // arrays of numbers, which stay so
+	exported   map[string]bool
+	files      map[string]texts   // what was written to files, by their names
+	refs       map[string]bool    // variables that stand for others
+	redirected []*syntax.Redirect // of exec: what all that follows prints to
+	numbered   []*syntax.Redirect // of descriptors other than 1
+	fds        texts              // what descriptors other than the standard ones bring
+	funcs      map[string][]*syntax.FuncDecl
+	called     map[*syntax.FuncDecl]bool
+	again      map[*syntax.FuncDecl]texts // what functions that call themselves are given then
+	aliases    map[string]texts
+	contexts   map[contextKey]int
+	parsed     map[string]*syntax.File
+
+	regions     []region
+	regionIndex map[regionKey]int
+	readonly    map[string]bool // variables that an assignment may not change
+	hasRefs     bool            // a variable stands for another, so that the order of assignments says nothing
+	mayExport   map[int]bool    // the processes in which code that is not known may export variables
+	mayBeDash   bool            // what only bash knows may do nothing, or something else
+	lastInShell bool            // the last command of a pipe runs in the shell itself
+
+	round     int
+	tick      int
+	steps     int
+	changed   bool
+	last      bool // the round that reports
+	exhausted bool
+	tooDeep   bool
+	otherIFS  bool // words may be split at other characters than blanks
+	merged    bool // the script joins its standard error to its output
+}
+
+// site is an assignment to a variable.
+type site struct {
+	tick    int
+	round   int
+	region  int
+	proc    int // the process that makes it
+	value   texts
+	adds    bool // to what the variable holds already
+	over    bool // it held for one command, which has run
+	always  bool // whichever shell runs the code
+	blurred bool // it stands for several readings of the same code
+}
+
+type siteKey struct {
+	name string
+	node any
+	ctx  int
+}
+
+type contextKey struct {
+	outer int
+	node  any
+	text  string
+}
+
+// context returns the number of a way into code: what is assigned on one way is not mixed with what is assigned on another.
+func (t *analysis) context(outer int, node any, text string) int {
+	key := contextKey{outer, node, text}
+	n, ok := t.contexts[key]
+	if !ok {
+		n = len(t.contexts) + 1
+		t.contexts[key] = n
+	}
+	return n
+}
+
+// opaqueName begins the names that stand in nested code for marks.
+const opaqueName = "PRODIGY_X"
+
+func opaqueVariable(i int) string { return opaqueName + strconv.Itoa(i) }
+
+// guard is a variable of which the script has checked what it holds, since when: a number or one of some constant texts, or just a word
+// of letters and digits.
+type guard struct {
+	name string
+	tick int
+	word bool
+}
+
+// shellFrame is where a command is interpreted: in a function, in nested code, behind a pipe.
+type shellFrame struct {
+	ctx    int
+	region int
+	proc   int // the process of a shell; variables that are not exported stay in theirs
+	depth  int
+	cond   int         // it may run or not, or more than once
+	stdin  texts       // what it may read
+	params texts       // its positional parameters, words in one text
+	zero   texts       // $0
+	loose  bool        // the parameters move in a loop, so that each may be anywhere
+	moved  int         // when the parameters were set last
+	set    *shellFrame // whose parameters set and shift change; nil: its own
+	guards []guard
+	chain  []*syntax.FuncDecl  // the functions around it
+	out    []*syntax.ProcSubst // >(…) of the command under way
+}
+
+func (f *shellFrame) owner() *shellFrame {
+	if f.set != nil {
+		return f.set
+	}
+	return f
+}
+
+// keysOf is the variable that stands for the keys of an array.
+func keysOf(name string) string { return name + "[" }
+
+// joinFields returns words in one text.
+func joinFields(words []field) string {
+	all := make([]string, len(words))
+	for i, x := range words {
+		all[i] = x.text
+		if x.text == "" {
+			all[i] = nothing
+		}
+		if x.many {
+			all[i] += several
+		}
+	}
+	return strings.Join(all, fieldEnd)
+}
+
+// region is a stretch of code that runs as a whole: the script, a branch, the body of a loop or function, code for another shell.
+// Regions form a tree. An assignment in a region comes before everything behind it in that region and in those within it.
+type region struct {
+	parent  int  // of the script itself: -1
+	fork    bool // another process: nothing that it assigns is seen outside
+	loop    bool // it may run again
+	anytime bool // nobody knows when it runs: a trap, a function that no known code calls or that calls itself
+}
+
+type regionKey struct {
+	parent int
+	node   any
+	is     region
+}
+
+// regionNode is the body of a function that is called at a node.
+type regionNode struct{ node, fn any }
+
+// regionOf returns the region of a node within another one. It is the same in each round.
+func (t *analysis) regionOf(parent int, node any, is region) int {
+	is.parent = parent
+	key := regionKey{parent, node, is}
+	i, ok := t.regionIndex[key]
+	if !ok {
+		i = len(t.regions)
+		t.regions = append(t.regions, is)
+		t.regionIndex[key] = i
+	}
+	return i
+}
+
+// contains reports whether region b is a or lies within it.
+func (t *analysis) contains(a, b int) bool {
+	for ; b > a; b = t.regions[b].parent { // a region is younger than those around it
+	}
+	return a == b
+}
+
+// common returns the innermost region around two.
+func (t *analysis) common(a, b int) int {
+	for a != b {
+		if a > b {
+			a = t.regions[a].parent
+		} else {
+			b = t.regions[b].parent
+		}
+	}
+	return a
+}
+
+// dominator returns the last assignment before this place that a run cannot have gone round, or nil.
+func (t *analysis) dominator(f *shellFrame, name string) *site {
+	if t.hasRefs || t.readonly[name] || t.readonly["*"] {
+		return nil
+	}
+	var last *site
+	for _, s := range t.vars[name] {
+		if s.always && !s.blurred && !s.over && !s.adds && s.round == t.round && t.contains(s.region, f.region) && (last == nil || s.tick > last.tick) {
+			last = s
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	for r := f.region; r != last.region; r = t.regions[r].parent {
+		if t.regions[r].anytime {
+			return nil
+		}
+	}
+	return last
+}
+
+// reaches reports whether what was assigned at s may still be there, when last is the last assignment that a run cannot have gone round.
+func (t *analysis) reaches(f *shellFrame, s, last *site) bool {
+	if t.hasRefs {
+		return true
+	}
+	anytime := false
+	for r := s.region; r >= 0; r = t.regions[r].parent {
+		if t.regions[r].fork && !t.contains(r, f.region) {
+			return false
+		}
+		anytime = anytime || t.regions[r].anytime
+	}
+	switch {
+	case anytime || s == last:
+		return true
+	case s.round == t.round:
+		return last == nil || s.tick > last.tick
+	}
+	// It stands behind this place: a run gets here again from there only by a loop that begins behind the last assignment.
+	for r := f.region; r >= 0 && (last == nil || r != last.region); r = t.regions[r].parent {
+		if t.regions[r].anytime || t.regions[r].loop && t.contains(r, s.region) {
+			return true
+		}
+	}
+	return false
+}
+
+// always notes that code which gets to s makes the assignment, whichever shell runs it.
+func always(s *site) {
+	if s != nil {
+		s.always = true
+	}
+}
 
 // A text of the analysis is what a word may expand to: constant text with marks in it. A mark stands for a part that is known only when
 // the script runs. It is written as its number between NUL bytes, which no script can hold.
