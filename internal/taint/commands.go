@@ -92,7 +92,7 @@ func (t *analysis) runWords(f *shellFrame, words []field, node syntax.Node) text
 }
 
 func (t *analysis) assignLast(f *shellFrame, words []field, node syntax.Node) {
-	if strings.Contains(t.Text, "$_") || strings.Contains(t.Text, "${_") {
+	if t.usesLast {
 		t.assign(f, "_", node, texts{words[len(words)-1].text}, true)
 	}
 }

@@ -53,6 +53,7 @@ type analysis struct {
 	last      bool // the round that reports
 	exhausted bool
 	tooDeep   bool
+	usesLast  bool // the script uses $_
 	otherIFS  bool // words may be split at other characters than blanks
 	merged    bool // the script joins its standard error to its output
 }
@@ -362,9 +363,12 @@ func (t *analysis) marksIn(all ...string) []mark {
 
 // change returns the texts with each mark of a value replaced.
 func (t *analysis) change(in texts, change func(m mark) mark) texts {
+	if !slices.ContainsFunc(in, hasMarks) {
+		return in
+	}
 	var out texts
 	for _, text := range in {
-		if !strings.Contains(text, markByte) {
+		if !hasMarks(text) {
 			out = out.with(text)
 			continue
 		}
@@ -534,6 +538,8 @@ func textsOf(fields []field) []string {
 	}
 	return all
 }
+
+func hasMarks(text string) bool { return strings.Contains(text, markByte) }
 
 // isConstant reports whether nothing of a text depends on a run.
 func isConstant(text string) bool { return !strings.Contains(text, markByte) }

@@ -79,6 +79,7 @@ func Check(s Script) []Finding {
 	t.markIndex, t.siteOf, t.vars = map[mark]int{}, map[siteKey]*site{}, map[string][]*site{}
 	t.refs = map[string]bool{}
 	t.integers, t.maps, t.indexed, t.exported = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	t.usesLast = strings.Contains(t.Text, "$_") || strings.Contains(t.Text, "${_")
 	t.otherIFS = strings.Contains(t.Text, "IFS")
 	t.files, t.funcs, t.contexts = map[string]texts{}, map[string][]*syntax.FuncDecl{}, map[contextKey]int{}
 	t.regions, t.regionIndex = []region{{parent: -1}}, map[regionKey]int{}

@@ -401,6 +401,9 @@ func (t *analysis) read(f *shellFrame, name string) texts {
 				continue
 			}
 			value := s.value
+			if len(out) > maxTexts && !slices.ContainsFunc(value, hasMarks) {
+				value = nil // bounded takes so many together, and keeps the marks only
+			}
 			if s.proc != f.proc && !t.isExported(name) {
 				if !t.mayExport[s.proc] {
 					continue
