@@ -15,6 +15,7 @@ const (
 	itemVar   = "PRODIGY_ITEM"
 	itemIDVar = "PRODIGY_ITEM_ID"
 	itemFile  = "PRODIGY_ITEM_FILE"
+	itemsFile = "items_file" // of a batch
 )
 
 // checkTaint reports the values in a finished script that reach a place where the shell, or a program that it starts, runs them.
@@ -55,7 +56,7 @@ func (c *compiler) sources(script string) []taint.Source {
 		switch {
 		case s.mode == pastedCode || s.number:
 			continue
-		case s.expr.has("file"):
+		case s.expr.has("file") || s.expr.root == itemsFile && c.names.root(itemsFile):
 			src.File, src.JSON, src.Places = true, false, nil
 		case s.expr.isOfMap("results_file"):
 			src.File, src.JSON, src.Places = true, true, nil
@@ -70,10 +71,11 @@ func (c *compiler) sources(script string) []taint.Source {
 	for at := 0; at < len(c.src); {
 		n := posix.NameLen(c.src[at:])
 		name := c.src[at : at+n]
-		if n > 0 && !seen[name] && (name == itemFile || c.bringsData(name)) {
+		isFile := name == itemFile || name == itemsFile && c.names.root(itemsFile) && !c.sets[itemsFile]
+		if n > 0 && !seen[name] && (isFile || c.bringsData(name)) {
 			seen[name] = true
 			all = append(all, taint.Source{
-				Variable: name, Offset: at, Written: "$" + name, File: name == itemFile, JSON: name == itemFile || name == itemVar, Item: name == itemVar || name == itemIDVar,
+				Variable: name, Offset: at, Written: "$" + name, File: isFile, JSON: name == itemFile || name == itemVar, Item: name == itemVar || name == itemIDVar,
 			})
 		}
 		at += max(1, n)

@@ -307,7 +307,7 @@ func TestEveryNameThatBringsDataIsFollowed(t *testing.T) {
 // TestTheOrderOfAssignmentsAndChecksAreHeeded holds what the analysis knows of the way to a place: what was assigned last there, in which
 // process, and what the script has checked.
 func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
-	names := namesOf([]string{"item", "map", "env", "shell"}, []string{"item", "cap", "env_cap"})
+	names := namesOf([]string{"item", "map", "env", "shell"}, []string{"item", "cap"}).With("items_file", Name{Root: true, Declared: true, Constant: true})
 	for _, c := range []struct {
 		src  string
 		said bool
@@ -445,6 +445,10 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`n=$(head -1 ${map.results_file}); echo $((n))`, true},
 		{`sh -c "$(cat ${map.results_file})"`, true},
 		{`n=${map.results}; echo $((n))`, false},
+		{`sh ${items_file}`, true},
+		{`eval "$(cat "$items_file")"`, true},
+		{`while read -r x; do eval "$x"; done < ${items_file}`, true},
+		{`while read -r x; do echo "$x"; done < ${items_file}`, false},
 		{`x=$cap; x=${x@Q}; echo $((x))`, false},
 		{`x=$cap; eval "x=${x@Q}"; eval "$x"`, true},
 
