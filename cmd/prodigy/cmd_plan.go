@@ -95,6 +95,8 @@ type planStep struct {
 	Least   []millis `json:"delays_least_ms"`      // the same at least, where jitter spreads them
 	RetryOn []string `json:"retry_on"`             // which failures are tried again; empty: any
 	When    string   `json:"when,omitempty"`       // the condition of the step
+
+	Description string `json:"description,omitempty"`
 }
 
 func runPlan(ctx context.Context, con *console, o planOptions) error {
@@ -201,7 +203,7 @@ func planSteps(a agent.Attempt, s section) ([]planStep, error) {
 func plannedStep(section, label, command string, s workflow.Step) planStep {
 	p := planStep{
 		Section: section, Step: label, Command: command, Runs: triesOf(s.Retry), Timeout: millis(s.Timeout),
-		Delays: delays(s.Retry), Least: []millis{}, RetryOn: []string{},
+		Delays: delays(s.Retry), Least: []millis{}, RetryOn: []string{}, Description: s.Description,
 	}
 	if s.When != nil {
 		p.When = s.When.Value
@@ -430,6 +432,9 @@ func (s planStep) print(w io.Writer) {
 // details returns the condition, timeout and retry rules of a step, in words.
 func (s planStep) details() []string {
 	var all []string
+	if s.Description != "" {
+		all = append(all, visible(strings.TrimSpace(s.Description)))
+	}
 	if s.When != "" {
 		all = append(all, "when "+visible(strings.TrimSpace(s.When)))
 	}

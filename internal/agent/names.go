@@ -64,7 +64,7 @@ func (n scopeNames) with(name string, is template.Name) scopeNames {
 // The fields of prodigy's own values.
 var (
 	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
-	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold"}
+	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold", "attempt_number"}
 	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
 	mapFields        = []string{
 		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file",

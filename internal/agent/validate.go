@@ -60,6 +60,7 @@ type found struct {
 	Missing     json.RawMessage `json:"missing,omitempty"`
 	Gaps        json.RawMessage `json:"gaps,omitempty"`
 	Threshold   float64         `json:"threshold"`
+	Attempt     int             `json:"attempt_number,omitempty"` // how often the work has been validated, from 1; 0: in logs of older versions
 
 	failure *Failure // of a command of the validation; nil: none
 }
@@ -80,6 +81,7 @@ func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res re
 	inner.quiet = true
 	inner.record(st, res)
 	last, err := v.check(ctx, r, inner, st)
+	last.Attempt = 1
 	rounds := 0
 	if v.OnIncomplete != nil {
 		rounds = v.OnIncomplete.MaxAttempts
@@ -88,7 +90,9 @@ func (v *validation) run(ctx context.Context, r *run, s *scope, st *step, res re
 		var incomplete *Failure
 		inner.validation = last.json()
 		if incomplete, err = r.runSteps(ctx, inner.inside(), v.completion); err == nil && incomplete == nil {
+			attempt := last.Attempt + 1
 			last, err = v.check(ctx, r, inner, st)
+			last.Attempt = attempt
 		}
 	}
 	if err != nil {

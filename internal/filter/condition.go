@@ -23,7 +23,19 @@ type Term struct {
 }
 
 // ParseCondition compiles a condition. An error shows the place with a caret.
+//
+// The whole may stand in one ${…}, as in ${a && b}: then it is the condition inside.
 func ParseCondition(src string) (*Condition, error) {
+	if inner, at, ok := unwrapped(src); ok {
+		c, err := ParseCondition(inner)
+		if err != nil {
+			return nil, err
+		}
+		for i := range c.Terms {
+			c.Terms[i].At += at
+		}
+		return c, nil
+	}
 	c := new(Condition)
 	p := &parser{lexer: lexer{src: src, places: true}, terms: &c.Terms}
 	err := p.run(func(p *parser) (err error) {
@@ -31,6 +43,21 @@ func ParseCondition(src string) (*Condition, error) {
 		return err
 	})
 	return c, err
+}
+
+// unwrapped returns what stands inside a ${…} that is the whole of src and holds more than a placeholder can, and where that begins.
+func unwrapped(src string) (inner string, at int, ok bool) {
+	at = len(src) - len(strings.TrimLeft(src, " \t\n")) + len("${")
+	inner, prefixed := strings.CutPrefix(strings.TrimSpace(src), "${")
+	inner, suffixed := strings.CutSuffix(inner, "}")
+	if !prefixed || !suffixed || strings.ContainsAny(inner, "{}") || strings.Contains(inner, ":-") {
+		return "", 0, false
+	}
+	operators := strings.ReplaceAll(inner, "||", "")
+	if strings.Contains(operators, "|") { // a filter
+		return "", 0, false
+	}
+	return inner, at, operators != inner || strings.ContainsAny(inner, "&=<>!()") || strings.Contains(strings.TrimSpace(inner), " ")
 }
 
 // Holds reports whether the condition is true. operand returns the value of a term by its index.

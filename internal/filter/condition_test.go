@@ -63,6 +63,11 @@ func TestConditionsTakeValuesFromOutside(t *testing.T) {
 		{"${evil} == '1 || true'", true},
 		{"name matches '^x$'", true},
 		{`${x:-it's \}} == 'd'`, false},
+		{"${yes && no}", false}, // the whole may stand in one placeholder
+		{"${yes && !no}", true},
+		{" ${ no || code == 0 } ", true},
+		{"${count > 9 && name in ['x', 'y']}", true},
+		{"${yes} && ${no}", false},
 	}
 	for _, test := range tests {
 		if got := holds(t, test.src, values); got != test.want {

@@ -493,14 +493,16 @@ func (l *language) onIncomplete() form {
 	return l.handling(reflect.TypeFor[OnIncomplete](), "on_incomplete", "mending")
 }
 
-// validate is a list of steps, a block with commands, or a step whose mapping holds the keys of the validation as well.
+// validate is a list of steps, a block with commands or only a result_file, or a step whose mapping holds the keys of the validation as well.
 func (l *language) validate() form {
 	own := reflect.TypeFor[Validate]()
 	block := l.block(own, "validate")
 	all := func(string) bool { return true }
 	more := slices.DeleteFunc(l.fields(own), func(k keyDoc) bool { return k.name == "commands" || k.name == "timeout" })
+	reading := l.part(own, "validate", "reading", func(name string) bool { return name != "commands" })
+	reading.schema = node{"allOf": []node{reading.schema, {"required": []string{"result_file"}}}}
 	return either("[step](#step), list of steps, or [with more](#validate)",
-		l.steps(), l.part(reflect.TypeFor[Step](), "step", "validating", all, more...), block)
+		l.steps(), l.part(reflect.TypeFor[Step](), "step", "validating", all, more...), block, reading)
 }
 
 func (l *language) test() form {

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"slices"
 	"strconv"
 
 	"gopkg.in/yaml.v3"
@@ -97,7 +98,8 @@ const (
 	completionAttempts = 2
 )
 
-// validate reads a validation: a list of steps, a mapping with commands, or one step whose mapping also has the keys of the validation.
+// validate reads a validation: a list of steps, a mapping with commands or only a result_file, or one step whose mapping also has the keys
+// of the validation.
 // retry_defaults do not apply to its steps: an incomplete result is not a failure to retry.
 func (r *reader) validate(e entry) *Validate {
 	defaults := r.defaults
@@ -112,13 +114,23 @@ func (r *reader) validate(e entry) *Validate {
 		v.Commands = r.steps(e)
 	case e.value.Kind != yaml.MappingNode:
 		r.wrongType(e, "a step or a list of steps")
-	case find(e.value, "commands") != nil:
+	case find(e.value, "commands") != nil, r.onlyReads(e, keys):
 		r.block("validate", e, keys)
 	default:
 		s, _ := r.step(e, withoutKeys(keys, "commands", "timeout"))
 		v.Commands = []Step{s}
 	}
 	return v
+}
+
+// onlyReads reports whether a validation only reads a result_file, which the step itself has written.
+func (r *reader) onlyReads(e entry, keys []key) bool {
+	for _, written := range r.entries(e.value) {
+		if !slices.ContainsFunc(keys, func(k key) bool { return k.name == written.name }) {
+			return false
+		}
+	}
+	return find(e.value, "result_file") != nil
 }
 
 func (r *reader) percentage(e entry) (float64, bool) {

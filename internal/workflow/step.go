@@ -26,6 +26,7 @@ type Step struct {
 
 	ID           string        `yaml:"id" json:"id,omitempty"`                            // names the step in the log, and its results: `${<id>.output}`
 	Name         string        `yaml:"name" json:"name,omitempty"`                        // names the step for people, where it has no id
+	Description  string        `yaml:"description" json:"description,omitempty"`          // for people; a plan shows it
 	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
 	Interpreter  Interpreter   `yaml:"interpreter" json:"interpreter,omitempty"`          // the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
 	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
@@ -194,7 +195,7 @@ type Element struct {
 
 // Validate is a validation of the step that it is part of, or a step by itself.
 type Validate struct {
-	Commands     []Step        `yaml:"commands" json:"commands"`                        // the steps that find out how complete the work is; instead of them the keys of one step
+	Commands     []Step        `yaml:"commands" json:"commands"`                        // the steps that find out how complete the work is; instead of them the keys of one step, or only a `result_file` that the step itself writes
 	ResultFile   *Text         `yaml:"result_file" json:"result_file,omitempty"`        // where the result is read from; default the output of the last step
 	Threshold    float64       `yaml:"threshold" json:"threshold"`                      // the percentage from which on the work is complete; default 100
 	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"` // of the steps together; default none
