@@ -156,7 +156,7 @@ func (r *run) runFallback(ctx context.Context, s *scope, st *step, end stepEnd) 
 	if failure == nil {
 		defer b.scratch.remove()
 		res, failure, err = r.runCommand(ctx, st, b)
-		if failure, err = r.settleOutput(st, b, failure, err); err != nil {
+		if failure, err = r.settleOutput(st, b, res, failure, err); err != nil {
 			return stepEnd{}, err
 		}
 	}

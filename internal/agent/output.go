@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,6 +129,7 @@ type outputFile struct {
 type destination struct {
 	within string // a directory that the path must not leave; empty: it may be anywhere
 	path   string
+	tag    string // in the name of the file that is written: the same when a resume runs the step again, which removes what a killed run left
 	beside string // the file that is written, below within; empty: none, or the path itself
 }
 
@@ -194,7 +194,8 @@ func (d *destination) create() (*os.File, error) {
 	if err == nil && !earlier.Mode().IsRegular() {
 		return root.OpenFile(d.path, flags, 0o666)
 	}
-	beside := filepath.Join(filepath.Dir(d.path), ".prodigy-"+rand.Text())
+	beside := filepath.Join(filepath.Dir(d.path), ".prodigy-"+d.tag)
+	_ = root.Remove(beside)
 	file, err := root.OpenFile(beside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	switch {
 	case errors.Is(err, fs.ErrPermission) && earlier != nil:

@@ -3,6 +3,8 @@ package agent
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +47,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 		}
 	}
 	res, failure, err := r.requireCommit(ctx, st, b)
-	failure, err = r.settleOutput(st, b, failure, err)
+	failure, err = r.settleOutput(st, b, res, failure, err)
 	res.dir = b.dir
 	if err == nil && failure == nil && st.validate != nil {
 		res, failure, err = st.validate.run(ctx, r, s, st, res)
@@ -113,8 +115,20 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 	if b.dir, err = r.dir(s, st); err != nil {
 		return boundCommand{}, err
 	}
-	b.output, err = st.output.bind(s, b.dir)
+	if b.output, err = st.output.bind(s, b.dir); b.output != nil {
+		b.output.tag = r.outputTag(s, st)
+	}
 	return b, err
+}
+
+// outputTag returns a text that differs between all steps that may write the same output_file at once.
+func (r *run) outputTag(s *scope, st *step) string {
+	digest := sha256.New()
+	_, _ = fmt.Fprintf(digest, "%q %q %q %q", r.a.JobID, r.a.Phase, r.a.ItemID, st.label)
+	for l := s.loop; l != nil; l = l.outer {
+		_, _ = fmt.Fprintf(digest, " %d", l.index)
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:8])
 }
 
 // dir returns the working directory of st.
@@ -483,14 +497,14 @@ func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*si
 }
 
 // settleOutput keeps the output_file of a step that has succeeded. That of a step which failed is kept only when its failure is accepted and
-// its command exited by itself.
-func (r *run) settleOutput(st *step, b boundCommand, failure *Failure, err error) (*Failure, error) {
+// its command printed something and exited by itself.
+func (r *run) settleOutput(st *step, b boundCommand, res result, failure *Failure, err error) (*Failure, error) {
 	d := b.output
 	if d == nil || d.beside == "" {
 		return failure, err
 	}
 	accepted := st.AllowFailure || st.policy().OnFailure.Kind == retry.Continue
-	if err == nil && (failure == nil || accepted && failure.ExitCode > 0 && !failure.TimedOut) {
+	if err == nil && (failure == nil || accepted && failure.ExitCode > 0 && res.Output != "") {
 		if kept := d.keep(); kept == nil || failure != nil {
 			return failure, nil
 		} else if failure, err = r.outputFailure(st, kept); err != nil {
