@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"prodigy/internal/packed"
 )
 
 // Examined is one line of a log, or what is wrong with one.
@@ -39,7 +41,7 @@ func Examine(dir string) iter.Seq[Examined] {
 }
 
 func examineFile(path string, newest bool, sums *seals, last *int64, yield func(Examined) bool) bool {
-	f, err := openToRead(path)
+	f, err := packed.Open(path)
 	if err != nil {
 		return yield(Examined{File: path, Err: err})
 	}

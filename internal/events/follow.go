@@ -7,6 +7,8 @@ import (
 	"io"
 	"iter"
 	"time"
+
+	"prodigy/internal/packed"
 )
 
 // pollEvery is how often Follow looks whether the log has grown.
@@ -134,7 +136,7 @@ func (f *follower) newer() (string, error) {
 		return "", fmt.Errorf("follow the event log: %w", err)
 	}
 	for _, path := range files {
-		if trimCompressed(path) > f.path {
+		if packed.Stem(path) > f.path {
 			return path, nil
 		}
 	}
@@ -143,11 +145,11 @@ func (f *follower) newer() (string, error) {
 
 func (f *follower) open(path string) error {
 	f.close()
-	file, err := openToRead(path)
+	file, err := packed.Open(path)
 	if err != nil {
 		return fmt.Errorf("follow the event log: %w", err)
 	}
-	f.path, f.file, f.number, f.offset = trimCompressed(path), file, 0, 0
+	f.path, f.file, f.number, f.offset = packed.Stem(path), file, 0, 0
 	f.lines = newLineReader(file, f.path, true, &f.sums)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/jobs"
+	"prodigy/internal/packed"
 )
 
 // Durability says when the log is synced to disk.
@@ -98,7 +99,7 @@ func Open(dir, jobID string, last int64, o Options) (*Log, error) {
 		err = fmt.Errorf("there is none in %s", dir)
 	}
 	if err == nil {
-		err = removeTemporary(dir)
+		err = packed.RemoveTemporary(dir, "events-")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the event log: %w", err)

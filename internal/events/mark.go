@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"prodigy/internal/packed"
 )
 
 // Position is a position between two lines of a log. It stays valid when the file is compressed.
@@ -80,7 +82,7 @@ func from(dir string, m Mark) iter.Seq2[line, error] {
 			yield(line{}, fmt.Errorf("read the event log: %w", err))
 			return
 		}
-		at := slices.IndexFunc(files, func(path string) bool { return filepath.Base(trimCompressed(path)) == m.File })
+		at := slices.IndexFunc(files, func(path string) bool { return filepath.Base(packed.Stem(path)) == m.File })
 		if at < 0 {
 			yield(line{}, errNoMark)
 			return
@@ -105,7 +107,7 @@ func (m Mark) readFile(path string, newest bool, sums *seals, yield func(line, e
 		yield(line{}, err)
 		return false
 	}
-	f, err := openToRead(path)
+	f, err := packed.Open(path)
 	if err == nil {
 		defer func() { _ = f.Close() }() // only read from
 		err = skip(f, m.Offset)
@@ -141,7 +143,7 @@ func (m Mark) number(path string) (int, error) {
 	return 0, errNoMark
 }
 
-// skip passes over the first n bytes of what openToRead opened.
+// skip passes over the first n bytes of what packed.Open opened.
 func skip(f io.Reader, n int64) error {
 	if n < 0 {
 		return errNoMark

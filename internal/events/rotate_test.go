@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/packed"
 )
 
 // small makes a file of two records.
@@ -123,24 +125,24 @@ func TestACrashInARotationLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, packed := filepath.Base(trimCompressed(files[0])), filepath.Base(files[0])
+	old, zipped := filepath.Base(packed.Stem(files[0])), filepath.Base(files[0])
 	original := []byte(numberedSkips(t, whole))
 	crash := map[string]func(t *testing.T, dir string){
 		"before the next file": func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, packed), filepath.Join(dir, filepath.Base(files[1])))
+			remove(t, filepath.Join(dir, zipped), filepath.Join(dir, filepath.Base(files[1])))
 			write(t, filepath.Join(dir, old), original)
 		},
 		"before its first line": func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, filepath.Base(files[1])), nil)
 		},
 		"before the compression": func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, packed))
+			remove(t, filepath.Join(dir, zipped))
 			write(t, filepath.Join(dir, old), original)
 		},
 		"within the compression": func(t *testing.T, dir string) {
-			remove(t, filepath.Join(dir, packed))
+			remove(t, filepath.Join(dir, zipped))
 			write(t, filepath.Join(dir, old), original)
-			write(t, filepath.Join(dir, "."+packed+"-123"), []byte{0x28, 0xb5})
+			write(t, filepath.Join(dir, "."+zipped+"-123"), []byte{0x28, 0xb5})
 		},
 		"before the original goes": func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, old), original)
@@ -168,7 +170,7 @@ func TestACrashInARotationLosesNothing(t *testing.T) {
 			}
 			left := names(t, dir)
 			for _, n := range left[:len(left)-1] {
-				if !compressed(n) || strings.HasPrefix(n, ".") {
+				if !packed.Is(n) || strings.HasPrefix(n, ".") {
 					t.Errorf("got %s among the rotated files", n)
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"prodigy/internal/packed"
 )
 
 // Closed describes a finished log file by what is known without reading it: name, size and time.
@@ -21,7 +23,7 @@ func closedBefore(dir, name string) ([]Closed, error) {
 	}
 	var before []Closed
 	for _, path := range files {
-		if filepath.Base(trimCompressed(path)) >= name {
+		if filepath.Base(packed.Stem(path)) >= name {
 			break
 		}
 		c, err := closedAt(path)
@@ -36,8 +38,8 @@ func closedBefore(dir, name string) ([]Closed, error) {
 // closedAt looks at a file, also one that was compressed since its name was read.
 func closedAt(path string) (Closed, error) {
 	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) && !compressed(path) {
-		info, err = os.Stat(path + compressedExt)
+	if errors.Is(err, os.ErrNotExist) && !packed.Is(path) {
+		info, err = os.Stat(path + packed.Ext)
 	}
 	if err != nil {
 		return Closed{}, err
@@ -47,5 +49,5 @@ func closedAt(path string) (Closed, error) {
 
 // became reports whether now is what c may be by now. How large it is when it is compressed cannot be known before.
 func (c Closed) became(now Closed) bool {
-	return c == now || !compressed(c.Name) && now.Name == c.Name+compressedExt
+	return c == now || !packed.Is(c.Name) && now.Name == c.Name+packed.Ext
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"prodigy/internal/packed"
 )
 
 // blockSize is how much of a file is read at once where it is read from its end.
@@ -42,7 +44,7 @@ func (f *filter) newest(dir string, limit int) (lines [][]byte, err error) {
 
 // newestOf returns the last lines of a file that match, newest first.
 func (f *filter) newestOf(path string, last bool, limit int) ([][]byte, error) {
-	if compressed(path) {
+	if packed.Is(path) {
 		return f.lastOf(path, limit)
 	}
 	file, err := os.Open(path)
