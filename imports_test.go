@@ -15,7 +15,7 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "posix", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -28,20 +28,22 @@ var allowed = map[string][]string{
 	"release":       {},
 
 	"internal/mapreduce": {
-		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "process", "retry", "settings", "workflow",
+		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "outputs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "posix", "process", "rawjson", "retry", "taint", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
-	"internal/view":        {"duration", "errorpolicy", "events", "retry", "workflow"},
+	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "rawjson", "retry", "taint", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "view"},
-	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce"},
+	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
-	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "retry", "spelling", "github.com/klauspost/compress", "golang.org/x/sync"},
+	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "golang.org/x/sync"},
+	"internal/outputs":     {"checksum", "jobs", "packed", "github.com/go-json-experiment/json", "golang.org/x/sync"},
+	"internal/packed":      {"jobs", "github.com/klauspost/compress"},
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
-	"internal/workflow":    {"breaker", "duration", "errorpolicy", "posix", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"breaker", "duration", "errorpolicy", "outputs", "posix", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "retry", "spelling"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
 	"internal/template":    {"posix", "rawjson", "shell", "spelling", "taint", "mvdan.cc/sh/v3"},

@@ -154,11 +154,16 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 	if err != nil {
 		return err
 	}
+	tellDeath(con, job)
+	return nil
+}
+
+// tellDeath says so when the run of a job that was followed has died.
+func tellDeath(con *console, job jobs.Job) {
 	if s, err := mapreduce.Summarize(job); err == nil && s.State == mapreduce.StateKilled {
 		_, _ = fmt.Fprintf(con.err, "The run of job %s has died.\n", job.ID)
 		printNext(con.err, nextCommands(job, false, false, 0))
 	}
-	return nil
 }
 
 // eventWriter prints events in one format. end is called after the last one.

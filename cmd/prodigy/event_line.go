@@ -101,7 +101,7 @@ const valueShown = 120
 
 // leftOut are fields that add nothing for people; the other formats have them.
 var leftOut = []string{
-	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms", "waited_ms", "retry",
+	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms", "waited_ms", "retry", "outputs",
 	"budget_expires_at", "seed",
 }
 

@@ -25,6 +25,7 @@ var firstLevel = []struct {
 	{"jobs", newJobsCommand},
 	{"status", newStatusCommand},
 	{"why", newWhyCommand},
+	{"logs", newLogsCommand},
 	{"fsck", newFsckCommand},
 	{"report", newReportCommand},
 	{"ui", newUICommand},

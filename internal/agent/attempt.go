@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -41,6 +42,8 @@ type Attempt struct {
 	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
 
 	Limits Limits `json:"limits,omitzero"`
+
+	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing
 
 	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share it (see SetSpec).
 	// Empty: it is compiled for this attempt alone.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"prodigy/internal/duration"
@@ -17,7 +18,7 @@ import (
 // itself could not do.
 func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	began := time.Now()
-	r := &run{x: x, a: &a, plan: x.plans.of(&a), stop: ctx}
+	r := &run{x: x, a: &a, plan: x.plans.of(&a), stop: ctx, commands: new(atomic.Int32)}
 	r.scratch = r.newScratch()
 	defer r.scratch.remove()
 	s, err := r.begin()

@@ -120,13 +120,17 @@ func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.Raw
 	if err := b.makeFiles(); err != nil {
 		return nil, nil, err
 	}
-	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
+	rec, end := r.record(st), stoppedEnd()
+	defer func() { rec.close(end) }()
+	stdout, stderr := &rec.stdout, &rec.stderr
 	stdout.Limit = maxListing
 	exit, err := r.execWithTimeout(ctx, st, b, &sink{kept: stdout}, stderr)
 	if err != nil {
 		return nil, nil, err
 	}
-	if failure := failureOf(st, exit, trimmed(stderr.masked())); failure != nil {
+	failure := failureOf(st, exit, trimmed(stderr.masked()))
+	end = endOf(exit, failure)
+	if failure != nil {
 		failure.Message = "foreach: the command that lists the elements: " + failure.Message
 		return nil, failure, nil
 	}

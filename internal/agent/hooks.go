@@ -122,6 +122,7 @@ func (r *run) runHandler(ctx context.Context, s *scope, st *step, end stepEnd) (
 			continue
 		}
 
+		r.tryNumber = end.attempts + 1
 		res, failure, err := r.try(ctx, s, st)
 		if err != nil {
 			return stepEnd{}, err

@@ -8,6 +8,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 )
 
@@ -18,6 +19,9 @@ type Host interface {
 	// Emit records what happens inside an attempt: StepRetrying, StepFailed, StepSkipped, StepPrinted, AgentProgress, and outside the
 	// map phase StepCompleted. The events of one attempt come in order.
 	Emit(a *Attempt, e events.Event)
+
+	// Output keeps what a command of the attempt has printed, in order. It comes before the events that follow from its end.
+	Output(a *Attempt, e outputs.Entry)
 
 	// Progress shows which step an agent of the map phase begins, whether that is recorded or not. It does not block.
 	Progress(a *Attempt, e events.AgentProgress)
@@ -91,6 +95,7 @@ type noJob struct {
 }
 
 func (*noJob) Emit(*Attempt, events.Event)             {}
+func (*noJob) Output(*Attempt, outputs.Entry)          {}
 func (*noJob) Progress(*Attempt, events.AgentProgress) {}
 func (*noJob) Stopping() error                         { return nil }
 func (*noJob) Lowered(int, error)                      {}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"prodigy/internal/mask"
+	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/template"
@@ -25,20 +26,38 @@ type stream struct {
 
 	without process.Capture // the same without secrets
 	masking *mask.Writer    // nil: there are no secrets
+
+	recorder *outputs.Recorder // keeps it with the job; nil: it is not the output of a step
+	name     outputs.Stream
 }
 
 func newStream(m *mask.Masker) *stream {
 	s := new(stream)
-	if m != nil {
-		s.masking = m.Writer(&s.without)
-	}
+	s.init(m, nil, outputs.Stdout)
 	return s
+}
+
+func (s *stream) init(m *mask.Masker, r *outputs.Recorder, name outputs.Stream) {
+	s.recorder, s.name = r, name
+	if m != nil {
+		s.masking = m.Writer((*maskedStream)(s))
+	}
+}
+
+// maskedStream takes what a stream has without its secrets.
+type maskedStream stream
+
+func (s *maskedStream) Write(p []byte) (int, error) {
+	s.recorder.Write(s.name, p)
+	return s.without.Write(p)
 }
 
 // Write implements io.Writer. It never fails, since a Capture takes everything.
 func (s *stream) Write(p []byte) (int, error) {
 	if s.masking != nil {
 		_, _ = s.masking.Write(p)
+	} else {
+		s.recorder.Write(s.name, p)
 	}
 	return s.Capture.Write(p)
 }
@@ -50,6 +69,51 @@ func (s *stream) masked() *process.Capture {
 	}
 	_ = s.masking.Close()
 	return &s.without
+}
+
+// recording is what a command of a step prints: for the steps of this run, and to be kept with the job.
+type recording struct {
+	stdout, stderr stream
+	recorder       outputs.Recorder
+}
+
+// record returns what takes the output of the next command of st.
+func (r *run) record(st *step) *recording {
+	p := new(recording)
+	p.stdout.init(r.x.Mask, &p.recorder, outputs.Stdout)
+	p.stderr.init(r.x.Mask, &p.recorder, outputs.Stderr)
+	if policy := r.a.Outputs; policy.Keep != "" && policy.Keep != outputs.None {
+		source := outputs.Source{ItemID: r.a.ItemID, Step: st.label, Try: r.tryNumber, Command: int(r.commands.Add(1))}
+		if r.a.ItemID == "" {
+			source.Phase = r.a.Phase
+		} else {
+			source.Attempt = r.a.Number
+		}
+		p.recorder.Policy, p.recorder.To, p.recorder.Source = policy, r, source
+	}
+	return p
+}
+
+// Receive passes on a piece of what a command has printed.
+func (r *run) Receive(e outputs.Entry) { r.x.host.Output(r.a, e) }
+
+// close passes on the rest of what the command has printed.
+func (p *recording) close(end outputs.End) {
+	p.stdout.masked()
+	p.stderr.masked()
+	p.recorder.Close(end)
+}
+
+// stoppedEnd is the end of a command of whose exit nothing is known.
+func stoppedEnd() outputs.End { return outputs.End{Stopped: true, ExitCode: -1} }
+
+// endOf returns the end of a command that was not stopped.
+func endOf(exit process.Exit, failure *Failure) outputs.End {
+	end := outputs.End{Failed: failure != nil, ExitCode: exit.Code}
+	if exit.Start != nil || exit.Signal != "" || exit.TimedOut {
+		end.ExitCode = -1
+	}
+	return end
 }
 
 // trimmed returns what was captured, without trailing newlines, as variables have it.

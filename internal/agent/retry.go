@@ -62,6 +62,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	var before *stepEnd // the last try that ran
 	var rnd *rand.Rand
 	for {
+		r.tryNumber = state.Attempts + 1
 		res, failure, err := r.try(ctx, s, st)
 		if err != nil {
 			return stepEnd{}, err

@@ -307,7 +307,9 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if b.action != nil {
 		return r.runAction(ctx, st, b)
 	}
-	stdout, stderr := newStream(r.x.Mask), newStream(r.x.Mask)
+	rec, end := r.record(st), stoppedEnd()
+	defer func() { rec.close(end) }()
+	stdout, stderr := &rec.stdout, &rec.stderr
 	out, err := r.openOutput(ctx, b.output, stdout)
 	if err != nil {
 		failure, err := r.outputFailure(st, err)
@@ -347,6 +349,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
 		res.code, res.failed = failure.ExitCode, true
 	}
+	end = endOf(exit, failure)
 	return res, failure, nil
 }
 

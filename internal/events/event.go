@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 )
 
@@ -274,6 +275,8 @@ type StepCompleted struct {
 	Printed       bool   `json:"printed,omitempty"`        // a StepPrinted before this has Output already
 
 	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
+
+	Outputs *outputs.Span `json:"outputs,omitempty"` // where what the step and its hooks printed is kept; absent when that is nothing
 }
 
 func (StepCompleted) Type() string { return "StepCompleted" }
@@ -369,6 +372,7 @@ type AgentCompleted struct {
 	Output     string                     `json:"output,omitempty"`
 	OutputFile string                     `json:"output_file,omitempty"` // instead of Output past 64 KiB; synced before the record
 	OutputCRC  string                     `json:"output_crc,omitempty"`  // CRC32C of that file; absent in records of older versions
+	Outputs    *outputs.Span              `json:"outputs,omitempty"`     // where what its steps printed is kept; absent when that is nothing
 }
 
 func (AgentCompleted) Type() string { return "AgentCompleted" }
@@ -413,6 +417,7 @@ type AgentFailed struct {
 	DelayMS        *Millis                    `json:"delay_ms,omitempty"` // with action retry
 	RetryAt        *time.Time                 `json:"retry_at,omitempty"` // with action retry
 	Retry          *RetryState                `json:"retry,omitempty"`    // with action retry: what the next decision needs
+	Outputs        *outputs.Span              `json:"outputs,omitempty"`  // as in AgentCompleted
 }
 
 func (AgentFailed) Type() string { return "AgentFailed" }
@@ -484,11 +489,12 @@ func (e AgentSkipped) normal() Event {
 
 // AgentInterrupted is a stop, not a failure: the attempt is given back.
 type AgentInterrupted struct {
-	ItemID    string `json:"item_id"`
-	ItemIndex int    `json:"item_index"`
-	AgentID   string `json:"agent_id"`
-	Attempt   int    `json:"attempt"`
-	Reason    string `json:"reason"`
+	ItemID    string        `json:"item_id"`
+	ItemIndex int           `json:"item_index"`
+	AgentID   string        `json:"agent_id"`
+	Attempt   int           `json:"attempt"`
+	Reason    string        `json:"reason"`
+	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }
 
 func (AgentInterrupted) Type() string { return "AgentInterrupted" }
@@ -562,6 +568,8 @@ type StepFailed struct {
 
 	StdoutTail string `json:"stdout_tail,omitempty"`
 	StderrTail string `json:"stderr_tail,omitempty"`
+
+	Outputs *outputs.Span `json:"outputs,omitempty"` // outside the map phase: as in StepCompleted, up to here
 }
 
 func (StepFailed) Type() string { return "StepFailed" }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 )
 
@@ -47,6 +48,7 @@ func samples() []Event {
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
 			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true, Printed: true, Validation: json.RawMessage(`{"status":"complete"}`),
+			Outputs: &outputs.Span{Offset: 17, Length: 4},
 		},
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
@@ -55,16 +57,17 @@ func samples() []Event {
 		AgentCompleted{
 			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
+			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4},
 		},
 		AgentFailed{
 			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
 			Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
-			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at},
+			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
-		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop"},
+		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		AgentProgress{ItemID: "item_1", Step: "s", StepIndex: 1, Steps: 2},
 		StepRetrying{
 			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
@@ -73,6 +76,7 @@ func samples() []Event {
 		StepFailed{
 			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",
 			ErrorType: retry.TypeNetwork, ExitCode: &code, StdoutTail: "out", StderrTail: "err",
+			Outputs: &outputs.Span{Offset: 17, Length: 4},
 		},
 		CircuitOpen{Scope: "workflow", ConsecutiveFailures: 5, Until: at},
 		CircuitHalfOpen{Scope: "workflow"},

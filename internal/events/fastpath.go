@@ -3,6 +3,8 @@ package events
 import (
 	"bytes"
 	"time"
+
+	"prodigy/internal/outputs"
 )
 
 // The names of the types that decodeHot reads.
@@ -60,6 +62,19 @@ func (c *cursor) outcome(e *AgentCompleted) {
 	if c.has(`,"output_crc":`) {
 		e.OutputCRC = c.textOf(`,"output_crc":`)
 	}
+	if c.has(`,"outputs":`) {
+		e.Outputs = c.span()
+	}
+}
+
+// span reads where outputs are kept.
+func (c *cursor) span() *outputs.Span {
+	c.skip(`,"outputs":{"offset":`)
+	s := outputs.Span{Offset: c.number()}
+	c.skip(`,"length":`)
+	s.Length = c.number()
+	c.skip(`}`)
+	return &s
 }
 
 // typeName reads the name of a type; those that come often need no memory of their own.

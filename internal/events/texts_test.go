@@ -150,7 +150,7 @@ func fill(t *testing.T, v reflect.Value, path string, text func(string) string) 
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(text(path))
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(1)
 	case reflect.Uint64:
 		v.SetUint(1)

@@ -411,6 +411,7 @@ var foldSums = map[int]string{
 	4: "9810dfbea5810a7d011ecac03f0a84cd386ef30ebdc7bfa0d5ed3d0dd368495f", // the state itself instead of a copy of its fields
 	5: "c105e54186f6c4d88a8bbc2396b482ecc7df6b90594ed8e405b69ae29994e3f9", // deaths that nothing explains; thresholds that count on
 	6: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // reduce that does not know of what succeeded since
+	7: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // where the outputs of steps are kept
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

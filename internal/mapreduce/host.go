@@ -21,7 +21,9 @@ type host struct {
 var _ agent.Host = (*host)(nil)
 
 // Emit sends an event to the owner, which records it.
-func (h *host) Emit(_ *agent.Attempt, e events.Event) { h.emit(e) }
+func (h *host) Emit(a *agent.Attempt, e events.Event) {
+	h.job.inbox <- message{event: e, from: a.ID}
+}
 
 func (h *host) emit(e events.Event) { h.job.inbox <- message{event: e} }
 

@@ -37,6 +37,7 @@ type job struct {
 	project     *dlq.Projection
 	checkpoints *checkpointer // nil: there is nothing to make a checkpoint of yet
 
+	printed  printed
 	host     *host
 	executor Executor
 	died     *time.Time     // when the run before died, if nothing explains that
@@ -57,12 +58,14 @@ type runResult struct {
 	reprocessed, recovered int // of a retry of dead letters
 }
 
-// message is sent by an agent to the owner. Exactly one of its fields is set.
+// message is sent by an agent to the owner. Exactly one of its fields is set, but for from.
 type message struct {
-	event  events.Event
-	done   *attemptEnd
-	park   *parking
-	synced *ack // an agent has waited for the disk
+	event   events.Event
+	from    string // ID of the attempt of event, if it is of one
+	printed *printedBy
+	done    *attemptEnd
+	park    *parking
+	synced  *ack // an agent has waited for the disk
 }
 
 // attemptEnd is how an agent ended.

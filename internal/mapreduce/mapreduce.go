@@ -338,7 +338,7 @@ func (j *job) makeTemp() (err error) {
 
 // start makes the directory of private files, the register and the executor.
 func (j *job) start() error {
-	if err := j.makeTemp(); err != nil {
+	if err := errors.Join(j.makeTemp(), j.openOutputs()); err != nil {
 		return err
 	}
 	var watcher []string
@@ -561,7 +561,7 @@ func (j *job) recordEnd(v runResult, r Result) {
 
 // close closes what is open, the log first, so that the projections get its last records. The lock goes last.
 func (j *job) close() error {
-	var errs []error
+	errs := []error{j.printed.store.Close()} // before the log, which names what is in it
 	if j.log != nil {
 		errs = append(errs, j.log.Close())
 		j.checkpoints.close()

@@ -65,7 +65,7 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 			reason = halted.reason
 		}
 		return j.record(events.AgentInterrupted{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Reason: reason,
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Reason: reason, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if e.outcome.Failure != nil {
@@ -80,6 +80,7 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 	r := j.record(events.AgentCompleted{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
+		Outputs: j.printed.take(a.ID),
 	})
 	if wasDead {
 		j.record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
@@ -103,6 +104,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
 		Error: message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
+		Outputs: j.printed.take(a.ID),
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode

@@ -30,7 +30,7 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if err != nil {
 		return runResult{}, err
 	}
-	if halted != nil && end.err != nil {
+	if halted != nil && (end.err != nil || j.printed.err != nil) {
 		return *halted, nil
 	}
 	return j.phaseResult(name, end), nil
@@ -66,6 +66,7 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	a.Steps = p.Commands
 	a.Done = j.state.phase(name).Steps
 	a.Map = m
+	a.Outputs = j.printed.granted()
 	a.SetSpec()
 	j.state.retried(&a, "")
 	return a

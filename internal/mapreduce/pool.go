@@ -316,6 +316,7 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
 	a.ItemTotal = p.job.itemTotal()
+	a.Outputs = p.job.printed.granted()
 	p.job.state.retried(&a, it.ID)
 	a.Number, a.Worker = number, slot
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
@@ -351,7 +352,9 @@ func (p *pool) refuse(it items.Item) {
 func (p *pool) handle(m message) {
 	switch {
 	case m.event != nil:
-		p.job.record(m.event)
+		p.job.record(p.job.printed.withOutputs(m.event, m.from))
+	case m.printed != nil:
+		p.haltForOwn(p.job.printed.keep(m.printed))
 	case m.park != nil:
 		p.park(m.park)
 	case m.synced != nil:

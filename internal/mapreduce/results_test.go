@@ -287,7 +287,7 @@ func TestADamagedOutputIsTold(t *testing.T) {
 	if err != nil || strings.Count(string(rows), large) != 2 {
 		t.Fatalf("got %d bytes of results, %v, want both outputs in them", len(rows), err)
 	}
-	outputs, _ := filepath.Glob(filepath.Join(moved.OutputsDir(), "*"))
+	outputs, _ := filepath.Glob(filepath.Join(moved.OutputsDir(), "*.out"))
 	if len(outputs) != 2 {
 		t.Fatalf("got outputs %v, want two", outputs)
 	}

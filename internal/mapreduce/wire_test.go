@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/breaker"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 )
 
 var throughJSON = flag.Bool("through-json", false, "run all attempts through an executor that encodes what goes in and out as JSON")
@@ -84,6 +85,11 @@ func (h farHost) Emit(a *agent.Attempt, e events.Event) {
 	}
 	a = new(sent(*a))
 	h.Host.Emit(a, r.Event)
+}
+
+func (h farHost) Output(a *agent.Attempt, e outputs.Entry) {
+	h.calls.Add(1)
+	h.Host.Output(new(sent(*a)), sent(e))
 }
 
 func (h farHost) Progress(a *agent.Attempt, e events.AgentProgress) {

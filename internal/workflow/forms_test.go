@@ -11,6 +11,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
 )
@@ -218,6 +219,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.input(), true
 	case reflect.TypeFor[*OnFailure]():
 		return l.onFailure(), true
+	case reflect.TypeFor[outputs.Size]():
+		return pattern("^[1-9][0-9]*(KiB|MiB|GiB)$", "size"), true
 	case reflect.TypeFor[errorpolicy.ItemAction]():
 		return l.itemAction(), true
 	case reflect.TypeFor[errorpolicy.Collection]():

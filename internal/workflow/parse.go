@@ -12,6 +12,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 )
 
@@ -217,6 +218,12 @@ func (r *reader) workflowValue(e entry, target any) {
 // policyValue is value for the types of other packages: retry, errorpolicy, breaker.
 func (r *reader) policyValue(e entry, target any) {
 	switch t := target.(type) {
+	case *outputs.Policy:
+		r.block("outputs", e, r.fields(t))
+	case *outputs.Keep:
+		set(t)(word(r, e, outputs.Keeps()...))
+	case *outputs.Size:
+		set(t)(r.size(e))
 	case *errorpolicy.Policy:
 		r.errorPolicy(e)
 	case *errorpolicy.ItemAction:

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/outputs"
 	"prodigy/internal/posix"
 )
 
@@ -149,6 +150,19 @@ func (r *reader) seconds(e entry) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(max(n, -1)) * time.Second, true
+}
+
+// size reads a number of bytes.
+func (r *reader) size(e entry) (outputs.Size, bool) {
+	text, ok := r.text(e)
+	if !ok {
+		return 0, false
+	}
+	size, err := outputs.ParseSize(text)
+	if err != nil {
+		r.fail(e.value, "%s: %v", e.name, err)
+	}
+	return size, err == nil
 }
 
 func (r *reader) durations(e entry) ([]time.Duration, bool) {

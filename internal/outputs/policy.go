@@ -1,0 +1,85 @@
+package outputs
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Policy says what is kept of the outputs of steps. The zero Policy stands for the defaults.
+type Policy struct {
+	Keep    Keep `yaml:"keep" json:"keep,omitempty"`         // of which steps the output is kept; default all
+	PerStep Size `yaml:"per_step" json:"per_step,omitempty"` // how much is kept of one run of a step: what is over it loses its middle; default 256KiB
+	PerJob  Size `yaml:"per_job" json:"per_job,omitempty"`   // how much is kept of a job, before compression: past nine tenths only failed steps, past all of it nothing; default 1GiB
+}
+
+// Keep says of which steps the output is kept.
+type Keep string
+
+const (
+	All    Keep = "all"    // of every step
+	Failed Keep = "failed" // of steps that failed or were stopped
+	None   Keep = "none"   // of none
+)
+
+// Keeps returns the words for Keep.
+func Keeps() []Keep { return []Keep{All, Failed, None} }
+
+const (
+	defaultPerStep = 256 << 10
+	defaultPerJob  = 1 << 30
+)
+
+// WithDefaults returns p with its defaults filled in.
+func (p Policy) WithDefaults() Policy {
+	if p.Keep == "" {
+		p.Keep = All
+	}
+	if p.PerStep == 0 {
+		p.PerStep = defaultPerStep
+	}
+	if p.PerJob == 0 {
+		p.PerJob = defaultPerJob
+	}
+	return p
+}
+
+// Size is a number of bytes.
+type Size int64
+
+func units() []struct {
+	name string
+	size int64
+} {
+	return []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+}
+
+// ParseSize reads a size such as 256KiB.
+func ParseSize(text string) (Size, error) {
+	for _, u := range units() {
+		digits, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || digits[0] < '1' || n > math.MaxInt64/u.size {
+			break
+		}
+		return Size(n * u.size), nil
+	}
+	return 0, fmt.Errorf("%q is not a size: write a whole number and a unit, such as 256KiB, 10MiB or 1GiB", text)
+}
+
+// String returns s as ParseSize reads it, in the largest unit that shows all of it.
+func (s Size) String() string {
+	for _, u := range units() {
+		if int64(s)%u.size == 0 && s != 0 {
+			return strconv.FormatInt(int64(s)/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(s), 10) + "B"
+}

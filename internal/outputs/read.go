@@ -1,0 +1,287 @@
+package outputs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/checksum"
+	"prodigy/internal/packed"
+)
+
+// maxLine is longer than any line of a store.
+const maxLine = 256 << 10
+
+// DamagedError says that a part of a store cannot be read.
+type DamagedError struct {
+	File string
+	Line int // 0: it is about the file
+	Err  error
+}
+
+func (e *DamagedError) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// ErrTorn is the error of an incomplete last line: a run was killed while it wrote, or is writing.
+var ErrTorn = errors.New("incomplete last line")
+
+// Query says which entries are read. The zero Query is all.
+type Query struct {
+	Span    Span // only there
+	ItemID  string
+	Attempt int    // 0: all
+	Step    string // its label, or a part of it between slashes: the steps of hooks stand below their step, as in build/shell_0
+}
+
+// Read yields the entries of the store in dir that match q, in order. What is damaged is passed over and yielded as a *DamagedError; an
+// incomplete last line is left out. There is nothing to read where there is no store.
+func Read(dir string, q Query) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		r := reader{dir: dir, at: q.Span.Offset, query: q, wanted: q.wanted()}
+		for l := range r.lines() {
+			e, match, err := r.entry(l)
+			if errors.Is(err, ErrTorn) {
+				break
+			}
+			if (err != nil || match) && !yield(e, err) {
+				return
+			}
+		}
+		if end := q.Span.Offset + q.Span.Length; r.at < end {
+			yield(Entry{}, &DamagedError{File: dir, Err: fmt.Errorf("%d bytes are missing at the end", end-r.at)})
+		}
+	}
+}
+
+// Follow is Read, and goes on with what comes until ctx ends or nobody runs the job. Running reports whether somebody does.
+func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		r := reader{dir: dir, query: q, wanted: q.wanted(), growing: true}
+		ticker := time.NewTicker(pollEvery)
+		defer ticker.Stop()
+		for idle := 0; ; {
+			if idle++; running() { // asked before what is there is read
+				idle = 0
+			}
+			for l := range r.lines() {
+				e, match, err := r.entry(l)
+				if errors.Is(err, ErrTorn) {
+					break
+				}
+				if (err != nil || match) && !yield(e, err) {
+					return
+				}
+			}
+			if idle > 1 { // a job that has just begun is not locked yet
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}
+}
+
+// Line is one line of a store.
+type Line struct {
+	File string
+	Line int    // 0: not known, since the file was not read from its beginning
+	Text []byte // without its line feed; valid until the next
+	Err  error  // a *DamagedError, or ErrTorn
+}
+
+// Examine yields all lines of the store in dir, and checks them.
+func Examine(dir string) iter.Seq[Line] {
+	return func(yield func(Line) bool) {
+		r := reader{dir: dir}
+		for l := range r.lines() {
+			if l.Err == nil {
+				_, _, l.Err = r.entry(l)
+			}
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// reader reads a store from a place on.
+type reader struct {
+	dir     string
+	query   Query
+	wanted  []byte // is in every line that can match
+	growing bool   // more may come: what is not there yet is no damage
+	at      int64  // of the next line
+}
+
+func (q Query) wanted() []byte {
+	if q.ItemID == "" {
+		return nil
+	}
+	b := append([]byte(nil), `,"item_id":`...)
+	quoted, err := jsontext.AppendQuote(b, q.ItemID)
+	if err != nil {
+		return nil
+	}
+	return append(quoted, ',')
+}
+
+// entry decodes a line if it can match.
+func (r *reader) entry(l Line) (e Entry, match bool, err error) {
+	if l.Err != nil {
+		return Entry{}, false, l.Err
+	}
+	sealed, err := checksum.Check(l.Text)
+	if err == nil && !sealed {
+		err = checksum.ErrMissing
+	}
+	if err == nil && r.wanted != nil && !bytes.Contains(l.Text, r.wanted) {
+		return Entry{}, false, nil
+	}
+	if err == nil {
+		e, err = decodeLine(l.Text)
+	}
+	if err != nil {
+		return Entry{}, false, &DamagedError{l.File, l.Line, err}
+	}
+	return e, r.query.matches(e), nil
+}
+
+func (q Query) matches(e Entry) bool {
+	return (q.ItemID == "" || e.ItemID == q.ItemID) && (q.Attempt == 0 || e.Attempt == q.Attempt && e.ItemID != "") && (q.Step == "" || ofStep(e.Step, q.Step))
+}
+
+// ofStep reports whether a label is that of the step that is asked for, or of one below it.
+func ofStep(label, step string) bool {
+	return strings.Contains("/"+label+"/", "/"+step+"/")
+}
+
+// lines yields the lines from r.at on, over all files, and moves r.at behind each.
+func (r *reader) lines() iter.Seq[Line] {
+	return func(yield func(Line) bool) {
+		files, err := list(r.dir)
+		if err != nil {
+			yield(Line{File: r.dir, Err: &DamagedError{File: r.dir, Err: err}})
+			return
+		}
+		for i, f := range files {
+			last := i == len(files)-1
+			if !last && files[i+1].base <= r.at {
+				continue
+			}
+			if r.at < f.base {
+				missing := fmt.Errorf("%d bytes before it are missing", f.base-r.at)
+				r.at = f.base
+				if !yield(Line{File: f.path, Err: &DamagedError{File: f.path, Err: missing}}) {
+					return
+				}
+			}
+			if !r.file(f, last, yield) || r.over() {
+				return
+			}
+		}
+	}
+}
+
+// over reports whether the end of the span has been reached.
+func (r *reader) over() bool {
+	s := r.query.Span
+	return s.Length > 0 && r.at >= s.Offset+s.Length
+}
+
+// file yields the lines of one file. It reports false when no more are wanted.
+func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
+	l := Line{File: f.path}
+	known := r.at == f.base // where in the file this is
+	damaged := func(err error) bool {
+		l.Text, l.Err = nil, &DamagedError{f.path, l.Line, err}
+		return yield(l)
+	}
+	in, err := packed.Open(f.path)
+	if err != nil {
+		return damaged(err)
+	}
+	defer func() { _ = in.Close() }() // only read from
+	if err := skip(in, r.at-f.base); err != nil {
+		if errors.Is(err, io.EOF) && last {
+			return true
+		}
+		return damaged(err)
+	}
+	buffered := bufio.NewReaderSize(in, maxLine)
+	for !r.over() {
+		text, err := buffered.ReadSlice('\n')
+		if known {
+			l.Line++
+		}
+		r.at += int64(len(text))
+		switch {
+		case errors.Is(err, io.EOF) && len(text) == 0:
+			return true
+		case errors.Is(err, io.EOF) && last:
+			r.at -= int64(len(text)) // its rest may come
+			l.Text, l.Err = text, ErrTorn
+			return yield(l) && false
+		case errors.Is(err, bufio.ErrBufferFull):
+			if !damaged(errors.New("the line is too long")) {
+				return false
+			}
+			n, _ := discardLine(buffered)
+			r.at += n
+		case err != nil && !errors.Is(err, io.EOF):
+			return damaged(err)
+		case err != nil:
+			if !damaged(errors.New("the line has no end")) {
+				return false
+			}
+		default:
+			l.Text, l.Err = text[:len(text)-1], nil
+			if !yield(l) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// discardLine reads to the end of a line.
+func discardLine(r *bufio.Reader) (int64, error) {
+	var n int64
+	for {
+		text, err := r.ReadSlice('\n')
+		n += int64(len(text))
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return n, err
+		}
+	}
+}
+
+// skip passes over the first n bytes.
+func skip(in io.Reader, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	if f, ok := in.(*os.File); ok {
+		_, err := f.Seek(n, io.SeekStart)
+		return err
+	}
+	_, err := io.CopyN(io.Discard, in, n)
+	return err
+}

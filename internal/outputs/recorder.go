@@ -1,0 +1,235 @@
+package outputs
+
+import (
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// flushFirst and flushNext are how long what a command has printed waits to be passed on, while the command runs.
+	flushFirst = 100 * time.Millisecond
+	flushNext  = time.Second
+	// maxEntry is how much of pending makes an entry, which may be larger by as much.
+	maxEntry = 16 << 10
+	// partCost is what a part costs beside its text, for bounds of memory.
+	partCost = 32
+)
+
+// Receiver takes the entries of a Recorder, in order. It keeps them: their memory is not used again.
+type Receiver interface{ Receive(Entry) }
+
+// Recorder collects what one command prints. Nothing is passed on of a command that prints nothing. Its methods may be called from several
+// goroutines at once. The zero Recorder keeps nothing, nor does a nil one.
+type Recorder struct {
+	Source Source
+	Policy Policy // without Keep nothing is kept
+	To     Receiver
+
+	mu      sync.Mutex
+	pending []Part // not passed on yet
+	size    int    // the cost of pending
+	at      time.Time
+	head    int // bytes that went to pending
+	tail    tail
+	timer   *time.Timer
+	sent    bool // an entry was passed on
+	ended   bool
+}
+
+// Write adds what the command printed to a stream. It copies p.
+func (r *Recorder) Write(s Stream, p []byte) {
+	if r == nil || r.To == nil || r.Policy.Keep == "" || r.Policy.Keep == None || len(p) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	if r.at.IsZero() {
+		r.at = time.Now()
+	}
+	for len(p) > 0 && r.head < r.limit() {
+		n := min(len(p), r.limit()-r.head, maxEntry)
+		before := len(r.pending)
+		r.pending = appendPart(r.pending, s, p[:n])
+		r.size += n + partCost*(len(r.pending)-before)
+		r.head += n
+		p = p[n:]
+		if r.size >= maxEntry && r.Policy.Keep == All { // else it is divided when the command has failed
+			r.flush()
+		}
+	}
+	if len(p) > 0 {
+		r.tail.limit = int(r.Policy.PerStep) - r.limit()
+		r.tail.add(s, p)
+	}
+	if r.timer == nil && r.Policy.Keep == All {
+		r.timer = time.AfterFunc(flushFirst, r.tick)
+	}
+}
+
+// limit is how many bytes are passed on while the command runs. What follows is held back, since its beginning may have to go.
+func (r *Recorder) limit() int { return int(r.Policy.PerStep) / 2 }
+
+// tick passes on what is pending of a command that goes on.
+func (r *Recorder) tick() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.flush()
+	r.timer.Reset(flushNext)
+}
+
+// Close passes on the rest and how the command ended. Nothing may be written afterwards.
+func (r *Recorder) Close(end End) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if r.at.IsZero() && !r.sent || r.Policy.Keep == Failed && !end.Failed && !end.Stopped {
+		return
+	}
+	entries := divide(r.pending)
+	for i, e := range divide(r.tail.parts) {
+		if i == 0 {
+			e.Missing = r.tail.dropped
+		}
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		entries = make([]Entry, 1)
+	}
+	if r.at.IsZero() {
+		r.at = time.Now()
+	}
+	entries[len(entries)-1].End = new(end)
+	for _, e := range entries {
+		r.pass(e)
+	}
+	r.pending, r.tail = nil, tail{}
+}
+
+// flush passes on what is pending, but for the beginning of a character at its end.
+func (r *Recorder) flush() {
+	var rest []Part
+	if n := len(r.pending); n > 0 {
+		last := &r.pending[n-1]
+		if cut := wholeEnd(last.Text); cut < len(last.Text) {
+			rest = []Part{{last.Stream, append([]byte(nil), last.Text[cut:]...)}}
+			if last.Text = last.Text[:cut]; cut == 0 {
+				r.pending = r.pending[:n-1]
+			}
+		}
+	}
+	if len(r.pending) > 0 {
+		r.pass(Entry{Printed: r.pending})
+		r.at = time.Time{}
+	}
+	r.pending, r.size = rest, 0
+	if len(rest) > 0 {
+		r.size, r.at = len(rest[0].Text), time.Now()
+	}
+}
+
+func (r *Recorder) pass(e Entry) {
+	e.Source, e.Time, e.First = r.Source, r.at.UTC().Truncate(time.Microsecond), !r.sent
+	r.sent = true
+	r.To.Receive(e)
+}
+
+// appendPart adds text to the last part, or behind it.
+func appendPart(parts []Part, s Stream, text []byte) []Part {
+	if n := len(parts); n > 0 && parts[n-1].Stream == s {
+		parts[n-1].Text = append(parts[n-1].Text, text...)
+		return parts
+	}
+	return append(parts, Part{s, append([]byte(nil), text...)})
+}
+
+// divide makes entries of parts.
+func divide(parts []Part) []Entry {
+	var entries []Entry
+	size := 0
+	for _, p := range parts {
+		for len(p.Text) > 0 {
+			if len(entries) == 0 || size >= maxEntry {
+				entries, size = append(entries, Entry{}), 0
+			}
+			n := min(len(p.Text), maxEntry-size)
+			if n < len(p.Text) {
+				n = max(wholeEnd(p.Text[:n]), 1)
+			}
+			e := &entries[len(entries)-1]
+			e.Printed = append(e.Printed, Part{p.Stream, p.Text[:n]})
+			p.Text, size = p.Text[n:], size+n+partCost
+			if len(p.Text) > 0 {
+				size = maxEntry
+			}
+		}
+	}
+	return entries
+}
+
+// tail keeps the last bytes of what is added to it.
+type tail struct {
+	limit   int // the cost of parts at most
+	cost    int
+	parts   []Part
+	dropped int64
+}
+
+func (t *tail) add(s Stream, p []byte) {
+	if over := len(p) - t.limit; over > 0 {
+		t.drop(t.cost)
+		t.dropped += int64(over)
+		p = p[over:]
+	}
+	before := len(t.parts)
+	t.parts = appendPart(t.parts, s, p)
+	t.cost += len(p) + partCost*(len(t.parts)-before)
+	if over := t.cost - t.limit; over > 0 {
+		t.drop(over)
+	}
+}
+
+// drop removes at least n of the cost from the front, and what is left of a character there.
+func (t *tail) drop(n int) {
+	for n > 0 && len(t.parts) > 0 {
+		first := &t.parts[0]
+		cut := min(n, len(first.Text))
+		for i := 0; i < utf8.UTFMax-1 && cut < len(first.Text) && !utf8.RuneStart(first.Text[cut]); i++ {
+			cut++
+		}
+		t.dropped += int64(cut)
+		t.cost -= cut
+		n -= cut
+		if first.Text = first.Text[cut:]; len(first.Text) == 0 {
+			t.parts = t.parts[1:]
+			t.cost -= partCost
+			n -= partCost
+		}
+	}
+}
+
+// wholeEnd returns where the last whole character of b ends. Bytes that are no UTF-8 count as characters.
+func wholeEnd(b []byte) int {
+	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
+		if !utf8.RuneStart(b[i]) {
+			continue
+		}
+		if utf8.FullRune(b[i:]) {
+			return len(b)
+		}
+		return i
+	}
+	return len(b)
+}

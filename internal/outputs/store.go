@@ -1,0 +1,313 @@
+package outputs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/packed"
+)
+
+// Span is where entries stand in a Store, which counts the bytes of all its files as if they were one. Other entries may stand between
+// those that it is about. The zero Span is none.
+type Span struct {
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+// To returns a span from the beginning of s, or of other if s is none, to the end of other.
+func (s Span) To(other Span) Span {
+	if s.Length == 0 {
+		return other
+	}
+	return Span{s.Offset, other.Offset + other.Length - s.Offset}
+}
+
+const (
+	prefix = "printed-"
+	suffix = ".jsonl"
+	// fileSize is how large a file becomes before the next is begun.
+	fileSize = 8 << 20
+	// leastPacked is the size from which the last file of a job is compressed when the job ends.
+	leastPacked = 64 << 10
+)
+
+// Options of a Store.
+type Options struct {
+	PerJob   Size  // see Policy
+	NoSync   bool  // files are not synced
+	FileSize int64 // 0: 8 MiB
+}
+
+// Store is the outputs of one job. What is appended is written at once, so that it survives the end of prodigy; a file is synced when it
+// is full and when the store is closed. It belongs to one goroutine.
+type Store struct {
+	dir     string
+	options Options
+	file    *os.File // nil: nothing has been appended to this file
+	path    string
+	base    int64 // where the file begins
+	size    int64 // of the file
+	line    []byte
+	packing errgroup.Group
+}
+
+// Open returns the store in dir, behind what is there. An incomplete line at its end is cut off. No file is made before there is
+// something to keep.
+func Open(dir string, o Options) (*Store, error) {
+	if o.FileSize == 0 {
+		o.FileSize = fileSize
+	}
+	s := &Store{dir: dir, options: o}
+	files, err := list(dir)
+	if err == nil {
+		err = packed.RemoveTemporary(dir, prefix)
+	}
+	if err == nil && len(files) > 0 {
+		err = s.open(files[len(files)-1])
+		s.packing.Go(func() error { return packed.ReplaceAll(paths(files[:len(files)-1])) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the outputs: %w", errors.Join(err, s.packing.Wait()))
+	}
+	return s, nil
+}
+
+// open goes on behind the newest file.
+func (s *Store) open(last file) error {
+	s.base = last.base
+	if packed.Is(last.path) {
+		size, err := lengthOf(last.path)
+		s.base += size
+		return err
+	}
+	f, err := os.OpenFile(last.path, os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	s.size, err = cutTorn(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	s.file, s.path = f, last.path
+	return nil
+}
+
+// lengthOf returns the length of what a compressed file holds.
+func lengthOf(path string) (int64, error) {
+	r, err := packed.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(io.Discard, r)
+	return n, errors.Join(err, r.Close())
+}
+
+// cutTorn cuts an incomplete last line off f and returns its length then.
+func cutTorn(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end := info.Size()
+	buf := make([]byte, 64<<10)
+	for end > 0 {
+		n := min(end, int64(len(buf)))
+		if _, err := f.ReadAt(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if at := bytes.LastIndexByte(buf[:n], '\n'); at >= 0 {
+			end += int64(at) + 1 - n
+			break
+		}
+		end -= n
+	}
+	if end < info.Size() {
+		err = f.Truncate(end)
+	}
+	return end, err
+}
+
+// Position is where the next entry will stand. Nothing happens in a nil Store, whose position is 0.
+func (s *Store) Position() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.base + s.size
+}
+
+// Granted returns what may still be kept of steps that begin now.
+func (s *Store) Granted(keep Keep) Keep {
+	switch at := s.Position(); {
+	case at >= int64(s.options.PerJob):
+		return None
+	case at >= s.soft() && keep == All:
+		return Failed
+	}
+	return keep
+}
+
+// soft is from where on only what failed is kept.
+func (s *Store) soft() int64 { return int64(s.options.PerJob) / 10 * 9 }
+
+// Append writes e and returns where it stands. Beyond the bound of the job nothing is written, and the Span is none.
+func (s *Store) Append(e Entry) (Span, error) {
+	before := s.Position()
+	if before >= int64(s.options.PerJob) {
+		return Span{}, nil
+	}
+	at, err := s.write(e)
+	if err != nil {
+		return Span{}, err
+	}
+	after, limit := s.Position(), Keep("")
+	if before < s.soft() && after >= s.soft() {
+		limit = Failed
+	}
+	if after >= int64(s.options.PerJob) {
+		limit = None
+	}
+	if limit != "" {
+		_, err = s.write(Entry{Time: e.Time, Limit: limit})
+	}
+	return at, err
+}
+
+func (s *Store) write(e Entry) (Span, error) {
+	if s.size >= s.options.FileSize {
+		s.rotate()
+	}
+	if s.file == nil {
+		if err := s.create(); err != nil {
+			return Span{}, cannotWrite(err)
+		}
+	}
+	var err error
+	if s.line, err = e.appendLine(s.line[:0]); err != nil {
+		return Span{}, cannotWrite(err)
+	}
+	if _, err := s.file.Write(s.line); err != nil {
+		return Span{}, cannotWrite(err)
+	}
+	at := Span{s.Position(), int64(len(s.line))}
+	s.size += at.Length
+	return at, nil
+}
+
+func cannotWrite(err error) error { return fmt.Errorf("the outputs cannot be written: %w", err) }
+
+// create begins a file behind what there is.
+func (s *Store) create() (err error) {
+	s.base += s.size
+	s.size = 0
+	s.path = filepath.Join(s.dir, fmt.Sprintf("%s%016d%s", prefix, s.base, suffix))
+	const flags = os.O_CREATE | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+	s.file, err = os.OpenFile(s.path, flags, 0o600)
+	if errors.Is(err, os.ErrNotExist) { // a copy of a job may lack directories that were empty
+		if err = jobs.MakeDirs(s.dir); err == nil {
+			s.file, err = os.OpenFile(s.path, flags, 0o600)
+		}
+	}
+	return err
+}
+
+// rotate leaves a file that is full, and has it compressed.
+func (s *Store) rotate() {
+	f, path, sync := s.file, s.path, !s.options.NoSync
+	s.file = nil
+	if f == nil {
+		return
+	}
+	s.packing.Go(func() error {
+		if err := finish(f, sync); err != nil {
+			return err
+		}
+		return packed.Replace(path)
+	})
+}
+
+func finish(f *os.File, sync bool) error {
+	var err error
+	if sync {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Close syncs what was written, compresses what is large, and closes the store, which may be nil.
+func (s *Store) Close() error {
+	if s == nil {
+		return nil
+	}
+	if s.file != nil && s.size >= leastPacked {
+		s.rotate()
+	}
+	var err error
+	if s.file != nil {
+		err = finish(s.file, !s.options.NoSync)
+		s.file = nil
+	}
+	if err = errors.Join(err, s.packing.Wait()); err != nil {
+		return fmt.Errorf("close the outputs: %w", err)
+	}
+	return nil
+}
+
+// file is one file of a store.
+type file struct {
+	path string
+	base int64
+}
+
+// list returns the files of the store in dir, the first one first. Of a file that is there compressed and as it was, it names the latter.
+func list(dir string) ([]file, error) {
+	entries, err := os.ReadDir(dir) // sorted
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(packed.Stem(e.Name()), prefix)
+		if !ok {
+			continue
+		}
+		digits, ok = strings.CutSuffix(digits, suffix)
+		base, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		if n := len(files); n == 0 || files[n-1].base != base {
+			files = append(files, file{filepath.Join(dir, e.Name()), base})
+		}
+	}
+	return files, nil
+}
+
+func paths(files []file) []string {
+	all := make([]string, len(files))
+	for i, f := range files {
+		all[i] = f.path
+	}
+	return all
+}
+
+// Any reports whether the store in dir holds anything.
+func Any(dir string) bool {
+	files, err := list(dir)
+	return err == nil && len(files) > 0
+}
+
+// pollEvery is how often Follow looks whether there is more.
+const pollEvery = 200 * time.Millisecond
