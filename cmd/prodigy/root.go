@@ -26,6 +26,7 @@ var firstLevel = []struct {
 	{"status", newStatusCommand},
 	{"why", newWhyCommand},
 	{"logs", newLogsCommand},
+	{"results", newResultsCommand},
 	{"fsck", newFsckCommand},
 	{"report", newReportCommand},
 	{"ui", newUICommand},
