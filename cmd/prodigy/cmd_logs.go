@@ -130,28 +130,18 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 		if err != nil {
 			return whole
 		}
-		var span *outputs.Span
 		switch e := r.Event.(type) {
 		case events.AgentStarted:
 			if open {
 				return whole
 			}
 			open = true
-			continue
-		case events.AgentCompleted:
-			span = e.Outputs
+		case events.AgentCompleted, events.AgentInterrupted:
+			open = false
 		case events.AgentFailed:
-			span = e.Outputs
-			if e.AgentID == "" {
-				continue
-			}
-		case events.AgentInterrupted:
-			span = e.Outputs
-		default:
-			continue
+			open = open && e.AgentID == "" // of a refusal
 		}
-		open = false
-		if span != nil {
+		if span := events.Printed(r.Event); span != nil && r.Event.About() != "" {
 			spans = append(spans, *span)
 		}
 	}

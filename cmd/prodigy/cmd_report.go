@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/report"
 )
 
@@ -65,6 +66,9 @@ func runReport(con *console, o reportOptions) error {
 }
 
 // reportSource returns the data for the report of a job.
+// linesInReport is how many lines of the output of a failure a report has.
+const linesInReport = 20
+
 func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
 	secrets := secretsOf(job)
@@ -76,5 +80,8 @@ func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
 		Letters: secrets.letters(job),
+		Printed: func(e events.AgentFailed) outputs.Tail {
+			return outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: e.ItemID, Attempt: e.Attempt, Span: *e.Outputs}, linesInReport)
+		},
 	}
 }

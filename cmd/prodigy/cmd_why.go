@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -84,8 +85,17 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 		return explained{}, noItem(job, itemID)
 	}
 	explanation.JobID = job.ID
+	for i := range explanation.Entries {
+		if e := &explanation.Entries[i]; e.Outputs != nil {
+			tail := outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: itemID, Attempt: e.Attempt, Span: *e.Outputs}, linesInWhy)
+			e.Printed = &tail
+		}
+	}
 	return explained{Explanation: explanation, Item: it.Shown()}, nil
 }
+
+// linesInWhy is how many lines of the output of an attempt why and the page of an item show.
+const linesInWhy = 5
 
 // noItem returns the error for an unknown item; for a job without items it names the command to use instead.
 func noItem(job jobs.Job, itemID string) error {
@@ -118,8 +128,25 @@ func (e explained) print(w io.Writer) {
 		for _, why := range c.Why {
 			_, _ = fmt.Fprintf(w, "%25s  %s\n", "", visible(why))
 		}
+		if c.Printed != nil {
+			e.printOutput(w, c)
+		}
 	}
 	_, _ = fmt.Fprintf(w, "now: %s\n", e.Now)
+}
+
+// printOutput prints the end of what an attempt has printed, and the command that shows all of it.
+func (e explained) printOutput(w io.Writer, c view.Entry) {
+	for _, line := range c.Printed.Lines {
+		mark := "|"
+		if line.Stderr {
+			mark = "!"
+		}
+		_, _ = fmt.Fprintf(w, "%25s  %s %s %s\n", "", visible(line.Step), mark, shorten(visible(line.Text), 200))
+	}
+	if n := c.Printed.Before; n > 0 {
+		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)
+	}
 }
 
 // next returns the commands to suggest for the status of the item.

@@ -335,6 +335,10 @@ func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
 	for _, line := range lastLines(e.StderrTail, evidenceLines) {
 		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
 	}
+	if e.Outputs != nil {
+		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))
+		return
+	}
 	if !e.Status().DeadLetter() {
 		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
 		return

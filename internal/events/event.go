@@ -830,3 +830,20 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 	}
 	return 0, 0, false
 }
+
+// Printed returns where the outputs of the attempt or step are kept that ends with e, or nil.
+func Printed(e Event) *outputs.Span {
+	switch e := e.(type) {
+	case AgentCompleted:
+		return e.Outputs
+	case AgentFailed:
+		return e.Outputs
+	case AgentInterrupted:
+		return e.Outputs
+	case StepCompleted:
+		return e.Outputs
+	case StepFailed:
+		return e.Outputs
+	}
+	return nil
+}

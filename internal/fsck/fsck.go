@@ -20,6 +20,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 )
 
 // Report is what was found in the files of a job.
@@ -77,6 +78,7 @@ func Check(job jobs.Job, keep func(name string, text []byte) error) (Report, err
 		c.results()
 		c.countItems()
 	}
+	c.outputs()
 	c.checkpoint()
 	c.report.Sound = true
 	for _, f := range c.report.Files {
@@ -92,6 +94,7 @@ type checker struct {
 	report  Report
 	status  map[int]errorpolicy.Status // of the items that have begun, as the sound records say
 	lastSeq int64
+	printed int64 // where the outputs end that the log names
 	items   int
 }
 
@@ -199,6 +202,9 @@ func (c *checker) log() error {
 
 // record notes what a sound record says of its item, and checks the output that it names.
 func (c *checker) record(r events.Record, f *File, line int) {
+	if span := events.Printed(r.Event); span != nil {
+		c.printed = max(c.printed, span.Offset+span.Length)
+	}
 	switch e := r.Event.(type) {
 	case events.ItemsSelected:
 		c.report.Items.Selected = e.TotalItems
@@ -228,6 +234,35 @@ func (c *checker) output(path, sum string, f *File, line int) {
 	}
 	if err != nil {
 		f.add(line, fmt.Sprintf("its output: %v", err))
+	}
+}
+
+// outputs checks what steps have printed.
+func (c *checker) outputs() {
+	var end int64
+	var file *File
+	for l := range outputs.Examine(c.job.OutputsDir()) {
+		end = max(end, l.End)
+		if file == nil || file.Path != l.File {
+			c.report.Files = append(c.report.Files, File{Path: l.File})
+			file = &c.report.Files[len(c.report.Files)-1]
+		}
+		damaged, _ := errors.AsType[*outputs.DamagedError](l.Err)
+		switch {
+		case damaged != nil:
+			file.add(l.Line, reason(damaged.Err))
+		case l.Err == nil:
+			file.Good++
+		case !c.report.Running:
+			c.report.Notes = append(c.report.Notes, fmt.Sprintf("%s ends in an incomplete line of %d bytes: the run was killed while it wrote, and a resume cuts it off", l.File, len(l.Text)))
+		}
+	}
+	if end < c.printed && !c.report.Running {
+		if file == nil || len(file.Problems) == 0 {
+			c.report.Files = append(c.report.Files, File{Path: c.job.OutputsDir()})
+			file = &c.report.Files[len(c.report.Files)-1]
+		}
+		file.add(0, fmt.Sprintf("%d bytes of outputs that the log names are missing at the end", c.printed-end))
 	}
 }
 

@@ -641,3 +641,22 @@ func BenchmarkRead(b *testing.B) {
 		}
 	}
 }
+
+func TestTheLastLines(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	entry := func(item string, end *End, parts ...Part) Entry {
+		return Entry{Time: noon, Source: Source{ItemID: item, Attempt: 1, Step: "a", Command: 1}, Printed: parts, End: end}
+	}
+	out := func(text string) Part { return Part{Stdout, []byte(text)} }
+	long := strings.Repeat("ä", 2000)
+	appendAll(t, s, []Entry{
+		entry("item_1", nil, out("one\n\ntw")), entry("item_2", nil, out("other\n")), entry("item_1", nil, Part{Stderr, []byte("err")}),
+		entry("item_1", &End{}, out("o\n"+long), Part{Stderr, []byte("or\xff\n")}),
+	})
+	closed(t, s)
+	want := Tail{Before: 1, Lines: []TailLine{{"a", false, "two"}, {"a", true, "error\ufffd"}, {"a", false, long[:1024]}}}
+	if diff := cmp.Diff(want, LastLines(dir, Query{ItemID: "item_1"}, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

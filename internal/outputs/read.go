@@ -104,6 +104,7 @@ type Line struct {
 	File string
 	Line int    // 0: not known, since the file was not read from its beginning
 	Text []byte // without its line feed; valid until the next
+	End  int64  // where it ends in the store
 	Err  error  // a *DamagedError, or ErrTorn
 }
 
@@ -211,7 +212,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 	l := Line{File: f.path}
 	known := r.at == f.base // where in the file this is
 	damaged := func(err error) bool {
-		l.Text, l.Err = nil, &DamagedError{f.path, l.Line, err}
+		l.Text, l.Err, l.End = nil, &DamagedError{f.path, l.Line, err}, r.at
 		return yield(l)
 	}
 	in, err := packed.Open(f.path)
@@ -237,7 +238,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 			return true
 		case errors.Is(err, io.EOF) && last:
 			r.at -= int64(len(text)) // its rest may come
-			l.Text, l.Err = text, ErrTorn
+			l.Text, l.Err, l.End = text, ErrTorn, r.at
 			return yield(l) && false
 		case errors.Is(err, bufio.ErrBufferFull):
 			if !damaged(errors.New("the line is too long")) {
@@ -252,7 +253,7 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 				return false
 			}
 		default:
-			l.Text, l.Err = text[:len(text)-1], nil
+			l.Text, l.Err, l.End = text[:len(text)-1], nil, r.at
 			if !yield(l) {
 				return false
 			}

@@ -86,9 +86,8 @@ func Open(dir string, o Options) (*Store, error) {
 func (s *Store) open(last file) error {
 	s.base = last.base
 	if packed.Is(last.path) {
-		size, err := lengthOf(last.path)
-		s.base += size
-		return err
+		s.base += max(1, lengthOf(last.path)) // never the name that there is
+		return nil
 	}
 	f, err := os.OpenFile(last.path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
@@ -102,14 +101,16 @@ func (s *Store) open(last file) error {
 	return nil
 }
 
-// lengthOf returns the length of what a compressed file holds.
-func lengthOf(path string) (int64, error) {
+// lengthOf returns the length of what a compressed file holds, as far as it can be read: damage to outputs keeps no job from going on, and
+// is told to who reads them.
+func lengthOf(path string) int64 {
 	r, err := packed.Open(path)
 	if err != nil {
-		return 0, err
+		return 0
 	}
-	n, err := io.Copy(io.Discard, r)
-	return n, errors.Join(err, r.Close())
+	defer func() { _ = r.Close() }() // only read from
+	n, _ := io.Copy(io.Discard, r)
+	return n
 }
 
 // cutTorn cuts an incomplete last line off f and returns its length then.

@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
 
@@ -36,6 +37,7 @@ type Source struct {
 	Text     string                                 // of the workflow file
 	Records  func() iter.Seq2[events.Record, error] // of the log, from its beginning; called twice
 	Letters  iter.Seq2[dlq.Entry, error]
+	Printed  func(events.AgentFailed) outputs.Tail // the end of what the steps of an attempt have printed; nil: not known
 	Made     time.Time
 }
 
@@ -47,9 +49,15 @@ type Report struct {
 	Slots       chart
 	SummedUp    bool // there are too many attempts to draw each one
 	Lengths     chart
-	Groups      []view.FailureGroup
+	Groups      []group
 	DeadLetters []letter
 	MoreLetters int // beyond those that are listed
+}
+
+// group is a row of the table of failures.
+type group struct {
+	view.FailureGroup
+	Printed *outputs.Tail // by its example; nil: nothing
 }
 
 // letter is a row of the table of dead letters.
@@ -80,8 +88,16 @@ func New(s Source) (*Report, error) {
 	p.finish()
 	r.Throughput, r.Slots, r.SummedUp = p.throughput(), p.slots(r.Job.Periods()), p.many
 	r.Lengths = lengths(r.Job.Durations.Cells())
-	r.Groups = r.Job.Failures.Groups()
-	r.Groups = r.Groups[:min(len(r.Groups), groupsListed)]
+	for _, g := range r.Job.Failures.Groups() {
+		if len(r.Groups) == groupsListed {
+			break
+		}
+		r.Groups = append(r.Groups, group{FailureGroup: g})
+		if g.Example.Outputs != nil && s.Printed != nil {
+			tail := s.Printed(g.Example.AgentFailed)
+			r.Groups[len(r.Groups)-1].Printed = &tail
+		}
+	}
 	r.Text = cut(r.Text, textShown)
 	return r, r.list(s.Letters)
 }

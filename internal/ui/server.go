@@ -64,6 +64,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /live/jobs", s.liveList)
 	mux.HandleFunc("GET /live/jobs/{job}", s.liveJob)
 	mux.HandleFunc("GET /jobs/{job}/report", s.report)
+	mux.HandleFunc("GET /jobs/{job}/output", s.output)
 	mux.HandleFunc("POST /jobs/{job}/retry", s.retry)
 	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))
 	mux.HandleFunc("GET /ui.css", asset("text/css; charset=utf-8", []byte(report.Style+style)))

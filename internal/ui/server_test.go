@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
@@ -70,7 +71,9 @@ func newSite(t *testing.T) *site {
 			if item == "none" {
 				return view.Explanation{}, nil, errors.New("no item none")
 			}
-			return view.Explanation{ItemID: item, Now: evil, Entries: []view.Entry{{Text: evil, Why: []string{evil}}}}, json.RawMessage(`"` + evil + `"`), nil
+			return view.Explanation{ItemID: item, Now: evil, Entries: []view.Entry{{
+				Text: evil, Why: []string{evil}, Attempt: 3, Printed: &outputs.Tail{Before: 2, Lines: []outputs.TailLine{{Step: evil, Text: evil}}},
+			}}}, json.RawMessage(`"` + evil + `"`), nil
 		},
 		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
 		Retry: func(_ jobs.Job, items []string) error {
@@ -149,6 +152,47 @@ func TestPagesShowTexts(t *testing.T) {
 	}
 	if _, body := s.get(t, "/jobs/"+s.job.ID, nil); !strings.Contains(body, "&lt;script&gt;alert(1)") {
 		t.Error("the name of the workflow is not shown")
+	}
+}
+
+// What steps have printed is plain text, whatever it looks like, and a link on the page of the item leads to it.
+func TestOutputsAreShownAsText(t *testing.T) {
+	s := newSite(t)
+	store, err := outputs.Open(s.job.OutputsDir(), outputs.Options{PerJob: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for attempt, text := range []string{evil + "\xff\n", "second\n"} {
+		e := outputs.Entry{
+			Source: outputs.Source{ItemID: evil, Attempt: attempt + 1, Step: evil, Try: 1}, Missing: 5,
+			Printed: []outputs.Part{{Stream: outputs.Stderr, Text: []byte(text)}},
+		}
+		if _, err := store.Append(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, page := s.get(t, itemURL(s.job.ID, "items", evil), nil)
+	if !strings.Contains(html.UnescapeString(page), itemURL(s.job.ID, "output", evil)+"&attempt=3") {
+		t.Errorf("there is no link to the output in %s", page)
+	}
+	code, all := s.get(t, itemURL(s.job.ID, "output", evil), func(r *http.Request) { r.Header.Set("Accept", "*/*") })
+	if code != http.StatusOK || !strings.Contains(all, evil+"\ufffd\n") || !strings.Contains(all, "second") || !strings.Contains(all, "[5 bytes left out]") {
+		t.Errorf("got %d %q, want both attempts", code, all)
+	}
+	_, one := s.get(t, itemURL(s.job.ID, "output", evil)+"&attempt=2", nil)
+	if strings.Contains(one, evil+"\ufffd") || !strings.Contains(one, "second") {
+		t.Errorf("got %q, want attempt 2", one)
+	}
+	for path, want := range map[string]int{
+		itemURL(s.job.ID, "output", "none"): http.StatusNotFound, itemURL(s.job.ID, "output", evil) + "&attempt=x": http.StatusBadRequest,
+		itemURL("none", "output", evil): http.StatusNotFound,
+	} {
+		if code, _ := s.get(t, path, nil); code != want {
+			t.Errorf("%s: %d, want %d", path, code, want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -30,6 +31,10 @@ type Entry struct {
 	Event string    `json:"event"` // its type
 	Text  string    `json:"text"`
 	Why   []string  `json:"why,omitempty"` // one line each
+
+	Attempt int           `json:"-"`                 // that ends with the event
+	Outputs *outputs.Span `json:"-"`                 // where what its steps printed is kept; nil: nothing is
+	Printed *outputs.Tail `json:"printed,omitempty"` // the end of that, for who looks it up
 }
 
 // Status is the present status of an item.
@@ -161,7 +166,9 @@ func (x *explainer) apply(r events.Record) {
 }
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
-	x.out.Entries = append(x.out.Entries, Entry{Seq: r.Seq, Time: r.Time, Event: r.Event.Type(), Text: text, Why: why})
+	x.out.Entries = append(x.out.Entries, Entry{
+		Seq: r.Seq, Time: r.Time, Event: r.Event.Type(), Text: text, Why: why, Attempt: x.attempt, Outputs: events.Printed(r.Event),
+	})
 }
 
 // times returns a number with its noun.
