@@ -120,6 +120,22 @@ func TestACommandThatPrintsALittleGivesOneEntry(t *testing.T) {
 	}
 }
 
+// Lines of the two streams stand in the order in which they are complete, none within another.
+func TestNoLineIsDividedByTheOtherStream(t *testing.T) {
+	var got received
+	r := Recorder{Policy: policy(All, 0), To: &got}
+	r.Write(Stdout, []byte("beg"))
+	r.Write(Stderr, []byte("oth"))
+	r.Write(Stdout, []byte("in\nno"))
+	r.Write(Stderr, []byte("er\n"))
+	r.Write(Stdout, []byte(" end"))
+	r.Close(End{})
+	want := []Part{{Stdout, []byte("begin\n")}, {Stderr, []byte("other\n")}, {Stdout, []byte("no end")}}
+	if len(got) != 1 || !cmp.Equal(want, got[0].Printed) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestASilentCommandGivesNothingAndCostsNoMemory(t *testing.T) {
 	var got received
 	p := policy(All, 0)

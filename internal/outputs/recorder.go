@@ -1,6 +1,7 @@
 package outputs
 
 import (
+	"bytes"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,8 @@ const (
 	flushNext  = time.Second
 	// maxEntry is how much of pending makes an entry, which may be larger by as much.
 	maxEntry = 16 << 10
+	// maxPartial is how much of an incomplete line waits for its end.
+	maxPartial = 4 << 10
 	// partCost is what a part costs beside its text, for bounds of memory.
 	partCost = 32
 )
@@ -27,8 +30,9 @@ type Recorder struct {
 	To     Receiver
 
 	mu      sync.Mutex
-	pending []Part // not passed on yet
-	size    int    // the cost of pending
+	partial [2][]byte // incomplete lines of the streams, which wait for their ends, so that none comes between
+	pending []Part    // not passed on yet
+	size    int       // the cost of pending
 	at      time.Time
 	head    int // bytes that went to pending
 	tail    tail
@@ -50,6 +54,36 @@ func (r *Recorder) Write(s Stream, p []byte) {
 	if r.at.IsZero() {
 		r.at = time.Now()
 	}
+	if end := bytes.LastIndexByte(p, '\n') + 1; end > 0 {
+		r.takePartial(s)
+		r.take(s, p[:end])
+		p = p[end:]
+	}
+	i := index(s)
+	if r.partial[i] = append(r.partial[i], p...); len(r.partial[i]) > maxPartial {
+		r.takePartial(s)
+	}
+	if r.timer == nil && r.Policy.Keep == All {
+		r.timer = time.AfterFunc(flushFirst, r.tick)
+	}
+}
+
+func index(s Stream) int {
+	if s == Stderr {
+		return 1
+	}
+	return 0
+}
+
+// takePartial takes the incomplete line of a stream.
+func (r *Recorder) takePartial(s Stream) {
+	i := index(s)
+	r.take(s, r.partial[i])
+	r.partial[i] = r.partial[i][:0]
+}
+
+// take adds text to what is pending, or to the tail.
+func (r *Recorder) take(s Stream, p []byte) {
 	for len(p) > 0 && r.head < r.limit() {
 		n := min(len(p), r.limit()-r.head, maxEntry)
 		before := len(r.pending)
@@ -65,9 +99,6 @@ func (r *Recorder) Write(s Stream, p []byte) {
 		r.tail.limit = int(r.Policy.PerStep) - r.limit()
 		r.tail.add(s, p)
 	}
-	if r.timer == nil && r.Policy.Keep == All {
-		r.timer = time.AfterFunc(flushFirst, r.tick)
-	}
 }
 
 // limit is how many bytes are passed on while the command runs. What follows is held back, since its beginning may have to go.
@@ -80,6 +111,8 @@ func (r *Recorder) tick() {
 	if r.ended {
 		return
 	}
+	r.takePartial(Stdout)
+	r.takePartial(Stderr)
 	r.flush()
 	r.timer.Reset(flushNext)
 }
@@ -98,6 +131,8 @@ func (r *Recorder) Close(end End) {
 	if r.at.IsZero() && !r.sent || r.Policy.Keep == Failed && !end.Failed && !end.Stopped {
 		return
 	}
+	r.takePartial(Stdout)
+	r.takePartial(Stderr)
 	entries := divide(r.pending)
 	for i, e := range divide(r.tail.parts) {
 		if i == 0 {
