@@ -318,6 +318,9 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
+	if before == (outputs.Source{}) {
+		_, _ = fmt.Fprintln(out, "no output of this is kept")
+	}
 	_ = out.Flush()
 }
 
