@@ -29,6 +29,10 @@ func (r *reader) params(e entry) []Parameter {
 
 func (r *reader) parameter(e entry) Parameter {
 	p := Parameter{Name: e.name, Pos: posOf(e.value)}
+	if e.value.Kind == yaml.SequenceNode { // the older tool had lists of required and optional ones
+		r.fail(e.value, "%s: want a mapping, got a list (a parameter is written name: {required: true})", e.name)
+		return p
+	}
 	var value *yaml.Node
 	keys := r.fields(&p)
 	keys = withReader(keys, "default", func(e entry) { value = e.value })
