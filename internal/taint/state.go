@@ -69,6 +69,7 @@ type site struct {
 	over    bool // it held for one command, which has run
 	always  bool // whichever shell runs the code
 	blurred bool // it stands for several readings of the same code
+	wide    bool // it had too many values to follow one by one
 }
 
 type siteKey struct {

@@ -119,7 +119,7 @@ func Check(s Script) []Finding {
 
 // Bounds of the analysis. No script that a person writes comes near them.
 const (
-	maxRounds   = 6       // over the whole script, until no variable holds anything new
+	maxRounds   = 24      // over the whole script, until no variable holds anything new
 	maxDepth    = 16      // of calls and nested code
 	minSteps    = 200_000 // commands and words looked at; more for long scripts
 	stepsPerKiB = 20_000

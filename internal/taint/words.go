@@ -547,10 +547,13 @@ func (t *analysis) assign(f *shellFrame, name string, node any, value texts, add
 		s.region, s.blurred = f.region, false
 	}
 	s.tick, s.round, s.adds, s.proc, s.over, s.always = t.tick, t.round, adds, f.proc, false, false
-	before := len(s.value)
-	if merged := t.bounded(s.value.with(value...), name); !slices.Equal(merged, s.value) {
-		s.value = merged
-		t.changed = t.changed || len(merged) != before || before <= maxTexts
+	merged := s.value.with(value...)
+	if s.wide || len(merged) > maxTexts { // once taken together, only new marks are news
+		s.wide = true
+		merged = t.remains(merged, name, sure)
+	}
+	if merged = t.bounded(merged, name); !slices.Equal(merged, s.value) {
+		s.value, t.changed = merged, true
 	}
 	slices.SortStableFunc(t.vars[name], func(a, b *site) int { return a.tick - b.tick })
 	return s
