@@ -165,8 +165,10 @@ func (l *lab) run(ctx context.Context, sh shell, s *script, w *workflow.Workflow
 		payload = "fixed"
 	}
 	var err error
-	if err := os.WriteFile(filepath.Join(l.base, "results.jsonl"), []byte(resultOf(payload)+"\n"), 0o600); s.source.at == inReduce && err != nil {
-		return false, err
+	if s.source.at == inReduce {
+		if err := os.WriteFile(filepath.Join(l.base, "results.jsonl"), []byte(resultOf(payload)+"\n"), 0o600); err != nil {
+			return false, err
+		}
 	}
 	if refused {
 		err = l.reference(ctx, sh, s, payload)
