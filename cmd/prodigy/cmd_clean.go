@@ -25,7 +25,7 @@ import (
 const cleanAge = 30 * 24 * time.Hour
 
 type cleanOptions struct {
-	jobID   string // empty: all jobs
+	jobID   jobName // empty: all jobs
 	format  format
 	older   time.Duration
 	archive string // directory; empty: none
@@ -41,7 +41,7 @@ func newCleanCommand(con *console) *cobra.Command {
 		Use:   "clean [job]",
 		Short: "Remove jobs that ended long ago, with their logs",
 		Long: `Remove jobs that ended long ago, with their logs and everything else that is kept of them. Without an argument it considers
-all jobs; a job that is named is removed whatever its age.
+the jobs of this project, with --all those of all directories; a job that is named is removed whatever its age.
 
 Jobs that can still be resumed (paused or killed) and jobs with dead letters are kept unless --force is given. A running job is
 never removed.`,
@@ -51,7 +51,7 @@ never removed.`,
 			if err := nameJob(cmd, &o.jobID, args); err != nil {
 				return err
 			}
-			if o.jobID == "" && !cmd.Flags().Changed("older-than") {
+			if o.jobID.id == "" && !cmd.Flags().Changed("older-than") {
 				o.older = cleanAge
 			}
 			return runClean(con, o, terminalAsker(con), time.Now())
@@ -59,8 +59,9 @@ never removed.`,
 	}
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
 	f := cmd.Flags()
-	f.StringVar(&o.jobID, "job-id", "", "only this job: its id, a prefix of it, or latest")
+	f.StringVar(&o.jobID.id, "job-id", "", "only this job: its id, a prefix of it, or latest")
 	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
+	f.BoolVar(&o.jobID.all, "all", false, "consider the jobs of all directories, not only those of this project")
 	f.Var(durationFlag{&o.older}, "older-than", "only jobs whose last event is older than this (30d when no job is named)")
 	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
 	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
@@ -87,7 +88,7 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
 	}
-	home, err := jobs.FromEnv()
+	home, err := homeOf(o.jobID.all)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 
 // refused returns an error if a job was named and is kept.
 func (o cleanOptions) refused(old []oldJob) error {
-	if o.jobID == "" || len(old) == 0 || old[0].Kept == "" {
+	if o.jobID.id == "" || len(old) == 0 || old[0].Kept == "" {
 		return nil
 	}
 	return fmt.Errorf("job %s stays: %s", old[0].JobID, old[0].Kept)
@@ -120,9 +121,9 @@ func (o cleanOptions) refused(old []oldJob) error {
 // candidates returns the jobs that are old enough; Kept says why some of them are kept all the same.
 func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]oldJob, error) {
 	all, err := home.List()
-	if o.jobID != "" && err == nil {
+	if o.jobID.id != "" && err == nil {
 		var job jobs.Job
-		job, err = home.Find(o.jobID)
+		job, err = findJob(o.jobID)
 		all = []jobs.Job{job}
 	}
 	if err != nil {
@@ -136,7 +137,7 @@ func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([
 		}
 		c, err := o.candidate(job)
 		switch {
-		case err != nil && o.jobID != "":
+		case err != nil && o.jobID.id != "":
 			return nil, err
 		case err != nil:
 			_, _ = fmt.Fprintf(con.err, "warning: job %s stays: %v\n", job.ID, err)
@@ -318,7 +319,7 @@ func (o cleanOptions) print(con *console, old []oldJob) error {
 	for _, c := range old {
 		if c.Removed {
 			_, _ = fmt.Fprintf(con.err, "job %s removed\n", c.JobID)
-		} else if o.jobID == "" {
+		} else if o.jobID.id == "" {
 			_, _ = fmt.Fprintf(con.err, "job %s stays: %s\n", c.JobID, c.Kept)
 		}
 	}

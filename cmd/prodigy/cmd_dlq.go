@@ -41,7 +41,7 @@ func newDLQCommand(con *console) *cobra.Command {
 }
 
 type dlqListOptions struct {
-	jobID    string
+	jobID    jobName
 	format   format
 	eligible bool
 	typ      string
@@ -70,8 +70,8 @@ func newDLQListCommand(con *console) *cobra.Command {
 }
 
 // findLetters is findJob for commands that read the dead letters of the job.
-func findLetters(con *console, id string) (jobs.Job, error) {
-	job, err := findJob(id)
+func findLetters(con *console, name jobName) (jobs.Job, error) {
+	job, err := findJob(name)
 	if err == nil {
 		updateLetters(con, job)
 	}
@@ -213,7 +213,7 @@ func yesNo(b bool) string {
 }
 
 type dlqInspectOptions struct {
-	jobID  string
+	jobID  jobName
 	itemID string
 	format format
 }
@@ -221,12 +221,14 @@ type dlqInspectOptions struct {
 func newDLQInspectCommand(con *console) *cobra.Command {
 	var o dlqInspectOptions
 	cmd := &cobra.Command{
-		Use:               "inspect <item>",
+		Use:               "inspect [job] <item>",
 		Short:             "Show a dead letter with its data, failures and output",
-		Args:              exactly("item"),
+		Args:              afterJob("item"),
 		ValidArgsFunction: completeLetter(&o.jobID),
-		RunE: func(_ *cobra.Command, args []string) error {
-			o.itemID = args[0]
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.itemID, err = nameJobAndItem(cmd, &o.jobID, args); err != nil {
+				return err
+			}
 			return runDLQInspect(con, o)
 		},
 	}
@@ -324,7 +326,7 @@ func printTail(w io.Writer, name, text string) {
 }
 
 type dlqExportOptions struct {
-	jobID  string
+	jobID  jobName
 	file   string // - is stdout
 	format format // empty: by the extension of the file
 }
@@ -332,11 +334,13 @@ type dlqExportOptions struct {
 func newDLQExportCommand(con *console) *cobra.Command {
 	var o dlqExportOptions
 	cmd := &cobra.Command{
-		Use:   "export <file>",
+		Use:   "export [job] <file>",
 		Short: "Write the dead letters of a job to a file (- is stdout)",
-		Args:  exactly("file"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			o.file = args[0]
+		Args:  afterJob("file"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.file, err = nameJobBefore(cmd, &o.jobID, args); err != nil {
+				return err
+			}
 			return runDLQExport(con, o)
 		},
 	}
@@ -482,7 +486,7 @@ func letterRow(e dlq.Entry) ([]string, error) {
 
 // dlqEvictOptions are the options of purge and clear, which delete dead letters.
 type dlqEvictOptions struct {
-	jobID  string
+	jobID  jobName
 	format format
 	yes    bool
 	older  time.Duration // purge: only those whose last failure is at least this long ago

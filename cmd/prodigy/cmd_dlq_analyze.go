@@ -13,7 +13,7 @@ import (
 )
 
 type dlqAnalyzeOptions struct {
-	jobID  string
+	jobID  jobName
 	export string
 	format format
 }
@@ -118,7 +118,7 @@ func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
 }
 
 type dlqStatsOptions struct {
-	jobID  string
+	jobID  jobName
 	format format
 }
 

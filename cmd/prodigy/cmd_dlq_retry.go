@@ -20,7 +20,7 @@ import (
 
 type dlqRetryOptions struct {
 	jobOptions
-	jobID  string
+	jobID  jobName
 	filter string
 	typ    string
 	items  []string
@@ -32,21 +32,25 @@ type dlqRetryOptions struct {
 func newDLQRetryCommand(con *console) *cobra.Command {
 	var o dlqRetryOptions
 	cmd := &cobra.Command{
-		Use:               "retry [job]",
+		Use:               "retry [job] [item...]",
 		Short:             "Run dead letters again; those that succeed are removed",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeRetry(&o.jobID),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
+			items, err := nameJobAndItems(cmd, &o.jobID, args)
+			if err != nil {
 				return err
 			}
+			o.items = append(o.items, items...)
 			return runDLQRetry(cmd.Context(), con, o)
 		},
 	}
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
+	addMaxParallel(cmd, &o.maxParallel)
 	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
+	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
 	addErrorType(cmd, &o.typ)
 	f.Var(repeated{&o.items}, "item", "only this item (may be given more than once)")

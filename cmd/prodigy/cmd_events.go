@@ -37,7 +37,7 @@ func newEventsCommand(con *console) *cobra.Command {
 }
 
 type eventsOptions struct {
-	jobID  string
+	jobID  jobName
 	format format
 	since  time.Duration
 	query  events.Query
@@ -258,13 +258,17 @@ func newEventsSearchCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	var isRegex bool
 	cmd := &cobra.Command{
-		Use:   "search <text>",
+		Use:   "search [job] <text>",
 		Short: "Print the events of a job that contain a text",
 		Long: `Print the events of a job that contain a text, in the line as it is in the log or in any field. Case is ignored, except with
 --regex: begin the expression with (?i) there.`,
-		Args: exactly("text"),
+		Args: afterJob("text"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			matches, err := searched(args[0], isRegex)
+			text, err := nameJobBefore(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			matches, err := searched(text, isRegex)
 			if err != nil {
 				return err
 			}
@@ -301,18 +305,22 @@ func searched(text string, isRegex bool) (func(line []byte) bool, error) {
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
 	cmd := &cobra.Command{
-		Use:   "export <file>",
+		Use:   "export [job] <file>",
 		Short: "Write the events of a job to a file (- is stdout)",
-		Args:  exactly("file"),
+		Args:  afterJob("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := nameJobBefore(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
 			job, err := o.begin(cmd, nil)
 			if err != nil {
 				return err
 			}
 			if !cmd.Flags().Changed("format") {
-				o.format = formatOf(args[0])
+				o.format = formatOf(file)
 			}
-			return unlessClosed(runEventsExport(con, job, args[0], o))
+			return unlessClosed(runEventsExport(con, job, file, o))
 		},
 	}
 	o.add(cmd)

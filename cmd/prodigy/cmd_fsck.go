@@ -10,7 +10,7 @@ import (
 )
 
 type fsckOptions struct {
-	jobID   string
+	jobID   jobName
 	salvage string
 	format  format
 }

@@ -11,7 +11,6 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -20,17 +19,21 @@ import (
 type jobsOptions struct {
 	format format
 	limit  int
+	all    bool
 }
 
 func newJobsCommand(con *console) *cobra.Command {
 	o := jobsOptions{limit: 20}
 	cmd := &cobra.Command{
-		Use:     "jobs",
-		Short:   "List the jobs, newest first",
-		Example: "  prodigy jobs --limit 5",
+		Use:   "jobs",
+		Short: "List the jobs, newest first",
+		Long: `List the jobs that were started in this project, newest first: below the top level of the git repository, or without one in this
+directory. With --all it lists those of all directories, and which these are.`,
+		Example: "  prodigy jobs --limit 5\n  prodigy jobs --all",
 		Args:    exactly(),
 		RunE:    func(*cobra.Command, []string) error { return runJobs(con, o) },
 	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "also those of other directories")
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().Var(positive{&o.limit}, "limit", "how many jobs to list")
 	return cmd
@@ -40,6 +43,7 @@ func newJobsCommand(con *console) *cobra.Command {
 type jobStatus struct {
 	JobID       string              `json:"job_id"`
 	Workflow    string              `json:"workflow"`
+	Dir         string              `json:"dir,omitempty"` // in which it was started
 	Mode        string              `json:"mode"`
 	State       string              `json:"state"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
@@ -49,8 +53,9 @@ type jobStatus struct {
 }
 
 func statusOf(s mapreduce.Summary) jobStatus {
+	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	return jobStatus{
-		JobID: s.Job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
+		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
 	}
 }
@@ -60,7 +65,7 @@ func (s jobStatus) stateShown() string {
 }
 
 func runJobs(con *console, o jobsOptions) error {
-	home, err := jobs.FromEnv()
+	home, err := homeOf(o.all)
 	if err != nil {
 		return err
 	}
@@ -80,20 +85,36 @@ func runJobs(con *console, o jobsOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, list)
 	}
-	return printJobs(con, list, time.Now())
+	if len(all) == 0 && !o.all {
+		project := home.Project
+		home.Project = ""
+		if others, err := home.List(); err == nil && len(others) > 0 {
+			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n", visible(project))
+			return nil
+		}
+	}
+	return printJobs(con, list, o.all, time.Now())
 }
 
-func printJobs(con *console, list []jobStatus, now time.Time) error {
+func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	if len(list) == 0 {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
 		return nil
 	}
 	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tAGE\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW")
+	head := "JOB\tSTATE\tAGE\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW"
+	if dirs {
+		head += "\tDIRECTORY"
+	}
+	_, _ = fmt.Fprintln(t, head)
 	for _, s := range list {
 		ok, failed, total := s.counts()
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.JobID, s.stateShown(), view.Rough(now.Sub(s.Started)),
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", s.JobID, s.stateShown(), view.Rough(now.Sub(s.Started)),
 			duration.Format(time.Duration(s.DurationMS)), ok, failed, total, cmp.Or(visible(s.Workflow), "-"))
+		if dirs {
+			_, _ = fmt.Fprintf(t, "\t%s", cmp.Or(visible(s.Dir), "-"))
+		}
+		_, _ = fmt.Fprintln(t)
 	}
 	return t.Flush()
 }

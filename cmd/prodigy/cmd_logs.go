@@ -21,7 +21,7 @@ import (
 )
 
 type logsOptions struct {
-	jobID  string
+	jobID  jobName
 	query  outputs.Query
 	format format
 	stderr bool
@@ -43,7 +43,7 @@ how a command failed. Of one item the output is printed as it is; --prefix chang
 
 How much is kept is set by outputs in the workflow file.`,
 		Example:           "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
-		ValidArgsFunction: completeWhy,
+		ValidArgsFunction: completeWhy(&o.jobID),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 {
 				return usagef("unexpected argument %q", args[2])
@@ -73,31 +73,26 @@ How much is kept is set by outputs in the workflow file.`,
 	return cmd
 }
 
-// begin finds the job, and the item if one is named. A single argument that is no job is an item of the job.
+// begin finds the job, and the item if one is named.
 func (o *logsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
-	named, itemID := args[:min(len(args), 1)], ""
+	named, err := nameJobAndItems(cmd, &o.jobID, args)
 	if len(args) == 2 {
-		itemID = args[1]
+		named = make([]string, 1)
+		named[0], err = nameJobAndItem(cmd, &o.jobID, args)
 	}
-	if len(args) == 1 {
-		_, err := findJob(args[0])
-		if errors.Is(err, jobs.ErrNotFound) {
-			named, itemID = nil, args[0]
-		}
-	}
-	if err := nameJob(cmd, &o.jobID, named); err != nil {
+	if err != nil {
 		return jobs.Job{}, err
 	}
 	job, err := findJob(o.jobID)
-	if err != nil || itemID == "" {
+	if err != nil || len(named) == 0 {
 		return job, err
 	}
-	o.query.ItemID = itemID
-	_, found, err := recordedItem(job, itemID)
+	o.query.ItemID = named[0]
+	_, found, err := recordedItem(job, o.query.ItemID)
 	if err == nil && !found {
-		err = noItem(job, itemID)
+		err = noItem(job, o.query.ItemID)
 		if len(args) == 1 {
-			err = refusef("there is no job %q, and no such item in job %s", itemID, job.ID)
+			err = refusef("there is no job %q, and no such item in job %s", o.query.ItemID, job.ID)
 		}
 	}
 	return job, err

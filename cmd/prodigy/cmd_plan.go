@@ -52,7 +52,7 @@ are stable; a time without a limit is left out.`,
 	}
 	addFormat(cmd, &o.format, asJSON)
 	addMaxDelay(cmd, &o.maxDelay)
-	cmd.Flags().Var(parallelFlag{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
+	addMaxParallel(cmd, &o.maxParallel)
 	o.settings.add(cmd)
 	return cmd
 }

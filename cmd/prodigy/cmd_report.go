@@ -16,7 +16,7 @@ import (
 )
 
 type reportOptions struct {
-	jobID string
+	jobID jobName
 	file  string // - is stdout
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 type resultsOptions struct {
-	jobID  string
+	jobID  jobName
 	status string
 	format format
 }

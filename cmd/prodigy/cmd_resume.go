@@ -13,7 +13,7 @@ import (
 
 type resumeOptions struct {
 	jobOptions
-	jobID string
+	jobID jobName
 }
 
 func newResumeCommand(con *console) *cobra.Command {
@@ -40,7 +40,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	f := cmd.Flags()
-	f.Var(parallelFlag{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
+	addMaxParallel(cmd, &o.maxParallel)
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd

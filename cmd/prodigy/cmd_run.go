@@ -45,7 +45,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	}
 	o.add(cmd)
 	o.settings.add(cmd)
-	cmd.Flags().Var(parallelFlag{positive{&o.maxParallel}}, "max-parallel", "how many agents run at once")
+	addMaxParallel(cmd, &o.maxParallel)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.print, "print", false, "print the output of each item when it has succeeded: that of its last step")

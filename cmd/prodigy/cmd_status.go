@@ -21,7 +21,7 @@ import (
 )
 
 type statusOptions struct {
-	jobID  string
+	jobID  jobName
 	format format
 	watch  bool
 }

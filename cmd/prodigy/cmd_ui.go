@@ -29,6 +29,7 @@ type uiOptions struct {
 	tokenFile string
 	token     string // from the file
 	hosts     []string
+	all       bool
 }
 
 // shortestToken is the minimum length of a token from a file.
@@ -49,6 +50,7 @@ addresses, also give --token-file.`,
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
+	cmd.Flags().BoolVar(&o.all, "all", false, "show the jobs of all directories, not only those of this project")
 	cmd.Flags().Var(repeated{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
 	return cmd
 }
@@ -74,7 +76,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 		o.token = rand.Text()
 	}
 	hosts := append(o.hosts, hostsOf(listener.Addr())...)
-	home, err := jobs.FromEnv()
+	home, err := homeOf(o.all)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 type whyOptions struct {
-	jobID  string
+	jobID  jobName
 	itemID string
 	format format
 }
@@ -27,18 +27,21 @@ type whyOptions struct {
 func newWhyCommand(con *console) *cobra.Command {
 	var o whyOptions
 	cmd := &cobra.Command{
-		Use:   "why <job> <item>",
+		Use:   "why [job] <item>",
 		Short: "Explain what happened to an item, and why",
 		Long: `Explain what happened to an item, and why, in order: each attempt, what failed, which rule matched, how the delay was computed,
 what the policy decided, what a resume did with it, and its present status.`,
-		Example:           "  prodigy why latest item_17",
-		Args:              exactly("job", "item"),
-		ValidArgsFunction: completeWhy,
-		RunE: func(_ *cobra.Command, args []string) error {
-			o.jobID, o.itemID = args[0], args[1]
+		Example:           "  prodigy why item_17\n  prodigy why mapreduce-20261120-1615 item_17",
+		Args:              afterJob("item"),
+		ValidArgsFunction: completeWhy(&o.jobID),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.itemID, err = nameJobAndItem(cmd, &o.jobID, args); err != nil {
+				return err
+			}
 			return runWhy(con, o)
 		},
 	}
+	addJobID(cmd, &o.jobID)
 	addFormat(cmd, &o.format, asJSON)
 	return cmd
 }

@@ -33,17 +33,18 @@ func completeJob(cmd *cobra.Command, args []string, word string) ([]string, cobr
 }
 
 // completeJobs completes to a job id, newest first, with the name of its workflow, or to latest.
-func completeJobs(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-	home, err := jobs.FromEnv()
+func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	all, _ := cmd.Flags().GetBool("all")
+	home, err := homeOf(all || word != "") // who begins to type an id may mean any job
 	if err != nil {
 		return nil, noMore
 	}
-	all, err := home.List()
-	if err != nil || len(all) == 0 {
+	list, err := home.List()
+	if err != nil || len(list) == 0 {
 		return nil, noMore
 	}
 	offered := []string{"latest"}
-	for _, j := range all {
+	for _, j := range list {
 		if strings.HasPrefix(j.ID, word) {
 			offered = append(offered, described(j))
 		}
@@ -72,31 +73,58 @@ func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellC
 	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// completeWhy completes a job, then one of its items.
-func completeWhy(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return completeJobs(cmd, nil, word)
-	case 1:
-		return completeItemOf(&args[0])(cmd, nil, word)
+// completeWhy completes a job, or an item of the latest one, then an item of the job.
+func completeWhy(name *jobName) completer {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			found, how := completeJobs(cmd, nil, word)
+			items, _ := completeItemOf(name)(cmd, nil, word)
+			return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+		case 1:
+			return completeItemOf(&jobName{id: args[0]})(cmd, nil, word)
+		}
+		return nil, noMore
 	}
-	return nil, noMore
 }
 
-// completeLetter completes the first argument to the item of a dead letter.
-func completeLetter(jobID *string) completer {
+// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead letter of the job.
+func completeLetter(name *jobName) completer {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			items, how := completeLetterOf(name)(cmd, nil, word)
+			if word == "" {
+				return items, how
+			}
+			found, _ := completeJobs(cmd, nil, word)
+			return append(items, found...), how
+		case 1:
+			return completeLetterOf(&jobName{id: args[0]})(cmd, nil, word)
+		}
+		return nil, noMore
+	}
+}
+
+// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead letters.
+func completeRetry(name *jobName) completer {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
-			return nil, noMore
+			if !isJob(args[0], *name) {
+				args = nil
+			}
+			return completeLetterOf(name)(cmd, args, word)
 		}
-		return completeLetterOf(jobID)(cmd, nil, word)
+		found, how := completeJobs(cmd, nil, word)
+		items, _ := completeLetterOf(name)(cmd, nil, word)
+		return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 
 // completeLetterOf completes to the item of a dead letter of the job that the first argument names, or else of jobID.
-func completeLetterOf(jobID *string) completer {
+func completeLetterOf(name *jobName) completer {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		job, err := findJob(jobNamed(args, jobID))
+		job, err := findJob(jobNamed(args, name))
 		if err != nil {
 			return nil, noMore
 		}
@@ -106,9 +134,9 @@ func completeLetterOf(jobID *string) completer {
 
 // completeItemOf completes to an item of the job that the first argument names, or else of jobID. Dead letters come first, because
 // they are asked about most.
-func completeItemOf(jobID *string) completer {
+func completeItemOf(name *jobName) completer {
 	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
-		job, err := findJob(jobNamed(args, jobID))
+		job, err := findJob(jobNamed(args, name))
 		if err != nil {
 			return nil, noMore
 		}
@@ -122,11 +150,11 @@ func completeItemOf(jobID *string) completer {
 	}
 }
 
-func jobNamed(args []string, jobID *string) string {
+func jobNamed(args []string, name *jobName) jobName {
 	if len(args) > 0 {
-		return args[0]
+		return jobName{id: args[0]}
 	}
-	return *jobID
+	return *name
 }
 
 // lettersIn returns the items of dead letters of a job that begin with word, as far as they can be read.

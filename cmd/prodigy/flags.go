@@ -139,6 +139,11 @@ func (a parallelFlag) Set(s string) error {
 	return process.CapacityNow().Check(*a.value)
 }
 
+// addMaxParallel adds the flag --max-parallel to cmd.
+func addMaxParallel(cmd *cobra.Command, n *int) {
+	cmd.Flags().VarP(parallelFlag{positive{n}}, "max-parallel", "j", "how many agents run at once")
+}
+
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(durationFlag{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")
@@ -208,12 +213,12 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	return fmt.Sprintf(" (did you mean --%s?)", near)
 }
 
-// longName returns the name of the flag. The only short ones it knows are -P of xargs and -j of make.
+// longName returns the name of the flag. The only short one it knows is -P of xargs.
 func longName(unknown *pflag.NotExistError) (name string, ok bool) {
 	switch name := unknown.GetSpecifiedName(); {
 	case unknown.GetSpecifiedShortnames() == "":
 		return name, true
-	case name == "P", name == "j":
+	case name == "P":
 		return "parallel", true
 	}
 	return "", false

@@ -217,7 +217,7 @@ func outputOfItem(jobID string, e events.AgentCompleted) (string, error) {
 	if e.OutputFile == "" {
 		return e.Output, nil
 	}
-	job, err := findJob(jobID)
+	job, err := findJob(jobName{id: jobID})
 	if err != nil {
 		return "", err
 	}

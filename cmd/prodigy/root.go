@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -156,6 +157,19 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
+// afterJob allows a job in front of exactly one argument.
+func afterJob(argument string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return usagef("the argument <%s> is missing", argument)
+		case 1, 2:
+			return nil
+		}
+		return usagef("unexpected argument %q", args[2])
+	}
+}
+
 // atMostOne allows one argument.
 func atMostOne(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
@@ -164,33 +178,119 @@ func atMostOne(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// findJob returns the job that is called id: its id, a prefix of it, or latest.
-func findJob(id string) (jobs.Job, error) {
+// jobName is how the user named a job.
+type jobName struct {
+	id  string // its id, a prefix of it, or latest
+	all bool   // latest is that of all projects
+}
+
+// homeOf returns the home of all jobs, limited to those of the project of the current directory unless all is set.
+func homeOf(all bool) (jobs.Home, error) {
 	home, err := jobs.FromEnv()
+	if err != nil || all {
+		return home, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return jobs.Home{}, err
+	}
+	home.Project = jobs.Project(dir)
+	return home, nil
+}
+
+// findJob returns the job that was named.
+func findJob(name jobName) (jobs.Job, error) {
+	home, err := homeOf(name.all)
 	if err != nil {
 		return jobs.Job{}, err
 	}
-	job, err := home.Find(id)
-	if id == "latest" && errors.Is(err, jobs.ErrNotFound) {
-		return jobs.Job{}, refusef("there are no jobs yet in %s", home.Root)
+	job, err := home.Find(name.id)
+	if name.id == "latest" && errors.Is(err, jobs.ErrNotFound) {
+		return jobs.Job{}, noJobs(home)
 	}
 	return job, err
 }
 
-// addJobID adds the flag --job-id to cmd.
-func addJobID(cmd *cobra.Command, id *string) {
-	cmd.Flags().StringVar(id, "job-id", "latest", "the job: its id, a prefix of it, or latest")
-	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
+// noJobs returns the error that there is no latest job, with the one of another project if there is one.
+func noJobs(home jobs.Home) error {
+	project := home.Project
+	home.Project = ""
+	newest, err := home.Find("latest")
+	if err != nil {
+		return refusef("there are no jobs yet in %s", home.Root)
+	}
+	meta, err := newest.ReadMeta()
+	if err != nil {
+		return refusef("there are no jobs of %s yet; the newest of all is %s (--all takes it)", project, newest.ID)
+	}
+	return refusef("there are no jobs of %s yet; the newest of all is %s, of %s (--all takes it)", project, newest.ID, meta.Dir)
 }
 
-// nameJob sets id to the job named in args, if there is one. It is an error if --job-id names another.
-func nameJob(cmd *cobra.Command, id *string, args []string) error {
+// addJobID adds the flags --job-id and --all to cmd.
+func addJobID(cmd *cobra.Command, name *jobName) {
+	cmd.Flags().StringVar(&name.id, "job-id", "latest", "the job: its id, a prefix of it, or latest")
+	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
+	cmd.Flags().BoolVar(&name.all, "all", false, "latest is the newest job of all directories, not only of this project")
+}
+
+// nameJob sets name to the job named in args, if there is one. It is an error if --job-id names another.
+func nameJob(cmd *cobra.Command, name *jobName, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if cmd.Flags().Changed("job-id") && *id != args[0] {
-		return usagef("the job is named twice: %s, and --job-id %s", args[0], *id)
+	if cmd.Flags().Changed("job-id") && name.id != args[0] {
+		return usagef("the job is named twice: %s, and --job-id %s", args[0], name.id)
 	}
-	*id = args[0]
+	name.id = args[0]
 	return nil
+}
+
+// nameJobBefore returns the last of one or two arguments, and sets name to the job in front of it, if there is one.
+func nameJobBefore(cmd *cobra.Command, name *jobName, args []string) (string, error) {
+	last := len(args) - 1
+	return args[last], nameJob(cmd, name, args[:last])
+}
+
+// nameJobAndItem returns the item among one or two arguments, and sets name to the job, if one is named. They may come in either order.
+func nameJobAndItem(cmd *cobra.Command, name *jobName, args []string) (string, error) {
+	switch {
+	case len(args) == 2 && isJob(args[1], *name) && !isJob(args[0], *name):
+		args[0], args[1] = args[1], args[0]
+	case len(args) == 1 && isJob(args[0], *name):
+		return "", usagef("the argument <item> is missing: %s is a job", args[0])
+	}
+	return nameJobBefore(cmd, name, args)
+}
+
+// nameJobAndItems returns the items among the arguments, and sets name to the job, if the first is one.
+func nameJobAndItems(cmd *cobra.Command, name *jobName, args []string) ([]string, error) {
+	if len(args) > 0 && isJob(args[0], *name) {
+		return args[1:], nameJob(cmd, name, args[:1])
+	}
+	return args, nil
+}
+
+// isJob reports whether an argument that may name an item names a job: it is latest, the id of a job, or the beginning of one and no item
+// of the job that is meant without it.
+func isJob(arg string, name jobName) bool {
+	if arg == "latest" {
+		return true
+	}
+	home, err := homeOf(name.all)
+	if err != nil {
+		return false
+	}
+	named, err := home.Find(arg)
+	if err != nil && !errors.Is(err, jobs.ErrAmbiguous) {
+		return false
+	}
+	if err == nil && named.ID == arg {
+		return true
+	}
+	meant, err := findJob(name)
+	if err != nil {
+		return true
+	}
+	_, found, err := recordedItem(meant, arg)
+	return err != nil || !found
 }

@@ -8,15 +8,21 @@ import (
 	"strings"
 )
 
-// Find returns the job with this id or unique prefix, or the newest one for "latest". The prefix may also be that of the time in the id,
-// without the mode before it. Find searches the jobs of all repos.
+// Find returns the job with this id or unique prefix, of whatever project, or the newest one of h.Project for "latest". The prefix may
+// also be that of the time in the id, without the mode before it.
 func (h Home) Find(id string) (Job, error) {
-	all, err := h.List()
+	all, err := h.all()
 	if err != nil {
 		return Job{}, err
 	}
-	if id == "latest" && len(all) > 0 {
-		return all[0], nil
+	if id == "latest" {
+		wanted := func(Job) bool { return true }
+		if h.Project != "" {
+			wanted = belongs(h.Project)
+		}
+		if i := slices.IndexFunc(all, wanted); i >= 0 {
+			return all[i], nil
+		}
 	}
 	if id == "" || id == "latest" || !safe(id) {
 		return Job{}, fmt.Errorf("%w: %q", ErrNotFound, id)
@@ -52,8 +58,18 @@ func some(jobs []Job) string {
 	return strings.Join(ids, ", ")
 }
 
-// List returns all jobs, newest first. It ignores directories whose names are not ids.
+// List returns the jobs of h.Project, newest first.
 func (h Home) List() ([]Job, error) {
+	all, err := h.all()
+	if err != nil || h.Project == "" {
+		return all, err
+	}
+	wanted := belongs(h.Project)
+	return slices.DeleteFunc(all, func(j Job) bool { return !wanted(j) }), nil
+}
+
+// all returns all jobs, newest first. It ignores directories whose names are not ids.
+func (h Home) all() ([]Job, error) {
 	root := filepath.Join(h.Root, "state")
 	repos, err := subdirs(root)
 	if err != nil {

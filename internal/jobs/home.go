@@ -10,7 +10,10 @@ import (
 )
 
 // Home is the root of all files of prodigy.
-type Home struct{ Root string }
+type Home struct {
+	Root    string
+	Project string // List and the latest job are limited to the jobs of this project, see [Project]; empty: to none
+}
 
 // FromEnv returns $PRODIGY_HOME, made absolute, or ~/.prodigy.
 func FromEnv() (Home, error) {
