@@ -114,7 +114,7 @@ func runDLQList(con *console, o dlqListOptions) error {
 	if err != nil {
 		return err
 	}
-	print := newLetterTable(con)
+	print := newLetterTable(con, labelsOf(job))
 	if o.format == asJSON {
 		print = newLetterWriter(con.out, asJSON)
 	}
@@ -154,9 +154,9 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 }
 
 // newLetterTable returns a writer that prints one row for each dead letter, and the commands to type next.
-func newLetterTable(con *console) letterWriter {
+func newLetterTable(con *console, names labels) letterWriter {
 	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tDATA\tERROR")
+	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tLABEL\tDATA\tERROR")
 	var first dlq.Entry
 	eligible := 0
 	return letterWriter{
@@ -168,8 +168,12 @@ func newLetterTable(con *console) letterWriter {
 				eligible++
 			}
 			last := e.Last()
-			_, err := fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(e.ItemID, 40), e.FailureCount, last.ErrorType, cell(cmp.Or(last.Step, "-"), 30),
-				yesNo(e.ReprocessEligible), e.LastAttempt.Local().Format(time.DateTime), cell(itemExcerpt(e), 40), cell(last.Message, 80))
+			label := names.label(e.ItemID, e.Item)
+			if label == itemExcerpt(e) {
+				label = "" // it is printed as the data
+			}
+			_, err := fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(e.ItemID, 40), e.FailureCount, last.ErrorType, cell(cmp.Or(last.Step, "-"), 30),
+				yesNo(e.ReprocessEligible), e.LastAttempt.Local().Format(time.DateTime), cell(cmp.Or(label, "-"), 40), cell(itemExcerpt(e), 40), cell(last.Message, 80))
 			return err
 		},
 		end: func() error {
@@ -242,6 +246,10 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	if err != nil {
 		return err
 	}
+	names := labelsOf(job)
+	if o.itemID, err = names.idOf(o.itemID); err != nil {
+		return err
+	}
 	e, found, err := dlq.Find(job.DLQFile(), o.itemID)
 	e.Item = con.secrets.item(e.Item)
 	switch {
@@ -252,7 +260,7 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	case o.format == asJSON:
 		return printJSON(con.out, e)
 	}
-	if err := printLetter(con.text(), e); err != nil {
+	if err := printLetter(con.text(), e, names.label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(con.err, "next: %s\n", sendAgain(e))
@@ -271,10 +279,11 @@ func sendAgain(e dlq.Entry) string {
 // dataShown is how many characters of the data of an item are printed.
 const dataShown = 2000
 
-func printLetter(w io.Writer, e dlq.Entry) error {
+func printLetter(w io.Writer, e dlq.Entry, label string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"item", cell(e.ItemID, dataShown)},
+		{"label", cell(cmp.Or(label, "-"), dataShown)},
 		{"data", cell(string(e.Item), dataShown)},
 		{"job", fmt.Sprintf("%s (%s)", e.JobID, cell(cmp.Or(e.Workflow, "-"), dataShown))},
 		{"correlation id", cell(e.CorrelationID, dataShown)},

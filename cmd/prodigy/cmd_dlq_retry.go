@@ -68,6 +68,9 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.items, err = labelsOf(job).idsOf(o.items); err != nil {
+		return err
+	}
 	choice, err := newLetterChoice(o, job)
 	if err != nil {
 		return err
@@ -199,9 +202,10 @@ func (c *letterChoice) eligible(e dlq.Entry) bool {
 // announce prints what would be run.
 func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	out := bufio.NewWriter(con.text())
+	names := labelsOf(c.job)
 	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
 		if o.format != asJSON {
-			_, _ = fmt.Fprintf(out, "would run %s: %s\n", e.ItemID, shorten(visible(e.Last().Message), 120))
+			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID, inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), shorten(visible(e.Last().Message), 120))
 		}
 	})
 	if err != nil {

@@ -64,6 +64,11 @@ func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, erro
 	if err != nil {
 		return jobs.Job{}, err
 	}
+	if o.query.ItemID != "" {
+		if o.query.ItemID, err = labelsOf(job).idOf(o.query.ItemID); err != nil {
+			return jobs.Job{}, err
+		}
+	}
 	if o.query.Type != "" {
 		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
 			return jobs.Job{}, usagef("--event-type: %w", err)

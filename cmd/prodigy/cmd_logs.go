@@ -87,8 +87,10 @@ func (o *logsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error)
 	if err != nil || len(named) == 0 {
 		return job, err
 	}
-	o.query.ItemID = named[0]
-	_, found, err := recordedItem(job, o.query.ItemID)
+	var found bool
+	if o.query.ItemID, found, err = labelsOf(job).find(named[0]); !found {
+		o.query.ItemID = named[0]
+	}
 	if err == nil && !found {
 		err = noItem(job, o.query.ItemID)
 		if len(args) == 1 {

@@ -49,12 +49,17 @@ what the policy decided, what a resume did with it, and its present status.`,
 // explained is an explanation with the data of the item.
 type explained struct {
 	view.Explanation
-	Item json.RawMessage `json:"item,omitempty"`
+	Label string          `json:"label,omitempty"`
+	Item  json.RawMessage `json:"item,omitempty"`
 }
 
 func runWhy(con *console, o whyOptions) error {
 	job, err := findJob(o.jobID)
 	if err != nil {
+		return err
+	}
+	names := labelsOf(job)
+	if o.itemID, err = names.idOf(o.itemID); err != nil {
 		return err
 	}
 	e, err := explanationOf(job, o.itemID)
@@ -63,6 +68,7 @@ func runWhy(con *console, o whyOptions) error {
 	}
 	con.hideSecretsOf(job)
 	e.Item = con.secrets.item(e.Item)
+	e.Label = names.label(e.ItemID, e.Item)
 	if o.format == asJSON {
 		return printJSON(con.out, e)
 	}
@@ -121,7 +127,7 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 }
 
 func (e explained) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "item %s of job %s", visible(e.ItemID), e.JobID)
+	_, _ = fmt.Fprintf(w, "item %s%s of job %s", visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
 	if len(e.Item) > 0 {
 		_, _ = fmt.Fprintf(w, ": %s", shorten(visible(string(e.Item)), dataShown))
 	}

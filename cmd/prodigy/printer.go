@@ -337,7 +337,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 	if p.collection != errorpolicy.Immediate {
 		return
 	}
-	p.log.Error().Str("action", string(e.Action)).Msg(describe(e))
+	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
 	printEvidence(p.screen, e, p.job.ID)
 }
 

@@ -291,6 +291,6 @@ func isJob(arg string, name jobName) bool {
 	if err != nil {
 		return true
 	}
-	_, found, err := recordedItem(meant, arg)
-	return err != nil || !found
+	_, found, err := labelsOf(meant).find(arg)
+	return err == nil && !found
 }

@@ -78,7 +78,7 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 // printFailures prints the failures of this run in groups, unless they were printed as they happened.
 func (e finishedRun) printFailures(w io.Writer) {
 	if e.job != nil && e.collection == errorpolicy.Aggregate {
-		printFailures(w, e.job.Failures, e.Job.ID)
+		printFailures(w, e.job.Failures, labelsBy(e.Job, e.workflow))
 	}
 }
 
@@ -259,36 +259,37 @@ func (e finishedRun) phase() string {
 const groupsShown = 10
 
 // printFailures prints the groups of failures, the largest first, each with an example.
-func printFailures(w io.Writer, f view.Failures, jobID string) {
+func printFailures(w io.Writer, f view.Failures, names labels) {
 	rest := f.Ungrouped
 	for i, g := range f.Groups() {
 		if i >= groupsShown {
 			rest += g.Count
 			continue
 		}
-		printGroup(w, g, jobID)
+		printGroup(w, g, names)
 	}
 	if rest > 0 {
-		_, _ = fmt.Fprintf(w, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, jobID)
+		_, _ = fmt.Fprintf(w, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, names.job.ID)
 	}
 }
 
-func printGroup(w io.Writer, g view.FailureGroup, jobID string) {
+func printGroup(w io.Writer, g view.FailureGroup, names labels) {
 	_, _ = fmt.Fprintf(w, "%d %s (%s): %s\n", g.Count, g.Outcome(), g.Type, shorten(visible(g.Title()), 160))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "
 	}
-	_, _ = fmt.Fprintf(w, "  %s%s\n", word, describe(g.Example.AgentFailed))
-	printEvidence(w, g.Example.AgentFailed, jobID)
+	e := g.Example.AgentFailed
+	_, _ = fmt.Fprintf(w, "  %s%s\n", word, describe(e, names.ofLetter(e.ItemID)))
+	printEvidence(w, e, names.job.ID)
 }
 
-// describe returns one line about a failed item: its step and error.
-func describe(e events.AgentFailed) string {
+// describe returns one line about a failed item: its step and error. Label is printed behind its id.
+func describe(e events.AgentFailed, label string) string {
 	if e.Rejected() {
-		return e.ItemID + ": not run, the circuit breaker is open"
+		return e.ItemID + label + ": not run, the circuit breaker is open"
 	}
-	return e.ItemID + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
+	return e.ItemID + label + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
 }
 
 // inStep returns "step NAME: ", or "" without a step.

@@ -27,7 +27,7 @@ func TestDescribeSaysWhereAndHowAnItemFailed(t *testing.T) {
 			"a: internal error: no more files",
 		},
 	} {
-		if got := describe(c.e); got != c.want {
+		if got := describe(c.e, ""); got != c.want {
 			t.Errorf("got  %q\nwant %q", got, c.want)
 		}
 	}

@@ -41,6 +41,8 @@ func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	if w.Mode == workflow.MapReduce { // all phases see what setup captures, merge what reduce captures, nobody else what an agent captures
 		names = c.phase(w.Setup, names)
 		if w.Map != nil {
+			_, err := template.CompilePlain(w.Map.Label.Value, labelNames())
+			c.failed(nil, w.Map.Label.At, err)
 			_, after := c.list(w.Map.AgentTemplate, names.ofAgents(w.Map).perValue(w.Map.ItemsFromArgs), "")
 			c.handlers(w, after)
 		}

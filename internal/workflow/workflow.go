@@ -79,6 +79,7 @@ type Map struct {
 	DistinctPos   Pos
 	Key           string `yaml:"key"` // the field whose text is the item id; default `item_<index>`
 	KeyPos        Pos
+	Label         Text         `yaml:"label"`        // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
 	Offset        int          `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	Batch         int          `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`

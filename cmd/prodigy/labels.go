@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// labels is what the items of a job are called besides their ids.
+type labels struct {
+	job   jobs.Job
+	label func(id string, item json.RawMessage) string
+}
+
+// labelsOf returns the labels of a job. Without its workflow they are guessed.
+func labelsOf(job jobs.Job) labels {
+	w, err := loadRecorded(job)
+	if err != nil {
+		w = nil
+	}
+	return labelsBy(job, w)
+}
+
+// labelsBy is labelsOf with the workflow at hand, which may be nil.
+func labelsBy(job jobs.Job, w *workflow.Workflow) labels {
+	var m *workflow.Map
+	if w != nil {
+		m = w.Map
+	}
+	return labels{job: job, label: agent.Labels(m)}
+}
+
+// beside returns " (label)" to print behind the id of an item whose data is printed as well, or "" if the data says as much.
+func beside(label string, item json.RawMessage) string {
+	if len(item) == 0 || item[0] != '{' {
+		return ""
+	}
+	return inBrackets(label)
+}
+
+// labelShown is how many characters of a label are printed.
+const labelShown = 60
+
+// ofLetter returns what to print behind the id of a dead letter, also of one whose data is a text; "" if it is none.
+func (l labels) ofLetter(id string) string {
+	e, found, err := dlq.Find(l.job.DLQFile(), id)
+	if err != nil || !found {
+		return ""
+	}
+	return inBrackets(l.label(id, e.Item))
+}
+
+func inBrackets(label string) string {
+	if label == "" {
+		return ""
+	}
+	return " (" + shorten(visible(label), labelShown) + ")"
+}
+
+// find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one. Several items with
+// that label are an error.
+func (l labels) find(asked string) (id string, found bool, err error) {
+	store, err := items.OpenStore(l.job.ItemsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	defer func() { _ = store.Close() }()
+	if _, found, err := store.Find(asked); err != nil || found {
+		return asked, found, err
+	}
+	var ids []string
+	const few = 3
+	for c := store.Cursor(); c.More() && len(ids) <= few; {
+		it, err := c.Next()
+		if err != nil {
+			return "", false, err
+		}
+		if l.label(it.ID, it.Shown()) == asked {
+			ids = append(ids, it.ID)
+		}
+	}
+	switch {
+	case len(ids) == 0:
+		return "", false, nil
+	case len(ids) > 1:
+		more := ""
+		if len(ids) > few {
+			ids, more = ids[:few], " and more"
+		}
+		return "", false, refusef("several items of job %s are called %q: %s%s; name one by its id", l.job.ID, asked, strings.Join(ids, ", "), more)
+	}
+	return ids[0], true, nil
+}
+
+// idOf returns the id of the item that is asked for. A name that no item has is returned as it is, for the message that there is none.
+func (l labels) idOf(asked string) (string, error) {
+	id, found, err := l.find(asked)
+	if err != nil || !found {
+		return asked, err
+	}
+	return id, nil
+}
+
+// idsOf is idOf for several items.
+func (l labels) idsOf(asked []string) ([]string, error) {
+	var ids []string
+	for _, name := range asked {
+		id, err := l.idOf(name)
+		if err != nil {
+			return nil, fmt.Errorf("item %s: %w", name, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"encoding/json"
+	"strings"
+
+	"prodigy/internal/rawjson"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// labelNames are the names that a label knows: the item alone, since it must not change from run to run.
+func labelNames() template.Names {
+	item := template.Name{Root: true, Declared: true, Data: true}
+	return template.Names{}.With("item", item).With("item_id", template.Name{Declared: true, Data: true}).Packed()
+}
+
+// labelFields are the fields of an object that are taken for its label, the first of them that has a text or number.
+func labelFields() []string { return []string{"name", "id", "path", "title", "file"} }
+
+// Labels returns what names items for people: by the label of the map phase, else by what an item is or by one of its usual fields. The
+// data of the item is as it may be shown. The label is "" if there is none, or none but the id. A nil m has no label.
+func Labels(m *workflow.Map) func(id string, item json.RawMessage) string {
+	var given *template.Plain
+	if m != nil && m.Label.Value != "" {
+		given, _ = template.CompilePlain(m.Label.Value, labelNames()) // Check has refused a wrong one
+	}
+	return func(id string, item json.RawMessage) string {
+		label := ""
+		if given != nil {
+			label, _ = given.Bind(labelled{id, item})
+		}
+		if label == "" {
+			label = guessedLabel(item)
+		}
+		if label = strings.TrimSpace(label); label == id {
+			return ""
+		}
+		return label
+	}
+}
+
+// labelled resolves the names of a label.
+type labelled struct {
+	id   string
+	item json.RawMessage
+}
+
+func (l labelled) Resolve(root string) (template.Value, bool) {
+	switch root {
+	case "item":
+		return template.JSON(l.item), true
+	case "item_id":
+		return template.Text(l.id), true
+	}
+	return template.Value{}, false
+}
+
+func guessedLabel(item json.RawMessage) string {
+	if label := labelText(item); label != "" || len(item) == 0 || item[0] != '{' {
+		return label
+	}
+	for _, field := range labelFields() {
+		if value := rawjson.Member(item, field); value != nil && value[0] != '{' && value[0] != '[' {
+			if label := labelText(value); label != "" {
+				return label
+			}
+		}
+	}
+	return ""
+}
+
+// labelText returns a text or number as text.
+func labelText(value json.RawMessage) string {
+	switch {
+	case len(value) == 0:
+		return ""
+	case value[0] == '"':
+		return rawjson.Unquote(value)
+	case value[0] == '-' || '0' <= value[0] && value[0] <= '9':
+		return string(value)
+	}
+	return ""
+}
