@@ -79,7 +79,7 @@ func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
 		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
-		Letters: secrets.letters(job),
+		Letters: secrets.letters(job), Label: labelsOf(job).label,
 		Printed: func(e events.AgentFailed) outputs.Tail {
 			return outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: e.ItemID, Attempt: e.Attempt, Span: *e.Outputs}, linesInReport)
 		},

@@ -119,7 +119,7 @@ func hostsOf(addr net.Addr) []string {
 func serve(ctx context.Context, listener net.Listener, token string, hosts []string, home jobs.Home) error {
 	var retries errgroup.Group // they outlive the server, so nobody waits for them
 	pages := ui.Server{Limits: ui.DefaultLimits(), Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
-		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Report: makeReport,
+		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
 		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
 	}}
 	return pages.Serve(ctx, listener)
@@ -130,7 +130,16 @@ func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, 
 	if err != nil {
 		return e.Explanation, nil, err
 	}
-	return e.Explanation, secretsOf(job).item(e.Item), nil
+	return e.Explanation, e.Item, nil
+}
+
+// itemsShown returns a function that names the items of a job and hides their secrets.
+func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage) {
+	secrets, names := secretsOf(job), labelsOf(job)
+	return func(id string, item json.RawMessage) (string, json.RawMessage) {
+		shown := secrets.item(item)
+		return names.label(id, shown), shown
+	}
 }
 
 func makeReport(job jobs.Job) (*report.Report, error) {

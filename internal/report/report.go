@@ -6,6 +6,7 @@ package report
 
 import (
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -37,7 +38,8 @@ type Source struct {
 	Text     string                                 // of the workflow file
 	Records  func() iter.Seq2[events.Record, error] // of the log, from its beginning; called twice
 	Letters  iter.Seq2[dlq.Entry, error]
-	Printed  func(events.AgentFailed) outputs.Tail // the end of what the steps of an attempt have printed; nil: not known
+	Printed  func(events.AgentFailed) outputs.Tail        // the end of what the steps of an attempt have printed; nil: not known
+	Label    func(id string, item json.RawMessage) string // what an item is called besides its id; "" for nothing
 	Made     time.Time
 }
 
@@ -62,9 +64,9 @@ type group struct {
 
 // letter is a row of the table of dead letters.
 type letter struct {
-	ItemID, Item, Type, Message string
-	Failures                    int
-	Eligible                    bool
+	ItemID, Label, Item, Type, Message string
+	Failures                           int
+	Eligible                           bool
 }
 
 const (
@@ -99,7 +101,7 @@ func New(s Source) (*Report, error) {
 		}
 	}
 	r.Text = cut(r.Text, textShown)
-	return r, r.list(s.Letters)
+	return r, r.list(s.Letters, s.Label)
 }
 
 // each calls do for each record. A torn last line ends the log without an error.
@@ -116,7 +118,7 @@ func each(records iter.Seq2[events.Record, error], do func(events.Record)) error
 	return nil
 }
 
-func (r *Report) list(letters iter.Seq2[dlq.Entry, error]) error {
+func (r *Report) list(letters iter.Seq2[dlq.Entry, error], label func(id string, item json.RawMessage) string) error {
 	for e, err := range letters {
 		if err != nil {
 			return fmt.Errorf("list the dead letters: %w", err)
@@ -125,7 +127,7 @@ func (r *Report) list(letters iter.Seq2[dlq.Entry, error]) error {
 			r.MoreLetters++
 			continue
 		}
-		l := letter{ItemID: e.ItemID, Item: cut(string(e.Item), itemShown), Failures: e.FailureCount, Eligible: e.ReprocessEligible}
+		l := letter{ItemID: e.ItemID, Label: cut(label(e.ItemID, e.Item), itemShown), Item: cut(string(e.Item), itemShown), Failures: e.FailureCount, Eligible: e.ReprocessEligible}
 		if n := len(e.FailureHistory); n > 0 {
 			l.Type, l.Message = string(e.FailureHistory[n-1].ErrorType), cut(e.FailureHistory[n-1].Message, itemShown)
 		}

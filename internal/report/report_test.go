@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"regexp"
@@ -37,6 +38,7 @@ func (s story) source() Source {
 			}
 		},
 		Letters: func(func(dlq.Entry, error) bool) {},
+		Label:   func(id string, _ json.RawMessage) string { return "label of " + id },
 	}
 }
 
@@ -105,6 +107,9 @@ func TestThePageIsTextAndFetchesNothing(t *testing.T) {
 	}
 	if n := strings.Count(page, "<script") + strings.Count(page, "<img") + strings.Count(page, "<title><"); n > 0 {
 		t.Errorf("%d elements come from the data", n)
+	}
+	if !strings.Contains(page, "label of ") {
+		t.Error("the page does not show the label of the dead letter")
 	}
 	if !strings.Contains(page, "&lt;script&gt;alert(1)&lt;/script&gt;") {
 		t.Error("the page does not show the text")

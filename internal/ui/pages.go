@@ -206,23 +206,32 @@ func (s *Server) letters(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	var list []dlq.Entry
+	var list []letter
 	more := 0
+	shown := s.Data.Items(place)
 	for e, err := range dlq.Each(place.DLQFile()) {
 		switch {
 		case err != nil:
 			return page{}, err
 		case len(list) < lettersListed:
-			list = append(list, e)
+			l := letter{Entry: e}
+			l.Label, l.Item = shown(e.ItemID, e.Item)
+			list = append(list, l)
 		default:
 			more++
 		}
 	}
 	return page{Title: "Dead letters · " + place.ID, Name: "letters", Data: struct {
 		Place   jobs.Job
-		Letters []dlq.Entry
+		Letters []letter
 		More    int
 	}{place, list, more}}, nil
+}
+
+// letter is a dead letter as it is shown.
+type letter struct {
+	dlq.Entry
+	Label string
 }
 
 // lettersListed is the number of dead letters on a page.
@@ -241,10 +250,12 @@ func (s *Server) letter(r *http.Request) (page, error) {
 	case !found:
 		return page{}, fmt.Errorf("%w: job %s has no dead letter %q", errNoItem, place.ID, item)
 	}
+	l := letter{Entry: e}
+	l.Label, l.Item = s.Data.Items(place)(e.ItemID, e.Item)
 	return page{Title: e.ItemID + " · " + place.ID, Name: "letter", Data: struct {
 		Place jobs.Job
-		dlq.Entry
-	}{place, e}}, nil
+		letter
+	}{place, l}}, nil
 }
 
 // itemOf returns the item that a request names, in the path or in the query.
@@ -265,11 +276,13 @@ func (s *Server) explain(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
 	}
+	label, data := s.Data.Items(place)(item, data)
 	return page{Title: item + " · " + place.ID, Name: "explain", Data: struct {
 		Place jobs.Job
 		view.Explanation
-		Item json.RawMessage
-	}{place, explanation, data}}, nil
+		Label string
+		Item  json.RawMessage
+	}{place, explanation, label, data}}, nil
 }
 
 // outputMost is how much of an output a page shows. Beyond that there is prodigy logs.

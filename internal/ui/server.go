@@ -40,7 +40,11 @@ type Data struct {
 	Summary func(jobs.Job) (mapreduce.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) (*report.Report, error)
-	Retry   func(j jobs.Job, items []string) error // starts a retry of these dead letters; of all eligible ones if items is empty
+
+	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data as it may be shown.
+	Items func(jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage)
+
+	Retry func(j jobs.Job, items []string) error // starts a retry of these dead letters; of all eligible ones if items is empty
 }
 
 //go:embed ui.js

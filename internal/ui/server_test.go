@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,7 +74,12 @@ func newSite(t *testing.T) *site {
 			}
 			return view.Explanation{ItemID: item, Now: evil, Entries: []view.Entry{{
 				Text: evil, Why: []string{evil}, Attempt: 3, Printed: &outputs.Tail{Before: 2, Lines: []outputs.TailLine{{Step: evil, Text: evil}}},
-			}}}, json.RawMessage(`"` + evil + `"`), nil
+			}}}, json.RawMessage(`"a secret of ` + evil + `"`), nil
+		},
+		Items: func(jobs.Job) func(string, json.RawMessage) (string, json.RawMessage) {
+			return func(id string, item json.RawMessage) (string, json.RawMessage) {
+				return "label of " + id, bytes.ReplaceAll(item, []byte("secret"), []byte("***"))
+			}
 		},
 		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
 		Retry: func(_ jobs.Job, items []string) error {
@@ -193,6 +199,14 @@ func TestOutputsAreShownAsText(t *testing.T) {
 		if code, _ := s.get(t, path, nil); code != want {
 			t.Errorf("%s: %d, want %d", path, code, want)
 		}
+	}
+}
+
+func TestItemsAreShownWithLabelsAndWithoutSecrets(t *testing.T) {
+	s := newSite(t)
+	_, body := s.get(t, itemURL(s.job.ID, "items", "item_1"), nil)
+	if !strings.Contains(body, "label of item_1") || strings.Contains(body, "a secret of") || !strings.Contains(body, "a *** of") {
+		t.Errorf("got %s", body)
 	}
 }
 
