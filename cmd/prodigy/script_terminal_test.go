@@ -17,7 +17,7 @@ func terminal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command("sh", append([]string{"-c", `exec "$0" "$@"`}, args...)...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range strings.Fields("PATH HOME TMPDIR WORK PRODIGY_HOME LANG TERM NO_COLOR") {
+	for name := range strings.FieldsSeq("PATH HOME TMPDIR WORK PRODIGY_HOME LANG TERM NO_COLOR") {
 		if value := ts.Getenv(name); value != "" {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
