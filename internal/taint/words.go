@@ -349,7 +349,8 @@ func (t *analysis) operator(f *shellFrame, p *syntax.ParamExp, in texts) texts {
 	case syntax.DefaultUnset, syntax.DefaultUnsetOrNull:
 		return t.orDefault(in, word)
 	case syntax.AssignUnset, syntax.AssignUnsetOrNull:
-		if slices.ContainsFunc(in, func(s string) bool { return s == "" || !isConstant(s) }) {
+		mayBeEmpty := func(s string) bool { return s == "" || !isConstant(s) }
+		if t.dominator(f, p.Param.Value) == nil || slices.ContainsFunc(in, mayBeEmpty) {
 			t.assign(f, p.Param.Value, p, word, true)
 		}
 		return t.orDefault(in, word)

@@ -321,6 +321,8 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`for x in $cap; do x=a; eval "$x"; done`, false},
 		{`x=a; while t; do eval "$x"; x=$cap; done`, true},
 		{`while t; do x=a; eval "$x"; x=$cap; done`, false},
+		{`x=a; while t; do : "${y:=$x}"; eval "$y"; x=$cap; done`, true},
+		{`y=a; : "${y:=$cap}"; eval "$y"`, false},
 		{`while t; do eval "$i"; i=$h; h=$g; g=$f; f=$e; e=$d; d=$c; c=$b; b=$a; a=$cap; done`, true}, // ten rounds
 		{`x=a; while t; do while u; do eval "$x"; done; x=$cap; done`, true},
 		{`x=$cap; unset x; eval "$x"`, false},
