@@ -35,7 +35,7 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	if w.Map != nil && !w.Map.ItemsFromArgs && w.Map.Key == "" {
 		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 		for _, s := range w.Map.AgentTemplate {
-			if namesTotal([]workflow.Step{s}) && !items.SelectedAtOnce(w.Map, env) {
+			if !items.SelectedAtOnce(w.Map, env) && namesTotal([]workflow.Step{s}) { // encoding steps is most of what a small validate costs
 				warnings = append(warnings, problemAt(w, s.Pos, "${item_total} may be empty for the first agents: they begin while the items are still being read. With a key, they begin when all are known"))
 				break
 			}
