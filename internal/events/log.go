@@ -22,9 +22,6 @@ const (
 	None   Durability = "none"   // never synced; survives kill -9, not a power loss
 )
 
-// maxFileSize is how large a file of the log becomes before the next is begun.
-const maxFileSize = 100 << 20
-
 // maxPending is how many bytes may wait for the writer before Append blocks.
 const maxPending = 1 << 20
 

@@ -244,6 +244,9 @@ func (w *writer) rotate(now time.Time) error {
 	return nil
 }
 
+// maxFileSize is how large a file of the log becomes before the next is begun.
+const maxFileSize = 100 << 20
+
 func (w *writer) limit() int64 {
 	if most := w.log.options.MaxFileSize; most > 0 {
 		return most
