@@ -6,6 +6,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -57,7 +58,7 @@ func (c *compiler) namesEnvironmentData() bool {
 // [[ -v and printenv.
 func (c *compiler) usesDeclaredName() bool {
 	for rest := c.src; rest != ""; {
-		n := nameLen(rest)
+		n := posix.NameLen(rest)
 		if n > 0 && c.names.declared(rest[:n]) {
 			return true
 		}

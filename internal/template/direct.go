@@ -9,6 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 )
 
@@ -63,7 +64,9 @@ func (a argument) isProgram() bool {
 		name.WriteString(p.text)
 	}
 	s := name.String()
-	odd := func(r rune) bool { return r >= 0x80 || !isNameByte(byte(r)) && !strings.ContainsRune("-./+@,", r) }
+	odd := func(r rune) bool {
+		return r >= 0x80 || !posix.IsNameByte(byte(r)) && !strings.ContainsRune("-./+@,", r)
+	}
 	return s != "" && s[0] != '-' && strings.IndexFunc(s, odd) < 0 && !slices.Contains(strings.Fields(shellWords), s)
 }
 

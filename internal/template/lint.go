@@ -7,6 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/shell"
 	"prodigy/internal/spelling"
 )
@@ -218,7 +219,7 @@ func (c *compiler) lintBracesOfOthers() {
 			continue
 		}
 		inside = strings.TrimSpace(strings.Trim(inside, "-"))
-		root := inside[:nameLen(inside)]
+		root := inside[:posix.NameLen(inside)]
 		rest := strings.TrimSpace(inside[len(root):])
 		is, known := c.names.Lookup(root)
 		if known = known && (is.Root || is.Declared) || knownOnly(root) != ""; !known || rest != "" && rest[0] != '.' && rest[0] != '[' && rest[0] != '|' {
@@ -245,7 +246,7 @@ func (s *scanner) fieldBehind(name string, end int) string {
 		return ""
 	}
 	field := s.src[end+1:]
-	field = field[:nameLen(field)]
+	field = field[:posix.NameLen(field)]
 	if field == "" || is.Fields != nil && !slices.Contains(is.Fields, field) {
 		return ""
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"prodigy/internal/posix"
 )
 
 // expr is a parsed placeholder: ${root.key[0]["key"][*]|filter:-default}.
@@ -322,10 +324,6 @@ func isKey(s string) bool {
 	return s != ""
 }
 
-func isKeyByte(c byte) bool { return isNameByte(c) || c == '-' || c >= 0x80 }
-
-func isNameByte(c byte) bool {
-	return c == '_' || isDigit(c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
+func isKeyByte(c byte) bool { return posix.IsNameByte(c) || c == '-' || c >= 0x80 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

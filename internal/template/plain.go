@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"prodigy/internal/posix"
 )
 
 // Plain is a text without a shell: a prompt, a value of env, a path.
@@ -223,7 +225,7 @@ func CompileExpression(inner string, n Names) (*Expression, error) {
 
 // unknownExpression is the message for a text that is no placeholder of a known name.
 func (c *compiler) unknownExpression(inner string) string {
-	if end := nameLen(inner); end == len(inner) {
+	if end := posix.NameLen(inner); end == len(inner) {
 		return c.unknown(0, len("${")+end)
 	}
 	return fmt.Sprintf("%q is not a value (it is written like item.name or ${item.name})", shortText(inner))

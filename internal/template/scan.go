@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"prodigy/internal/posix"
 	"prodigy/internal/spelling"
 )
 
@@ -112,7 +113,7 @@ func (s *scanner) makeLiteral(r *ref) {
 }
 
 func (s *scanner) unbraced(i int) int {
-	end := i + 1 + nameLen(s.src[i+1:])
+	end := i + 1 + posix.NameLen(s.src[i+1:])
 	name := s.src[i+1 : end]
 	if name != "" && s.names.declared(name) {
 		s.add(short, i, end, &expr{root: name}, finding{})
@@ -152,9 +153,9 @@ func (s *scanner) braced(i int) int {
 // rootEnd returns where the name at start ends. Ids of steps may hold dashes; a shell reads ${a-b} as a default, so the dashes
 // count only when the whole is a known name.
 func (s *scanner) rootEnd(start int) int {
-	end := start + nameLen(s.src[start:])
+	end := start + posix.NameLen(s.src[start:])
 	long := end
-	for long > start && long < len(s.src) && (isNameByte(s.src[long]) || s.src[long] == '-') {
+	for long > start && long < len(s.src) && (posix.IsNameByte(s.src[long]) || s.src[long] == '-') {
 		long++
 	}
 	if long > end && s.known(s.src[start:long]) {
@@ -260,14 +261,6 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
 }
 
-func nameLen(s string) int {
-	n := 0
-	for n < len(s) && isNameByte(s[n]) && (n > 0 || !isDigit(s[0])) {
-		n++
-	}
-	return n
-}
-
 // removed returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a
 // file or a field of JSON. Name is what the expansion begins with, rest what stands behind, and inside what stands between the colon
 // and the brace. Of any other expansion it says nothing.
@@ -306,5 +299,5 @@ func (s *scanner) source(i, nameEnd int) (end int, ok bool) {
 // root returns the name that a dotted placeholder of nobody begins with.
 func (r *ref) root() string {
 	name := r.written[len("${"):]
-	return name[:nameLen(name)]
+	return name[:posix.NameLen(name)]
 }
