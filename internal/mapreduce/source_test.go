@@ -3,12 +3,17 @@ package mapreduce
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"prodigy/internal/items"
+	"prodigy/internal/process"
 )
 
 // However far the selection could go, it waits for the pool when it is too many items or bytes ahead of it.
@@ -52,6 +57,29 @@ func TestASelectionDoesNotRunFarAheadOfThePool(t *testing.T) {
 			}
 			cancel()
 			<-done
+		})
+	}
+}
+
+// The first agent waits for the end of a selection that takes a moment, whatever the machine does at that time.
+func TestTheFirstAgentKnowsHowManyItemsThereAre(t *testing.T) {
+	for _, input := range []string{"[a, b]", "two.json"} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var got []string
+			c := config(t, func(_ context.Context, c process.Command) (process.Exit, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, variable(c, "TOTAL"))
+				return process.Exit{}, nil
+			})
+			if err := os.WriteFile(filepath.Join(c.Dir, "two.json"), []byte(`["a", "b"]`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			run(t, c, "map:\n  input: "+input+"\n  json_path: \"$[*]\"\n  max_parallel: 1\n  agent_template:\n    - shell: work\n      env: {TOTAL: \"${item_total}\"}\n")
+			if diff := cmp.Diff([]string{"2", "2"}, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", input, diff)
+			}
 		})
 	}
 }
