@@ -152,7 +152,7 @@ func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
 // wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if instead := removedFlags[cmd.Name()][unknown.GetSpecifiedName()]; instead != "" {
+		if instead := removedFlags()[cmd.Name()][unknown.GetSpecifiedName()]; instead != "" {
 			return usagef("%w: a flag of the older tool: %s", err, instead)
 		}
 		return usagef("%w%s", err, nearFlag(cmd, unknown))
@@ -171,23 +171,25 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
 }
 
-// removedFlags holds flags of the older tool, by command, and what to do instead. docs/migrating.md lists them too.
-var removedFlags = map[string]map[string]string{
-	"run": {
-		"y":              "nothing is asked, so leave it out",
-		"yes":            "nothing is asked, so leave it out",
-		"n":              "a workflow runs once; repeat the command, or its steps with foreach",
-		"max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
-		"p":              "start prodigy in that directory",
-		"path":           "start prodigy in that directory",
-		"v":              "prodigy events follow shows every event",
-		"verbose":        "prodigy events follow shows every event",
-		"w":              "the commands run in this directory",
-		"worktree":       "the commands run in this directory",
-		"resume":         "prodigy resume continues a job",
-		"fail-fast":      "write on_item_failure: stop in the workflow",
-	},
-	"purge": {"older-than-days": "write --older-than with a unit, as in --older-than 30d"},
+// removedFlags returns flags of the older tool, by command, and what to do instead. docs/migrating.md lists them too.
+func removedFlags() map[string]map[string]string {
+	return map[string]map[string]string{
+		"run": {
+			"y":              "nothing is asked, so leave it out",
+			"yes":            "nothing is asked, so leave it out",
+			"n":              "a workflow runs once; repeat the command, or its steps with foreach",
+			"max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
+			"p":              "start prodigy in that directory",
+			"path":           "start prodigy in that directory",
+			"v":              "prodigy events follow shows every event",
+			"verbose":        "prodigy events follow shows every event",
+			"w":              "the commands run in this directory",
+			"worktree":       "the commands run in this directory",
+			"resume":         "prodigy resume continues a job",
+			"fail-fast":      "write on_item_failure: stop in the workflow",
+		},
+		"purge": {"older-than-days": "write --older-than with a unit, as in --older-than 30d"},
+	}
 }
 
 // nearFlag suggests a long flag: one with a similar name, or one that ends with it, such as --max-parallel for --parallel.

@@ -98,22 +98,24 @@ func newGroup(use, short string) *cobra.Command {
 	}
 }
 
-// removedCommands holds commands of the older tool, by group, and what to do instead. docs/migrating.md lists them too.
-var removedCommands = map[string]map[string]string{
-	"prodigy": {
-		"resume-job":  "write prodigy resume JOB",
-		"sessions":    "prodigy jobs lists the jobs, prodigy status JOB shows one",
-		"checkpoints": "prodigy resume JOB continues a job, prodigy status JOB shows where it is, prodigy clean removes old ones",
-		"worktree":    "the commands run in this directory, so there are no worktrees to list, merge or clean",
-		"cook":        "write prodigy run WORKFLOW",
-		"exec":        "write the command as a step, and prodigy run WORKFLOW",
-		"batch":       "write prodigy run WORKFLOW --map PATTERN, or a map with input: {glob: PATTERN}",
-		"progress":    "write prodigy status JOB --watch",
-	},
-	"dlq": {
-		"show":      "write prodigy dlq inspect ITEM",
-		"reprocess": "write prodigy dlq retry JOB",
-	},
+// removedCommands returns commands of the older tool, by group, and what to do instead. docs/migrating.md lists them too.
+func removedCommands() map[string]map[string]string {
+	return map[string]map[string]string{
+		"prodigy": {
+			"resume-job":  "write prodigy resume JOB",
+			"sessions":    "prodigy jobs lists the jobs, prodigy status JOB shows one",
+			"checkpoints": "prodigy resume JOB continues a job, prodigy status JOB shows where it is, prodigy clean removes old ones",
+			"worktree":    "the commands run in this directory, so there are no worktrees to list, merge or clean",
+			"cook":        "write prodigy run WORKFLOW",
+			"exec":        "write the command as a step, and prodigy run WORKFLOW",
+			"batch":       "write prodigy run WORKFLOW --map PATTERN, or a map with input: {glob: PATTERN}",
+			"progress":    "write prodigy status JOB --watch",
+		},
+		"dlq": {
+			"show":      "write prodigy dlq inspect ITEM",
+			"reprocess": "write prodigy dlq retry JOB",
+		},
+	}
 }
 
 // unknownCommand rejects arguments of a group and suggests what may have been meant.
@@ -121,7 +123,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if instead := removedCommands[cmd.Name()][args[0]]; instead != "" {
+	if instead := removedCommands()[cmd.Name()][args[0]]; instead != "" {
 		return usagef("there is no command %q any more: %s", args[0], instead)
 	}
 	cmd.SuggestionsMinimumDistance = 2

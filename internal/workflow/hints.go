@@ -71,82 +71,87 @@ func hasKey(t reflect.Type, name string) bool {
 	})
 }
 
-// aliasesOfOtherTools holds keys that other tools have, by block, and the key that means the same here.
-var aliasesOfOtherTools = map[string]map[string]string{
-	"workflow":     {"jobs": "commands", "tasks": "commands", "vars": "env", "variables": "env", "inputs": "parameters"},
-	"map":          {"items": "input", "parallel": "max_parallel", "concurrency": "max_parallel", "workers": "max_parallel", "jobs": "max_parallel", "do": "agent_template", "steps": "agent_template"},
-	"step":         {"run": "shell", "cmd": "shell", "script": "shell", "bash": "shell", "sh": "shell", "prompt": "claude", "if": "when", "cwd": "working_dir", "dir": "working_dir", "register": "capture"},
-	"retry_config": {"delay": "initial_delay", "wait": "initial_delay", "tries": "attempts", "times": "attempts"},
+// aliasesOfOtherTools returns keys that other tools have, by block, and the key that means the same here. It is a function, as those
+// below and like it, so that only a mistake pays for the map.
+func aliasesOfOtherTools() map[string]map[string]string {
+	return map[string]map[string]string{
+		"workflow":     {"jobs": "commands", "tasks": "commands", "vars": "env", "variables": "env", "inputs": "parameters"},
+		"map":          {"items": "input", "parallel": "max_parallel", "concurrency": "max_parallel", "workers": "max_parallel", "jobs": "max_parallel", "do": "agent_template", "steps": "agent_template"},
+		"step":         {"run": "shell", "cmd": "shell", "script": "shell", "bash": "shell", "sh": "shell", "prompt": "claude", "if": "when", "cwd": "working_dir", "dir": "working_dir", "register": "capture"},
+		"retry_config": {"delay": "initial_delay", "wait": "initial_delay", "tries": "attempts", "times": "attempts"},
+	}
 }
 
-// removedKeys holds keys of the older tool that this language does not have, by block, and what to do instead. docs/migrating.md lists
+// removedKeys returns keys of the older tool that this language does not have, by block, and what to do instead. docs/migrating.md lists
 // them too.
-var removedKeys = map[string]map[string]string{
-	"workflow": {
-		"agent_timeout_secs": `write it in "map"`,
-		"timeout_config":     `write it in "map"`,
-		"imports":            "put the steps into one file; anchors and aliases repeat parts of it",
-		"extends":            "put the steps into one file; anchors and merge keys (<<) vary parts of it",
-		"template":           "put the steps into one file; parameters vary them",
-		"workflows":          `run the other workflow in a shell step: "prodigy run other.yml"`,
-		"storage":            "jobs are kept below PRODIGY_HOME",
-		"defaults":           `write the values in "env" or as defaults of "parameters"`,
-		"sub_workflows":      `run the other workflow in a shell step: "prodigy run other.yml"`,
-	},
-	"secret": {
-		"provider": `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
-		"key":      `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
-	},
-	"env value": {"default": `write "value", and the values of other profiles in "profiles"`},
-	"setup":     {"capture_outputs": `write "capture" in the step whose output it is`},
-	"reduce":    {"capture_outputs": `write "capture" in the step whose output it is`},
-	"merge":     {"capture_outputs": `write "capture" in the step whose output it is`},
-	"map": {
-		"timeout":           `write "agent_timeout_secs"`,
-		"timeout_per_agent": `write "agent_timeout_secs"`,
-		"retry_on_failure":  `write "error_policy: {on_item_failure: retry, retry_config: {attempts: n}}", which counts the first try too`,
-	},
-	"timeout_config": {
-		"enable_monitoring": "timeouts are always counted: see prodigy status",
-	},
-	"step": {
-		"analysis":          `write "shell" with the command that does it`,
-		"analyze":           `write "shell" with the command that does it`,
-		"args":              `write the arguments in the command`,
-		"auto_commit":       `make the commit in a shell step`,
-		"capture_streams":   "stdout, stderr and exit code are always there, as in ${id.stderr}",
-		"command":           `write "shell"`,
-		"clear_env":         `start the command with "env -i"`,
-		"commit_config":     `make the commit in a shell step`,
-		"continue_on_error": `write "allow_failure"`,
-		"do":                `write it in "foreach", beside "input"`,
-		"goal_seek":         `write "validate" with "on_incomplete"`,
-		"handler":           `write "shell" with the command that does it`,
-		"max_items":         `write it in "foreach", beside "input"`,
-		"metadata":          `write it in a comment`,
-		"options":           `write the options in the command`,
-		"outputs":           `write "capture" in a step that prints the names of the files, and ${name} in later ones`,
-		"parallel":          `write it in "foreach", beside "input"`,
-		"retries":           `write "retry_config: {attempts: n}", which counts the first try too`,
-		"temporary":         `the variables of a step are only set for that step`,
-	},
-	"on_failure": {
-		"max_retries":           `write "max_attempts"`,
-		"retry_original":        `write "max_attempts"`,
-		"strategy":              "the steps say what is done",
-		"handler_failure_fatal": `write "fail_workflow"`,
-	},
-	`on_failure with "commands"`: {
-		"max_retries": `write "max_attempts"`, "retry_original": `write "max_attempts"`,
-		"strategy": "the steps say what is done", "handler_failure_fatal": `write "fail_workflow"`,
-		"timeout": `write "timeout" in the steps`,
-	},
-	"validate": {
-		"command":         `write "shell"`,
-		"expected_schema": "check the result in the command that makes it",
-	},
-	"on_incomplete": {"prompt": "nobody is asked while a job runs"},
-	`on_incomplete with "commands"`: {
-		"prompt": "nobody is asked while a job runs", "commit_required": `write "commit_required" in the steps`,
-	},
+func removedKeys() map[string]map[string]string {
+	return map[string]map[string]string{
+		"workflow": {
+			"agent_timeout_secs": `write it in "map"`,
+			"timeout_config":     `write it in "map"`,
+			"imports":            "put the steps into one file; anchors and aliases repeat parts of it",
+			"extends":            "put the steps into one file; anchors and merge keys (<<) vary parts of it",
+			"template":           "put the steps into one file; parameters vary them",
+			"workflows":          `run the other workflow in a shell step: "prodigy run other.yml"`,
+			"storage":            "jobs are kept below PRODIGY_HOME",
+			"defaults":           `write the values in "env" or as defaults of "parameters"`,
+			"sub_workflows":      `run the other workflow in a shell step: "prodigy run other.yml"`,
+		},
+		"secret": {
+			"provider": `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
+			"key":      `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
+		},
+		"env value": {"default": `write "value", and the values of other profiles in "profiles"`},
+		"setup":     {"capture_outputs": `write "capture" in the step whose output it is`},
+		"reduce":    {"capture_outputs": `write "capture" in the step whose output it is`},
+		"merge":     {"capture_outputs": `write "capture" in the step whose output it is`},
+		"map": {
+			"timeout":           `write "agent_timeout_secs"`,
+			"timeout_per_agent": `write "agent_timeout_secs"`,
+			"retry_on_failure":  `write "error_policy: {on_item_failure: retry, retry_config: {attempts: n}}", which counts the first try too`,
+		},
+		"timeout_config": {
+			"enable_monitoring": "timeouts are always counted: see prodigy status",
+		},
+		"step": {
+			"analysis":          `write "shell" with the command that does it`,
+			"analyze":           `write "shell" with the command that does it`,
+			"args":              `write the arguments in the command`,
+			"auto_commit":       `make the commit in a shell step`,
+			"capture_streams":   "stdout, stderr and exit code are always there, as in ${id.stderr}",
+			"command":           `write "shell"`,
+			"clear_env":         `start the command with "env -i"`,
+			"commit_config":     `make the commit in a shell step`,
+			"continue_on_error": `write "allow_failure"`,
+			"do":                `write it in "foreach", beside "input"`,
+			"goal_seek":         `write "validate" with "on_incomplete"`,
+			"handler":           `write "shell" with the command that does it`,
+			"max_items":         `write it in "foreach", beside "input"`,
+			"metadata":          `write it in a comment`,
+			"options":           `write the options in the command`,
+			"outputs":           `write "capture" in a step that prints the names of the files, and ${name} in later ones`,
+			"parallel":          `write it in "foreach", beside "input"`,
+			"retries":           `write "retry_config: {attempts: n}", which counts the first try too`,
+			"temporary":         `the variables of a step are only set for that step`,
+		},
+		"on_failure": {
+			"max_retries":           `write "max_attempts"`,
+			"retry_original":        `write "max_attempts"`,
+			"strategy":              "the steps say what is done",
+			"handler_failure_fatal": `write "fail_workflow"`,
+		},
+		`on_failure with "commands"`: {
+			"max_retries": `write "max_attempts"`, "retry_original": `write "max_attempts"`,
+			"strategy": "the steps say what is done", "handler_failure_fatal": `write "fail_workflow"`,
+			"timeout": `write "timeout" in the steps`,
+		},
+		"validate": {
+			"command":         `write "shell"`,
+			"expected_schema": "check the result in the command that makes it",
+		},
+		"on_incomplete": {"prompt": "nobody is asked while a job runs"},
+		`on_incomplete with "commands"`: {
+			"prompt": "nobody is asked while a job runs", "commit_required": `write "commit_required" in the steps`,
+		},
+	}
 }

@@ -60,7 +60,7 @@ func TestEveryRetiredKeyIsInTheMigration(t *testing.T) {
 	for _, row := range migrating(t) {
 		text.WriteString(row[0] + "\n")
 	}
-	for block, keys := range removedKeys {
+	for block, keys := range removedKeys() {
 		for key := range keys {
 			if !strings.Contains(text.String(), key+":") {
 				t.Errorf("docs/migrating.md does not say what is written instead of %q in %s", key, block)

@@ -287,7 +287,7 @@ func (r *reader) readKey(b *block, e entry, keys []key) {
 
 // unknown reports a key that is not among keys.
 func (r *reader) unknown(b *block, e entry, keys []key) {
-	if instead, ok := removedKeys[b.name][e.name]; ok {
+	if instead, ok := removedKeys()[b.name][e.name]; ok {
 		b.guessed = append(b.guessed, e.name, "shell", "file", "value") // some stand for a command or a value
 		r.fail(e.key, "%q is a key of the older tool: %s", e.name, instead)
 		return
@@ -299,7 +299,7 @@ func (r *reader) unknown(b *block, e entry, keys []key) {
 			words = append(words, k.alias)
 		}
 	}
-	guess := cmp.Or(aliasesOfOtherTools[b.name][e.name], spelling.Nearest(e.name, words))
+	guess := cmp.Or(aliasesOfOtherTools()[b.name][e.name], spelling.Nearest(e.name, words))
 	if guess == "" {
 		r.fail(e.key, "unknown key %q in %s%s", e.name, b.name, misplacedKey(e.name, b.name))
 		return
