@@ -299,7 +299,7 @@ func (t *analysis) program(f *shellFrame, words []field, node syntax.Node) texts
 		ran = ran.with(t.code(f, texts{strings.Join(parts, " ")}, code.Child, params, node)...)
 	}
 	if plan.Stdin != nil {
-		ran = ran.with(t.code(f, f.stdin, plan.Stdin.Child, stdinParameters(words), siteNode{node, -1})...)
+		ran = ran.with(t.codeOf(f, f.stdin, plan.Stdin.Child, true, stdinParameters(words), siteNode{node, -1})...)
 	}
 	f = outer
 	base := shell.ProgramName(name)
@@ -394,6 +394,11 @@ func (t *analysis) shellFile(f *shellFrame, words []field, args []string, node s
 
 // code interprets code for a shell, a child or this one, and returns what it prints. The parameters of a child begin with $0.
 func (t *analysis) code(f *shellFrame, all texts, child bool, params []field, node syntax.Node) texts {
+	return t.codeOf(f, all, child, f.fed && !child, params, node)
+}
+
+// codeOf is code, for a shell that is fed its code by its input or not.
+func (t *analysis) codeOf(f *shellFrame, all texts, child, fed bool, params []field, node syntax.Node) texts {
 	var out texts
 	all = flat(all)
 	for _, text := range all {
@@ -429,7 +434,7 @@ func (t *analysis) code(f *shellFrame, all texts, child bool, params []field, no
 			}
 		}
 		in := f.inner()
-		in.cond = f.cond
+		in.cond, in.fed = f.cond, fed
 		in.ctx, in.depth = t.context(f.ctx, node, code), f.depth+1
 		if child || len(all) > 1 {
 			in.region = t.regionOf(f.region, siteCode{node, code}, region{fork: child})

@@ -122,6 +122,7 @@ type shellFrame struct {
 	moved  int         // when the parameters were set last
 	set    *shellFrame // whose parameters set and shift change; nil: its own
 	guards []guard
+	fed    bool                // the shell reads its code from its input
 	chain  []*syntax.FuncDecl  // the functions around it
 	out    []*syntax.ProcSubst // >(…) of the command under way
 }

@@ -104,6 +104,9 @@ func (t *analysis) input(f, in *shellFrame, s *syntax.Stmt) {
 		switch {
 		case r.N != nil && r.N.Value != "0", isExec(s):
 			t.fds = t.grown(t.fds, brings)
+			if f.fed && isExec(s) && (r.N == nil || r.N.Value == "0") { // the shell goes on reading there
+				t.code(f, brings, false, nil, r)
+			}
 		default:
 			in.stdin = brings
 		}

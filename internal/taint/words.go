@@ -43,7 +43,7 @@ func (t *analysis) fork(f *shellFrame, node any) *shellFrame {
 	in.region = t.regionOf(f.region, node, region{fork: true})
 	own := f.owner()
 	in.params, in.loose, in.moved = own.params, own.loose, own.moved
-	in.set, in.out = nil, nil
+	in.set, in.out, in.fed = nil, nil, false
 	in.cond++
 	return &in
 }
@@ -56,7 +56,7 @@ func (f *shellFrame) call(t *analysis, fn *syntax.FuncDecl, node any, params tex
 	}
 	return &shellFrame{
 		guards: guards,
-		ctx:    t.context(f.ctx, node, ""), proc: f.proc, depth: f.depth, cond: f.cond + 1, stdin: f.stdin,
+		ctx:    t.context(f.ctx, node, ""), proc: f.proc, depth: f.depth, cond: f.cond + 1, stdin: f.stdin, fed: f.fed,
 		region: t.regionOf(f.region, regionNode{node, fn}, region{anytime: node == any(fn) || len(t.again[fn]) > 0}),
 		params: params.with(t.again[fn]...), zero: f.owner().zero, chain: append(slices.Clip(f.chain), fn),
 	}

@@ -387,6 +387,13 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`timeout "$cap" true`, false},
 		{`nice -n $cap true`, true},
 
+		// A shell that reads its code from its input goes on with another input.
+		{"bash -s \"$cap\" <<'E'\nexec <<< \"$1\"\necho\nE", true},
+		{"sh -s \"$cap\" <<'E'\nif t; then exec <<F\n$1\nF\nfi\necho\nE", true},
+		{"bash -s \"$cap\" <<'E'\n( exec <<< \"$1\"; read -r x )\necho\nE", false},
+		{"bash -s \"$cap\" <<'E'\nexec 3<<< \"$1\"\nread -r x <&3\nE", false},
+		{"exec <<< \"$cap\"; read -r x; echo \"$x\"", false},
+
 		// What dash makes of bash.
 		{"set -- \"$cap\"\nfunction f {\neval \"$1\"\n}\nf a", true},
 		{"set -- \"$cap\"\nf() {\neval \"$1\"\n}\nf a", false},
