@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,10 +169,28 @@ func TestOfSuccessNothingIsKeptWithFailed(t *testing.T) {
 	}
 }
 
+// guarded is a received of which a test reads what is there while more may come.
+type guarded struct {
+	mu sync.Mutex
+	received
+}
+
+func (g *guarded) Receive(e Entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.received.Receive(e)
+}
+
+func (g *guarded) all() received {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.received)
+}
+
 func TestWhatARunningCommandPrintsIsPassedOnSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got received
-		r := Recorder{Policy: policy(All, 0), To: &got}
+		var to guarded
+		r := Recorder{Policy: policy(All, 0), To: &to}
 		steps := []struct {
 			print string
 			wait  time.Duration
@@ -181,11 +200,12 @@ func TestWhatARunningCommandPrintsIsPassedOnSoon(t *testing.T) {
 			r.Write(Stdout, []byte(s.print))
 			time.Sleep(s.wait)
 			synctest.Wait()
-			if text := printedTo(Stdout, got); text != s.want {
+			if text := printedTo(Stdout, to.all()); text != s.want {
 				t.Errorf("after %q: got %q, want %q", s.print, text, s.want)
 			}
 		}
 		r.Close(End{})
+		got := to.all()
 		if last := got[len(got)-1]; last.End == nil || len(last.Printed) > 0 {
 			t.Errorf("got %+v, want an end and nothing more", last)
 		}
