@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,13 +176,17 @@ func TestAJobPastItsBoundGoesOn(t *testing.T) {
 func TestAJobWhoseOutputsCannotBeWrittenStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config(t, nil)
-		c.Runner = fake(func(call) answer {
+		spoil := sync.OnceFunc(func() { // once: a second one would make room for the directory
 			all, err := c.Home.List()
 			if err != nil || len(all) != 1 {
 				t.Errorf("got %v %v", all, err)
+				return
 			}
 			_ = os.RemoveAll(all[0].OutputsDir())
 			_ = os.WriteFile(all[0].OutputsDir(), nil, 0o600)
+		})
+		c.Runner = fake(func(call) answer {
+			spoil()
 			return answer{stdout: "x"}
 		})
 		r := run(t, c, workflowOf(50, 2, ""))
