@@ -28,6 +28,7 @@ type Attempt struct {
 	Number        int                    `json:"number"` // from 1
 	Worker        int                    `json:"worker"` // slot, from 1
 	Dir           string                 `json:"dir"`
+	Base          string                 `json:"base,omitempty"`      // with workspaces: the commit it begins at
 	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
 	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others
 	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
@@ -89,6 +90,14 @@ type Outcome struct {
 	Output   string                     `json:"output"`            // of the last step that ran, bounded (see process.Capture)
 	Captured map[string]json.RawMessage `json:"captured,omitempty"`
 	Duration time.Duration              `json:"duration"`
+
+	// With workspaces, also of an attempt that failed: the commit with all that it changed (empty: nothing), how many files, inserted and deleted
+	// lines that is, and how many changed files were not taken.
+	Commit     string `json:"commit,omitempty"`
+	Files      int    `json:"files,omitempty"`
+	Insertions int    `json:"insertions,omitempty"`
+	Deletions  int    `json:"deletions,omitempty"`
+	Discarded  int    `json:"discarded,omitempty"`
 }
 
 // Failure is a retry.Failure with the label of the step it happened in.

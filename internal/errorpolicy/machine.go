@@ -99,11 +99,11 @@ func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now 
 }
 
 // Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker counts the failure;
-// any other action is final and also counts in the metrics, the batch and the thresholds. That an item killed the runner says nothing of what
-// the breaker protects.
+// any other action is final and also counts in the metrics, the batch and the thresholds. A failure that says nothing of what the breaker
+// protects, as that an item killed the runner, leaves it alone.
 func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
 	var e Effects
-	if typ != retry.TypeKilledRunner {
+	if !typ.AfterAttempt() {
 		e.Transitions = m.mem.Breaker.Failure(t, now)
 	}
 	if a.RunsAgain() {

@@ -3,6 +3,7 @@ package events
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -95,6 +96,9 @@ var types = []Event{
 	AgentFailed{},
 	AgentSkipped{},
 	AgentInterrupted{},
+	WorktreeCreated{},
+	WorktreeMerged{},
+	WorktreeCleaned{},
 	AgentProgress{},
 	StepRetrying{},
 	StepFailed{},
@@ -121,6 +125,10 @@ type JobStarted struct {
 	MaxParallel int    `json:"max_parallel"`
 	Seed        uint64 `json:"seed"`
 	Version     string `json:"version"`
+
+	// With workspaces: the commit that the job begins at, and the branch that was checked out then; empty when HEAD was detached.
+	Base         string `json:"base,omitempty"`
+	TargetBranch string `json:"target_branch,omitempty"`
 }
 
 func (JobStarted) Type() string { return "JobStarted" }
@@ -134,6 +142,12 @@ type JobCompleted struct {
 	Reason     string              `json:"reason"`
 	// ReduceStale says that items have succeeded since reduce and merge ran, which do not know of it.
 	ReduceStale bool `json:"reduce_stale,omitempty"`
+
+	// With workspaces: the commit with everything that was merged, the branch it was delivered as (empty when nothing was, or the branch could not
+	// be moved), and the branch of `into` that was moved to it.
+	Head   string `json:"head,omitempty"`
+	Branch string `json:"branch,omitempty"`
+	Into   string `json:"into,omitempty"`
 }
 
 func (JobCompleted) Type() string { return "JobCompleted" }
@@ -242,6 +256,7 @@ func (PhaseStarted) About() string { return "" }
 type PhaseCompleted struct {
 	Phase      string `json:"phase"`
 	DurationMS Millis `json:"duration_ms"`
+	Head       string `json:"head,omitempty"` // with workspaces: the commit that the phase ended at; what it committed is part of the result
 }
 
 func (PhaseCompleted) Type() string { return "PhaseCompleted" }
@@ -353,6 +368,7 @@ type AgentStarted struct {
 	Attempt   int    `json:"attempt"`
 	Worker    int    `json:"worker"`
 	Alone     bool   `json:"alone,omitempty"` // nothing else runs meanwhile, because it may be what killed earlier runs
+	Base      string `json:"base,omitempty"`  // with workspaces: the commit it begins at
 }
 
 func (AgentStarted) Type() string { return "AgentStarted" }
@@ -373,6 +389,14 @@ type AgentCompleted struct {
 	OutputFile string                     `json:"output_file,omitempty"` // instead of Output past 64 KiB; synced before the record
 	OutputCRC  string                     `json:"output_crc,omitempty"`  // CRC32C of that file; absent in records of older versions
 	Outputs    *outputs.Span              `json:"outputs,omitempty"`     // where what its steps printed is kept; absent when that is nothing
+
+	// With workspaces: the commit with all that the attempt changed, whose merge settles the item. Empty when it changed nothing: then this record
+	// settles it.
+	Commit     string `json:"commit,omitempty"`
+	Files      int    `json:"files,omitempty"` // that differ from base
+	Insertions int    `json:"insertions,omitempty"`
+	Deletions  int    `json:"deletions,omitempty"`
+	Discarded  int    `json:"discarded,omitempty"` // files that were changed and not committed, with `take: commits`
 }
 
 func (AgentCompleted) Type() string { return "AgentCompleted" }
@@ -418,7 +442,20 @@ type AgentFailed struct {
 	RetryAt        *time.Time                 `json:"retry_at,omitempty"` // with action retry
 	Retry          *RetryState                `json:"retry,omitempty"`    // with action retry: what the next decision needs
 	Outputs        *outputs.Span              `json:"outputs,omitempty"`  // as in AgentCompleted
+
+	Commit    string     `json:"commit,omitempty"`    // with workspaces: what the attempt had changed, kept as a commit
+	Conflicts []Conflict `json:"conflicts,omitempty"` // with ErrorType merge_conflict, MaxConflicts at most
 }
+
+// Conflict is a path that could not be merged.
+type Conflict struct {
+	Path    string   `json:"path"`
+	Message string   `json:"message,omitempty"` // of git
+	With    []string `json:"with,omitempty"`    // ids of the items that changed the path since the attempt began
+}
+
+// MaxConflicts bounds the conflicts in a record.
+const MaxConflicts = 20
 
 func (AgentFailed) Type() string { return "AgentFailed" }
 
@@ -428,6 +465,10 @@ func (e AgentFailed) masked(m Masker) Event {
 	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
 	e.Error, e.ErrorSignature, e.Reason = m.Text(e.Error), m.Text(e.ErrorSignature), m.Text(e.Reason)
 	e.StdoutTail, e.StderrTail = m.Text(e.StdoutTail), m.Text(e.StderrTail)
+	e.Conflicts = slices.Clone(e.Conflicts)
+	for i, c := range e.Conflicts {
+		e.Conflicts[i].Path, e.Conflicts[i].Message = m.Text(c.Path), m.Text(c.Message)
+	}
 	return e
 }
 
@@ -437,6 +478,10 @@ func (e AgentFailed) normal() Event {
 	e.Error, e.ErrorSignature = Clip(e.Error, MaxError), Clip(e.ErrorSignature, MaxError)
 	e.Reason = Clip(e.Reason, MaxError)
 	e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
+	e.Conflicts = slices.Clone(e.Conflicts[:min(len(e.Conflicts), MaxConflicts)])
+	for i, c := range e.Conflicts {
+		e.Conflicts[i].Path, e.Conflicts[i].Message = Clip(c.Path, MaxError), Clip(c.Message, MaxError)
+	}
 	e.DelayMS, e.RetryAt = roundedAt(e.DelayMS), writtenAt(e.RetryAt)
 	if e.Retry != nil {
 		state := *e.Retry
@@ -507,6 +552,79 @@ func (e AgentInterrupted) masked(m Masker) Event {
 }
 
 func (e AgentInterrupted) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
+// WorktreeCreated records that a workspace was made.
+type WorktreeCreated struct {
+	Worker     int    `json:"worker"` // its slot; 0: of the phases that run once, or of verify
+	Base       string `json:"base"`   // the commit it was made at
+	DurationMS Millis `json:"duration_ms"`
+}
+
+func (WorktreeCreated) Type() string { return "WorktreeCreated" }
+
+func (WorktreeCreated) About() string { return "" }
+
+func (e WorktreeCreated) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	return e
+}
+
+// WorktreeMerged records that the work of attempts is part of the result. It settles their items, and Head is the head of the job from then on: what is
+// merged is what this record says, whatever the refs say.
+type WorktreeMerged struct {
+	ItemIDs     []string `json:"item_ids"` // in the order in which they were merged, as the four below
+	ItemIndexes []int    `json:"item_indexes"`
+	Attempts    []int    `json:"attempts"`
+	Commits     []string `json:"commits"` // that the work of each is in: a merge, or with `history: squash` a commit
+	Head        string   `json:"head"`
+	Files       []int    `json:"files"` // that each changed
+	Insertions  int      `json:"insertions"`
+	Deletions   int      `json:"deletions"`
+	DurationMS  Millis   `json:"duration_ms"` // of all merges and their verification
+}
+
+func (WorktreeMerged) Type() string { return "WorktreeMerged" }
+
+func (WorktreeMerged) About() string { return "" }
+
+func (e WorktreeMerged) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	return e
+}
+
+// check returns an error for a record whose lists do not fit together, or are about items that no job has begun by record seq.
+func (e WorktreeMerged) check(seq int64) error {
+	n := len(e.ItemIDs)
+	if n == 0 || len(e.ItemIndexes) != n || len(e.Attempts) != n || len(e.Commits) != n || len(e.Files) != n || e.Head == "" {
+		return errors.New("its lists do not fit together")
+	}
+	for i, index := range e.ItemIndexes {
+		if index < 0 || int64(index) >= seq || e.ItemIDs[i] == "" {
+			return fmt.Errorf("it is about item %q with index %d, which no job has begun by then", e.ItemIDs[i], index)
+		}
+	}
+	return nil
+}
+
+// WorktreeCleaned records that a workspace was deleted: one that could not be used again, or all of them at the end of the job.
+type WorktreeCleaned struct {
+	Worker int    `json:"worker"` // as in WorktreeCreated; 0 also for all of them
+	Reason string `json:"reason"`
+}
+
+func (WorktreeCleaned) Type() string { return "WorktreeCleaned" }
+
+func (WorktreeCleaned) About() string { return "" }
+
+func (e WorktreeCleaned) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e WorktreeCleaned) normal() Event {
 	e.Reason = Clip(e.Reason, MaxError)
 	return e
 }
@@ -788,6 +906,8 @@ func believable(r Record) error {
 		return fmt.Errorf("this version knows no record of type %q", e.Name)
 	case AgentFailed:
 		return checkAction(e)
+	case WorktreeMerged:
+		return e.check(r.Seq)
 	case PhaseStarted:
 		return checkPhase(e.Phase)
 	case PhaseCompleted:

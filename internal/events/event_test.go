@@ -37,13 +37,13 @@ func samples() []Event {
 		}},
 	}
 	return []Event{
-		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0"},
-		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true},
+		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main"},
+		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main"},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures"},
 		JobPaused{Reason: "SIGINT"},
 		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0)},
 		PhaseStarted{Phase: "map"},
-		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond)},
+		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond), Head: "d4e5f6"},
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
@@ -53,11 +53,11 @@ func samples() []Event {
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
 		ItemsSelected{TotalItems: 3},
-		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3"},
 		AgentCompleted{
 			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
-			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4},
+			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4}, Commit: "d4e5f6", Files: 2, Insertions: 30, Deletions: 4, Discarded: 1,
 		},
 		AgentFailed{
 			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
@@ -65,9 +65,16 @@ func samples() []Event {
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
 			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
+			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}},
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
 		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		WorktreeCreated{Worker: 2, Base: "a1b2c3", DurationMS: Millis(time.Second)},
+		WorktreeMerged{
+			ItemIDs: []string{"item_1", "item_0"}, ItemIndexes: []int{1, 0}, Attempts: []int{1, 2}, Commits: []string{"c1", "c0"}, Head: "c0",
+			Files: []int{2, 1}, Insertions: 3, Deletions: 4, DurationMS: Millis(time.Second),
+		},
+		WorktreeCleaned{Worker: 2, Reason: "its .git is gone"},
 		AgentProgress{ItemID: "item_1", Step: "s", StepIndex: 1, Steps: 2},
 		StepRetrying{
 			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
@@ -145,7 +152,7 @@ func TestRecordsOfEveryTypeReadBackAsTheyWere(t *testing.T) {
 }
 
 func TestEveryEventStructIsInTheListUnderItsOwnName(t *testing.T) {
-	declared := declaredStructs(t, "Record", "RetryState")
+	declared := declaredStructs(t, "Record", "RetryState", "Conflict")
 	var listed []string
 	for _, e := range types {
 		name := reflect.TypeOf(e).Name()

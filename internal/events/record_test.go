@@ -37,7 +37,7 @@ func TestTheHeadHasItsKeysInOrderAndSixDigitsOfTime(t *testing.T) {
 func TestAnUnknownEventEncodesBackToItsLine(t *testing.T) {
 	const head = `{"seq":1,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/x","type":"`
 	for _, line := range []string{
-		head + `WorktreeCreated","item_id":"x","path":"a<b","n":1.10,"deep":{"type":"JobFailed","b":[1,2]},"crc":"bdd19015"}` + "\n",
+		head + `Invented","item_id":"x","path":"a<b","n":1.10,"deep":{"type":"JobFailed","b":[1,2]},"crc":"dea02ae7"}` + "\n",
 		head + `Nothing","crc":"aeefc0bf"}` + "\n",
 		strings.Replace(head, "j/x", `j/\u0001\"é`, 1) + `Escaped","z":1,"a":2,"crc":"1442e819"}` + "\n",
 	} {

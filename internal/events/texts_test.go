@@ -14,7 +14,9 @@ import (
 // notPrinted lists, by reason, the texts of events that no command can have printed. The name of a field alone stands for it in every
 // event; <key> is the key of a map.
 var notPrinted = map[string][]string{
-	"ids of items and attempts, which the state of a job is computed from": {"ItemID", "AgentID", "Items"},
+	"ids of items and attempts, which the state of a job is computed from": {"ItemID", "ItemIDs", "AgentID", "Items", "Conflicts.With"},
+	"names of commits":  {"Base", "Commit", "Commits", "Head"},
+	"names of branches": {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
 	"labels out of the workflow file": {
 		"Phase", "Step", "JobStarted.Workflow", "StepCompleted.ID", "StepCompleted.Capture", "Captured.<key>",
 		"CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",

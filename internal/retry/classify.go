@@ -22,7 +22,16 @@ const (
 	TypeCommitMissing   Type = "commit_missing"
 	TypeInternal        Type = "internal"
 	TypeKilledRunner    Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
+
+	TypeMergeConflict Type = "merge_conflict" // what an agent did cannot be merged with what others did
+	TypeVerifyFailed  Type = "verify_failed"  // it can, but then the steps of workspace.verify fail
+	TypeWorkspace     Type = "workspace"      // what an agent left in its workspace cannot be told, or its workspace not be set up
 )
+
+// AfterAttempt reports whether a failure of the type comes after an attempt that succeeded, or says nothing of it.
+func (t Type) AfterAttempt() bool {
+	return t == TypeKilledRunner || t == TypeMergeConflict || t == TypeVerifyFailed
+}
 
 // errorType is how one type of failure is recognised: by any of its exit codes, phrases, words or numbers.
 type errorType struct {
@@ -61,6 +70,8 @@ var errorTypes = []errorType{
 		words:   []string{"reset"}, // a limit resets at some time
 	},
 	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
+	{name: TypeMergeConflict, matcher: true}, // never told by a text
+	{name: TypeVerifyFailed, matcher: true},
 }
 
 // Failure is what is known of one failed attempt.

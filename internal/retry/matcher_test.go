@@ -99,8 +99,8 @@ func TestCheckSaysWhatIsWrongWithAMatcher(t *testing.T) {
 	}
 }
 
-func TestFourTypesHaveNamedMatchers(t *testing.T) {
-	want := []string{"rate_limit", "server_error", "network", "timeout"}
+func TestTheTypesThatHaveNamedMatchers(t *testing.T) {
+	want := []string{"rate_limit", "server_error", "network", "timeout", "merge_conflict", "verify_failed"}
 	if diff := cmp.Diff(MatcherNames(), want); diff != "" {
 		t.Errorf("names (-got +want):\n%s", diff)
 	}
