@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -120,6 +122,7 @@ func serve(ctx context.Context, listener net.Listener, token string, hosts []str
 	var retries errgroup.Group // they outlive the server, so nobody waits for them
 	pages := ui.Server{Limits: ui.DefaultLimits(), Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
 		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
+		EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return &storedLabels{job: j, shown: itemsShown(j)} },
 		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
 	}}
 	return pages.Serve(ctx, listener)
@@ -140,6 +143,83 @@ func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label strin
 		shown := secrets.item(item)
 		return names.label(id, shown), shown
 	}
+}
+
+// eachItem yields the items of a job as they may be shown, those that are wanted by index.
+func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
+	return func(yield func(ui.Item, error) bool) {
+		store, err := items.OpenStore(job.ItemsFile())
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(ui.Item{}, err)
+			return
+		}
+		defer func() { _ = store.Close() }() // only read from
+		shown := itemsShown(job)
+		for c := store.Cursor(); c.More(); {
+			if !wanted(c.Index()) {
+				if err := c.Skip(); err != nil {
+					yield(ui.Item{}, err)
+					return
+				}
+				continue
+			}
+			it, err := c.Next()
+			if err != nil {
+				yield(ui.Item{}, err)
+				return
+			}
+			label, data := shown(it.ID, it.Shown())
+			if !yield(ui.Item{ID: it.ID, Index: it.Index, Label: label, Data: data}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// storedLabels reads labels from the items of a job, which may be running. Its zero value with job and shown set is ready.
+type storedLabels struct {
+	job    jobs.Job
+	shown  func(id string, item json.RawMessage) (string, json.RawMessage)
+	store  *items.Store // nil: not opened yet
+	opened time.Time
+}
+
+// reopenAfter is how old a view of a growing store must be before it is opened again for an item that it lacks.
+const reopenAfter = 2 * time.Second
+
+// Label implements ui.Labels. An item that cannot be read has none.
+func (l *storedLabels) Label(index int) string {
+	if l.store == nil || index >= l.store.Len() {
+		if time.Since(l.opened) < reopenAfter {
+			return ""
+		}
+		l.opened = time.Now()
+		_ = l.Close() // only read from
+		store, err := items.OpenStore(l.job.ItemsFile())
+		if err != nil {
+			return ""
+		}
+		l.store = store
+	}
+	it, err := l.store.At(index)
+	if err != nil {
+		return ""
+	}
+	label, _ := l.shown(it.ID, it.Shown())
+	return label
+}
+
+// Close closes the items.
+func (l *storedLabels) Close() error {
+	if l.store == nil {
+		return nil
+	}
+	store := l.store
+	l.store = nil
+	return store.Close()
 }
 
 func makeReport(job jobs.Job) (*report.Report, error) {

@@ -56,6 +56,25 @@ type Report struct {
 	MoreLetters int // beyond those that are listed
 }
 
+// Badge is the state of a job as people see it. A job whose items did not all succeed is never shown as one that completed.
+type Badge struct {
+	Text  string
+	Class string // in Style
+}
+
+// BadgeOf returns the badge of a job in a state, of which left items have failed, were skipped or were rejected.
+func BadgeOf(state string, left int) Badge {
+	if state == "completed" && left > 0 {
+		return Badge{"completed with failures", "left"}
+	}
+	return Badge{state, state}
+}
+
+// Badge returns the badge of the job.
+func (r *Report) Badge() Badge {
+	return BadgeOf(r.State, r.Metrics.Failed+r.Metrics.Skipped+r.Metrics.Rejected)
+}
+
 // group is a row of the table of failures.
 type group struct {
 	view.FailureGroup

@@ -115,7 +115,7 @@ func TestAPersonClicksThroughThePages(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(s.URL+"/?token="+token))
 	heading(t, ctx, "Jobs")
 	do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.querySelector('tbody a').click()"))
-	heading(t, ctx, evil+" completed")
+	heading(t, ctx, evil+" completed with failures")
 	await(t, ctx, focused)
 	do(t, ctx, chromedp.KeyEvent("item_1\r"))
 	heading(t, ctx, "item_1")
@@ -162,7 +162,7 @@ func TestPagesHaveNames(t *testing.T) {
 		return bad;
 	})()`
 	do(t, ctx, chromedp.Navigate(s.URL+"/?token="+token))
-	for _, path := range []string{"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/letters", "/jobs/" + s.job.ID + "/items/item_1"} {
+	for _, path := range []string{"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/letters", "/jobs/" + s.job.ID + "/items", "/jobs/" + s.job.ID + "/items/item_1"} {
 		do(t, ctx, chromedp.Navigate(s.URL+path))
 		await(t, ctx, "document.querySelector('h1')")
 		if bad := ask(t, ctx, chromedp.Evaluate[[]string](check)); len(bad) > 0 {

@@ -105,17 +105,19 @@ func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error 
 	})
 	g.Go(func() error {
 		seen := view.New()
+		labels := s.Data.Labels(place)
+		defer func() { _ = labels.Close() }() // only read from
 		tick := time.NewTicker(jobEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case r, open := <-records:
 				if !open {
-					return s.sendJob(out, place, seen)
+					return s.sendJob(out, place, seen, labels)
 				}
 				seen.Apply(r)
 			case <-tick.C:
-				if err := s.sendJob(out, place, seen); err != nil {
+				if err := s.sendJob(out, place, seen, labels); err != nil {
 					return err
 				}
 			}
@@ -124,8 +126,41 @@ func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error 
 	return g.Wait()
 }
 
-func (s *Server) sendJob(out *stream, place jobs.Job, seen *view.Job) error {
-	p := jobPage(place, seen, time.Now())
+func (s *Server) sendJob(out *stream, place jobs.Job, seen *view.Job, labels Labels) error {
+	p := jobPage(place, seen, labels, time.Now())
 	p.Token = s.form
 	return out.send(p)
+}
+
+// calm is how many times as long as the making of a page the time until it is made again is at least.
+const calm = 10
+
+// live returns a handler that streams a page, which is made again and again until its job is not run any more.
+func (s *Server) live(make func(*http.Request) (page, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		place, err := s.Data.Find(r.PathValue("job"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		out := s.newStream(w)
+		for {
+			running := place.Running() // asked before the page is made, so that the last one has all
+			began := time.Now()
+			p, err := make(r)
+			p.Token = s.form
+			if err != nil || out.send(p) != nil {
+				return
+			}
+			if !running {
+				_ = out.end()
+				return
+			}
+			select {
+			case <-r.Context().Done():
+				return
+			case <-time.After(max(jobEvery, calm*time.Since(began))):
+			}
+		}
+	}
 }

@@ -72,6 +72,18 @@ func functions() template.FuncMap {
 		"output": func(job, item string, attempt int) string {
 			return itemURL(job, "output", item) + "&attempt=" + strconv.Itoa(attempt)
 		},
+		"badge": func(state string, left ...int) report.Badge {
+			sum := 0
+			for _, n := range left {
+				sum += n
+			}
+			return report.BadgeOf(state, sum)
+		},
+		"share":    func(part, all int) string { return fmt.Sprintf("%.1f", 1000*float64(part)/float64(max(all, 1))) },
+		"add":      func(a, b int) int { return a + b },
+		"word":     statusWord,
+		"failures": failuresURL,
+		"items":    func(job string, state view.Status) string { return itemQuery{State: state}.url(job) },
 		"newest": func(list []dlq.Failure) *dlq.Failure {
 			if len(list) == 0 {
 				return nil
@@ -140,6 +152,9 @@ type row struct {
 	Error string // why it cannot be read
 }
 
+// Left returns how many items did not succeed.
+func (r row) Left() int { return r.Metrics.Failed + r.Metrics.Skipped + r.Metrics.Rejected }
+
 func (s *Server) list(*http.Request) (page, error) {
 	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
 	all, err := s.Data.Jobs()
@@ -168,6 +183,7 @@ type standing struct {
 	Job       *view.Job
 	State     string
 	Now       time.Time
+	Labels    map[int]string // of the items that are named, by index
 	Remaining *view.Estimate
 	Rate      string
 }
@@ -181,16 +197,22 @@ func (s *Server) job(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	return jobPage(place, seen, time.Now()), nil
+	labels := s.Data.Labels(place)
+	defer func() { _ = labels.Close() }() // only read from
+	return jobPage(place, seen, labels, time.Now()), nil
 }
 
-func jobPage(place jobs.Job, seen *view.Job, now time.Time) page {
-	st := standing{Place: place, Job: seen, State: string(seen.State), Now: now}
-	switch running := place.Running(); {
-	case running:
-		st.State = "running"
-	case seen.State == view.Running:
-		st.State = "killed"
+func jobPage(place jobs.Job, seen *view.Job, labels Labels, now time.Time) page {
+	st := standing{Place: place, Job: seen, State: stateOf(seen, place.Running()), Now: now, Labels: map[int]string{}}
+	name := func(index int) { st.Labels[index] = labels.Label(index) }
+	for _, a := range seen.InFlight() {
+		name(a.Index)
+	}
+	for _, a := range seen.Slowest {
+		name(a.Index)
+	}
+	for _, g := range seen.Failures.Groups() {
+		name(g.Example.ItemIndex)
 	}
 	if e, ok := seen.Remaining(now); ok && st.State == "running" {
 		st.Remaining = &e

@@ -9,6 +9,7 @@ import (
 	"crypto/subtle"
 	_ "embed"
 	"encoding/json"
+	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -41,10 +42,22 @@ type Data struct {
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) (*report.Report, error)
 
+	// EachItem yields the items of a job in order, of those that are wanted by index. The others are not decoded.
+	EachItem func(j jobs.Job, wanted func(index int) bool) iter.Seq2[Item, error]
+
+	// Labels returns what items of a job are called, for a page that shows a few of them again and again.
+	Labels func(jobs.Job) Labels
+
 	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data as it may be shown.
 	Items func(jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage)
 
 	Retry func(j jobs.Job, items []string) error // starts a retry of these dead letters; of all eligible ones if items is empty
+}
+
+// Labels are what the items of a job are called besides their ids.
+type Labels interface {
+	Label(index int) string // "" for nothing
+	Close() error
 }
 
 //go:embed ui.js
@@ -61,12 +74,14 @@ func (s *Server) Handler() http.Handler {
 		"GET /jobs/{job}/letters/{item}": s.letter,
 		"GET /jobs/{job}/items/{item}":   s.explain,
 		"GET /jobs/{job}/letter":         s.letter,
-		"GET /jobs/{job}/items":          s.explain,
+		"GET /jobs/{job}/items":          s.itemOrItems,
 	} {
 		mux.HandleFunc(route, s.show(page))
 	}
+	mux.HandleFunc("GET /jobs/{job}/find", s.find)
 	mux.HandleFunc("GET /live/jobs", s.liveList)
 	mux.HandleFunc("GET /live/jobs/{job}", s.liveJob)
+	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
 	mux.HandleFunc("GET /jobs/{job}/report", s.report)
 	mux.HandleFunc("GET /jobs/{job}/output", s.output)
 	mux.HandleFunc("POST /jobs/{job}/retry", s.retry)

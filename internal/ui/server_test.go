@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -37,7 +39,16 @@ type site struct {
 	retried [][]string
 	refuse  error
 	form    string
+	items   []string // ids
+	home    jobs.Home
+	failed  int // items, according to the summary
 }
+
+// noLabels are labels that say what would be a script.
+type noLabels struct{}
+
+func (noLabels) Label(int) string { return evil }
+func (noLabels) Close() error     { return nil }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
@@ -62,11 +73,11 @@ func newSite(t *testing.T) *site {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{job: job}
+	s := &site{job: job, items: []string{evil}, home: home}
 	server := &Server{Token: token, Version: "test", Data: Data{
 		Jobs: home.List, Find: home.Find,
 		Summary: func(j jobs.Job) (mapreduce.Summary, error) {
-			return mapreduce.Summary{Job: j, Workflow: evil, State: "completed"}, nil
+			return mapreduce.Summary{Job: j, Workflow: evil, State: "completed", Metrics: errorpolicy.Metrics{Failed: s.failed}}, nil
 		},
 		Explain: func(_ jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
 			if item == "none" {
@@ -81,6 +92,16 @@ func newSite(t *testing.T) *site {
 				return "label of " + id, bytes.ReplaceAll(item, []byte("secret"), []byte("***"))
 			}
 		},
+		EachItem: func(_ jobs.Job, wanted func(int) bool) iter.Seq2[Item, error] {
+			return func(yield func(Item, error) bool) {
+				for i := range s.items {
+					if wanted(i) && !yield(Item{ID: s.items[i], Index: i, Label: "label of " + s.items[i]}, nil) {
+						return
+					}
+				}
+			}
+		},
+		Labels: func(jobs.Job) Labels { return noLabels{} },
 		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
 		Retry: func(_ jobs.Job, items []string) error {
 			s.retried = append(s.retried, items)
@@ -149,7 +170,8 @@ func TestPagesShowTexts(t *testing.T) {
 	for _, path := range []string{
 		"/", "/jobs/" + s.job.ID, "/jobs/" + s.job.ID + "/letters", "/jobs/" + s.job.ID + "/items/" + url.PathEscape(evil),
 		"/jobs/" + s.job.ID + "/items?item=" + url.QueryEscape(evil), "/jobs/" + s.job.ID + "/letters/" + url.PathEscape(evil),
-		"/jobs/" + url.PathEscape(evil), "/jobs/" + s.job.ID + "/report", "/live/jobs/" + s.job.ID,
+		"/jobs/" + url.PathEscape(evil), "/jobs/" + s.job.ID + "/report", "/jobs/" + s.job.ID + "/items", "/live/jobs/" + s.job.ID + "/items",
+		"/jobs/" + s.job.ID + "/items?" + url.Values{"q": {evil}, "failure": {evil}, "state": {evil}, "page": {evil}}.Encode(), "/live/jobs/" + s.job.ID,
 	} {
 		_, body := s.get(t, path, nil)
 		if strings.Contains(body, "<script>") || strings.Contains(body, "<img") {

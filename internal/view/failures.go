@@ -44,6 +44,9 @@ func (g FailureGroup) Title() string {
 // Outcome returns how the items of g are counted: as failed, skipped or rejected.
 func (g FailureGroup) Outcome() string { return g.Example.Status().String() }
 
+// ItemStatus returns the status that the items of g have.
+func (g FailureGroup) ItemStatus() Status { return statusOf(g.Example.Status()) }
+
 const (
 	groupsKept = 200 // bounds the memory of a job whose errors are all different
 	newestKept = 5

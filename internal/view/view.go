@@ -207,6 +207,11 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 			delete(j.indexes, a.ItemID)
 		}
 	}
+	for index := range j.waiting.due {
+		if j.status.At(index).DeadLetter() { // its retry from the queue did not finish, and it is a dead letter as before
+			j.waiting.remove(index)
+		}
+	}
 	j.slots = 0
 	n := e.Completed + e.Pending + e.InFlight
 	j.Total = max(j.Total, n)

@@ -1,0 +1,141 @@
+package view
+
+import (
+	"errors"
+	"iter"
+	"strings"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// Statuses returns the statuses that StatusOf returns, in the order in which people are shown them.
+func Statuses() []Status {
+	return []Status{DeadLetter, Rejected, Skipped, Waiting, InFlight, Pending, Succeeded}
+}
+
+// StatusOf returns the status of the item with this index. It is Pending if the item is not known.
+func (j *Job) StatusOf(index int) Status {
+	if _, ok := j.running[index]; ok {
+		return InFlight
+	}
+	if _, ok := j.waiting.due[index]; ok {
+		return Waiting
+	}
+	return statusOf(j.status.At(index))
+}
+
+func statusOf(s errorpolicy.Status) Status {
+	switch s {
+	case errorpolicy.Succeeded:
+		return Succeeded
+	case errorpolicy.Dead:
+		return DeadLetter
+	case errorpolicy.Skipped:
+		return Skipped
+	case errorpolicy.Rejected:
+		return Rejected
+	}
+	return Pending
+}
+
+// Search finds items by status and by the text of their last failure. Its memory is a byte for each item, and no text of them.
+type Search struct {
+	Job *Job
+
+	status  Status // empty: any
+	failure string // in lower case; empty: any
+	matches []bool // the last failure has that text, by item index
+}
+
+// SearchItems returns the items whose status is the given one, if it is not empty, and whose last failure contains the text, in any case of
+// its letters. Running reports whether the job is being run: else no item is.
+func SearchItems(records iter.Seq2[events.Record, error], running bool, status Status, failure string) (*Search, error) {
+	s := &Search{Job: New(), status: status, failure: strings.ToLower(failure)}
+	for r, err := range records {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.Job.Apply(r)
+		switch e := r.Event.(type) {
+		case events.AgentFailed:
+			s.match(e.ItemIndex, s.failure != "" && hasText(e, s.failure))
+		case events.AgentCompleted:
+			s.match(e.ItemIndex, false)
+		}
+	}
+	if !running {
+		s.Job.halt()
+	}
+	return s, nil
+}
+
+// hasText reports whether a failure has the text, which is in lower case, in its type and message or in its signature.
+func hasText(e events.AgentFailed, text string) bool {
+	return strings.Contains(strings.ToLower(string(e.ErrorType)+": "+e.Error), text) || strings.Contains(strings.ToLower(e.ErrorSignature), text)
+}
+
+func (s *Search) match(index int, matches bool) {
+	if s.failure == "" || !matches && index >= len(s.matches) {
+		return
+	}
+	for len(s.matches) <= index {
+		s.matches = append(s.matches, false)
+	}
+	s.matches[index] = matches
+}
+
+// Found reports whether the item with this index is one of those that are searched for.
+func (s *Search) Found(index int) bool {
+	if s.failure != "" && (index >= len(s.matches) || !s.matches[index]) {
+		return false
+	}
+	return s.status == "" || s.Job.StatusOf(index) == s.status
+}
+
+// Course is what the log says about an item: its last attempt and failure.
+type Course struct {
+	Attempts int
+	Last     time.Time     // when the last attempt began or ended
+	Duration time.Duration // of the last attempt that has ended
+	Failure  string        // the last one, if the item has not succeeded since
+	Type     retry.Type    // of the failure
+	Step     string        // that failed
+}
+
+// Courses returns what the log says about the items with these indexes.
+func Courses(records iter.Seq2[events.Record, error], indexes map[int]bool) (map[int]Course, error) {
+	found := make(map[int]Course, len(indexes))
+	for r, err := range records {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		index, c := -1, Course{}
+		switch e := r.Event.(type) {
+		case events.AgentStarted:
+			index, c = e.ItemIndex, found[e.ItemIndex]
+			c.Attempts = e.Attempt
+		case events.AgentCompleted:
+			index = e.ItemIndex
+			c = Course{Attempts: e.Attempt, Duration: time.Duration(e.DurationMS)}
+		case events.AgentFailed:
+			index = e.ItemIndex
+			c = Course{
+				Attempts: found[index].Attempts, Duration: time.Duration(e.DurationMS), Failure: e.Error, Type: e.ErrorType, Step: e.Step,
+			}
+		}
+		if indexes[index] {
+			c.Last = r.Time
+			found[index] = c
+		}
+	}
+	return found, nil
+}
