@@ -63,7 +63,8 @@ type site struct {
 	tick    int
 	round   int
 	region  int
-	proc    int // the process that makes it
+	within  []int // the regions of the readings that region is around, when it is blurred
+	proc    int   // the process that makes it
 	value   texts
 	adds    bool // to what the variable holds already
 	over    bool // it held for one command, which has run
@@ -244,7 +245,10 @@ func (t *analysis) reaches(f *shellFrame, s, last *site) bool {
 	}
 	// It stands behind this place: a run gets here again from there only by a loop that begins behind the last assignment.
 	for r := f.region; r >= 0 && (last == nil || r != last.region); r = t.regions[r].parent {
-		if t.regions[r].anytime || t.regions[r].loop && t.contains(r, s.region) {
+		if t.regions[r].anytime {
+			return true
+		}
+		if t.regions[r].loop && (t.contains(r, s.region) || slices.ContainsFunc(s.within, func(in int) bool { return t.contains(r, in) })) {
 			return true
 		}
 	}

@@ -543,9 +543,15 @@ func (t *analysis) assign(f *shellFrame, name string, node any, value texts, add
 		t.changed = true
 	}
 	if s.round == t.round && s.tick > 0 { // another reading of the same code
+		if s.within == nil {
+			s.within = []int{s.region}
+		}
+		if !slices.Contains(s.within, f.region) {
+			s.within = append(s.within, f.region)
+		}
 		s.region, s.blurred = t.common(s.region, f.region), s.blurred || s.region != f.region
 	} else {
-		s.region, s.blurred = f.region, false
+		s.region, s.within, s.blurred = f.region, nil, false
 	}
 	s.tick, s.round, s.adds, s.proc, s.over, s.always = t.tick, t.round, adds, f.proc, false, false
 	merged := s.value.with(value...)

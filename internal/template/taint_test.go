@@ -322,6 +322,10 @@ func TestTheOrderOfAssignmentsAndChecksAreHeeded(t *testing.T) {
 		{`x=a; while t; do eval "$x"; x=$cap; done`, true},
 		{`while t; do x=a; eval "$x"; x=$cap; done`, false},
 		{`x=a; while t; do : "${y:=$x}"; eval "$y"; x=$cap; done`, true},
+		{`y=${cap%z}; env "z=$y" sh -c 'while t; do eval "$x"; x=$z; done'`, true}, // a loop that is read in two ways
+		{`y=${cap%z}; sh -c 'x=a; while t; do eval "$x"; x=$1; done' _ "$y"`, true},
+		{`f() { x=$cap; }; while t; do eval "$x"; done; f; f`, false}, // called behind the loop
+		{`f() { x=$cap; }; while t; do eval "$x"; f; done; f`, true},
 		{`y=a; : "${y:=$cap}"; eval "$y"`, false},
 		{`while t; do eval "$i"; i=$h; h=$g; g=$f; f=$e; e=$d; d=$c; c=$b; b=$a; a=$cap; done`, true}, // ten rounds
 		{`x=a; while t; do while u; do eval "$x"; done; x=$cap; done`, true},
