@@ -32,6 +32,7 @@ var allowed = map[string][]string{
 		"golang.org/x/sync",
 	},
 	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "rawjson", "retry", "taint", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "view"},

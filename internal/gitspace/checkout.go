@@ -1,0 +1,356 @@
+package gitspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// checkout is the user's repository, as seen from the directory the job was started in. It is only read, but for the refs of the job.
+type checkout struct {
+	place place
+	head  string // the commit; empty: there is none yet
+	top   string
+	// prefix is the path of the directory in the checkout, with / at its end. It is empty at the top level.
+	prefix    string
+	commonDir string // of the repository, also from a linked worktree
+	format    string
+	// The files, of which some may be missing.
+	objects, shallow, sparse, exclude, attributes string
+
+	config  []setting // local ones
+	hooks   string    // what core.hooksPath is to be; empty: as it is set outside of the repository
+	promise bool      // it is a partial clone: what is missing is fetched when it is asked for
+}
+
+// setting is one of git's configuration.
+type setting struct {
+	key   string // section and name in lower case
+	value string
+	bare  bool // it has no value, which means true
+}
+
+// inspect reads the repository that dir is in.
+func (g *git) inspect(ctx context.Context, dir string) (checkout, error) {
+	c := checkout{place: place{dir: dir}}
+	out, err := g.output(ctx, c.place, "rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+	var failed *gitError
+	switch {
+	case errors.As(err, &failed):
+		return c, fmt.Errorf("workspaces need a git repository: %s", failed.reason())
+	case err != nil:
+		return c, err
+	case strings.HasPrefix(out, "true"):
+		return c, fmt.Errorf("workspaces need a checkout, and %s is a bare repository: run prodigy in a clone of it", dir)
+	case !strings.HasSuffix(out, "true\n"):
+		return c, fmt.Errorf("workspaces need a checkout, and %s is inside of a .git directory", dir)
+	}
+	out, err = g.output(ctx, c.place, "rev-parse", "--path-format=absolute", "--show-toplevel", "--show-prefix", "--git-common-dir",
+		"--git-path", "objects", "--git-path", "shallow", "--git-path", "info/sparse-checkout", "--git-path", "info/exclude", "--git-path", "info/attributes",
+		"--show-object-format")
+	if err != nil {
+		return c, err
+	}
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	into := []*string{&c.top, &c.prefix, &c.commonDir, &c.objects, &c.shallow, &c.sparse, &c.exclude, &c.attributes, &c.format}
+	if len(lines) != len(into) {
+		return c, fmt.Errorf("the path of the repository of %s has a newline, which git's own files cannot hold", dir)
+	}
+	for i, line := range lines {
+		*into[i] = line
+	}
+	if c.head, _, err = g.answer(ctx, c.place, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+		return c, err
+	}
+	c.head = strings.TrimSpace(c.head)
+	return c, g.readConfig(ctx, &c)
+}
+
+func (g *git) readConfig(ctx context.Context, c *checkout) error {
+	out, err := g.output(ctx, c.place, "config", "--local", "--includes", "--list", "-z")
+	if err != nil {
+		return err
+	}
+	c.config = parseSettings(out)
+	if on, _ := lookup(c.config, "extensions.worktreeconfig"); isTrue(on) {
+		out, err := g.output(ctx, c.place, "config", "--worktree", "--includes", "--list", "-z")
+		if err != nil {
+			return err
+		}
+		c.config = append(c.config, parseSettings(out)...)
+	}
+	local, found := lookup(c.config, "core.hookspath")
+	c.hooks = local.value
+	for _, scope := range [...]string{"--global", "--system"} {
+		if found {
+			break
+		}
+		_, code, err := g.answer(ctx, c.place, "config", scope, "--includes", "--get", "core.hooksPath")
+		if err != nil {
+			return err
+		}
+		found = code == 0
+	}
+	if !found {
+		c.hooks = filepath.Join(c.commonDir, "hooks")
+	}
+	for _, s := range c.config {
+		name := s.key[strings.LastIndex(s.key, ".")+1:]
+		if s.key == "extensions.partialclone" || strings.HasPrefix(s.key, "remote.") && name == "promisor" && isTrue(s) {
+			c.promise = true
+		}
+	}
+	return nil
+}
+
+// parseSettings parses the output of `git config --list -z`.
+func parseSettings(out string) []setting {
+	var all []setting
+	for _, field := range fields(out) {
+		key, value, has := strings.Cut(field, "\n")
+		all = append(all, setting{key: key, value: value, bare: !has})
+	}
+	return all
+}
+
+// lookup returns the last setting of a key.
+func lookup(all []setting, key string) (last setting, ok bool) {
+	for _, s := range all {
+		if s.key == key {
+			last, ok = s, true
+		}
+	}
+	return last, ok
+}
+
+// isTrue reports whether git takes a setting for true.
+func isTrue(s setting) bool {
+	switch strings.ToLower(s.value) {
+	case "true", "yes", "on", "1":
+		return true
+	}
+	return s.bare
+}
+
+// Check reports why a job cannot have workspaces, or what it begins with. It only reads. With allowDirty, changes of tracked files are no reason: the
+// job goes on without them.
+func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
+	g := newGit(c)
+	if err := g.find(ctx); err != nil {
+		return Start{}, err
+	}
+	user, err := g.inspect(ctx, c.Dir)
+	if err != nil {
+		return Start{}, err
+	}
+	if user.head == "" {
+		return Start{}, errors.New("the repository has no commit yet, and workspaces begin at one: commit what is there")
+	}
+	start := Start{Prefix: user.prefix, Base: user.head}
+	if want := c.Policy.Base; want != "" && want != "HEAD" {
+		base, _, err := g.answer(ctx, user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", want+"^{commit}")
+		if err != nil || base == "" {
+			return Start{}, errors.Join(fmt.Errorf("workspace.base: no commit is called %q", want), err)
+		}
+		start.Base = strings.TrimSpace(base)
+	}
+	branch, _, err := g.answer(ctx, user.place, "symbolic-ref", "--quiet", "HEAD")
+	if err != nil {
+		return Start{}, err
+	}
+	start.Branch = strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/")
+	if start.Notices, err = g.changes(ctx, user, allowDirty); err != nil {
+		return Start{}, err
+	}
+	if start.Files, start.Bytes, err = g.size(ctx, user, c, start.Base); err != nil {
+		return Start{}, err
+	}
+	return start, checkDisk(c, start.Bytes)
+}
+
+// changes looks for what the user has not committed, which no agent will see.
+func (g *git) changes(ctx context.Context, user checkout, allowDirty bool) (notices []string, err error) {
+	out, err := g.output(ctx, user.place, "status", "--porcelain=v1", "-z", "--untracked-files=normal")
+	if err != nil {
+		return nil, err
+	}
+	var tracked, untracked []string
+	all := fields(out)
+	for i := 0; i < len(all); i++ {
+		state, name := all[i][:2], all[i][3:]
+		if state == "??" {
+			untracked = append(untracked, name)
+			continue
+		}
+		tracked = append(tracked, name)
+		if strings.ContainsAny(state, "RC") {
+			i++ // the name it had
+		}
+	}
+	switch {
+	case len(tracked) == 0:
+	case allowDirty:
+		notices = append(notices, "agents do not see what is not committed: "+someOf(tracked))
+	default:
+		return nil, fmt.Errorf("%s: agents would not see these changes, since workspaces begin at a commit; commit or stash them, or go on without them by --allow-dirty", changed(tracked))
+	}
+	if len(untracked) > 0 {
+		notices = append(notices, "agents do not see what git does not track: "+someOf(untracked))
+	}
+	return notices, nil
+}
+
+func changed(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is changed and not committed"
+	}
+	return someOf(names) + " are changed and not committed"
+}
+
+// someOf lists the first of names.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+const blockSize = 4096
+
+// size returns how many files a workspace has, and about how many bytes they take on disk.
+func (g *git) size(ctx context.Context, user checkout, c Config, base string) (files int, total int64, err error) {
+	args := []string{"ls-tree", "-r", "-z", "--full-tree", base}
+	if !user.promise { // it would fetch every file to learn its size
+		args = []string{"ls-tree", "-r", "-z", "--full-tree", "-l", base}
+	}
+	out, err := g.output(ctx, user.place, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, field := range fields(out) {
+		meta, name, _ := strings.Cut(field, "\t")
+		if !inCone(c.Policy.Sparse, name) {
+			continue
+		}
+		files++
+		columns := strings.Fields(meta)
+		if len(columns) < 4 {
+			continue
+		}
+		if n, err := strconv.ParseInt(columns[3], 10, 64); err == nil {
+			total += (n + blockSize - 1) / blockSize * blockSize
+		}
+	}
+	if on, _ := lookup(user.config, "core.sparsecheckout"); len(c.Policy.Sparse) == 0 && isTrue(on) {
+		return g.sparseSize(ctx, user)
+	}
+	return files, total, nil
+}
+
+// sparseSize is size for a checkout that is sparse: it looks at the files that are there.
+func (g *git) sparseSize(ctx context.Context, user checkout) (files int, total int64, err error) {
+	out, err := g.output(ctx, place{dir: user.top}, "ls-files", "-t", "-z")
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, field := range fields(out) {
+		name, present := strings.CutPrefix(field, "H ")
+		if !present {
+			continue
+		}
+		files++
+		if info, err := os.Lstat(filepath.Join(user.top, name)); err == nil && info.Mode().IsRegular() {
+			total += (info.Size() + blockSize - 1) / blockSize * blockSize
+		}
+	}
+	return files, total, nil
+}
+
+// inCone reports whether a sparse checkout of dirs has a file: those of the top level, of the directories above dirs, and all in dirs.
+func inCone(dirs []string, name string) bool {
+	if len(dirs) == 0 || !strings.Contains(name, "/") {
+		return true
+	}
+	for _, dir := range dirs {
+		dir = cleanDir(dir)
+		if strings.HasPrefix(name, dir+"/") || strings.HasPrefix(dir+"/", path.Dir(name)+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// cleanDir returns a directory of the repository as git writes it.
+func cleanDir(dir string) string { return strings.Trim(path.Clean("/"+filepath.ToSlash(dir)), "/") }
+
+// checkDisk refuses workspaces that do not fit on the disk. They are one for each slot, and one for the phases.
+func checkDisk(c Config, bytes int64) error {
+	free, ok := freeSpace(c.WorkDir)
+	count := int64(c.Slots + 1)
+	if !ok || bytes == 0 || bytes*count <= free {
+		return nil
+	}
+	reason := fmt.Sprintf("%d workspaces of %s need %s, and %s are free in %s", count, size(bytes), size(bytes*count), size(free), c.WorkDir)
+	if fit := free/bytes - 1; fit > 0 {
+		return fmt.Errorf("%s: use --max-parallel %d, or workspace.sparse", reason, fit)
+	}
+	return fmt.Errorf("%s: set PRODIGY_WORK to a directory with more space, or use workspace.sparse", reason)
+}
+
+// size returns a number of bytes for people.
+func size(n int64) string {
+	const unit = 1000
+	value, rest := float64(n), "kMGTPE"
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	for value /= unit; value >= unit && len(rest) > 1; value /= unit {
+		rest = rest[1:]
+	}
+	return fmt.Sprintf("%.3g %cB", value, rest[0])
+}
+
+// checkoutState returns a text that is the same as long as HEAD and the files of the user's checkout are.
+func (s *Space) checkoutState(ctx context.Context) (string, error) {
+	head, _, err := s.git.answer(ctx, s.user.place, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	out, err := s.git.output(ctx, s.user.place, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal")
+	return head + "\x00" + out, err
+}
+
+// Changed returns in what the user's checkout differs from when the Space was opened: HEAD, or the first paths. It returns nil when it does not.
+func (s *Space) Changed(ctx context.Context) []string {
+	now, err := s.checkoutState(ctx)
+	if err != nil || now == s.before {
+		return nil
+	}
+	known := make(map[string]bool)
+	for _, field := range fields(s.before) {
+		known[field] = true
+	}
+	var names []string
+	for _, field := range fields(now) {
+		if known[field] || field == "" {
+			continue
+		}
+		if strings.HasPrefix(field, "# branch.oid") || strings.HasPrefix(field, "# branch.head") {
+			names = append(names, "HEAD")
+			continue
+		}
+		if !strings.HasPrefix(field, "#") {
+			names = append(names, field[strings.LastIndexByte(field, ' ')+1:])
+		}
+	}
+	if len(names) == 0 {
+		return []string{"files that were changed before"} // they are as they were committed again
+	}
+	return names
+}

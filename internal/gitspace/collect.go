@@ -1,0 +1,273 @@
+package gitspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"prodigy/internal/workflow"
+)
+
+const gitlinkMode = "160000"
+
+// collected is what was found in a workspace.
+type collected struct {
+	commit                                  string // empty: nothing was changed
+	files, insertions, deletions, discarded int
+	attributes                              bool // a .gitattributes was changed
+}
+
+// unfinished are the files in .git that say that something is under way.
+var unfinished = [...]struct{ file, what string }{
+	{"MERGE_HEAD", "a merge"},
+	{"rebase-merge", "a rebase"},
+	{"rebase-apply", "a rebase"},
+	{"CHERRY_PICK_HEAD", "a cherry-pick"},
+	{"REVERT_HEAD", "a revert"},
+	{"sequencer", "a cherry-pick or revert of several commits"},
+	{"BISECT_START", "a bisect"},
+}
+
+// collect makes one commit of everything that was done in a workspace since base, and puts it into the hub. What cannot be told is a *StateError.
+func (s *Space) collect(ctx context.Context, w workspace, base, ref, message string, all bool) (collected, error) {
+	if !isDir(w.gitDir()) {
+		return collected{}, stateErrorf("its workspace has no .git directory any more")
+	}
+	if err := s.repair(w); err != nil {
+		return collected{}, err
+	}
+	for _, u := range unfinished {
+		if exists(filepath.Join(w.gitDir(), u.file)) {
+			return collected{}, stateErrorf("it left %s unfinished", u.what)
+		}
+	}
+	in := s.in(w)
+	out, err := s.git.output(ctx, in, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}")
+	names := strings.Fields(out)
+	var failed *gitError
+	switch {
+	case errors.As(err, &failed), err == nil && len(names) != 3:
+		return collected{}, stateErrorf("HEAD of its workspace is no commit that can be read: %s", reasonOf(err))
+	case err != nil:
+		return collected{}, err
+	}
+	head, headTree, baseTree := names[0], names[1], names[2]
+	if head != base {
+		_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", base, head)
+		if err != nil {
+			return collected{}, err
+		}
+		if code == 1 {
+			return collected{}, stateErrorf("HEAD of its workspace does not contain the commit %s that it began at", short(base))
+		}
+	}
+	if err := s.cleanIndex(ctx, in, w); err != nil {
+		return collected{}, err
+	}
+	var c collected
+	tree := headTree
+	if all {
+		tree, err = s.takeAll(ctx, in)
+	} else {
+		c.discarded, err = s.countChanges(ctx, in)
+	}
+	if err != nil || tree == baseTree {
+		return c, err
+	}
+	if err := s.describe(ctx, in, base, tree, &c); err != nil {
+		return c, err
+	}
+	c.commit = head
+	if tree != headTree {
+		if c.commit, err = s.commitTree(ctx, in, tree, message, head); err != nil {
+			return c, err
+		}
+	}
+	return c, s.fetchInto(ctx, w, c.commit, ref)
+}
+
+func short(commit string) string { return commit[:min(len(commit), 10)] }
+
+// reasonOf returns what git said, for a sentence.
+func reasonOf(err error) string {
+	var failed *gitError
+	if errors.As(err, &failed) {
+		return failed.reason()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return "git printed something else"
+}
+
+// repair makes those files of a .git anew that an agent may have changed and that decide what the commands below see, and removes locks.
+func (s *Space) repair(w workspace) error {
+	template, dir := s.templateDir(), w.gitDir()
+	for _, sub := range [...]string{"info", "objects/info", "objects/pack", "refs/heads"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
+			return stateErrorf("its .git cannot be read: %v", err)
+		}
+	}
+	for _, name := range [...]string{"config", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates"} {
+		if err := removeAll(filepath.Join(dir, name)); err != nil {
+			return stateErrorf("its .git cannot be read: %v", err)
+		}
+		if err := copyIfThere(filepath.Join(template, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range [...]string{"config.worktree", "commondir", "info/grafts"} {
+		if err := removeAll(filepath.Join(dir, name)); err != nil {
+			return stateErrorf("its .git cannot be read: %v", err)
+		}
+	}
+	if err := removeLocks(dir); err != nil {
+		return stateErrorf("its .git cannot be read: %v", err)
+	}
+	return nil
+}
+
+// cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing unmerged, which `git add` would take for
+// resolved.
+func (s *Space) cleanIndex(ctx context.Context, in place, w workspace) error {
+	index := filepath.Join(w.gitDir(), "index")
+	var out string
+	err := error(fs.ErrNotExist)
+	if exists(index) {
+		out, err = s.git.output(ctx, in, "ls-files", "-v", "-s", "-z")
+	}
+	var failed *gitError
+	switch {
+	case errors.As(err, &failed), errors.Is(err, fs.ErrNotExist): // it is gone, or damaged
+		if err := removeAll(index); err != nil {
+			return err
+		}
+		if _, err := s.git.output(ctx, in, "read-tree", "HEAD"); err != nil {
+			return stateErrorf("its index cannot be read: %s", reasonOf(err))
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	var assumed, skipped []byte
+	for len(out) > 0 {
+		var entry string
+		entry, out, _ = strings.Cut(out, "\x00")
+		if entry[0] == 'H' && entry[1] == ' ' {
+			continue // as it should be
+		}
+		meta, name, _ := strings.Cut(entry, "\t")
+		switch {
+		case !strings.HasSuffix(meta, " 0"):
+			return stateErrorf("it left a merge unfinished: %s is not merged", name)
+		case entry[0] == 'h' || entry[0] == 's':
+			assumed = append(append(assumed, name...), 0)
+		}
+		if (entry[0] == 'S' || entry[0] == 's') && !s.record.Sparse {
+			skipped = append(append(skipped, name...), 0)
+		}
+	}
+	for flag, names := range map[string][]byte{"--no-assume-unchanged": assumed, "--no-skip-worktree": skipped} {
+		if len(names) == 0 {
+			continue
+		}
+		if _, err := s.git.feed(ctx, in, string(names), "update-index", "-z", flag, "--stdin"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeAll returns the tree of all files that are not ignored.
+func (s *Space) takeAll(ctx context.Context, in place) (tree string, err error) {
+	if _, err := s.git.output(ctx, in, "add", "-A", "--sparse"); err != nil {
+		return "", s.blame(err, "its files cannot be taken")
+	}
+	tree, err = s.git.line(ctx, in, "write-tree")
+	if err != nil {
+		return "", s.blame(err, "its index cannot be read")
+	}
+	return tree, nil
+}
+
+// blame returns err as one of the workspace, unless the disk or a stop is to blame.
+func (s *Space) blame(err error, what string) error {
+	var failed *gitError
+	if !errors.As(err, &failed) || failed.exit.Signal != "" {
+		return err
+	}
+	if free, ok := freeSpace(s.WorkDir); ok && free < minFree {
+		return fmt.Errorf("%w (the disk is full)", err)
+	}
+	return stateErrorf("%s: %s", what, failed.reason())
+}
+
+// minFree is how many bytes are free when git can be believed that a file, not the disk, is to blame.
+const minFree = 1 << 20
+
+// countChanges returns how many files are changed and not committed.
+func (s *Space) countChanges(ctx context.Context, in place) (int, error) {
+	out, err := s.git.output(ctx, in, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
+	return len(fields(out)), err
+}
+
+// describe counts what differs between base and tree, and refuses changed submodules.
+func (s *Space) describe(ctx context.Context, in place, base, tree string, c *collected) error {
+	out, err := s.git.output(ctx, in, "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree)
+	if err != nil {
+		return err
+	}
+	all := fields(out)
+	for i := 0; i < len(all); i++ {
+		if raw, is := strings.CutPrefix(all[i], ":"); is {
+			i++
+			name := all[i]
+			if strings.HasPrefix(raw, gitlinkMode) || strings.HasPrefix(raw[strings.IndexByte(raw, ' ')+1:], gitlinkMode) {
+				return stateErrorf("it changed the submodule %s or left a repository there: what is in it would be lost", name)
+			}
+			c.attributes = c.attributes || path.Base(name) == ".gitattributes"
+			continue
+		}
+		added, rest, _ := strings.Cut(all[i], "\t")
+		deleted, _, _ := strings.Cut(rest, "\t")
+		c.files++
+		c.insertions += count(added)
+		c.deletions += count(deleted)
+	}
+	return nil
+}
+
+// count returns a number of lines; a binary file has "-".
+func count(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+// commitTree makes a commit and returns its name.
+func (s *Space) commitTree(ctx context.Context, p place, tree, message string, parents ...string) (string, error) {
+	args := []string{"commit-tree", tree}
+	for _, parent := range parents {
+		args = append(args, "-p", parent)
+	}
+	if s.Policy.Sign {
+		args = append(args, "-S")
+	}
+	out, err := s.git.feed(ctx, p, message, args...)
+	return strings.TrimSpace(out), err
+}
+
+// fetchInto puts a commit of a workspace, with all it needs, into the hub.
+func (s *Space) fetchInto(ctx context.Context, w workspace, commit, ref string) error {
+	_, err := s.git.output(ctx, s.hub(), "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--update-shallow", w.dir, "+"+commit+":"+ref)
+	s.loose.Add(1)
+	return err
+}
+
+// takesAll reports whether what is not committed counts.
+func (s *Space) takesAll() bool { return s.Policy.Take != workflow.TakeCommits }

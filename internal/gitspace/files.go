@@ -1,0 +1,124 @@
+package gitspace
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// writeSynced writes a file that is on disk, whole, when it returns.
+func writeSynced(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "tmp_")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Chmod(f.Name(), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// copyIfThere copies a file; one that is missing is no error.
+func copyIfThere(from, to string) error {
+	data, err := os.ReadFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o644)
+}
+
+// copyDir copies the files and directories in from into a new directory.
+func copyDir(from, to string) error {
+	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := to + name[len(from):]
+		if entry.IsDir() {
+			return os.Mkdir(target, 0o777)
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, data, 0o666)
+	})
+}
+
+// copyWithTime copies a file with its time. The copy is there whole or not at all.
+func copyWithTime(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	target, err := os.Create(to + ".tmp")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	if e := target.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Chtimes(target.Name(), info.ModTime(), info.ModTime())
+	}
+	if err == nil {
+		err = os.Rename(target.Name(), to)
+	}
+	return err
+}
+
+// removeAll is os.RemoveAll, also for directories whose owner may not write to them.
+func removeAll(dir string) error {
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+func isDir(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.IsDir()
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+// existing returns dir or the nearest directory above it that exists.
+func existing(dir string) string {
+	for !exists(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}

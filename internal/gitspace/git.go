@@ -1,0 +1,216 @@
+package gitspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/process"
+)
+
+// The oldest git that merges without a working tree.
+const minMajor, minMinor = 2, 38
+
+// repositoryVars are the variables that lead git to another repository, index or set of objects than those of the directory it runs in. It is what
+// `git rev-parse --local-env-vars` lists, and what hooks and aliases get besides.
+var repositoryVars = [...]string{
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE",
+	"GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_INDEX_VERSION", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE", "GIT_PREFIX",
+	"GIT_INTERNAL_SUPER_PREFIX", "GIT_SHALLOW_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH", "GIT_ATTR_SOURCE",
+	"GIT_REF_PARANOIA", "GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT",
+}
+
+// ownVars are the variables that change what the commands of this package do, and that agents may have.
+var ownVars = [...]string{
+	"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE",
+	"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS", "GIT_EXTERNAL_DIFF", "GIT_DIFF_OPTS",
+	"GIT_CEILING_DIRECTORIES", "GIT_OPTIONAL_LOCKS",
+}
+
+// settings are given to every command of this package: no hooks, no background work, nothing that asks, and objects that are on disk when it ends.
+var settings = [...]string{
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.splitIndex=false", "core.safecrlf=false",
+	"gc.auto=0", "maintenance.auto=false", "commit.gpgSign=false", "submodule.recurse=false", "fetch.recurseSubmodules=false", "fetch.prune=false",
+	"fetch.writeCommitGraph=false", "fetch.fsckObjects=false", "transfer.fsckObjects=false", "protocol.file.allow=always", "protocol.version=2",
+	"log.showSignature=false", "advice.addEmbeddedRepo=false", "core.fsync=committed", "core.alternateRefsPrefixes=refs/prodigy/",
+}
+
+// git runs git commands.
+type git struct {
+	path     string
+	flags    []string // -c of settings
+	environ  []string
+	register *process.Register
+
+	mergeBase bool // merge-tree takes --merge-base
+}
+
+func newGit(c Config) git {
+	g := git{register: c.Register}
+	for _, setting := range settings {
+		g.flags = append(g.flags, "-c", setting)
+	}
+	for _, kv := range c.Environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if !slices.Contains(repositoryVars[:], name) && !slices.Contains(ownVars[:], name) {
+			g.environ = append(g.environ, kv)
+		}
+	}
+	// Nobody answers, and what is only read must not be written, not even an index.
+	g.environ = append(g.environ, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true", "GIT_OPTIONAL_LOCKS=0", "GIT_DEFAULT_REF_FORMAT=files")
+	return g
+}
+
+// find looks git up, and refuses one that is too old.
+func (g *git) find(ctx context.Context) error {
+	var err error
+	if g.path, err = exec.LookPath("git"); err != nil {
+		return errors.New("workspaces need git, and there is none in PATH")
+	}
+	out, err := g.output(ctx, place{}, "version")
+	if err != nil {
+		return err
+	}
+	major, minor, ok := parseVersion(out)
+	if !ok {
+		return fmt.Errorf("workspaces need git %d.%d or newer, and %q is not understood", minMajor, minMinor, strings.TrimSpace(out))
+	}
+	if major < minMajor || major == minMajor && minor < minMinor {
+		return fmt.Errorf("workspaces need git %d.%d or newer: this is %d.%d", minMajor, minMinor, major, minor)
+	}
+	g.mergeBase = major > 2 || minor >= 40
+	return nil
+}
+
+// parseVersion parses the output of `git version`, such as "git version 2.39.5 (Apple Git-154)".
+func parseVersion(out string) (major, minor int, ok bool) {
+	rest, ok := strings.CutPrefix(out, "git version ")
+	if !ok {
+		return 0, 0, false
+	}
+	first, rest, _ := strings.Cut(strings.TrimSpace(rest), ".")
+	second, _, _ := strings.Cut(rest, ".")
+	end := strings.IndexFunc(second, func(r rune) bool { return r < '0' || r > '9' })
+	if end >= 0 {
+		second = second[:end]
+	}
+	major, err := strconv.Atoi(first)
+	minor, err2 := strconv.Atoi(second)
+	return major, minor, err == nil && err2 == nil
+}
+
+// place is where a command runs, and on which repository.
+type place struct {
+	dir      string
+	gitDir   string // empty: found from dir
+	workTree string
+	identity identity // of commits; the zero one: git decides
+	date     time.Time
+	env      []string
+}
+
+func (p place) environ() []string {
+	env := slices.Clone(p.env)
+	if p.gitDir != "" {
+		env = append(env, "GIT_DIR="+p.gitDir)
+	}
+	if p.workTree != "" {
+		env = append(env, "GIT_WORK_TREE="+p.workTree)
+	}
+	if p.identity != (identity{}) {
+		env = append(env,
+			"GIT_AUTHOR_NAME="+p.identity.Name, "GIT_AUTHOR_EMAIL="+p.identity.Email,
+			"GIT_COMMITTER_NAME="+p.identity.Name, "GIT_COMMITTER_EMAIL="+p.identity.Email)
+	}
+	if !p.date.IsZero() {
+		date := fmt.Sprintf("@%d +0000", p.date.Unix())
+		env = append(env, "GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date)
+	}
+	return env
+}
+
+// gitError is a git command that ended with an exit code that is no answer.
+type gitError struct {
+	args   []string
+	exit   process.Exit
+	stderr string
+}
+
+func (e *gitError) Error() string {
+	how := "exit code " + strconv.Itoa(e.exit.Code)
+	if e.exit.Signal != "" {
+		how = e.exit.Signal
+	}
+	return fmt.Sprintf("git %s: %s: %s", e.args[0], how, e.reason())
+}
+
+// reason returns what git printed, in one line.
+func (e *gitError) reason() string {
+	lines := strings.FieldsFunc(e.stderr, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, line := range lines {
+		for _, word := range [...]string{"fatal: ", "error: "} {
+			line = strings.TrimPrefix(line, word)
+		}
+		lines[i] = strings.TrimSpace(line)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// output runs a command and returns what it printed to stdout.
+func (g *git) output(ctx context.Context, p place, args ...string) (string, error) {
+	return g.feed(ctx, p, "", args...)
+}
+
+// feed is output for a command that reads input.
+func (g *git) feed(ctx context.Context, p place, input string, args ...string) (string, error) {
+	out, _, err := g.run(ctx, p, input, nil, args...)
+	return out, err
+}
+
+// answer runs a command whose exit codes 0 and 1 are answers.
+func (g *git) answer(ctx context.Context, p place, args ...string) (out string, code int, err error) {
+	return g.run(ctx, p, "", []int{1}, args...)
+}
+
+// line is output without the newline at its end.
+func (g *git) line(ctx context.Context, p place, args ...string) (string, error) {
+	out, err := g.output(ctx, p, args...)
+	return strings.TrimSuffix(out, "\n"), err
+}
+
+// run runs a command. Exit codes other than 0 and those of answers are a *gitError; a stop is its cause.
+func (g *git) run(ctx context.Context, p place, input string, answers []int, args ...string) (out string, code int, err error) {
+	var stdout bytes.Buffer
+	stderr := process.Capture{Limit: 16 << 10}
+	argv := make([]string, 0, 1+len(g.flags)+len(args))
+	argv = append(argv, "git")
+	argv = append(argv, g.flags...)
+	argv = append(argv, args...)
+	exit, err := process.Run(ctx, process.Command{
+		Path: g.path, Argv: argv, Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
+		Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
+	})
+	switch {
+	case err != nil:
+		return "", -1, err
+	case exit.Start != nil:
+		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
+	case exit.Code != 0 && !slices.Contains(answers, exit.Code):
+		return "", exit.Code, &gitError{args: args, exit: exit, stderr: stderr.Text()}
+	}
+	return stdout.String(), exit.Code, nil
+}
+
+// fields splits output of commands with -z.
+func fields(out string) []string {
+	if out == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+}

@@ -1,0 +1,278 @@
+// Package gitspace gives each attempt a git workspace of its own, and merges what the attempts did.
+//
+// A workspace is a repository that borrows objects: one for each slot, used again, and clean for every attempt (slot.go). What an attempt did becomes
+// one commit (collect.go) in the hub, a bare repository of the job (repository.go), where it is merged without a working tree (merge.go) and verified
+// (verify.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every git command goes through git.go.
+//
+// What counts is what the caller has recorded: the head of the job and the work that waits are given to each call. The refs follow from these.
+package gitspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// Config describes the workspaces of one job.
+type Config struct {
+	JobID    string
+	Workflow string             // name of the workflow, for commit messages
+	Dir      string             // where the job was started: a directory in a checkout of the user's repository
+	GitDir   string             // for the hub and the template, in the job directory
+	WorkDir  string             // for the workspaces
+	Environ  []string           // the environment of the run
+	Policy   workflow.Workspace // empty values are the defaults
+	Slots    int
+	Register *process.Register // of the job, for the git commands; nil: none
+
+	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a workspace at base. Worker is its slot,
+	// 0 for those that are no slot's. A failed step is an Outcome with a Failure.
+	Run func(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error)
+
+	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told
+	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil: nobody is told
+}
+
+// Start is what a job with workspaces begins with.
+type Start struct {
+	Base    string // the commit
+	Branch  string // that was checked out, without refs/heads/; empty: HEAD was detached
+	Prefix  string // of Config.Dir in the checkout, with / at its end; empty: the top level
+	Files   int    // of a workspace
+	Bytes   int64  // of a workspace on disk, about; 0: not known without asking a remote
+	Notices []string
+}
+
+// Work is what an attempt did.
+type Work struct {
+	ItemID         string
+	Index, Attempt int
+	Base, Commit   string
+	Date           time.Time // of the commit that merges it, so that merging again makes the same commit
+
+	Files, Insertions, Deletions int
+}
+
+// MergedItem is work that was merged.
+type MergedItem struct {
+	Work
+	Merge string // the commit of the job's history that has it
+}
+
+// Rejected is work that was not merged.
+type Rejected struct {
+	Work
+	Type      retry.Type // TypeMergeConflict or TypeVerifyFailed
+	Message   string
+	Conflicts []events.Conflict // at most events.MaxConflicts
+	Outcome   *agent.Outcome    // of the steps that verify; nil for a conflict
+	Duration  time.Duration     // of the merge and verification of the work alone
+}
+
+// Merged is what became of a list of work: each is in one of both lists.
+type Merged struct {
+	Head   string // with all Items
+	Items  []MergedItem
+	Failed []Rejected
+}
+
+// Delivery is how the result reached the user's repository.
+type Delivery struct {
+	Branch  string // without refs/heads/; empty: nothing was merged, or the branch could not be moved
+	Hidden  string // the ref that always has the result
+	Notices []string
+}
+
+// StateError says why what is in a workspace or in the user's repository cannot be used. The reason is a sentence for people. Other errors are those of
+// git, the disk, or a stop.
+type StateError struct{ Reason string }
+
+func (e *StateError) Error() string { return e.Reason }
+
+func stateErrorf(format string, args ...any) error {
+	return &StateError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// Executor runs attempts. *agent.Executor is one.
+type Executor interface {
+	Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error)
+	Holds(ctx context.Context, ids []string) ([]string, error)
+}
+
+// Space has the workspaces and the hub of one job. Only one process may have it open; the lock of the job sees to that. Execute, Phase and Merge may run
+// at once. Merge and Publish may not, nor two of one of them.
+type Space struct {
+	Config
+	git    git
+	user   checkout // as it is now; not what the job began with
+	record record
+	umask  fs.FileMode // what new directories do not get
+
+	phase      sync.Mutex // held while the job's own workspace is made or looked at
+	phaseBase  string     // what Phase was called with last
+	attributes attributes
+	loose      atomic.Int64 // refs in the hub that were made since they were packed
+	before     string       // state of the user's checkout when the Space was opened
+}
+
+// record is what a job keeps of its start.
+type record struct {
+	Base     string   `json:"base"`
+	Prefix   string   `json:"prefix"`
+	Format   string   `json:"format"` // of object names: sha1 or sha256
+	Identity identity `json:"identity"`
+	FoldCase bool     `json:"fold_case,omitempty"` // core.ignorecase
+	Sparse   bool     `json:"sparse,omitempty"`
+}
+
+// identity is the author of a commit.
+type identity struct {
+	Name  string `json:"name"`
+	Email string `json:"email"`
+}
+
+func (s *Space) hubDir() string      { return filepath.Join(s.GitDir, "hub") }
+func (s *Space) templateDir() string { return filepath.Join(s.GitDir, "template") }
+func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.json") }
+
+// hub is the place of commands that work on the objects of the job.
+func (s *Space) hub() place {
+	return place{dir: s.hubDir(), gitDir: s.hubDir(), identity: s.record.Identity}
+}
+
+const headRef = "refs/heads/job" // in the hub
+
+// itemRef is the ref of work in the hub.
+func itemRef(index, attempt int) string { return fmt.Sprintf("refs/items/%d/%d", index, attempt) }
+
+func (w Work) ref() string { return itemRef(w.Index, w.Attempt) }
+
+// hiddenRef is the ref in the user's repository that keeps what the job needs. It is not refs/prodigy/<job>: with that, the name of the result branch would be
+// ambiguous for git.
+func (c Config) hiddenRef() string { return "refs/prodigy/jobs/" + c.JobID }
+
+// ResultBranch returns the branch that the result is delivered as.
+func (c Config) ResultBranch() string { return "prodigy/" + c.JobID }
+
+// Branch returns the branch that is checked out for an item. It is not below ResultBranch: both can be in one repository.
+func (c Config) Branch(index int) string { return c.ResultBranch() + "-" + strconv.Itoa(index) }
+
+// Open makes the hub of a new job, or restores that of a job that is resumed: locks that a killed git left are removed, and the refs are set from what
+// the caller has recorded. Head is the recorded head, and live the work that waits to be merged.
+func Open(ctx context.Context, c Config, start Start, head string, live []Work) (*Space, error) {
+	var err error
+	// The workspaces are compared with paths that the system reports, which have no symbolic links in them.
+	for _, dir := range []*string{&c.GitDir, &c.WorkDir} {
+		if *dir, err = madeDir(*dir); err != nil {
+			return nil, err
+		}
+	}
+	s := &Space{Config: c, git: newGit(c)}
+	if err := s.git.find(ctx); err != nil {
+		return nil, err
+	}
+	if s.user, err = s.git.inspect(ctx, c.Dir); err != nil {
+		return nil, err
+	}
+	if s.umask, err = probeUmask(c.WorkDir); err != nil {
+		return nil, err
+	}
+	err = s.readRecord()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = s.makeHub(ctx, start)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.restore(ctx, head, live); err != nil {
+		return nil, err
+	}
+	s.before, err = s.checkoutState(ctx)
+	return s, err
+}
+
+// madeDir makes a directory and returns its path without symbolic links.
+func madeDir(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a directory for the workspaces: %w", err)
+	}
+	return dir, nil
+}
+
+// probeUmask returns the permissions that new directories do not get.
+func probeUmask(dir string) (fs.FileMode, error) {
+	probe, err := os.MkdirTemp(dir, "probe-")
+	if err != nil {
+		return 0, err
+	}
+	inside := filepath.Join(probe, "d")
+	err = os.Mkdir(inside, 0o777)
+	info, statErr := os.Stat(inside)
+	if err := errors.Join(err, statErr, os.RemoveAll(probe)); err != nil {
+		return 0, err
+	}
+	return 0o777 &^ info.Mode().Perm(), nil
+}
+
+func (s *Space) readRecord() error {
+	data, err := os.ReadFile(s.recordFile())
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, &s.record); err != nil {
+		return fmt.Errorf("read %s: %w", s.recordFile(), err)
+	}
+	return nil
+}
+
+// Environ returns the environment for the commands of the job: environ without what would lead git to another repository than that of the directory it
+// is in, and with what keeps it from leaving the workspaces and from asking questions.
+func (s *Space) Environ(environ []string) []string {
+	ceiling := s.WorkDir
+	env := make([]string, 0, len(environ)+3)
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case name == "GIT_CEILING_DIRECTORIES" && value != "":
+			ceiling += string(filepath.ListSeparator) + value
+		case !slices.Contains(repositoryVars[:], name):
+			env = append(env, kv)
+		}
+	}
+	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
+}
+
+func (s *Space) created(worker int, base string, took time.Duration) {
+	if s.Created != nil {
+		s.Created(worker, base, took)
+	}
+}
+
+func (s *Space) cleaned(worker int, reason string) {
+	if s.Cleaned != nil {
+		s.Cleaned(worker, reason)
+	}
+}

@@ -1,0 +1,386 @@
+package gitspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// The trailers of commits that merge work. By them a conflict finds the other items.
+const (
+	jobTrailer     = "Prodigy-Job"
+	itemTrailer    = "Prodigy-Item"
+	attemptTrailer = "Prodigy-Attempt"
+)
+
+// Merge merges work into head, one after another, and verifies the result. An error is git's, the disk's or a stop's; then nothing was merged and no
+// item is to blame. Nothing is published: the caller records the result first.
+func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
+	m := merger{s: s, verified: make(map[string]verdict)}
+	return m.merge(ctx, head, work)
+}
+
+// merger merges one batch.
+type merger struct {
+	s        *Space
+	verified map[string]verdict // by commit
+}
+
+// chain merges work in order. What conflicts is left out.
+func (m *merger) chain(ctx context.Context, head string, work []Work) (Merged, error) {
+	out := Merged{Head: head}
+	for _, w := range work {
+		began := time.Now()
+		commit, conflicts, err := m.s.mergeOne(ctx, out.Head, w)
+		if err != nil {
+			return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
+		}
+		if len(conflicts) > 0 {
+			out.Failed = append(out.Failed, Rejected{
+				Work: w, Type: retry.TypeMergeConflict, Message: conflictMessage(conflicts),
+				Conflicts: conflicts[:min(len(conflicts), events.MaxConflicts)], Duration: time.Since(began),
+			})
+			continue
+		}
+		out.Head = commit
+		out.Items = append(out.Items, MergedItem{Work: w, Merge: commit})
+	}
+	return out, nil
+}
+
+// mergeOne merges work into head and returns the commit, or the conflicts.
+func (s *Space) mergeOne(ctx context.Context, head string, w Work) (commit string, conflicts []events.Conflict, err error) {
+	tree := w.Commit + "^{tree}"
+	if head != w.Base { // else there is nothing to merge with
+		tree, conflicts, err = s.mergeTree(ctx, head, w)
+		if err != nil || len(conflicts) > 0 {
+			return "", conflicts, err
+		}
+	}
+	if s.record.FoldCase {
+		conflicts, err := s.foldedNames(ctx, head, tree)
+		if err != nil || len(conflicts) > 0 {
+			return "", conflicts, err
+		}
+	}
+	parents := []string{head, w.Commit}
+	if s.Policy.History == workflow.HistorySquash {
+		parents = parents[:1]
+	}
+	p := s.hub()
+	p.date = w.Date
+	if commit, err = s.commitTree(ctx, p, tree, s.message(w), parents...); err != nil {
+		return "", nil, err
+	}
+	s.attributes.advance(head, commit, w.Commit)
+	return commit, nil, nil
+}
+
+// message returns the message of the commit that merges work.
+func (s *Space) message(w Work) string {
+	return fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n%s: %d\n", oneLine(s.Workflow), oneLine(w.ItemID),
+		jobTrailer, s.JobID, itemTrailer, trailerValue(w.ItemID), attemptTrailer, w.Attempt)
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// trailerValue returns text as the value of a trailer: quoted, when a trailer could not hold it as it is.
+func trailerValue(text string) string {
+	if text != "" && oneLine(text) == text && strings.IndexFunc(text, isControl) < 0 && text[0] != '"' {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }
+
+func parseTrailer(value string) string {
+	if text, err := strconv.Unquote(value); err == nil && strings.HasPrefix(value, `"`) {
+		return text
+	}
+	return value
+}
+
+// mergeTree merges the trees of head and work.
+func (s *Space) mergeTree(ctx context.Context, head string, w Work) (tree string, conflicts []events.Conflict, err error) {
+	if err := s.attributes.update(ctx, s, head); err != nil {
+		return "", nil, err
+	}
+	// In a bare repository merge-tree sees no .gitattributes, so it gets a working tree that has nothing else.
+	p := s.hub()
+	p.dir, p.workTree = s.attributesDir(), s.attributesDir()
+	args := []string{"merge-tree", "--write-tree", "--messages", "-z"}
+	if s.git.mergeBase {
+		// Without it git looks for the base among all that was merged since, which costs more with every merge.
+		args = append(args, "--merge-base="+w.Base)
+	}
+	out, code, err := s.git.answer(ctx, p, append(args, head, w.Commit)...)
+	if err != nil {
+		return "", nil, err
+	}
+	tree, conflicts, err = parseMergeTree(out)
+	if err != nil || code == 0 {
+		return tree, nil, err
+	}
+	if len(conflicts) == 0 {
+		return "", nil, fmt.Errorf("git merge-tree found conflicts and named none: %q", out)
+	}
+	return tree, conflicts, s.findOthers(ctx, w.Base, head, conflicts)
+}
+
+// parseMergeTree parses the output of merge-tree -z: the tree, a line for each stage of each conflicted file, an empty field, and messages. Those are the
+// number of paths, the paths, a type, and the text.
+func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err error) {
+	tree, rest, ok := strings.Cut(out, "\x00")
+	if !ok {
+		return "", nil, fmt.Errorf("the output of git merge-tree is not understood: %q", out)
+	}
+	all := fields(rest)
+	at := make(map[string]int)
+	add := func(name string) *events.Conflict {
+		if _, known := at[name]; !known {
+			at[name] = len(conflicts)
+			conflicts = append(conflicts, events.Conflict{Path: name})
+		}
+		return &conflicts[at[name]]
+	}
+	i := 0
+	for ; i < len(all) && all[i] != ""; i++ {
+		if _, name, ok := strings.Cut(all[i], "\t"); ok {
+			add(name)
+		}
+	}
+	for i++; i < len(all); {
+		n, err := strconv.Atoi(all[i])
+		if err != nil || n < 0 || i+n+2 >= len(all) {
+			return "", nil, fmt.Errorf("the messages of git merge-tree are not understood: %q", out)
+		}
+		names, kind, text := all[i+1:i+1+n], all[i+1+n], all[i+2+n]
+		i += n + 3
+		if !strings.HasPrefix(kind, "CONFLICT") || n == 0 {
+			continue
+		}
+		if c := add(names[0]); c.Message == "" {
+			c.Message = strings.TrimSpace(text)
+		}
+	}
+	return tree, conflicts, nil
+}
+
+// conflictMessage puts conflicts into a sentence.
+func conflictMessage(conflicts []events.Conflict) string {
+	names := make([]string, len(conflicts))
+	for i, c := range conflicts {
+		names[i] = c.Path
+	}
+	var others []string
+	for _, c := range conflicts {
+		others = append(others, c.With...)
+	}
+	slices.Sort(others)
+	text := "conflict in " + someOf(names)
+	if others = slices.Compact(others); len(others) > 0 {
+		text += " with " + someOf(others)
+	}
+	return text
+}
+
+// findOthers names the items whose merges have changed the paths of conflicts since base.
+func (s *Space) findOthers(ctx context.Context, base, head string, conflicts []events.Conflict) error {
+	args := []string{
+		"log", "-z", "--first-parent", "--diff-merges=first-parent", "--name-only", "--no-renames",
+		"--format=%x01%(trailers:key=" + itemTrailer + ",valueonly,unfold,separator=%x02)", base + ".." + head, "--",
+	}
+	for _, c := range conflicts[:min(len(conflicts), events.MaxConflicts)] {
+		args = append(args, ":(top,literal)"+c.Path)
+	}
+	out, err := s.git.output(ctx, s.hub(), args...)
+	if err != nil {
+		return fmt.Errorf("look for the items that changed the same files: %w", err)
+	}
+	for commit := range strings.SplitSeq(out, "\x01") {
+		head, rest, _ := strings.Cut(commit, "\x00")
+		id, _, _ := strings.Cut(strings.TrimSpace(head), "\x02")
+		if id = parseTrailer(id); id == "" {
+			continue
+		}
+		for _, name := range fields(rest) {
+			name = strings.TrimPrefix(name, "\n")
+			for i := range conflicts {
+				c := &conflicts[i]
+				if (c.Path == name || strings.HasPrefix(name, c.Path+"/")) && !slices.Contains(c.With, id) {
+					c.With = append(c.With, id)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// foldedNames returns the names that a merge adds and that differ from others only by case: where the user's disk does not tell such names apart, nobody
+// could check them out.
+func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Conflict, error) {
+	out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", head, tree)
+	if err != nil || out == "" {
+		return nil, err
+	}
+	dirs := map[string]bool{}
+	for _, name := range fields(out) {
+		for dir := path.Dir(name); ; dir = path.Dir(dir) {
+			dirs[dir] = true
+			if dir == "." {
+				break
+			}
+		}
+	}
+	args := []string{"ls-tree", "-z", "--name-only", "--full-tree", tree}
+	if len(dirs) > 0 {
+		args = append(args, "./")
+	}
+	for dir := range dirs {
+		if dir != "." {
+			args = append(args, dir+"/")
+		}
+	}
+	out, err = s.git.output(ctx, s.hub(), args...)
+	if err != nil {
+		return nil, err
+	}
+	var conflicts []events.Conflict
+	seen := make(map[string]string)
+	names := fields(out)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		folded := strings.ToLower(name)
+		if other, twice := seen[folded]; twice {
+			conflicts = append(conflicts, events.Conflict{Path: name, Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)"})
+			continue
+		}
+		seen[folded] = name
+	}
+	return conflicts, nil
+}
+
+// attributes is the directory with the .gitattributes files of the head, by which merges choose their drivers.
+type attributes struct {
+	mu    sync.Mutex
+	clean map[string]bool // work that has no changed .gitattributes
+
+	at string // the head whose files are there; used by the merger alone
+}
+
+// note remembers that work has no changed .gitattributes.
+func (a *attributes) note(c collected) {
+	if c.commit == "" || c.attributes {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clean == nil {
+		a.clean = make(map[string]bool)
+	}
+	a.clean[c.commit] = true
+}
+
+// advance moves on to a head that was made by merging work.
+func (a *attributes) advance(from, to, work string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at == from && a.clean[work] {
+		a.at = to
+	}
+}
+
+// forget forgets work that is settled.
+func (a *attributes) forget(settled []Work) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range settled {
+		delete(a.clean, w.Commit)
+	}
+}
+
+func (s *Space) attributesDir() string { return filepath.Join(s.GitDir, "attributes") }
+
+// update makes the files those of head.
+func (a *attributes) update(ctx context.Context, s *Space, head string) error {
+	if a.at == head {
+		return nil
+	}
+	if a.at != "" {
+		out, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", a.at, head)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(fields(out), func(name string) bool { return path.Base(name) == ".gitattributes" }) {
+			a.at = head
+			return nil
+		}
+	}
+	if err := s.writeAttributes(ctx, head); err != nil {
+		return fmt.Errorf("write the attributes of the merged files: %w", err)
+	}
+	a.at = head
+	return nil
+}
+
+// writeAttributes writes the .gitattributes files of head.
+func (s *Space) writeAttributes(ctx context.Context, head string) error {
+	dir := s.attributesDir()
+	if err := errors.Join(removeAll(dir), os.MkdirAll(dir, 0o777)); err != nil {
+		return err
+	}
+	out, err := s.git.output(ctx, s.hub(), "ls-tree", "-r", "-z", "--full-tree", head)
+	if err != nil {
+		return err
+	}
+	for _, field := range fields(out) {
+		meta, name, _ := strings.Cut(field, "\t")
+		columns := strings.Fields(meta)
+		if path.Base(name) != ".gitattributes" || len(columns) != 3 || !strings.HasPrefix(columns[0], "100") {
+			continue
+		}
+		text, err := s.git.output(ctx, s.hub(), "cat-file", "blob", columns[2])
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Publish sets the ref of the head in the hub, and deletes those of work that is settled. The caller has recorded both.
+func (s *Space) Publish(ctx context.Context, head string, settled []Work) error {
+	s.attributes.forget(settled)
+	var update strings.Builder
+	fmt.Fprintf(&update, "update %s %s\n", headRef, head)
+	for _, w := range settled {
+		fmt.Fprintf(&update, "delete %s\n", w.ref())
+	}
+	if _, err := s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin"); err != nil {
+		return fmt.Errorf("set the head of the job: %w", err)
+	}
+	if s.loose.Load() < maxLooseRefs {
+		return nil
+	}
+	s.loose.Store(0)
+	return s.packRefs(ctx)
+}

@@ -1,0 +1,369 @@
+package gitspace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// makeHub makes the hub and the template of a new job. The record is written last: without it they are made anew.
+func (s *Space) makeHub(ctx context.Context, start Start) error {
+	fold, _ := lookup(s.user.config, "core.ignorecase")
+	sparse, _ := lookup(s.user.config, "core.sparsecheckout")
+	s.record = record{
+		Base: start.Base, Prefix: s.user.prefix, Format: s.user.format, FoldCase: isTrue(fold),
+		Sparse: len(s.Policy.Sparse) > 0 || isTrue(sparse),
+	}
+	known, err := s.identify(ctx)
+	if err != nil {
+		return err
+	}
+	for _, dir := range [...]string{s.hubDir(), s.templateDir()} {
+		if err := removeAll(dir); err != nil {
+			return err
+		}
+	}
+	if err := s.writeHub(); err != nil {
+		return fmt.Errorf("make the hub of the job: %w", err)
+	}
+	if err := s.writeTemplate(ctx, known); err != nil {
+		return fmt.Errorf("make the template of the workspaces: %w", err)
+	}
+	data, err := json.Marshal(s.record)
+	if err != nil {
+		return err
+	}
+	return writeSynced(s.recordFile(), data)
+}
+
+// identify sets the identity of prodigy's commits: the user's, if git knows one.
+func (s *Space) identify(ctx context.Context) (known bool, err error) {
+	// The variables count here: they are what the user's own commits would get.
+	p := s.user.place
+	for _, kv := range s.Config.Environ {
+		if strings.HasPrefix(kv, "GIT_AUTHOR_") || strings.HasPrefix(kv, "GIT_COMMITTER_") {
+			p.env = append(p.env, kv)
+		}
+	}
+	out, err := s.git.line(ctx, p, "var", "GIT_AUTHOR_IDENT")
+	var failed *gitError
+	switch {
+	case errors.As(err, &failed):
+		s.record.Identity = identity{Name: "prodigy", Email: "prodigy@localhost"}
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	s.record.Identity = parseIdentity(out)
+	return true, nil
+}
+
+// parseIdentity parses "Name <mail> time zone".
+func parseIdentity(text string) identity {
+	name, rest, _ := strings.Cut(text, " <")
+	mail, _, _ := strings.Cut(rest, ">")
+	return identity{Name: name, Email: mail}
+}
+
+// writeHub writes a bare repository that borrows the user's objects.
+func (s *Space) writeHub() error {
+	config := append(s.inherited(),
+		setting{key: "core.bare", value: "true"},
+		setting{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
+		setting{key: "core.fsync", value: "committed"},
+		setting{key: "gc.auto", value: "0"}, setting{key: "maintenance.auto", value: "false"})
+	return s.writeRepository(s.hubDir(), s.user.objects, config)
+}
+
+// writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the objects of the hub.
+func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
+	config := append(s.inherited(),
+		setting{key: "core.bare", value: "false"}, setting{key: "core.logallrefupdates", value: "true"},
+		setting{key: "core.fsmonitor", value: "false"}, setting{key: "core.splitindex", value: "false"}, setting{key: "core.untrackedcache", value: "false"},
+		setting{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
+		setting{key: "commit.gpgsign", value: "false"}, setting{key: "tag.gpgsign", value: "false"},
+		setting{key: "gc.auto", value: "0"}, setting{key: "maintenance.auto", value: "false"},
+		setting{key: "submodule.alternatelocation", value: "superproject"})
+	if s.user.hooks != "" {
+		config = append(config, setting{key: "core.hookspath", value: s.user.hooks})
+	}
+	if identified { // a directory of another place may have another identity, by includeIf
+		config = append(config, setting{key: "user.name", value: s.record.Identity.Name}, setting{key: "user.email", value: s.record.Identity.Email})
+	}
+	if _, set := lookup(config, "lfs.storage"); !set && isDir(filepath.Join(s.user.commonDir, "lfs")) {
+		config = append(config, setting{key: "lfs.storage", value: filepath.Join(s.user.commonDir, "lfs")})
+	}
+	if len(s.Policy.Sparse) > 0 {
+		config = append(config, setting{key: "core.sparsecheckout", value: "true"}, setting{key: "core.sparsecheckoutcone", value: "true"}, setting{key: "index.sparse", value: "false"})
+	}
+	dir := s.templateDir()
+	if err := s.writeRepository(dir, filepath.Join(s.hubDir(), "objects"), config); err != nil {
+		return err
+	}
+	if err := s.writeInfo(dir); err != nil {
+		return err
+	}
+	return s.writeRefs(ctx, dir)
+}
+
+// inherited returns the user's own settings that are good for a repository at another place.
+func (s *Space) inherited() []setting {
+	dropped := []string{
+		"core.worktree", "core.bare", "core.fsmonitor", "core.hookspath", "core.repositoryformatversion", "core.splitindex", "core.untrackedcache",
+		"core.alternaterefscommand", "core.logallrefupdates", "commit.gpgsign", "tag.gpgsign", "include.path",
+	}
+	var kept []setting
+	for _, one := range s.user.config {
+		section, _, _ := strings.Cut(one.key, ".")
+		name := one.key[strings.LastIndexByte(one.key, '.')+1:]
+		switch {
+		case slices.Contains(dropped, one.key), section == "gc", section == "maintenance", section == "includeif":
+			continue
+		case section == "extensions" && one.key != "extensions.partialclone":
+			continue
+		case section == "remote" && (name == "url" || name == "pushurl"):
+			one.value = s.user.absoluteURL(one.value)
+		}
+		kept = append(kept, one)
+	}
+	return kept
+}
+
+// absoluteURL returns the URL of a remote so that it means the same everywhere. A path is relative to the top level.
+func (c checkout) absoluteURL(url string) string {
+	colon, slash := strings.IndexByte(url, ':'), strings.IndexByte(url, '/')
+	if strings.Contains(url, "://") || filepath.IsAbs(url) || url == "" || strings.HasPrefix(url, "~") || colon >= 0 && (slash < 0 || colon < slash) {
+		return url
+	}
+	return filepath.Join(c.top, url)
+}
+
+// writeRepository writes a repository by hand: `git init` would follow the user's templates and defaults.
+func (s *Space) writeRepository(dir, borrowed string, config []setting) error {
+	for _, sub := range [...]string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
+			return err
+		}
+	}
+	version := "0"
+	if _, partial := lookup(config, "extensions.partialclone"); partial || s.record.Format != "sha1" {
+		version = "1"
+	}
+	first := []setting{{key: "core.repositoryformatversion", value: version}}
+	if s.record.Format != "sha1" {
+		first = append(first, setting{key: "extensions.objectformat", value: s.record.Format})
+	}
+	files := []struct{ name, text string }{
+		{"HEAD", "ref: " + headRef + "\n"},
+		{"config", formatConfig(append(first, config...))},
+		{"objects/info/alternates", quoteAlternate(borrowed) + "\n"},
+	}
+	for _, f := range files {
+		if err := writeSynced(filepath.Join(dir, f.name), []byte(f.text)); err != nil {
+			return err
+		}
+	}
+	for from, to := range map[string]string{s.user.shallow: "shallow", s.user.attributes: "info/attributes"} {
+		if err := copyIfThere(from, filepath.Join(dir, to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeInfo writes what a workspace ignores and which files it has.
+func (s *Space) writeInfo(dir string) error {
+	exclude, err := os.ReadFile(s.user.exclude)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	text := string(exclude)
+	if len(s.Policy.Keep) > 0 { // what is kept must never be committed
+		text = strings.TrimSuffix(text, "\n") + "\n" + strings.Join(s.Policy.Keep, "\n") + "\n"
+	}
+	if err := writeSynced(filepath.Join(dir, "info", "exclude"), []byte(text)); err != nil {
+		return err
+	}
+	sparse := filepath.Join(dir, "info", "sparse-checkout")
+	if len(s.Policy.Sparse) > 0 {
+		return writeSynced(sparse, []byte(conePatterns(s.Policy.Sparse)))
+	}
+	return copyIfThere(s.user.sparse, sparse)
+}
+
+// conePatterns returns the sparse-checkout file of directories, as `git sparse-checkout set --cone` writes it.
+func conePatterns(dirs []string) string {
+	var whole, above []string
+	for _, dir := range dirs {
+		dir = cleanDir(dir)
+		if dir == "" {
+			return "/*\n"
+		}
+		whole = append(whole, dir)
+		for up := path.Dir(dir); up != "."; up = path.Dir(up) {
+			above = append(above, up)
+		}
+	}
+	slices.Sort(whole)
+	slices.Sort(above)
+	var b strings.Builder
+	b.WriteString("/*\n!/*/\n")
+	escape := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+	for _, dir := range slices.Compact(above) {
+		if !slices.ContainsFunc(whole, func(w string) bool { return dir == w || strings.HasPrefix(dir, w+"/") }) {
+			fmt.Fprintf(&b, "/%s/\n!/%s/*/\n", escape.Replace(dir), escape.Replace(dir))
+		}
+	}
+	for _, dir := range slices.Compact(whole) {
+		fmt.Fprintf(&b, "/%s/\n", escape.Replace(dir))
+	}
+	return b.String()
+}
+
+// writeRefs writes the branches, tags and notes of the user. A branch that would be in the way of those of the job is left out.
+func (s *Space) writeRefs(ctx context.Context, dir string) error {
+	out, err := s.git.output(ctx, s.user.place, "for-each-ref", "--format=%(objectname) %(refname) %(*objectname) %(symref)",
+		"refs/heads", "refs/tags", "refs/remotes", "refs/notes", "refs/replace")
+	if err != nil {
+		return err
+	}
+	result := "refs/heads/" + s.ResultBranch()
+	packed := []byte("# pack-refs with: peeled fully-peeled sorted \n")
+	for line := range strings.Lines(out) {
+		columns := strings.Split(strings.TrimSuffix(line, "\n"), " ")
+		if len(columns) != 4 {
+			continue
+		}
+		object, name, peeled, symref := columns[0], columns[1], columns[2], columns[3]
+		if strings.HasPrefix(result+"/", name+"/") || strings.HasPrefix(name, result) {
+			continue
+		}
+		if symref != "" {
+			file := filepath.Join(dir, filepath.FromSlash(name))
+			if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+				return err
+			}
+			if err := writeSynced(file, []byte("ref: "+symref+"\n")); err != nil {
+				return err
+			}
+			continue
+		}
+		packed = fmt.Appendf(packed, "%s %s\n", object, name)
+		if peeled != "" {
+			packed = fmt.Appendf(packed, "^%s\n", peeled)
+		}
+	}
+	return writeSynced(filepath.Join(dir, "packed-refs"), packed)
+}
+
+// formatConfig writes settings as a file of git.
+func formatConfig(all []setting) string {
+	var b strings.Builder
+	for _, s := range all {
+		section, rest, _ := strings.Cut(s.key, ".")
+		sub, name := "", rest
+		if i := strings.LastIndexByte(rest, '.'); i >= 0 {
+			sub, name = rest[:i], rest[i+1:]
+		}
+		b.WriteString("[" + section)
+		if strings.Contains(rest, ".") {
+			b.WriteString(` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"`)
+		}
+		b.WriteString("]\n\t" + name)
+		if !s.bare {
+			b.WriteString(` = "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(s.value) + `"`)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// quoteAlternate returns a line of objects/info/alternates.
+func quoteAlternate(dir string) string {
+	if !strings.HasPrefix(dir, `"`) && !strings.HasPrefix(dir, "#") && !strings.Contains(dir, "\n") {
+		return dir
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(dir) + `"`
+}
+
+// restore removes what a killed git left in the hub, and sets its refs. The hidden ref in the user's repository keeps the base, however the user's
+// branches change.
+func (s *Space) restore(ctx context.Context, head string, live []Work) error {
+	if head == "" {
+		head = s.record.Base
+	}
+	if err := removeLocks(s.hubDir()); err != nil {
+		return err
+	}
+	s.removeOwnLocks()
+	if _, err := s.git.output(ctx, s.hub(), "cat-file", "-e", head+"^{tree}"); err != nil {
+		return fmt.Errorf("the commit %s of the job cannot be read: %w", head, err)
+	}
+	merged, err := s.git.output(ctx, s.hub(), "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
+	if err != nil {
+		return err
+	}
+	var update strings.Builder
+	fmt.Fprintf(&update, "update %s %s\n", headRef, head)
+	waits := make(map[string]bool)
+	for _, w := range live {
+		waits[w.ref()] = true
+		fmt.Fprintf(&update, "update %s %s\n", w.ref(), w.Commit)
+	}
+	for ref := range strings.Lines(merged) {
+		if ref = strings.TrimSuffix(ref, "\n"); !waits[ref] {
+			fmt.Fprintf(&update, "delete %s\n", ref)
+		}
+	}
+	if _, err := s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin"); err != nil {
+		return fmt.Errorf("what the job has recorded cannot be read: %w", err)
+	}
+	if err := s.packRefs(ctx); err != nil {
+		return err
+	}
+	_, code, err := s.git.answer(ctx, s.user.place, "rev-parse", "--verify", "--quiet", s.hiddenRef()+"^{commit}")
+	if err != nil || code == 0 {
+		return err
+	}
+	_, err = s.git.output(ctx, s.user.place, "update-ref", s.hiddenRef(), s.record.Base)
+	return err
+}
+
+// removeLocks removes the locks and temporary files of git in a repository that nobody works in.
+func removeLocks(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir() && filepath.Dir(name) == filepath.Join(dir, "objects") && len(entry.Name()) == 2:
+			return fs.SkipDir // loose objects, which have no locks
+		case !entry.IsDir() && (strings.HasSuffix(name, ".lock") || strings.HasPrefix(entry.Name(), "tmp_")):
+			return os.Remove(name)
+		}
+		return nil
+	})
+}
+
+// removeOwnLocks removes the locks of the two refs of the job in the user's repository. Nobody else writes them while the job is locked.
+func (s *Space) removeOwnLocks() {
+	for _, ref := range [...]string{s.hiddenRef(), "refs/heads/" + s.ResultBranch()} {
+		_ = os.Remove(filepath.Join(s.user.commonDir, filepath.FromSlash(ref)+".lock"))
+	}
+}
+
+// maxLooseRefs is how many refs are made in the hub before they are packed: a fetch looks at each of them, and loose ones are files.
+const maxLooseRefs = 200
+
+func (s *Space) packRefs(ctx context.Context) error {
+	_, err := s.git.output(ctx, s.hub(), "pack-refs", "--all")
+	return err
+}

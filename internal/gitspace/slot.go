@@ -1,0 +1,255 @@
+package gitspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/agent"
+)
+
+// workspace is a directory with a checkout and a repository of its own. It is used by one attempt after another.
+//
+// Beside it is its seal: the index as it was when the workspace was clean, with its time, by which git sees which files have changed since. A workspace
+// without a seal is made anew. The seal is taken away before anything is changed and written last.
+type workspace struct {
+	name   string
+	worker int // slot; 0: it is no slot's
+	dir    string
+	seal   string
+}
+
+func (s *Space) workspace(name string, worker int) workspace {
+	dir := filepath.Join(s.WorkDir, name)
+	return workspace{name: name, worker: worker, dir: dir, seal: dir + ".index"}
+}
+
+func (w workspace) gitDir() string { return filepath.Join(w.dir, ".git") }
+
+// place is for commands of this package in the workspace.
+func (s *Space) in(w workspace) place {
+	return place{dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity}
+}
+
+// start returns the directory in which commands begin, and makes it when the commit does not have it.
+func (s *Space) start(w workspace) (string, error) {
+	dir := filepath.Join(w.dir, filepath.FromSlash(s.record.Prefix))
+	return dir, os.MkdirAll(dir, 0o777)
+}
+
+// setupFailed is a setup of a workspace that failed, as an outcome.
+type setupFailed struct{ outcome agent.Outcome }
+
+func (e *setupFailed) Error() string { return e.outcome.Failure.Message }
+
+// prepare makes the workspace clean, at a commit. With a branch that is what HEAD is on, else HEAD is detached.
+func (s *Space) prepare(ctx context.Context, w workspace, base, branch string) error {
+	if exists(w.dir) || exists(w.seal) {
+		err := s.reuse(ctx, w, base, branch)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := s.discard(w); err != nil {
+			return err
+		}
+		s.cleaned(w.worker, err.Error())
+	}
+	return s.create(ctx, w, base, branch)
+}
+
+// create makes a new workspace, and runs the setup in it.
+func (s *Space) create(ctx context.Context, w workspace, base, branch string) error {
+	began := time.Now()
+	if err := os.Mkdir(w.dir, 0o777); err != nil {
+		return fmt.Errorf("make a workspace: %w", err)
+	}
+	if err := copyDir(s.templateDir(), w.gitDir()); err != nil {
+		return fmt.Errorf("make a workspace: %w", err)
+	}
+	if err := s.checkOut(ctx, w, base, branch); err != nil {
+		return fmt.Errorf("make a workspace: %w", err)
+	}
+	if len(s.Policy.Setup) > 0 {
+		if err := s.setUp(ctx, w, base, branch); err != nil {
+			return err
+		}
+	}
+	if err := copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal); err != nil {
+		return fmt.Errorf("make a workspace: %w", err)
+	}
+	s.created(w.worker, base, time.Since(began))
+	return nil
+}
+
+// setUp runs the setup, and removes what it left and is not to be kept: the first attempt finds what all others find.
+func (s *Space) setUp(ctx context.Context, w workspace, base, branch string) error {
+	dir, err := s.start(w)
+	if err != nil {
+		return err
+	}
+	o, err := s.Run(ctx, "setup", dir, base, w.worker)
+	if err != nil {
+		return err
+	}
+	if o.Failure != nil {
+		failure := *o.Failure
+		failure.Step = "workspace.setup/" + failure.Step
+		o.Failure = &failure
+		return errors.Join(&setupFailed{o}, s.discard(w))
+	}
+	if err := copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal); err != nil {
+		return err
+	}
+	return s.reuse(ctx, w, base, branch)
+}
+
+// reuse makes a workspace clean that others have used. After an error it is not to be used.
+func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) error {
+	if !isDir(w.dir) {
+		return errors.New("it is no directory any more")
+	}
+	if !exists(w.seal) {
+		return errors.New("it was left while it was made or cleaned")
+	}
+	if usedElsewhere(w.dir) {
+		return errors.New("a process that the attempt before has left is working in it")
+	}
+	taken := w.seal + ".taken"
+	if err := os.Rename(w.seal, taken); err != nil {
+		return err
+	}
+	if err := os.Chmod(w.dir, 0o777&^s.umask); err != nil {
+		return err
+	}
+	if err := removeAll(w.gitDir()); err != nil {
+		return err
+	}
+	if err := copyDir(s.templateDir(), w.gitDir()); err != nil {
+		return err
+	}
+	if err := os.Rename(taken, filepath.Join(w.gitDir(), "index")); err != nil {
+		return err
+	}
+	if err := s.checkOut(ctx, w, base, branch); err != nil {
+		return err
+	}
+	clean := []string{"clean", "-q", "-ffdx"}
+	for _, pattern := range s.Policy.Keep {
+		clean = append(clean, "-e", pattern)
+	}
+	if _, err := s.git.output(ctx, s.in(w), clean...); err != nil {
+		return err
+	}
+	if err := s.emptySubmodules(ctx, w); err != nil {
+		return err
+	}
+	if err := s.sweep(w.dir); err != nil {
+		return err
+	}
+	return copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal)
+}
+
+// checkOut makes the tracked files those of a commit, whatever is there.
+func (s *Space) checkOut(ctx context.Context, w workspace, base, branch string) error {
+	args := []string{"checkout", "-q", "-f", "--detach", base}
+	if branch != "" {
+		args = []string{"checkout", "-q", "-f", "-B", branch, base}
+	}
+	_, err := s.git.output(ctx, s.in(w), args...)
+	return err
+}
+
+// emptySubmodules empties the directories of submodules: their repositories were in the .git that is gone.
+func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
+	if !exists(filepath.Join(w.dir, ".gitmodules")) {
+		return nil
+	}
+	out, err := s.git.output(ctx, s.in(w), "ls-files", "-s", "-z")
+	if err != nil {
+		return err
+	}
+	for _, field := range fields(out) {
+		name, is := strings.CutPrefix(field, gitlinkMode+" ")
+		if !is {
+			continue
+		}
+		_, name, _ = strings.Cut(name, "\t")
+		dir := filepath.Join(w.dir, filepath.FromSlash(name))
+		if err := removeAll(dir); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes what git does not see: pipes, sockets, devices, and permissions of directories. What is kept is not looked at.
+func (s *Space) sweep(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch {
+		case name == filepath.Join(dir, ".git"):
+			return fs.SkipDir
+		case entry.IsDir():
+			if name != dir && s.keeps(filepath.ToSlash(name[len(dir)+1:])) {
+				return fs.SkipDir
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			if want := 0o777 &^ s.umask; info.Mode().Perm() != want {
+				return os.Chmod(name, want)
+			}
+		case entry.Type()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeCharDevice|fs.ModeIrregular) != 0:
+			return os.Remove(name)
+		}
+		return nil
+	})
+}
+
+// keeps reports whether a directory is surely kept. It understands the patterns that name a directory; others only cost a walk.
+func (s *Space) keeps(name string) bool {
+	return slices.ContainsFunc(s.Policy.Keep, func(pattern string) bool {
+		pattern = strings.TrimSuffix(pattern, "/")
+		if rooted, is := strings.CutPrefix(pattern, "/"); is || strings.Contains(pattern, "/") {
+			return name == rooted
+		}
+		return path.Base(name) == pattern
+	})
+}
+
+// discard deletes a workspace. It is renamed first, so that nothing takes a half deleted one for a workspace.
+func (s *Space) discard(w workspace) error {
+	for _, seal := range [...]string{w.seal, w.seal + ".taken", w.seal + ".tmp"} {
+		if err := os.Remove(seal); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if !exists(w.dir) {
+		return nil
+	}
+	trash := w.dir + ".trash-" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	if err := os.Rename(w.dir, trash); err != nil {
+		return fmt.Errorf("throw a workspace away: %w", err)
+	}
+	if err := removeAll(trash); err != nil {
+		return fmt.Errorf("throw a workspace away: %w", err)
+	}
+	return nil
+}

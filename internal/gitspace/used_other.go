@@ -1,0 +1,5 @@
+//go:build !linux
+
+package gitspace
+
+func usedElsewhere(string) bool { return false }
