@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -82,6 +85,7 @@ type planItems struct {
 	Total  *int         `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
 	First  []items.Item `json:"first"`
 	made   bool         // by setup, if by anybody: it is not there
+	fields seenFields
 }
 
 // planStep is what would be run for one step.
@@ -111,7 +115,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	}
 	con.hide(w.settings.Mask)
 	c.Settings = w.settings
-	p, err := makePlan(ctx, w, mapreduce.Slots(c, w.Workflow))
+	p, err := makePlan(ctx, &w, mapreduce.Slots(c, w.Workflow))
 	if err != nil {
 		return err
 	}
@@ -123,19 +127,22 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	return nil
 }
 
-func makePlan(ctx context.Context, w checked, slots int) (plan, error) {
+func makePlan(ctx context.Context, w *checked, slots int) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
 	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
 	sample.Env, sample.Secrets, sample.Args = w.settings.Env, w.settings.Final, w.settings.Args
 	if w.Map != nil {
-		selected, err := planSelection(ctx, w)
+		selected, err := planSelection(ctx, *w)
 		if err != nil {
+			return plan{}, err
+		}
+		if err := selected.fields.check(w); err != nil {
 			return plan{}, err
 		}
 		p.Items = &selected
 		p.ItemRuns = triesOf(itemPolicy(w.ErrorPolicy))
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
-		p.WorstWaiting = new(worstWaiting(w))
+		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel = slots
 	}
 	p.estimate(w.Workflow)
@@ -282,6 +289,7 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 		if err != nil {
 			return planItems{}, planError(err)
 		}
+		selected.fields.add(it.Data)
 		if total++; total <= firstItems {
 			it.Data = bytes.Clone(it.Data)
 			selected.First = append(selected.First, it)
@@ -291,11 +299,60 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 	return selected, nil
 }
 
+// seenFields collects the fields that items have.
+type seenFields struct {
+	names map[string]bool
+	texts bool // some item is a text, a number or a boolean
+	other bool // some item is a list or null, or there are too many fields
+}
+
+// maxFields is how many fields are told apart.
+const maxFields = 1000
+
+func (f *seenFields) add(item json.RawMessage) {
+	switch {
+	case f.other:
+	case len(item) > 0 && item[0] == '{':
+		if f.names == nil {
+			f.names = map[string]bool{}
+		}
+		for name := range rawjson.Members(item) {
+			f.names[rawjson.Unquote(name)] = true
+		}
+		f.other = len(f.names) > maxFields
+	case len(item) == 0 || item[0] == '[' || item[0] == 'n':
+		f.other = true
+	default:
+		f.texts = true
+	}
+}
+
+// check returns an error for the placeholders of w that name a field which none of the items has, and adds warnings to w for those which a
+// condition guards.
+func (f *seenFields) check(w *checked) error {
+	if f.other || f.texts == (f.names != nil) || w.Map.Batch > 0 || w.Map.ItemsFromArgs {
+		return nil
+	}
+	var fields []string
+	if !f.texts {
+		fields = slices.Sorted(maps.Keys(f.names))
+	}
+	problems, warnings := agent.CheckFields(w.Workflow, fields)
+	for _, found := range [][]workflow.Problem{problems, warnings} {
+		for i := range found {
+			found[i].Message += ": no item has such a field"
+		}
+	}
+	w.warnings = append(w.warnings, warnings...)
+	if len(problems) == 0 {
+		return nil
+	}
+	return &workflow.InvalidError{Problems: problems}
+}
+
 // planError wraps an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
 func planError(err error) error {
-	var bad *items.KeyError
-	var missing *items.MissingKeyError
-	if errors.As(err, &bad) || errors.As(err, &missing) {
+	if mistaken(err) {
 		return refusef("select the items: %w", err)
 	}
 	return fmt.Errorf("select the items: %w", err)

@@ -16,6 +16,28 @@ import (
 // Check compiles every text of a workflow that can hold values, whichever profile will be chosen, and returns the errors and warnings in the
 // order of the file.
 func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
+	c := checked(w, nil)
+	return c.problems(w.File)
+}
+
+// CheckFields returns the placeholders of w that name a field which none of its items has: those that surely fail, and those of steps that a
+// condition may skip. Fields are all that the items have, and nil when each item is a text. Conditions may name any field: one that is missing
+// is null.
+func CheckFields(w *workflow.Workflow, fields []string) (problems, warnings []workflow.Problem) {
+	item := template.Name{Root: true, Declared: true, Data: true, Seen: true, Text: fields == nil, Fields: append([]string{"output"}, fields...)}
+	before := checked(w, nil).findings
+	c := checked(w, &item)
+	c.findings = slices.DeleteFunc(c.findings, func(f finding) bool { return slices.Contains(before, f) })
+	for i, f := range c.findings {
+		if f.conditional {
+			c.findings[i].severity = template.Warning
+		}
+	}
+	return c.problems(w.File)
+}
+
+// checked compiles every text of a workflow. Item is what is known of the items; nil: what the workflow says.
+func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	c := new(compiler)
 	names := globalNames()
 	if len(w.EnvFiles) > 0 {
@@ -43,7 +65,11 @@ func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 		if w.Map != nil {
 			_, err := template.CompilePlain(w.Map.Label.Value, labelNames())
 			c.failed(nil, w.Map.Label.At, err)
-			_, after := c.list(w.Map.AgentTemplate, names.ofAgents(w.Map).perValue(w.Map.ItemsFromArgs), "")
+			agents := names.ofAgents(w.Map)
+			if item != nil {
+				agents = names.agent(*item).flatten()
+			}
+			_, after := c.list(w.Map.AgentTemplate, agents.perValue(w.Map.ItemsFromArgs), "")
 			c.handlers(w, after)
 		}
 		names = c.phase(w.Reduce, names.inPhase(phaseReduce))
@@ -52,7 +78,7 @@ func Check(w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 		_, names = c.list(w.Commands, names, "")
 		c.handlers(w, names)
 	}
-	return c.problems(w.File)
+	return c
 }
 
 // phase compiles the steps of p, which may be nil, and returns the names that the next phase sees.

@@ -104,6 +104,8 @@ type finding struct {
 	at       workflow.Pos
 	severity template.Severity
 	message  string
+
+	conditional bool // the step has a condition
 }
 
 func (c *compiler) plan(a *Attempt) *plan {
@@ -237,7 +239,7 @@ func (c *compiler) command(s *step, compile compileText, text string, at locate,
 	c.noteUse(s, text)
 	compiled, diags, err := compile(text, n.Names)
 	for _, d := range diags {
-		c.found(at, d)
+		c.found(s, at, d)
 	}
 	c.failed(s, at, err)
 	return compiled
@@ -248,7 +250,7 @@ func (c *compiler) plain(s *step, text workflow.Text, n scopeNames) *template.Pl
 	compiled, err := template.CompilePlain(text.Value, n.Names)
 	if compiled != nil {
 		for _, d := range compiled.Diags {
-			c.found(text.At, d)
+			c.found(s, text.At, d)
 		}
 	}
 	c.failed(s, text.At, err)
@@ -279,12 +281,14 @@ func (c *compiler) failed(s *step, at locate, err error) {
 		return
 	}
 	for _, d := range compile.Diags {
-		c.found(at, d)
+		c.found(s, at, d)
 	}
 }
 
-func (c *compiler) found(at locate, d template.Diag) {
-	c.findings = append(c.findings, finding{at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text})
+func (c *compiler) found(s *step, at locate, d template.Diag) {
+	c.findings = append(c.findings, finding{
+		at: at(d.Line, d.Col), severity: d.Severity, message: d.Code + " " + d.Text, conditional: s != nil && s.When != nil,
+	})
 }
 
 // captureName refuses names that would steer the programs of later steps, since captured values are exported to them.

@@ -31,6 +31,9 @@ func compileCondition(src string, n template.Names) (*condition, []conditionProb
 	if err != nil {
 		return nil, []conditionProblem{{1, 1, &whenError{err}}}
 	}
+	if is, _ := n.Lookup("item"); is.Seen {
+		n = n.With("item", template.Name{Root: true, Declared: true, Data: true})
+	}
 	c := &condition{parsed: parsed, terms: make([]term, len(parsed.Terms))}
 	var problems []conditionProblem
 	for i, t := range parsed.Terms {

@@ -22,6 +22,7 @@ type Name struct {
 	Fields   []string // of a root: all that it has; nil: any
 	List     bool     // of a root: a list, whose elements ${name} stands for, as ${name[*]} does
 	Text     bool     // of a root: it is a text, of which Fields only tell what came after it
+	Seen     bool     // of a root: Fields are what its values have, by chance: a placeholder with a default may name others
 }
 
 // frame holds some of the names. The frames below hold more names each, but for those on top that are not packed yet.
@@ -62,7 +63,7 @@ func (n Names) Packed() Names {
 func (n Names) Open() Names { return Names{top: n.top, open: true} }
 
 func (n Name) and(m Name) Name {
-	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Constant: n.Constant && m.Constant, Text: n.Text && m.Text}
+	both := Name{Root: n.Root || m.Root, Declared: n.Declared || m.Declared, Data: n.Data || m.Data, Constant: n.Constant && m.Constant, Text: n.Text && m.Text, Seen: n.Seen || m.Seen}
 	if n.Fields != nil && m.Fields != nil && slices.Equal(n.Fields, m.Fields) {
 		both.Fields = n.Fields
 	}
