@@ -171,6 +171,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return usagef("invalid argument %q for %q flag: must be %s", value.GetValue(), "--"+value.GetFlag().Name, want)
 }
 
+const nameTheJob = "name the job, by its id or a prefix of it, as the first argument"
+
 // removedFlags returns flags of the older tool, by command, and what to do instead. docs/migrating.md lists them too.
 func removedFlags() map[string]map[string]string {
 	return map[string]map[string]string{
@@ -188,7 +190,13 @@ func removedFlags() map[string]map[string]string {
 			"resume":         "prodigy resume continues a job",
 			"fail-fast":      "write on_item_failure: stop in the workflow",
 		},
-		"purge": {"older-than-days": "write --older-than with a unit, as in --older-than 30d"},
+		"purge":   {"older-than-days": "write --older-than with a unit, as in --older-than 30d", "workflow-id": nameTheJob},
+		"stats":   {"group-by": "prodigy events stats counts by type, and prodigy events ls --output csv has all fields to count by", "workflow-id": nameTheJob},
+		"list":    {"workflow-id": nameTheJob},
+		"inspect": {"workflow-id": nameTheJob},
+		"analyze": {"workflow-id": nameTheJob},
+		"export":  {"workflow-id": nameTheJob},
+		"retry":   {"workflow-id": nameTheJob},
 	}
 }
 

@@ -102,14 +102,19 @@ func newGroup(use, short string) *cobra.Command {
 func removedCommands() map[string]map[string]string {
 	return map[string]map[string]string{
 		"prodigy": {
-			"resume-job":  "write prodigy resume JOB",
-			"sessions":    "prodigy jobs lists the jobs, prodigy status JOB shows one",
-			"checkpoints": "prodigy resume JOB continues a job, prodigy status JOB shows where it is, prodigy clean removes old ones",
-			"worktree":    "the commands run in this directory, so there are no worktrees to list, merge or clean",
-			"cook":        "write prodigy run WORKFLOW",
-			"exec":        "write the command as a step, and prodigy run WORKFLOW",
-			"batch":       "write prodigy run WORKFLOW --map PATTERN, or a map with input: {glob: PATTERN}",
-			"progress":    "write prodigy status JOB --watch",
+			"resume-job":   "write prodigy resume JOB",
+			"sessions":     "prodigy jobs lists the jobs, prodigy status JOB shows one",
+			"checkpoints":  "prodigy resume JOB continues a job, prodigy status JOB shows where it is, prodigy clean removes old ones",
+			"worktree":     "the commands run in this directory, so there are no worktrees to list, merge or clean",
+			"cook":         "write prodigy run WORKFLOW",
+			"exec":         "write the command as a step, and prodigy run WORKFLOW",
+			"batch":        "write prodigy run WORKFLOW --map PATTERN, or a map with input: {glob: PATTERN}",
+			"progress":     "write prodigy status JOB --watch",
+			"analytics":    "prodigy report, prodigy results and prodigy events stats have the numbers of a job",
+			"config":       "settings stand in the workflow file, and agent.command in config.yml below PRODIGY_HOME",
+			"init":         "nothing has to be set up: write a workflow file, and prodigy run WORKFLOW",
+			"migrate-yaml": "prodigy validate WORKFLOW says what to write differently",
+			"template":     "a workflow is one file, which parameters vary",
 		},
 		"dlq": {
 			"show":      "write prodigy dlq inspect ITEM",

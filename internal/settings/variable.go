@@ -27,7 +27,11 @@ func (r *resolver) files() {
 		}
 		data, err := r.read(path)
 		if err != nil {
-			r.fail(name.Pos, "env_files: %s: %v", path, cause(err))
+			missing := ""
+			if errors.Is(err, os.ErrNotExist) {
+				missing = ": a missing file is not skipped, so make it, or leave it out"
+			}
+			r.fail(name.Pos, "env_files: %s: %v%s", path, cause(err), missing)
 			continue
 		}
 		vars, err := dotenv.Parse(data)

@@ -216,11 +216,19 @@ func (s *scanner) field(e *expr, written string) finding {
 	if is.Fields == nil || len(e.steps) == 0 || e.steps[0].kind != byKey || slices.Contains(is.Fields, e.steps[0].key) {
 		return finding{}
 	}
+	if is.Seen && (e.def != nil || e.has("opt")) {
+		return finding{}
+	}
 	if is.Text {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root)}
 	}
 	if near := spelling.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
+	}
+	if e.root == "workflow" {
+		if instead := s.ofGit(e.steps[0].key); instead != "" {
+			return finding{codeUnknown, "unknown value " + written + ": " + instead}
+		}
 	}
 	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
 }
@@ -255,6 +263,11 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	if where := knownOnly(name); where != "" {
 		return fmt.Sprintf("%s: %s is known %s only", text, name, where)
 	}
+	if field := strings.TrimPrefix(s.src[rootEnd:], "."); name == "step" {
+		if instead := s.ofGit(field[:posix.NameLen(field)]); instead != "" {
+			return text + ": " + instead
+		}
+	}
 	if near := spelling.Nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}
@@ -279,6 +292,30 @@ func removed(name, rest, inside string) string {
 		return "capture the text with capture_format: json, and name the field, as in ${<capture>.field}"
 	}
 	return ""
+}
+
+// ofGit returns what to write instead of a value that the older tool took from git after each step. Of any other field it says nothing.
+func (s *scanner) ofGit(field string) string {
+	var command string
+	switch field {
+	case "files_added", "files_modified", "files_deleted":
+		command = `git diff --name-only --diff-filter=` + strings.ToUpper(field[len("files_"):][:1]) + ` "$base"`
+	case "files_changed":
+		command = `git diff --name-only "$base"`
+	case "commits":
+		command = `git rev-list "$base"..HEAD`
+	case "commit_count":
+		command = `git rev-list --count "$base"..HEAD`
+	case "insertions", "deletions":
+		command = `git diff --shortstat "$base"`
+	default:
+		return ""
+	}
+	const base = "run git rev-parse HEAD with `capture: base`"
+	if s.noShell {
+		return "no shell reads this text, so " + base + " in a step before, then " + command + " with `capture: name`, and write ${name} here"
+	}
+	return "write " + command + ", and " + base + " in a step before"
 }
 
 // source takes the expansion at i as one of the older tool, if it is one, and returns its end.

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"prodigy/internal/posix"
 	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
 )
 
 // steps reads a list of at least one step. It reports duplicate ids.
@@ -220,6 +222,10 @@ func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 		s.OnFailure = r.handler(e)
 		return
 	}
+	if text := e.value.Value; (e.value.ShortTag() == "!!str" || e.value.ShortTag() == "!!bool") && spelling.Nearest(text, []string{string(retry.Stop), string(retry.Continue)}) == "" {
+		r.fail(e.value, `unknown on_failure %q (want stop, continue or {fallback: {command: "…"}}; a handler is written as a step, %s)`, text, asHandler(text))
+		return
+	}
 	action, ok := r.failureAction(e)
 	if !ok {
 		return
@@ -234,6 +240,18 @@ func (r *reader) onFailure(s *Step, b *block, p deferredKeys) {
 		s.Retry = &once
 	}
 	s.Retry.OnFailure = action
+}
+
+// asHandler returns how a handler that the older tool took as a text, or as true, is written.
+func asHandler(text string) string {
+	command, isSlash := slashCommand(text)
+	switch {
+	case isSlash:
+		return fmt.Sprintf("{claude: %q}", command)
+	case text == "true" || text == "false":
+		return `{shell: "…"}`
+	}
+	return fmt.Sprintf("{shell: %q}", text)
 }
 
 // isAction reports whether the value of on_failure is a failure action and not a handler.
