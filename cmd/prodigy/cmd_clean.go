@@ -48,6 +48,9 @@ never removed.`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == "all" {
+				return usagef("a flag names the jobs of all directories: write --all")
+			}
 			if err := nameJob(cmd, &o.jobID, args); err != nil {
 				return err
 			}
@@ -78,7 +81,7 @@ type oldJob struct {
 	JobID       string    `json:"job_id"`
 	State       string    `json:"state"`
 	LastEvent   time.Time `json:"last_event"`
-	Bytes       int64     `json:"bytes"` // of the log
+	Bytes       int64     `json:"bytes"` // of all its files
 	DeadLetters int       `json:"dead_letters"`
 	Removed     bool      `json:"removed"` // or, with --dry-run, to be removed
 	Kept        string    `json:"kept,omitempty"`
@@ -161,9 +164,13 @@ func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
 	if err != nil {
 		return oldJob{}, err
 	}
-	size, err := sizeOf(job.EventsDir())
-	if err != nil {
-		return oldJob{}, err
+	size := int64(0)
+	for _, dir := range []string{job.EventsDir(), job.StateDir(), filepath.Dir(job.DLQFile())} {
+		n, err := sizeOf(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return oldJob{}, err
+		}
+		size += n
 	}
 	c := oldJob{job: job, last: last, JobID: job.ID, State: summary.State, LastEvent: last.Time, Bytes: size, DeadLetters: letters}
 	c.Kept = c.reason(o.force)

@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/jobs"
+	"prodigy/internal/retry"
 )
 
 type dlqAnalyzeOptions struct {
@@ -43,8 +44,14 @@ type analysis struct {
 	JobID       string      `json:"job_id"`
 	Total       int         `json:"total"`
 	BySignature []dlq.Group `json:"by_signature"`
-	ByType      []dlq.Group `json:"by_type"`
+	ByType      []typeGroup `json:"by_type"`
 	ByHour      []dlq.Group `json:"by_hour"`
+}
+
+// typeGroup is a group of dead letters with one error type.
+type typeGroup struct {
+	dlq.Group
+	SuggestedAction string `json:"suggested_action,omitempty"` // names no setting that the workflow does not have
 }
 
 func runDLQAnalyze(con *console, o dlqAnalyzeOptions) error {
@@ -77,9 +84,12 @@ func analyze(job jobs.Job) (analysis, error) {
 		}
 		groups.Add(e)
 	}
-	return analysis{
-		JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: groups.ByType(), ByHour: groups.ByHour(),
-	}, nil
+	a := analysis{JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: []typeGroup{}, ByHour: groups.ByHour()}
+	w, _ := loadRecorded(job) // without it there is less advice
+	for _, g := range groups.ByType() {
+		a.ByType = append(a.ByType, typeGroup{g, suggestion(retry.Type(g.Type), w)})
+	}
+	return a, nil
 }
 
 // signaturesShown is the number of signatures in the human-readable output.
@@ -101,7 +111,16 @@ func (a analysis) print(con *console) error {
 		_, _ = fmt.Fprintf(con.text(), "        and %d more (--json shows all)\n", n)
 	}
 	_, _ = fmt.Fprintln(con.text(), "\nBy type:")
-	printGroups(con.text(), a.ByType, func(g dlq.Group) string { return g.Type })
+	types := make([]dlq.Group, len(a.ByType))
+	for i, g := range a.ByType {
+		types[i] = g.Group
+	}
+	printGroups(con.text(), types, func(g dlq.Group) string { return g.Type })
+	for _, g := range a.ByType {
+		if g.SuggestedAction != "" {
+			_, _ = fmt.Fprintf(con.text(), "%s: %s\n", g.Type, visible(g.SuggestedAction))
+		}
+	}
 	_, _ = fmt.Fprintln(con.text(), "\nBy hour of the last attempt:")
 	printGroups(con.text(), a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
 	first := a.BySignature[0].Samples[0].ItemID

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
 
@@ -59,17 +60,21 @@ func runResults(con *console, o resultsOptions) error {
 	if err != nil {
 		return err
 	}
-	read, write := io.Pipe()
-	var making errgroup.Group
-	making.Go(func() error {
-		err := mapreduce.WriteResults(job, write)
-		return errors.Join(err, write.CloseWithError(err))
-	})
 	out := bufio.NewWriter(con.out)
-	err = o.print(out, read)
-	_ = read.CloseWithError(err)
-	if made := making.Wait(); made != nil {
-		err = made
+	rows := o.writer(out)
+	err = eachResult(job, func(line []byte) error {
+		if o.status != anyStatus {
+			var row struct {
+				Status string `json:"status"`
+			}
+			if err := json.Unmarshal(line, &row); err != nil || row.Status != o.status {
+				return err
+			}
+		}
+		return rows.one(line)
+	})
+	if err == nil {
+		err = rows.end()
 	}
 	if errors.Is(err, mapreduce.ErrNoItems) {
 		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed", job.ID, job.ID)
@@ -89,30 +94,32 @@ type resultRow struct {
 	Captured   json.RawMessage `json:"captured"`
 }
 
-// print prints the rows that come from r, which are lines of JSON.
-func (o resultsOptions) print(w io.Writer, r io.Reader) error {
-	rows := o.writer(w)
-	lines := bufio.NewReaderSize(r, 64<<10)
+// eachResult calls row with each line of the results of a job, in the order of the items. The line is valid until the next.
+func eachResult(job jobs.Job, row func(line []byte) error) error {
+	read, write := io.Pipe()
+	var making errgroup.Group
+	making.Go(func() error {
+		err := mapreduce.WriteResults(job, write)
+		return errors.Join(err, write.CloseWithError(err))
+	})
+	err := eachLine(bufio.NewReaderSize(read, 64<<10), row)
+	_ = read.CloseWithError(err)
+	if made := making.Wait(); made != nil {
+		return made
+	}
+	return err
+}
+
+func eachLine(lines *bufio.Reader, do func(line []byte) error) error {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return rows.end()
+			return nil
+		}
+		if err == nil {
+			err = do(line)
 		}
 		if err != nil {
-			return err
-		}
-		if o.status != anyStatus {
-			var row struct {
-				Status string `json:"status"`
-			}
-			if err := json.Unmarshal(line, &row); err != nil {
-				return err
-			}
-			if row.Status != o.status {
-				continue
-			}
-		}
-		if err := rows.one(line); err != nil {
 			return err
 		}
 	}

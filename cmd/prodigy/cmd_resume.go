@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -34,11 +35,15 @@ codes are those of run, but 0 when the job had already completed.`,
 			if err := nameJob(cmd, &o.jobID, args); err != nil {
 				return err
 			}
+			if err := o.checkPrint(); err != nil {
+				return err
+			}
 			return runResume(cmd.Context(), con, o)
 		},
 	}
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
+	o.addPrint(cmd, "print the outputs of all items in their order, also of those that ended before")
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
@@ -92,6 +97,12 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 	if !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
 		e.print(con.err)
+	}
+	if o.keepOrder {
+		all := &itemOutput{w: con.out, ordered: true}
+		if err := errors.Join(all.endedBefore(e.Job.ID), all.close()); err != nil {
+			return unlessClosed(err)
+		}
 	}
 	if o.format == asJSON {
 		if err := printJSON(con.out, e.outcome(code)); err != nil {

@@ -48,8 +48,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	addMaxParallel(cmd, &o.maxParallel)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
-	cmd.Flags().BoolVar(&o.print, "print", false, "print the output of each item when it has succeeded: that of its last step")
-	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, "like --print, but in the order of the items")
+	o.addPrint(cmd, "like --print, but in the order of the items")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
 	return cmd
 }
@@ -58,8 +57,8 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
 		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel})
 	}
-	if o.format == asJSON && (o.print || o.keepOrder) {
-		return usagef("--print and --keep-order cannot be used with --json")
+	if err := o.checkPrint(); err != nil {
+		return err
 	}
 	limit, err := delayCap(o.maxDelay)
 	if err != nil {

@@ -74,10 +74,20 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	}
 	s.print(con.text(), seen, time.Now())
 	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
-	if s.State != stateRunning {
+	switch {
+	case s.notSelected():
+		_, _ = fmt.Fprintln(con.err, mendFirst)
+		printNext(con.err, []string{resumeMended(job)})
+	case s.State != stateRunning:
 		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
 	}
 	return nil
+}
+
+// notSelected reports whether the job failed because its items could not be selected.
+func (d details) notSelected() bool {
+	m := d.Metrics
+	return d.State == string(mapreduce.Failed) && d.Phase == "map" && !d.Complete && m.Successful+m.Failed+m.Skipped+m.Rejected == 0
 }
 
 // details is what status prints of a job as JSON.

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"slices"
+
+	"prodigy/internal/mapreduce"
 )
 
 // itemOutput prints what items printed: as each of them ends or, ordered, in the order of the items. Output that must wait for an earlier item
@@ -24,10 +28,13 @@ type itemOutput struct {
 type span struct{ offset, length int64 }
 
 // ended prints the output of the item at index, or holds it until all items before that have ended. Items that failed have none.
+// Ordered, only the first end of an item counts.
 func (o *itemOutput) ended(index int, output string) error {
 	switch {
 	case !o.ordered:
 		return o.print(output)
+	case index < o.next || o.isHeld(index):
+		return nil
 	case index > o.next:
 		return o.hold(index, output)
 	}
@@ -44,6 +51,11 @@ func (o *itemOutput) ended(index int, output string) error {
 		}
 		delete(o.held, o.next)
 	}
+}
+
+func (o *itemOutput) isHeld(index int) bool {
+	_, held := o.held[index]
+	return held
 }
 
 func (o *itemOutput) print(output string) error {
@@ -76,6 +88,28 @@ func (o *itemOutput) printHeld(part span) error {
 		return err
 	}
 	_, err := fmt.Fprintln(o.w)
+	return err
+}
+
+// endedBefore prints the outputs of the items of a job that have ended so far. What earlier runs have printed of them is not known.
+func (o *itemOutput) endedBefore(jobID string) error {
+	job, err := findJob(jobName{id: jobID, all: true})
+	if err != nil {
+		return err
+	}
+	err = eachResult(job, func(line []byte) error {
+		var row resultRow
+		if err := json.Unmarshal(line, &row); err != nil {
+			return err
+		}
+		if row.Status != "success" {
+			row.Output = ""
+		}
+		return o.ended(row.Index, row.Output)
+	})
+	if errors.Is(err, mapreduce.ErrNoItems) {
+		return nil
+	}
 	return err
 }
 

@@ -217,7 +217,7 @@ func outputOfItem(jobID string, e events.AgentCompleted) (string, error) {
 	if e.OutputFile == "" {
 		return e.Output, nil
 	}
-	job, err := findJob(jobName{id: jobID})
+	job, err := findJob(jobName{id: jobID, all: true})
 	if err != nil {
 		return "", err
 	}
@@ -230,6 +230,13 @@ func (p *printer) resumed(e events.JobResumed) {
 		return
 	}
 	p.printf("job %s continues: %s\n", p.job.ID, found(e, p.earlier))
+	if p.items == nil || !p.items.ordered {
+		return
+	}
+	p.screen.clear()
+	if err := p.items.endedBefore(p.job.ID); err != nil {
+		p.log.Error().Err(err).Msg("print the output of items that ended before")
+	}
 }
 
 // found describes what a resume has found, as in "812 done, 3 failed, 9 in flight, starting again, 176 to go".

@@ -30,8 +30,8 @@ type jobOptions struct {
 	stopNow     bool
 	partialOK   bool
 	logSteps    bool
-	print       bool // run --print: what items print, as they end
-	keepOrder   bool // run --keep-order: the same in their order
+	print       bool // --print: what items print, as they end
+	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
 	maxRetries  int
 	maxCrashes  int    // of a resume
 	replacement string // --workflow: path of the replacement; empty: keep the recorded one
@@ -55,6 +55,19 @@ func (o *jobOptions) add(cmd *cobra.Command) {
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
+}
+
+// addPrint gives cmd the flags that print what items print.
+func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
+	cmd.Flags().BoolVar(&o.print, "print", false, "print the output of each item when it has succeeded: that of its last step")
+	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
+}
+
+func (o *jobOptions) checkPrint() error {
+	if o.format == asJSON && (o.print || o.keepOrder) {
+		return usagef("--print and --keep-order cannot be used with --json")
+	}
+	return nil
 }
 
 // config returns the configuration of a job.

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
@@ -183,8 +184,30 @@ func (e finishedRun) next() []string {
 	if e.Unknown {
 		return []string{"prodigy fsck " + e.Job.ID}
 	}
+	if mistaken(e.Cause) {
+		return []string{resumeMended(e.Job)}
+	}
 	return nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
 }
+
+// mistaken reports whether a job failed because what its workflow says of the items is not so: a mere resume would end in the same way.
+func mistaken(cause error) bool {
+	var bad *items.KeyError
+	var missing *items.MissingKeyError
+	return errors.As(cause, &bad) || errors.As(cause, &missing)
+}
+
+// resumeMended returns the command that resumes a job with its workflow file as it is then.
+func resumeMended(job jobs.Job) string {
+	command := "prodigy resume " + job.ID
+	if meta, err := job.ReadMeta(); err == nil && meta.WorkflowPath != "" {
+		command += " --workflow " + quoted(meta.WorkflowPath)
+	}
+	return command
+}
+
+// mendFirst is printed before the command that resumes a job whose items could not be selected.
+const mendFirst = "Mend the workflow file or its input first."
 
 const reduceStaleText = "reduce is older than the results: items have succeeded since it ran"
 
@@ -403,6 +426,8 @@ func advice(err error) string {
 	var locked *jobs.LockedError
 	var files *mapreduce.FilesError
 	switch {
+	case mistaken(err):
+		return mendFirst
 	case errors.As(err, &locked):
 		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
 	case jobs.CannotWrite(err):
