@@ -3,12 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +18,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -85,7 +81,7 @@ type planItems struct {
 	Total  *int         `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
 	First  []items.Item `json:"first"`
 	made   bool         // by setup, if by anybody: it is not there
-	fields seenFields
+	fields items.Fields
 }
 
 // planStep is what would be run for one step.
@@ -136,7 +132,7 @@ func makePlan(ctx context.Context, w *checked, slots int) (plan, error) {
 		if err != nil {
 			return plan{}, err
 		}
-		if err := selected.fields.check(w); err != nil {
+		if err := checkFields(w, selected.fields); err != nil {
 			return plan{}, err
 		}
 		p.Items = &selected
@@ -289,7 +285,7 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 		if err != nil {
 			return planItems{}, planError(err)
 		}
-		selected.fields.add(it.Data)
+		selected.fields.Add(it.Data)
 		if total++; total <= firstItems {
 			it.Data = bytes.Clone(it.Data)
 			selected.First = append(selected.First, it)
@@ -299,43 +295,12 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 	return selected, nil
 }
 
-// seenFields collects the fields that items have.
-type seenFields struct {
-	names map[string]bool
-	texts bool // some item is a text, a number or a boolean
-	other bool // some item is a list or null, or there are too many fields
-}
-
-// maxFields is how many fields are told apart.
-const maxFields = 1000
-
-func (f *seenFields) add(item json.RawMessage) {
-	switch {
-	case f.other:
-	case len(item) > 0 && item[0] == '{':
-		if f.names == nil {
-			f.names = map[string]bool{}
-		}
-		for name := range rawjson.Members(item) {
-			f.names[rawjson.Unquote(name)] = true
-		}
-		f.other = len(f.names) > maxFields
-	case len(item) == 0 || item[0] == '[' || item[0] == 'n':
-		f.other = true
-	default:
-		f.texts = true
-	}
-}
-
-// check returns an error for the placeholders of w that name a field which none of the items has, and adds warnings to w for those which a
+// checkFields returns an error for the placeholders of w that name a field which none of the items has, and adds warnings to w for those which a
 // condition guards.
-func (f *seenFields) check(w *checked) error {
-	if f.other || f.texts == (f.names != nil) || w.Map.Batch > 0 || w.Map.ItemsFromArgs {
+func checkFields(w *checked, seen items.Fields) error {
+	fields, known := seen.Names()
+	if !known || w.Map.Batch > 0 || w.Map.ItemsFromArgs {
 		return nil
-	}
-	var fields []string
-	if !f.texts {
-		fields = slices.Sorted(maps.Keys(f.names))
 	}
 	problems, warnings := agent.CheckFields(w.Workflow, fields)
 	for _, found := range [][]workflow.Problem{problems, warnings} {
