@@ -122,7 +122,7 @@ func serve(ctx context.Context, listener net.Listener, token string, hosts []str
 	var retries errgroup.Group // they outlive the server, so nobody waits for them
 	pages := ui.Server{Limits: ui.DefaultLimits(), Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
 		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
-		EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return &storedLabels{job: j, shown: itemsShown(j)} },
+		Outputs: entriesOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return &storedLabels{job: j, shown: itemsShown(j)} },
 		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
 	}}
 	return pages.Serve(ctx, listener)

@@ -66,6 +66,7 @@ func runWhy(con *console, o whyOptions) error {
 	if err != nil {
 		return err
 	}
+	e.addPrinted(job)
 	con.hideSecretsOf(job)
 	e.Item = con.secrets.item(e.Item)
 	e.Label = names.label(e.ItemID, e.Item)
@@ -94,16 +95,20 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 		return explained{}, noItem(job, itemID)
 	}
 	explanation.JobID = job.ID
-	for i := range explanation.Entries {
-		if e := &explanation.Entries[i]; e.Outputs != nil {
-			tail := outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: itemID, Attempt: e.Attempt, Span: *e.Outputs}, linesInWhy)
-			e.Printed = &tail
-		}
-	}
 	return explained{Explanation: explanation, Item: it.Shown()}, nil
 }
 
-// linesInWhy is how many lines of the output of an attempt why and the page of an item show.
+// addPrinted adds the end of what the steps of each attempt have printed.
+func (e explained) addPrinted(job jobs.Job) {
+	for i := range e.Entries {
+		if entry := &e.Entries[i]; entry.Outputs != nil {
+			tail := outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: e.ItemID, Attempt: entry.Attempt, Span: *entry.Outputs}, linesInWhy)
+			entry.Printed = &tail
+		}
+	}
+}
+
+// linesInWhy is how many lines of the output of an attempt why shows.
 const linesInWhy = 5
 
 // noItem returns the error for an unknown item; for a job without items it names the command to use instead.

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"bufio"
 	"bytes"
 	_ "embed"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"prodigy/internal/dlq"
@@ -18,7 +16,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/outputs"
 	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
@@ -67,11 +64,19 @@ func functions() template.FuncMap {
 			}
 			return fmt.Sprintf("%d %%", 100*part/all)
 		},
-		"chart": report.TimelineSVG,
-		"lines": func(t *outputs.Tail) int { return t.Before + len(t.Lines) },
-		"output": func(job, item string, attempt int) string {
-			return itemURL(job, "output", item) + "&attempt=" + strconv.Itoa(attempt)
+		"chart":  report.TimelineSVG,
+		"output": outputURL,
+		"step":   stepURL,
+		"text":   shownText,
+		"bytes":  roughSize,
+		"commandIn": func(c *command, job string, running bool) any {
+			return struct {
+				Command *command
+				Job     string
+				Running bool
+			}{c, job, running}
 		},
+		"status": func(s view.Status) string { return "item-" + string(s) },
 		"badge": func(state string, left ...int) report.Badge {
 			sum := 0
 			for _, n := range left {
@@ -286,77 +291,6 @@ func itemOf(r *http.Request) string {
 		return item
 	}
 	return r.URL.Query().Get("item")
-}
-
-func (s *Server) explain(r *http.Request) (page, error) {
-	item := itemOf(r)
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		return page{}, err
-	}
-	explanation, data, err := s.Data.Explain(place, item)
-	if err != nil {
-		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
-	}
-	label, data := s.Data.Items(place)(item, data)
-	return page{Title: item + " · " + place.ID, Name: "explain", Data: struct {
-		Place jobs.Job
-		view.Explanation
-		Label string
-		Item  json.RawMessage
-	}{place, explanation, label, data}}, nil
-}
-
-// outputMost is how much of an output a page shows. Beyond that there is prodigy logs.
-const outputMost = 4 << 20
-
-// output writes what the steps of an item have printed as plain text, of one attempt if the request names it.
-func (s *Server) output(w http.ResponseWriter, r *http.Request) {
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err != nil {
-		s.fail(w, err)
-		return
-	}
-	q := outputs.Query{ItemID: itemOf(r)}
-	if text := r.URL.Query().Get("attempt"); text != "" {
-		if q.Attempt, err = strconv.Atoi(text); err != nil || q.Attempt < 1 {
-			http.Error(w, "the attempt is no number", http.StatusBadRequest)
-			return
-		}
-	}
-	if _, _, err := s.Data.Explain(place, q.ItemID); err != nil {
-		s.fail(w, fmt.Errorf("%w: %w", errNoItem, err))
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	out := bufio.NewWriter(w)
-	left := outputMost
-	var before outputs.Source
-	for e, err := range outputs.Read(place.OutputsDir(), q) {
-		if err != nil {
-			_, _ = fmt.Fprintf(out, "\n[damaged, and passed over: %v]\n", err)
-			continue
-		}
-		if e.Source != before {
-			before = e.Source
-			_, _ = fmt.Fprintf(out, "\n== attempt %d, %s, try %d\n", e.Attempt, e.Step, e.Try)
-		}
-		if e.Missing > 0 {
-			_, _ = fmt.Fprintf(out, "\n[%d bytes left out]\n", e.Missing)
-		}
-		for _, p := range e.Printed {
-			_, _ = out.Write(bytes.ToValidUTF8(p.Text, []byte("\ufffd")))
-			left -= len(p.Text)
-		}
-		if left < 0 {
-			_, _ = fmt.Fprintf(out, "\n[there is more: prodigy logs %s %s]\n", place.ID, q.ItemID)
-			break
-		}
-	}
-	if before == (outputs.Source{}) {
-		_, _ = fmt.Fprintln(out, "no output of this is kept")
-	}
-	_ = out.Flush()
 }
 
 func (s *Server) report(w http.ResponseWriter, r *http.Request) {

@@ -18,6 +18,7 @@ import (
 
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
@@ -41,6 +42,9 @@ type Data struct {
 	Summary func(jobs.Job) (mapreduce.Summary, error)
 	Explain func(j jobs.Job, item string) (view.Explanation, json.RawMessage, error)
 	Report  func(jobs.Job) (*report.Report, error)
+
+	// Outputs yields what the steps of a job have printed.
+	Outputs func(jobs.Job, outputs.Query) iter.Seq2[outputs.Entry, error]
 
 	// EachItem yields the items of a job in order, of those that are wanted by index. The others are not decoded.
 	EachItem func(j jobs.Job, wanted func(index int) bool) iter.Seq2[Item, error]

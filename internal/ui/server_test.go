@@ -84,13 +84,18 @@ func newSite(t *testing.T) *site {
 				return view.Explanation{}, nil, errors.New("no item none")
 			}
 			return view.Explanation{ItemID: item, Now: evil, Entries: []view.Entry{{
-				Text: evil, Why: []string{evil}, Attempt: 3, Printed: &outputs.Tail{Before: 2, Lines: []outputs.TailLine{{Step: evil, Text: evil}}},
+				Text: evil, Why: []string{evil}, Event: "AgentStarted", Attempt: 1,
+			}, {
+				Text: evil, Event: "AgentFailed", Attempt: 1,
 			}}}, json.RawMessage(`"a secret of ` + evil + `"`), nil
 		},
 		Items: func(jobs.Job) func(string, json.RawMessage) (string, json.RawMessage) {
 			return func(id string, item json.RawMessage) (string, json.RawMessage) {
 				return "label of " + id, bytes.ReplaceAll(item, []byte("secret"), []byte("***"))
 			}
+		},
+		Outputs: func(j jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
+			return outputs.Read(j.OutputsDir(), q)
 		},
 		EachItem: func(_ jobs.Job, wanted func(int) bool) iter.Seq2[Item, error] {
 			return func(yield func(Item, error) bool) {
@@ -203,7 +208,7 @@ func TestOutputsAreShownAsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, page := s.get(t, itemURL(s.job.ID, "items", evil), nil)
-	if !strings.Contains(html.UnescapeString(page), itemURL(s.job.ID, "output", evil)+"&attempt=3") {
+	if !strings.Contains(html.UnescapeString(page), outputURL(s.job.ID, evil, 1, 0)) {
 		t.Errorf("there is no link to the output in %s", page)
 	}
 	code, all := s.get(t, itemURL(s.job.ID, "output", evil), func(r *http.Request) { r.Header.Set("Accept", "*/*") })
@@ -237,7 +242,7 @@ func TestLinksLeadToItemsOfAnyName(t *testing.T) {
 	s := newSite(t)
 	for _, id := range []string{"item_1", evil, "a/b", "../..", ".", "..", "100%", "%2F", "a?b=c&d#e", "two words", "+", "žluť", "日本"} {
 		_, body := s.get(t, itemURL(s.job.ID, "items", id), nil)
-		if want := "<h1>" + id + "</h1>"; !strings.Contains(html.UnescapeString(body), want) {
+		if want := "<h1>" + id + " <span"; !strings.Contains(html.UnescapeString(body), want) {
 			t.Errorf("the page of %q has no %s", id, want)
 		}
 		code, body := s.get(t, itemURL(s.job.ID, "letter", id), nil)
@@ -245,7 +250,7 @@ func TestLinksLeadToItemsOfAnyName(t *testing.T) {
 			t.Errorf("the letter of %q: %d without %s", id, code, want)
 		}
 	}
-	if _, body := s.get(t, "/jobs/"+s.job.ID+"/items/a%2Fb", nil); !strings.Contains(body, "<h1>a/b</h1>") {
+	if _, body := s.get(t, "/jobs/"+s.job.ID+"/items/a%2Fb", nil); !strings.Contains(body, "<h1>a/b <span") {
 		t.Error("a path does not lead to the item a/b")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 )
 
@@ -16,7 +17,8 @@ type Step struct {
 	Duration time.Duration
 	Tries    int
 	Outcome  StepOutcome
-	Error    string // of a failed step
+	Error    string        // of a failed step
+	Outputs  *outputs.Span // where what it printed is kept; nil: nothing is
 	reason   retry.Reason
 }
 
@@ -59,7 +61,7 @@ func (s *steps) retrying(e events.StepRetrying) {
 }
 
 func (s *steps) completed(now time.Time, e events.StepCompleted) {
-	step := Step{Phase: e.Phase, Name: e.Step, Ended: now, Duration: time.Duration(e.DurationMS), Tries: s.tries[e.Step] + 1, Outcome: StepDone}
+	step := Step{Phase: e.Phase, Name: e.Step, Ended: now, Duration: time.Duration(e.DurationMS), Tries: s.tries[e.Step] + 1, Outcome: StepDone, Outputs: e.Outputs}
 	switch {
 	case e.Skipped:
 		step.Outcome, step.Tries = StepLeftOut, 0
@@ -72,7 +74,7 @@ func (s *steps) completed(now time.Time, e events.StepCompleted) {
 // failed notes a step that ended its phase. A failed step after which the phase continues has a StepCompleted as well.
 func (s *steps) failed(now time.Time, phase string, e events.StepFailed) {
 	if e.Action == "stop" {
-		s.add(Step{Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error, reason: e.Reason})
+		s.add(Step{Phase: phase, Name: e.Step, Ended: now, Tries: e.Attempts, Outcome: StepFailed, Error: e.Error, Outputs: e.Outputs, reason: e.Reason})
 	}
 }
 

@@ -1,0 +1,127 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
+	"prodigy/internal/view"
+)
+
+// itemPage is the data of the page of an item.
+type itemPage struct {
+	Place    jobs.Job
+	Item     view.Explanation
+	Label    string
+	Data     json.RawMessage
+	Attempts []*attempt // the newest first
+	Left     int        // commands that are not shown
+	Running  bool       // the job is being run
+}
+
+// attempt is what happened in an attempt and after it, until the next.
+type attempt struct {
+	Number   int // 0: before the first
+	State    string
+	Class    string
+	Entries  []view.Entry
+	Commands []*command
+	Newest   bool
+}
+
+// explain makes the page of an item: its attempts, with what happened in them and what their commands have printed.
+func (s *Server) explain(r *http.Request) (page, error) {
+	item := itemOf(r)
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		return page{}, err
+	}
+	d := itemPage{Place: place, Running: place.Running()}
+	if d.Item, d.Data, err = s.Data.Explain(place, item); err != nil {
+		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
+	}
+	d.Label, d.Data = s.Data.Items(place)(item, d.Data)
+	d.Data = indented(d.Data)
+	commands, left, err := commandsOf(s.Data.Outputs(place, outputs.Query{ItemID: item}))
+	if err != nil {
+		return page{}, err
+	}
+	d.Left = left
+	d.Attempts = attemptsOf(d.Item, commands, d.Running)
+	p := page{Title: item + " · " + place.ID, Name: "explain", Data: d}
+	if d.Running {
+		p.Live = "/live" + itemURL(place.ID, "items", item)
+	}
+	return p, nil
+}
+
+// indented returns JSON as people read it.
+func indented(data json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if json.Indent(&b, data, "", "  ") != nil {
+		return data
+	}
+	return b.Bytes()
+}
+
+// attemptsOf puts together what belongs to each attempt. Each start begins one, also one that has the number of the one before, which was
+// stopped; their commands are told apart by the order in which they began.
+func attemptsOf(x view.Explanation, commands []*command, running bool) []*attempt {
+	var list []*attempt
+	for _, e := range x.Entries {
+		if n := len(list); n == 0 || e.Event == (events.AgentStarted{}).Type() {
+			list = append(list, &attempt{Number: e.Attempt})
+		}
+		a := list[len(list)-1]
+		a.Entries = append(a.Entries, e)
+		a.see(e.Event)
+	}
+	for _, c := range commands {
+		if a := attemptOf(list, c); a != nil {
+			a.Commands = append(a.Commands, c)
+		}
+	}
+	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
+		list[i], list[j] = list[j], list[i]
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	newest := list[0]
+	newest.Newest = true
+	if newest.State == "" && x.Status == view.InFlight && running {
+		newest.State, newest.Class = "running", "item-running"
+	}
+	for i, c := range newest.Commands {
+		c.Open = c.Failed() || i == len(newest.Commands)-1
+	}
+	return list
+}
+
+// see takes over how an attempt ended.
+func (a *attempt) see(event string) {
+	switch event {
+	case (events.AgentCompleted{}).Type():
+		a.State, a.Class = "succeeded", "item-success"
+	case (events.AgentFailed{}).Type():
+		a.State, a.Class = "failed", "item-failed"
+	case (events.AgentInterrupted{}).Type():
+		a.State, a.Class = "stopped", "item-pending"
+	}
+}
+
+// attemptOf returns the attempt that a command belongs to: of several with one number the last that began before it did.
+func attemptOf(list []*attempt, c *command) *attempt {
+	var found *attempt
+	for _, a := range list {
+		if a.Number != c.Attempt || found != nil && a.Entries[0].Time.After(c.Began) {
+			continue
+		}
+		found = a
+	}
+	return found
+}

@@ -1,0 +1,301 @@
+package ui
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
+	"prodigy/internal/view"
+)
+
+const (
+	commandsKept = 200      // on the page of an item, the newest
+	commandShown = 16 << 10 // bytes of the output of a command on that page, its end
+)
+
+// command is a command of an item with the end of what it printed.
+type command struct {
+	outputs.Source
+	Began   time.Time    // or when it first printed something
+	End     *outputs.End // nil: it has not ended, or died with its run
+	Parts   []outputs.Part
+	Size    int64 // of all that it printed
+	Missing int64 // bytes that are not kept
+	Before  int64 // bytes that are not shown here
+	Number  int   // of the command among all of the item
+	Open    bool  // its output is not folded
+}
+
+// Outcome says how the command ended.
+func (c command) Outcome() string {
+	switch {
+	case c.End == nil:
+		return "has no end"
+	case c.End.Stopped:
+		return "stopped"
+	case c.End.Failed && c.End.ExitCode > 0:
+		return "exit code " + strconv.Itoa(c.End.ExitCode)
+	case c.End.Failed:
+		return "failed"
+	}
+	return "done"
+}
+
+// Failed reports whether the command failed or was stopped.
+func (c command) Failed() bool { return c.End != nil && (c.End.Failed || c.End.Stopped) }
+
+// commandsOf returns the commands of one item by their entries, without the oldest of very many, of which there were left.
+func commandsOf(entries iter.Seq2[outputs.Entry, error]) (list []*command, left int, err error) {
+	last := map[outputs.Source]*command{}
+	for e, err := range entries {
+		if _, damaged := errors.AsType[*outputs.DamagedError](err); damaged {
+			continue // logs says so
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if e.Limit != "" {
+			continue
+		}
+		c := last[e.Source]
+		if c == nil || e.First || c.End != nil { // an attempt that was stopped begins again with its number
+			c = &command{Source: e.Source, Began: e.Time, Number: left + len(list) + 1}
+			last[e.Source] = c
+			if list = append(list, c); len(list) > commandsKept {
+				if last[list[0].Source] == list[0] {
+					delete(last, list[0].Source)
+				}
+				list, left = list[1:], left+1
+			}
+		}
+		c.add(e)
+	}
+	return list, left, nil
+}
+
+func (c *command) add(e outputs.Entry) {
+	c.Missing += e.Missing
+	c.Size += e.Missing
+	c.End = e.End
+	for _, p := range e.Printed {
+		c.Size += int64(len(p.Text))
+		if n := len(c.Parts); n > 0 && c.Parts[n-1].Stream == p.Stream {
+			c.Parts[n-1].Text = append(c.Parts[n-1].Text, p.Text...)
+		} else {
+			c.Parts = append(c.Parts, outputs.Part{Stream: p.Stream, Text: bytes.Clone(p.Text)})
+		}
+	}
+	c.cut()
+}
+
+// cut drops what is more than is shown, up to the beginning of a line.
+func (c *command) cut() {
+	over := -commandShown
+	for _, p := range c.Parts {
+		over += len(p.Text)
+	}
+	for over > 0 {
+		first := &c.Parts[0]
+		n := min(over, len(first.Text))
+		if end := bytes.IndexByte(first.Text[n:], '\n'); end >= 0 {
+			n += end + 1
+		} else if len(c.Parts) > 1 {
+			n = len(first.Text)
+		}
+		over -= n
+		c.Before += int64(n)
+		if first.Text = first.Text[n:]; len(first.Text) == 0 {
+			c.Parts = c.Parts[1:]
+		}
+	}
+}
+
+// shownText returns what a command printed for people: without what steers a terminal, and of a line that is written again and again over
+// itself the last state.
+func shownText(text []byte) string {
+	var b strings.Builder
+	for line := range bytes.Lines(bytes.ToValidUTF8(text, []byte("\ufffd"))) {
+		end := ""
+		if bytes.HasSuffix(line, []byte("\n")) {
+			end = "\n"
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
+			line = line[i+1:]
+		}
+		b.WriteString(strings.Map(func(r rune) rune {
+			if r != '\t' && unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, withoutEscapes(string(line))))
+		b.WriteString(end)
+	}
+	return b.String()
+}
+
+// withoutEscapes removes control sequences such as colours: ECMA-48, 5.4.
+func withoutEscapes(line string) string {
+	before, rest, found := strings.Cut(line, "\x1b[")
+	if !found {
+		return line
+	}
+	var b strings.Builder
+	for found {
+		b.WriteString(before)
+		end := strings.IndexFunc(rest, func(r rune) bool { return r >= '@' && r <= '~' })
+		if end < 0 {
+			return b.String() // it is cut off
+		}
+		rest = rest[end+1:]
+		before, rest, found = strings.Cut(rest, "\x1b[")
+	}
+	b.WriteString(before)
+	return b.String()
+}
+
+// roughSize prints a number of bytes for people.
+func roughSize(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// outputMost is how much of an output a page shows. Beyond that there is prodigy logs.
+const outputMost = 4 << 20
+
+// outputURL returns the address of all that an attempt, or a command of it, has printed.
+func outputURL(job, item string, attempt, command int) string {
+	v := url.Values{"item": {item}}
+	if attempt > 0 {
+		v.Set("attempt", strconv.Itoa(attempt))
+	}
+	if command > 0 {
+		v.Set("command", strconv.Itoa(command))
+	}
+	return "/jobs/" + url.PathEscape(job) + "/output?" + v.Encode()
+}
+
+// stepURL is outputURL of a step of setup or reduce.
+func stepURL(job string, s view.Step) string {
+	return "/jobs/" + url.PathEscape(job) + "/output?" + url.Values{"phase": {s.Phase}, "step": {s.Name}}.Encode()
+}
+
+// output writes what the steps of an item have printed as plain text, of one attempt or command if the request names it, or what a step of
+// setup or reduce has printed.
+func (s *Server) output(w http.ResponseWriter, r *http.Request) {
+	place, err := s.Data.Find(r.PathValue("job"))
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	v := r.URL.Query()
+	var entries iter.Seq2[outputs.Entry, error]
+	more := "prodigy logs " + place.ID
+	if v.Has("step") {
+		if entries, err = stepEntries(place, v.Get("phase"), v.Get("step")); err != nil {
+			s.fail(w, err)
+			return
+		}
+	} else {
+		q := outputs.Query{ItemID: itemOf(r)}
+		var number int
+		for key, into := range map[string]*int{"attempt": &q.Attempt, "command": &number} {
+			if text := v.Get(key); text != "" {
+				if *into, err = strconv.Atoi(text); err != nil || *into < 1 {
+					http.Error(w, "the "+key+" is no number", http.StatusBadRequest)
+					return
+				}
+			}
+		}
+		if _, _, err := s.Data.Explain(place, q.ItemID); err != nil {
+			s.fail(w, fmt.Errorf("%w: %w", errNoItem, err))
+			return
+		}
+		entries = ofCommand(s.Data.Outputs(place, q), number)
+		more += " " + q.ItemID
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	out := bufio.NewWriter(w)
+	writeOutput(out, entries, more)
+	_ = out.Flush()
+}
+
+// ofCommand yields the entries of the command with this number; of all if it is 0.
+func ofCommand(entries iter.Seq2[outputs.Entry, error], number int) iter.Seq2[outputs.Entry, error] {
+	return only(entries, func(e outputs.Entry) bool { return number == 0 || e.Command == number })
+}
+
+func only(entries iter.Seq2[outputs.Entry, error], wanted func(outputs.Entry) bool) iter.Seq2[outputs.Entry, error] {
+	return func(yield func(outputs.Entry, error) bool) {
+		for e, err := range entries {
+			if (err != nil || wanted(e)) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// stepEntries returns the entries of a step that runs once. Where they stand is known once it has ended.
+func stepEntries(place jobs.Job, phase, step string) (iter.Seq2[outputs.Entry, error], error) {
+	seen, err := view.Fold(events.Read(place.EventsDir()))
+	if err != nil {
+		return nil, err
+	}
+	q := outputs.Query{Step: step}
+	for _, known := range seen.Steps() {
+		if known.Phase == phase && known.Name == step && known.Outputs != nil {
+			q.Span = *known.Outputs
+		}
+	}
+	return only(outputs.Read(place.OutputsDir(), q), func(e outputs.Entry) bool { return e.ItemID == "" && e.Phase == phase }), nil
+}
+
+// writeOutput writes entries as text, each command with a heading, up to outputMost bytes.
+func writeOutput(out *bufio.Writer, entries iter.Seq2[outputs.Entry, error], more string) {
+	left := outputMost
+	var before outputs.Source
+	for e, err := range entries {
+		if err != nil {
+			_, _ = fmt.Fprintf(out, "\n[damaged, and passed over: %v]\n", err)
+			continue
+		}
+		if e.Source != before {
+			before = e.Source
+			_, _ = out.WriteString("\n== ")
+			if e.Attempt > 0 {
+				_, _ = fmt.Fprintf(out, "attempt %d, ", e.Attempt)
+			}
+			_, _ = fmt.Fprintf(out, "%s, try %d\n", e.Step, max(e.Try, 1))
+		}
+		if e.Missing > 0 {
+			_, _ = fmt.Fprintf(out, "\n[%d bytes left out]\n", e.Missing)
+		}
+		for _, p := range e.Printed {
+			_, _ = out.Write(bytes.ToValidUTF8(p.Text, []byte("\ufffd")))
+			left -= len(p.Text)
+		}
+		if left < 0 {
+			_, _ = fmt.Fprintf(out, "\n[there is more: %s]\n", more)
+			break
+		}
+	}
+	if before == (outputs.Source{}) {
+		_, _ = fmt.Fprintln(out, "no output of this is kept")
+	}
+}
