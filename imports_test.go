@@ -15,7 +15,7 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "golang.org/x/sync"},
 	"internal/outputs":     {"checksum", "jobs", "packed", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/packed":      {"jobs", "github.com/klauspost/compress"},
+	"internal/aicli":       {"filter", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},

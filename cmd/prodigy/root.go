@@ -28,6 +28,7 @@ var firstLevel = []struct {
 	{"why", newWhyCommand},
 	{"logs", newLogsCommand},
 	{"results", newResultsCommand},
+	{"agents", newAgentsCommand},
 	{"fsck", newFsckCommand},
 	{"report", newReportCommand},
 	{"ui", newUICommand},

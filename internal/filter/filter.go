@@ -34,6 +34,9 @@ type Filter struct {
 	// TypedComparisons are the comparisons that no text can meet, in the order of the expression.
 	TypedComparisons []TypedComparison
 
+	// Names are the names that its paths begin with.
+	Names []string
+
 	root node
 }
 
@@ -42,7 +45,7 @@ func Parse(src string) (*Filter, error) {
 	f := new(Filter)
 	err := parseWith(src, func(p *parser) (err error) {
 		f.root, err = p.whole()
-		f.TypedComparisons = p.typed
+		f.TypedComparisons, f.Names = p.typed, p.names
 		return err
 	})
 	if err != nil {

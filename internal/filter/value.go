@@ -47,6 +47,12 @@ func (v Value) Spelling() string {
 
 func booleanValue(yes bool) Value { return Value{kind: Boolean, yes: yes} }
 
+// ValueOf returns the value of a JSON document, which must be valid.
+func ValueOf(raw []byte) Value { return newValue(raw) }
+
+// Equal reports whether two values are equal. Numbers are compared by size, texts and numbers are never equal.
+func (v Value) Equal(w Value) bool { return v.equal(w) }
+
 // newValue reads valid JSON.
 func newValue(raw []byte) Value {
 	raw = bytes.TrimSpace(raw)

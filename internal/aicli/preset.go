@@ -1,0 +1,583 @@
+// Package aicli knows AI coding CLIs: how each is called, and what its output means.
+//
+// What is known of a CLI is a Preset, which is data (presets.yml), so that users can change it when a CLI changes. A Reading reads the
+// output of one run while it is printed, in bounded memory. Its Verdict says what became of the run: the first rule of the preset whose
+// condition holds decides. Nothing is a success without positive evidence, whatever the exit code is.
+package aicli
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/filter"
+	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
+)
+
+//go:embed presets.yml
+var builtIn []byte
+
+// Preset is what is known of one CLI. It does not change after Load, so several goroutines may use it.
+type Preset struct {
+	Name    string            `yaml:"-"`
+	Tested  string            `yaml:"tested,omitempty"` // versions of the CLI that the rules were written for
+	Argv    []string          `yaml:"argv,omitempty"`
+	Args    []string          `yaml:"args,omitempty"`  // further arguments, behind Argv
+	Env     map[string]string `yaml:"env,omitempty"`   // variables that the CLI gets where nothing else sets them
+	Model   string            `yaml:"model,omitempty"` // for steps that name none
+	Prompt  Prompt            `yaml:"prompt,omitempty"`
+	Options Options           `yaml:"options,omitempty"`
+	Parse   Format            `yaml:"parse,omitempty"`
+	Pick    map[string]*Pick  `yaml:"pick,omitempty"`
+	Take    map[string]Take   `yaml:"take,omitempty"`
+	Rules   []*Rule           `yaml:"rules,omitempty"`
+
+	picks []*Pick // in the order of their names
+	sums  []*source
+}
+
+// Prompt says how a CLI gets its prompt.
+type Prompt struct {
+	Stdin bool     `yaml:"stdin,omitempty"`
+	Arg   string   `yaml:"arg,omitempty"`  // the last argument, with Stdin; without, the last argument is the prompt
+	File  []string `yaml:"file,omitempty"` // arguments that name a file with the prompt, with {} for its path
+}
+
+// String says it for people.
+func (p Prompt) String() string {
+	switch {
+	case len(p.File) > 0:
+		return "in a file"
+	case p.Stdin:
+		return "on stdin"
+	}
+	return "as the last argument"
+}
+
+// Options are the arguments for a setting of a step, by its name. {} stands for the value.
+type Options map[string][]string
+
+// Format is how the stdout of a CLI is read.
+type Format string
+
+const (
+	JSONL Format = "jsonl" // each line is a JSON document, or a list of them
+	Text  Format = "text"
+)
+
+// Pick names lines of stdout: with JSONL those whose fields have certain values, with Text those that match a regular expression.
+type Pick struct {
+	name   string
+	fields []fieldTest
+	types  string // the value of the field type; empty: any
+	line   *regexp.Regexp
+	lines  int  // of a text: how many lines from the one that matches make up its text
+	kept   bool // rules or takes look at its last line
+
+	written *yaml.Node
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (p *Pick) MarshalYAML() (any, error) { return p.written, nil }
+
+// fieldTest is a field that must have a value.
+type fieldTest struct {
+	path   path
+	want   filter.Value
+	needle []byte // what a line that fits holds
+}
+
+// Take says where a thing is in the output: the first of its sources that has something.
+type Take []*source
+
+// MarshalYAML implements yaml.Marshaler.
+func (t Take) MarshalYAML() (any, error) {
+	if len(t) == 1 {
+		return t[0].written, nil
+	}
+	list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for _, s := range t {
+		list.Content = append(list.Content, s.written)
+	}
+	return list, nil
+}
+
+// source is one place in the output.
+type source struct {
+	written *yaml.Node
+
+	pick  string
+	path  path
+	sum   bool
+	count bool
+	join  bool
+	once  path   // with sum: lines with the same value here count once
+	after string // with join: what came before a line of this pick does not belong to it
+}
+
+// Outcome is what became of a run of a CLI.
+type Outcome string
+
+const (
+	Success        Outcome = "success"
+	Incomplete     Outcome = "incomplete"      // it ended in order, without all of the work
+	Refused        Outcome = "refused"         // by the model, or a filter around it
+	InvalidRequest Outcome = "invalid_request" // the same request would fail again
+	Overloaded     Outcome = "overloaded"      // the service is busy, broken or out of reach
+	Quota          Outcome = "quota"           // the limit of a plan is used up, for some time
+	Auth           Outcome = "auth"            // somebody has to log in or to pay
+	Stalled        Outcome = "stalled"         // it did nothing any more
+	Budget         Outcome = "budget"          // it would have cost more than it may
+	Failed         Outcome = "failed"          // anything else
+)
+
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{Success, Incomplete, Refused, InvalidRequest, Overloaded, Quota, Auth, Stalled, Budget, Failed}
+}
+
+// ErrorType returns the type of error of a run with that outcome, where its rule names none; empty for a success, and for a failure
+// that its exit code says as much about.
+func (o Outcome) ErrorType() retry.Type {
+	switch o {
+	case Success, Failed:
+		return ""
+	case Overloaded:
+		return retry.TypeServerError
+	}
+	return retry.Type(o)
+}
+
+// Rule gives the outcome of the runs that its condition holds for.
+type Rule struct {
+	Name         string     `yaml:"name,omitempty"`
+	Outcome      Outcome    `yaml:"outcome,omitempty"`
+	Type         retry.Type `yaml:"type,omitempty"`           // of the error; default that of the outcome
+	When         string     `yaml:"when,omitempty"`           // default: always
+	ResetAt      string     `yaml:"reset_at,omitempty"`       // with quota: a path to the time of the reset, in seconds since 1970
+	ResetAfter   string     `yaml:"reset_after,omitempty"`    // a path to the seconds until then
+	ResetText    string     `yaml:"reset_text,omitempty"`     // a path to a text that names the time
+	RetryAfter   string     `yaml:"retry_after,omitempty"`    // a path to the seconds that the service asks to wait
+	RetryAfterMS string     `yaml:"retry_after_ms,omitempty"` // the same in milliseconds
+	Scope        string     `yaml:"scope,omitempty"`          // a path to the name of the limit
+	Say          string     `yaml:"say,omitempty"`            // the error, where the CLI says nothing
+	About        string     `yaml:"about,omitempty"`          // a path to a text to put behind Say
+	NewSession   bool       `yaml:"new_session,omitempty"`    // the session to continue is not known: begin a new one
+
+	condition *filter.Filter
+}
+
+// MarshalYAML implements yaml.Marshaler.
+func (r *Rule) MarshalYAML() (any, error) {
+	type plain Rule
+	var n yaml.Node
+	err := n.Encode((*plain)(r))
+	n.Style = yaml.FlowStyle
+	return &n, err
+}
+
+// Set is a set of presets by name.
+type Set map[string]*Preset
+
+// Layer is a text in YAML that changes presets or adds some: presets by name. Of a preset that is there already, the keys it writes
+// replace those before it; env, options, pick and take are merged by their names; its rules come before the others, and one with the
+// name of another replaces that.
+type Layer struct {
+	Name string // for errors: a path
+	Node *yaml.Node
+}
+
+// Load returns the presets that are built in, changed by layers in their order.
+func Load(layers ...Layer) (Set, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(builtIn, &doc); err != nil {
+		panic("BUG: presets.yml: " + err.Error())
+	}
+	set := Set{}
+	for _, l := range append([]Layer{{Name: "presets.yml", Node: &doc}}, layers...) {
+		if err := set.add(l); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range set.Names() {
+		p := set[name]
+		p.Name = name
+		if err := p.compile(); err != nil {
+			return nil, fmt.Errorf("agents.%s: %w", name, err)
+		}
+	}
+	return set, nil
+}
+
+// ReadLayer reads a file of presets.
+func ReadLayer(name string, data []byte) (Layer, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return Layer{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return Layer{Name: name, Node: &doc}, nil
+}
+
+// Names returns the names of the presets, sorted.
+func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
+
+// Find returns the preset with that name.
+func (s Set) Find(name string) (*Preset, error) {
+	if p := s[name]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("there is no agent %q%s", name, spelling.Hint(name, s.Names(), strings.Join(s.Names(), ", ")))
+}
+
+func (s Set) add(l Layer) error {
+	n := l.Node
+	if n.Kind == yaml.DocumentNode {
+		n = n.Content[0]
+	}
+	if n.Kind == 0 || n.Tag == "!!null" {
+		return nil
+	}
+	at := func(n *yaml.Node, format string, args ...any) error {
+		return fmt.Errorf("%s:%d:%d: %s", l.Name, n.Line, n.Column, fmt.Sprintf(format, args...))
+	}
+	if n.Kind != yaml.MappingNode {
+		return at(n, "agents must be a mapping of names to presets")
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, body := n.Content[i], n.Content[i+1]
+		if body.Kind == yaml.AliasNode {
+			body = body.Alias
+		}
+		if body.Kind != yaml.MappingNode {
+			return at(body, "agents.%s must be a mapping", key.Value)
+		}
+		var p, base Preset
+		if before := s[key.Value]; before != nil {
+			base = *before
+		}
+		for j := 0; j+1 < len(body.Content); j += 2 {
+			k, v := body.Content[j], body.Content[j+1]
+			if k.Value == "extends" {
+				parent, err := s.Find(v.Value)
+				if err != nil {
+					return at(v, "%s", err)
+				}
+				base = *parent
+				continue
+			}
+			if !slices.Contains(presetKeys(), k.Value) {
+				return at(k, "unknown key %q in agents.%s%s", k.Value, key.Value, spelling.Hint(k.Value, presetKeys(), strings.Join(presetKeys(), ", ")))
+			}
+		}
+		own := *body
+		own.Content = withoutKey(body.Content, "extends")
+		if err := own.Decode(&p); err != nil {
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
+		merged := base.with(&p)
+		s[key.Value] = &merged
+	}
+	return nil
+}
+
+func presetKeys() []string {
+	return []string{"extends", "tested", "argv", "args", "env", "model", "prompt", "options", "parse", "pick", "take", "rules"}
+}
+
+func withoutKey(content []*yaml.Node, name string) []*yaml.Node {
+	var kept []*yaml.Node
+	for i := 0; i+1 < len(content); i += 2 {
+		if content[i].Value != name {
+			kept = append(kept, content[i], content[i+1])
+		}
+	}
+	return kept
+}
+
+// with returns p, changed by what is set in over.
+func (p Preset) with(over *Preset) Preset {
+	if over.Tested != "" {
+		p.Tested = over.Tested
+	}
+	if over.Argv != nil {
+		p.Argv = over.Argv
+	}
+	if over.Args != nil {
+		p.Args = over.Args
+	}
+	if over.Model != "" {
+		p.Model = over.Model
+	}
+	if over.Prompt.Stdin || over.Prompt.Arg != "" || over.Prompt.File != nil {
+		p.Prompt = over.Prompt
+	}
+	if over.Parse != "" {
+		p.Parse = over.Parse
+	}
+	p.Env = merged(p.Env, over.Env)
+	p.Options = merged(p.Options, over.Options)
+	p.Take = merged(p.Take, over.Take)
+	p.Pick = merged(p.Pick, over.Pick)
+	rules := slices.Clone(over.Rules)
+	for _, r := range p.Rules {
+		if r.Name == "" || !slices.ContainsFunc(over.Rules, func(o *Rule) bool { return o.Name == r.Name }) {
+			rules = append(rules, r)
+		}
+	}
+	p.Rules = rules
+	return p
+}
+
+func merged[M ~map[string]V, V any](base, over M) M {
+	if len(over) == 0 {
+		return base
+	}
+	all := maps.Clone(base)
+	if all == nil {
+		all = make(M, len(over))
+	}
+	maps.Copy(all, over)
+	return all
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("line %d: a pick is a mapping of fields to values, or {line: REGEX}", n.Line)
+	}
+	p.written = n
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i].Value, n.Content[i+1]
+		switch {
+		case value.Kind != yaml.ScalarNode:
+			return fmt.Errorf("line %d: the value of %s must be a text, a number or a boolean", value.Line, key)
+		case key == "line":
+			re, err := regexp.Compile(value.Value)
+			if err != nil {
+				return fmt.Errorf("line %d: %w", value.Line, err)
+			}
+			p.line, p.lines = re, max(p.lines, 1)
+		case key == "lines":
+			if err := value.Decode(&p.lines); err != nil || p.lines < 1 || p.lines > maxTextLines {
+				return fmt.Errorf("line %d: lines must be from 1 to %d", value.Line, maxTextLines)
+			}
+		default:
+			t := fieldTest{path: parsePath(key)}
+			quoted := value.Value
+			if value.Tag == "!!str" {
+				quoted = jsonText(value.Value)
+				t.needle = []byte(quoted)
+				if key == "type" {
+					p.types = value.Value
+				}
+			} else {
+				t.needle = []byte(jsonText(t.path[len(t.path)-1]))
+			}
+			t.want = filter.ValueOf([]byte(quoted))
+			p.fields = append(p.fields, t)
+		}
+	}
+	if (p.line == nil) == (p.fields == nil) {
+		return fmt.Errorf("line %d: a pick has either fields or a line", n.Line)
+	}
+	return nil
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (t *Take) UnmarshalYAML(n *yaml.Node) error {
+	nodes := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		nodes = n.Content
+	}
+	*t = make(Take, 0, len(nodes))
+	for _, n := range nodes {
+		s, err := sourceOf(n)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n.Line, err)
+		}
+		*t = append(*t, s)
+	}
+	return nil
+}
+
+var errSource = errors.New("write a path, or one of {sum: PATH}, {count: PICK} and {join: PATH}")
+
+func sourceOf(n *yaml.Node) (*source, error) {
+	s := &source{written: n}
+	if n.Kind == yaml.ScalarNode {
+		s.pick, s.path = splitPath(n.Value)
+		return s, nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil, errSource
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := n.Content[i+1].Value
+		switch n.Content[i].Value {
+		case "sum":
+			s.sum = true
+			s.pick, s.path = splitPath(value)
+		case "count":
+			s.count, s.pick = true, value
+		case "join":
+			s.join = true
+			s.pick, s.path = splitPath(value)
+		case "once":
+			_, s.once = splitPath(value)
+		case "after":
+			s.after = value
+		default:
+			return nil, errSource
+		}
+	}
+	if s.pick == "" {
+		return nil, errSource
+	}
+	return s, nil
+}
+
+// takeNames are the things that a preset can take from the output.
+func takeNames() []string {
+	return []string{"text", "json", "session_id", "model", "turns", "cost_usd", "input_tokens", "cached_tokens", "output_tokens", "message"}
+}
+
+// optionNames are the settings of a step that a preset can have arguments for.
+func optionNames() []string {
+	return []string{"model", "max_turns", "max_cost", "session", "resume", "schema"}
+}
+
+// documentNames are the names that conditions can use beside those of the picks.
+func documentNames() []string {
+	return []string{"exit", "stderr", "plain", "at", "allow_denied", "allow_empty"}
+}
+
+// compile checks p, and prepares it for reading. It changes no value that another preset may share.
+func (p *Preset) compile() error {
+	switch {
+	case len(p.Argv) == 0:
+		return errors.New("argv is missing: the program and its arguments")
+	case p.Parse != JSONL && p.Parse != Text:
+		return fmt.Errorf("parse must be %s or %s, not %q", JSONL, Text, p.Parse)
+	case len(p.Rules) == 0:
+		return errors.New("rules are missing: without one nothing can succeed")
+	}
+	if err := known("options", p.Options, optionNames()); err != nil {
+		return err
+	}
+	if err := known("take", p.Take, takeNames()); err != nil {
+		return err
+	}
+	p.picks, p.sums = nil, nil
+	for _, name := range slices.Sorted(maps.Keys(p.Pick)) {
+		pick := *p.Pick[name]
+		switch {
+		case name == "item" || slices.Contains(documentNames(), name):
+			return fmt.Errorf("pick.%s: choose another name", name)
+		case (pick.line != nil) != (p.Parse == Text):
+			return fmt.Errorf("pick.%s: line is for parse: %s, fields are for %s", name, Text, JSONL)
+		}
+		pick.name = name
+		p.picks = append(p.picks, &pick)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Take)) {
+		for _, s := range p.Take[name] {
+			if s.pick == stdoutName && p.Parse == Text && name == "text" {
+				continue
+			}
+			for _, pick := range []string{s.pick, s.after} {
+				if pick != "" && p.pick(pick) == nil {
+					return fmt.Errorf("take.%s: there is no pick %q", name, pick)
+				}
+			}
+			if s.sum || s.count || s.join {
+				p.sums = append(p.sums, s)
+			} else {
+				p.pick(s.pick).kept = true
+			}
+		}
+	}
+	rules := make([]*Rule, len(p.Rules))
+	for i, r := range p.Rules {
+		compiled := *r
+		if compiled.Name == "" {
+			compiled.Name = fmt.Sprintf("rule_%d", i+1)
+		}
+		if err := compiled.compile(p); err != nil {
+			return fmt.Errorf("rule %s: %w", compiled.Name, err)
+		}
+		rules[i] = &compiled
+	}
+	p.Rules = rules
+	return nil
+}
+
+const stdoutName = "stdout"
+
+func known[V any](block string, m map[string]V, names []string) error {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("unknown key %q in %s%s", name, block, spelling.Hint(name, names, strings.Join(names, ", ")))
+		}
+	}
+	return nil
+}
+
+func (p *Preset) pick(name string) *Pick {
+	for _, pick := range p.picks {
+		if pick.name == name {
+			return pick
+		}
+	}
+	return nil
+}
+
+func (r *Rule) compile(p *Preset) error {
+	if !slices.Contains(Outcomes(), r.Outcome) {
+		names := make([]string, 0, len(Outcomes()))
+		for _, o := range Outcomes() {
+			names = append(names, string(o))
+		}
+		return fmt.Errorf("unknown outcome %q%s", r.Outcome, spelling.Hint(string(r.Outcome), names, strings.Join(names, ", ")))
+	}
+	for _, written := range []string{r.ResetAt, r.ResetAfter, r.ResetText, r.RetryAfter, r.RetryAfterMS, r.Scope, r.About} {
+		if written == "" {
+			continue
+		}
+		name, _ := splitPath(written)
+		switch pick := p.pick(name); {
+		case pick != nil:
+			pick.kept = true
+		case name != "stderr" && name != "plain":
+			return fmt.Errorf("%s: there is no pick %q", written, name)
+		}
+	}
+	if r.When == "" {
+		return nil
+	}
+	f, err := filter.Parse(r.When)
+	if err != nil {
+		return err
+	}
+	names := documentNames()
+	if p.Parse == Text {
+		names = append(names, stdoutName)
+	}
+	for _, name := range f.Names {
+		pick := p.pick(name)
+		if pick == nil && !slices.Contains(names, name) {
+			return fmt.Errorf("%q is neither a pick nor one of %s", name, strings.Join(names, ", "))
+		}
+		if pick != nil {
+			pick.kept = true
+		}
+	}
+	r.condition = f
+	return nil
+}

@@ -1,0 +1,223 @@
+package aicli
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/rawjson"
+	"prodigy/internal/retry"
+)
+
+// End is how a run ended, and what its step allows.
+type End struct {
+	ExitCode int
+	Signal   string    // "SIGTERM", ...; empty when it exited
+	Now      time.Time // the end, which times without a date are relative to
+
+	AllowDenied bool // tools that were not permitted do not matter
+	AllowEmpty  bool // nor does an empty answer
+}
+
+// Verdict is what became of a run.
+type Verdict struct {
+	Outcome Outcome
+	Rule    string     // the name of the rule that decided; empty: none fits
+	Type    retry.Type // of the error; empty: it is not known better than by the exit code
+	Message string     // one line: the CLI's own sentence, where it has one
+	Text    string     // the answer
+	Whole   bool       // the answer is all of stdout, and Text is empty
+	JSON    json.RawMessage
+
+	SessionID  string
+	NewSession bool // the session that was to be continued is not known to the CLI
+
+	Reset      time.Time // with Quota: when the limit ends; zero: not known
+	ResetBy    ResetSource
+	RetryAfter time.Duration // how long the service asks to wait; 0: it does not say
+	Scope      string        // with Quota: which limit
+
+	Usage   Usage
+	Skipped int // lines that were too long to be read
+}
+
+// Usage is what a run has used.
+type Usage struct {
+	Model   string
+	Turns   int
+	CostUSD float64
+	Costed  bool // the CLI has said what it cost
+	Tokens  Tokens
+	Counted bool // it has said how many tokens it used
+	Partial bool // it did not get to its end: there may be more
+}
+
+// Tokens are counts of tokens. Input includes neither Cached nor Output.
+type Tokens struct {
+	Input  int64 `json:"input"`
+	Cached int64 `json:"cached"`
+	Output int64 `json:"output"`
+}
+
+// Verdict says what became of the run, once all of its output is written.
+func (r *Reading) Verdict(e End) Verdict {
+	r.close()
+	v := Verdict{Outcome: Failed, Skipped: r.skipped, Usage: r.Usage()}
+	facts := r.facts(e)
+	var decided *Rule
+	for _, rule := range r.preset.Rules {
+		if rule.condition == nil || rule.condition.Match(facts) {
+			decided = rule
+			break
+		}
+	}
+	v.SessionID = r.SessionID()
+	for _, s := range r.preset.Take["text"] {
+		v.Whole = v.Whole || s.pick == stdoutName
+	}
+	v.Text, _ = r.take("text")
+	if structured, _ := r.take("json"); structured != "" && rawjson.Valid([]byte(structured)) {
+		v.JSON = json.RawMessage(structured)
+	}
+	if decided != nil {
+		v.Outcome, v.Rule, v.NewSession = decided.Outcome, decided.Name, decided.NewSession
+		v.Type = cmp.Or(decided.Type, decided.Outcome.ErrorType())
+		v.Scope = r.named(decided.Scope)
+		v.RetryAfter = cmp.Or(seconds(r.named(decided.RetryAfter), time.Second), seconds(r.named(decided.RetryAfterMS), time.Millisecond))
+		v.Reset, v.ResetBy = r.reset(decided, e.Now)
+	}
+	if v.Outcome != Success {
+		v.Message = r.sentence(decided, e)
+	}
+	return v
+}
+
+// SessionID returns the session of the run, as far as it is known by now.
+func (r *Reading) SessionID() string {
+	id, _ := r.take("session_id")
+	return id
+}
+
+// Usage returns what the run has used, as far as it has said so by now.
+func (r *Reading) Usage() Usage {
+	var u Usage
+	u.Model, _ = r.take("model")
+	if turns, _ := r.take("turns"); turns != "" {
+		u.Turns, _ = strconv.Atoi(turns)
+	}
+	if cost, _ := r.take("cost_usd"); cost != "" {
+		u.CostUSD, u.Costed = number([]byte(cost))
+	}
+	for _, t := range []struct {
+		name string
+		to   *int64
+	}{{"input_tokens", &u.Tokens.Input}, {"cached_tokens", &u.Tokens.Cached}, {"output_tokens", &u.Tokens.Output}} {
+		value, nth := r.take(t.name)
+		f, ok := number([]byte(value))
+		if !ok || f > math.MaxInt64/2 {
+			continue
+		}
+		*t.to, u.Counted = int64(f), true
+		u.Partial = u.Partial || nth > 0
+	}
+	return u
+}
+
+// sentence returns the CLI's own sentence about a failure, or what is known instead.
+func (r *Reading) sentence(rule *Rule, e End) string {
+	own, _ := r.take("message")
+	own = firstSentence(own)
+	last := lastLine(r.stderr.String())
+	switch {
+	case rule != nil && rule.Say != "":
+		about := firstSentence(r.named(rule.About))
+		if about != "" {
+			return rule.Say + ": " + about
+		}
+		return rule.Say
+	case own != "" && rule != nil:
+		return own
+	case last != "" && rule != nil:
+		return last
+	}
+	end := "exit code " + strconv.Itoa(e.ExitCode)
+	if e.Signal != "" {
+		end = e.Signal
+	}
+	says := cmp.Or(own, last, r.plain)
+	if says != "" {
+		says = ": " + firstSentence(says)
+	}
+	switch {
+	case rule != nil:
+		return end + says
+	case r.skipped > 0:
+		return end + ", no rule of " + r.preset.Name + " fits what it printed, " + strconv.Itoa(r.skipped) + " of its lines were too long" + says
+	}
+	return end + ", no rule of " + r.preset.Name + " fits what it printed" + says
+}
+
+const maxSentence = 500
+
+// firstSentence returns the first line of what a CLI says, on one line. CLIs pass on errors of their service as JSON, in which it is dug for.
+func firstSentence(text string) string {
+	text = strings.TrimSpace(text)
+	if inner, ok := strings.CutPrefix(text, "[API Error: "); ok {
+		line, rest, _ := strings.Cut(inner, "\n")
+		if line, ok = strings.CutSuffix(line, "]"); ok {
+			text = line
+		} else {
+			text = strings.TrimSuffix(line+"\n"+rest, "]")
+		}
+	}
+	var o map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &o) == nil {
+		if found := ErrorIn(o); found != "" {
+			text = found
+		}
+	}
+	text, _, _ = strings.Cut(text, "\n")
+	return firstPart(strings.Join(strings.Fields(text), " "), maxSentence)
+}
+
+// ErrorIn returns the first line of the error that a JSON object, or an object in it, has under one of the usual keys.
+func ErrorIn(o map[string]json.RawMessage) string {
+	for _, key := range []string{"result", "error", "errors", "data", "message"} {
+		value := o[key]
+		var list []json.RawMessage
+		if json.Unmarshal(value, &list) == nil && len(list) > 0 {
+			value = list[0]
+		}
+		var text string
+		if json.Unmarshal(value, &text) == nil {
+			value = json.RawMessage(text)
+		}
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(value, &inner) == nil && len(inner) > 0 {
+			text = ErrorIn(inner)
+		}
+		if text, _, _ = strings.Cut(strings.TrimSpace(text), "\n"); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return firstPart(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:]), maxSentence)
+}
+
+// seconds returns the time that a text holds in units; 0 when it holds none.
+func seconds(text string, unit time.Duration) time.Duration {
+	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || f <= 0 || f > float64(maxWait/unit) {
+		return 0
+	}
+	return time.Duration(f * float64(unit))
+}
+
+const maxWait = 400 * 24 * time.Hour
