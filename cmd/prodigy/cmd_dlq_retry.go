@@ -271,9 +271,9 @@ func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterCho
 	}
 	code := o.retryCode(e, left)
 	if !o.quiet || code != exitOK {
-		e.printFailures(con.err)
+		e.printFailures(con)
 		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left\n", counted(e.Reprocessed, "dead letter"), e.Recovered, left)
-		e.print(con.err)
+		e.print(con)
 	}
 	if o.format == asJSON {
 		r := retried{outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left}

@@ -61,7 +61,7 @@ func statusOf(s mapreduce.Summary) jobStatus {
 }
 
 func (s jobStatus) stateShown() string {
-	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown()
+	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, Metrics: s.Metrics}.StateShown()
 }
 
 func runJobs(con *console, o jobsOptions) error {

@@ -96,7 +96,7 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 	}
 	if !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
-		e.print(con.err)
+		e.print(con)
 	}
 	if o.keepOrder {
 		all := &itemOutput{w: con.out, ordered: true}

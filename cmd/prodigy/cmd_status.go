@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,20 +94,20 @@ func (d details) notSelected() bool {
 // details is what status prints of a job as JSON.
 type details struct {
 	jobStatus
-	Reason    string       `json:"reason,omitempty"`
-	Phase     string       `json:"phase,omitempty"`
-	Running   int          `json:"running"`
-	Waiting   int          `json:"waiting"`
-	NextRetry *time.Time   `json:"next_retry,omitempty"`
-	ToGo      int          `json:"to_go"`      // of the items found so far
-	Complete  bool         `json:"selected"`   // all items have been found
-	PerSecond float64      `json:"per_second"` // finished items, while it runs
-	Remaining *remaining   `json:"remaining,omitempty"`
-	Attempts  attemptTimes `json:"attempts"`
-	Agents    []agentShown `json:"agents"`  // running, the longest first
-	Slowest   []agentShown `json:"slowest"` // finished
-	Breakers  []breaker    `json:"breakers"`
-	Groups    []group      `json:"failure_groups"`
+	Reason    string         `json:"reason,omitempty"`
+	Phase     string         `json:"phase,omitempty"`
+	Running   int            `json:"running"`
+	Waiting   int            `json:"waiting"`
+	NextRetry *time.Time     `json:"next_retry,omitempty"`
+	ToGo      int            `json:"to_go"`      // of the items found so far
+	Complete  bool           `json:"selected"`   // all items have been found
+	PerSecond float64        `json:"per_second"` // finished items, while it runs
+	Remaining *remaining     `json:"remaining,omitempty"`
+	Attempts  attemptTimes   `json:"attempts"`
+	Agents    []agentShown   `json:"agents"`  // running, the longest first
+	Slowest   []agentShown   `json:"slowest"` // finished
+	Breakers  []breakerShown `json:"breakers"`
+	Groups    []group        `json:"failure_groups"`
 
 	recorded *workflow.Workflow // nil: it cannot be read
 }
@@ -135,7 +136,7 @@ type agentShown struct {
 	DurationMS events.Millis `json:"duration_ms"`
 }
 
-type breaker struct {
+type breakerShown struct {
 	Scope string     `json:"scope"`
 	State string     `json:"state"`
 	Since time.Time  `json:"since"`
@@ -157,7 +158,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, func(a view.Attempt) time.Duration { return a.Duration }),
-		Breakers: []breaker{}, Groups: []group{},
+		Breakers: []breakerShown{}, Groups: []group{},
 	}
 	if running {
 		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
@@ -170,7 +171,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 		d.NextRetry = &next
 	}
 	for _, b := range j.Breakers() {
-		shown := breaker{Scope: b.Scope, State: string(b.State), Since: b.Since}
+		shown := breakerShown{Scope: b.Scope, State: string(b.State), Since: b.Since}
 		if !b.Until.IsZero() {
 			shown.Until = &b.Until
 		}
@@ -255,13 +256,16 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 // printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %s\n", d.ToGo, d.Running, waiting(j, now))
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)))
 	}
 	if d.State != stateRunning {
 		return
 	}
-	g := progressLines{}
-	for _, line := range slices.Concat(pace(j, now), g.breakers(j, now), g.running(j, now, 200)) {
+	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded)}
+	for _, b := range g.breakers(j, now) {
+		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
+	}
+	for _, line := range slices.Concat(pace(j, now), g.running(j, now, 200)) {
 		_, _ = fmt.Fprintln(w, line)
 	}
 }
@@ -270,11 +274,9 @@ func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
 func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	w := watcher{
 		job: view.New(), screen: &screen{w: con.err, live: con.live, size: con.size},
-		lines: progressLines{colours: con.colours(), unicode: con.unicode},
 	}
-	if recorded, err := loadRecorded(job); err == nil {
-		w.lines.steps = stepCounts(recorded)
-	}
+	recorded, _ := loadRecorded(job) // without it some details are not shown
+	w.lines = newProgressLines(con, recorded)
 	defer w.screen.clear()
 	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
 }

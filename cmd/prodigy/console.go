@@ -101,6 +101,15 @@ func (c *console) look() look {
 	return look{colours: width > 0 && !c.noColor, width: width}
 }
 
+// errLook returns how lines for people are printed on err.
+func (c *console) errLook() look {
+	if !c.live {
+		return look{}
+	}
+	width, _ := c.size()
+	return look{colours: c.colours(), width: width}
+}
+
 // utf8Locale reports whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
 func utf8Locale(getenv func(string) string) bool {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG"))
@@ -112,7 +121,7 @@ func (c *console) colours() bool { return !c.plain && !c.noColor }
 
 // logger returns the log for people that writes to w.
 func (c *console) logger(w io.Writer) zerolog.Logger {
-	lines := zerolog.ConsoleWriter{Out: w, NoColor: true, TimeFormat: "15:04:05"}
+	lines := zerolog.ConsoleWriter{Out: foldingWriter{w, c}, NoColor: true, TimeFormat: "15:04:05"}
 	if c.colours() {
 		g := progressLines{colours: true}
 		lines.FormatTimestamp = func(at any) string {
@@ -130,6 +139,23 @@ func (c *console) logger(w io.Writer) zerolog.Logger {
 		lines.FormatFieldName = func(name any) string { return g.paint("36", fmt.Sprint(name)+"=") }
 	}
 	return zerolog.New(lines).With().Timestamp().Logger()
+}
+
+// foldingWriter breaks the lines of the log for people at blanks, as narrow as the terminal is.
+type foldingWriter struct {
+	w   io.Writer
+	con *console
+}
+
+func (f foldingWriter) Write(p []byte) (int, error) {
+	const underMessage = len("15:04:05 WRN ")
+	text, end := strings.CutSuffix(string(p), "\n")
+	text = f.con.errLook().fold(underMessage, text)
+	if end {
+		text += "\n"
+	}
+	_, err := io.WriteString(f.w, text)
+	return len(p), err
 }
 
 // printJSON prints v as one indented document.

@@ -52,9 +52,21 @@ func TestLinesThatComeTogetherAreDrawnOnce(t *testing.T) {
 		}
 		s.clear() // for what another stream prints
 		write(t, &s, "after\n")
-	})
+	}, nil)
 	const up = "\x1b[1A\x1b[J\r\x1b[K"
 	if got, want := b.String(), "region\n"+up+"line\nline\nline\n"+"after\n"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// What lines say that were drawn before may not be so any more when others come.
+func TestLinesAreMadeAnewWhenOthersCame(t *testing.T) {
+	var b strings.Builder
+	s := screen{w: &safeWriter{w: &b}, live: true, size: func() (int, int) { return 40, 24 }}
+	s.draw([]string{"map: item_0 is running"})
+	s.together(func() { write(t, &s, "map took 2s\n") }, func(int, int) []string { return []string{"reduce: 0s"} })
+	const up = "\x1b[1A\x1b[J\r\x1b[K"
+	if got, want := b.String(), "map: item_0 is running\n"+up+"map took 2s\nreduce: 0s\n"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -116,7 +116,36 @@ func (k look) of(eventType, line string) string {
 	if k.width > 0 {
 		line = displaywidth.TruncateString(line, k.width, "…")
 	}
-	return progressLines{colours: k.colours}.paint(eventColour(eventType), line)
+	return k.paint(eventColour(eventType), line)
+}
+
+func (k look) paint(c colour, text string) string {
+	return progressLines{colours: k.colours}.paint(c, text)
+}
+
+// fold breaks text at blanks into lines that fit the terminal; those after the first are indented by so many columns. A word that is longer
+// than a line, which may be a path to copy, is left to the terminal.
+func (k look) fold(indent int, text string) string {
+	if k.width <= indent {
+		return text
+	}
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Split(text, " ") {
+		wide := displaywidth.String(plain(word))
+		switch {
+		case i == 0:
+		case used+1+wide <= k.width:
+			b.WriteByte(' ')
+			used++
+		default:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used = indent
+		}
+		b.WriteString(word)
+		used += wide
+	}
+	return b.String()
 }
 
 // eventColour returns the colour of an event type, or "" for none.

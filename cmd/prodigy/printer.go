@@ -34,13 +34,10 @@ type printer struct {
 	screen  *screen
 	lines   progressLines
 	log     zerolog.Logger
+	look    look
 	quiet   bool
 	job     *view.Job
-	retries int // lines about retries that were printed
 }
-
-// retryLines is how many retries are printed; further ones are only in the log.
-const retryLines = 20
 
 // newPrinter returns the printer of a run of w.
 func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
@@ -53,7 +50,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		workflow:   w,
 		results:    con.out,
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
-		lines:      progressLines{colours: con.colours(), unicode: con.unicode, steps: stepCounts(w)},
+		lines:      newProgressLines(con, w),
 		quiet:      o.quiet,
 		job:        view.Resumed(errorpolicy.Metrics{}),
 	}
@@ -66,7 +63,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	if o.quiet || o.format == asJSON {
 		p.results = io.Discard
 	}
-	p.log = con.logger(p.screen)
+	p.log, p.look = con.logger(p.screen), con.errLook()
 	return p
 }
 
@@ -104,7 +101,9 @@ func (p *printer) show() {
 				p.closeItems()
 				return
 			}
-			p.screen.together(func() { p.see(batch) })
+			p.screen.together(func() { p.see(batch) }, func(width, height int) []string {
+				return p.lines.lines(p.job, time.Now(), width, height)
+			})
 		case e := <-p.steps:
 			p.job.Step(e)
 		case p.earlier = <-p.pasts:
@@ -177,13 +176,30 @@ func (p *printer) print(r events.Record) {
 	case events.ErrorBatch:
 		p.batch(e)
 	case events.CircuitOpen:
-		p.log.Warn().Str("scope", e.Scope).Int("consecutive_failures", e.ConsecutiveFailures).
-			Str("until", e.Until.Local().Format("15:04:05")).Msg("circuit breaker opened")
+		p.circuitOpen(r.Time, e)
 	case events.CircuitHalfOpen:
-		p.log.Info().Str("scope", e.Scope).Msg("circuit breaker is half-open, testing")
+		p.log.Info().Msg(breakerOf(e.Scope) + " is half-open, testing")
 	case events.CircuitClosed:
-		p.log.Info().Str("scope", e.Scope).Msg("circuit breaker closed")
+		p.log.Info().Msg(breakerOf(e.Scope) + " closed")
 	}
+}
+
+// circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.
+func (p *printer) circuitOpen(now time.Time, e events.CircuitOpen) {
+	text := breakerOf(e.Scope) + " open until " + e.Until.Local().Format("15:04:05")
+	for _, b := range p.job.Breakers() {
+		if b.Scope == e.Scope {
+			text += prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b))
+		}
+	}
+	p.log.Warn().Msg(text)
+}
+
+func breakerOf(scope string) string {
+	if scope == view.WorkflowScope {
+		return "circuit breaker"
+	}
+	return "circuit breaker of step " + visible(scope)
 }
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.
@@ -300,28 +316,14 @@ func (p *printer) stepSkipped(e events.StepSkipped) {
 	}
 }
 
+// stepRetry prints the retry of a step outside the map phase, unless the live lines show it. Those of items are counted: in the live lines,
+// in the line about the progress, and in the summary.
 func (p *printer) stepRetry(e events.StepRetrying) {
-	if !p.admitRetry() {
+	if e.ItemID != "" || p.screen.live {
 		return
 	}
-	line := p.log.Warn()
-	if e.ItemID != "" {
-		line = line.Str("item", e.ItemID)
-	}
-	line.Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, e.DelayMS))
-}
-
-// admitRetry reports whether another retry may be printed.
-func (p *printer) admitRetry() bool {
-	p.retries++
-	if p.retries == retryLines+1 {
-		p.log.Info().Msg("further retries are only in the log: prodigy events ls --event-type StepRetrying, or AgentFailed")
-	}
-	return p.retries <= retryLines
-}
-
-func retrying(attempt int, t retry.Type, message string, delay events.Millis) string {
-	return fmt.Sprintf("attempt %d failed (%s): %s; next in %s", attempt, t, shorten(visible(message), 160), duration.Format(time.Duration(delay)))
+	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt, cause(e.ErrorType, e.Error),
+		duration.Format(time.Duration(e.DelayMS))))
 }
 
 // stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that ended it, and
@@ -335,17 +337,11 @@ func (p *printer) stepFailed(e events.StepFailed) {
 }
 
 func (p *printer) agentFailed(e events.AgentFailed) {
-	if e.Action.RunsAgain() {
-		if p.admitRetry() {
-			p.log.Warn().Str("item", e.ItemID).Str("step", e.Step).Msg(retrying(e.Attempt, e.ErrorType, e.Error, *e.DelayMS))
-		}
-		return
-	}
-	if p.collection != errorpolicy.Immediate {
+	if e.Action.RunsAgain() || p.collection != errorpolicy.Immediate {
 		return
 	}
 	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
-	printEvidence(p.screen, e, p.job.ID)
+	printEvidence(p.screen, p.look, e, p.job.ID)
 }
 
 func (p *printer) batch(e events.ErrorBatch) {

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/clipperhouse/displaywidth"
 
+	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
+	"prodigy/internal/retry"
 	"prodigy/internal/view"
+	"prodigy/internal/workflow"
 )
 
 // progressLines formats the live lines that show the progress of a job.
@@ -16,10 +22,26 @@ type progressLines struct {
 	colours bool
 	unicode bool
 	steps   map[string]int // number of steps by phase, for phases other than map
+	waits   bool           // an open breaker keeps items waiting; false: it rejects them
+}
+
+// newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
+func newProgressLines(con *console, w *workflow.Workflow) progressLines {
+	g := progressLines{colours: con.colours(), unicode: con.unicode}
+	if w != nil {
+		g.steps, g.waits = stepCounts(w), breakerWaits(w)
+	}
+	return g
+}
+
+// breakerWaits reports whether items wait while the circuit breaker over them is open.
+func breakerWaits(w *workflow.Workflow) bool {
+	c := w.ErrorPolicy.CircuitBreaker
+	return c != nil && c.OnOpen == breaker.Wait
 }
 
 const (
-	regionLines   = 8           // at most, and at most half of the terminal
+	regionLines   = 10          // at most, and at most half of the terminal
 	runningShown  = 3           // agents
 	failuresShown = 2           // the newest
 	slow          = time.Second // an agent that runs for less is not shown
@@ -28,22 +50,35 @@ const (
 // lines returns at most regionLines lines of less than width columns.
 func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []string {
 	width-- // a full line would wrap on some terminals
-	limit := max(min(regionLines, height/2), 1)
-	if !inMap(j) {
-		return []string{fit(width, g.phase(j, now))}
+	var list []string
+	add := func(parts ...string) {
+		if line := fit(width, parts...); line != "" {
+			list = append(list, line)
+		}
 	}
-	list := []string{fit(width, append([]string{g.bar(j, width)}, itemCounts(j, now)...)...)}
-	if second := append(pace(j, now), g.breakers(j, now)...); len(second) > 0 {
-		list = append(list, fit(width, second...))
+	if !j.AtItems() {
+		if done := j.Counts.Finished(); done > 0 {
+			counts := g.outcomes(j)
+			add(append([]string{g.bar(j, width, counts)}, counts...)...)
+		}
+		if j.Phase != "map" { // the line above says how that ended
+			add(g.phase(j, now))
+		}
+		add(g.nextTry(j, now))
+	} else {
+		counts := append(g.outcomes(j), activity(j, now)...)
+		add(append([]string{g.bar(j, width, counts)}, counts...)...)
+		add(cut(width, strings.Join(append(pace(j, now), g.retries(j, now)...), "  ")))
+		for _, b := range g.breakers(j, now) {
+			add(b[0])
+			for _, why := range b[1:] {
+				add("  " + why)
+			}
+		}
+		list = append(list, g.running(j, now, width)...)
+		list = append(list, g.failures(j, width)...)
 	}
-	list = append(list, g.running(j, now, width)...)
-	list = append(list, g.failures(j, width)...)
-	return list[:min(len(list), limit)]
-}
-
-// inMap reports whether the job is in its map phase or retries dead letters.
-func inMap(j *view.Job) bool {
-	return j.Mode != "standard" && (j.Phase == "map" || j.Phase == "" || j.Letters)
+	return list[:min(len(list), max(min(regionLines, height/2), 1))]
 }
 
 // phase returns the progress of a phase other than map.
@@ -52,6 +87,9 @@ func (g progressLines) phase(j *view.Job, now time.Time) string {
 	if name == "" {
 		name, began = "commands", j.RunBegan
 	}
+	if n := len(j.Phases); n > 0 && j.Phases[n-1].Name == name && j.Phases[n-1].Done {
+		return name + ": done"
+	}
 	text := fmt.Sprintf("%s: %s", name, duration.Format(now.Sub(began).Truncate(time.Second)))
 	if n := g.steps[j.Phase]; n > 0 {
 		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n)
@@ -59,54 +97,113 @@ func (g progressLines) phase(j *view.Job, now time.Time) string {
 	return text
 }
 
-// bar draws the share of finished items. It is empty while the number of items is not known.
-func (g progressLines) bar(j *view.Job, width int) string {
+// nextTry returns what a step of a phase that runs once waits for, or "".
+func (g progressLines) nextTry(j *view.Job, now time.Time) string {
+	last := j.Retried.Last
+	if last.ItemID != "" || !last.Due.After(now) {
+		return ""
+	}
+	return g.paint(yellow, fmt.Sprintf("  %s runs again in %s: %s", visible(last.Step), view.Rough(last.Due.Sub(now)), cause(last.Type, last.Error)))
+}
+
+// bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of items is not known. Its width is
+// what counts leave, which are printed behind it.
+func (g progressLines) bar(j *view.Job, width int, counts []string) string {
 	if !j.Complete || j.Total == 0 || j.Letters {
 		return ""
 	}
-	done := j.Counts.Finished()
-	percent := fmt.Sprintf("%3d%%", 100*done/j.Total)
-	cells := min(width/4, 30)
-	if cells < 10 {
+	percent := fmt.Sprintf("%3d%%", 100*min(j.Counts.Finished(), j.Total)/j.Total)
+	if width < 3*narrowBar {
 		return percent
 	}
-	full, empty := "#", "-"
-	if g.unicode {
-		full, empty = "█", "░"
-	}
-	filled := cells * done / j.Total
-	return percent + " " + g.paint(green, strings.Repeat(full, filled)) + strings.Repeat(empty, cells-filled)
+	const step, most = 5, 30 // in steps, so that it does not jump with each digit
+	left := width - wide(counts) - len("100% ")
+	return percent + " " + g.shares(j, min(max(left-left%step, narrowBar), most))
 }
 
-// itemCounts returns the numbers of items by status, in words.
-func itemCounts(j *view.Job, now time.Time) []string {
+// narrowBar is the number of cells of the narrowest bar.
+const narrowBar = 10
+
+// wide returns how many columns parts take in a line, each with two blanks before it.
+func wide(parts []string) int {
+	n := 0
+	for _, part := range parts {
+		n += 2 + displaywidth.String(plain(part))
+	}
+	return n
+}
+
+// shares draws a bar of so many cells. What is there at all has a cell of its own, and what is missing too.
+func (g progressLines) shares(j *view.Job, cells int) string {
+	c := j.Counts
+	parts := []struct {
+		n              int
+		colour         colour
+		unicode, ascii string
+	}{
+		{c.Successful, green, "█", "#"},
+		{c.Skipped, yellow, "▓", "~"},
+		{c.Failed + c.Rejected, red, "▒", "x"},
+		{max(j.Total-c.Finished(), 0), "", "░", "-"},
+	}
+	total, sizes, largest := max(j.Total, c.Finished()), make([]int, len(parts)), 0
+	used := 0
+	for i, p := range parts {
+		if sizes[i] = cells * p.n / total; p.n > 0 && sizes[i] == 0 {
+			sizes[i] = 1
+		}
+		used += sizes[i]
+		if sizes[i] > sizes[largest] {
+			largest = i
+		}
+	}
+	sizes[largest] += cells - used
+	var b strings.Builder
+	for i, p := range parts {
+		cell := p.ascii
+		if g.unicode {
+			cell = p.unicode
+		}
+		if g.unicode && g.colours && p.colour != "" {
+			cell = "█" // the colours tell the parts apart
+		}
+		b.WriteString(g.paint(p.colour, strings.Repeat(cell, sizes[i])))
+	}
+	return b.String()
+}
+
+// outcomes returns the numbers of items that have an outcome, in words.
+func (g progressLines) outcomes(j *view.Job) []string {
 	c := j.Counts
 	done := fmt.Sprintf("%d done", c.Finished())
 	if j.Complete && !j.Letters {
 		done = fmt.Sprintf("%d/%d done", c.Finished(), j.Total)
 	}
-	parts := []string{done, fmt.Sprintf("%d failed", c.Failed)}
+	parts := []string{done}
 	for _, more := range []struct {
-		n    int
-		word string
-	}{{c.Skipped, "skipped"}, {c.Rejected, "rejected"}} {
-		if more.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.word))
+		n      int
+		word   string
+		colour colour
+		always bool
+	}{{c.Failed, "failed", red, true}, {c.Skipped, "skipped", yellow, false}, {c.Rejected, "rejected", red, false}} {
+		text := fmt.Sprintf("%d %s", more.n, more.word)
+		switch {
+		case more.n > 0:
+			parts = append(parts, g.paint(more.colour, text))
+		case more.always:
+			parts = append(parts, text)
 		}
-	}
-	parts = append(parts, fmt.Sprintf("%d running", j.Running(now)), waiting(j, now))
-	if !j.Complete && !j.Letters {
-		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
 	}
 	return parts
 }
 
-func waiting(j *view.Job, now time.Time) string {
-	text := fmt.Sprintf("%d waiting", j.Waiting(now))
-	if next := j.NextRetry(now); !next.IsZero() {
-		text += fmt.Sprintf(" (next in %s)", view.Rough(next.Sub(now)))
+// activity returns what happens to the other items, in words.
+func activity(j *view.Job, now time.Time) []string {
+	parts := []string{fmt.Sprintf("%d running", j.Running(now)), fmt.Sprintf("%d waiting", j.Waiting(now))}
+	if !j.Complete && !j.Letters {
+		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
 	}
-	return text
+	return parts
 }
 
 // pace returns the throughput and the estimated remaining time.
@@ -140,8 +237,64 @@ func rateText(rate float64) string {
 	return fmt.Sprintf("%.1f/h", rate*3600)
 }
 
-func (g progressLines) breakers(j *view.Job, now time.Time) []string {
-	var parts []string
+// retries returns how often items were tried again, when the next one is due, for which types of failures, and the last of them.
+func (g progressLines) retries(j *view.Job, now time.Time) []string {
+	text := g.paint(yellow, retryCounts(j, nextRetry(j, now)))
+	if last := j.Retried.Last; last.ItemID != "" {
+		text += "; last " + visible(last.ItemID) + ": " + cause(last.Type, last.Error)
+	}
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// nextRetry returns when the first of the waiting items goes on; "" if none waits.
+func nextRetry(j *view.Job, now time.Time) string {
+	next := j.NextRetry(now)
+	if next.IsZero() {
+		return ""
+	}
+	return "next in " + view.Rough(next.Sub(now))
+}
+
+// retryCounts returns the number of retries, next, and the number for each type of failure, as in "42 retries, next in 2s: 30 network, 12 timeout".
+// It is "" if there is nothing to say.
+func retryCounts(j *view.Job, next string) string {
+	types := slices.SortedFunc(maps.Keys(j.Retried.Types), func(a, b retry.Type) int {
+		return cmp.Or(cmp.Compare(j.Retried.Types[b], j.Retried.Types[a]), cmp.Compare(a, b))
+	})
+	words := make([]string, len(types))
+	for i, t := range types {
+		words[i] = fmt.Sprintf("%d %s", j.Retried.Types[t], t)
+	}
+	text := fmt.Sprintf("%d retries", j.Retries)
+	switch {
+	case j.Retries == 1:
+		text = "1 retry"
+	case j.Retries == 0 && next == "":
+		return ""
+	}
+	return text + prefixed(", ", next) + prefixed(": ", strings.Join(words, ", "))
+}
+
+// causeShown is how many characters of the message of a failure a line shows.
+const causeShown = 160
+
+// cause returns a failure in one line: its type, unless the message says as much, and its message.
+func cause(t retry.Type, message string) string {
+	message = shorten(oneLine(message), causeShown)
+	if message == "" {
+		return string(t)
+	}
+	if t == retry.TypeCommandFailed || strings.Contains(message, strings.ReplaceAll(string(t), "_", " ")) {
+		return message
+	}
+	return string(t) + ": " + message
+}
+
+// breakers returns what each circuit breaker that is not closed does next and to items, and why it opened.
+func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
 	for _, b := range j.Breakers() {
 		text := "breaker half-open, testing"
 		if b.State == view.Open {
@@ -150,12 +303,45 @@ func (g progressLines) breakers(j *view.Job, now time.Time) []string {
 				text = "breaker open, about to test"
 			}
 		}
-		if b.Scope != "workflow" {
+		if b.Scope != view.WorkflowScope {
 			text = "step " + visible(b.Scope) + ": " + text
 		}
-		parts = append(parts, g.paint(yellow, text))
+		line := []string{g.paint(yellow, text+prefixed(", ", g.meanwhile(j, b, now)))}
+		if why := opened(b); why != "" {
+			line = append(line, g.paint(yellow, why))
+		}
+		lines = append(lines, line)
 	}
-	return parts
+	return lines
+}
+
+// meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
+func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) string {
+	n := j.Held(b, now)
+	switch {
+	case n == 0:
+		return ""
+	case b.Scope == view.WorkflowScope && !g.waits:
+		return counted(n, "item") + " to be rejected"
+	case n == 1:
+		return "1 item waits"
+	}
+	return fmt.Sprintf("%d items wait", n)
+}
+
+// opened returns why a breaker is open, as far as that is known.
+func opened(b view.Breaker) string {
+	if b.State != view.Open {
+		return ""
+	}
+	last := cause(b.Cause.Type, b.Cause.Error)
+	switch {
+	case b.Failures > 1:
+		return fmt.Sprintf("%d failures in a row%s", b.Failures, prefixed(", the last ", last))
+	case b.Failures == 1:
+		return "a failure" + prefixed(", ", last)
+	}
+	return last
 }
 
 // running returns lines about the agents that have been running longest.
@@ -190,7 +376,7 @@ func (g progressLines) failures(j *view.Job, width int) []string {
 	newest := j.Failures.Newest
 	var list []string
 	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
-		text := fmt.Sprintf("  failed  %s  %s: %s", visible(f.ItemID), f.ErrorType, visible(f.Error))
+		text := fmt.Sprintf("  failed  %s  %s", visible(f.ItemID), cause(f.ErrorType, f.Error))
 		list = append(list, g.paint(red, fit(width, text)))
 	}
 	return list
@@ -198,10 +384,17 @@ func (g progressLines) failures(j *view.Job, width int) []string {
 
 // statusLine returns the progress in one line, for output without a terminal.
 func (g progressLines) statusLine(j *view.Job, now time.Time) string {
-	if !inMap(j) {
+	if !j.AtItems() {
 		return g.phase(j, now)
 	}
-	return strings.Join(append(append(itemCounts(j, now), pace(j, now)...), progressLines{}.breakers(j, now)...), ", ")
+	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), pace(j, now))
+	if text := retryCounts(j, nextRetry(j, now)); text != "" {
+		parts = append(parts, text)
+	}
+	for _, b := range (progressLines{waits: g.waits}).breakers(j, now) {
+		parts = append(parts, strings.Join(b, ": "))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // fit joins the non-empty parts with two spaces, as many as fit into width. The first one is truncated if needed.
@@ -211,10 +404,7 @@ func fit(width int, parts ...string) string {
 		switch {
 		case part == "":
 		case line == "":
-			line = part
-			if displaywidth.String(plain(part)) > width {
-				line = displaywidth.TruncateString(plain(part), width, "…")
-			}
+			line = cut(width, part)
 		case displaywidth.String(plain(line))+2+displaywidth.String(plain(part)) <= width:
 			line += "  " + part
 		default:
@@ -224,6 +414,36 @@ func fit(width int, parts ...string) string {
 	return line
 }
 
+// cut returns a line that is at most width columns wide, in its colours. The ellipsis stands for what is left out.
+func cut(width int, line string) string {
+	if displaywidth.String(plain(line)) <= width {
+		return line
+	}
+	const ellipsis = "…"
+	room := width - displaywidth.String(ellipsis)
+	var b strings.Builder
+	coloured := false
+	for rest := line; rest != ""; {
+		text, after, found := strings.Cut(rest, escapeMark+"[")
+		if shown := displaywidth.TruncateString(text, max(room, 0), ""); shown != text || room <= 0 {
+			b.WriteString(shown + ellipsis)
+			break
+		}
+		b.WriteString(text)
+		room -= displaywidth.String(text)
+		if !found {
+			break
+		}
+		code, left, _ := strings.Cut(after, "m")
+		b.WriteString(escapeMark + "[" + code + "m")
+		coloured, rest = code != "0", left
+	}
+	if coloured {
+		b.WriteString(escapeMark + "[0m")
+	}
+	return b.String()
+}
+
 // colour is an SGR code: https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
 type colour string
 
@@ -231,10 +451,14 @@ const (
 	red    colour = "31"
 	green  colour = "32"
 	yellow colour = "33"
+	cyan   colour = "36"
+	grey   colour = "90"
+
+	bold = "1;" // before a colour
 )
 
 func (g progressLines) paint(c colour, text string) string {
-	if !g.colours || text == "" {
+	if !g.colours || c == "" || text == "" {
 		return text
 	}
 	return escapeMark + "[" + string(c) + "m" + text + escapeMark + "[0m"

@@ -60,13 +60,14 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// together runs do, which may write many lines, and redraws once afterwards.
-func (s *screen) together(do func()) {
+// together runs do, which may write many lines, and then redraws once: with the lines that lines returns, since what do has shown may have
+// made the drawn ones untrue.
+func (s *screen) together(do func(), lines func(width, height int) []string) {
 	s.hold = true
 	do()
 	s.hold = false
-	if len(s.held) > 0 {
-		s.show(nil, s.drawn)
+	if len(s.held) > 0 && len(s.drawn) > 0 {
+		s.show(nil, lines(s.size()))
 	}
 }
 
@@ -101,7 +102,7 @@ func (s *screen) show(text []byte, lines []string) {
 	s.held = s.held[:0]
 	drawn := make([]string, len(lines))
 	for i, line := range lines {
-		drawn[i] = fit(width-1, line)
+		drawn[i] = cut(width-1, strings.ReplaceAll(line, "\t", " ")) // a tab has no width of its own
 		b.WriteString(drawn[i] + "\n")
 	}
 	_, _ = s.term.Write(b.Bytes())

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
@@ -65,10 +66,9 @@ func (o jobOptions) conclude(con *console, e finishedRun) error {
 
 func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 	if !o.quiet || code != exitOK {
-		e.printFailures(con.err)
+		e.printFailures(con)
 		printSuggestions(con.err, e.Metrics.FailurePatterns, e.workflow)
-		e.printSlowest(con.err)
-		e.print(con.err)
+		e.print(con)
 	}
 	if o.format == asJSON {
 		return printJSON(con.out, e.outcome(code))
@@ -77,9 +77,9 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 }
 
 // printFailures prints the failures of this run in groups, unless they were printed as they happened.
-func (e finishedRun) printFailures(w io.Writer) {
+func (e finishedRun) printFailures(con *console) {
 	if e.job != nil && e.collection == errorpolicy.Aggregate {
-		printFailures(w, e.job.Failures, labelsBy(e.Job, e.workflow))
+		printFailures(con, e.job.Failures, labelsBy(e.Job, e.workflow))
 	}
 }
 
@@ -110,14 +110,16 @@ func ifThere(path string) string {
 	return path
 }
 
-// print prints the summary of a run: what happened, where the log is, and what to type next.
-func (e finishedRun) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "job %s %s in %s%s\n", e.Job.ID, mapreduce.Summary{State: string(e.State), ReduceStale: e.ReduceStale}.StateShown(), duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
+// print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
+func (e finishedRun) print(con *console) {
+	w, look := con.err, con.errLook()
+	verdict := mapreduce.Summary{State: string(e.State), ReduceStale: e.ReduceStale, Metrics: e.Metrics}.StateShown()
+	_, _ = fmt.Fprintln(w, look.fold(2, look.paint(e.colour(), verdict)+" in "+duration.Format(e.Duration)+prefixed(": ", strings.Join(e.counts(), ", "))))
 	if e.Failure != nil {
-		e.printStepFailure(w, *e.Failure)
+		e.printStepFailure(w, look, *e.Failure)
 		e.printGaveUp(w)
 	} else if e.State != mapreduce.Completed && e.Reason != "" {
-		_, _ = fmt.Fprintf(w, "reason: %s\n", visible(e.Reason))
+		_, _ = fmt.Fprintln(w, look.fold(2, "reason: "+visible(e.Reason)))
 		printAdvice(w, e.Cause)
 		if e.Unknown {
 			_, _ = fmt.Fprintln(w, "its log cannot be read, so that it is not known how far it came")
@@ -131,11 +133,29 @@ func (e finishedRun) print(w io.Writer) {
 	if e.ReduceStale {
 		_, _ = fmt.Fprintln(w, reduceStaleText)
 	}
+	if e.job != nil && e.job.Retries > 0 {
+		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
+	}
+	e.printSlowest(w)
+	_, _ = fmt.Fprintf(w, "job: %s\n", e.Job.ID)
 	if e.Results != "" {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
 	}
 	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
 	printNext(w, e.next())
+}
+
+// colour returns the colour of the verdict: green only when nothing is left to do.
+func (e finishedRun) colour() colour {
+	switch {
+	case e.State == mapreduce.Failed:
+		return bold + red
+	case e.State == mapreduce.Paused:
+		return bold + cyan
+	case e.ReduceStale || e.Metrics.Failed+e.Metrics.Rejected+e.Metrics.Skipped > 0:
+		return bold + yellow
+	}
+	return bold + green
 }
 
 // printNext prints the commands to type next.
@@ -252,21 +272,25 @@ func failed(step, phase, what string) string {
 }
 
 // printStepFailure prints the step that failed the job, with the end of its output.
-func (e finishedRun) printStepFailure(w io.Writer, f agent.Failure) {
+func (e finishedRun) printStepFailure(w io.Writer, look look, f agent.Failure) {
 	var code *int
 	if f.ExitCode >= 0 {
 		code = &f.ExitCode
 	}
-	_, _ = fmt.Fprintf(w, "%s\n", failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message)))
+	_, _ = fmt.Fprintln(w, look.fold(2, failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
 	evidence := lastLines(f.Stderr, phaseEvidenceLines)
 	if len(evidence) == 0 {
 		evidence = lastLines(f.Stdout, phaseEvidenceLines)
 	}
 	for _, line := range evidence {
-		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
+		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+shorten(visible(line), 200)))
 	}
-	if f.Step != "" {
+	switch {
+	case f.Step == "":
+	case e.workflow != nil && e.workflow.Outputs.Keep == outputs.None:
 		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", e.Job.ID)
+	default:
+		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s --step %s\n", e.Job.ID, quoted(f.Step))
 	}
 }
 
@@ -282,29 +306,34 @@ func (e finishedRun) phase() string {
 const groupsShown = 10
 
 // printFailures prints the groups of failures, the largest first, each with an example.
-func printFailures(w io.Writer, f view.Failures, names labels) {
+func printFailures(con *console, f view.Failures, names labels) {
 	rest := f.Ungrouped
 	for i, g := range f.Groups() {
 		if i >= groupsShown {
 			rest += g.Count
 			continue
 		}
-		printGroup(w, g, names)
+		printGroup(con, g, names)
 	}
 	if rest > 0 {
-		_, _ = fmt.Fprintf(w, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, names.job.ID)
+		_, _ = fmt.Fprintf(con.err, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, names.job.ID)
 	}
 }
 
-func printGroup(w io.Writer, g view.FailureGroup, names labels) {
-	_, _ = fmt.Fprintf(w, "%d %s (%s): %s\n", g.Count, g.Outcome(), g.Type, shorten(visible(g.Title()), 160))
+func printGroup(con *console, g view.FailureGroup, names labels) {
+	look, c := con.errLook(), red
+	if g.Example.Status() == errorpolicy.Skipped {
+		c = yellow
+	}
+	head := look.paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
+	_, _ = fmt.Fprintln(con.err, look.fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, shorten(visible(g.Title()), 160))))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "
 	}
 	e := g.Example.AgentFailed
-	_, _ = fmt.Fprintf(w, "  %s%s\n", word, describe(e, names.ofLetter(e.ItemID)))
-	printEvidence(w, e, names.job.ID)
+	_, _ = fmt.Fprintln(con.err, look.fold(4, "  "+word+describe(e, names.ofLetter(e.ItemID))))
+	printEvidence(con.err, look, e, names.job.ID)
 }
 
 // describe returns one line about a failed item: its step and error. Label is printed behind its id.
@@ -355,9 +384,9 @@ func withMessage(ending, message string) string {
 const evidenceLines = 5
 
 // printEvidence prints the end of stderr, and the command that shows all of it.
-func printEvidence(w io.Writer, e events.AgentFailed, jobID string) {
+func printEvidence(w io.Writer, look look, e events.AgentFailed, jobID string) {
 	for _, line := range lastLines(e.StderrTail, evidenceLines) {
-		_, _ = fmt.Fprintf(w, "    | %s\n", shorten(visible(line), 200))
+		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+shorten(visible(line), 200)))
 	}
 	if e.Outputs != nil {
 		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))

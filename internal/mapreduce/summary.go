@@ -27,12 +27,16 @@ type Summary struct {
 	ReduceStale bool // of a completed job: see Result
 }
 
-// StateShown returns the state for people.
+// StateShown returns the state for people, who are to see at once that a job has completed but not all of its items have succeeded.
 func (s Summary) StateShown() string {
-	if s.ReduceStale {
-		return s.State + ", reduce stale"
+	shown := s.State
+	if s.State == string(Completed) && s.Metrics.Failed+s.Metrics.Rejected > 0 {
+		shown += " with failures"
 	}
-	return s.State
+	if s.ReduceStale {
+		shown += ", reduce stale"
+	}
+	return shown
 }
 
 // MayHaveCompleted reports whether the log of a job ends as that of a completed one does. It reads the end only: if the answer is no, a log

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 )
 
 // BreakerState is the state of a circuit breaker.
@@ -19,13 +20,23 @@ const (
 
 // Breaker is the state of a circuit breaker that has opened at least once.
 type Breaker struct {
-	Scope    string // "workflow", or the label of a step
+	Scope    string // WorkflowScope, or the label of a step
 	State    BreakerState
 	Since    time.Time
 	Until    time.Time // with Open: when it begins to test
 	Failures int       // with Open: in a row, that opened it
+	Cause    Cause     // with Open: the last of them
 	Opened   int       // how often
 }
+
+// Cause is a failure that a circuit breaker counted. The zero Cause is one that is not known.
+type Cause struct {
+	Type  retry.Type
+	Error string
+}
+
+// WorkflowScope is the scope of the breaker over the items.
+const WorkflowScope = "workflow"
 
 // Period is a period in which a breaker was not closed.
 type Period struct {
@@ -41,9 +52,39 @@ const periodsKept = 1000
 type circuit struct {
 	breakers map[string]*Breaker
 	periods  []Period
+	newest   map[string]Cause // by scope
 }
 
-func newCircuit() circuit { return circuit{breakers: map[string]*Breaker{}} }
+func newCircuit() circuit {
+	return circuit{breakers: map[string]*Breaker{}, newest: map[string]Cause{}}
+}
+
+// failed notes a failure that the breaker with a scope counts, if there is one. The breaker of a step may open just before the log
+// has the failure.
+func (c *circuit) failed(scope string, t retry.Type, message string) {
+	if scope == "" || t == retry.TypeCircuitOpen {
+		return
+	}
+	cause := Cause{t, message}
+	c.newest[scope] = cause
+	if b := c.breakers[scope]; b != nil && b.State == Open && b.Cause == (Cause{}) {
+		b.Cause = cause
+	}
+}
+
+// Held returns how many items a breaker keeps waiting.
+func (j *Job) Held(b Breaker, now time.Time) int {
+	if b.Scope == WorkflowScope {
+		return max(j.ToGo()-j.Running(now), 0)
+	}
+	n := 0
+	for _, a := range j.running {
+		if a.Step == b.Scope && a.Due.After(now) {
+			n++
+		}
+	}
+	return n
+}
 
 // Breakers returns the breakers that are not closed, by scope.
 func (j *Job) Breakers() []Breaker {
@@ -62,7 +103,7 @@ func (j *Job) Periods() []Period { return j.circuit.periods }
 
 func (c *circuit) open(e events.CircuitOpen, now time.Time) {
 	b := c.change(e.Scope, Open, now)
-	b.Until, b.Failures = e.Until, e.ConsecutiveFailures
+	b.Until, b.Failures, b.Cause = e.Until, e.ConsecutiveFailures, c.newest[e.Scope]
 	b.Opened++
 }
 

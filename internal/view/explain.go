@@ -383,7 +383,7 @@ func (x *explainer) jobEvent(r events.Record) {
 }
 
 func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
-	if e.Scope != "workflow" {
+	if e.Scope != WorkflowScope {
 		x.stepOpened(r, e)
 		return
 	}
@@ -403,7 +403,7 @@ func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
 }
 
 func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
-	if e.Scope != "workflow" {
+	if e.Scope != WorkflowScope {
 		return
 	}
 	x.held, x.until = time.Time{}, time.Time{}

@@ -45,7 +45,8 @@ type Job struct {
 	Total    int  // chosen items; until Complete, those found so far
 	Complete bool // the selection is over
 	Counts   Counts
-	Retries  int  // decided, of items and of steps
+	Retries  int // decided, of items and of steps
+	Retried  Retried
 	Letters  bool // dead letters are being run again
 
 	Durations Durations // of the attempts that ended by themselves
@@ -61,6 +62,7 @@ type Job struct {
 	circuit circuit
 	speed   speed
 	steps   steps
+	atItems bool // see AtItems
 	resumed bool // the records from before this run were not shown
 	known   int  // with resumed: how many items the runs before knew of
 }
@@ -142,17 +144,20 @@ func (j *Job) Apply(r events.Record) {
 		j.StepsDone++
 		j.steps.completed(r.Time, e)
 	case events.StepFailed:
+		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		if e.ItemID == "" {
 			j.steps.failed(r.Time, j.Phase, e)
 		}
 	case events.ItemsSelected:
 		j.Total, j.Complete = e.TotalItems, true
 	case events.StepRetrying:
-		j.Retries++
+		due := r.Time.Add(time.Duration(e.DelayMS))
+		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: due})
 		if e.ItemID == "" {
 			j.steps.retrying(e)
 		}
-		j.at(e.ItemID, e.Step, r.Time.Add(time.Duration(e.DelayMS)))
+		j.circuit.failed(e.Step, e.ErrorType, e.Error)
+		j.at(e.ItemID, e.Step, due)
 	case events.CircuitOpen:
 		j.circuit.open(e, r.Time)
 	case events.CircuitHalfOpen:
@@ -169,6 +174,7 @@ func (j *Job) applyAgent(r events.Record) {
 	case events.AgentStarted:
 		j.waiting.remove(e.ItemIndex)
 		j.found(e.ItemIndex)
+		j.atItems = true
 		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
 		j.indexes[e.ItemID] = e.ItemIndex
 		j.slots = max(j.slots, e.Worker)
@@ -198,6 +204,10 @@ func (j *Job) started(e events.JobStarted) {
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
 	j.Letters = e.Reason == events.ForDeadLetters
+	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
+		j.Phase, j.PhaseBegan, j.StepsDone = e.Phase, now, e.StepsDone
+	}
+	j.atItems = j.Letters || e.Phase == "map" || e.Phase == "" && e.Completed+e.Pending+e.InFlight > 0 // older logs have no phase
 	if !j.resumed || j.Runs > 1 {
 		j.Runs++
 	}
@@ -226,6 +236,7 @@ func (j *Job) end(s State, reason string) {
 
 func (j *Job) phaseStarted(now time.Time, name string) {
 	j.Phase, j.PhaseBegan, j.StepsDone = name, now, 0
+	j.atItems = name == "map"
 	j.Phases = append(j.Phases, Phase{Name: name, Began: now})
 }
 
@@ -233,15 +244,19 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 	for i := len(j.Phases) - 1; i >= 0; i-- {
 		if j.Phases[i].Name == e.Phase {
 			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
-			return
+			break
 		}
 	}
 }
 
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
+	if !e.Rejected() {
+		j.circuit.failed(WorkflowScope, e.ErrorType, e.Error)
+		j.circuit.failed(e.Step, e.ErrorType, e.Error)
+	}
 	if e.Action.RunsAgain() {
-		j.Retries++
+		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
 		j.waiting.add(e.ItemIndex, *e.RetryAt)
 		j.Timeline.at(now).Retried++
 		return
@@ -250,6 +265,33 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.found(e.ItemIndex)
 	j.settle(now, e.ItemIndex, e.Status())
 	j.Timeline.at(now).Failed++
+}
+
+// AtItems reports whether the job is at work on items: in its map phase, or running dead letters again.
+func (j *Job) AtItems() bool { return j.atItems && j.State == Running }
+
+// Retried are the retries of a job by the type of the failure before each, and the newest of them.
+type Retried struct {
+	Types map[retry.Type]int
+	Last  Retry
+}
+
+// Retry is the decision to run an item, or a step, once more.
+type Retry struct {
+	ItemID string // empty: a step of a phase that runs once
+	Step   string
+	Type   retry.Type // of the failure before
+	Error  string
+	Due    time.Time
+}
+
+func (j *Job) retried(r Retry) {
+	j.Retries++
+	if j.Retried.Types == nil {
+		j.Retried.Types = map[retry.Type]int{}
+	}
+	j.Retried.Types[r.Type]++
+	j.Retried.Last = r
 }
 
 // ended removes an attempt from the running ones and records its duration.
