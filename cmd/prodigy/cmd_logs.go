@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -114,36 +115,46 @@ func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) err
 	return o.print(con, job, entriesOf(job, o.query))
 }
 
-// entriesOf returns the entries of a job that match a query. Those of an item are found by the log, without reading all others, unless a
-// run died or goes on, whose outputs the log does not name.
+// entriesOf returns the entries of a job that match a query. Those of an item are found by the log, without reading all others. Of an attempt that goes
+// on, or was killed with its run, the log only says when it began.
 func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 	whole := outputs.Read(job.OutputsDir(), q)
 	if q.ItemID == "" {
 		return whole
 	}
 	var spans []outputs.Span
-	open := false
+	var begun, lost time.Time // of the attempt that has not ended, and of the first one that never did
 	for r, err := range events.About(job.EventsDir(), q.ItemID) {
 		if err != nil {
 			return whole
 		}
 		switch e := r.Event.(type) {
 		case events.AgentStarted:
-			if open {
-				return whole
+			if lost.IsZero() {
+				lost = begun
 			}
-			open = true
+			begun = r.Time
 		case events.AgentCompleted, events.AgentInterrupted:
-			open = false
+			begun = time.Time{}
 		case events.AgentFailed:
-			open = open && e.AgentID == "" // of a refusal
+			if e.AgentID != "" { // else it was refused
+				begun = time.Time{}
+			}
 		}
 		if span := events.Printed(r.Event); span != nil && r.Event.About() != "" {
 			spans = append(spans, *span)
 		}
 	}
-	if open {
-		return whole
+	if lost.IsZero() {
+		lost = begun
+	}
+	rest := int64(-1) // from where on everything is read
+	if !lost.IsZero() {
+		rest = outputs.Since(job.OutputsDir(), lost)
+		for len(spans) > 0 && spans[len(spans)-1].Offset+spans[len(spans)-1].Length > rest {
+			rest = min(rest, spans[len(spans)-1].Offset)
+			spans = spans[:len(spans)-1]
+		}
 	}
 	return func(yield func(outputs.Entry, error) bool) {
 		for _, span := range spans {
@@ -152,6 +163,15 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 				if !yield(e, err) {
 					return
 				}
+			}
+		}
+		if rest < 0 {
+			return
+		}
+		q.Span = outputs.Span{Offset: rest}
+		for e, err := range outputs.Read(job.OutputsDir(), q) {
+			if !yield(e, err) {
+				return
 			}
 		}
 	}

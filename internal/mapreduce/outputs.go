@@ -29,7 +29,7 @@ func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
 func (j *job) openOutputs() (err error) {
 	j.printed = printed{policy: j.workflow.Outputs.WithDefaults(), spans: map[string]outputs.Span{}}
 	j.printed.store, err = outputs.Open(j.place.OutputsDir(), outputs.Options{
-		PerJob: j.printed.policy.PerJob, NoSync: j.config.Durability == events.None,
+		PerJob: j.printed.policy.PerJob, PerStep: j.printed.policy.PerStep, NoSync: j.config.Durability == events.None,
 	})
 	return err
 }

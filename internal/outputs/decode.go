@@ -51,6 +51,9 @@ func decodeQuick(line []byte) (e Entry, ok bool) {
 	if c.has(`,"missing":`) {
 		e.Missing = c.number()
 	}
+	if c.has(`,"offset":`) {
+		e.Offset = c.number()
+	}
 	if c.has(`,"printed":[`) {
 		e.Printed = c.parts()
 	}

@@ -26,12 +26,16 @@ type Entry struct {
 	Source
 	First   bool   `json:"first,omitempty"` // of the command
 	Missing int64  `json:"missing,omitempty"`
+	Offset  int64  `json:"offset,omitempty"`  // of Printed in all that the command printed; only known of what is behind its head
 	Printed []Part `json:"printed,omitempty"` // after Missing bytes that were left out
 	End     *End   `json:"end,omitempty"`     // the command has ended, and this is the last entry of it
 
 	// Limit makes the entry a mark of the store, which is of no command: from here on only this is kept, because the store has
 	// nearly or altogether the size that the policy grants a job.
 	Limit Keep `json:"limit,omitempty"`
+
+	// Provisional entries have what may become the tail of a command that goes on. When it ends, its tail comes again.
+	Provisional bool `json:"-"`
 }
 
 // Source is the command that printed something.
@@ -159,6 +163,9 @@ func (e Entry) appendLine(b []byte) ([]byte, error) {
 	}
 	if e.Missing > 0 {
 		number(`,"missing":`, e.Missing)
+	}
+	if e.Offset > 0 {
+		number(`,"offset":`, e.Offset)
 	}
 	for i, p := range e.Printed {
 		if i == 0 {

@@ -48,9 +48,31 @@ type Query struct {
 	Step    string // its label, or a part of it between slashes: the steps of hooks stand below their step, as in build/shell_0
 }
 
-// Read yields the entries of the store in dir that match q, in order. What is damaged is passed over and yielded as a *DamagedError; an
-// incomplete last line is left out. There is nothing to read where there is no store.
+// Read yields the entries of the store in dir that match q, in order, and then, without an end to their span, what commands that go on, or
+// were killed with their run, have printed beyond their heads. What is damaged is passed over and yielded as a *DamagedError; an incomplete
+// last line is left out. There is nothing to read where there is no store.
 func Read(dir string, q Query) iter.Seq2[Entry, error] {
+	if q.Span.Length > 0 {
+		return readStore(dir, q)
+	}
+	return func(yield func(Entry, error) bool) {
+		t := tails{dir: dir, query: q}
+		defer t.close()
+		t.look()
+		for e, err := range readStore(dir, q) {
+			if err == nil {
+				t.show(e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+		t.rest(yield)
+	}
+}
+
+// readStore is Read without tails.
+func readStore(dir string, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := reader{dir: dir, at: q.Span.Offset, query: q, wanted: q.wanted()}
 		for l := range r.lines() {
@@ -74,18 +96,28 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 		r := reader{dir: dir, query: q, wanted: q.wanted(), growing: true}
 		ticker := time.NewTicker(pollEvery)
 		defer ticker.Stop()
+		t := tails{dir: dir, query: q}
+		defer t.close()
 		for idle := 0; ; {
 			if idle++; running() { // asked before what is there is read
 				idle = 0
 			}
+			t.look()
 			for l := range r.lines() {
 				e, match, err := r.entry(l)
 				if errors.Is(err, ErrTorn) {
 					break
 				}
+				if err == nil && match {
+					match = t.pass(&e)
+					t.show(e)
+				}
 				if (err != nil || match) && !yield(e, err) {
 					return
 				}
+			}
+			if !t.rest(yield) {
+				return
 			}
 			if idle > 1 { // a job that has just begun is not locked yet
 				return
@@ -99,6 +131,38 @@ func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.
 	}
 }
 
+// Since returns a place in the store in dir behind which everything stands that was written after t, and little else. Entries are written up to some
+// seconds after their time. Where the clock went back, or a file cannot be read, that is the beginning.
+func Since(dir string, t time.Time) int64 {
+	const late = time.Minute
+	files, err := list(dir)
+	if err != nil {
+		return 0
+	}
+	at, before := int64(0), time.Time{}
+	for i, f := range files {
+		first, ok := firstOf(f)
+		if !ok || first.Before(before) {
+			return 0
+		}
+		if before = first; i == 0 || first.Before(t.Add(-late)) {
+			at = f.base
+		}
+	}
+	return at
+}
+
+// firstOf returns the time of the first entry of a file.
+func firstOf(f file) (at time.Time, ok bool) {
+	r := reader{at: f.base}
+	r.file(f, true, func(l Line) bool {
+		e, _, err := r.entry(l)
+		at, ok = e.Time, err == nil
+		return false
+	})
+	return at, ok
+}
+
 // Line is one line of a store.
 type Line struct {
 	File string
@@ -108,7 +172,7 @@ type Line struct {
 	Err  error  // a *DamagedError, or ErrTorn
 }
 
-// Examine yields all lines of the store in dir, and checks them.
+// Examine yields all lines of the store in dir, and of the tails beside it, and checks them.
 func Examine(dir string) iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		r := reader{dir: dir}
@@ -119,6 +183,23 @@ func Examine(dir string) iter.Seq[Line] {
 			if !yield(l) {
 				return
 			}
+		}
+		files, err := listTails(dir)
+		if err != nil {
+			yield(Line{File: dir, Err: &DamagedError{File: dir, Err: err}})
+			return
+		}
+		more := true
+		for i := 0; more && i < len(files); i++ {
+			one := reader{dir: dir}
+			one.file(file{path: files[i].path}, true, func(l Line) bool {
+				if l.Err == nil {
+					_, _, l.Err = one.entry(l)
+				}
+				l.End = 0
+				more = yield(l)
+				return more
+			})
 		}
 	}
 }

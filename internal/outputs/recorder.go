@@ -34,7 +34,9 @@ type Recorder struct {
 	pending []Part    // not passed on yet
 	size    int       // the cost of pending
 	at      time.Time
-	head    int // bytes that went to pending
+	head    int   // bytes that went to pending
+	all     int64 // and those that went to the tail as well
+	passed  int64 // how many of all were passed on, of those behind the head provisionally
 	tail    tail
 	timer   *time.Timer
 	sent    bool // an entry was passed on
@@ -90,6 +92,7 @@ func (r *Recorder) take(s Stream, p []byte) {
 		r.pending = appendPart(r.pending, s, p[:n])
 		r.size += n + partCost*(len(r.pending)-before)
 		r.head += n
+		r.all += int64(n)
 		p = p[n:]
 		if r.size >= maxEntry && r.Policy.Keep == All { // else it is divided when the command has failed
 			r.flush()
@@ -98,10 +101,11 @@ func (r *Recorder) take(s Stream, p []byte) {
 	if len(p) > 0 {
 		r.tail.limit = int(r.Policy.PerStep) - r.limit()
 		r.tail.add(s, p)
+		r.all += int64(len(p))
 	}
 }
 
-// limit is how many bytes are passed on while the command runs. What follows is held back, since its beginning may have to go.
+// limit is how many bytes are passed on for good while the command runs. What follows is held back, since its beginning may have to go.
 func (r *Recorder) limit() int { return int(r.Policy.PerStep) / 2 }
 
 // tick passes on what is pending of a command that goes on.
@@ -114,7 +118,29 @@ func (r *Recorder) tick() {
 	r.takePartial(Stdout)
 	r.takePartial(Stderr)
 	r.flush()
+	r.passTail()
 	r.timer.Reset(flushNext)
+}
+
+// passTail passes on what is new in the tail, so that it can be seen, and found when prodigy is killed.
+func (r *Recorder) passTail() {
+	before, start := max(r.passed, int64(r.head)), int64(r.head)+r.tail.dropped
+	if r.all == before {
+		return
+	}
+	if r.at.IsZero() {
+		r.at = time.Now()
+	}
+	offset := max(before, start)
+	for i, e := range divide(r.tail.copyOf(offset - start)) {
+		if i == 0 {
+			e.Missing = offset - before
+		}
+		e.Offset, e.Provisional = offset, true
+		offset += int64(e.Size())
+		r.pass(e)
+	}
+	r.passed, r.at = r.all, time.Time{}
 }
 
 // Close passes on the rest and how the command ended. Nothing may be written afterwards.
@@ -134,10 +160,13 @@ func (r *Recorder) Close(end End) {
 	r.takePartial(Stdout)
 	r.takePartial(Stderr)
 	entries := divide(r.pending)
+	offset := int64(r.head) + r.tail.dropped
 	for i, e := range divide(r.tail.parts) {
 		if i == 0 {
 			e.Missing = r.tail.dropped
 		}
+		e.Offset = offset
+		offset += int64(e.Size())
 		entries = append(entries, e)
 	}
 	if len(entries) == 0 {
@@ -153,10 +182,10 @@ func (r *Recorder) Close(end End) {
 	r.pending, r.tail = nil, tail{}
 }
 
-// flush passes on what is pending, but for the beginning of a character at its end.
+// flush passes on what is pending, but for the beginning of a character at its end, unless that goes on in the tail.
 func (r *Recorder) flush() {
 	var rest []Part
-	if n := len(r.pending); n > 0 {
+	if n := len(r.pending); n > 0 && len(r.tail.parts) == 0 {
 		last := &r.pending[n-1]
 		if cut := wholeEnd(last.Text); cut < len(last.Text) {
 			rest = []Part{{last.Stream, append([]byte(nil), last.Text[cut:]...)}}
@@ -253,6 +282,19 @@ func (t *tail) drop(n int) {
 			n -= partCost
 		}
 	}
+}
+
+// copyOf returns a copy of the parts without the first n bytes.
+func (t *tail) copyOf(n int64) []Part {
+	var parts []Part
+	for _, p := range t.parts {
+		k := min(n, int64(len(p.Text)))
+		n -= k
+		if text := p.Text[k:]; len(text) > 0 {
+			parts = append(parts, Part{p.Stream, append([]byte(nil), text...)})
+		}
+	}
+	return parts
 }
 
 // wholeEnd returns where the last whole character of b ends. Bytes that are no UTF-8 count as characters.

@@ -44,6 +44,7 @@ const (
 // Options of a Store.
 type Options struct {
 	PerJob   Size  // see Policy
+	PerStep  Size  // the same; 0: the default
 	NoSync   bool  // files are not synced
 	FileSize int64 // 0: 8 MiB
 }
@@ -59,6 +60,9 @@ type Store struct {
 	size    int64 // of the file
 	line    []byte
 	packing errgroup.Group
+
+	tails      map[Source]*openTail
+	tailNumber int // of tails so far
 }
 
 // Open returns the store in dir, behind what is there. An incomplete line at its end is cut off. No file is made before there is
@@ -66,6 +70,9 @@ type Store struct {
 func Open(dir string, o Options) (*Store, error) {
 	if o.FileSize == 0 {
 		o.FileSize = fileSize
+	}
+	if o.PerStep == 0 {
+		o.PerStep = defaultPerStep
 	}
 	s := &Store{dir: dir, options: o}
 	files, err := list(dir)
@@ -75,6 +82,9 @@ func Open(dir string, o Options) (*Store, error) {
 	if err == nil && len(files) > 0 {
 		err = s.open(files[len(files)-1])
 		s.packing.Go(func() error { return packed.ReplaceAll(paths(files[:len(files)-1])) })
+	}
+	if err == nil {
+		err = s.adoptTails()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the outputs: %w", errors.Join(err, s.packing.Wait()))
@@ -160,8 +170,20 @@ func (s *Store) Granted(keep Keep) Keep {
 // soft is from where on only what failed is kept.
 func (s *Store) soft() int64 { return int64(s.options.PerJob) / 10 * 9 }
 
-// Append writes e and returns where it stands. Beyond the bound of the job nothing is written, and the Span is none.
+// Append writes e and returns where it stands. Beyond the bound of the job nothing is written, and the Span is none, as it is of a provisional
+// entry.
 func (s *Store) Append(e Entry) (Span, error) {
+	if e.Provisional {
+		return Span{}, s.appendTail(e)
+	}
+	at, err := s.append(e)
+	if err == nil && e.End != nil {
+		s.removeTail(e.Source)
+	}
+	return at, err
+}
+
+func (s *Store) append(e Entry) (Span, error) {
 	before := s.Position()
 	if before >= int64(s.options.PerJob) {
 		return Span{}, nil

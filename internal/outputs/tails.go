@@ -1,0 +1,347 @@
+package outputs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"prodigy/internal/checksum"
+)
+
+// What a command has printed beyond the head that is kept of it goes to files of its own while it runs: see Entry.Provisional. Each holds
+// half of Policy.PerStep; of a command there are two at most, since the second last goes when another is begun. When the command ends, its tail
+// is appended to the store, and its files are removed. Where they are left, prodigy was killed.
+
+const tailPrefix = "tail-"
+
+// tailFile is the name of such a file.
+type tailFile struct {
+	path       string
+	position   int64 // of the store, when the tail of the command began
+	number     int   // of the command, in the run
+	generation int
+}
+
+func (f tailFile) command() [2]int64 { return [2]int64{f.position, int64(f.number)} }
+
+func tailPath(dir string, position int64, number, generation int) string {
+	return filepath.Join(dir, fmt.Sprintf("%s%016d-%06d-%06d%s", tailPrefix, position, number, generation, suffix))
+}
+
+// listTails returns the files of tails in dir, those of a command together, and in the order in which they were written.
+func listTails(dir string) ([]tailFile, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []tailFile
+	for _, e := range entries {
+		name, isTail := strings.CutPrefix(e.Name(), tailPrefix)
+		name, isFile := strings.CutSuffix(name, suffix)
+		parts := strings.Split(name, "-")
+		if !isTail || !isFile || len(parts) != 3 {
+			continue
+		}
+		position, err1 := strconv.ParseInt(parts[0], 10, 64)
+		number, err2 := strconv.Atoi(parts[1])
+		generation, err3 := strconv.Atoi(parts[2])
+		if errors.Join(err1, err2, err3) == nil {
+			files = append(files, tailFile{filepath.Join(dir, e.Name()), position, number, generation})
+		}
+	}
+	slices.SortFunc(files, func(a, b tailFile) int {
+		return slices.Compare([]int64{a.position, int64(a.number), int64(a.generation)}, []int64{b.position, int64(b.number), int64(b.generation)})
+	})
+	return files, nil
+}
+
+// openTail is the tail of a command that goes on, as the store writes it.
+type openTail struct {
+	position   int64
+	number     int
+	generation int
+	size       int64 // the cost of what is in the newest file
+	begin      int64 // offset of the tail
+}
+
+// appendTail writes a provisional entry.
+func (s *Store) appendTail(e Entry) error {
+	if s.Position() >= int64(s.options.PerJob) {
+		return nil
+	}
+	t := s.tails[e.Source]
+	if t == nil {
+		s.tailNumber++
+		t = &openTail{position: s.Position(), number: s.tailNumber, generation: 1, begin: e.Offset - e.Missing}
+		if s.tails == nil {
+			s.tails = map[Source]*openTail{}
+		}
+		s.tails[e.Source] = t
+	}
+	if t.size >= int64(s.options.PerStep)/2 {
+		t.generation++
+		t.size = 0
+		if err := os.Remove(tailPath(s.dir, t.position, t.number, t.generation-2)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return cannotWrite(err)
+		}
+	}
+	if t.size == 0 {
+		e.Missing = e.Offset - t.begin // what is before this file will go
+	}
+	var err error
+	if s.line, err = e.appendLine(s.line[:0]); err != nil {
+		return cannotWrite(err)
+	}
+	f, err := os.OpenFile(tailPath(s.dir, t.position, t.number, t.generation), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return cannotWrite(err)
+	}
+	_, err = f.Write(s.line)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return cannotWrite(err)
+	}
+	t.size += int64(e.Size() + partCost*len(e.Printed)) // as a Recorder counts
+	return nil
+}
+
+// removeTail removes the files of the tail of a command, if it has any.
+func (s *Store) removeTail(of Source) {
+	t := s.tails[of]
+	if t == nil {
+		return
+	}
+	delete(s.tails, of)
+	for g := max(1, t.generation-1); g <= t.generation; g++ {
+		_ = os.Remove(tailPath(s.dir, t.position, t.number, g)) // who finds it later sees that the command has ended
+	}
+}
+
+// adoptTails appends the tails that a killed run has left, and removes their files.
+func (s *Store) adoptTails() error {
+	files, err := listTails(s.dir)
+	if err != nil {
+		return err
+	}
+	for len(files) > 0 {
+		n := 1
+		for n < len(files) && files[n].command() == files[0].command() {
+			n++
+		}
+		if err := s.adoptTail(files[:n]); err != nil {
+			return err
+		}
+		for _, f := range files[:n] {
+			if err := os.Remove(f.path); err != nil {
+				return err
+			}
+		}
+		files = files[n:]
+	}
+	return nil
+}
+
+// adoptTail appends the tail that is in files, as far as the store does not have it.
+func (s *Store) adoptTail(files []tailFile) error {
+	var left tails
+	var entries []Entry
+	for _, f := range files {
+		left.read(f.path, 0, func(e Entry, _ int64) bool {
+			entries = append(entries, e)
+			return true
+		})
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	source := entries[0].Source
+	for e, err := range readStore(s.dir, Query{Span: Span{Offset: files[0].position}, ItemID: source.ItemID}) {
+		switch {
+		case err != nil || e.Source != source:
+		case e.End != nil:
+			return nil
+		case e.Offset > 0:
+			left.show(e) // a run was killed while it did this
+		}
+	}
+	for _, e := range entries {
+		if left.pass(&e) {
+			left.show(e)
+			if _, err := s.write(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tails reads the files of tails beside the entries of the store. Both may have the same text, of which the second is left out.
+type tails struct {
+	dir   string
+	query Query
+	files []tailFile         // that were there at the last look
+	open  map[string]tailEnd // by path
+	shown map[Source]int64   // up to which offset the tails have been yielded
+	ended map[Source]bool    // of those whose end has been
+}
+
+// tailEnd is how far a file has been read.
+type tailEnd struct {
+	file *os.File
+	at   int64
+}
+
+// look opens the files that there are. They are read by rest, but opened before what is in the store is read: a command that ends between has its
+// tail there, else here.
+func (t *tails) look() {
+	t.files, _ = listTails(t.dir) // if it cannot be read, nor can the store, which says so
+	if len(t.files) == 0 {
+		t.ended = nil
+	}
+	there := make(map[string]tailEnd, len(t.files))
+	for _, f := range t.files {
+		end := t.open[f.path]
+		if end.file == nil {
+			file, err := os.Open(f.path)
+			if err != nil {
+				continue // it is gone
+			}
+			end.file = file
+		}
+		there[f.path] = end
+		delete(t.open, f.path)
+	}
+	t.close()
+	t.open = there
+}
+
+func (t *tails) close() {
+	for _, end := range t.open {
+		_ = end.file.Close() // only read from
+	}
+	t.open = nil
+}
+
+// pass takes from an entry what has been shown of its tail. It reports whether anything is left.
+func (t *tails) pass(e *Entry) bool {
+	shown, known := t.shown[e.Source]
+	switch {
+	case !known || e.Offset == 0:
+	case e.Offset >= shown:
+		e.Missing = e.Offset - shown
+	default:
+		e.Missing = 0
+		e.Offset += cutFront(e, shown-e.Offset)
+	}
+	return len(e.Printed) > 0 || e.End != nil || e.Limit != "" || e.Offset == 0
+}
+
+// cutFront takes up to n bytes from the front of what an entry has, and returns how many it took.
+func cutFront(e *Entry, n int64) int64 {
+	cut := int64(0)
+	for cut < n && len(e.Printed) > 0 {
+		first := e.Printed[0]
+		if k := min(n-cut, int64(len(first.Text))); k < int64(len(first.Text)) {
+			e.Printed = append([]Part{{first.Stream, first.Text[k:]}}, e.Printed[1:]...)
+			return cut + k
+		}
+		cut += int64(len(first.Text))
+		e.Printed = e.Printed[1:]
+	}
+	return cut
+}
+
+// show notes an entry that is yielded.
+func (t *tails) show(e Entry) {
+	if e.First && e.Offset == 0 { // a resume runs the command again
+		delete(t.shown, e.Source)
+		delete(t.ended, e.Source)
+	}
+	if e.End != nil {
+		delete(t.shown, e.Source)
+		if len(t.files) > 0 {
+			if t.ended == nil {
+				t.ended = map[Source]bool{}
+			}
+			t.ended[e.Source] = true
+		}
+		return
+	}
+	if e.Offset > 0 {
+		if t.shown == nil {
+			t.shown = map[Source]int64{}
+		}
+		t.shown[e.Source] = e.Offset + int64(e.Size())
+	}
+}
+
+// rest yields what is new in the files of commands that have not ended. It returns false when no more is wanted.
+func (t *tails) rest(yield func(Entry, error) bool) bool {
+	for _, f := range t.files {
+		end, ok := t.open[f.path]
+		if !ok {
+			continue
+		}
+		if info, err := end.file.Stat(); err != nil || info.Size() == end.at {
+			continue
+		}
+		if _, err := end.file.Seek(end.at, io.SeekStart); err != nil {
+			continue
+		}
+		more := true
+		t.scan(end.file, end.at, func(e Entry, at int64) bool {
+			end.at = at
+			if t.ended[e.Source] || !t.query.matches(e) || !t.pass(&e) {
+				return true
+			}
+			t.show(e)
+			more = yield(e, nil)
+			return more
+		})
+		t.open[f.path] = end
+		if !more {
+			return false
+		}
+	}
+	return true
+}
+
+// read calls do with the entries of a file.
+func (t *tails) read(path string, at int64, do func(e Entry, at int64) bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }() // only read from
+	t.scan(f, at, do)
+}
+
+// scan calls do with the entries of a file, which is read from at on, and with where the next one begins. An incomplete line ends it; what is damaged
+// is passed over.
+func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64) bool) {
+	lines := bufio.NewReaderSize(f, maxLine)
+	for {
+		text, err := lines.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		at += int64(len(text))
+		text = text[:len(text)-1]
+		sealed, err := checksum.Check(text)
+		if err != nil || !sealed {
+			continue
+		}
+		e, err := decodeLine(text)
+		if err == nil && !do(e, at) {
+			return
+		}
+	}
+}
