@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -32,6 +31,7 @@ type uiOptions struct {
 	token     string // from the file
 	hosts     []string
 	all       bool
+	readOnly  bool
 }
 
 // shortestToken is the minimum length of a token from a file.
@@ -42,17 +42,22 @@ func newUICommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Show the jobs in a browser",
-		Long: `Show the jobs in a browser: the list, a running job, what happened to an item, and the dead letters, which can be retried there.
+		Long: `Show the jobs in a browser: the list, a running job, its items with what happened to each and what it printed, and the dead letters.
+
+A job can be stopped, resumed and retried there: that starts 'prodigy stop', 'prodigy resume' or 'prodigy dlq retry' in the directory of
+the job, which go on when the server ends. Only browsers on this machine can do so, only for jobs of the same user, and with
+--read-only nobody.
 
 The printed address contains a token that is required for access. By default only this machine can connect; to --listen on other
 addresses, also give --token-file.`,
-		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080",
+		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080 --read-only",
 		Args:    exactly(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
 	cmd.Flags().BoolVar(&o.all, "all", false, "show the jobs of all directories, not only those of this project")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only show the jobs: nothing can be stopped, resumed or retried from the pages")
 	cmd.Flags().Var(repeated{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
 	return cmd
 }
@@ -84,7 +89,7 @@ func runUI(ctx context.Context, con *console, o uiOptions) error {
 	}
 	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
 	_, _ = fmt.Fprintln(con.err, "Open this address in a browser. Ctrl-C stops the server.")
-	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o.token, hosts, home) })
+	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o, hosts, home) })
 }
 
 // check rejects an address that other machines can reach unless a token was given.
@@ -118,12 +123,12 @@ func hostsOf(addr net.Addr) []string {
 	return []string{tcp.String()}
 }
 
-func serve(ctx context.Context, listener net.Listener, token string, hosts []string, home jobs.Home) error {
-	var retries errgroup.Group // they outlive the server, so nobody waits for them
-	pages := ui.Server{Limits: ui.DefaultLimits(), Token: token, Hosts: hosts, Version: versionText(), Data: ui.Data{
+func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
+	var commands errgroup.Group // they outlive the server, so nobody waits for them
+	pages := ui.Server{Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(), ReadOnly: o.readOnly, Data: ui.Data{
 		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
 		Outputs: entriesOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return &storedLabels{job: j, shown: itemsShown(j)} },
-		Retry: func(j jobs.Job, items []string) error { return startRetry(&retries, j, items) },
+		Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },
 	}}
 	return pages.Serve(ctx, listener)
 }
@@ -230,43 +235,85 @@ func makeReport(job jobs.Job) (*report.Report, error) {
 	return report.New(reportSource(job, summary))
 }
 
-// settled is how long startRetry waits for a retry to fail at once.
+// settled is how long startCommand waits for a command to be refused.
 const settled = time.Second
 
-// startRetry starts a retry of dead letters as a separate process, which outlives the server. It returns an error if that process fails
-// right away.
-func startRetry(g *errgroup.Group, job jobs.Job, items []string) error {
+// commandOf returns the arguments of the command that a person would type for an action.
+func commandOf(job jobs.Job, a ui.Action) []string {
+	switch a.Kind {
+	case ui.Stop:
+		return []string{"stop", job.ID}
+	case ui.Resume:
+		return []string{"resume", job.ID}
+	}
+	args := []string{"dlq", "retry", job.ID}
+	for _, item := range a.Items {
+		args = append(args, "--item", item)
+	}
+	if len(a.Items) > 0 {
+		args = append(args, "--force") // a person has looked at it
+	}
+	if a.Reduce {
+		args = append(args, "--reduce")
+	}
+	return args
+}
+
+// startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What it prints is kept
+// with the job. It returns an error if the command is refused or fails right away.
+func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := []string{"dlq", "retry", job.ID, "--quiet"}
-	for _, item := range items {
-		args = append(args, "--item", item)
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return err
 	}
-	if len(items) > 0 {
-		args = append(args, "--force") // a person has looked at it
+	args := commandOf(job, a)
+	words := []string{"prodigy"}
+	for _, arg := range args {
+		words = append(words, quoted(visible(arg)))
 	}
-	var said bytes.Buffer
+	out, err := ui.CreateStarted(job, strings.Join(words, " "), time.Now())
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(self, args...)
-	cmd.Stderr = &said
+	cmd.Dir = meta.Dir
+	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+home.Root)
+	cmd.Stdout, cmd.Stderr = out, out // a file, which is there also when the server is not
 	process.Detach(cmd)
 	if err := cmd.Start(); err != nil {
-		return err
+		return errors.Join(err, out.Close())
 	}
 	ended := make(chan error, 1)
 	g.Go(func() error {
-		ended <- cmd.Wait()
-		return nil
+		failed := cmd.Wait()
+		err := errors.Join(ui.EndStarted(out, endText(cmd.ProcessState)), out.Close())
+		ended <- failed
+		return err
 	})
 	select {
-	case err := <-ended:
-		code := cmd.ProcessState.ExitCode()
-		if err != nil && code != exitLeft {
-			return fmt.Errorf("%s", strings.TrimSpace(said.String()))
+	case failed := <-ended:
+		if code := cmd.ProcessState.ExitCode(); failed != nil && (code == exitUsage || code == exitFailed) {
+			said, err := os.ReadFile(out.Name())
+			if err != nil {
+				return err
+			}
+			_, text, _ := strings.Cut(string(said), "\n") // without the command
+			text, _, _ = strings.Cut(text, "\x1e")
+			return fmt.Errorf("%s: %s", strings.Join(words, " "), strings.TrimSpace(text))
 		}
 		return nil
 	case <-time.After(settled):
 		return nil
 	}
+}
+
+func endText(state *os.ProcessState) string {
+	if code := state.ExitCode(); code >= 0 {
+		return fmt.Sprintf("exit code %d", code)
+	}
+	return "ended by a signal"
 }

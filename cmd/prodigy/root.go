@@ -18,6 +18,7 @@ var firstLevel = []struct {
 }{
 	{"run", newRunCommand},
 	{"resume", newResumeCommand},
+	{"stop", newStopCommand},
 	{"validate", newValidateCommand},
 	{"plan", newPlanCommand},
 	{"schema", newSchemaCommand},

@@ -60,6 +60,9 @@ func (j Job) TempDir() string { return j.state("tmp") }
 // OutputsDir returns the directory of outputs that are too large for the log.
 func (j Job) OutputsDir() string { return j.state("outputs") }
 
+// StartedDir returns the directory of what the commands have printed that were started for the job from a browser.
+func (j Job) StartedDir() string { return j.state("started") }
+
 func (j Job) lockFile() string { return j.state("lock") }
 
 func (j Job) state(name string) string { return filepath.Join(j.StateDir(), name) }

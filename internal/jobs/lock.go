@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,6 +88,41 @@ func (j Job) Running() bool {
 		_ = file.Unlock() // closing the file frees it in any case
 	}
 	return err == nil && !free
+}
+
+// Runner returns the id of the process that holds the lock, or 0 if none does, or it cannot be told which.
+func (j Job) Runner() int {
+	if !j.Running() {
+		return 0
+	}
+	pid := readPID(j.lockFile())
+	if pid == 0 || gone(pid) || !hasOpen(pid, j.lockFile()) {
+		return 0
+	}
+	return pid
+}
+
+// hasOpen reports whether a process has a file open. Where the system has no /proc it is believed to: a process that got the lock just now may
+// not have written its id yet, so that there is that of the one before, and by now of another program.
+func hasOpen(pid int, path string) bool {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		return true
+	}
+	wanted, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	open, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, fd := range open {
+		if found, err := os.Stat(filepath.Join(dir, fd.Name())); err == nil && os.SameFile(found, wanted) {
+			return true
+		}
+	}
+	return false
 }
 
 // Unlock releases the lock.

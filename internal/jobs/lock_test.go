@@ -144,3 +144,33 @@ func TestALockErrorWithoutAProcessStillSaysSo(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// The id in the lock file is believed if that process has the file open: between the lock and the writing of the id there is that of the
+// process before, which may be any program by now.
+func TestTheRunnerIsTheProcessThatHoldsTheLock(t *testing.T) {
+	job := create(t, Home{Root: t.TempDir()}, "r", "standard", day)
+	if pid := job.Runner(); pid != 0 {
+		t.Errorf("before the lock: got %d", pid)
+	}
+	lock, err := job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid := job.Runner(); pid != os.Getpid() {
+		t.Errorf("with the lock: got %d, want %d", pid, os.Getpid())
+	}
+	if runtime.GOOS == "linux" {
+		if err := writePID(job.lockFile(), os.Getppid()); err != nil {
+			t.Fatal(err)
+		}
+		if pid := job.Runner(); pid != 0 {
+			t.Errorf("with the id of a process that does not have it: got %d", pid)
+		}
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if pid := job.Runner(); pid != 0 {
+		t.Errorf("after the unlock: got %d", pid)
+	}
+}

@@ -21,6 +21,7 @@ type itemPage struct {
 	Attempts []*attempt // the newest first
 	Left     int        // commands that are not shown
 	Running  bool       // the job is being run
+	Mine     bool       // it belongs to the user whose server this is
 }
 
 // attempt is what happened in an attempt and after it, until the next.
@@ -40,7 +41,7 @@ func (s *Server) explain(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d := itemPage{Place: place, Running: place.Running()}
+	d := itemPage{Place: place, Running: place.Running(), Mine: place.Own()}
 	if d.Item, d.Data, err = s.Data.Explain(place, item); err != nil {
 		return page{}, fmt.Errorf("%w: %w", errNoItem, err)
 	}

@@ -93,7 +93,7 @@ type stateChoice struct {
 func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
-		s.fail(w, err)
+		s.fail(w, r, err)
 		return
 	}
 	name := strings.TrimSpace(r.URL.Query().Get("item"))

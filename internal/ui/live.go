@@ -2,7 +2,6 @@ package ui
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -70,8 +69,7 @@ func (s *Server) liveList(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		p, err := s.list(r)
-		p.Token = s.form
-		if err != nil || out.send(p) != nil {
+		if err != nil || out.send(s.complete(p, r)) != nil {
 			return
 		}
 		select {
@@ -90,14 +88,14 @@ func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := s.newStream(w)
-	if err := s.follow(r.Context(), place, out); err == nil {
+	if err := s.follow(r, place, out); err == nil {
 		_ = out.end()
 	}
 }
 
 // follow owns the view of a job for one browser, and sends it when it changes.
-func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error {
-	g, ctx := errgroup.WithContext(ctx)
+func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
+	g, ctx := errgroup.WithContext(req.Context())
 	records := make(chan events.Record, 256)
 	g.Go(func() error {
 		defer close(records)
@@ -113,23 +111,17 @@ func (s *Server) follow(ctx context.Context, place jobs.Job, out *stream) error 
 			select {
 			case r, open := <-records:
 				if !open {
-					return s.sendJob(out, place, seen, labels)
+					return out.send(s.complete(jobPage(place, seen, labels, time.Now()), req))
 				}
 				seen.Apply(r)
 			case <-tick.C:
-				if err := s.sendJob(out, place, seen, labels); err != nil {
+				if err := out.send(s.complete(jobPage(place, seen, labels, time.Now()), req)); err != nil {
 					return err
 				}
 			}
 		}
 	})
 	return g.Wait()
-}
-
-func (s *Server) sendJob(out *stream, place jobs.Job, seen *view.Job, labels Labels) error {
-	p := jobPage(place, seen, labels, time.Now())
-	p.Token = s.form
-	return out.send(p)
 }
 
 // calm is how many times as long as the making of a page the time until it is made again is at least.
@@ -148,8 +140,7 @@ func (s *Server) live(make func(*http.Request) (page, error)) http.HandlerFunc {
 			running := place.Running() // asked before the page is made, so that the last one has all
 			began := time.Now()
 			p, err := make(r)
-			p.Token = s.form
-			if err != nil || out.send(p) != nil {
+			if err != nil || out.send(s.complete(p, r)) != nil {
 				return
 			}
 			if !running {

@@ -201,7 +201,7 @@ func stepURL(job string, s view.Step) string {
 func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
-		s.fail(w, err)
+		s.fail(w, r, err)
 		return
 	}
 	v := r.URL.Query()
@@ -209,7 +209,7 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 	more := "prodigy logs " + place.ID
 	if v.Has("step") {
 		if entries, err = stepEntries(place, v.Get("phase"), v.Get("step")); err != nil {
-			s.fail(w, err)
+			s.fail(w, r, err)
 			return
 		}
 	} else {
@@ -224,7 +224,7 @@ func (s *Server) output(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if _, _, err := s.Data.Explain(place, q.ItemID); err != nil {
-			s.fail(w, fmt.Errorf("%w: %w", errNoItem, err))
+			s.fail(w, r, fmt.Errorf("%w: %w", errNoItem, err))
 			return
 		}
 		entries = ofCommand(s.Data.Outputs(place, q), number)

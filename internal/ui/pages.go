@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"prodigy/internal/dlq"
@@ -27,6 +28,7 @@ type page struct {
 	Live  string // address of the stream that replaces the middle; empty: it stays as it is
 	Data  any
 	Token string // for the forms
+	Acts  bool   // there are forms that start something
 	Home  string // version, for the foot
 }
 
@@ -108,26 +110,32 @@ func (s *Server) show(make func(*http.Request) (page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := make(r)
 		if err != nil {
-			s.fail(w, err)
+			s.fail(w, r, err)
 			return
 		}
-		s.write(w, http.StatusOK, p)
+		s.write(w, r, http.StatusOK, p)
 	}
 }
 
 // fail writes an error page.
-func (s *Server) fail(w http.ResponseWriter, err error) {
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	code := http.StatusInternalServerError
 	if errors.Is(err, jobs.ErrNotFound) || errors.Is(err, jobs.ErrAmbiguous) || errors.Is(err, errNoItem) {
 		code = http.StatusNotFound
 	}
-	s.write(w, code, page{Title: http.StatusText(code), Name: "error", Data: err.Error()})
+	s.write(w, r, code, page{Title: http.StatusText(code), Name: "error", Data: err.Error()})
 }
 
 var errNoItem = errors.New("there is no such item")
 
-func (s *Server) write(w http.ResponseWriter, code int, p page) {
-	p.Token, p.Home = s.form, s.Version
+// complete fills in what all pages have.
+func (s *Server) complete(p page, r *http.Request) page {
+	p.Token, p.Acts, p.Home = s.form, s.refusal(r) == nil, s.Version
+	return p
+}
+
+func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, p page) {
+	p = s.complete(p, r)
 	var b bytes.Buffer
 	t := templates()
 	template.Must(t.New("middle").Parse(`{{template "` + p.Name + `" .}}`))
@@ -191,6 +199,10 @@ type standing struct {
 	Labels    map[int]string // of the items that are named, by index
 	Remaining *view.Estimate
 	Rate      string
+	Mine      bool      // it belongs to the user whose server this is
+	Letters   int       // dead letters
+	Reduces   bool      // it has a reduce phase
+	Started   []started // from the pages, the newest first
 }
 
 func (s *Server) job(r *http.Request) (page, error) {
@@ -208,7 +220,11 @@ func (s *Server) job(r *http.Request) (page, error) {
 }
 
 func jobPage(place jobs.Job, seen *view.Job, labels Labels, now time.Time) page {
-	st := standing{Place: place, Job: seen, State: stateOf(seen, place.Running()), Now: now, Labels: map[int]string{}}
+	st := standing{
+		Place: place, Job: seen, State: stateOf(seen, place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
+		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place),
+	}
+	st.Reduces = slices.ContainsFunc(seen.Phases, func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
 	name := func(index int) { st.Labels[index] = labels.Label(index) }
 	for _, a := range seen.InFlight() {
 		name(a.Index)
@@ -252,7 +268,8 @@ func (s *Server) letters(r *http.Request) (page, error) {
 		Place   jobs.Job
 		Letters []letter
 		More    int
-	}{place, list, more}}, nil
+		Mine    bool
+	}{place, list, more, place.Own()}}, nil
 }
 
 // letter is a dead letter as it is shown.
@@ -282,7 +299,8 @@ func (s *Server) letter(r *http.Request) (page, error) {
 	return page{Title: e.ItemID + " · " + place.ID, Name: "letter", Data: struct {
 		Place jobs.Job
 		letter
-	}{place, l}}, nil
+		Mine bool
+	}{place, l, place.Own()}}, nil
 }
 
 // itemOf returns the item that a request names, in the path or in the query.
@@ -296,37 +314,15 @@ func itemOf(r *http.Request) string {
 func (s *Server) report(w http.ResponseWriter, r *http.Request) {
 	place, err := s.Data.Find(r.PathValue("job"))
 	if err != nil {
-		s.fail(w, err)
+		s.fail(w, r, err)
 		return
 	}
 	made, err := s.Data.Report(place)
 	if err != nil {
-		s.fail(w, err)
+		s.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	_ = made.WriteHTML(w)
-}
-
-// retry starts a retry of dead letters. The form must send its token, so that no other site can submit it.
-func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
-	if err := r.ParseForm(); err != nil {
-		http.Error(w, "the form cannot be read", http.StatusBadRequest)
-		return
-	}
-	if !same(r.PostForm.Get("token"), s.form) {
-		http.Error(w, "the form lacks its token", http.StatusForbidden)
-		return
-	}
-	place, err := s.Data.Find(r.PathValue("job"))
-	if err == nil {
-		err = s.Data.Retry(place, r.PostForm["item"])
-	}
-	if err != nil {
-		s.write(w, http.StatusConflict, page{Title: "Not started", Name: "error", Data: err.Error()})
-		return
-	}
-	http.Redirect(w, r, "/jobs/"+url.PathEscape(place.ID), http.StatusSeeOther)
 }

@@ -1,4 +1,5 @@
-// Package ui is a web server that shows jobs: the list, a running job, what happened to an item, and the dead letters.
+// Package ui is a web server that shows jobs: the list, a running job, its items, what happened to an item and what it printed, and the dead
+// letters. The commands that stop, resume and retry can be started from the pages (actions.go).
 //
 // A Server renders HTML pages from the functions in Data. A small script replaces the middle of a page with what the server streams when
 // the log has grown (live.go). Templates, style and script are embedded.
@@ -32,6 +33,8 @@ type Server struct {
 	Data    Data
 	Limits  Limits
 
+	ReadOnly bool // nothing can be started from the pages
+
 	form string // token that forms must send, new for each server, against CSRF
 }
 
@@ -55,7 +58,7 @@ type Data struct {
 	// Items returns a function that says what an item of a job is called besides its id, "" for nothing, and its data as it may be shown.
 	Items func(jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage)
 
-	Retry func(j jobs.Job, items []string) error // starts a retry of these dead letters; of all eligible ones if items is empty
+	Start func(jobs.Job, Action) error // starts the command of an action, which outlives the server
 }
 
 // Labels are what the items of a job are called besides their ids.
@@ -88,7 +91,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
 	mux.HandleFunc("GET /jobs/{job}/report", s.report)
 	mux.HandleFunc("GET /jobs/{job}/output", s.output)
-	mux.HandleFunc("POST /jobs/{job}/retry", s.retry)
+	for _, kind := range []ActionKind{Stop, Resume, Retry} {
+		mux.HandleFunc("POST /jobs/{job}/"+string(kind), s.act(kind))
+	}
 	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))
 	mux.HandleFunc("GET /ui.css", asset("text/css; charset=utf-8", []byte(report.Style+style)))
 	return s.guard(mux)

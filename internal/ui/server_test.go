@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +35,8 @@ const (
 type site struct {
 	*httptest.Server
 	job     jobs.Job
-	retried [][]string
+	started []Action
+	server  *Server
 	refuse  error
 	form    string
 	items   []string // ids
@@ -108,13 +108,13 @@ func newSite(t *testing.T) *site {
 		},
 		Labels: func(jobs.Job) Labels { return noLabels{} },
 		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
-		Retry: func(_ jobs.Job, items []string) error {
-			s.retried = append(s.retried, items)
+		Start: func(_ jobs.Job, a Action) error {
+			s.started = append(s.started, a)
 			return s.refuse
 		},
 	}}
 	s.Server = httptest.NewServer(server.Handler())
-	s.form = server.form
+	s.form, s.server = server.form, server
 	server.Hosts = []string{strings.TrimPrefix(s.URL, "http://")}
 	t.Cleanup(s.Close)
 	return s
@@ -300,38 +300,5 @@ func TestAStreamEndsWithItsBrowser(t *testing.T) {
 	s.Close() // waits for all requests
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestARetryNeedsTheTokenOfThePage(t *testing.T) {
-	s := newSite(t)
-	post := func(form url.Values) (int, string) {
-		return s.get(t, "/jobs/"+s.job.ID+"/retry", func(r *http.Request) {
-			r.Method = http.MethodPost
-			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			r.Body = io.NopCloser(strings.NewReader(form.Encode()))
-		})
-	}
-	if code, _ := post(url.Values{"token": {token}, "item": {"a"}}); code != http.StatusForbidden {
-		t.Errorf("with the token of the cookie: %d", code)
-	}
-	if code, _ := post(url.Values{"item": {"a"}}); code != http.StatusForbidden || s.retried != nil {
-		t.Errorf("without the token: %d, retried %v", code, s.retried)
-	}
-	if code, _ := post(url.Values{"token": {s.form}, "item": {"a"}}); code != http.StatusSeeOther {
-		t.Errorf("with the token: %d", code)
-	}
-	if code, _ := post(url.Values{"token": {s.form}}); code != http.StatusSeeOther {
-		t.Errorf("of all: %d", code)
-	}
-	if len(s.retried) != 2 || !slices.Equal(s.retried[0], []string{"a"}) || s.retried[1] != nil {
-		t.Errorf("retried %v", s.retried)
-	}
-	s.refuse = errors.New("another process is running this job")
-	if code, body := post(url.Values{"token": {s.form}}); code != http.StatusConflict || !strings.Contains(body, s.refuse.Error()) {
-		t.Errorf("refused: %d %s", code, body)
-	}
-	if code, _ := s.get(t, "/jobs/"+s.job.ID+"/retry", nil); code != http.StatusMethodNotAllowed {
-		t.Errorf("by GET: %d", code)
 	}
 }

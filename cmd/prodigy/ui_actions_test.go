@@ -68,6 +68,69 @@ func TestADeadLetterIsRunAgainFromTheBrowser(t *testing.T) {
 	}
 }
 
+const uiStopped = `
+name: long
+map:
+  input: [a]
+  agent_template:
+    - shell: "echo waiting >&2; test -e go || sleep 60"
+reduce:
+  - shell: "pwd > where"
+`
+
+// A person stops a job in the browser, mends something, and resumes it. The commands run in the directory of the job, wherever the server
+// was started, and what they print is kept.
+func TestAJobIsStoppedAndResumedFromTheBrowser(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the workflow needs a POSIX sh")
+	}
+	dir := t.TempDir()
+	t.Setenv("PRODIGY_HOME", filepath.Join(dir, "home"))
+	t.Chdir(t.TempDir())
+	writeText(t, filepath.Join(dir, "workflow.yml"), uiStopped)
+	run := exec.Command("prodigy", "run", "--grace", "10ms", "workflow.yml")
+	run.Dir = dir
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	person := newPerson(t, "--all")
+	var job string
+	for job == "" {
+		_, list := person.get("/")
+		job = regexp.MustCompile(`/jobs/[^"]+`).FindString(list)
+	}
+	person.await(job+"/items?item=item_0", "waiting") // what the step has printed by now
+	_, page := person.get(job)
+	form := url.Values{"token": {hiddenToken(page)}}
+	if code, body := person.post(job+"/stop", form); code != http.StatusOK {
+		t.Fatalf("the stop: %d %s", code, body)
+	}
+	if err := run.Wait(); err == nil {
+		t.Error("the job was not stopped")
+	}
+	person.await(job, ">paused<")
+	person.await(job, "has stopped")
+	writeText(t, filepath.Join(dir, "go"), "")
+	if code, body := person.post(job+"/resume", form); code != http.StatusOK {
+		t.Fatalf("the resume: %d %s", code, body)
+	}
+	person.await(job, ">completed<")
+	person.await(job, "1 of 1 items succeeded")
+	where, err := os.ReadFile(filepath.Join(dir, "where"))
+	if err != nil || filepath.Base(strings.TrimSpace(string(where))) != filepath.Base(dir) {
+		t.Errorf("reduce ran in %s (%v), want %s", where, err, dir)
+	}
+	if code, body := person.post(job+"/stop", form); code != http.StatusConflict || !strings.Contains(body, "is not running") {
+		t.Errorf("a stop of what does not run: %d %s", code, body)
+	}
+
+	shown := newPerson(t, "--all", "--read-only")
+	_, page = shown.get(job)
+	if code, _ := shown.post(job+"/resume", form); code != http.StatusForbidden || hiddenToken(page) != "" {
+		t.Errorf("a resume from a server that only shows: %d, token %q", code, hiddenToken(page))
+	}
+}
+
 func writeText(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -93,9 +156,9 @@ type person struct {
 	base   string
 }
 
-func newPerson(t *testing.T) person {
+func newPerson(t *testing.T, flags ...string) person {
 	t.Helper()
-	server := exec.CommandContext(t.Context(), "prodigy", "ui")
+	server := exec.CommandContext(t.Context(), "prodigy", append([]string{"ui"}, flags...)...)
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
 	out, err := server.StdoutPipe()
 	if err != nil {
