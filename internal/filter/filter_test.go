@@ -88,6 +88,7 @@ func TestABadFilterIsShownWithACaret(t *testing.T) {
 		"a == 1 b":         "expected an operator or the end, got \"b\"\n  a == 1 b\n         ^",
 		"a == True":        "the constant is written true (a field of that name is written item.True)\n  a == True\n       ^",
 		"a != NULL or b":   "the constant is written null (a field of that name is written item.NULL)\n  a != NULL or b\n       ^",
+		"a == None":        "the constant is written null (a field of that name is written item.None)\n  a == None\n       ^",
 		"FALSE":            "the constant is written false (a field of that name is written item.FALSE)\n  FALSE\n  ^",
 		"a == 1 AND":       "expected a field, a value or \"(\", got the end\n  a == 1 AND\n            ^",
 		"a NOT b":          "expected \"in\" after \"NOT\", got \"b\" (a negated comparison is written not a == b)\n  a NOT b\n        ^",

@@ -291,6 +291,8 @@ func (p *parser) word() (node, error) {
 		return constant{booleanValue(t.text == "true")}, nil
 	case word == "null", word == "true", word == "false":
 		return nil, mistake(t.at, "the constant is written %s (a field of that name is written item.%s)", word, t.text)
+	case t.text == "None":
+		return nil, mistake(t.at, "the constant is written null (a field of that name is written item.None)")
 	case isOperator(t.text), textTests[t.text] != nil:
 		return nil, mistake(t.at, "expected a field or a value, got %q (a field of that name is written item.%s)", t.text, t.text)
 	}

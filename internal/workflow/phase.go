@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
 
@@ -124,8 +125,8 @@ func (r *reader) inputSource(e entry, in *Input) {
 	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.block("input", e, keys)
-	if b.has("delimiter") && in.Format != "csv" {
-		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv"`)
+	if b.has("delimiter") && cmp.Or(in.Format, FormatOfFile(in.File)) != "csv" {
+		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv", or a file that ends with .csv`)
 	}
 	r.atMostOne(b, inputKinds)
 	r.require(b, inputKinds...)

@@ -84,7 +84,7 @@ type Map struct {
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	Batch         int          `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
-	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`; default 10s
+	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
 	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
