@@ -83,6 +83,7 @@ var contests = []contest{
 	{"events", readEvents},
 	{"resume", resuming},
 	{"memory", flatMemory},
+	{"outputs", keptOutputs},
 }
 
 func bench(o options) (table, error) {

@@ -14,12 +14,17 @@ import (
 
 // job runs a workflow of n items, each of which is step, in slots.
 func (s *stage) job(name, step string, n, slots int, flags ...string) (contestant, error) {
+	return s.jobWith("", name, step, n, slots, flags...)
+}
+
+// jobWith is job with other keys of the workflow, a line each.
+func (s *stage) jobWith(keys, name, step string, n, slots int, flags ...string) (contestant, error) {
 	dir := filepath.Join(s.dir, "of "+name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return contestant{}, err
 	}
 	input, file, home := filepath.Join(dir, "items.txt"), filepath.Join(dir, "workflow.yml"), filepath.Join(dir, "home")
-	text := fmt.Sprintf("name: bench\nmap:\n  input: {file: %q}\n  max_parallel: %d\n  agent_template:\n    - shell: %q\n", input, slots, step)
+	text := fmt.Sprintf("name: bench\n%smap:\n  input: {file: %q}\n  max_parallel: %d\n  agent_template:\n    - shell: %q\n", keys, input, slots, step)
 	if err := errors.Join(os.WriteFile(input, numbers(n).Bytes(), 0o600), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 		return contestant{}, err
 	}

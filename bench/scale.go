@@ -329,3 +329,43 @@ func flatMemory(s *stage) error {
 	)
 	return nil
 }
+
+// keptOutputs compares jobs whose items print a line each, with and without keeping that: a few items in turn, and then a million once.
+func keptOutputs(s *stage) error {
+	few, many := s.scale(10_000, 1000), s.scale(1_000_000, 10_000)
+	pair := func(n int) (kept, not contestant, err error) {
+		kept, err = s.jobWith("outputs: {keep: all}\n", "kept", "echo line ${item}", n, 8)
+		if err == nil {
+			not, err = s.jobWith("outputs: {keep: none}\n", "not kept", "echo line ${item}", n, 8)
+		}
+		return kept, not, err
+	}
+	kept, not, err := pair(few)
+	if err != nil {
+		return err
+	}
+	took, err := s.compete(kept, not)
+	if err != nil {
+		return err
+	}
+	s.add(
+		row{what: "a line printed an item, time with outputs kept against without", must: 1.15, aim: 1.05, atMost: true, values: ratios(took["kept"], took["not kept"], wall)},
+		row{what: "the same, CPU time", must: 1.15, aim: 1.05, atMost: true, values: ratios(took["kept"], took["not kept"], cpu), absolute: both(took["kept"], took["not kept"], millis, " ms")},
+	)
+	if kept, not, err = pair(many); err != nil {
+		return err
+	}
+	a, err := kept.run()
+	if err != nil {
+		return err
+	}
+	b, err := not.run()
+	if err != nil {
+		return err
+	}
+	s.add(
+		row{what: fmt.Sprintf("the same of %d items, time", many), must: 1.15, aim: 1.05, atMost: true, values: []float64{wall(a) / wall(b)}, absolute: both([]usage{a}, []usage{b}, millis, " ms")},
+		row{what: fmt.Sprintf("the same of %d items, peak memory", many), unit: "MB", must: 48, aim: 24, atMost: true, values: []float64{a.memory}, absolute: both([]usage{a}, []usage{b}, memory, " MB")},
+	)
+	return nil
+}
