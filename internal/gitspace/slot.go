@@ -36,7 +36,7 @@ func (w workspace) gitDir() string { return filepath.Join(w.dir, ".git") }
 
 // place is for commands of this package in the workspace.
 func (s *Space) in(w workspace) place {
-	return place{dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity}
+	return place{dir: w.dir, gitDir: w.gitDir(), workTree: w.dir, identity: s.record.Identity, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
 }
 
 // start returns the directory in which commands begin, and makes it when the commit does not have it.
@@ -132,6 +132,9 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := os.Chmod(w.dir, 0o777&^s.umask); err != nil {
 		return err
 	}
+	if err := s.sweep(w.dir); err != nil {
+		return err
+	}
 	if err := removeAll(w.gitDir()); err != nil {
 		return err
 	}
@@ -141,9 +144,7 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := os.Rename(taken, filepath.Join(w.gitDir(), "index")); err != nil {
 		return err
 	}
-	if err := s.checkOut(ctx, w, base, branch); err != nil {
-		return err
-	}
+	// First everything goes that the index does not have. A checkout takes a file for unchanged that is seen through a link to its old directory.
 	clean := []string{"clean", "-q", "-ffdx"}
 	for _, pattern := range s.Policy.Keep {
 		clean = append(clean, "-e", pattern)
@@ -151,10 +152,10 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if _, err := s.git.output(ctx, s.in(w), clean...); err != nil {
 		return err
 	}
-	if err := s.emptySubmodules(ctx, w); err != nil {
+	if err := s.checkOut(ctx, w, base, branch); err != nil {
 		return err
 	}
-	if err := s.sweep(w.dir); err != nil {
+	if err := s.emptySubmodules(ctx, w); err != nil {
 		return err
 	}
 	return copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal)
