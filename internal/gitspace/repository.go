@@ -79,7 +79,14 @@ func (s *Space) writeHub() error {
 		setting{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
 		setting{key: "core.fsync", value: "committed"},
 		setting{key: "gc.auto", value: "0"}, setting{key: "maintenance.auto", value: "false"})
-	return s.writeRepository(s.hubDir(), s.user.objects, config)
+	if err := s.writeRepository(s.hubDir(), s.user.objects, config); err != nil {
+		return err
+	}
+	modules := filepath.Join(s.user.commonDir, "modules")
+	if !isDir(modules) {
+		return nil
+	}
+	return os.Symlink(modules, filepath.Join(s.hubDir(), "modules")) // there submodules of a workspace look for objects to borrow
 }
 
 // writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the objects of the hub.
@@ -90,7 +97,7 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 		setting{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
 		setting{key: "commit.gpgsign", value: "false"}, setting{key: "tag.gpgsign", value: "false"},
 		setting{key: "gc.auto", value: "0"}, setting{key: "maintenance.auto", value: "false"},
-		setting{key: "submodule.alternatelocation", value: "superproject"})
+		setting{key: "submodule.alternatelocation", value: "superproject"}, setting{key: "submodule.alternateerrorstrategy", value: "info"})
 	if s.user.hooks != "" {
 		config = append(config, setting{key: "core.hookspath", value: s.user.hooks})
 	}
