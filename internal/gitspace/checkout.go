@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -318,11 +319,11 @@ func size(n int64) string {
 
 // checkoutState returns a text that is the same as long as HEAD and the files of the user's checkout are.
 func (s *Space) checkoutState(ctx context.Context) (string, error) {
-	head, _, err := s.git.answer(ctx, s.user.place, "rev-parse", "--symbolic-full-name", "--verify", "--quiet", "HEAD")
+	head, err := s.git.line(ctx, s.user.place, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
 	if err != nil {
 		return "", err
 	}
-	out, err := s.git.output(ctx, s.user.place, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal")
+	out, err := s.git.output(ctx, s.user.place, "status", "--porcelain=v1", "--no-renames", "-z", "--untracked-files=normal")
 	return head + "\x00" + out, err
 }
 
@@ -332,25 +333,17 @@ func (s *Space) Changed(ctx context.Context) []string {
 	if err != nil || now == s.before {
 		return nil
 	}
-	known := make(map[string]bool)
-	for _, field := range fields(s.before) {
-		known[field] = true
-	}
 	var names []string
-	for _, field := range fields(now) {
-		if known[field] || field == "" {
-			continue
-		}
-		if strings.HasPrefix(field, "# branch.oid") || strings.HasPrefix(field, "# branch.head") {
-			names = append(names, "HEAD")
-			continue
-		}
-		if !strings.HasPrefix(field, "#") {
-			names = append(names, field[strings.LastIndexByte(field, ' ')+1:])
-		}
+	before, after := fields(s.before), fields(now)
+	if before[0] != after[0] {
+		names = append(names, "HEAD")
 	}
-	if len(names) == 0 {
-		return []string{"files that were changed before"} // they are as they were committed again
+	for _, pair := range [...][2][]string{{after[1:], before[1:]}, {before[1:], after[1:]}} {
+		for _, entry := range pair[0] {
+			if name := entry[3:]; !slices.Contains(pair[1], entry) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 	}
 	return names
 }

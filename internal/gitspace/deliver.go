@@ -1,6 +1,7 @@
 package gitspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	var failed *gitError
 	switch {
 	case errors.As(err, &failed) && failed.exit.Signal == "":
-		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, failed.reason(), s.hiddenRef()))
+		reason := cmp.Or(failed.reason(), "it has commits that the result does not have") // that is all git is silent about
+		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, reason, s.hiddenRef()))
 	case err != nil:
 		return d, err
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -172,8 +173,11 @@ func parseMergeTree(out string) (tree string, conflicts []events.Conflict, err e
 		if !strings.HasPrefix(kind, "CONFLICT") || n == 0 {
 			continue
 		}
+		if text = strings.TrimSpace(text); !strings.HasPrefix(text, "CONFLICT") {
+			text = kind + ": " + strings.TrimPrefix(text, "warning: ")
+		}
 		if c := add(names[0]); c.Message == "" {
-			c.Message = strings.TrimSpace(text)
+			c.Message = text
 		}
 	}
 	return tree, conflicts, nil
@@ -245,30 +249,26 @@ func (s *Space) foldedNames(ctx context.Context, head, tree string) ([]events.Co
 			}
 		}
 	}
-	args := []string{"ls-tree", "-z", "--name-only", "--full-tree", tree}
-	if len(dirs) > 0 {
-		args = append(args, "./")
-	}
-	for dir := range dirs {
-		if dir != "." {
-			args = append(args, dir+"/")
-		}
-	}
-	out, err = s.git.output(ctx, s.hub(), args...)
-	if err != nil {
-		return nil, err
-	}
 	var conflicts []events.Conflict
-	seen := make(map[string]string)
-	names := fields(out)
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		folded := strings.ToLower(name)
-		if other, twice := seen[folded]; twice {
-			conflicts = append(conflicts, events.Conflict{Path: name, Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)"})
-			continue
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		at := tree
+		if dir != "." {
+			if at, err = s.git.line(ctx, s.hub(), "rev-parse", "--verify", tree+":"+dir); err != nil {
+				return nil, err
+			}
 		}
-		seen[folded] = name
+		out, err := s.git.output(ctx, s.hub(), "ls-tree", "-z", "--name-only", at)
+		if err != nil {
+			return nil, err
+		}
+		seen := make(map[string]string)
+		for _, name := range fields(out) {
+			folded := strings.ToLower(name)
+			if other, twice := seen[folded]; twice {
+				conflicts = append(conflicts, events.Conflict{Path: path.Join(dir, name), Message: other + " and " + name + " differ only by case, and the user's disk cannot hold both (core.ignorecase)"})
+			}
+			seen[folded] = name
+		}
 	}
 	return conflicts, nil
 }

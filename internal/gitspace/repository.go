@@ -74,12 +74,14 @@ func parseIdentity(text string) identity {
 
 // writeHub writes a bare repository that borrows the user's objects.
 func (s *Space) writeHub() error {
-	config := append(s.inherited(),
-		setting{key: "core.bare", value: "true"},
-		setting{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
-		setting{key: "core.fsync", value: "committed"},
-		setting{key: "gc.auto", value: "0"}, setting{key: "maintenance.auto", value: "false"})
-	if err := s.writeRepository(s.hubDir(), s.user.objects, config); err != nil {
+	own := []setting{
+		{key: "core.bare", value: "true"},
+		{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
+		{key: "core.fsync", value: "committed"},
+		{key: "gc.auto", value: "0"},
+		{key: "maintenance.auto", value: "false"},
+	}
+	if err := s.writeRepository(s.hubDir(), s.user.objects, own); err != nil {
 		return err
 	}
 	modules := filepath.Join(s.user.commonDir, "modules")
@@ -91,27 +93,37 @@ func (s *Space) writeHub() error {
 
 // writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the objects of the hub.
 func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
-	config := append(s.inherited(),
-		setting{key: "core.bare", value: "false"}, setting{key: "core.logallrefupdates", value: "true"},
-		setting{key: "core.fsmonitor", value: "false"}, setting{key: "core.splitindex", value: "false"}, setting{key: "core.untrackedcache", value: "false"},
-		setting{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
-		setting{key: "commit.gpgsign", value: "false"}, setting{key: "tag.gpgsign", value: "false"},
-		setting{key: "gc.auto", value: "0"}, setting{key: "maintenance.auto", value: "false"},
-		setting{key: "submodule.alternatelocation", value: "superproject"}, setting{key: "submodule.alternateerrorstrategy", value: "info"})
+	own := []setting{
+		{key: "core.bare", value: "false"},
+		{key: "core.logallrefupdates", value: "true"},
+		{key: "core.fsmonitor", value: "false"},
+		{key: "core.splitindex", value: "false"},
+		{key: "core.untrackedcache", value: "false"},
+		{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
+		{key: "commit.gpgsign", value: "false"},
+		{key: "tag.gpgsign", value: "false"},
+		{key: "gc.auto", value: "0"},
+		{key: "maintenance.auto", value: "false"},
+		{key: "submodule.alternatelocation", value: "superproject"},
+		{key: "submodule.alternateerrorstrategy", value: "info"},
+	}
 	if s.user.hooks != "" {
-		config = append(config, setting{key: "core.hookspath", value: s.user.hooks})
+		own = append(own, setting{key: "core.hookspath", value: s.user.hooks})
 	}
 	if identified { // a directory of another place may have another identity, by includeIf
-		config = append(config, setting{key: "user.name", value: s.record.Identity.Name}, setting{key: "user.email", value: s.record.Identity.Email})
+		own = append(own, setting{key: "user.name", value: s.record.Identity.Name}, setting{key: "user.email", value: s.record.Identity.Email})
 	}
-	if _, set := lookup(config, "lfs.storage"); !set && isDir(filepath.Join(s.user.commonDir, "lfs")) {
-		config = append(config, setting{key: "lfs.storage", value: filepath.Join(s.user.commonDir, "lfs")})
+	if _, set := lookup(s.user.config, "lfs.storage"); !set && isDir(filepath.Join(s.user.commonDir, "lfs")) {
+		own = append(own, setting{key: "lfs.storage", value: filepath.Join(s.user.commonDir, "lfs")})
 	}
 	if len(s.Policy.Sparse) > 0 {
-		config = append(config, setting{key: "core.sparsecheckout", value: "true"}, setting{key: "core.sparsecheckoutcone", value: "true"}, setting{key: "index.sparse", value: "false"})
+		own = append(own,
+			setting{key: "core.sparsecheckout", value: "true"},
+			setting{key: "core.sparsecheckoutcone", value: "true"},
+			setting{key: "index.sparse", value: "false"})
 	}
 	dir := s.templateDir()
-	if err := s.writeRepository(dir, filepath.Join(s.hubDir(), "objects"), config); err != nil {
+	if err := s.writeRepository(dir, filepath.Join(s.hubDir(), "objects"), own); err != nil {
 		return err
 	}
 	if err := s.writeInfo(dir); err != nil {
@@ -123,8 +135,8 @@ func (s *Space) writeTemplate(ctx context.Context, identified bool) error {
 // inherited returns the user's own settings that are good for a repository at another place.
 func (s *Space) inherited() []setting {
 	dropped := []string{
-		"core.worktree", "core.bare", "core.fsmonitor", "core.hookspath", "core.repositoryformatversion", "core.splitindex", "core.untrackedcache",
-		"core.alternaterefscommand", "core.logallrefupdates", "commit.gpgsign", "tag.gpgsign", "include.path",
+		"core.worktree", "core.fsmonitor", "core.hookspath", "core.repositoryformatversion", "core.splitindex", "core.untrackedcache",
+		"core.alternaterefscommand", "commit.gpgsign", "tag.gpgsign", "include.path",
 	}
 	var kept []setting
 	for _, one := range s.user.config {
@@ -152,8 +164,14 @@ func (c checkout) absoluteURL(url string) string {
 	return filepath.Join(c.top, url)
 }
 
-// writeRepository writes a repository by hand: `git init` would follow the user's templates and defaults.
-func (s *Space) writeRepository(dir, borrowed string, config []setting) error {
+// writeRepository writes a repository by hand, with the user's settings and own instead of them: `git init` would follow the user's templates and
+// defaults.
+func (s *Space) writeRepository(dir, borrowed string, own []setting) error {
+	config := slices.DeleteFunc(s.inherited(), func(one setting) bool { // a key with two values could not be set any more
+		_, set := lookup(own, one.key)
+		return set
+	})
+	config = append(config, own...)
 	for _, sub := range [...]string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			return err
