@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"release":       {},
 
 	"internal/mapreduce": {
-		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "items", "jobs", "outputs", "process", "retry", "settings", "workflow",
+		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "gitspace", "items", "jobs", "outputs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
 	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "rawjson", "retry", "taint", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ never removed.`,
 			if o.jobID.id == "" && !cmd.Flags().Changed("older-than") {
 				o.older = cleanAge
 			}
-			return runClean(con, o, terminalAsker(con), time.Now())
+			return runClean(cmd.Context(), con, o, terminalAsker(con), time.Now())
 		},
 	}
 	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
@@ -87,7 +88,7 @@ type oldJob struct {
 	Kept        string    `json:"kept,omitempty"`
 }
 
-func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
+func runClean(ctx context.Context, con *console, o cleanOptions, ask asker, now time.Time) error {
 	if o.yes {
 		ask = func(string) (bool, error) { return true, nil }
 	}
@@ -106,7 +107,7 @@ func runClean(con *console, o cleanOptions, ask asker, now time.Time) error {
 		if err := home.FinishRemovals(); err != nil {
 			return err
 		}
-		if err := o.removeAll(con, old, ask); err != nil {
+		if err := o.removeAll(ctx, con, old, ask); err != nil {
 			return err
 		}
 	}
@@ -231,7 +232,7 @@ func sizeOf(dir string) (int64, error) {
 }
 
 // removeAll asks for confirmation and removes the jobs that are not kept.
-func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
+func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob, ask asker) error {
 	n := 0
 	for _, c := range old {
 		if c.Removed {
@@ -258,7 +259,7 @@ func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 		if !old[i].Removed {
 			continue
 		}
-		if err := o.remove(&old[i]); err != nil {
+		if err := o.remove(ctx, &old[i]); err != nil {
 			return err
 		}
 	}
@@ -266,7 +267,7 @@ func (o cleanOptions) removeAll(con *console, old []oldJob, ask asker) error {
 }
 
 // remove removes one job, unless a process works on it now or has done so since it was inspected.
-func (o cleanOptions) remove(c *oldJob) error {
+func (o cleanOptions) remove(ctx context.Context, c *oldJob) error {
 	lock, err := c.job.Lock()
 	if errors.Is(err, jobs.ErrLocked) {
 		c.Removed, c.Kept = false, "it is running"
@@ -284,6 +285,9 @@ func (o cleanOptions) remove(c *oldJob) error {
 		err = o.keepLog(c.job)
 	}
 	if err != nil {
+		return errors.Join(err, lock.Unlock())
+	}
+	if err := mapreduce.RemoveWorkspaces(ctx, c.job, os.Environ()); err != nil {
 		return errors.Join(err, lock.Unlock())
 	}
 	return c.job.Remove(lock)

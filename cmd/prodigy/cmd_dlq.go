@@ -95,7 +95,7 @@ func errorTypes() []string {
 	for _, t := range []retry.Type{
 		retry.TypeTimeout, retry.TypeNetwork, retry.TypePermission, retry.TypeRateLimit, retry.TypeServerError, retry.TypeCommandFailed,
 		retry.TypeCommandNotFound, retry.TypeKilled, retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeCommitMissing,
-		retry.TypeInternal, retry.TypeKilledRunner,
+		retry.TypeInternal, retry.TypeKilledRunner, retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeWorkspace,
 	} {
 		words = append(words, string(t))
 	}
@@ -260,7 +260,7 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	case o.format == asJSON:
 		return printJSON(con.out, e)
 	}
-	if err := printLetter(con.text(), e, names.label(e.ItemID, e.Item)); err != nil {
+	if err := printLetter(con.text(), job, e, names.label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(con.err, "next: %s\n", sendAgain(e))
@@ -279,7 +279,7 @@ func sendAgain(e dlq.Entry) string {
 // dataShown is how many characters of the data of an item are printed.
 const dataShown = 2000
 
-func printLetter(w io.Writer, e dlq.Entry, label string) error {
+func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"item", cell(e.ItemID, dataShown)},
@@ -301,6 +301,7 @@ func printLetter(w io.Writer, e dlq.Entry, label string) error {
 	}
 	for _, f := range e.FailureHistory {
 		printFailure(w, f)
+		printKept(w, job, e.ItemIndex, f)
 	}
 	return nil
 }
@@ -313,6 +314,22 @@ func printFailure(w io.Writer, f dlq.Failure) {
 	_, _ = fmt.Fprintf(w, "  %s\n", visible(f.Message))
 	printTail(w, "stdout", f.StdoutTail)
 	printTail(w, "stderr", f.StderrTail)
+}
+
+// printKept prints what could not be merged of the work of an attempt, and how to get at that work.
+func printKept(w io.Writer, job jobs.Job, index int, f dlq.Failure) {
+	for _, c := range f.Conflicts {
+		with := ""
+		if len(c.With) > 0 {
+			with = ", changed by " + strings.Join(c.With, ", ")
+		}
+		_, _ = fmt.Fprintf(w, "  conflict in %s%s%s\n", visible(c.Path), visible(with), prefixed(": ", visible(c.Message)))
+	}
+	if f.Commit == "" {
+		return
+	}
+	_, _ = fmt.Fprintf(w, "  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD\n",
+		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), index, f.Attempt)
 }
 
 // ran describes how long and in which step an attempt ran. An attempt without an agent was not run.

@@ -29,6 +29,7 @@ type planOptions struct {
 	format      format
 	maxDelay    time.Duration
 	maxParallel int
+	allowDirty  bool
 }
 
 func newPlanCommand(con *console) *cobra.Command {
@@ -53,6 +54,7 @@ are stable; a time without a limit is left out.`,
 	addMaxDelay(cmd, &o.maxDelay)
 	addMaxParallel(cmd, &o.maxParallel)
 	o.settings.add(cmd)
+	o.settings.addWorkspace(cmd)
 	return cmd
 }
 

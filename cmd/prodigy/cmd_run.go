@@ -21,6 +21,8 @@ type runOptions struct {
 	seed     uint64
 	maxDelay time.Duration
 	dryRun   bool
+
+	allowDirty bool
 }
 
 func newRunCommand(con *console) *cobra.Command {
@@ -45,17 +47,19 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	}
 	o.add(cmd)
 	o.settings.add(cmd)
+	o.settings.addWorkspace(cmd)
 	addMaxParallel(cmd, &o.maxParallel)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
 	o.addPrint(cmd, "like --print, but in the order of the items")
+	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false, "begin although the checkout has changes that are not committed, which git workspaces do not have")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
 	return cmd
 }
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel})
+		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty})
 	}
 	if err := o.checkPrint(); err != nil {
 		return err
@@ -78,6 +82,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	}
 	c := o.config(home, claude)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
+	c.AllowDirty = o.allowDirty
 	p := newPrinter(con, o.jobOptions, w.Workflow)
 	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)

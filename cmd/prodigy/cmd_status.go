@@ -108,8 +108,14 @@ type details struct {
 	Slowest   []agentShown   `json:"slowest"` // finished
 	Breakers  []breakerShown `json:"breakers"`
 	Groups    []group        `json:"failure_groups"`
+	Merging   int            `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
+	Merged    int            `json:"merged,omitempty"`
+	Base      string         `json:"base,omitempty"`
+	Head      string         `json:"head,omitempty"`
+	Branch    string         `json:"branch,omitempty"`
 
-	recorded *workflow.Workflow // nil: it cannot be read
+	recorded     *workflow.Workflow // nil: it cannot be read
+	waitsToMerge time.Duration      // the first of Merging
 }
 
 // remaining is the range that the rest of the map phase is expected to take.
@@ -167,6 +173,8 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
 	}
+	d.Merging, d.waitsToMerge = j.Merging(now)
+	d.Merged, d.Base, d.Head, d.Branch = j.Merged, j.Base, j.Head, j.Branch
 	if next := j.NextRetry(now); !next.IsZero() {
 		d.NextRetry = &next
 	}
@@ -219,6 +227,7 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 	m := d.Metrics
 	_, _ = fmt.Fprintf(w, "items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%\n",
 		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+	d.printMerge(w)
 	d.printProgress(w, j, now)
 	if t := d.Attempts; t.Count > 0 {
 		_, _ = fmt.Fprintf(w, "attempts: %d, median %s, 9 of 10 within %s, longest %s\n", t.Count, duration.Format(time.Duration(t.MedianMS)),
@@ -251,6 +260,18 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
 		_, _ = fmt.Fprintln(w, progressLines{}.phase(j, time.Now()))
 	}
+}
+
+// printMerge prints how far the merge queue is.
+func (d details) printMerge(w io.Writer) {
+	if d.Base == "" {
+		return
+	}
+	text := fmt.Sprintf("merged: %d", d.Merged)
+	if d.Merging > 0 {
+		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging, duration.Format(d.waitsToMerge.Round(time.Second)))
+	}
+	_, _ = fmt.Fprintf(w, "%s\nhead: %s%s\n", text, d.Head, prefixed(", delivered as ", d.Branch))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.

@@ -172,7 +172,7 @@ func (e explained) next(job jobs.Job) []string {
 			commands = append(commands, sendAgain(letter))
 		}
 		return commands
-	case view.Unseen, view.Pending, view.Waiting, view.InFlight:
+	case view.Unseen, view.Pending, view.Waiting, view.InFlight, view.Merging:
 		if !job.Running() {
 			return []string{"prodigy resume " + e.JobID}
 		}

@@ -91,12 +91,13 @@ func exitCode(err error) int {
 	var code statusError
 	var usage *usageError
 	var invalid *workflow.InvalidError
+	var refused *mapreduce.RefusedError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
-	case errors.As(err, &usage), errors.As(err, &invalid),
+	case errors.As(err, &usage), errors.As(err, &invalid), errors.As(err, &refused),
 		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous), errors.Is(err, mapreduce.ErrNoMap):
 		return exitUsage
 	}

@@ -42,7 +42,7 @@ func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions
 	if err != nil {
 		return checked{}, err
 	}
-	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values})
+	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: workflow.WorkspaceMode(o.workspace)})
 	c.Dir, c.Environ = dir, os.Environ()
 	if err != nil {
 		return checked{}, withMore(c, err)
@@ -148,7 +148,9 @@ func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
 	if err != nil {
 		return workflow.ParseOptions{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
 	}
-	return workflow.ParseOptions{MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values}, nil
+	return workflow.ParseOptions{
+		MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values, Workspace: workflow.WorkspaceMode(meta.Workspace),
+	}, nil
 }
 
 // delayCap returns the cap of delays: the flag's, else the environment's, else none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -76,8 +77,21 @@ func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
 		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
 		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
-		Watcher: watcherCommand(), LogFileSize: linkedLogFileSize(),
+		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),
 	}
+}
+
+// workRoot returns the directory of the workspaces of all jobs that PRODIGY_WORK names, made absolute, or "".
+func workRoot() string {
+	dir := os.Getenv("PRODIGY_WORK")
+	if dir == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	return abs
 }
 
 // linkedLogFileSize returns the size set by the linker, or 0.

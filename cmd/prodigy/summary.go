@@ -46,13 +46,25 @@ type outcome struct {
 	Events      string              `json:"events"`
 	DLQ         string              `json:"dlq"`
 	ResultsFile string              `json:"results_file"`
+
+	// With workspaces.
+	Base     string `json:"base,omitempty"`
+	Head     string `json:"head,omitempty"`
+	Branch   string `json:"branch,omitempty"`
+	Into     string `json:"into,omitempty"`
+	Merged   int    `json:"merged,omitempty"`
+	Unmerged int    `json:"merging,omitempty"`
 }
 
 func (e finishedRun) outcome(code int) outcome {
-	return outcome{
+	o := outcome{
 		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
 	}
+	if m := e.Merge; m != nil {
+		o.Base, o.Head, o.Branch, o.Into, o.Merged, o.Unmerged = m.Base, m.Head, m.Branch, m.Into, m.Merged, m.Merging
+	}
+	return o
 }
 
 // conclude prints how the job ended and returns the exit code as an error.
@@ -133,6 +145,7 @@ func (e finishedRun) print(con *console) {
 	if e.ReduceStale {
 		_, _ = fmt.Fprintln(w, reduceStaleText)
 	}
+	e.printMerge(w)
 	if e.job != nil && e.job.Retries > 0 {
 		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
 	}
@@ -156,6 +169,44 @@ func (e finishedRun) colour() colour {
 		return bold + yellow
 	}
 	return bold + green
+}
+
+// printMerge prints what became of the work of a job with workspaces.
+func (e finishedRun) printMerge(w io.Writer) {
+	m := e.Merge
+	if m == nil {
+		return
+	}
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(m.Merged, "merged")
+	add(e.Metrics.Successful-m.Merged, "unchanged")
+	add(m.Merging, "waiting to be merged")
+	conflicts := 0
+	letters, _ := dlq.Read(e.Job.DLQFile()) // the commands that read the queue report errors in it
+	for _, l := range letters {
+		if l.Last().ErrorType == retry.TypeMergeConflict {
+			conflicts++
+		}
+	}
+	if conflicts > 0 {
+		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)", counted(conflicts, "conflict"), e.Job.ID))
+	}
+	if len(parts) > 0 {
+		_, _ = fmt.Fprintln(w, strings.Join(parts, ", "))
+	}
+	switch {
+	case m.Into != "":
+		_, _ = fmt.Fprintf(w, "result: %s, as branch %s\n", m.Into, m.Branch)
+	case m.Branch != "":
+		_, _ = fmt.Fprintf(w, "result: branch %s\n", m.Branch)
+	case m.Head != m.Base:
+		_, _ = fmt.Fprintf(w, "result: %s\n", m.Hidden)
+	}
 }
 
 // printNext prints the commands to type next.
@@ -207,7 +258,11 @@ func (e finishedRun) next() []string {
 	if mistaken(e.Cause) {
 		return []string{resumeMended(e.Job)}
 	}
-	return nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
+	commands := nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
+	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == mapreduce.Completed {
+		commands = append(commands, "git merge --ff-only "+m.Branch)
+	}
+	return commands
 }
 
 // mistaken reports whether a job failed because what its workflow says of the items is not so: a mere resume would end in the same way.

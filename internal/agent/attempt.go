@@ -29,6 +29,7 @@ type Attempt struct {
 	Worker        int                    `json:"worker"` // slot, from 1
 	Dir           string                 `json:"dir"`
 	Base          string                 `json:"base,omitempty"`      // with workspaces: the commit it begins at
+	Branch        string                 `json:"branch,omitempty"`    // with workspaces, of an item: the branch it is on
 	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
 	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others
 	PerValue      bool                   `json:"per_value,omitempty"` // ARG is the item
@@ -41,6 +42,7 @@ type Attempt struct {
 	Retrying      *events.StepRetrying   `json:"retrying,omitempty"` // what a step had used up when the run before this one ended
 	Due           time.Time              `json:"due,omitzero"`       // of the next try of that step
 	Map           *MapResult             `json:"map,omitempty"`      // in reduce and merge
+	Merge         *MergeResult           `json:"merge,omitempty"`    // with workspaces: in reduce and merge
 
 	Limits Limits `json:"limits,omitzero"`
 
@@ -55,7 +57,7 @@ type Attempt struct {
 func (a *Attempt) SetSpec() {
 	digest := sha256.New()
 	// Names of what is captured and of secrets and parameters decide how texts compile.
-	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Earlier, a.Steps, a.Handler})
+	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Earlier, a.Steps, a.Handler, a.Base != ""})
 	if err != nil {
 		panic("BUG: an attempt has no JSON: " + err.Error())
 	}
@@ -80,6 +82,13 @@ type MapResult struct {
 	FailureRate float64       `json:"failure_rate"`
 	Duration    time.Duration `json:"duration"`
 	ResultsFile string        `json:"results_file"`
+}
+
+// MergeResult is what ${merge.…} stands for.
+type MergeResult struct {
+	Worktree     string `json:"worktree"`      // the directory that the phase runs in
+	SourceBranch string `json:"source_branch"` // that the result will be delivered as
+	TargetBranch string `json:"target_branch"` // that was checked out when the job began; empty: none was
 }
 
 // Outcome is how an attempt ended.

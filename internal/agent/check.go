@@ -60,6 +60,13 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 	}
 	names = names.flatten()
 
+	isolated := w.Workspace.Isolated()
+	steps := names.isolated(isolated, "").flatten()
+	c.list(w.Workspace.Setup, steps.withVars([]workflow.EnvVar{{Name: checkoutVar, Literal: true}}), "workspace.setup/")
+	if v := w.Workspace.Verify; v != nil {
+		c.list(v.Commands, steps, "workspace.verify/")
+	}
+	names = steps
 	if w.Mode == workflow.MapReduce { // all phases see what setup captures, merge what reduce captures, nobody else what an agent captures
 		names = c.phase(w.Setup, names)
 		if w.Map != nil {
@@ -72,7 +79,7 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 			_, after := c.list(w.Map.AgentTemplate, agents.perValue(w.Map.ItemsFromArgs), "")
 			c.handlers(w, after)
 		}
-		names = c.phase(w.Reduce, names.inPhase(phaseReduce))
+		names = c.phase(w.Reduce, names.isolated(isolated, phaseReduce).inPhase(phaseReduce))
 		c.phase(w.Merge, names.inPhase(phaseMerge))
 	} else {
 		_, names = c.list(w.Commands, names, "")
@@ -144,9 +151,12 @@ func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
 	}
 	if w.Map != nil {
 		agents := atOnce{n: slots, of: "agents", mend: "max_parallel: 1", name: "${item_id}"}
-		c.steps(w.Map.AgentTemplate, agents, false)
+		if !w.Workspace.Isolated() {
+			agents.workspace = "write workspace: git at the root of the file, or "
+		}
+		c.steps(w.Map.AgentTemplate, agents, w.Workspace.Isolated())
 		for _, name := range slices.Sorted(maps.Keys(w.Handlers)) {
-			c.steps(w.Handlers[name], agents, false)
+			c.steps(w.Handlers[name], agents, w.Workspace.Isolated())
 		}
 	}
 	return c.problems
@@ -157,6 +167,7 @@ type atOnce struct {
 	n          int
 	of         string // agents, elements
 	mend, name string // the key that makes it one at a time, and a name that differs in each
+	workspace  string // what else gives each a directory, for messages
 }
 
 type sharedCheck struct {
@@ -171,10 +182,10 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 		s := &steps[i]
 		own := ownDir
 		if s.WorkingDir != nil {
-			own = c.differs(s.WorkingDir.Value)
+			own = c.differs(s.WorkingDir.Value) || ownDir && !filepath.IsAbs(s.WorkingDir.Value)
 		}
 		if s.CommitRequired && a.n > 1 && !own {
-			c.add(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; give each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.name, a.mend)
+			c.add(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend)
 		}
 		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) && (!own || filepath.IsAbs(v.ResultFile.Value)) {
 			c.add(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend)

@@ -29,6 +29,9 @@ func (i *inherited) of(environ []string) []string {
 // variables returns prodigy's variables that are the same for all commands of the attempt. itemFile is empty when there is none.
 func (a *Attempt) variables(itemFile string) []string {
 	vars := []string{automationVar + "=true", jobVar + "=" + a.JobID, correlationVar + "=" + a.CorrelationID}
+	if a.Base != "" {
+		vars = append(vars, baseVar+"="+a.Base)
+	}
 	if a.Phase != phaseMap {
 		return vars
 	}

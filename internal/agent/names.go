@@ -17,6 +17,8 @@ const (
 	workerVar      = "PRODIGY_WORKER_ID"
 	correlationVar = "PRODIGY_CORRELATION_ID"
 	automationVar  = "PRODIGY_AUTOMATION"
+	baseVar        = "PRODIGY_BASE"     // with workspaces
+	checkoutVar    = "PRODIGY_CHECKOUT" // with workspaces, of their setup
 
 	// Only in a workflow that runs once for each value: the value under two names, its number from 1, and how many there are.
 	argVar   = "ARG"
@@ -44,7 +46,7 @@ func isOurs(kv string) bool {
 	}
 	name, _, _ := strings.Cut(kv, "=")
 	switch name {
-	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, workerVar, correlationVar, automationVar:
+	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, workerVar, correlationVar, automationVar, baseVar, checkoutVar:
 		return true
 	}
 	return strings.HasPrefix(name, valuesPrefix)
@@ -66,6 +68,8 @@ var (
 	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
 	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold", "attempt_number"}
 	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
+	workspaceFields  = []string{"base", "branch"}
+	mergeFields      = []string{"worktree", "source_branch", "target_branch", "session_id"}
 	mapFields        = []string{
 		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file",
 	}
@@ -141,6 +145,18 @@ func (n scopeNames) ofAgents(m *workflow.Map) scopeNames {
 		return n.agent(template.Name{Root: true, Declared: true, Data: true, Text: true, Fields: []string{"output"}}).flatten()
 	}
 	return n.inPhase(phaseMap).batch(m.Batch > 0)
+}
+
+// isolated adds the names of a phase of a job with workspaces. Ids and captures of the workflow may be the same, and come first.
+func (n scopeNames) isolated(is bool, phase string) scopeNames {
+	if !is {
+		return n
+	}
+	n = n.with("workspace", template.Name{Root: true, Fields: workspaceFields})
+	if phase == phaseReduce || phase == phaseMerge {
+		n = n.with("merge", template.Name{Root: true, Fields: mergeFields})
+	}
+	return n
 }
 
 // agent adds the names of an agent.
@@ -225,7 +241,7 @@ func variableNames(a *Attempt) scopeNames {
 
 // namesOf returns the names that the first step of a sees.
 func namesOf(a *Attempt) scopeNames {
-	n := variableNames(a).withVars(a.Env).flatten()
+	n := variableNames(a).withVars(a.Env).isolated(a.Base != "", a.Phase).flatten()
 	for _, e := range a.Earlier {
 		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).flatten()
 	}

@@ -230,7 +230,17 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 	if arg, ok := s.argument(root); ok {
 		return arg, true
 	}
-	return s.variable(root)
+	if v, ok := s.variable(root); ok {
+		return v, true
+	}
+	switch {
+	case root == "workspace" && a.Base != "":
+		return fields("", "base", a.Base, "branch", a.Branch), true
+	case root == "merge" && a.Merge != nil:
+		m := a.Merge
+		return fields("", "worktree", m.Worktree, "source_branch", m.SourceBranch, "target_branch", m.TargetBranch, "session_id", a.JobID), true
+	}
+	return template.Value{}, false
 }
 
 // fields returns a text that has fields, given as names and texts in turn.

@@ -51,6 +51,9 @@ type Failure struct {
 	StdoutTail string        `json:"stdout_tail,omitempty"`
 	StderrTail string        `json:"stderr_tail,omitempty"`
 	Retries    []StepRetry   `json:"retries,omitempty"`
+
+	Commit    string            `json:"commit,omitempty"`    // of a job with workspaces: what the attempt had changed
+	Conflicts []events.Conflict `json:"conflicts,omitempty"` // of error type merge_conflict
 }
 
 // StepRetry is one command-level retry within a failed attempt.

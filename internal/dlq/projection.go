@@ -124,7 +124,19 @@ func (p *Projection) apply(r events.Record) error {
 	case events.AgentFailed:
 		return p.failed(r, e)
 	case events.AgentCompleted:
+		if e.Commit != "" { // its work is to be merged
+			if a := p.mem.Active[e.ItemID]; a != nil {
+				a.Retries = nil
+			}
+			return nil
+		}
 		return p.settled(r.Seq, e.ItemID)
+	case events.WorktreeMerged:
+		for _, id := range e.ItemIDs {
+			if err := p.settled(r.Seq, id); err != nil {
+				return err
+			}
+		}
 	case events.AgentSkipped:
 		return p.settled(r.Seq, e.ItemID)
 	case events.DLQItemRemoved:
@@ -217,6 +229,7 @@ func failure(now time.Time, e events.AgentFailed, retries []StepRetry) Failure {
 	return Failure{
 		Attempt: e.Attempt, Time: now, ErrorType: e.ErrorType, ExitCode: e.ExitCode, Message: e.Error, Step: e.Step,
 		AgentID: e.AgentID, DurationMS: e.DurationMS, StdoutTail: e.StdoutTail, StderrTail: e.StderrTail, Retries: retries,
+		Commit: e.Commit, Conflicts: e.Conflicts,
 	}
 }
 

@@ -42,6 +42,10 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	case Retry:
 		return m.decideRetry(o, now, rnd)
 	case Custom:
+		if d.Retry.Type.AfterAttempt() {
+			d.Reason = fmt.Sprintf("the handler %s is asked about what agents did, and this one was well", a.Handler)
+			return d
+		}
 		d.Reason = fmt.Sprintf("the handler %s failed too", a.Handler)
 		if o.Handled {
 			d.Action = Skip

@@ -11,7 +11,7 @@ import (
 	"prodigy/internal/retry"
 )
 
-// Machine applies the policy in one job. Decide and Admit change nothing. Started, Succeeded, Failed, Rejected and Released apply a
+// Machine applies the policy in one job. Decide and Admit change nothing. Started, AttemptSucceeded, ItemSucceeded, Failed, Rejected and Released apply a
 // record of the log, both live and on replay, so that a replayed Machine equals the live one.
 //
 // Its size does not grow with the number of items: counts, at most 100 item ids for each type of error, and one batch.
@@ -88,14 +88,17 @@ func (m *Machine) Started(now time.Time) (breaker.Ticket, Effects) {
 	return t, Effects{Transitions: transitions}
 }
 
-// Succeeded records a success of the item. before is its status until now: a dead letter that is retried and succeeds moves from failed
+// AttemptSucceeded records an attempt that succeeded. It is what the breaker wants to know; the item has not succeeded before ItemSucceeded.
+func (m *Machine) AttemptSucceeded(t breaker.Ticket, now time.Time) Effects {
+	return Effects{Transitions: m.mem.Breaker.Success(t, now)}
+}
+
+// ItemSucceeded records the success of an item. before is its status until now: a dead letter that is retried and succeeds moves from failed
 // to successful.
-func (m *Machine) Succeeded(itemID string, t breaker.Ticket, before Status, now time.Time) Effects {
+func (m *Machine) ItemSucceeded(before Status) {
 	m.mem.Counts.move(before, Succeeded)
-	e := Effects{Transitions: m.mem.Breaker.Success(t, now)}
 	m.mem.Thresholds.Finished++
 	m.checkRate()
-	return e
 }
 
 // Failed records a failed attempt and the action that was decided for it. If the item runs again, only the breaker counts the failure;

@@ -29,7 +29,7 @@ func play(m *Machine, outcomes string) {
 		ticket, _ := m.Started(noon)
 		switch o {
 		case 's':
-			m.Succeeded(id, ticket, Pending, noon)
+			succeed(m, ticket, Pending, noon)
 		case 'f':
 			m.Failed(id, ticket, DLQ, retry.TypeTimeout, "late", Pending, noon)
 		case 'k':
@@ -38,6 +38,13 @@ func play(m *Machine, outcomes string) {
 			m.Failed(id, ticket, Retry, retry.TypeNetwork, "gone", Pending, noon)
 		}
 	}
+}
+
+// succeed has an attempt succeed, and its item with it.
+func succeed(m *Machine, t breaker.Ticket, before Status, now time.Time) Effects {
+	e := m.AttemptSucceeded(t, now)
+	m.ItemSucceeded(before)
+	return e
 }
 
 // stopped plays outcomes one by one and returns how many it took until the job was to stop, and 0 when it never was.
@@ -188,8 +195,8 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 func TestDeadLetterThatSucceedsMovesFromFailedToSuccessful(t *testing.T) {
 	m := New(Policy{})
 	play(m, "ffx")
-	m.Succeeded("item_0", breaker.Ticket{}, Dead, noon)
-	m.Succeeded("item_2", breaker.Ticket{}, Rejected, noon)
+	succeed(m, breaker.Ticket{}, Dead, noon)
+	succeed(m, breaker.Ticket{}, Rejected, noon)
 	got := m.Metrics()
 	want := Metrics{
 		TotalItems: 3, Successful: 2, Failed: 1, FailureRate: 1.0 / 3,
@@ -312,7 +319,7 @@ func TestBreakerSeesEveryAttempt(t *testing.T) {
 		if got, want := m.Admit(now), (Admission{Verdict: Hold}); got != want {
 			t.Errorf("during the only test: got %v, want %v", got, want)
 		}
-		m.Succeeded("x", ticket, Pending, now)
+		succeed(m, ticket, Pending, now)
 	}
 	if got := m.Admit(now).Verdict; got != Run {
 		t.Errorf("after two successes: got %v, want %v", got, Run)
@@ -325,7 +332,7 @@ func TestEffectsTellTheTransitions(t *testing.T) {
 	ticket, first := m.Started(noon)
 	failed := m.Failed("a", ticket, Retry, retry.TypeKilled, "", Pending, noon)
 	ticket, started := m.Started(now)
-	succeeded := m.Succeeded("a", ticket, Pending, now)
+	succeeded := succeed(m, ticket, Pending, now)
 	var got [][]breaker.Transition
 	for _, e := range []Effects{first, failed, started, succeeded} {
 		got = append(got, e.Transitions)
@@ -431,7 +438,7 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 				var e Effects
 				both(func(m *Machine) {
 					if a == "success" {
-						e = m.Succeeded(id, ticket, status[i], now)
+						e = succeed(m, ticket, status[i], now)
 						return
 					}
 					e = m.Failed(id, ticket, a, retry.TypeNetwork, "gone", status[i], now)

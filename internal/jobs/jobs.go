@@ -63,6 +63,9 @@ func (j Job) OutputsDir() string { return j.state("outputs") }
 // StartedDir returns the directory of what the commands have printed that were started for the job from a browser.
 func (j Job) StartedDir() string { return j.state("started") }
 
+// GitDir returns the directory of what a job with workspaces keeps for git.
+func (j Job) GitDir() string { return j.state("git") }
+
 func (j Job) lockFile() string { return j.state("lock") }
 
 func (j Job) state(name string) string { return filepath.Join(j.StateDir(), name) }

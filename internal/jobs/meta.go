@@ -30,7 +30,9 @@ type Meta struct {
 	Args         []string                   `json:"args"`
 	Values       []string                   `json:"values,omitempty"` // of --args and --map
 	Profile      string                     `json:"profile,omitempty"`
-	Params       map[string]json.RawMessage `json:"params,omitempty"` // the values of the parameters
+	Params       map[string]json.RawMessage `json:"params,omitempty"`    // the values of the parameters
+	Workspace    string                     `json:"workspace,omitempty"` // git, as the file or --workspace said
+	WorkDir      string                     `json:"work_dir,omitempty"`  // of its workspaces
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.

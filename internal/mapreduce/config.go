@@ -51,6 +51,15 @@ type Config struct {
 	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
 	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
 
+	// WorkRoot is the directory of the workspaces of all jobs; "": one of Home. Of a resumed job: ignored, they are where they were.
+	WorkRoot string
+
+	// Workspaces makes the workspaces of a job that has them. Nil: package gitspace.
+	Workspaces Workspaces
+
+	// AllowDirty lets a new job with workspaces begin though the checkout has changes, which the workspaces do not have.
+	AllowDirty bool
+
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is recorded.
 	// The ctx that Run is given kills instead. Nil never stops.
 	Stop context.Context
@@ -112,8 +121,21 @@ type Result struct {
 	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
 	ReduceStale bool
 
+	// Of a job with workspaces.
+	Merge *MergeResult
+
 	// Of RetryDead: how many entries it ran, and how many of them succeeded.
 	Reprocessed, Recovered int
+}
+
+// MergeResult is what became of the work of a job with workspaces.
+type MergeResult struct {
+	Base, Head string
+	Branch     string // that has the result; empty: nothing was merged, or it could not be moved
+	Hidden     string // the ref that always has it
+	Into       string // the branch that was fast-forwarded to it
+	Merged     int    // items whose work is in the result
+	Merging    int    // items whose work waits to be merged
 }
 
 // ErrFiles is wrapped by errors about files of a job that are missing or cannot be read.

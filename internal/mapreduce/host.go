@@ -22,6 +22,9 @@ var _ agent.Host = (*host)(nil)
 
 // Emit sends an event to the owner, which records it.
 func (h *host) Emit(a *agent.Attempt, e events.Event) {
+	if a.Phase == ofSetup || a.Phase == ofVerify {
+		return // it is about no phase and no item
+	}
 	h.job.inbox <- message{event: e, from: a.ID}
 }
 
@@ -38,7 +41,7 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
 	due := time.Now().Add(d)
-	if keepSlot || a.ItemID == "" || h.job.parallel == 1 {
+	if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil { // the workspace of the slot is the agent's
 		return a.Worker, h.wait(ctx, due)
 	}
 	if k := h.job.workflow.Map.SlotWait(); k.Never || k.Time > 0 {
@@ -92,7 +95,11 @@ func (h *host) Lowered(most int, why error) {
 func (h *host) Register() *process.Register { return h.job.register }
 
 // KeepUnmasked keeps what is not in the log because it holds secrets, for as long as the run lasts.
-func (h *host) KeepUnmasked(a *agent.Attempt, step int, p agent.Printed) { h.unmasked.Keep(a, step, p) }
+func (h *host) KeepUnmasked(a *agent.Attempt, step int, p agent.Printed) {
+	if a.Phase != ofSetup && a.Phase != ofVerify {
+		h.unmasked.Keep(a, step, p)
+	}
+}
 
 // Unmasked returns what KeepUnmasked was given.
 func (h *host) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {

@@ -40,11 +40,14 @@ type job struct {
 	printed  printed
 	host     *host
 	executor Executor
-	died     *time.Time     // when the run before died, if nothing explains that
-	room     atomic.Int64   // how many agents may run at once by what there is of files, processes and memory
-	inbox    chan message   // from agents to the owner
-	halting  chan struct{}  // closed when a pool begins to stop
-	agents   errgroup.Group // every goroutine of the run
+	space    Space // nil: the job has no workspaces
+
+	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
+	died           *time.Time               // when the run before died, if nothing explains that
+	room           atomic.Int64             // how many agents may run at once by what there is of files, processes and memory
+	inbox          chan message             // from agents to the owner
+	halting        chan struct{}            // closed when a pool begins to stop
+	agents         errgroup.Group           // every goroutine of the run
 }
 
 // runResult is the result of a run or a phase, before it is recorded.
@@ -53,7 +56,8 @@ type runResult struct {
 	reason  string
 	cause   error // of what prodigy itself could not do
 	failure *agent.Failure
-	refused bool // nothing was run
+	refused bool   // nothing was run
+	head    string // of a standard workflow with workspaces: the commit that it ended at
 
 	reprocessed, recovered int // of a retry of dead letters
 }
@@ -64,6 +68,7 @@ type message struct {
 	from    string // ID of the attempt of event, if it is of one
 	printed *printedBy
 	done    *attemptEnd
+	merged  *mergeEnd
 	park    *parking
 	synced  *ack // an agent has waited for the disk
 }
@@ -134,11 +139,13 @@ func slots(n int) string {
 // attempt returns what all attempts of a phase have in common. The breakers of its steps continue in the state that the log has.
 func (j *job) attempt(phase string) agent.Attempt {
 	j.host.breakers.Continue(phase, maps.Clone(j.state.Circuits[phase]))
-	return agent.Attempt{
+	a := agent.Attempt{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Phase: phase, Dir: j.config.Dir, Env: j.env(),
 		Secrets: j.config.Settings.Final, Args: j.config.Settings.Args,
 		Earlier: j.earlier(phase),
 	}
+	j.setSteps(a)
+	return a
 }
 
 // attemptID returns the ID of an attempt at an item.
@@ -170,17 +177,17 @@ func (j *job) earlier(phase string) []events.StepCompleted {
 	return done
 }
 
-// recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it.
-func (j *job) recordPhaseCompleted(name string) {
+// recordPhaseCompleted records the end of a phase, with the time that all runs of the job have worked on it, and the commit that it ended at.
+func (j *job) recordPhaseCompleted(name, head string) {
 	took := j.state.duration(time.Now()) - j.state.phase(name).Began
-	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took)})
+	j.record(events.PhaseCompleted{Phase: name, DurationMS: events.Millis(took), Head: head})
 }
 
-// pending is the number of items known of that are neither settled nor in flight.
+// pending is the number of items known of that are neither settled nor in flight, nor waiting to be merged.
 func (j *job) pending() int {
 	known := j.state.Total
 	if !j.state.Selected && j.store != nil {
 		known = j.store.Len()
 	}
-	return max(0, known-j.state.Status.Settled()-j.state.inFlight())
+	return max(0, known-j.state.Status.Settled()-j.state.inFlight()-j.state.merging())
 }

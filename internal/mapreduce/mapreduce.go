@@ -14,6 +14,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
@@ -32,11 +34,12 @@ import (
 // Run runs a new job from a parsed workflow and the source it was parsed from. The error is a *workflow.InvalidError when nothing
 // was run, else for what prodigy itself could not do; a job that fails is a Result.
 func Run(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (Result, error) {
-	j, err := createJob(c, w, source)
+	j, err := createJob(ctx, c, w, source)
 	if err != nil {
 		return Result{}, err
 	}
-	return j.finish(j.run(ctx))
+	v, err := j.run(ctx)
+	return j.finish(ctx, v, err)
 }
 
 // Resume continues a job where its log ends. It runs nothing if the job has completed.
@@ -46,7 +49,10 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return Result{}, err
 	}
 	if j.state.Ended == Completed {
-		return j.finish(runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
+		return j.finish(ctx, runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
+	}
+	if err := j.equip(ctx, gitspace.Start{}); err != nil {
+		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	if reason, stopped := j.state.Policy.Stop(); stopped {
 		j.notice("the error policy had stopped the job: " + reason + "; its limits count from zero again")
@@ -55,7 +61,8 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	j.quarantine()
-	return j.finish(j.run(ctx))
+	v, err := j.run(ctx)
+	return j.finish(ctx, v, err)
 }
 
 // RetryDead runs the chosen dead letters of a job again, each as a new agent; with reduce, or if the workflow says so, it then runs the reduce
@@ -71,20 +78,30 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		err = j.refreshResults()
 		return Result{Job: place, ReduceStale: j.state.ReduceStale}, errors.Join(err, j.close())
 	}
+	if err == nil {
+		err = j.equip(ctx, gitspace.Start{})
+	}
 	if err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
-	return j.finish(j.retryDead(ctx, ids, reduce))
+	v, err := j.retryDead(ctx, ids, reduce)
+	return j.finish(ctx, v, err)
 }
 
 // createJob checks the workflow, creates the directories of a new job and begins its log.
-func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
+func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byte) (*job, error) {
 	if _, err := Check(c, w); err != nil {
 		return nil, err
 	}
 	parallel, err := maxParallel(c, w)
 	if err != nil {
 		return nil, err
+	}
+	var start gitspace.Start
+	if w.Workspace.Isolated() {
+		if start, err = StartOf(ctx, c, w, parallel); err != nil {
+			return nil, err
+		}
 	}
 	now := time.Now()
 	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
@@ -100,13 +117,21 @@ func createJob(c Config, w *workflow.Workflow, source []byte) (*job, error) {
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
 		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
 	}
+	if w.Workspace.Isolated() {
+		j.meta.Workspace = string(w.Workspace.Mode)
+		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
+	}
 	redacted := w.Redact(source)
 	j.meta.Digests = []string{jobs.Digest(redacted)}
-	if err := j.create(redacted); err != nil {
-		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), j.place.Discard()))
+	err = j.create(redacted)
+	if err == nil {
+		err = j.equip(ctx, start)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), RemoveWorkspaces(context.WithoutCancel(ctx), j.place, c.Environ), j.place.Discard()))
 	}
 	j.record(events.JobStarted{
-		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version,
+		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version, Base: start.Base, TargetBranch: start.Branch,
 	})
 	return j, nil
 }
@@ -168,7 +193,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 		return nil, unusable(place, err)
 	}
 	maxDelay := time.Duration(meta.MaxDelayMS) * time.Millisecond
-	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values})
+	w, err := workflow.Parse(place.WorkflowFile(), source, workflow.ParseOptions{MaxDelay: maxDelay, Values: meta.Values, Workspace: workflow.WorkspaceMode(meta.Workspace)})
 	if err != nil {
 		return nil, err
 	}
@@ -336,7 +361,7 @@ func (j *job) makeTemp() (err error) {
 	return nil
 }
 
-// start makes the directory of private files, the register and the executor.
+// start makes the directory of private files and the register.
 func (j *job) start() error {
 	if err := errors.Join(j.makeTemp(), j.openOutputs()); err != nil {
 		return err
@@ -357,6 +382,17 @@ func (j *job) start() error {
 	j.room.Store(int64(capacity.Fits))
 	j.inbox = make(chan message, 4*j.parallel+16)
 	j.halting = make(chan struct{})
+	if j.config.Stop == nil {
+		j.config.Stop = context.Background()
+	}
+	return nil
+}
+
+// equip opens the workspaces and makes the executor, before anything runs. Of a new job start is what it begins with.
+func (j *job) equip(ctx context.Context, start gitspace.Start) error {
+	if err := j.openWorkspaces(ctx, start); err != nil {
+		return err
+	}
 	runner := j.config.Runner
 	if runner == nil {
 		runner = process.Run
@@ -369,11 +405,8 @@ func (j *job) start() error {
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
-		MaxCommands: capacity.Fits,
+		MaxCommands: int(j.room.Load()),
 	}, j.host)
-	if j.config.Stop == nil {
-		j.config.Stop = context.Background()
-	}
 	return nil
 }
 
@@ -427,11 +460,17 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		e, ok := j.queue.Get(id)
-		if _, attached := j.state.Running[e.ItemIndex]; ok && !attached {
+		_, attached := j.state.Running[e.ItemIndex]
+		_, merging := j.state.Merging[e.ItemIndex]
+		switch {
+		case merging: // its work is merged first of all
+			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
+		case ok && !attached:
 			indexes = append(indexes, e.ItemIndex)
 			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
 		}
 	}
+	slices.Sort(indexes)
 	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
 	if err != nil {
 		return v, err
@@ -464,7 +503,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	}
 	phase := j.state.unfinished()
 	e := events.JobResumed{
-		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
+		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died,
 	}
 	if p := j.state.Phases[phase]; p != nil {
@@ -500,7 +539,11 @@ func (j *job) attached(ctx context.Context) ([]int, error) {
 }
 
 // finish records the result of the run, closes everything and returns the Result.
-func (j *job) finish(v runResult, err error) (Result, error) {
+func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error) {
+	var d delivered
+	if err == nil {
+		d, v = j.deliver(context.WithoutCancel(ctx), v)
+	}
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
@@ -515,7 +558,12 @@ func (j *job) finish(v runResult, err error) (Result, error) {
 			err = j.refreshResults()
 		}
 		if result.Duration = j.state.duration(time.Now()); err == nil {
-			j.recordEnd(v, result)
+			j.recordEnd(v, result, d)
+		}
+	}
+	if j.space != nil {
+		result.Merge = &MergeResult{
+			Base: j.state.Base, Head: d.head, Branch: d.Branch, Hidden: d.Hidden, Into: d.into, Merged: j.state.Merged, Merging: len(j.state.Merging),
 		}
 	}
 	if _, statErr := os.Stat(j.place.ResultsFile()); statErr == nil {
@@ -543,13 +591,16 @@ func (r *Result) countKept() {
 	r.Metrics, r.Duration = kept.Metrics, kept.Duration
 }
 
-func (j *job) recordEnd(v runResult, r Result) {
+func (j *job) recordEnd(v runResult, r Result, d delivered) {
 	if batch := j.state.Policy.Remainder(); len(batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(batch), Errors: batch})
 	}
 	switch v.state {
 	case Completed:
-		j.record(events.JobCompleted{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale})
+		j.record(events.JobCompleted{
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale,
+			Head: d.head, Branch: d.Branch, Into: d.into,
+		})
 	case Failed:
 		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
 	case Paused:

@@ -43,7 +43,7 @@ func (j *job) perform(ctx context.Context, e *attemptEnd) {
 		}
 		e.attempt.Item = it.Data
 	}
-	if e.outcome, e.err = j.executor.Execute(ctx, *e.attempt); e.err != nil || len(e.outcome.Output) <= events.MaxOutput {
+	if e.outcome, e.err = j.executeAttempt(ctx, *e.attempt); e.err != nil || len(e.outcome.Output) <= events.MaxOutput {
 		return
 	}
 	name := strconv.Itoa(e.attempt.ItemIndex) + "-" + strconv.Itoa(e.attempt.Number) + ".out"
@@ -81,8 +81,9 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
 		Outputs: j.printed.take(a.ID),
+		Commit:  o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
 	})
-	if wasDead {
+	if wasDead && o.Commit == "" {
 		j.record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})
 	}
 	return r.Seq
@@ -104,7 +105,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
 		Error: message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
-		Outputs: j.printed.take(a.ID),
+		Outputs: j.printed.take(a.ID), Commit: o.Commit,
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode

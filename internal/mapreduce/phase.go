@@ -5,6 +5,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/workflow"
 )
 
@@ -46,9 +47,9 @@ func (j *job) phaseResult(name string, end attemptEnd) runResult {
 		return runResult{state: Failed, reason: inPhase(name, f.Message), failure: f}
 	}
 	if name != "" {
-		j.recordPhaseCompleted(name)
+		j.recordPhaseCompleted(name, end.outcome.Commit)
 	}
-	return runResult{state: Completed}
+	return runResult{state: Completed, head: end.outcome.Commit}
 }
 
 func inPhase(name, message string) string {
@@ -65,7 +66,10 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 	a.Number, a.Worker = 1, 1
 	a.Steps = p.Commands
 	a.Done = j.state.phase(name).Steps
-	a.Map = m
+	a.Map, a.Base = m, j.state.Head
+	if j.space != nil && (name == "reduce" || name == "merge") {
+		a.Merge = &agent.MergeResult{SourceBranch: gitspace.Config{JobID: a.JobID}.ResultBranch(), TargetBranch: j.state.TargetBranch}
+	}
 	a.Outputs = j.printed.granted()
 	a.SetSpec()
 	j.state.retried(&a, "")

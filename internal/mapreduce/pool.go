@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -41,6 +42,8 @@ type pool struct {
 	alone    bool      // all others are done: one suspect at a time
 	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: no pause has begun
 
+	merger merger // of a job with workspaces
+
 	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
 
 	held bool      // the breaker admitted nothing when it was last asked
@@ -55,7 +58,10 @@ type pool struct {
 func (j *job) runMap(ctx context.Context) (runResult, error) {
 	p := j.state.phase("map")
 	if p.Completed {
-		return runResult{state: Completed}, nil
+		if len(j.state.Merging) == 0 {
+			return runResult{state: Completed}, nil
+		}
+		return j.runPool(ctx, source{cancel: func() {}}, nil, nil) // a retry of dead letters was stopped before their work was merged
 	}
 	if !p.Started {
 		j.record(events.PhaseStarted{Phase: "map"})
@@ -66,7 +72,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 	due := j.due() // before the selection begins, which brings what the store has lost
 	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
 	if err == nil && v.state == Completed {
-		j.recordPhaseCompleted("map")
+		j.recordPhaseCompleted("map", "")
 	}
 	return v, err
 }
@@ -95,6 +101,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	if s.chosen != nil && namesTotal(p.template.Steps, p.template.Handler) {
 		p.total = time.Now().Add(totalWait)
 	}
+	p.enqueueAll()
 	p.adopt()
 	p.checkPolicy() // an item may have been set aside before
 	p.run(ctx)
@@ -114,6 +121,7 @@ func (p *pool) run(ctx context.Context) {
 	defer timer.Stop()
 	stop, failed, dead := p.job.config.Stop.Done(), p.job.log.Failed(), ctx.Done()
 	for {
+		p.merge()
 		more := p.dispatch(time.Now())
 		if p.over() {
 			return
@@ -156,10 +164,13 @@ func ready(more bool) <-chan time.Time {
 }
 
 func (p *pool) over() bool {
-	if p.running > 0 || p.syncing > 0 {
+	if p.running > 0 || p.syncing > 0 || p.merger.busy {
 		return false
 	}
-	return p.halted != nil || p.exhausted() && len(p.suspects) == 0
+	if p.halted != nil {
+		return p.merger.publish == nil || p.agents.Err() != nil
+	}
+	return p.exhausted() && len(p.suspects) == 0 && !p.mayMerge() && p.merger.publish == nil
 }
 
 // exhausted reports whether nothing is left to start but suspects.
@@ -193,7 +204,7 @@ func (p *pool) wanted() <-chan items.Item {
 
 func (p *pool) receive(it items.Item, ok bool) {
 	if ok {
-		p.fresh = &it
+		p.fresh, p.merger.last = &it, it.Index
 		return
 	}
 	p.source.found = nil
@@ -248,8 +259,14 @@ func (p *pool) dispatch(now time.Time) bool {
 	return true
 }
 
-// vacant reports whether one more agent may run now.
+// vacant reports whether one more agent may run now. It is not to begin far behind what others have done already.
 func (p *pool) vacant() bool {
+	if p.merger.backlog = p.merger.backlog && p.mergesNow(); p.merger.backlog {
+		return false
+	}
+	if len(p.job.state.Merging) >= mergesAhead*p.job.parallel && p.mergesNow() {
+		return false
+	}
 	if p.alone {
 		return p.running == 0 && p.syncing == 0
 	}
@@ -292,7 +309,7 @@ func (p *pool) take(retrying bool) items.Item {
 // start runs one attempt of an item in a free slot.
 func (p *pool) start(it items.Item) {
 	a := p.attempt(it, p.job.state.nextNumber(it.Index), p.takeSlot())
-	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone})
+	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base})
 	p.running++
 	p.startWorker(a)
 }
@@ -306,7 +323,9 @@ func (p *pool) adopt() {
 		}
 		f := p.job.state.Running[index]
 		p.running++
-		p.startWorker(p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot))
+		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
+		a.Base = f.Base
+		p.startWorker(a)
 	}
 }
 
@@ -321,6 +340,10 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a.Number, a.Worker = number, slot
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = p.job.attemptID(it.ID, number)
+	if p.job.space != nil {
+		a.Base = p.job.base(it.Index)
+		a.Branch = gitspace.Config{JobID: a.JobID}.Branch(it.Index)
+	}
 	return a
 }
 
@@ -360,6 +383,8 @@ func (p *pool) handle(m message) {
 	case m.synced != nil:
 		p.syncing--
 		p.freeSlot(m.synced.slot)
+	case m.merged != nil:
+		p.merged(m.merged)
 	case m.done != nil && m.done.attempt.ItemID == "":
 		p.running--
 		p.end = m.done
@@ -367,6 +392,9 @@ func (p *pool) handle(m message) {
 		p.running--
 		seq := p.job.recordOutcome(m.done, p.halted)
 		p.haltForOwn(m.done.err)
+		if w, ok := p.job.state.Merging[m.done.attempt.ItemIndex]; ok && w.Seq == seq {
+			p.enqueue(m.done.attempt.ItemIndex)
+		}
 		p.release(m.done, seq)
 		p.checkPolicy()
 	}

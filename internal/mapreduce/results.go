@@ -27,6 +27,7 @@ type row struct {
 	DurationMS events.Millis              `json:"duration_ms"`
 	Attempt    int                        `json:"attempt"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
+	Commit     string                     `json:"commit,omitempty"` // of a job with workspaces: that has the work of the item in the result
 }
 
 // mapResult returns what ${map.…} stands for. The results are made if they are not there as the log has them.
@@ -237,7 +238,18 @@ func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false) // what steps have given stays as it was
 	last := make([]span, total)
+	unmerged := map[int]row{} // they are no rows before their work is merged
 	var offset int64
+	add := func(r row) error {
+		line.Reset()
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+		n, err := buffered.Write(line.Bytes())
+		last[r.Index] = span{offset: offset, length: n}
+		offset += int64(n)
+		return err
+	}
 	for r, err := range events.Read(place.EventsDir()) {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -245,23 +257,37 @@ func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 		if err != nil {
 			return nil, err
 		}
+		if e, merged := r.Event.(events.WorktreeMerged); merged {
+			for i, index := range e.ItemIndexes {
+				found, ok := unmerged[index]
+				if !ok {
+					return nil, unusable(place, fmt.Errorf("the log has a merge of item %d, and no attempt at it before", index))
+				}
+				delete(unmerged, index)
+				found.Commit = e.Commits[i]
+				if err := add(found); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		if e, failed := r.Event.(events.AgentFailed); failed {
+			delete(unmerged, e.ItemIndex)
+		}
 		found, ok, err := rowOf(place, r.Event, last)
 		if err != nil {
 			return nil, err
 		}
+		if e, done := r.Event.(events.AgentCompleted); done && e.Commit != "" {
+			unmerged[found.Index] = found
+			continue
+		}
 		if !ok {
 			continue
 		}
-		line.Reset()
-		if err := enc.Encode(found); err != nil {
+		if err := add(found); err != nil {
 			return nil, err
 		}
-		n, err := buffered.Write(line.Bytes())
-		if err != nil {
-			return nil, err
-		}
-		last[found.Index] = span{offset: offset, length: n}
-		offset += int64(n)
 	}
 	return last, buffered.Flush()
 }

@@ -58,7 +58,7 @@ func (j *job) feed(produce func(ctx context.Context, give func(items.Item) bool)
 func (j *job) selected() source {
 	todo := j.todo()
 	sel := &selection{
-		job: j, grown: make(chan struct{}, 1), ended: make(chan struct{}),
+		job: j, head: j.state.Head, grown: make(chan struct{}, 1), ended: make(chan struct{}),
 		lead: ahead{items: mostAhead, bytes: mostBytesAhead, moved: make(chan struct{}, 1)},
 	}
 	if j.state.Selected || j.cutOff() {
@@ -98,6 +98,7 @@ func (j *job) cutOff() bool { return j.workflow.Map.Input.Stdin && j.config.Stdi
 // selection is a selection at work: one goroutine records what it chooses, another gives it to the pool.
 type selection struct {
 	job    *job
+	head   string        // of the job, with workspaces
 	grown  chan struct{} // the store has more; closed when there will be no more
 	lead   ahead
 	ended  chan struct{} // closed when all is recorded
@@ -115,7 +116,14 @@ func (s *selection) record(ctx context.Context) error {
 	}
 	chosen, known := 0, s.job.store.Len()
 	before := s.job.store.Cursor()
-	for it, err := range items.Select(ctx, s.job.workflow.Map, s.job.selectionEnv()) {
+	env := s.job.selectionEnv()
+	if s.job.space != nil { // the items are what setup has left, committed or not
+		var err error
+		if env.Dir, err = s.job.space.Phase(ctx, s.head); err != nil {
+			return err
+		}
+	}
+	for it, err := range items.Select(ctx, s.job.workflow.Map, env) {
 		if err != nil {
 			return err
 		}
@@ -264,6 +272,9 @@ func (j *job) todo() func(index int) bool {
 		waiting[i] = i < j.store.Len()
 	}
 	for i := range j.state.Running { // attached ones
+		waiting[i] = true
+	}
+	for i := range j.state.Merging {
 		waiting[i] = true
 	}
 	return func(i int) bool { return !waiting[i] && statuses.At(i) == errorpolicy.Pending }

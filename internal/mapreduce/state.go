@@ -34,9 +34,18 @@ type state struct {
 	Failures map[int]int          `json:"failures"` // failures so far of items that wait or are dead-lettered
 	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
-	Total    int                  `json:"total"`    // number of items; of meaning once selected
-	Selected bool                 `json:"selected"` // selection has ended
-	Reducing bool                 `json:"reducing"` // the phases after the map phase are to be run again
+
+	// Of a job with workspaces: the commit it began at, the branch of then, the commit that the map phase began at, and the commit with all that counts.
+	Base         string          `json:"base,omitempty"`
+	TargetBranch string          `json:"target_branch,omitempty"`
+	MapBase      string          `json:"map_base,omitempty"`
+	Head         string          `json:"head,omitempty"`
+	Merging      map[int]merging `json:"merging"`          // work that waits to be merged, by item index
+	Merged       int             `json:"merged,omitempty"` // items whose work was merged
+
+	Total    int  `json:"total"`    // number of items; of meaning once selected
+	Selected bool `json:"selected"` // selection has ended
+	Reducing bool `json:"reducing"` // the phases after the map phase are to be run again
 
 	// ReduceStale says that items have succeeded since reduce, or merge if there is no reduce, began. It is false once that is to run again.
 	ReduceStale bool `json:"reduce_stale"`
@@ -62,6 +71,7 @@ type running struct {
 	Alone  bool           `json:"alone,omitempty"`
 	Ticket breaker.Ticket `json:"ticket"`
 	Retry  retry.State    `json:"retry"` // before this attempt
+	Base   string         `json:"base,omitempty"`
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -99,6 +109,7 @@ func newState(p errorpolicy.Policy) *state {
 		LastTry:  map[int]int{},
 		Retrying: map[string]stepRetry{},
 		Circuits: circuits{},
+		Merging:  map[int]merging{},
 	}
 }
 
@@ -116,10 +127,12 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		s.Started, s.Seed, s.Mode, s.Workflow = r.Time, e.Seed, e.Mode, e.Workflow
+		s.Base, s.Head, s.TargetBranch = e.Base, e.Base, e.TargetBranch
 	case events.JobResumed:
 		s.resume(r.Time, e)
 	case events.JobCompleted:
 		s.Ended, s.Reason, s.Reducing = Completed, e.Reason, false
+		s.moveHead(e.Head)
 	case events.JobFailed:
 		s.Ended, s.Reason = Failed, e.Reason
 	case events.JobPaused:
@@ -128,11 +141,15 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		if e.Phase == "reduce" || e.Phase == "merge" && s.Phases["reduce"] == nil {
 			s.ReduceStale = false
 		}
+		if e.Phase == "map" {
+			s.MapBase = s.Head
+		}
 		s.Phases[e.Phase] = &phase{Started: true, Began: s.duration(r.Time)}
 		s.Working = e.Phase
 	case events.PhaseCompleted:
 		p := s.phase(e.Phase)
 		p.Completed, p.Duration = true, time.Duration(e.DurationMS)
+		s.moveHead(e.Head)
 	case events.StepCompleted:
 		p := s.phase(e.Phase)
 		p.Steps = append(p.Steps, e)
@@ -165,19 +182,23 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		ticket, effects := s.Policy.Started(r.Time)
-		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry}
+		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
-		s.Outcome = r.Seq
-		for _, name := range []string{"reduce", "merge"} {
-			if p := s.Phases[name]; p != nil && p.Started {
-				s.ReduceStale = true
-			}
+		effects := s.Policy.AttemptSucceeded(s.Running[e.ItemIndex].Ticket, r.Time)
+		if e.Commit != "" {
+			s.awaitMerge(r, e)
+			return effects
 		}
-		effects := s.Policy.Succeeded(e.ItemID, s.Running[e.ItemIndex].Ticket, s.Status.At(e.ItemIndex), r.Time)
-		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Succeeded)
+		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
 		return effects
+	case events.WorktreeMerged:
+		for i, index := range e.ItemIndexes {
+			s.succeed(e.ItemIDs[i], index, r.Seq)
+		}
+		s.Merged += len(e.ItemIndexes)
+		s.moveHead(e.Head)
 	case events.AgentFailed:
 		if givesRow(e, s.Status.At(e.ItemIndex) != errorpolicy.Pending) {
 			s.Outcome = r.Seq
@@ -191,6 +212,48 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	return errorpolicy.Effects{}
 }
 
+// succeed gives an item its success, by record seq.
+func (s *state) succeed(id string, index int, seq int64) {
+	s.Outcome = seq
+	for _, name := range []string{"reduce", "merge"} {
+		if p := s.Phases[name]; p != nil && p.Started {
+			s.ReduceStale = true
+		}
+	}
+	s.Policy.ItemSucceeded(s.Status.At(index))
+	s.settle(id, index, errorpolicy.Succeeded)
+}
+
+// awaitMerge keeps the work of an attempt that has ended. Until it is merged the item is what it was: pending, or a dead letter that is run again.
+func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
+	f := s.Running[e.ItemIndex]
+	s.Merging[e.ItemIndex] = merging{
+		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time, Took: time.Duration(e.DurationMS),
+		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions, Retry: f.Retry,
+	}
+	delete(s.Running, e.ItemIndex)
+	delete(s.Crashes, e.ItemIndex)
+	delete(s.Retrying, e.ItemID)
+}
+
+// moveHead makes a commit the head of the job; an empty one leaves it.
+func (s *state) moveHead(commit string) {
+	if commit != "" {
+		s.Head = commit
+	}
+}
+
+// merging is the number of items whose work waits to be merged; not of dead letters, which are settled.
+func (s *state) merging() int {
+	n := 0
+	for index := range s.Merging {
+		if s.Status.At(index) == errorpolicy.Pending {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if e.Rejected() {
@@ -202,6 +265,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	effects := s.Policy.Failed(e.ItemID, s.Running[e.ItemIndex].Ticket, e.Action, e.ErrorType, e.Error, before, now)
 	if e.Action.RunsAgain() {
 		delete(s.Running, e.ItemIndex)
+		delete(s.Merging, e.ItemIndex)
 		delete(s.Retrying, e.ItemID)
 		s.Failures[e.ItemIndex] = failures
 		s.Waiting[e.ItemIndex] = pendingRetry{ID: e.ItemID, Number: e.Attempt, Due: *e.RetryAt, Retry: retryState(e)}
@@ -299,6 +363,7 @@ func (s *state) giveBack(index int, f running, number int) {
 
 func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	s.Status.Set(index, st)
+	delete(s.Merging, index)
 	delete(s.Running, index)
 	delete(s.Waiting, index)
 	delete(s.LastTry, index)
@@ -372,7 +437,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

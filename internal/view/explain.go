@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ const (
 	Pending    Status = "pending" // interrupted, will start again
 	InFlight   Status = "running"
 	Waiting    Status = "waiting" // for its next attempt
+	Merging    Status = "merging" // its work waits to be merged
 	Succeeded  Status = "success"
 	DeadLetter Status = "failed"
 	Skipped    Status = "skipped"
@@ -90,6 +92,7 @@ type explainer struct {
 	held     time.Time // since when the breaker has been open
 	letter   bool      // the item is a dead letter
 	ended    State     // of the job; empty while it runs, or was killed
+	done     time.Time // when the work that is to be merged was done
 }
 
 // expiry is the end of the retry budget of a step by the wall clock, which counts after a resume.
@@ -144,6 +147,11 @@ func (x *explainer) apply(r events.Record) {
 	case events.StepSkipped:
 		x.add(r, fmt.Sprintf("step %s is skipped", e.Step), "its condition is false: "+e.When)
 	case events.AgentCompleted:
+		if e.Commit != "" {
+			x.out.Status, x.done = Merging, r.Time
+			x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))), changes(e), "its work waits to be merged")
+			return
+		}
 		x.out.Status, x.letter = Succeeded, false
 		x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))))
 	case events.AgentFailed:
@@ -171,6 +179,32 @@ func (x *explainer) add(r events.Record, text string, why ...string) {
 	})
 }
 
+// short returns the name of a commit as people write it.
+func short(commit string) string { return commit[:min(len(commit), 10)] }
+
+// changes says what an attempt has changed.
+func changes(e events.AgentCompleted) string {
+	text := fmt.Sprintf("it changed %s, +%d −%d, kept as %s", times(e.Files, "file", "files"), e.Insertions, e.Deletions, short(e.Commit))
+	if e.Discarded > 0 {
+		text += fmt.Sprintf("; what it had not committed was thrown away, in %s", times(e.Discarded, "file", "files"))
+	}
+	return text
+}
+
+// merged adds the merge of the work of the item.
+func (x *explainer) merged(r events.Record, e events.WorktreeMerged) {
+	at := slices.Index(e.ItemIDs, x.out.ItemID)
+	if at < 0 {
+		return
+	}
+	x.out.Status, x.letter = Succeeded, false
+	why := []string{"it waited " + duration.Format(r.Time.Sub(x.done).Round(time.Millisecond)) + " for that"}
+	if n := len(e.ItemIDs) - 1; n > 0 {
+		why = append(why, "together with "+times(n, "other item", "other items"))
+	}
+	x.add(r, "merged as "+short(e.Commits[at]), why...)
+}
+
 // times returns a number with its noun.
 func times(n int, one, many string) string {
 	if n == 1 {
@@ -182,6 +216,9 @@ func times(n int, one, many string) string {
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	text := fmt.Sprintf("attempt %d starts in slot %d", e.Attempt, e.Worker)
 	var why []string
+	if e.Base != "" {
+		why = append(why, "in a git workspace, at "+short(e.Base))
+	}
 	if x.alone = e.Alone; e.Alone {
 		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))
 	}
@@ -304,6 +341,22 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 	}
 	text := fmt.Sprintf("attempt %d failed after %s%s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
 	why := []string{"type " + string(e.ErrorType)}
+	if x.out.Status == Merging {
+		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)
+		if e.ErrorType == retry.TypeVerifyFailed {
+			text = fmt.Sprintf("what attempt %d did was not taken%s: %s", e.Attempt, in(e.Step), e.Error)
+		}
+	}
+	for _, c := range e.Conflicts {
+		line := "conflict in " + c.Path
+		if len(c.With) > 0 {
+			line += ", which was changed by " + strings.Join(c.With, ", ")
+		}
+		why = append(why, line)
+	}
+	if e.Commit != "" {
+		why = append(why, "what it had changed is kept as "+short(e.Commit))
+	}
 	if e.Action.RunsAgain() {
 		x.out.Status = Waiting
 		x.add(r, text, append(why, x.itemRetry(e)...)...)
@@ -367,6 +420,8 @@ func (x *explainer) removed(r events.Record, e events.DLQItemRemoved) {
 // jobEvent adds events of the job that affected the item.
 func (x *explainer) jobEvent(r events.Record) {
 	switch e := r.Event.(type) {
+	case events.WorktreeMerged:
+		x.merged(r, e)
 	case events.CircuitOpen:
 		x.opened(r, e)
 	case events.CircuitClosed:
@@ -420,6 +475,8 @@ func (x *explainer) over(r events.Record, s State, text string) {
 		x.add(r, text, "the item starts again on resume")
 	case Waiting:
 		x.add(r, text, "the item keeps its due time")
+	case Merging:
+		x.add(r, text, "its work is merged first of all on resume")
 	}
 }
 
@@ -440,6 +497,8 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), append([]string{
 			fmt.Sprintf("how attempt %d ended is unknown: it starts again as attempt %d, without using up a try", x.attempt, x.attempt+1),
 		}, x.death(e)...)...)
+	case x.out.Status == Merging:
+		x.add(r, "the job continues, and merges the work of the item; no agent runs again for that")
 	case x.out.Status == Pending:
 		x.add(r, "the job continues, and the item starts again")
 	case x.out.Status == Waiting:
@@ -475,6 +534,8 @@ func (x *explainer) now() string {
 		return "it waits for the job to be resumed, or for a free slot"
 	case Waiting:
 		return "it waits for its next attempt, due at " + x.due.Local().Format("2006-01-02 15:04:05")
+	case Merging:
+		return "its work waits to be merged"
 	case Succeeded:
 		return "done: it succeeded"
 	case DeadLetter:

@@ -58,6 +58,14 @@ func (j *Job) parked(now time.Time) (n int, first time.Time) {
 	return n, first
 }
 
+// Merging returns the number of items whose work waits to be merged, and how long the first of them has waited.
+func (j *Job) Merging(now time.Time) (n int, longest time.Duration) {
+	for _, since := range j.merging {
+		longest = max(longest, now.Sub(since))
+	}
+	return len(j.merging), longest
+}
+
 // ToGo returns the number of known items without an outcome.
 func (j *Job) ToGo() int { return max(j.Total-j.Counts.Finished(), 0) }
 

@@ -5,6 +5,7 @@
 package view
 
 import (
+	"cmp"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -31,6 +32,9 @@ type Job struct {
 	Version     string
 	MaxParallel int
 	State       State
+	Base        string    // with workspaces: the commit that the job began at
+	Head        string    // with workspaces: the commit with all that was merged
+	Branch      string    // with workspaces: that it was delivered as
 	Reason      string    // of the state
 	ReduceStale bool      // of the state Completed: items have succeeded since reduce ran
 	Began       time.Time // first record
@@ -45,6 +49,7 @@ type Job struct {
 	Total    int  // chosen items; until Complete, those found so far
 	Complete bool // the selection is over
 	Counts   Counts
+	Merged   int // items whose work was merged, in a job with workspaces
 	Retries  int // decided, of items and of steps
 	Retried  Retried
 	Letters  bool // dead letters are being run again
@@ -56,6 +61,7 @@ type Job struct {
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
+	merging map[int]time.Time    // items whose work waits to be merged, by index, and since when
 	indexes map[string]int       // of what runs, by item id
 	slots   int                  // that this run is known to have
 	waiting waiting
@@ -101,7 +107,7 @@ type Attempt struct {
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, indexes: map[string]int{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]time.Time{}, indexes: map[string]int{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
@@ -132,6 +138,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobCompleted:
 		j.end(Completed, e.Reason)
 		j.ReduceStale = e.ReduceStale
+		j.Head, j.Branch = cmp.Or(e.Head, j.Head), e.Branch
 	case events.JobFailed:
 		j.end(Failed, e.Reason)
 	case events.JobPaused:
@@ -183,8 +190,20 @@ func (j *Job) applyAgent(r events.Record) {
 		j.Step(e)
 	case events.AgentCompleted:
 		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
+		if e.Commit != "" {
+			j.merging[e.ItemIndex] = r.Time
+			return
+		}
 		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
 		j.Timeline.at(r.Time).Succeeded++
+	case events.WorktreeMerged:
+		for _, index := range e.ItemIndexes {
+			delete(j.merging, index)
+			j.settle(r.Time, index, errorpolicy.Succeeded)
+			j.Timeline.at(r.Time).Succeeded++
+		}
+		j.Merged += len(e.ItemIndexes)
+		j.Head = e.Head
 	case events.AgentFailed:
 		j.failed(r.Time, e)
 	case events.AgentInterrupted:
@@ -195,6 +214,7 @@ func (j *Job) applyAgent(r events.Record) {
 func (j *Job) started(e events.JobStarted) {
 	j.resumed = false
 	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
+	j.Base, j.Head = e.Base, e.Base
 	if e.TotalItems != nil {
 		j.Total = *e.TotalItems
 	}
@@ -241,6 +261,7 @@ func (j *Job) phaseStarted(now time.Time, name string) {
 }
 
 func (j *Job) phaseCompleted(e events.PhaseCompleted) {
+	j.Head = cmp.Or(e.Head, j.Head)
 	for i := len(j.Phases) - 1; i >= 0; i-- {
 		if j.Phases[i].Name == e.Phase {
 			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
@@ -251,10 +272,11 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
-	if !e.Rejected() {
+	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
 		j.circuit.failed(WorkflowScope, e.ErrorType, e.Error)
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 	}
+	delete(j.merging, e.ItemIndex)
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
 		j.waiting.add(e.ItemIndex, *e.RetryAt)

@@ -217,6 +217,11 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.intOrVar(), true
 	case reflect.TypeFor[Input]():
 		return l.input(), true
+	case reflect.TypeFor[Workspace]():
+		words := oneWord(SharedWorkspace, GitWorkspace)
+		return either(words.words+", or [mapping](#workspace)", words, l.block(reflect.TypeFor[Workspace](), "workspace")), true
+	case reflect.TypeFor[[]string]():
+		return either("list of texts, or one text", filled(), listOf(filled(), "")), true
 	case reflect.TypeFor[*OnFailure]():
 		return l.onFailure(), true
 	case reflect.TypeFor[outputs.Size]():
@@ -263,6 +268,10 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return text(), true
 	case "workflow.WriteFile.mode":
 		return either("octal, as in `\"0644\"`", pattern(`^[0-7]{3,}$`, ""), form{schema: node{"type": "integer", "minimum": 0o10, "maximum": 777}}), true
+	case "workflow.Workspace.base", "workflow.Workspace.into":
+		return pattern(`^[^-\s]\S*$`, "text"), true
+	case "workflow.Verify.batch":
+		return atLeast(1), true
 	case "workflow.Map.batch":
 		return atLeast(1), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":

@@ -43,6 +43,7 @@ func misplacedKey(name, where string) string {
 		{"timeout_config", Timeouts{}},
 		{"input", Input{}},
 		{"on_failure", OnFailure{}},
+		{"workspace", Workspace{}},
 	} {
 		if block.name != where && hasKey(reflect.TypeOf(block.zero), name) {
 			blocks = append(blocks, block.name)

@@ -23,6 +23,12 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		r.root(entry{name: "workflow", value: resolveAlias(root)})
 	}
 	r.expandArgs()
+	if o.Workspace != "" {
+		r.w.Workspace.Mode = o.Workspace
+	}
+	if r.w.Workspace.Isolated() {
+		r.w.Workspace = r.w.Workspace.withDefaults()
+	}
 	if len(r.problems) > 0 {
 		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}
 	}
@@ -178,6 +184,16 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.mapPhase(e)
 	case *Input:
 		set(t)(r.input(e))
+	case *Workspace:
+		*t = r.workspace(e)
+	case *Take:
+		set(t)(word(r, e, TakeAll, TakeCommits))
+	case *History:
+		set(t)(word(r, e, HistoryMerge, HistorySquash))
+	case *Order:
+		set(t)(word(r, e, OrderCompletion, OrderItems))
+	case **Verify:
+		*t = r.verify(e)
 	case **WriteFile:
 		*t = r.writeFile(e)
 	case **Foreach:

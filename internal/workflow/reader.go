@@ -15,8 +15,9 @@ import (
 
 // ParseOptions are the settings of a run that Parse depends on.
 type ParseOptions struct {
-	Values   []string      // a standard workflow is run once for each of them (--args, --map); none: once
-	MaxDelay time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
+	Values    []string      // a standard workflow is run once for each of them (--args, --map); none: once
+	Workspace WorkspaceMode // where the agents work, whatever the file says (--workspace); empty: as the file says
+	MaxDelay  time.Duration // cap of delays where a workflow does not name one (--max-delay, PRODIGY_MAX_DELAY); 0: 30s
 }
 
 // reader turns the nodes of a YAML document into a workflow. It continues after a problem, to report all of them.

@@ -46,6 +46,7 @@ type Workflow struct {
 	Profiles    []Profile          `yaml:"profiles"`     // named sets of variables that go before `env`; a run chooses one by `--profile`
 	Secrets     []Secret           `yaml:"secrets"`      // variables whose values are masked wherever prodigy writes or prints, and never stored
 	Parameters  []Parameter        `yaml:"parameters"`   // values that a run is given by `--param` or `--param-file`; every text can name them
+	Workspace   Workspace          `yaml:"workspace"`    // where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git repository of its own, whose commits are merged; default shared
 	Outputs     outputs.Policy     `yaml:"outputs"`      // how much is kept of what steps print, for `prodigy logs`
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error

@@ -1,6 +1,12 @@
 package workflow
 
-import "time"
+import (
+	"path"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
 
 // Workspace says where the agents work, and what becomes of what they did. The zero Workspace is that of a shared directory.
 type Workspace struct {
@@ -14,8 +20,8 @@ type Workspace struct {
 	Sparse  []string      `yaml:"sparse"`  // the directories that a workspace has; default those of the checkout
 	Verify  *Verify       `yaml:"verify"`  // steps that what was merged has to pass before it counts
 	Into    string        `yaml:"into"`    // the branch that is fast-forwarded to the result when the job has completed; default none
-	Resolve []Step        `yaml:"resolve"` // steps that resolve a conflict, in a workspace that has the conflicted merge
-	Sign    bool          `yaml:"sign"`    // whether the commits that prodigy makes are signed; default false
+	Resolve []Step        // steps that resolve a conflict, in a workspace that has the conflicted merge
+	Sign    bool          // whether the commits that prodigy makes are signed
 	Pos     Pos
 }
 
@@ -59,4 +65,83 @@ type Verify struct {
 	Commands []Step        `yaml:"commands"`               // the steps, run on the merged tree; required
 	Timeout  time.Duration `yaml:"timeout" unit:"seconds"` // of the steps together; default none
 	Batch    int           `yaml:"batch"`                  // how many items are verified at once; halved when it fails, until the one is found that is to blame; default 8
+}
+
+// verifyBatch is how many items are verified at once when the workflow does not say it.
+const verifyBatch = 8
+
+// withDefaults returns w with the default of each key that was not written.
+func (w Workspace) withDefaults() Workspace {
+	orDefault(&w.Base, "HEAD")
+	orDefault(&w.Take, TakeAll)
+	orDefault(&w.History, HistoryMerge)
+	orDefault(&w.Order, OrderCompletion)
+	if w.Verify != nil && w.Verify.Batch == 0 {
+		w.Verify.Batch = verifyBatch
+	}
+	return w
+}
+
+func orDefault[T ~string](value *T, otherwise T) {
+	if *value == "" {
+		*value = otherwise
+	}
+}
+
+// workspace reads where the agents work: a word, or a mapping with the keys of workspaces that are git repositories.
+func (r *reader) workspace(e entry) Workspace {
+	w := Workspace{Pos: posOf(e.value)}
+	if e.value.Kind != yaml.MappingNode {
+		set(&w.Mode)(word(r, e, GitWorkspace, SharedWorkspace))
+		return w
+	}
+	w.Mode = GitWorkspace
+	keys := r.fields(&w)
+	keys = withReader(keys, "base", func(e entry) { set(&w.Base)(r.revision(e)) })
+	keys = withReader(keys, "into", func(e entry) { set(&w.Into)(r.revision(e)) })
+	keys = withReader(keys, "keep", func(e entry) { w.Keep = r.plainTexts(e) })
+	keys = withReader(keys, "sparse", func(e entry) { w.Sparse = r.sparse(e) })
+	if b := r.block("workspace", e, keys); b.has("setup") && !b.has("keep") {
+		r.warn(b.written["setup"].key, `what "setup" makes in a workspace is deleted before the next agent gets it, unless "keep" names it`)
+	}
+	return w
+}
+
+// revision reads the name of a commit or of a branch.
+func (r *reader) revision(e entry) (string, bool) {
+	s, ok := r.nonBlank(e)
+	if ok && (strings.HasPrefix(s, "-") || strings.ContainsAny(s, " \n\t")) {
+		r.fail(e.value, "%s: %q names no commit and no branch", e.name, s)
+		return "", false
+	}
+	return s, ok
+}
+
+// sparse reads directories of the repository.
+func (r *reader) sparse(e entry) []string {
+	dirs := r.plainTexts(e)
+	for i, dir := range dirs {
+		if dirs[i] = path.Clean(dir); path.IsAbs(dir) || dirs[i] == ".." || strings.HasPrefix(dirs[i], "../") {
+			r.fail(e.value, "%s: %q is no directory of the repository", e.name, dir)
+		}
+	}
+	return dirs
+}
+
+// plainTexts reads a list of texts that are not blank, or a single one.
+func (r *reader) plainTexts(e entry) []string {
+	var texts []string
+	for _, t := range r.textList(e) {
+		texts = append(texts, t.Value)
+	}
+	return texts
+}
+
+func (r *reader) verify(e entry) *Verify {
+	v := new(Verify)
+	keys := withReader(r.fields(v), "batch", func(e entry) { set(&v.Batch)(r.atLeast(e, 1)) })
+	if b := r.block("verify", e, keys); b != nil {
+		r.require(b, "commands")
+	}
+	return v
 }

@@ -1,0 +1,254 @@
+package mapreduce
+
+import (
+	"container/heap"
+	"math"
+	"strconv"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// What an agent did is merged after its slot is free, by one merger: a goroutine that gets the head and a list of work, and returns what of it could be
+// merged. Its work counts once WorktreeMerged is recorded; what is not merged when a run ends is merged first by the next.
+
+// merging is the work of an item that has not been merged yet.
+type merging struct {
+	ID         string        `json:"id"`     // of the item
+	Number     int           `json:"number"` // of the attempt
+	AgentID    string        `json:"agent_id"`
+	Worker     int           `json:"worker"`
+	Seq        int64         `json:"seq"`  // of its AgentCompleted
+	Done       time.Time     `json:"done"` // when that was
+	Took       time.Duration `json:"took"` // of the attempt
+	Base       string        `json:"base"`
+	Commit     string        `json:"commit"`
+	Files      int           `json:"files"`
+	Insertions int           `json:"insertions"`
+	Deletions  int           `json:"deletions"`
+	Retry      retry.State   `json:"retry"` // before the attempt
+}
+
+func (m merging) work(index int) gitspace.Work {
+	return gitspace.Work{
+		ItemID: m.ID, Index: index, Attempt: m.Number, Base: m.Base, Commit: m.Commit, Date: m.Done,
+		Files: m.Files, Insertions: m.Insertions, Deletions: m.Deletions,
+	}
+}
+
+// mergeable is an item in the merge queue.
+type mergeable struct {
+	turn  int64 // what is lower is merged first
+	index int
+}
+
+// mergeQueue has the item at its top whose turn it is.
+type mergeQueue []mergeable
+
+func (q mergeQueue) Len() int           { return len(q) }
+func (q mergeQueue) Less(a, b int) bool { return q[a].turn < q[b].turn }
+func (q mergeQueue) Swap(a, b int)      { q[a], q[b] = q[b], q[a] }
+func (q *mergeQueue) Push(x any)        { *q = append(*q, x.(mergeable)) }
+func (q *mergeQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+// merger is the merge queue of a pool at work.
+type merger struct {
+	queue   mergeQueue
+	busy    bool            // the goroutine is at work
+	last    int             // index of the last new item that the source gave
+	publish *published      // what has been recorded, but not yet been told to the Space
+	backlog bool            // what an earlier run has left is merged before anything starts
+	batch   []gitspace.Work // that the goroutine works on
+}
+
+// published is head, and the work that is settled by it.
+type published struct {
+	seq     int64 // of the record
+	head    string
+	settled []gitspace.Work
+}
+
+// mergeEnd is what the merger returns.
+type mergeEnd struct {
+	merged gitspace.Merged
+	err    error
+	took   time.Duration
+}
+
+const (
+	mergesAtOnce = 64 // without verify
+	mergesAhead  = 4  // times max_parallel: how many items may wait to be merged before no more are started
+)
+
+// enqueue adds an item whose work is to be merged.
+func (p *pool) enqueue(index int) {
+	turn := p.job.state.Merging[index].Seq
+	if p.job.workflow.Workspace.Order == workflow.OrderItems {
+		turn = int64(index)
+	}
+	heap.Push(&p.merger.queue, mergeable{turn, index})
+}
+
+// enqueueAll adds what an earlier run has left.
+func (p *pool) enqueueAll() {
+	p.merger.last = -1
+	for index := range p.job.state.Merging {
+		p.enqueue(index)
+	}
+	p.merger.backlog = len(p.merger.queue) > 0
+}
+
+// mergesNow reports whether the merger is at work, or could be.
+func (p *pool) mergesNow() bool { return p.merger.busy || p.mayMerge() }
+
+// mayMerge reports whether the first of the queue can be merged now.
+func (p *pool) mayMerge() bool {
+	return len(p.merger.queue) > 0 && p.merger.queue[0].turn < p.horizon()
+}
+
+// horizon returns the turn from which on work may still come that has to be merged before. It is without a bound when the order is that of completion.
+func (p *pool) horizon() int64 {
+	if p.job.workflow.Workspace.Order != workflow.OrderItems {
+		return math.MaxInt64
+	}
+	first := math.MaxInt
+	for index := range p.job.state.Running {
+		first = min(first, index)
+	}
+	for _, d := range p.due {
+		first = min(first, d.index)
+	}
+	for _, d := range p.suspects {
+		first = min(first, d.index)
+	}
+	switch {
+	case p.fresh != nil:
+		first = min(first, p.fresh.Index)
+	case p.source.found != nil:
+		first = min(first, p.merger.last+1)
+	}
+	return int64(first)
+}
+
+// merge has the merger work on what waits, if it is idle.
+func (p *pool) merge() {
+	m := &p.merger
+	if m.busy || p.agents == nil || p.agents.Err() != nil {
+		return
+	}
+	if p.halted == nil {
+		m.batch = p.nextBatch()
+	}
+	if len(m.batch) == 0 && m.publish == nil {
+		return
+	}
+	m.busy = true
+	j, ctx, head, batch, publish := p.job, p.agents, p.job.state.Head, m.batch, m.publish
+	m.publish = nil
+	j.agents.Go(func() error {
+		var end mergeEnd
+		if publish != nil {
+			if end.err = j.log.Wait(publish.seq); end.err == nil {
+				end.err = j.space.Publish(ctx, publish.head, publish.settled)
+			}
+		}
+		if began := time.Now(); end.err == nil && len(batch) > 0 {
+			end.merged, end.err = j.space.Merge(ctx, head, batch)
+			end.took = time.Since(began)
+		}
+		j.inbox <- message{merged: &end}
+		return nil
+	})
+}
+
+// nextBatch takes what is merged next out of the queue.
+func (p *pool) nextBatch() []gitspace.Work {
+	most := mergesAtOnce
+	if v := p.job.workflow.Workspace.Verify; v != nil {
+		most = v.Batch
+	}
+	var batch []gitspace.Work
+	for horizon := p.horizon(); len(batch) < most && len(p.merger.queue) > 0 && p.merger.queue[0].turn < horizon; {
+		index := heap.Pop(&p.merger.queue).(mergeable).index
+		batch = append(batch, p.job.state.Merging[index].work(index))
+	}
+	return batch
+}
+
+// merged records what the merger has done: first all that was merged, in one record, and then a failure for each other.
+func (p *pool) merged(end *mergeEnd) {
+	m := &p.merger
+	batch := m.batch
+	m.busy, m.batch = false, nil
+	if end.err != nil { // nothing counts, and no item is to blame
+		for _, w := range batch {
+			p.enqueue(w.Index)
+		}
+		p.haltForOwn(end.err)
+		return
+	}
+	if len(end.merged.Items) > 0 {
+		m.publish = p.job.recordMerged(end)
+	}
+	for _, r := range end.merged.Failed {
+		p.job.recordRejected(r)
+		if w, ok := p.job.state.Waiting[r.Index]; ok && p.halted == nil {
+			p.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
+		}
+	}
+	p.checkPolicy()
+}
+
+// recordMerged records what was merged, and that its items are no dead letters any more.
+func (j *job) recordMerged(end *mergeEnd) *published {
+	e := events.WorktreeMerged{Head: end.merged.Head, DurationMS: events.Millis(end.took)}
+	done := &published{head: end.merged.Head}
+	var letters []string
+	for _, it := range end.merged.Items {
+		e.ItemIDs, e.ItemIndexes, e.Attempts = append(e.ItemIDs, it.ItemID), append(e.ItemIndexes, it.Index), append(e.Attempts, it.Attempt)
+		e.Commits, e.Files = append(e.Commits, it.Merge), append(e.Files, it.Files)
+		e.Insertions, e.Deletions = e.Insertions+it.Insertions, e.Deletions+it.Deletions
+		done.settled = append(done.settled, it.Work)
+		if j.state.dead(it.Index) {
+			letters = append(letters, it.ItemID)
+		}
+	}
+	done.seq = j.record(e).Seq
+	for _, id := range letters {
+		j.record(events.DLQItemRemoved{ItemID: id, Reason: "succeeded"})
+	}
+	return done
+}
+
+// recordRejected records that work could not be merged, as a failure of its item. The policy decides what follows, as of any failure.
+func (j *job) recordRejected(r gitspace.Rejected) {
+	m := j.state.Merging[r.Index]
+	f := retry.Failure{Type: r.Type, Message: r.Message, ExitCode: -1}
+	step := ""
+	if r.Outcome != nil && r.Outcome.Failure != nil {
+		of := r.Outcome.Failure
+		f.Stdout, f.Stderr, f.ExitCode, f.Signal, step = of.Stdout, of.Stderr, of.ExitCode, of.Signal, "workspace.verify/"+of.Step
+	}
+	now := time.Now()
+	d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now, retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
+	failed := events.AgentFailed{
+		ItemID: m.ID, ItemIndex: r.Index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
+		Error: f.Message, ErrorType: f.Type, ErrorSignature: retry.Signature(f.Message), Signal: f.Signal, StdoutTail: f.Stdout, StderrTail: f.Stderr,
+		Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched, Commit: m.Commit, Conflicts: r.Conflicts,
+	}
+	if f.ExitCode >= 0 {
+		failed.ExitCode = &f.ExitCode
+	}
+	if d.Action.RunsAgain() {
+		addRetry(&failed, d.Retry, now)
+	}
+	j.recordFailed(failed, j.whySkipped(false))
+}

@@ -1,0 +1,462 @@
+package mapreduce
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
+	"prodigy/internal/jobs"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+)
+
+// fakeSpace merges without git: a commit is a text, and the head is the list of all that was merged. It outlives the runs of a job.
+type fakeSpace struct {
+	unchanged func(item string) bool                            // the agent changes nothing
+	reject    func(head string, w gitspace.Work) (r retry.Type) // why work is not merged; "": it is
+	takes     time.Duration                                     // a merge
+	broken    func() error                                      // what git itself says to a merge
+	into      func() error
+
+	mu      sync.Mutex
+	opened  []string // head and work of each Open
+	batches [][]string
+	done    string // the published head
+	busy    int    // merges at once
+}
+
+func (f *fakeSpace) Check(context.Context, gitspace.Config, bool) (gitspace.Start, error) {
+	return gitspace.Start{Base: "base", Branch: "main"}, nil
+}
+
+func (f *fakeSpace) Open(_ context.Context, _ gitspace.Config, _ gitspace.Start, head string, live []gitspace.Work) (Space, error) {
+	ids := make([]string, 0, len(live))
+	for _, w := range live {
+		ids = append(ids, w.Commit)
+	}
+	slices.Sort(ids)
+	f.opened = append(f.opened, strings.TrimSpace(head+" "+strings.Join(ids, " ")))
+	f.busy = 0
+	return f, nil
+}
+
+func (f *fakeSpace) Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error) {
+	o, err := inner.Execute(ctx, a)
+	if err == nil && (f.unchanged == nil || !f.unchanged(a.ItemID)) {
+		o.Commit, o.Files, o.Insertions = fmt.Sprintf("%s@%d", a.ItemID, a.Number), 1, 2
+	}
+	return o, err
+}
+
+func (f *fakeSpace) Environ(environ []string) []string { return environ }
+
+func (f *fakeSpace) Phase(_ context.Context, _ string) (string, error) { return "", nil }
+
+func (f *fakeSpace) PhaseHead(context.Context, bool, string) (string, error) { return "", nil }
+
+func (f *fakeSpace) Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
+	f.mu.Lock()
+	f.busy++
+	if f.busy > 1 {
+		panic("two merges at once")
+	}
+	ids := make([]string, 0, len(work))
+	for _, w := range work {
+		ids = append(ids, w.Commit)
+	}
+	f.batches = append(f.batches, ids)
+	f.mu.Unlock()
+	defer func() { f.mu.Lock(); f.busy--; f.mu.Unlock() }()
+	select {
+	case <-time.After(f.takes):
+	case <-ctx.Done():
+		return gitspace.Merged{}, context.Cause(ctx)
+	}
+	if f.broken != nil {
+		if err := f.broken(); err != nil {
+			return gitspace.Merged{}, err
+		}
+	}
+	m := gitspace.Merged{Head: head}
+	for _, w := range work {
+		if f.reject != nil {
+			if t := f.reject(m.Head, w); t != "" {
+				m.Failed = append(m.Failed, gitspace.Rejected{Work: w, Type: t, Message: "conflict in x", Conflicts: []events.Conflict{{Path: "x"}}})
+				continue
+			}
+		}
+		m.Head += "+" + w.ItemID
+		m.Items = append(m.Items, gitspace.MergedItem{Work: w, Merge: "m" + w.Commit})
+	}
+	return m, nil
+}
+
+func (f *fakeSpace) Publish(_ context.Context, head string, _ []gitspace.Work) error {
+	f.done = head
+	return nil
+}
+
+func (f *fakeSpace) Deliver(_ context.Context, head string) (gitspace.Delivery, error) {
+	if head == "base" {
+		return gitspace.Delivery{Hidden: "hidden"}, nil
+	}
+	return gitspace.Delivery{Branch: "prodigy/j", Hidden: "hidden"}, nil
+}
+
+func (f *fakeSpace) Into(context.Context, string, string) error {
+	if f.into == nil {
+		return nil
+	}
+	return f.into()
+}
+
+func (f *fakeSpace) Changed(context.Context) []string { return nil }
+
+func (f *fakeSpace) Clean(context.Context) error { return nil }
+
+// once holds what a log must have of n items, however often the runs were stopped or killed: each is merged, unchanged or dead exactly once, no agent
+// ran after its work was recorded, and head is what was merged.
+func once(t *testing.T, records []events.Record, n int) (head string) {
+	t.Helper()
+	settled, waits, head := map[string]int{}, map[string]bool{}, "base"
+	for _, r := range records {
+		switch e := r.Event.(type) {
+		case events.AgentStarted:
+			if waits[e.ItemID] {
+				t.Errorf("record %d: %s is run again, and its work waits to be merged", r.Seq, e.ItemID)
+			}
+			if e.Base == "" {
+				t.Errorf("record %d: %s has no base", r.Seq, e.ItemID)
+			}
+		case events.AgentCompleted:
+			if waits[e.ItemID] = e.Commit != ""; !waits[e.ItemID] {
+				settled[e.ItemID]++
+			}
+		case events.AgentFailed:
+			delete(waits, e.ItemID)
+			if !e.Action.RunsAgain() {
+				settled[e.ItemID]++
+			}
+		case events.WorktreeMerged:
+			for _, id := range e.ItemIDs {
+				if !waits[id] {
+					t.Errorf("record %d: %s is merged, and had no work", r.Seq, id)
+				}
+				delete(waits, id)
+				settled[id]++
+				head += "+" + id
+			}
+			if e.Head != head {
+				t.Errorf("record %d: head is %s, want %s", r.Seq, e.Head, head)
+			}
+		}
+	}
+	if len(settled) != n || len(waits) > 0 {
+		for id, w := range waits {
+			if w {
+				t.Errorf("%s was never merged", id)
+			}
+		}
+		if len(settled) != n {
+			t.Errorf("got %d items settled, want %d", len(settled), n)
+		}
+	}
+	for id, times := range settled {
+		if times != 1 {
+			t.Errorf("%s: settled %d times, want once", id, times)
+		}
+	}
+	return head
+}
+
+func spaced(t *testing.T, f *fakeSpace, runner agent.Runner) Config {
+	t.Helper()
+	c := config(t, runner)
+	c.Workspaces = f
+	return c
+}
+
+func TestWorkIsMergedByOneMergerAndSettlesItsItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeSpace{takes: time.Second, unchanged: func(item string) bool { return item == "item_3" }}
+		f.reject = func(_ string, w gitspace.Work) retry.Type {
+			if w.ItemID == "item_5" {
+				return retry.TypeMergeConflict
+			}
+			return ""
+		}
+		c := spaced(t, f, fake(func(c call) answer {
+			if c.item == "item_7" {
+				return answer{code: 1}
+			}
+			return answer{takes: 100 * time.Millisecond}
+		}))
+		r := run(t, c, workflowOf(12, 4, "workspace: git\n"))
+		records := recordsOf(t, r.Job)
+		head := once(t, records, 12)
+		if r.State != Completed || r.Metrics.Successful != 10 || r.Metrics.Failed != 2 || r.Merge.Merged != 9 || r.Merge.Head != head || f.done != head {
+			t.Errorf("got %s, %+v, %+v, published %s, want 10 of 12 successful, 9 of them merged, and head %s", r.State, r.Metrics, r.Merge, f.done, head)
+		}
+		letters, err := dlq.Read(r.Job.DLQFile())
+		if err != nil || len(letters) != 2 {
+			t.Fatalf("got %d letters, %v, want 2", len(letters), err)
+		}
+		slices.SortFunc(letters, func(a, b dlq.Entry) int { return a.ItemIndex - b.ItemIndex })
+		last := letters[0].Last()
+		if diff := cmp.Diff(last.Conflicts, []events.Conflict{{Path: "x"}}); diff != "" || last.ErrorType != retry.TypeMergeConflict || last.Commit != "item_5@1" {
+			t.Errorf("got the letter %+v, want one with its commit and the conflict (-got +want)\n%s", last, diff)
+		}
+		if got := resultRows(t, r.Job); got[5].Status != "failed" || got[5].Commit != "" || got[4].Commit != "mitem_4@1" || got[3].Commit != "" {
+			t.Errorf("got the rows %+v, want the commit of each that was merged", got)
+		}
+	})
+}
+
+// resultRows returns the rows of a job as they are now.
+func resultRows(t *testing.T, place jobs.Job) []row {
+	t.Helper()
+	var text bytes.Buffer
+	if err := WriteResults(place, &text); err != nil {
+		t.Fatal(err)
+	}
+	var rows []row
+	for line := range strings.Lines(text.String()) {
+		var r row
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// An agent is not started while so many wait that it would begin far behind.
+func TestDispatchPausesWhileTooManyWaitToBeMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeSpace{takes: time.Minute}
+		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
+		r := run(t, c, workflowOf(40, 2, "workspace: git\n"))
+		waiting, most := 0, 0
+		for _, rec := range recordsOf(t, r.Job) {
+			switch e := rec.Event.(type) {
+			case events.AgentCompleted:
+				waiting++
+				most = max(most, waiting)
+			case events.WorktreeMerged:
+				waiting -= len(e.ItemIDs)
+			}
+		}
+		if r.State != Completed || most < 8 || most > 4*2+1 {
+			t.Errorf("got %s, and up to %d waiting, want no more than 4 times the slots, and those that ran then", r.State, most)
+		}
+	})
+}
+
+func TestOrderOfItemsDoesNotDependOnWhoIsFaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeSpace{takes: time.Second}
+		f.reject = func(_ string, w gitspace.Work) retry.Type {
+			if w.ItemID == "item_6" && w.Attempt == 1 {
+				return retry.TypeMergeConflict
+			}
+			return ""
+		}
+		c := spaced(t, f, fake(func(c call) answer {
+			n, _ := strconv.Atoi(strings.TrimPrefix(c.item, "item_"))
+			return answer{takes: time.Duration(20-n) * time.Second, code: boolInt(c.item == "item_0" && c.attempt == "1")}
+		}))
+		r := run(t, c, workflowOf(12, 4, "workspace: {order: items}\nerror_policy:\n  on_item_failure: retry\n  retry_config: {attempts: 2, initial_delay: 1m}\n"))
+		records := recordsOf(t, r.Job)
+		head := once(t, records, 12)
+		if want := "base+item_0+item_1+item_2+item_3+item_4+item_5+item_7+item_8+item_9+item_10+item_11+item_6"; r.State != Completed || head != want {
+			t.Errorf("got %s with %s, want %s", r.State, head, want)
+		}
+		for _, rec := range records {
+			if e, ok := rec.Event.(events.AgentStarted); ok && e.Attempt == 1 && e.Base != "base" {
+				t.Errorf("%s began at %s, want the commit that all begin at", e.ItemID, e.Base)
+			}
+		}
+	})
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// The policy decides about a conflict as about any failure, but asks no handler. The breaker only hears of the agent, which was well.
+func TestThePolicyDecidesAboutConflicts(t *testing.T) {
+	conflict := func(_ string, w gitspace.Work) retry.Type {
+		if w.Attempt == 1 {
+			return retry.TypeMergeConflict
+		}
+		return ""
+	}
+	for policy, want := range map[string]errorpolicy.Metrics{
+		"on_item_failure: dlq":  {Failed: 4},
+		"on_item_failure: skip": {Skipped: 4},
+		"on_item_failure: custom:h\nhandlers: {h: [{shell: handle}]}":                                                        {Failed: 4},
+		"error_policy: {on_item_failure: retry, retry_config: {attempts: 2, retry_on: [merge_conflict], initial_delay: 1s}}": {Successful: 4},
+		"error_policy: {on_item_failure: retry, retry_config: {attempts: 2, retry_on: [network], initial_delay: 1s}}":        {Failed: 4},
+		"error_policy: {circuit_breaker: {failure_threshold: 1, timeout: 1h}}":                                               {Failed: 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := spaced(t, &fakeSpace{reject: conflict}, fake(func(c call) answer {
+				if c.script == "handle" {
+					t.Errorf("%s: the handler was asked", policy)
+				}
+				return answer{takes: time.Second}
+			}))
+			r := run(t, c, workflowOf(4, 1, "workspace: git\n"+policy+"\n"))
+			m := r.Metrics
+			if m.Failed != want.Failed || m.Skipped != want.Skipped || m.Successful != want.Successful || m.Rejected != 0 {
+				t.Errorf("%s: got %+v, want %+v", policy, m, want)
+			}
+		})
+	}
+}
+
+// Jobs are stopped, killed and resumed at any time: what was recorded is merged, and never done again.
+func TestAStoppedJobMergesWhatWaitsAndRunsNoAgentAgain(t *testing.T) {
+	for seed := range uint64(8) {
+		for _, order := range []string{"completion", "items"} {
+			synctest.Test(t, func(t *testing.T) {
+				rnd, mu := rand.New(rand.NewPCG(seed, 1)), sync.Mutex{}
+				below := func(n int) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return rnd.IntN(n)
+				}
+				f := &fakeSpace{takes: 700 * time.Millisecond}
+				f.reject = func(_ string, w gitspace.Work) retry.Type {
+					if below(6) == 0 {
+						return retry.TypeMergeConflict
+					}
+					return ""
+				}
+				c := spaced(t, f, fake(func(call) answer {
+					return answer{takes: time.Duration(below(3000)) * time.Millisecond, code: below(4) / 3}
+				}))
+				c.Grace = time.Second
+				source := workflowOf(120, 8, "workspace: {order: "+order+"}\nerror_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 3, initial_delay: 1s, jitter: true}\n")
+				r := interrupted(t, c, source, func() time.Duration { return time.Duration(100+below(5000)) * time.Millisecond })
+				records := recordsOf(t, r.Job)
+				if head := once(t, records, 120); head != r.Merge.Head {
+					t.Errorf("got head %s, want %s", r.Merge.Head, head)
+				}
+				if len(f.opened) < 3 || !slices.ContainsFunc(f.opened, func(o string) bool { return strings.Contains(o, " ") }) {
+					t.Errorf("got no resume with work that waits: this shows nothing")
+				}
+				if m := r.Metrics; m.Successful+m.Failed != 120 {
+					t.Errorf("got %+v, want 120 in all", m)
+				}
+			})
+		}
+	}
+}
+
+// What git or the disk says stops the job, and blames nobody. A resume goes on.
+func TestTroubleOfGitStopsTheJobAndBlamesNoItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("no space left on device")
+		f := &fakeSpace{takes: time.Second}
+		n := 0
+		f.broken = func() error {
+			if n++; n == 2 {
+				return full
+			}
+			return nil
+		}
+		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
+		source := workflowOf(12, 2, "workspace: git\n")
+		r := run(t, c, source)
+		if r.State != Failed || !errors.Is(r.Cause, full) || r.Metrics.Failed != 0 || r.Merge.Merging == 0 {
+			t.Fatalf("got %s (%v), %+v, %+v, want the error, work that waits, and no failure", r.State, r.Cause, r.Metrics, r.Merge)
+		}
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.State != Completed || r.Metrics.Successful != 12 {
+			t.Fatalf("got %v %s %+v, want all 12 merged", err, r.State, r.Metrics)
+		}
+		once(t, recordsOf(t, r.Job), 12)
+	})
+}
+
+// A dead letter stays one until the work of its retry is merged.
+func TestADeadLetterGoesWhenItsWorkIsMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeSpace{takes: time.Second, reject: func(head string, w gitspace.Work) retry.Type {
+			if w.ItemID == "item_2" && w.Attempt < 3 {
+				return retry.TypeMergeConflict
+			}
+			return ""
+		}}
+		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
+		r := run(t, c, workflowOf(4, 2, "workspace: git\n"))
+		all := func(q *dlq.Queue) (ids []string, _ error) { return []string{"item_2"}, nil }
+		r, err := RetryDead(t.Context(), c, r.Job, all, false)
+		if err != nil || r.Recovered != 0 || r.Reprocessed != 1 || r.Metrics.Failed != 1 {
+			t.Fatalf("got %v, %d of %d recovered, %+v, want a conflict again", err, r.Recovered, r.Reprocessed, r.Metrics)
+		}
+
+		// The run dies when the work of the next retry is done, and not merged.
+		kill, cancel := context.WithCancelCause(t.Context())
+		f.takes = time.Hour
+		time.AfterFunc(time.Minute, func() { cancel(process.ErrKill) })
+		if r, err = RetryDead(kill, c, r.Job, all, false); err != nil || r.State != Paused || r.Recovered != 0 {
+			t.Fatalf("got %v %s with %d recovered, want a pause", err, r.State, r.Recovered)
+		}
+		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 1 {
+			t.Fatalf("got %d letters, %v, want the one that is not merged", len(letters), err)
+		}
+		f.takes = time.Second
+		if r, err = Resume(t.Context(), c, r.Job); err != nil || r.State != Completed || r.Metrics.Successful != 4 {
+			t.Fatalf("got %v %s %+v, want all merged", err, r.State, r.Metrics)
+		}
+		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 0 {
+			t.Errorf("got %d letters, %v, want none", len(letters), err)
+		}
+		records := recordsOf(t, r.Job)
+		if started, _ := told[events.AgentStarted](records); len(started) != 6 {
+			t.Errorf("got %d attempts, want 4 and 2 retries", len(started))
+		}
+	})
+}
+
+// A branch that cannot be fast-forwarded fails the job; mended, a resume does that and nothing else.
+func TestIntoIsTriedAgainByAResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeSpace{into: func() error { return &gitspace.StateError{Reason: "main cannot be fast-forwarded"} }}
+		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
+		r := run(t, c, workflowOf(2, 2, "workspace: {into: main}\n"))
+		if r.State != Failed || r.Cause != nil || !strings.Contains(r.Reason, "cannot be fast-forwarded") {
+			t.Fatalf("got %s (%s), want the reason", r.State, r.Reason)
+		}
+		f.into = nil
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.State != Completed || r.Merge.Into != "main" {
+			t.Fatalf("got %v %s %+v, want main moved", err, r.State, r.Merge)
+		}
+		if started, _ := told[events.AgentStarted](recordsOf(t, r.Job)); len(started) != 2 {
+			t.Errorf("got %d attempts, want 2", len(started))
+		}
+	})
+}

@@ -1,0 +1,286 @@
+package mapreduce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
+	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// Workspaces makes the workspaces of jobs. Package gitspace does, unless a Config has another.
+type Workspaces interface {
+	// Check returns what a new job would begin with. It only reads. The error says why it would be refused.
+	Check(ctx context.Context, c gitspace.Config, allowDirty bool) (gitspace.Start, error)
+
+	// Open makes the workspaces of a job, or those of a job that is continued, whose recorded head and work that waits to be merged are given.
+	Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string, live []gitspace.Work) (Space, error)
+}
+
+// Space has the workspaces of one job: see gitspace.Space.
+type Space interface {
+	Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error)
+	Environ(environ []string) []string
+	Phase(ctx context.Context, head string) (dir string, err error)
+	PhaseHead(ctx context.Context, all bool, message string) (commit string, err error)
+	Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error)
+	Publish(ctx context.Context, head string, settled []gitspace.Work) error
+	Deliver(ctx context.Context, head string) (gitspace.Delivery, error)
+	Into(ctx context.Context, branch, head string) error
+	Changed(ctx context.Context) []string
+	Clean(ctx context.Context) error
+}
+
+// gitWorkspaces are the Workspaces of a Config that has none.
+type gitWorkspaces struct{}
+
+func (gitWorkspaces) Check(ctx context.Context, c gitspace.Config, allowDirty bool) (gitspace.Start, error) {
+	return gitspace.Check(ctx, c, allowDirty)
+}
+
+func (gitWorkspaces) Open(ctx context.Context, c gitspace.Config, start gitspace.Start, head string, live []gitspace.Work) (Space, error) {
+	s, err := gitspace.Open(ctx, c, start, head, live)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// RefusedError says why a job was not begun: nothing has run, and no job is there.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// StartOf returns what a new job of w would begin with, if it has workspaces. It reads the repository and changes nothing. The error is a *RefusedError
+// when such a job would be refused.
+func StartOf(ctx context.Context, c Config, w *workflow.Workflow, slots int) (gitspace.Start, error) {
+	start, err := c.workspaces().Check(ctx, gitspace.Config{
+		Dir: c.Dir, Environ: c.Environ, Policy: w.Workspace, Slots: slots, Workflow: w.Name, WorkDir: workRoot(c),
+	}, c.AllowDirty)
+	if err != nil && ctx.Err() == nil {
+		err = &RefusedError{Reason: "workspace: " + err.Error()}
+	}
+	return start, err
+}
+
+func (c Config) workspaces() Workspaces {
+	if c.Workspaces != nil {
+		return c.Workspaces
+	}
+	return gitWorkspaces{}
+}
+
+// workRoot returns the directory of the workspaces of all jobs.
+func workRoot(c Config) string { return cmp.Or(c.WorkRoot, filepath.Join(c.Home.Root, "work")) }
+
+// The names of attempts that are about a workspace, in the place of a phase. Their events are not recorded.
+const (
+	ofSetup  = "workspace"
+	ofVerify = "verify"
+)
+
+// isolated reports whether the job has workspaces.
+func (j *job) isolated() bool { return j.workflow.Workspace.Isolated() }
+
+// gitConfig returns the configuration of the job's workspaces.
+func (j *job) gitConfig() gitspace.Config {
+	return gitspace.Config{
+		JobID: j.place.ID, Workflow: j.workflow.Name, Dir: j.config.Dir, GitDir: j.place.GitDir(), WorkDir: j.meta.WorkDir,
+		Environ: j.config.Environ, Policy: j.workflow.Workspace, Slots: j.parallel, Register: j.register,
+		Run: j.runInWorkspace,
+		Created: func(worker int, base string, took time.Duration) {
+			j.inbox <- message{event: events.WorktreeCreated{Worker: worker, Base: base, DurationMS: events.Millis(took)}}
+		},
+		Cleaned: func(worker int, reason string) {
+			j.inbox <- message{event: events.WorktreeCleaned{Worker: worker, Reason: reason}}
+		},
+	}
+}
+
+// openWorkspaces opens the workspaces of the job. It comes before any command of the job runs.
+func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
+	if !j.isolated() {
+		return nil
+	}
+	head := start.Base
+	if j.state.Seq > 0 {
+		if start, head = (gitspace.Start{Base: j.state.Base, Branch: j.state.TargetBranch}), j.state.Head; head == "" {
+			return unusable(j.place, errors.New("the job died before it had begun; run the workflow again"))
+		}
+	}
+	var live []gitspace.Work
+	for index, m := range j.state.Merging {
+		live = append(live, m.work(index))
+	}
+	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, head, live)
+	if err != nil {
+		return fmt.Errorf("open the workspaces: %w", err)
+	}
+	j.space = space
+	j.config.Environ = space.Environ(j.config.Environ)
+	for _, text := range start.Notices {
+		j.notice(text)
+	}
+	return nil
+}
+
+// setSteps takes over what the attempts about workspaces have in common with those of a phase, which is about to begin.
+func (j *job) setSteps(a agent.Attempt) {
+	if j.space == nil {
+		return
+	}
+	common := agent.Attempt{
+		JobID: a.JobID, Workflow: a.Workflow, CorrelationID: j.place.ID, Number: 1, Env: a.Env, Secrets: a.Secrets, Args: a.Args, Earlier: a.Earlier,
+	}
+	setup, verify := common, common
+	setup.Phase, setup.Steps = ofSetup, j.workflow.Workspace.Setup
+	// In front of the others, as if the environment had it: they may name it.
+	setup.Env = slices.Concat([]workflow.EnvVar{{Name: "PRODIGY_CHECKOUT", Value: workflow.Text{Value: j.config.Dir}, Literal: true}}, a.Env)
+	setup.SetSpec()
+	verify.Phase = ofVerify
+	if v := j.workflow.Workspace.Verify; v != nil {
+		verify.Steps, verify.Limits.Agent = v.Commands, v.Timeout
+	}
+	verify.SetSpec()
+	j.workspaceSteps = map[string]agent.Attempt{"setup": setup, "verify": verify}
+}
+
+// runInWorkspace runs the steps of workspace.setup or workspace.verify. It is called on the goroutines of attempts and of the merger.
+func (j *job) runInWorkspace(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error) {
+	a := j.workspaceSteps[kind]
+	a.ID = j.place.ID + "/" + a.Phase + "/" + filepath.Base(dir)
+	a.Dir, a.Base, a.Worker = dir, base, worker
+	a.Outputs = outputs.Policy{}
+	return j.executor.Execute(ctx, a)
+}
+
+// executeAttempt runs an attempt where it belongs: in the workspace of its slot, or that of the phases that run once.
+func (j *job) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
+	if j.space == nil {
+		return j.executor.Execute(ctx, a)
+	}
+	if a.ItemID != "" {
+		return j.space.Execute(ctx, j.executor, a)
+	}
+	dir, err := j.space.Phase(ctx, a.Base)
+	if err != nil {
+		return phaseFailure(err)
+	}
+	a.Dir = dir
+	if a.Merge != nil {
+		a.Merge.Worktree = dir
+	}
+	o, err := j.executor.Execute(ctx, a)
+	if err != nil || o.Failure != nil {
+		return o, err
+	}
+	o.Commit, err = j.space.PhaseHead(ctx, j.workflow.Mode == workflow.Standard, j.workflow.Name)
+	if err != nil {
+		return phaseFailure(err)
+	}
+	return o, nil
+}
+
+// phaseFailure makes a failure of the phase of what is wrong with its workspace. Other errors are prodigy's own.
+func phaseFailure(err error) (agent.Outcome, error) {
+	var state *gitspace.StateError
+	if !errors.As(err, &state) {
+		return agent.Outcome{}, err
+	}
+	return agent.Outcome{ExitCode: -1, Failure: &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1}}}, nil
+}
+
+// base returns the commit at which an attempt at an item begins: the head of now. With `order: items` the first attempts of all begin at the same
+// commit, so that what they do does not depend on who was faster.
+func (j *job) base(index int) string {
+	s := j.state
+	if j.workflow.Workspace.Order == workflow.OrderItems && s.Failures[index] == 0 && !s.dead(index) {
+		return s.MapBase
+	}
+	return s.Head
+}
+
+// delivered is how the result of a job with workspaces reached the user's repository.
+type delivered struct {
+	gitspace.Delivery
+	head string
+	into string
+}
+
+// deliver brings the result of the run into the user's repository, whatever the run came to: nothing is to be only in prodigy's home. It returns what the
+// run has come to then.
+func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
+	if j.space == nil {
+		return delivered{}, v
+	}
+	d := delivered{head: cmp.Or(v.head, j.state.Head)} // that of a standard workflow is in no record before the last
+	fail := func(what string, err error) (delivered, runResult) {
+		failed := runResult{state: Failed, reason: what + ": " + err.Error()}
+		var state *gitspace.StateError
+		if !errors.As(err, &state) {
+			failed.cause = err
+		}
+		if v.state != Completed { // what the run itself came to says more
+			j.notice(failed.reason)
+			return d, v
+		}
+		failed.reprocessed, failed.recovered = v.reprocessed, v.recovered
+		return d, failed
+	}
+	var err error
+	if d.Delivery, err = j.space.Deliver(ctx, d.head); err != nil {
+		return fail("deliver the result", err)
+	}
+	for _, text := range d.Notices {
+		j.notice(text)
+	}
+	if paths := j.space.Changed(ctx); len(paths) > 0 {
+		const few = 5
+		more := ""
+		if n := len(paths) - few; n > 0 {
+			more = fmt.Sprintf(", and %d more", n)
+		}
+		j.notice("the checkout is not as it was when the job began, by you or by an agent that left its workspace: " + strings.Join(paths[:min(few, len(paths))], ", ") + more)
+	}
+	if v.state != Completed {
+		return d, v
+	}
+	if into := j.workflow.Workspace.Into; into != "" && d.head != j.state.Base {
+		if err := j.space.Into(ctx, into, d.head); err != nil {
+			return fail("into "+into, err)
+		}
+		d.into = into
+	}
+	if err := j.space.Clean(ctx); err != nil {
+		j.notice("the workspaces could not be deleted: " + err.Error())
+		return d, v
+	}
+	j.record(events.WorktreeCleaned{Reason: "the job has completed"})
+	return d, v
+}
+
+// RemoveWorkspaces deletes what a job with workspaces has outside of its own directories: the workspaces, and the hidden ref in the user's repository. The
+// branch that was delivered stays.
+func RemoveWorkspaces(ctx context.Context, place jobs.Job, environ []string) error {
+	meta, err := place.ReadMeta()
+	if err != nil || meta.WorkDir == "" {
+		return nil // it has none, or nobody can say where
+	}
+	if err := gitspace.Remove(ctx, gitspace.Config{JobID: place.ID, Dir: meta.Dir, GitDir: place.GitDir(), WorkDir: meta.WorkDir, Environ: environ}); err != nil {
+		return fmt.Errorf("remove the workspaces of %s: %w", place.ID, err)
+	}
+	_ = os.Remove(filepath.Dir(meta.WorkDir)) // of the last job of its repository
+	return nil
+}
