@@ -172,7 +172,11 @@ func (s *scanner) unresolved(name string) string {
 	if place := knownOnly(name); place != "" {
 		return fmt.Sprintf("${%s} is known only %s", name, place)
 	}
-	if near := s.misspelled(name); near != "" {
+	near := s.misspelled(name)
+	if name == "item_json" && s.known("item") { // of the older tool
+		near = "item"
+	}
+	if near != "" {
 		return fmt.Sprintf("${%s} is no value of prodigy (did you mean ${%s}?)", name, near)
 	}
 	return ""

@@ -93,6 +93,9 @@ func (s *scanner) unknownInText(name string) string {
 	if name == strings.ToUpper(name) {
 		return fmt.Sprintf("${%s} is no value of prodigy, and no shell reads this text: write ${env.%s} for the variable of the environment", name, name)
 	}
+	if name == "output" && s.known("last") {
+		return "${output} is no value of prodigy, and no shell reads this text: write ${last.output}"
+	}
 	return fmt.Sprintf("${%s} is no value of prodigy, and no shell reads this text (known: %s)", name, strings.Join(s.names.all(), ", "))
 }
 

@@ -222,6 +222,9 @@ func (s *scanner) field(e *expr, written string) finding {
 	if is.Text {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (each %s is a text here: write ${%s})", written, e.root, e.root)}
 	}
+	if key := e.steps[0].key; !is.Seen && s.names.declared(key) && len(e.steps) == 1 {
+		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s}?)", written, key)} // ${shell.NAME} was the output captured as NAME
+	}
 	if near := spelling.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
 	}
