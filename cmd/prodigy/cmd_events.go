@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -55,12 +56,9 @@ func (o *eventsOptions) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
 }
 
-// begin finds the job and completes the query.
+// begin finds the job, and the item if one is named, and completes the query.
 func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
-	if err := nameJob(cmd, &o.jobID, args); err != nil {
-		return jobs.Job{}, err
-	}
-	job, err := findJob(o.jobID)
+	job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
 	if err != nil {
 		return jobs.Job{}, err
 	}
@@ -68,7 +66,11 @@ func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, erro
 		if o.query.ItemID, err = labelsOf(job).idOf(o.query.ItemID); err != nil {
 			return jobs.Job{}, err
 		}
+		if itemID != "" && itemID != o.query.ItemID {
+			return jobs.Job{}, usagef("the item is named twice: %s, and --item-id %s", itemID, o.query.ItemID)
+		}
 	}
+	o.query.ItemID = cmp.Or(itemID, o.query.ItemID)
 	if o.query.Type != "" {
 		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
 			return jobs.Job{}, usagef("--event-type: %w", err)
@@ -89,8 +91,8 @@ func newEventsReader(use, short string, run func(context.Context, jobs.Job, even
 	cmd := &cobra.Command{
 		Use:               use,
 		Short:             short,
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
+		Args:              atMostTwo,
+		ValidArgsFunction: completeWhy(&o.jobID),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := o.begin(cmd, args)
 			if err != nil {
@@ -105,7 +107,7 @@ func newEventsReader(use, short string, run func(context.Context, jobs.Job, even
 }
 
 func newEventsListCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("ls [job]", "Print the events of a job, oldest first", func(_ context.Context, job jobs.Job, o eventsOptions) error {
+	cmd := newEventsReader("ls [job] [item]", "Print the events of a job, oldest first", func(_ context.Context, job jobs.Job, o eventsOptions) error {
 		return runEventsList(con, job, o)
 	})
 	cmd.Aliases = []string{"list"}
@@ -139,7 +141,7 @@ func unlessClosed(err error) error {
 }
 
 func newEventsFollowCommand(con *console) *cobra.Command {
-	cmd := newEventsReader("follow [job]", "Print the events of a job as they come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
+	cmd := newEventsReader("follow [job] [item]", "Print the events of a job as they come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
 		return runFollow(ctx, con, job, o)
 	})
 	cmd.Long = `Print the events of a job so far, then new ones as they come, until the job ends or its run dies.
@@ -354,7 +356,7 @@ func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) e
 
 func newEventsStatsCommand(con *console) *cobra.Command {
 	const short = "Count the events of a job, and how long its agents took"
-	return newEventsReader("stats [job]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
+	return newEventsReader("stats [job] [item]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
 		return runEventsStats(con, job, o)
 	})
 }

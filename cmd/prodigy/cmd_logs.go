@@ -45,17 +45,13 @@ how a command failed. Of one item the output is printed as it is; --prefix chang
 How much is kept is set by outputs in the workflow file.`,
 		Example:           "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
 		ValidArgsFunction: completeWhy(&o.jobID),
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 2 {
-				return usagef("unexpected argument %q", args[2])
-			}
-			return nil
-		},
+		Args:              atMostTwo,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, err := o.begin(cmd, args)
+			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
 			if err != nil {
 				return err
 			}
+			o.query.ItemID = itemID
 			if !cmd.Flags().Changed("prefix") {
 				o.prefix = o.query.ItemID == ""
 			}
@@ -72,33 +68,6 @@ How much is kept is set by outputs in the workflow file.`,
 	f.BoolVar(&o.failed, "failed", false, "only commands that failed or were stopped")
 	f.BoolVar(&o.prefix, "prefix", false, "begin each line with its item and step (the default without an item)")
 	return cmd
-}
-
-// begin finds the job, and the item if one is named.
-func (o *logsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
-	named, err := nameJobAndItems(cmd, &o.jobID, args)
-	if len(args) == 2 {
-		named = make([]string, 1)
-		named[0], err = nameJobAndItem(cmd, &o.jobID, args)
-	}
-	if err != nil {
-		return jobs.Job{}, err
-	}
-	job, err := findJob(o.jobID)
-	if err != nil || len(named) == 0 {
-		return job, err
-	}
-	var found bool
-	if o.query.ItemID, found, err = labelsOf(job).find(named[0]); !found {
-		o.query.ItemID = named[0]
-	}
-	if err == nil && !found {
-		err = noItem(job, o.query.ItemID)
-		if len(args) == 1 {
-			err = refusef("there is no job %q, and no such item in job %s", o.query.ItemID, job.ID)
-		}
-	}
-	return job, err
 }
 
 func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) error {

@@ -27,7 +27,7 @@ const asTSV format = "tsv"
 func newResultsCommand(con *console) *cobra.Command {
 	o := resultsOptions{format: asJSONL, status: anyStatus}
 	cmd := &cobra.Command{
-		Use:   "results [job]",
+		Use:   "results [job] [item]",
 		Short: "Print the results of the items of a job",
 		Long: `Print the results of the items of a job: a row for each item that has ended, in the order of the items. While the job runs these are the
 items that have ended by now.
@@ -35,13 +35,14 @@ items that have ended by now.
 A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt, and what steps have captured, which is
 one column of JSON in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
-		Args:              atMostOne,
-		ValidArgsFunction: completeJob,
+		Args:              atMostTwo,
+		ValidArgsFunction: completeWhy(&o.jobID),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := nameJob(cmd, &o.jobID, args); err != nil {
+			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
+			if err != nil {
 				return err
 			}
-			return runResults(con, o)
+			return runResults(con, job, itemID, o)
 		},
 	}
 	addJobID(cmd, &o.jobID)
@@ -55,19 +56,18 @@ one column of JSON in csv and tsv.`,
 // anyStatus selects all rows.
 const anyStatus = "any"
 
-func runResults(con *console, o resultsOptions) error {
-	job, err := findJob(o.jobID)
-	if err != nil {
-		return err
-	}
+// runResults prints the rows of a job, or only that of an item.
+func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) error {
 	out := bufio.NewWriter(con.out)
 	rows := o.writer(out)
-	err = eachResult(job, func(line []byte) error {
-		if o.status != anyStatus {
+	err := eachResult(job, func(line []byte) error {
+		if o.status != anyStatus || itemID != "" {
 			var row struct {
+				ItemID string `json:"item_id"`
 				Status string `json:"status"`
 			}
-			if err := json.Unmarshal(line, &row); err != nil || row.Status != o.status {
+			err := json.Unmarshal(line, &row)
+			if err != nil || o.status != anyStatus && row.Status != o.status || itemID != "" && row.ItemID != itemID {
 				return err
 			}
 		}

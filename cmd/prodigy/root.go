@@ -179,6 +179,14 @@ func afterJob(argument string) cobra.PositionalArgs {
 	}
 }
 
+// atMostTwo allows two arguments.
+func atMostTwo(_ *cobra.Command, args []string) error {
+	if len(args) > 2 {
+		return usagef("unexpected argument %q", args[2])
+	}
+	return nil
+}
+
 // atMostOne allows one argument.
 func atMostOne(_ *cobra.Command, args []string) error {
 	if len(args) > 1 {
@@ -271,12 +279,42 @@ func nameJobAndItem(cmd *cobra.Command, name *jobName, args []string) (string, e
 	return nameJobBefore(cmd, name, args)
 }
 
-// nameJobAndItems returns the items among the arguments, and sets name to the job, if the first is one.
+// nameJobAndItems returns the items among the arguments, and sets name to the job, if the first or the last is one.
 func nameJobAndItems(cmd *cobra.Command, name *jobName, args []string) ([]string, error) {
-	if len(args) > 0 && isJob(args[0], *name) {
+	last := len(args) - 1
+	switch {
+	case len(args) > 0 && isJob(args[0], *name):
 		return args[1:], nameJob(cmd, name, args[:1])
+	case last > 0 && isJob(args[last], *name):
+		return args[:last], nameJob(cmd, name, args[last:])
 	}
 	return args, nil
+}
+
+// findJobAndItem returns the job and the item that are named by none, one or two arguments: either of them, or both in either order. Without an item
+// its id is empty.
+func findJobAndItem(cmd *cobra.Command, name *jobName, args []string) (job jobs.Job, itemID string, err error) {
+	named, err := nameJobAndItems(cmd, name, args)
+	if len(args) == 2 {
+		named = make([]string, 1)
+		named[0], err = nameJobAndItem(cmd, name, args)
+	}
+	if err != nil {
+		return jobs.Job{}, "", err
+	}
+	job, err = findJob(*name)
+	if err != nil || len(named) == 0 {
+		return job, "", err
+	}
+	itemID, found, err := labelsOf(job).find(named[0])
+	if err == nil && !found {
+		itemID = named[0]
+		err = noItem(job, itemID)
+		if len(args) == 1 {
+			err = refusef("there is no job %q, and no such item in job %s", itemID, job.ID)
+		}
+	}
+	return job, itemID, err
 }
 
 // isJob reports whether an argument that may name an item names a job: it is latest, the id of a job, or the beginning of one and no item
