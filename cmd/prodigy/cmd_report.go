@@ -48,11 +48,7 @@ func runReport(con *console, o reportOptions) error {
 	if err != nil {
 		return err
 	}
-	summary, err := mapreduce.Summarize(job)
-	if err != nil {
-		return err
-	}
-	page, err := report.New(reportSource(job, summary))
+	page, err := makeReport(job)
 	if err != nil {
 		return err
 	}
@@ -65,11 +61,22 @@ func runReport(con *console, o reportOptions) error {
 	return nil
 }
 
-// reportSource returns the data for the report of a job.
 // linesInReport is how many lines of the output of a failure a report has.
 const linesInReport = 20
 
-func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
+// makeReport makes the report of a job.
+func makeReport(job jobs.Job) (*report.Report, error) {
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return nil, err
+	}
+	names := &storedLabels{job: job, shown: itemsShown(job)}
+	defer func() { _ = names.Close() }() // only read from
+	return report.New(reportSource(job, summary, names))
+}
+
+// reportSource returns the data for the report of a job.
+func reportSource(job jobs.Job, s mapreduce.Summary, names *storedLabels) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
 	secrets := secretsOf(job)
 	if secrets.unknown != nil {
@@ -80,8 +87,7 @@ func reportSource(job jobs.Job, s mapreduce.Summary) report.Source {
 		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
 		Letters: secrets.letters(job), Label: labelsOf(job).label,
-		Printed: func(e events.AgentFailed) outputs.Tail {
-			return outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: e.ItemID, Attempt: e.Attempt, Span: *e.Outputs}, linesInReport)
-		},
+		Printed: func(q outputs.Query) outputs.Tail { return outputs.LastLines(job.OutputsDir(), q, linesInReport) },
+		Named:   names.Label,
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/report"
 	"prodigy/internal/ui"
 	"prodigy/internal/view"
 )
@@ -182,57 +181,6 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
 			}
 		}
 	}
-}
-
-// storedLabels reads labels from the items of a job, which may be running. Its zero value with job and shown set is ready.
-type storedLabels struct {
-	job    jobs.Job
-	shown  func(id string, item json.RawMessage) (string, json.RawMessage)
-	store  *items.Store // nil: not opened yet
-	opened time.Time
-}
-
-// reopenAfter is how old a view of a growing store must be before it is opened again for an item that it lacks.
-const reopenAfter = 2 * time.Second
-
-// Label implements ui.Labels. An item that cannot be read has none.
-func (l *storedLabels) Label(index int) string {
-	if l.store == nil || index >= l.store.Len() {
-		if time.Since(l.opened) < reopenAfter {
-			return ""
-		}
-		l.opened = time.Now()
-		_ = l.Close() // only read from
-		store, err := items.OpenStore(l.job.ItemsFile())
-		if err != nil {
-			return ""
-		}
-		l.store = store
-	}
-	it, err := l.store.At(index)
-	if err != nil {
-		return ""
-	}
-	label, _ := l.shown(it.ID, it.Shown())
-	return label
-}
-
-// Close closes the items.
-func (l *storedLabels) Close() error {
-	if l.store == nil {
-		return nil
-	}
-	store := l.store
-	l.store = nil
-	return store.Close()
-}
-
-func makeReport(job jobs.Job) (*report.Report, error) {
-	summary, err := mapreduce.Summarize(job)
-	if err != nil {
-		return nil, err
-	}
-	return report.New(reportSource(job, summary))
 }
 
 // settled is how long startCommand waits for a command to be refused.

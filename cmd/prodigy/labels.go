@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/dlq"
@@ -123,4 +124,47 @@ func (l labels) idsOf(asked []string) ([]string, error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+// storedLabels reads labels from the items of a job, which may be running. Its zero value with job and shown set is ready.
+type storedLabels struct {
+	job    jobs.Job
+	shown  func(id string, item json.RawMessage) (string, json.RawMessage)
+	store  *items.Store // nil: not opened yet
+	opened time.Time
+}
+
+// reopenAfter is how old a view of a growing store must be before it is opened again for an item that it lacks.
+const reopenAfter = 2 * time.Second
+
+// Label implements ui.Labels. An item that cannot be read has none.
+func (l *storedLabels) Label(index int) string {
+	if l.store == nil || index >= l.store.Len() {
+		if time.Since(l.opened) < reopenAfter {
+			return ""
+		}
+		l.opened = time.Now()
+		_ = l.Close() // only read from
+		store, err := items.OpenStore(l.job.ItemsFile())
+		if err != nil {
+			return ""
+		}
+		l.store = store
+	}
+	it, err := l.store.At(index)
+	if err != nil {
+		return ""
+	}
+	label, _ := l.shown(it.ID, it.Shown())
+	return label
+}
+
+// Close closes the items.
+func (l *storedLabels) Close() error {
+	if l.store == nil {
+		return nil
+	}
+	store := l.store
+	l.store = nil
+	return store.Close()
 }

@@ -67,7 +67,7 @@ func (p *plot) throughput() chart {
 	var waits, rates points
 	for i, col := range p.cols {
 		x := width * float64(i) / columns
-		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*each), col.Succeeded, col.Failed, col.Retried)
+		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", Duration(time.Duration(i)*each), col.Succeeded, col.Failed, col.Retried)
 		c.stack(x, width/columns, height/float64(most), title, col.Succeeded, col.Failed, col.Retried)
 		waits.add(x, height-height*float64(col.Waiting)/float64(waiting))
 		if col.Finished > 0 {
@@ -78,7 +78,7 @@ func (p *plot) throughput() chart {
 		c.Lines = append(c.Lines, line{"waits", waits.String()})
 	}
 	c.Lines = append(c.Lines, line{"rate", rates.String()})
-	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, roughly(each))
+	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, Duration(each))
 	return c
 }
 
@@ -96,25 +96,6 @@ func (c *chart) stack(x, w, scale float64, title string, succeeded, failed, retr
 		y -= h
 		c.Rects = append(c.Rects, rect{X: x, Y: y, W: w, H: h, Class: part.class, Title: title})
 	}
-}
-
-// timeline draws the timeline of a view.
-func timeline(t view.Timeline) chart {
-	const height = 90.0
-	c := chart{Height: height, Name: "Finished attempts over time"}
-	most := 1
-	for _, cell := range t.Cells {
-		most = max(most, cell.Succeeded+cell.Failed+cell.Retried)
-	}
-	each := width / float64(max(len(t.Cells), 1))
-	for i, cell := range t.Cells {
-		title := fmt.Sprintf("after %s: %d succeeded, %d failed, %d to be retried", roughly(time.Duration(i)*t.Span), cell.Succeeded, cell.Failed, cell.Retried)
-		c.stack(float64(i)*each, each, height/float64(most), title, cell.Succeeded, cell.Failed, cell.Retried)
-		if i%max(len(t.Cells)/6, 1) == 0 {
-			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(time.Duration(i) * t.Span)})
-		}
-	}
-	return c
 }
 
 // points are the corners of a curve.
@@ -250,7 +231,7 @@ func lengths(cells []view.DurationCell) chart {
 			Title: fmt.Sprintf("%s to %s: %d attempts", duration.Format(cell.From), duration.Format(cell.To), cell.Count),
 		})
 		if i%max(len(cells)/6, 1) == 0 {
-			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: roughly(cell.From)})
+			c.Ticks = append(c.Ticks, tick{At: float64(i) * each, Text: Duration(cell.From)})
 		}
 	}
 	return c
@@ -276,13 +257,13 @@ func (p *plot) ticks() []tick {
 		}
 	}
 	for t := time.Duration(0); t <= p.length; t += max(step, time.Millisecond) {
-		list = append(list, tick{At: p.x(t), Text: roughly(t)})
+		list = append(list, tick{At: p.x(t), Text: Duration(t)})
 	}
 	return list
 }
 
-// roughly prints a duration with at most two units.
-func roughly(d time.Duration) string {
+// Duration prints d with at most two units.
+func Duration(d time.Duration) string {
 	switch {
 	case d >= time.Hour:
 		d = d.Round(time.Minute)

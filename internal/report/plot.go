@@ -7,11 +7,20 @@ import (
 )
 
 const (
-	columns   = 160    // of the chart over time
-	spansKept = 2_000  // attempts that are drawn individually; more are summarized
-	cellsKept = 24_000 // of the summed-up lanes, so that the page stays small with many slots
-	laneCells = 400    // at most, of a lane
-	lanesKept = 512    // slots that are drawn
+	columns   = 160 // of the chart over time
+	laneCells = 400 // at most, of a lane
+	lanesKept = 512 // slots that are drawn
+)
+
+// bounds keep a page small.
+type bounds struct {
+	spans int // attempts that are drawn individually; more are summarized
+	cells int // of the summed-up lanes
+}
+
+var (
+	plotKept = bounds{spans: 2_000, cells: 24_000} // of a report
+	pageKept = bounds{spans: 500, cells: 6_000}    // of a page that is drawn again while the job runs
 )
 
 // outcome is how an attempt ended.
@@ -55,7 +64,8 @@ type plot struct {
 	axis    *axis
 	length  time.Duration
 	cols    [columns]column
-	spans   []span // nil once there are more than spansKept
+	kept    bounds
+	spans   []span // nil once there are more than are kept
 	many    bool
 	lanes   map[int][]cell // by worker
 	width   int            // cells of a lane
@@ -66,10 +76,10 @@ type plot struct {
 }
 
 // newPlot returns an empty plot for a job with this number of slots.
-func newPlot(a *axis, workers int) *plot {
+func newPlot(a *axis, workers int, kept bounds) *plot {
 	return &plot{
-		axis: a, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
-		width: min(laneCells, max(cellsKept/max(workers, 1), 40)),
+		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
+		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
 }
 
@@ -134,7 +144,7 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 	delete(p.byID, s.ItemID)
 	s.To, s.Outcome = now, o
 	p.fill(s)
-	if p.many = p.many || len(p.spans) == spansKept; p.many {
+	if p.many = p.many || len(p.spans) == p.kept.spans; p.many {
 		p.spans = nil
 		return
 	}

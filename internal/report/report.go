@@ -38,7 +38,8 @@ type Source struct {
 	Text     string                                 // of the workflow file
 	Records  func() iter.Seq2[events.Record, error] // of the log, from its beginning; called twice
 	Letters  iter.Seq2[dlq.Entry, error]
-	Printed  func(events.AgentFailed) outputs.Tail        // the end of what the steps of an attempt have printed; nil: not known
+	Printed  func(outputs.Query) outputs.Tail             // the end of what an attempt or a step has printed; nil: not known
+	Named    func(index int) string                       // as Label, of an item by its index; nil: nothing
 	Label    func(id string, item json.RawMessage) string // what an item is called besides its id; "" for nothing
 	Made     time.Time
 }
@@ -46,14 +47,34 @@ type Source struct {
 // Report is the data of one HTML page.
 type Report struct {
 	Source
+	charts
 	Job         *view.Job
-	Throughput  chart
-	Slots       chart
-	SummedUp    bool // there are too many attempts to draw each one
-	Lengths     chart
+	Steps       []stepRow
 	Groups      []group
+	Slowest     []slowAttempt
 	DeadLetters []letter
 	MoreLetters int // beyond those that are listed
+}
+
+// charts are the drawings of a job.
+type charts struct {
+	Throughput chart
+	Slots      chart
+	SummedUp   bool // there are too many attempts to draw each one
+	Lengths    chart
+	Durations  *view.Durations
+}
+
+// slowAttempt is a row of the table of the slowest attempts.
+type slowAttempt struct {
+	view.Attempt
+	Label string
+}
+
+// stepRow is a row of the table of steps.
+type stepRow struct {
+	view.Step
+	Printed *outputs.Tail // nil: nothing
 }
 
 // Badge is the state of a job as people see it. A job whose items did not all succeed is never shown as one that completed.
@@ -78,12 +99,14 @@ func (r *Report) Badge() Badge {
 // group is a row of the table of failures.
 type group struct {
 	view.FailureGroup
+	Label   string        // of its example
 	Printed *outputs.Tail // by its example; nil: nothing
 }
 
 // letter is a row of the table of dead letters.
 type letter struct {
 	ItemID, Label, Item, Type, Message string
+	Stdout, Stderr                     string // the ends of what the last attempt printed
 	Failures                           int
 	Eligible                           bool
 }
@@ -92,35 +115,75 @@ const (
 	lettersListed = 200
 	groupsListed  = 50
 	itemShown     = 300 // characters of the data of an item
+	tailShown     = 1 << 10
 	textShown     = 64 << 10
 )
 
 // New returns a report. It reads the log twice.
 func New(s Source) (*Report, error) {
-	r := &Report{Source: s, Job: view.New()}
-	a := &axis{}
-	if err := each(s.Records(), func(rec events.Record) { r.Job.Apply(rec); a.see(rec) }); err != nil {
+	job, c, err := draw(s.Records, plotKept)
+	if err != nil {
 		return nil, err
 	}
-	p := newPlot(a, r.Job.MaxParallel)
-	if err := each(s.Records(), p.see); err != nil {
-		return nil, err
+	r := &Report{Source: s, Job: job, charts: c}
+	named := func(index int) string {
+		if s.Named == nil {
+			return ""
+		}
+		return cut(s.Named(index), itemShown)
 	}
-	p.finish()
-	r.Throughput, r.Slots, r.SummedUp = p.throughput(), p.slots(r.Job.Periods()), p.many
-	r.Lengths = lengths(r.Job.Durations.Cells())
+	for _, a := range job.Slowest {
+		r.Slowest = append(r.Slowest, slowAttempt{a, named(a.Index)})
+	}
+	for _, step := range job.Steps() {
+		row := stepRow{Step: step}
+		if step.Outputs != nil && s.Printed != nil {
+			tail := s.Printed(outputs.Query{Step: step.Name, Span: *step.Outputs})
+			row.Printed = &tail
+		}
+		r.Steps = append(r.Steps, row)
+	}
 	for _, g := range r.Job.Failures.Groups() {
 		if len(r.Groups) == groupsListed {
 			break
 		}
-		r.Groups = append(r.Groups, group{FailureGroup: g})
+		r.Groups = append(r.Groups, group{FailureGroup: g, Label: named(g.Example.ItemIndex)})
 		if g.Example.Outputs != nil && s.Printed != nil {
-			tail := s.Printed(g.Example.AgentFailed)
+			tail := s.Printed(outputs.Query{ItemID: g.Example.ItemID, Attempt: g.Example.Attempt, Span: *g.Example.Outputs})
 			r.Groups[len(r.Groups)-1].Printed = &tail
 		}
 	}
 	r.Text = cut(r.Text, textShown)
 	return r, r.list(s.Letters, s.Label)
+}
+
+// draw folds the log and draws it. It reads the log twice.
+func draw(records func() iter.Seq2[events.Record, error], kept bounds) (*view.Job, charts, error) {
+	job, a := view.New(), &axis{}
+	if err := each(records(), func(rec events.Record) { job.Apply(rec); a.see(rec) }); err != nil {
+		return nil, charts{}, err
+	}
+	p := newPlot(a, job.MaxParallel, kept)
+	if err := each(records(), p.see); err != nil {
+		return nil, charts{}, err
+	}
+	p.finish()
+	return job, charts{
+		Throughput: p.throughput(), Slots: p.slots(job.Periods()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
+	}, nil
+}
+
+// Draw returns the view of a job and its charts, for a page that uses Style and is made again and again. It reads the log twice.
+func Draw(records func() iter.Seq2[events.Record, error]) (*view.Job, template.HTML, error) {
+	job, c, err := draw(records, pageKept)
+	if err != nil {
+		return nil, "", err
+	}
+	var b strings.Builder
+	if err := templates().ExecuteTemplate(&b, "charts", c); err != nil {
+		panic("BUG: charts cannot be drawn: " + err.Error())
+	}
+	return job, template.HTML(b.String()), nil // escaped by the template
 }
 
 // each calls do for each record. A torn last line ends the log without an error.
@@ -147,9 +210,9 @@ func (r *Report) list(letters iter.Seq2[dlq.Entry, error], label func(id string,
 			continue
 		}
 		l := letter{ItemID: e.ItemID, Label: cut(label(e.ItemID, e.Item), itemShown), Item: cut(string(e.Item), itemShown), Failures: e.FailureCount, Eligible: e.ReprocessEligible}
-		if n := len(e.FailureHistory); n > 0 {
-			l.Type, l.Message = string(e.FailureHistory[n-1].ErrorType), cut(e.FailureHistory[n-1].Message, itemShown)
-		}
+		last := e.Last()
+		l.Type, l.Message = string(last.ErrorType), cut(last.Message, itemShown)
+		l.Stdout, l.Stderr = events.ClipTail(last.StdoutTail, tailShown), events.ClipTail(last.StderrTail, tailShown)
 		r.DeadLetters = append(r.DeadLetters, l)
 	}
 	return nil
@@ -184,20 +247,11 @@ func templates() *template.Template {
 	return t
 }
 
-// TimelineSVG returns a timeline as an SVG element, for a page that uses Style.
-func TimelineSVG(t view.Timeline) template.HTML {
-	var b strings.Builder
-	if err := templates().ExecuteTemplate(&b, "chart", timeline(t)); err != nil {
-		panic("BUG: a chart cannot be drawn: " + err.Error())
-	}
-	return template.HTML(b.String()) // escaped by the template
-}
-
 // functions returns the functions of the template.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(Style) },
-		"took":    func(d time.Duration) string { return roughly(d) },
+		"took":    func(d time.Duration) string { return Duration(d) },
 		"exact":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
 		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
 		"number":  Number,

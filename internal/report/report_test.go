@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 )
 
 var began = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
@@ -140,6 +141,69 @@ func TestEachAttemptIsDrawnWithItsOutcome(t *testing.T) {
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// What a step or a failed item printed is folded, as text, with stderr marked, and items are called by their labels.
+func TestOutputsAreFolded(t *testing.T) {
+	const evil = "</pre><script>alert(1)</script>"
+	var s story
+	span := &outputs.Span{Offset: 1, Length: 1}
+	s.at(0, events.JobStarted{MaxParallel: 1})
+	s.at(0, events.PhaseStarted{Phase: "setup"})
+	s.at(0, events.StepCompleted{Phase: "setup", Step: "prepare", Outputs: span})
+	s.at(0, events.StepCompleted{Phase: "setup", Step: "silent"})
+	s.at(0, events.AgentStarted{ItemID: "a", ItemIndex: 7, Attempt: 1, Worker: 1})
+	s.at(time.Second, events.AgentFailed{ItemID: "a", ItemIndex: 7, AgentID: "x", Attempt: 1, Error: "refused", Action: errorpolicy.DLQ, Outputs: span})
+	src := s.source()
+	var asked []outputs.Query
+	src.Printed = func(q outputs.Query) outputs.Tail {
+		asked = append(asked, q)
+		return outputs.Tail{Before: 3, Lines: []outputs.TailLine{{Step: "s", Text: evil, Stderr: true}}}
+	}
+	src.Named = func(index int) string { return fmt.Sprintf("seventh <%d>", index) }
+	src.Letters = func(yield func(dlq.Entry, error) bool) {
+		yield(dlq.Entry{ItemID: "a", FailureHistory: []dlq.Failure{{StdoutTail: "first"}, {StdoutTail: strings.Repeat("x", 5000) + "out " + evil, StderrTail: "err"}}}, nil)
+	}
+	page := pageOf(t, src)
+	want := []outputs.Query{{Step: "prepare", Span: *span}, {ItemID: "a", Attempt: 1, Span: *span}}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked for %+v, want %+v", asked, want)
+	}
+	for text, n := range map[string]int{
+		"<script": 0, "what it printed: the last 1 lines, 3 before": 2, "what it printed, the end": 1, `class="stderr">s ! &lt;/pre&gt;`: 2,
+		"seventh &lt;7&gt;": 2, "out &lt;/pre&gt;": 1, "first": 0, `<pre class="stderr">err</pre>`: 1, strings.Repeat("x", tailShown): 0,
+	} {
+		if got := strings.Count(page, text); got != n {
+			t.Errorf("%q is there %d times, want %d times", text, got, n)
+		}
+	}
+}
+
+// A page that is drawn again while the job runs has what the report has, and stays smaller.
+func TestChartsAreDrawnForAPage(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{MaxParallel: 8})
+	for i := range pageKept.spans + 100 {
+		id := fmt.Sprintf("item_%d", i)
+		at := time.Duration(i) * time.Second
+		s.at(at, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%8})
+		s.at(at+time.Second, events.AgentCompleted{ItemID: id, ItemIndex: i, DurationMS: events.Millis(time.Second)})
+	}
+	job, charts, err := Draw(s.source().Records)
+	if err != nil || job.Counts.Successful != pageKept.spans+100 {
+		t.Fatalf("%d items succeeded, %v", job.Counts.Successful, err)
+	}
+	for _, heading := range []string{"Over time", "Slots", "Attempt durations"} {
+		if !strings.Contains(string(charts), "<h2>"+heading+"</h2>") {
+			t.Errorf("there is no %q", heading)
+		}
+	}
+	if strings.Contains(string(charts), "attempt 1 succeeded") || len(charts) > 500_000 {
+		t.Errorf("%d bytes, in which each attempt may be drawn", len(charts))
+	}
+	if _, few, err := Draw(s[:100].source().Records); err != nil || !strings.Contains(string(few), "item_3, attempt 1 succeeded after 1s") {
+		t.Errorf("of few attempts each one is not drawn (%v)", err)
 	}
 }
 

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
@@ -10,13 +12,15 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
 // The shortest interval between two updates of a page.
 const (
-	jobEvery  = time.Second
-	listEvery = 3 * time.Second
+	jobEvery    = time.Second
+	listEvery   = 3 * time.Second
+	chartsEvery = 5 * time.Second
 )
 
 // stream sends pages as server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
@@ -38,13 +42,27 @@ func (s *stream) send(p page) error {
 		return nil
 	}
 	s.last = html
+	return s.event("page", html)
+}
+
+// event sends HTML for a part of the page.
+func (s *stream) event(name string, html []byte) error {
 	var b bytes.Buffer
-	b.WriteString("event: page\n")
+	b.WriteString("event: " + name + "\n")
 	for line := range bytes.Lines(html) {
 		fmt.Fprintf(&b, "data: %s\n", bytes.TrimRight(line, "\r\n"))
 	}
 	b.WriteString("\n")
 	return s.write(b.Bytes())
+}
+
+// drawn sends the charts of a job.
+func (s *stream) drawn(place jobs.Job) error {
+	_, charts, err := report.Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) })
+	if err != nil {
+		return err
+	}
+	return s.event("charts", []byte(charts))
 }
 
 // end tells the browser that the stream is over, so that it does not reconnect.
@@ -105,19 +123,29 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 		seen := view.New()
 		labels := s.Data.Labels(place)
 		defer func() { _ = labels.Close() }() // only read from
+		send := func() error { return out.send(s.complete(jobPage(place, seen, labels, "", time.Now()), req)) }
+		due := time.Now().Add(chartsEvery) // of the next charts; the page has come with some
 		tick := time.NewTicker(jobEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case r, open := <-records:
 				if !open {
-					return out.send(s.complete(jobPage(place, seen, labels, time.Now()), req))
+					return errors.Join(send(), out.drawn(place))
 				}
 				seen.Apply(r)
 			case <-tick.C:
-				if err := out.send(s.complete(jobPage(place, seen, labels, time.Now()), req)); err != nil {
+				if err := send(); err != nil {
 					return err
 				}
+				if !time.Now().After(due) {
+					continue
+				}
+				began := time.Now()
+				if err := out.drawn(place); err != nil {
+					return err
+				}
+				due = time.Now().Add(max(chartsEvery, 2*calm*time.Since(began)))
 			}
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -49,24 +50,24 @@ func templates() *template.Template {
 
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"path":   url.PathEscape,
-		"item":   itemURL,
-		"number": report.Number,
-		"rough":  view.Rough,
-		"took":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
-		"age":    func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
-		"moment": func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-		"clock":  func(t time.Time) string { return t.Local().Format("15:04:05.000") },
-		"short":  func(s string) string { return events.Clip(s, 400) },
-		"raw":    func(m json.RawMessage) string { return string(m) },
-		"millis": func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
+		"path":    url.PathEscape,
+		"item":    itemURL,
+		"number":  report.Number,
+		"rough":   view.Rough,
+		"roughly": report.Duration,
+		"took":    func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
+		"age":     func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
+		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+		"clock":   func(t time.Time) string { return t.Local().Format("15:04:05.000") },
+		"short":   func(s string) string { return events.Clip(s, 400) },
+		"raw":     func(m json.RawMessage) string { return string(m) },
+		"millis":  func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
 		"percent": func(part, all int) string {
 			if all == 0 {
 				return ""
 			}
 			return fmt.Sprintf("%d %%", 100*part/all)
 		},
-		"chart":  report.TimelineSVG,
 		"output": outputURL,
 		"step":   stepURL,
 		"text":   shownText,
@@ -199,10 +200,11 @@ type standing struct {
 	Labels    map[int]string // of the items that are named, by index
 	Remaining *view.Estimate
 	Rate      string
-	Mine      bool      // it belongs to the user whose server this is
-	Letters   int       // dead letters
-	Reduces   bool      // it has a reduce phase
-	Started   []started // from the pages, the newest first
+	Mine      bool          // it belongs to the user whose server this is
+	Letters   int           // dead letters
+	Reduces   bool          // it has a reduce phase
+	Started   []started     // from the pages, the newest first
+	Charts    template.HTML // empty: the page keeps those that it has
 }
 
 func (s *Server) job(r *http.Request) (page, error) {
@@ -210,19 +212,19 @@ func (s *Server) job(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	seen, err := view.Fold(events.Read(place.EventsDir()))
+	seen, charts, err := report.Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) })
 	if err != nil {
 		return page{}, err
 	}
 	labels := s.Data.Labels(place)
 	defer func() { _ = labels.Close() }() // only read from
-	return jobPage(place, seen, labels, time.Now()), nil
+	return jobPage(place, seen, labels, charts, time.Now()), nil
 }
 
-func jobPage(place jobs.Job, seen *view.Job, labels Labels, now time.Time) page {
+func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
 	st := standing{
 		Place: place, Job: seen, State: stateOf(seen, place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
-		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place),
+		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
 	}
 	st.Reduces = slices.ContainsFunc(seen.Phases, func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
 	name := func(index int) { st.Labels[index] = labels.Label(index) }

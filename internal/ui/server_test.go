@@ -264,6 +264,23 @@ func TestWhatIsNotThereIsSaidSo(t *testing.T) {
 	}
 }
 
+// The charts of the report stand on the page of the job; its stream has them on their own, since they come more seldom.
+func TestThePageOfAJobHasTheChartsOfTheReport(t *testing.T) {
+	s := newSite(t)
+	_, page := s.get(t, "/jobs/"+s.job.ID, nil)
+	_, stream := s.get(t, "/live/jobs/"+s.job.ID, nil)
+	middle, charts, found := strings.Cut(stream, "event: charts\n")
+	for _, heading := range []string{"Over time", "Slots", "Attempt durations"} {
+		text := "<h2>" + heading + "</h2>"
+		if !strings.Contains(page, text) || !found || !strings.Contains(charts, text) || strings.Contains(middle, text) {
+			t.Errorf("%s: %v on the page, %v in the charts, %v before them", heading, strings.Contains(page, text), strings.Contains(charts, text), strings.Contains(middle, text))
+		}
+	}
+	if !strings.Contains(middle, `<div id="charts"></div>`) {
+		t.Error("the page of the stream has no place for the charts")
+	}
+}
+
 func TestTheStreamOfAJobThatHasEndedEnds(t *testing.T) {
 	s := newSite(t)
 	_, body := s.get(t, "/live/jobs/"+s.job.ID, nil)

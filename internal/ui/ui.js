@@ -21,7 +21,10 @@ function place(html) {
   for (const e of main.querySelectorAll("details[id] > pre.printed")) {
     if (!atEnd(e)) scrolled.set(e.parentElement.id, e.scrollTop);
   }
+  const charts = document.getElementById("charts");
   main.innerHTML = html;
+  const empty = document.getElementById("charts");
+  if (charts && empty && !empty.hasChildNodes()) empty.replaceWith(charts); // those come on their own
   for (const [name, open] of toggled) {
     const e = document.getElementById(name);
     if (e) e.open = open;
@@ -69,6 +72,10 @@ if (main.dataset.live) {
   source.addEventListener("page", (e) => {
     late = e.data;
     catchUp();
+  });
+  source.addEventListener("charts", (e) => {
+    const charts = document.getElementById("charts");
+    if (charts) charts.innerHTML = e.data;
   });
   source.addEventListener("end", () => source.close());
   document.addEventListener("selectionchange", catchUp);

@@ -42,24 +42,6 @@ func TestQuantilesAreAtMostAQuarterTooLong(t *testing.T) {
 	}
 }
 
-// However long a job takes and however its records lie, no event is lost and the cells stay few.
-func TestTheTimelineLosesNothing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		line := Timeline{Began: time.Unix(0, 0)}
-		offsets := rapid.SliceOf(rapid.Int64Range(-1e9, int64(48*time.Hour))).Draw(t, "offsets")
-		for _, o := range offsets {
-			line.at(line.Began.Add(time.Duration(o))).Started++
-		}
-		sum := 0
-		for _, c := range line.Cells {
-			sum += c.Started
-		}
-		if sum != len(offsets) || len(line.Cells) > timelineCells {
-			t.Errorf("%d events in %d cells, want %d in at most %d", sum, len(line.Cells), len(offsets), timelineCells)
-		}
-	})
-}
-
 // Items that come to an end at an even pace are estimated rightly: the true rest lies in the range.
 func TestTheEstimateHoldsTheTrueRest(t *testing.T) {
 	const total, each = 400, 250 * time.Millisecond

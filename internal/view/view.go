@@ -55,7 +55,6 @@ type Job struct {
 	Letters  bool // dead letters are being run again
 
 	Durations Durations // of the attempts that ended by themselves
-	Timeline  Timeline
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
 
@@ -126,7 +125,6 @@ func (j *Job) Apply(r events.Record) {
 	}
 	if j.Began.IsZero() {
 		j.ID, j.Began, j.RunBegan, j.Runs = r.JobID, r.Time, r.Time, 1
-		j.Timeline.Began = r.Time
 	}
 	j.Last = r.Time
 	switch e := r.Event.(type) {
@@ -185,7 +183,6 @@ func (j *Job) applyAgent(r events.Record) {
 		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
 		j.indexes[e.ItemID] = e.ItemIndex
 		j.slots = max(j.slots, e.Worker)
-		j.Timeline.at(r.Time).Started++
 	case events.AgentProgress:
 		j.Step(e)
 	case events.AgentCompleted:
@@ -195,12 +192,10 @@ func (j *Job) applyAgent(r events.Record) {
 			return
 		}
 		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
-		j.Timeline.at(r.Time).Succeeded++
 	case events.WorktreeMerged:
 		for _, index := range e.ItemIndexes {
 			delete(j.merging, index)
 			j.settle(r.Time, index, errorpolicy.Succeeded)
-			j.Timeline.at(r.Time).Succeeded++
 		}
 		j.Merged += len(e.ItemIndexes)
 		j.Head = e.Head
@@ -280,13 +275,11 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
 		j.waiting.add(e.ItemIndex, *e.RetryAt)
-		j.Timeline.at(now).Retried++
 		return
 	}
 	j.Failures.add(now, e)
 	j.found(e.ItemIndex)
 	j.settle(now, e.ItemIndex, e.Status())
-	j.Timeline.at(now).Failed++
 }
 
 // AtItems reports whether the job is at work on items: in its map phase, or running dead letters again.
