@@ -118,7 +118,7 @@ func TestAPersonClicksThroughThePages(t *testing.T) {
 	heading(t, ctx, evil+" completed with failures")
 	await(t, ctx, focused)
 	do(t, ctx, chromedp.KeyEvent("item_1\r"))
-	heading(t, ctx, "item_1")
+	heading(t, ctx, "item_1 succeeded")
 	await(t, ctx, "document.querySelector('ol.entries')")
 	if n := ask(t, ctx, chromedp.Evaluate[int]("document.querySelectorAll('script').length")); n != 1 || len(wrong()) > 0 {
 		t.Errorf("%d scripts, complaints %q", n, wrong())
@@ -143,6 +143,28 @@ func TestWhatIsTypedStaysWhenThePageIsReplaced(t *testing.T) {
 	}
 	if at := ask(t, ctx, chromedp.Evaluate[string]("document.activeElement.id")); at != "item" {
 		t.Errorf("the focus is at %q", at)
+	}
+}
+
+// What a person has opened or closed stays so when the page is replaced, and the charts, which come more seldom, stay until they come.
+func TestWhatIsOpenedStaysOpenAndChartsStay(t *testing.T) {
+	ctx := browser(t)
+	s := newSite(t)
+	do(t, ctx, chromedp.Navigate(s.URL+"/jobs/"+s.job.ID+"?token="+token))
+	await(t, ctx, "document.querySelector('#charts svg')")
+	const replaced = `(() => {
+		toggled.clear();
+		const page = '<h1>new</h1><div id="charts"></div><details id="a"><summary id="of-a">a</summary></details><details id="b" open><summary>b</summary><pre class="printed">x</pre></details>';
+		place(page);
+		document.querySelector("#a summary").click();
+		document.querySelector("#b summary").click();
+		place(page);
+		const kept = [document.querySelector("#a").open, document.querySelector("#b").open, !!document.querySelector("#charts svg")].join();
+		place(page.replace('<div id="charts"></div>', '<div id="charts">later</div>'));
+		return kept + "," + document.querySelector("#charts").textContent;
+	})()`
+	if got := ask(t, ctx, chromedp.Evaluate[string](replaced)); got != "true,false,true,later" {
+		t.Errorf("got %q, want a open, b closed, and the charts", got)
 	}
 }
 

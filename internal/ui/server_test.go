@@ -83,7 +83,7 @@ func newSite(t *testing.T) *site {
 			if item == "none" {
 				return view.Explanation{}, nil, errors.New("no item none")
 			}
-			return view.Explanation{ItemID: item, Now: evil, Entries: []view.Entry{{
+			return view.Explanation{ItemID: item, Status: view.Succeeded, Now: evil, Entries: []view.Entry{{
 				Text: evil, Why: []string{evil}, Event: "AgentStarted", Attempt: 1,
 			}, {
 				Text: evil, Event: "AgentFailed", Attempt: 1,
