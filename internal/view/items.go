@@ -13,7 +13,7 @@ import (
 
 // Statuses returns the statuses that StatusOf returns, in the order in which people are shown them.
 func Statuses() []Status {
-	return []Status{DeadLetter, Rejected, Skipped, Waiting, InFlight, Pending, Succeeded}
+	return []Status{DeadLetter, Rejected, Skipped, Waiting, InFlight, Merging, Pending, Succeeded}
 }
 
 // StatusOf returns the status of the item with this index. It is Pending if the item is not known.
@@ -23,6 +23,9 @@ func (j *Job) StatusOf(index int) Status {
 	}
 	if _, ok := j.waiting.due[index]; ok {
 		return Waiting
+	}
+	if _, ok := j.merging[index]; ok {
+		return Merging
 	}
 	return statusOf(j.status.At(index))
 }

@@ -27,7 +27,7 @@ func itemLog() iter.Seq2[events.Record, error] {
 	}
 	list := []events.Event{
 		events.JobStarted{},
-		events.ItemsSelected{TotalItems: 8},
+		events.ItemsSelected{TotalItems: 10},
 		start(0, 1),
 		events.AgentCompleted{ItemIndex: 0, Attempt: 1, DurationMS: events.Millis(2 * time.Second)},
 		start(1, 1), failed(1, errorpolicy.DLQ, "Connection REFUSED"),
@@ -41,6 +41,11 @@ func itemLog() iter.Seq2[events.Record, error] {
 		events.JobResumed{Reason: events.ForDeadLetters},
 		start(6, 2), failed(6, errorpolicy.Retry, "refused"),
 		start(1, 2),
+		start(7, 1),
+		events.AgentCompleted{ItemIndex: 7, Attempt: 1, Commit: "c0ffee"},
+		start(8, 1),
+		events.AgentCompleted{ItemIndex: 8, Attempt: 1, Commit: "c0ffee"},
+		events.WorktreeMerged{ItemIndexes: []int{8}},
 	}
 	return func(yield func(events.Record, error) bool) {
 		for i, e := range list {
@@ -59,14 +64,15 @@ func TestItemsAreSearchedByStatusAndFailure(t *testing.T) {
 		failure string
 		want    []int
 	}{
-		{true, "", "", []int{0, 1, 2, 3, 4, 5, 6, 7}},
-		{true, Succeeded, "", []int{0, 3}},
+		{true, "", "", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		{true, Succeeded, "", []int{0, 3, 8}},
 		{true, InFlight, "", []int{1}},
 		{false, InFlight, "", nil},
 		{false, DeadLetter, "", []int{1}},
 		{true, Skipped, "", []int{2}},
 		{true, Waiting, "", []int{4, 6}},
-		{true, Pending, "", []int{5, 7}}, // 5 was stopped
+		{true, Pending, "", []int{5, 9}}, // 5 was stopped
+		{true, Merging, "", []int{7}},
 		{true, "", "refused", []int{1, 2, 5, 6}},
 		{true, "", "Network: connection", []int{1}},
 		{true, Skipped, "refused", []int{2}},
@@ -77,7 +83,7 @@ func TestItemsAreSearchedByStatusAndFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []int
-		for i := range 8 {
+		for i := range 10 {
 			if s.Found(i) {
 				got = append(got, i)
 			}
@@ -106,7 +112,7 @@ func TestADeadLetterWhoseRetryWasStoppedIsOneAsBefore(t *testing.T) {
 }
 
 func TestCoursesHaveTheLastAttemptAndFailure(t *testing.T) {
-	got, err := Courses(itemLog(), map[int]bool{0: true, 1: true, 3: true, 4: true, 7: true})
+	got, err := Courses(itemLog(), map[int]bool{0: true, 1: true, 3: true, 4: true, 9: true})
 	if err != nil {
 		t.Fatal(err)
 	}
