@@ -125,7 +125,13 @@ func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
 			}
 		}
 	}
-	err := printEvents(out, con.err, o.format, con.look(), lines)
+	k := con.look()
+	if k.width > 0 { // what is for a pipe may be millions of lines
+		names := labelsInStore(job)
+		defer func() { _ = names.Close() }() // only read from
+		k.label = names.Label
+	}
+	err := printEvents(out, con.err, o.format, k, lines)
 	if !seen && o.format == asHuman {
 		_, _ = fmt.Fprintf(con.err, "There are no such events in job %s.\n", job.ID)
 	}
@@ -155,8 +161,11 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 	if o.format == asJSON {
 		o.format = asJSONL
 	}
+	k, names := con.look(), labelsInStore(job)
+	defer func() { _ = names.Close() }() // only read from
+	k.label = names.Label
 	err := untilSignal(ctx, func(ctx context.Context) error {
-		return unlessClosed(printEvents(con.out, con.err, o.format, con.look(), events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
+		return unlessClosed(printEvents(con.out, con.err, o.format, k, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
 	})
 	if err != nil {
 		return err

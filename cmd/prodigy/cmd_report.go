@@ -70,7 +70,7 @@ func makeReport(job jobs.Job) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := &storedLabels{job: job, shown: itemsShown(job)}
+	names := labelsInStore(job)
 	defer func() { _ = names.Close() }() // only read from
 	return report.New(reportSource(job, summary, names))
 }

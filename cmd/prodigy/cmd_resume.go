@@ -127,6 +127,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 		return err
 	}
 	con.hide(found.Mask)
+	con.secrets.Settings = found
 	if path := changedSince(job, replacement); path != "" && !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
 	}

@@ -73,6 +73,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 		return err
 	}
 	con.hide(w.settings.Mask)
+	con.secrets.Settings = w.settings
 	home, claude, err := surroundings(w.Workflow)
 	if err != nil {
 		return err

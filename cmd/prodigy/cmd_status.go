@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -66,14 +67,22 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	if err != nil {
 		return err
 	}
-	s := detailsOf(summary, seen)
+	for e, err := range outputs.Read(job.OutputsDir(), outputs.Query{Newest: newestOutputs}) {
+		if err == nil && summary.State == stateRunning {
+			seen.Output(e)
+		}
+	}
+	names := labelsInStore(job)
+	defer func() { _ = names.Close() }() // only read from
+	s := detailsOf(summary, seen, names.Label)
 	if o.format == asJSON {
 		return printJSON(con.out, s)
 	}
 	if w, err := loadRecorded(job); err == nil {
 		s.recorded = w
 	}
-	s.print(con.text(), seen, time.Now())
+	s.label = names.Label
+	s.print(con.text(), con.look(), seen, time.Now())
 	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
 	switch {
 	case s.notSelected():
@@ -116,7 +125,11 @@ type details struct {
 
 	recorded     *workflow.Workflow // nil: it cannot be read
 	waitsToMerge time.Duration      // the first of Merging
+	label        func(index int) string
 }
+
+// newestOutputs is how much of what a running job has printed is read to show its last lines.
+const newestOutputs = 256 << 10
 
 // remaining is the range that the rest of the map phase is expected to take.
 type remaining struct {
@@ -136,6 +149,7 @@ type attemptTimes struct {
 
 type agentShown struct {
 	ItemID     string        `json:"item_id"`
+	Label      string        `json:"label,omitempty"`
 	Attempt    int           `json:"attempt"`
 	Worker     int           `json:"worker"`
 	Step       string        `json:"step,omitempty"`
@@ -154,21 +168,22 @@ type group struct {
 	Signature string `json:"error_signature"`
 	Count     int    `json:"count"`
 	Example   string `json:"example"` // an item
+	Label     string `json:"example_label,omitempty"`
 	title     string // for people
 }
 
 // detailsOf combines the summary of a job with its view.
-func detailsOf(s mapreduce.Summary, j *view.Job) details {
+func detailsOf(s mapreduce.Summary, j *view.Job, label func(index int) string) details {
 	now := time.Now()
 	running := s.State == stateRunning
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
-		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, func(a view.Attempt) time.Duration { return a.Duration }),
+		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: []breakerShown{}, Groups: []group{},
 	}
 	if running {
 		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
-		d.Agents = agentsShown(j.InFlight(), func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
+		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		if e, ok := j.Remaining(now); ok {
 			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}
@@ -186,7 +201,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job) details {
 		d.Breakers = append(d.Breakers, shown)
 	}
 	for _, g := range j.Failures.Groups() {
-		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID, title: g.Title()})
+		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID, Label: label(g.Example.ItemIndex), title: g.Title()})
 	}
 	return d
 }
@@ -202,10 +217,10 @@ func timesOf(j *view.Job) attemptTimes {
 	}
 }
 
-func agentsShown(list []view.Attempt, took func(view.Attempt) time.Duration) []agentShown {
+func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{ItemID: a.ItemID, Attempt: a.Number, Worker: a.Worker, Step: a.Step, DurationMS: events.Millis(took(a))}
+		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Step: a.Step, DurationMS: events.Millis(took(a))}
 	}
 	return shown
 }
@@ -213,7 +228,7 @@ func agentsShown(list []view.Attempt, took func(view.Attempt) time.Duration) []a
 // groupsInStatus is the number of failure groups that status prints.
 const groupsInStatus = 5
 
-func (d details) print(w io.Writer, j *view.Job, now time.Time) {
+func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 	state := d.stateShown()
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
@@ -228,7 +243,7 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 	_, _ = fmt.Fprintf(w, "items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%\n",
 		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
 	d.printMerge(w)
-	d.printProgress(w, j, now)
+	d.printProgress(w, k, j, now)
 	if t := d.Attempts; t.Count > 0 {
 		_, _ = fmt.Fprintf(w, "attempts: %d, median %s, 9 of 10 within %s, longest %s\n", t.Count, duration.Format(time.Duration(t.MedianMS)),
 			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
@@ -237,11 +252,10 @@ func (d details) print(w io.Writer, j *view.Job, now time.Time) {
 		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
-		_, _ = fmt.Fprintf(w, "  %d × %s: %s (for example %s)\n", g.Count, g.ErrorType, shorten(visible(g.title), 120), visible(g.Example))
+		example := visible(g.Example) + prefixed(", ", shorten(visible(g.Label), labelShown))
+		_, _ = fmt.Fprintln(w, k.fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, shorten(visible(g.title), 120), example)))
 	}
-	if len(j.Slowest) > 0 && j.Slowest[0].Duration >= slowEnough {
-		_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(j.Slowest))
-	}
+	printSlowest(w, k, j.Slowest, d.label)
 	printSuggestions(w, m.FailurePatterns, d.recorded)
 }
 
@@ -275,18 +289,18 @@ func (d details) printMerge(w io.Writer) {
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.
-func (d details) printProgress(w io.Writer, j *view.Job, now time.Time) {
+func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
 		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)))
 	}
 	if d.State != stateRunning {
 		return
 	}
-	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded)}
+	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
 	for _, b := range g.breakers(j, now) {
 		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
 	}
-	for _, line := range slices.Concat(pace(j, now), g.running(j, now, 200)) {
+	for _, line := range slices.Concat(pace(j, now), g.running(j, now, cmp.Or(k.width, 200))) {
 		_, _ = fmt.Fprintln(w, line)
 	}
 }
@@ -298,6 +312,11 @@ func watchJob(ctx context.Context, con *console, job jobs.Job) error {
 	}
 	recorded, _ := loadRecorded(job) // without it some details are not shown
 	w.lines = newProgressLines(con, recorded)
+	if con.live {
+		names := labelsInStore(job)
+		defer func() { _ = names.Close() }() // only read from
+		w.lines.label = names.Label
+	}
 	defer w.screen.clear()
 	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
 }
@@ -317,15 +336,36 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 		defer close(records)
 		return view.Follow(ctx, job.EventsDir(), job.Running, records)
 	})
+	printed := make(chan outputs.Entry, 256)
+	watched, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	if w.screen.live {
+		g.Go(func() error {
+			for e, err := range outputs.Follow(watched, job.OutputsDir(), outputs.Query{Newest: newestOutputs}, job.Running) {
+				if err != nil {
+					continue // logs reports what is damaged
+				}
+				select {
+				case printed <- e:
+				case <-watched.Done():
+					return nil
+				}
+			}
+			return nil
+		})
+	}
 	tick := time.NewTicker(w.screen.every())
 	defer tick.Stop()
 	for {
 		select {
 		case r, open := <-records:
 			if !open {
+				stopWatching()
 				return g.Wait()
 			}
 			w.job.Apply(r)
+		case e := <-printed:
+			w.job.Output(e)
 		case now := <-tick.C:
 			w.screen.progress(w.lines, w.job, now)
 		}

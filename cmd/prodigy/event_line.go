@@ -108,7 +108,8 @@ var leftOut = []string{
 // look is how lines for people are printed. The zero look is for output without a terminal.
 type look struct {
 	colours bool
-	width   int // of the terminal; 0: lines are as long as they are
+	width   int                    // of the terminal; 0: lines are as long as they are
+	label   func(index int) string // what the items of events are called besides their ids; nil: nothing
 }
 
 // of returns a line in the colour of its event type, cut to the width of the terminal.
@@ -169,14 +170,37 @@ func printEvent(w io.Writer, line []byte, k look) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%6d  %s  %-19s", e.Seq, e.Time.Local().Format("2006-01-02 15:04:05.000"), e.Type)
+	at := "2006-01-02 15:04:05.000"
+	if k.width > 0 && k.width < narrow {
+		at = "15:04:05"
+	}
+	fmt.Fprintf(&b, "%6d  %s  %-19s", e.Seq, e.Time.Local().Format(at), e.Type)
 	for _, f := range e.fields {
 		if !slices.Contains(leftOut, f.name) && !e.said(f) {
 			b.WriteString(f.words())
 		}
+		if f.name == "item_id" && k.label != nil {
+			b.WriteString(e.label(k.label))
+		}
 	}
 	_, err = fmt.Fprintln(w, k.of(e.Type, strings.TrimRight(b.String(), " ")))
 	return err
+}
+
+// narrow is the width of a terminal on which the date of an event would leave too little room for the rest.
+const narrow = 120
+
+// label returns " label=value" for the item of an event that has its index, or "".
+func (e eventLine) label(of func(index int) string) string {
+	index, err := strconv.Atoi(e.text("item_index"))
+	if err != nil {
+		return ""
+	}
+	label := of(index)
+	if label == "" {
+		return ""
+	}
+	return " label=" + inQuotes(shorten(label, labelShown))
 }
 
 // said reports whether the error of the event already contains the value of f.

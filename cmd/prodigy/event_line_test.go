@@ -85,6 +85,19 @@ func TestEventLineSaysWhatAPersonWantsToKnow(t *testing.T) {
 	}
 }
 
+func TestAnEventLineNamesItsItem(t *testing.T) {
+	line := `{"seq":7,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j/item_3","type":"AgentStarted","item_id":"item_3","item_index":3,` +
+		`"agent_id":"j/item_3/1","attempt":1,"worker":2}`
+	var b strings.Builder
+	k := look{label: func(index int) string { return map[int]string{3: "src/a b\x1b.go"}[index] }}
+	if err := printEvent(&b, []byte(line), k); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.String(), "  AgentStarted        item_id=item_3 label=\"src/a b\ufffd.go\" attempt=1 worker=2\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("got  %q\nwant ... %q", got, want)
+	}
+}
+
 func TestOnATerminalAnEventTakesOneLine(t *testing.T) {
 	var b strings.Builder
 	line := strings.Replace(circuitLine, "Later", "CircuitOpen", 1)

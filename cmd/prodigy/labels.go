@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
-	"prodigy/internal/dlq"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/workflow"
@@ -49,15 +48,6 @@ func beside(label string, item json.RawMessage) string {
 
 // labelShown is how many characters of a label are printed.
 const labelShown = 60
-
-// ofLetter returns what to print behind the id of a dead letter, also of one whose data is a text; "" if it is none.
-func (l labels) ofLetter(id string) string {
-	e, found, err := dlq.Find(l.job.DLQFile(), id)
-	if err != nil || !found {
-		return ""
-	}
-	return inBrackets(l.label(id, e.Item))
-}
 
 func inBrackets(label string) string {
 	if label == "" {
@@ -132,20 +122,40 @@ type storedLabels struct {
 	shown  func(id string, item json.RawMessage) (string, json.RawMessage)
 	store  *items.Store // nil: not opened yet
 	opened time.Time
+	took   time.Duration // to open it
 }
 
-// reopenAfter is how old a view of a growing store must be before it is opened again for an item that it lacks.
-const reopenAfter = 2 * time.Second
+// labelsInStore returns the labels of a job by the index of their items. They hide its secrets.
+func labelsInStore(job jobs.Job) *storedLabels {
+	return &storedLabels{job: job, shown: itemsShown(job)}
+}
 
-// Label implements ui.Labels. An item that cannot be read has none.
+// labelsOfRun is labelsInStore for a job that is run by this process, which knows its secrets.
+func (c *console) labelsOfRun(job jobs.Job, w *workflow.Workflow) *storedLabels {
+	names := labelsBy(job, w)
+	return &storedLabels{job: job, shown: func(id string, item json.RawMessage) (string, json.RawMessage) {
+		shown := c.secrets.item(item)
+		return names.label(id, shown), shown
+	}}
+}
+
+// A view of a growing store must be so old, and opening it has taken so small a part of the time, before it is opened again for an item that
+// it lacks.
+const (
+	reopenAfter = 2 * time.Second
+	reopenShare = 20
+)
+
+// Label returns what the item with this index is called, as ui.Labels has it. An item that cannot be read has no label.
 func (l *storedLabels) Label(index int) string {
 	if l.store == nil || index >= l.store.Len() {
-		if time.Since(l.opened) < reopenAfter {
+		now := time.Now()
+		if now.Sub(l.opened) < max(reopenAfter, reopenShare*l.took) {
 			return ""
 		}
-		l.opened = time.Now()
 		_ = l.Close() // only read from
 		store, err := items.OpenStore(l.job.ItemsFile())
+		l.opened, l.took = time.Now(), time.Since(now)
 		if err != nil {
 			return ""
 		}

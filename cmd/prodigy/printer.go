@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -25,6 +26,7 @@ type printer struct {
 	pasts      chan errorpolicy.Metrics // of the runs before this one
 	notices    chan notice              // from elsewhere
 	steps      chan events.AgentProgress
+	outputs    chan outputs.Entry
 	collection errorpolicy.CollectionKind
 	workflow   *workflow.Workflow
 	earlier    errorpolicy.Metrics // of the runs before this one
@@ -34,7 +36,7 @@ type printer struct {
 	screen  *screen
 	lines   progressLines
 	log     zerolog.Logger
-	look    look
+	con     *console
 	quiet   bool
 	job     *view.Job
 }
@@ -46,6 +48,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		pasts:      make(chan errorpolicy.Metrics),
 		notices:    make(chan notice),
 		steps:      make(chan events.AgentProgress, 256),
+		outputs:    make(chan outputs.Entry, 256),
 		collection: collectionOf(w),
 		workflow:   w,
 		results:    con.out,
@@ -63,7 +66,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	if o.quiet || o.format == asJSON {
 		p.results = io.Discard
 	}
-	p.log, p.look = con.logger(p.screen), con.errLook()
+	p.log, p.con = con.logger(p.screen), con
 	return p
 }
 
@@ -89,6 +92,17 @@ func (p *printer) step(e events.AgentProgress) {
 	}
 }
 
+// output implements Config.Printed. It drops what comes when the buffer is full, and what commands print that end before anybody could see it.
+func (p *printer) output(e outputs.Entry) {
+	if e.First && e.End != nil {
+		return
+	}
+	select {
+	case p.outputs <- e:
+	default:
+	}
+}
+
 // show prints records until the channel is closed.
 func (p *printer) show() {
 	tick := time.NewTicker(p.screen.every())
@@ -106,6 +120,8 @@ func (p *printer) show() {
 			})
 		case e := <-p.steps:
 			p.job.Step(e)
+		case e := <-p.outputs:
+			p.job.Output(e)
 		case p.earlier = <-p.pasts:
 			p.job = view.Resumed(p.earlier)
 		case n := <-p.notices:
@@ -123,6 +139,12 @@ func (p *printer) see(batch []events.Record) {
 	for _, r := range batch {
 		p.job.Apply(r)
 		p.print(r)
+	}
+	if p.lines.label == nil && p.screen.live && p.job.ID != "" {
+		p.lines.label = func(int) string { return "" }
+		if job, err := findJob(jobName{id: p.job.ID}); err == nil {
+			p.lines.label = p.con.labelsOfRun(job, p.workflow).Label
+		}
 	}
 }
 
@@ -341,7 +363,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 		return
 	}
 	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
-	printEvidence(p.screen, p.look, e, p.job.ID)
+	printEvidence(p.screen, p.con.errLook(), e, p.job.ID)
 }
 
 func (p *printer) batch(e events.ErrorBatch) {

@@ -21,8 +21,9 @@ import (
 type progressLines struct {
 	colours bool
 	unicode bool
-	steps   map[string]int // number of steps by phase, for phases other than map
-	waits   bool           // an open breaker keeps items waiting; false: it rejects them
+	steps   map[string]int         // number of steps by phase, for phases other than map
+	waits   bool                   // an open breaker keeps items waiting; false: it rejects them
+	label   func(index int) string // what items are called besides their ids; nil: nothing
 }
 
 // newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
@@ -62,7 +63,7 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 			add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		}
 		if j.Phase != "map" { // the line above says how that ended
-			add(g.phase(j, now))
+			add(cut(width, g.phase(j, now)+g.lastLine(j.Printed)))
 		}
 		add(g.nextTry(j, now))
 	} else {
@@ -92,9 +93,17 @@ func (g progressLines) phase(j *view.Job, now time.Time) string {
 	}
 	text := fmt.Sprintf("%s: %s", name, duration.Format(now.Sub(began).Truncate(time.Second)))
 	if n := g.steps[j.Phase]; n > 0 {
-		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n)
+		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n) + prefixed(": ", visible(j.StepNow))
 	}
 	return text
+}
+
+// lastLine returns the last line that a command has printed, to stand behind what runs.
+func (g progressLines) lastLine(printed string) string {
+	if printed == "" {
+		return ""
+	}
+	return g.paint(grey, "  | "+inCells(printed))
 }
 
 // nextTry returns what a step of a phase that runs once waits for, or "".
@@ -348,27 +357,60 @@ func opened(b view.Breaker) string {
 func (g progressLines) running(j *view.Job, now time.Time, width int) []string {
 	var list []string
 	for _, a := range j.InFlight() {
-		age := now.Sub(a.Began)
-		if age < slow || len(list) == runningShown {
+		if now.Sub(a.Began) < slow || len(list) == runningShown {
 			break
 		}
-		word := "  running "
-		if a.Due.After(now) {
-			word = "  waiting "
-		}
-		parts := []string{word + visible(a.ItemID), view.Rough(age)}
-		if a.Step != "" {
-			parts = append(parts, "step "+visible(a.Step))
-		}
-		if a.Due.After(now) {
-			parts = append(parts, "next try in "+view.Rough(a.Due.Sub(now)))
-		}
-		if a.Number > 1 {
-			parts = append(parts, fmt.Sprintf("attempt %d", a.Number))
-		}
-		list = append(list, fit(width, parts...))
+		list = append(list, g.attempt(a, now, width))
 	}
 	return list
+}
+
+// attempt returns a line about an agent that runs. What it is called and what it has printed share the room that is left.
+func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string {
+	head, details := "  running "+visible(a.ItemID), []string{view.Rough(now.Sub(a.Began))}
+	if a.Step != "" {
+		details = append(details, "step "+visible(a.Step))
+	}
+	if a.Due.After(now) {
+		head = "  waiting " + visible(a.ItemID)
+		details = append(details, "next try in "+view.Rough(a.Due.Sub(now)))
+	}
+	if a.Number > 1 {
+		details = append(details, fmt.Sprintf("attempt %d", a.Number))
+	}
+	printed := g.lastLine(a.Printed)
+	room := width - displaywidth.String(head) - wide(details)
+	const both = 32 // that room is enough for
+	label := ""
+	if printed == "" || room >= both {
+		label = g.labelled(a.Index, max(room/2, room-displaywidth.String(plain(printed))))
+	}
+	return cut(width, fit(width, append([]string{head, label}, details...)...)+printed)
+}
+
+// inCells is visible for text in a line whose columns are counted.
+func inCells(s string) string { return visible(strings.ReplaceAll(s, "\t", " ")) }
+
+// labelled returns what the item with this index is called, in at most so many columns with two blanks before it; "" if there is no room for
+// enough of it. Of a path the end is what tells it from others.
+func (g progressLines) labelled(index, room int) string {
+	const enough = 8
+	if room -= 2; g.label == nil || room < enough {
+		return ""
+	}
+	label := inCells(g.label(index))
+	if !strings.Contains(label, "/") {
+		return cut(room, label)
+	}
+	for i := range label {
+		if i == 0 && displaywidth.String(label) <= room {
+			return label
+		}
+		if i > 0 && displaywidth.String(label[i:]) < room {
+			return "…" + label[i:]
+		}
+	}
+	return ""
 }
 
 // failures returns lines about the newest failures.
@@ -376,8 +418,10 @@ func (g progressLines) failures(j *view.Job, width int) []string {
 	newest := j.Failures.Newest
 	var list []string
 	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
-		text := fmt.Sprintf("  failed  %s  %s", visible(f.ItemID), cause(f.ErrorType, f.Error))
-		list = append(list, g.paint(red, fit(width, text)))
+		head, why := "  failed  "+visible(f.ItemID), cause(f.ErrorType, f.Error)
+		room := width - displaywidth.String(head)
+		label := g.labelled(f.ItemIndex, max(room/3, room-2-displaywidth.String(why)))
+		list = append(list, g.paint(red, cut(width, head+prefixed("  ", label)+"  "+why)))
 	}
 	return list
 }

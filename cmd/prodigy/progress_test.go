@@ -10,6 +10,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 )
 
@@ -145,6 +146,31 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A line about an agent shares its room: what it is called, what it has printed.
+func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
+	j := seen(view.New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "item_0"},
+		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 2}, events.StepRetrying{ItemID: "item_1", Step: "fetch", DelayMS: events.Millis(time.Minute)})
+	j.Output(outputs.Entry{Source: outputs.Source{ItemID: "item_0"}, Printed: []outputs.Part{{Text: []byte("reading\tpage 3 of 12 \x1b[31m, which is long\n")}}})
+	now := sixteen.Add(4 * time.Second)
+	names := []string{"src/components/button/README.md", "世界 and a title of many words that goes on and on"}
+	for width, want := range map[int][]string{
+		40: {"  running item_0  4s  | reading page 3 …", "  waiting item_1  4s  step fetch"},
+		80: {
+			"  running item_0  …components/button/README.md  4s  | reading page 3 of 12 �[31…",
+			"  waiting item_1  世界 and a title …  4s  step fetch  next try in 56s  attempt 2",
+		},
+		200: {
+			"  running item_0  src/components/button/README.md  4s  | reading page 3 of 12 �[31m, which is long",
+			"  waiting item_1  世界 and a title of many words that goes on and on  4s  step fetch  next try in 56s  attempt 2",
+		},
+	} {
+		g := progressLines{label: func(index int) string { return names[index] }}
+		if diff := cmp.Diff(want, g.running(j, now, width)); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", width, diff)
+		}
 	}
 }
 

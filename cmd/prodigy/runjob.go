@@ -117,7 +117,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 
 	c.Stop, c.Observe = stop, p.observe
 	if p.screen.live {
-		c.Progress = p.step
+		c.Progress, c.Printed = p.step, p.output
 	}
 	c.Earlier = func(m errorpolicy.Metrics) { p.pasts <- m }
 	c.Notice = func(text string) { p.notices <- notice{text: text} }
@@ -135,7 +135,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	if groupErr := g.Wait(); groupErr != nil {
 		panic("BUG: " + groupErr.Error())
 	}
-	return finishedRun{Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow}, err
+	return finishedRun{Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow, labels: p.con.labelsOfRun(result.Job, p.workflow)}, err
 }
 
 const endLeftoversName = "end-leftovers"

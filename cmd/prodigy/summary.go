@@ -32,6 +32,7 @@ type finishedRun struct {
 	job        *view.Job
 	collection errorpolicy.CollectionKind
 	workflow   *workflow.Workflow
+	labels     *storedLabels
 }
 
 // outcome is what run --json prints.
@@ -91,27 +92,31 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 // printFailures prints the failures of this run in groups, unless they were printed as they happened.
 func (e finishedRun) printFailures(con *console) {
 	if e.job != nil && e.collection == errorpolicy.Aggregate {
-		printFailures(con, e.job.Failures, labelsBy(e.Job, e.workflow))
+		printFailures(con, e.job.Failures, e.labels)
 	}
 }
 
 // slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
 const slowEnough = time.Second
 
-func (e finishedRun) printSlowest(w io.Writer) {
-	if e.job == nil || len(e.job.Slowest) == 0 || e.job.Slowest[0].Duration < slowEnough {
-		return
+func (e finishedRun) printSlowest(w io.Writer, k look) {
+	if e.job != nil {
+		const most = 3 // status has more
+		printSlowest(w, k, e.job.Slowest[:min(len(e.job.Slowest), most)], e.labels.Label)
 	}
-	_, _ = fmt.Fprintf(w, "slowest: %s\n", slowest(e.job.Slowest))
 }
 
-// slowest lists attempts with their durations.
-func slowest(list []view.Attempt) string {
-	words := make([]string, len(list))
-	for i, a := range list {
-		words[i] = visible(a.ItemID) + " " + duration.Format(a.Duration.Round(10*time.Millisecond))
+// printSlowest lists attempts with their durations, if the first took long enough.
+func printSlowest(w io.Writer, k look, list []view.Attempt, label func(index int) string) {
+	if len(list) == 0 || list[0].Duration < slowEnough {
+		return
 	}
-	return strings.Join(words, ", ")
+	begin := "slowest:"
+	for _, a := range list {
+		line := fmt.Sprintf("%s %6s  %s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), visible(a.ItemID), inBrackets(label(a.Index)))
+		_, _ = fmt.Fprintln(w, k.fold(len(begin)+2, line))
+		begin = strings.Repeat(" ", len(begin))
+	}
 }
 
 // ifThere returns path if the file exists, else "".
@@ -149,7 +154,7 @@ func (e finishedRun) print(con *console) {
 	if e.job != nil && e.job.Retries > 0 {
 		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
 	}
-	e.printSlowest(w)
+	e.printSlowest(w, look)
 	_, _ = fmt.Fprintf(w, "job: %s\n", e.Job.ID)
 	if e.Results != "" {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
@@ -361,7 +366,7 @@ func (e finishedRun) phase() string {
 const groupsShown = 10
 
 // printFailures prints the groups of failures, the largest first, each with an example.
-func printFailures(con *console, f view.Failures, names labels) {
+func printFailures(con *console, f view.Failures, names *storedLabels) {
 	rest := f.Ungrouped
 	for i, g := range f.Groups() {
 		if i >= groupsShown {
@@ -375,7 +380,7 @@ func printFailures(con *console, f view.Failures, names labels) {
 	}
 }
 
-func printGroup(con *console, g view.FailureGroup, names labels) {
+func printGroup(con *console, g view.FailureGroup, names *storedLabels) {
 	look, c := con.errLook(), red
 	if g.Example.Status() == errorpolicy.Skipped {
 		c = yellow
@@ -387,7 +392,7 @@ func printGroup(con *console, g view.FailureGroup, names labels) {
 		word = "for example "
 	}
 	e := g.Example.AgentFailed
-	_, _ = fmt.Fprintln(con.err, look.fold(4, "  "+word+describe(e, names.ofLetter(e.ItemID))))
+	_, _ = fmt.Fprintln(con.err, look.fold(4, "  "+word+describe(e, inBrackets(names.Label(e.ItemIndex)))))
 	printEvidence(con.err, look, e, names.job.ID)
 }
 

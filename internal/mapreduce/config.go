@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
 	"prodigy/internal/settings"
 )
 
@@ -70,6 +71,10 @@ type Config struct {
 	// Progress, when set, is called when an agent of the map phase begins a step, also when that is not logged. It is called by many
 	// goroutines and must not wait.
 	Progress func(events.AgentProgress)
+
+	// Printed, when set, is called with what commands print, as it comes. It is called by many goroutines, and must neither wait nor change
+	// the entry.
+	Printed func(outputs.Entry)
 
 	// Earlier, when set, is called with the metrics of the earlier runs of a resumed job, before the first call of Observe.
 	Earlier func(errorpolicy.Metrics)

@@ -22,6 +22,9 @@ type printedBy struct {
 
 // Output sends what an attempt has printed to the owner, which writes it.
 func (h *host) Output(a *agent.Attempt, e outputs.Entry) {
+	if h.job.config.Printed != nil {
+		h.job.config.Printed(e)
+	}
 	h.job.inbox <- message{printed: &printedBy{attempt: a.ID, entry: e}}
 }
 

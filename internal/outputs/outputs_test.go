@@ -394,6 +394,34 @@ func TestEntriesAreFoundOverAllFiles(t *testing.T) {
 	}
 }
 
+// What is read from the end begins with a whole line, within one file.
+func TestTheNewestAreReadFromTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	entries := numbered(100)
+	s := open(t, dir, Options{NoSync: true})
+	spans := appendAll(t, s, entries)
+	end := spans[99].Offset + spans[99].Length
+	for _, n := range []int64{1, 2, spans[99].Length, spans[99].Length + 1, end / 2, end - 1, end, end + 1} {
+		want := entries[:0]
+		for i, span := range spans {
+			if span.Offset > end-n || n >= end {
+				want = entries[i:]
+				break
+			}
+		}
+		if diff := cmp.Diff(len(want), len(readAll(t, dir, Query{Newest: n}))); diff != "" {
+			t.Errorf("the newest %d of %d bytes (-want +got):\n%s", n, end, diff)
+		}
+		for _, e := range readAll(t, dir, Query{Newest: n}) {
+			if !cmp.Equal(e, want[0]) {
+				t.Fatalf("the newest %d bytes: got %v, want %v", n, e, want[0])
+			}
+			want = want[1:]
+		}
+	}
+	closed(t, s)
+}
+
 // Wherever a kill cuts the file, all that was written before is read, and the store goes on behind it.
 func TestACutFileIsReadUpToTheCut(t *testing.T) {
 	dir := t.TempDir()

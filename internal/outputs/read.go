@@ -44,8 +44,10 @@ var ErrTorn = errors.New("incomplete last line")
 type Query struct {
 	Span    Span // only there
 	ItemID  string
-	Attempt int    // 0: all
-	Step    string // its label, or a part of it between slashes: the steps of hooks stand below their step, as in build/shell_0
+	Attempt int // 0: all
+	// Newest limits what is read of the store as it is now to about as many bytes at its end. 0: all.
+	Newest int64
+	Step   string // its label, or a part of it between slashes: the steps of hooks stand below their step, as in build/shell_0
 }
 
 // Read yields the entries of the store in dir that match q, in order, and then, without an end to their span, what commands that go on, or
@@ -74,7 +76,7 @@ func Read(dir string, q Query) iter.Seq2[Entry, error] {
 // readStore is Read without tails.
 func readStore(dir string, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		r := reader{dir: dir, at: q.Span.Offset, query: q, wanted: q.wanted()}
+		r := newReader(dir, q)
 		for l := range r.lines() {
 			e, match, err := r.entry(l)
 			if errors.Is(err, ErrTorn) {
@@ -93,7 +95,8 @@ func readStore(dir string, q Query) iter.Seq2[Entry, error] {
 // Follow is Read, and goes on with what comes until ctx ends or nobody runs the job. Running reports whether somebody does.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		r := reader{dir: dir, query: q, wanted: q.wanted(), growing: true}
+		r := newReader(dir, q)
+		r.growing = true
 		ticker := time.NewTicker(pollEvery)
 		defer ticker.Stop()
 		t := tails{dir: dir, query: q}
@@ -211,6 +214,23 @@ type reader struct {
 	wanted  []byte // is in every line that can match
 	growing bool   // more may come: what is not there yet is no damage
 	at      int64  // of the next line
+	amid    bool   // at is in the middle of a line, whose rest is passed over
+}
+
+func newReader(dir string, q Query) *reader {
+	r := &reader{dir: dir, query: q, at: q.Span.Offset, wanted: q.wanted()}
+	files, err := list(dir)
+	if err != nil || len(files) == 0 {
+		return r // lines returns the error
+	}
+	if q.Newest > 0 {
+		last := files[len(files)-1]
+		r.at = max(r.at, last.base)
+		if info, err := os.Stat(last.path); err == nil && info.Size() > q.Newest && !packed.Is(last.path) {
+			r.at, r.amid = last.base+info.Size()-q.Newest, true
+		}
+	}
+	return r
 }
 
 func (q Query) wanted() []byte {
@@ -308,6 +328,13 @@ func (r *reader) file(f file, last bool, yield func(Line) bool) bool {
 		return damaged(err)
 	}
 	buffered := bufio.NewReaderSize(in, maxLine)
+	if r.amid {
+		n, err := discardLine(buffered)
+		if err != nil {
+			return true // its end has not been written yet
+		}
+		r.at, r.amid = r.at+n, false
+	}
 	for !r.over() {
 		text, err := buffered.ReadSlice('\n')
 		if known {

@@ -11,6 +11,7 @@ import (
 func (j *Job) InFlight() []Attempt {
 	list := make([]Attempt, 0, len(j.running))
 	for _, a := range j.running {
+		a.Printed = j.printed[a.ItemID]
 		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b Attempt) int {

@@ -5,11 +5,15 @@
 package view
 
 import (
+	"bytes"
 	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 )
 
@@ -44,7 +48,9 @@ type Job struct {
 	Phase       string // the current one, or the last
 	PhaseBegan  time.Time
 	Phases      []Phase
-	StepsDone   int // of the current phase
+	StepsDone   int    // of the current phase
+	StepNow     string // of the current phase, if it runs once: the last step that has printed something
+	Printed     string // the last line of that
 
 	Total    int  // chosen items; until Complete, those found so far
 	Complete bool // the selection is over
@@ -62,6 +68,7 @@ type Job struct {
 	running map[int]Attempt      // by item index
 	merging map[int]time.Time    // items whose work waits to be merged, by index, and since when
 	indexes map[string]int       // of what runs, by item id
+	printed map[string]string    // last lines of commands that run, by item id
 	slots   int                  // that this run is known to have
 	waiting waiting
 	circuit circuit
@@ -100,13 +107,14 @@ type Attempt struct {
 	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
 	Began    time.Time
 	Due      time.Time     // of the next try of its step, while it waits for that
+	Printed  string        // the last line that its running command has printed, as far as it is known
 	Duration time.Duration // of one that has ended
 	Type     retry.Type    // of its failure; empty: none
 }
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]time.Time{}, indexes: map[string]int{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]time.Time{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
@@ -147,6 +155,7 @@ func (j *Job) Apply(r events.Record) {
 		j.phaseCompleted(e)
 	case events.StepCompleted:
 		j.StepsDone++
+		j.StepNow, j.Printed = "", ""
 		j.steps.completed(r.Time, e)
 	case events.StepFailed:
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
@@ -251,7 +260,7 @@ func (j *Job) end(s State, reason string) {
 
 func (j *Job) phaseStarted(now time.Time, name string) {
 	j.Phase, j.PhaseBegan, j.StepsDone = name, now, 0
-	j.atItems = name == "map"
+	j.atItems, j.StepNow, j.Printed = name == "map", "", ""
 	j.Phases = append(j.Phases, Phase{Name: name, Began: now})
 }
 
@@ -390,8 +399,47 @@ func (j *Job) at(itemID, step string, due time.Time) {
 	j.running[index] = a
 }
 
+// Output notes what a command has printed. Without it no attempt has Printed. What is of an attempt that is not known to run may have come
+// before the record of its start.
+func (j *Job) Output(e outputs.Entry) {
+	switch line := lastLine(e); {
+	case e.ItemID == "":
+		j.StepNow = e.Step
+		if line != "" {
+			j.Printed = line
+		}
+	case e.End != nil:
+		delete(j.printed, e.ItemID)
+	case line != "":
+		j.printed[e.ItemID] = line
+		if len(j.printed) > printedKept {
+			maps.DeleteFunc(j.printed, func(id, _ string) bool { _, runs := j.indexes[id]; return !runs })
+		}
+	}
+}
+
+const (
+	printedKept = 4096 // lines of attempts that may not run any more
+	lineKept    = 400  // bytes of a line
+)
+
+// lastLine returns the last line of an entry that is not blank, without its end if it is long.
+func lastLine(e outputs.Entry) string {
+	for _, part := range slices.Backward(e.Printed) {
+		for text := part.Text; len(text) > 0; {
+			cut := bytes.LastIndexAny(text, "\r\n") // a bar of progress begins its line again and again
+			if line := bytes.TrimSpace(text[cut+1:]); len(line) > 0 {
+				return string(line[:min(len(line), lineKept)])
+			}
+			text = text[:max(cut, 0)]
+		}
+	}
+	return ""
+}
+
 // stopped removes an item from the running ones.
 func (j *Job) stopped(index int) {
+	delete(j.printed, j.running[index].ItemID)
 	delete(j.indexes, j.running[index].ItemID)
 	delete(j.running, index)
 }
@@ -400,4 +448,5 @@ func (j *Job) stopped(index int) {
 func (j *Job) halt() {
 	clear(j.running)
 	clear(j.indexes)
+	clear(j.printed)
 }

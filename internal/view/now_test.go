@@ -1,0 +1,100 @@
+package view
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/outputs"
+	"prodigy/internal/retry"
+)
+
+var began = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
+
+// What a command prints may be known before the record of its start, and belongs to nobody once it has ended.
+func TestTheLastLineOfARunningCommandIsKnown(t *testing.T) {
+	entry := func(item, text string, end *outputs.End) outputs.Entry {
+		return outputs.Entry{Source: outputs.Source{ItemID: item, Step: "s"}, Printed: []outputs.Part{{Text: []byte(text)}}, End: end}
+	}
+	j := New()
+	apply := func(list ...events.Event) {
+		for _, e := range list {
+			j.Apply(events.Record{Time: began, JobID: "j", Event: e})
+		}
+	}
+	want := func(lines ...string) {
+		t.Helper()
+		var got []string
+		for _, a := range j.InFlight() {
+			got = append(got, a.Printed)
+		}
+		if diff := cmp.Diff(lines, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	j.Output(entry("a", "one\ntwo\n \n", nil))
+	apply(events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1})
+	want("two", "")
+	j.Output(entry("b", "10%\r20%\r", nil))
+	want("two", "20%")
+	j.Output(entry("b", "\n", nil))
+	want("two", "20%")
+	j.Output(entry("a", "three", &outputs.End{}))
+	want("", "20%")
+	apply(events.AgentInterrupted{ItemID: "b", ItemIndex: 1}, events.AgentStarted{ItemID: "b", ItemIndex: 1})
+	want("", "")
+
+	for i := range 3 * printedKept {
+		j.Output(entry(strconv.Itoa(i), "late", nil))
+	}
+	if n := len(j.printed); n > printedKept {
+		t.Errorf("%d lines are kept of items that do not run", n)
+	}
+
+	apply(events.PhaseStarted{Phase: "reduce"})
+	j.Output(outputs.Entry{Source: outputs.Source{Phase: "reduce", Step: "sum"}, Printed: []outputs.Part{{Text: []byte("so far 3\n")}}})
+	if j.StepNow != "sum" || j.Printed != "so far 3" {
+		t.Errorf("got %q %q", j.StepNow, j.Printed)
+	}
+	apply(events.StepCompleted{Phase: "reduce", Step: "sum"})
+	if j.StepNow != "" || j.Printed != "" {
+		t.Errorf("got %q %q of a step that has ended", j.StepNow, j.Printed)
+	}
+}
+
+// A breaker says which failure opened it, also when the log has that only afterwards.
+func TestABreakerHasItsCause(t *testing.T) {
+	j := New()
+	cause := func() Cause { return j.Breakers()[0].Cause }
+	for _, e := range []events.Event{
+		events.AgentStarted{ItemID: "a"},
+		events.AgentFailed{ItemID: "a", AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "network", Error: "refused"},
+		events.CircuitOpen{Scope: WorkflowScope, ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
+		events.AgentFailed{ItemID: "b", ItemIndex: 1, Action: errorpolicy.DLQ, ErrorType: retry.TypeCircuitOpen, Error: "refused: the circuit breaker is open"},
+	} {
+		j.Apply(events.Record{Time: began, Event: e})
+	}
+	if got, want := cause(), (Cause{"network", "refused"}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	j = New()
+	for _, e := range []events.Event{
+		events.AgentStarted{ItemID: "a"},
+		events.CircuitOpen{Scope: "call", ConsecutiveFailures: 1, Until: began.Add(time.Minute)},
+		events.StepRetrying{ItemID: "a", Step: "other", ErrorType: "timeout", Error: "too long"},
+		events.StepRetrying{ItemID: "a", Step: "call", ErrorType: "network", Error: "refused", DelayMS: events.Millis(time.Second)},
+		events.StepRetrying{ItemID: "a", Step: "call", ErrorType: "network", Error: "refused again", DelayMS: events.Millis(time.Second)},
+	} {
+		j.Apply(events.Record{Time: began, Event: e})
+	}
+	if got, want := cause(), (Cause{"network", "refused"}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := j.Held(j.Breakers()[0], began); n != 1 {
+		t.Errorf("got %d items that wait, want 1", n)
+	}
+}
