@@ -68,7 +68,7 @@ func TestBareNamesThatLookLikeOnesOfProdigyAreRefusedInPlainText(t *testing.T) {
 		{"set ${HOME}", "1:5: PS004 ${HOME} is no value of prodigy, and no shell reads this text: write ${env.HOME} for the variable of the environment; $${HOME} stands for this very text"},
 		{"${other}", "1:1: PS004 ${other} is no value of prodigy, and no shell reads this text (known: map, summary); $${other} stands for this very text"},
 		{"${other:-x}", "1:1: PS004 unknown value ${other:-x} (known: map, summary); $${other:-x} stands for this very text"},
-		{"${merge.x}", "1:1: PS004 unknown value ${merge.x} (known: map, summary); $${merge.x} stands for this very text"},
+		{"${merge.x}", "1:1: PS004 unknown value ${merge.x}: merge is known with `workspace: git` at the root of the file; $${merge.x} stands for this very text"},
 		{"on ${date:%F}", "1:4: PS004 unknown value ${date:%F}: no shell reads this text, so run date +%F in a step before, with `capture: name`, and write ${name} here; $${date:%F} stands for this very text"},
 		{"$${SUMARY} ${summary}.md $HOME $5 ${1} $(ls) $map.x ${{ x }} ${x%y}", ""},
 	}

@@ -266,6 +266,9 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	if where := knownOnly(name); where != "" {
 		return fmt.Sprintf("%s: %s is known %s only", text, name, where)
 	}
+	if name == "merge" || name == "workspace" {
+		return text + ": " + name + " is known with `workspace: git` at the root of the file"
+	}
 	if field := strings.TrimPrefix(s.src[rootEnd:], "."); name == "step" {
 		if instead := s.ofGit(field[:posix.NameLen(field)]); instead != "" {
 			return text + ": " + instead
@@ -299,26 +302,35 @@ func removed(name, rest, inside string) string {
 
 // ofGit returns what to write instead of a value that the older tool took from git after each step. Of any other field it says nothing.
 func (s *scanner) ofGit(field string) string {
+	base := "$base"
+	if s.known("workspace") {
+		base = "$PRODIGY_BASE"
+	}
 	var command string
 	switch field {
 	case "files_added", "files_modified", "files_deleted":
-		command = `git diff --name-only --diff-filter=` + strings.ToUpper(field[len("files_"):][:1]) + ` "$base"`
+		command = "git diff --name-only --diff-filter=" + strings.ToUpper(field[len("files_"):][:1]) + ` "` + base + `"`
 	case "files_changed":
-		command = `git diff --name-only "$base"`
+		command = `git diff --name-only "` + base + `"`
 	case "commits":
-		command = `git rev-list "$base"..HEAD`
+		command = `git rev-list "` + base + `"..HEAD`
 	case "commit_count":
-		command = `git rev-list --count "$base"..HEAD`
+		command = `git rev-list --count "` + base + `"..HEAD`
 	case "insertions", "deletions":
-		command = `git diff --shortstat "$base"`
+		command = `git diff --shortstat "` + base + `"`
 	default:
 		return ""
 	}
-	const base = "run git rev-parse HEAD with `capture: base`"
-	if s.noShell {
-		return "no shell reads this text, so " + base + " in a step before, then " + command + " with `capture: name`, and write ${name} here"
+	const capture = "run git rev-parse HEAD with `capture: base`"
+	switch own := s.known("workspace"); {
+	case own && s.noShell:
+		return "no shell reads this text, so run " + command + " in a step before, with `capture: name`, and write ${name} here"
+	case own:
+		return "write " + command
+	case s.noShell:
+		return "no shell reads this text, so " + capture + " in a step before, then " + command + " with `capture: name`, and write ${name} here"
 	}
-	return "write " + command + ", and " + base + " in a step before"
+	return "write " + command + ", and " + capture + " in a step before"
 }
 
 // source takes the expansion at i as one of the older tool, if it is one, and returns its end.
