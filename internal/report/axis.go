@@ -32,6 +32,13 @@ func (a *axis) see(r events.Record) {
 	}
 }
 
+// extend makes the last run last until now, since it goes on.
+func (a *axis) extend(now time.Time) {
+	if n := len(a.runs); n > 0 && now.After(a.runs[n-1].To) {
+		a.runs[n-1].To = now
+	}
+}
+
 // length returns the total length of all runs.
 func (a *axis) length() time.Duration {
 	if len(a.runs) == 0 {

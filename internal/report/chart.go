@@ -155,6 +155,7 @@ var classes = [...]struct{ class, word string }{
 	retried:   {"again", "failed (retried)"},
 	failed:    {"bad", "failed"},
 	stopped:   {"stopped", "was stopped, or running when prodigy died"},
+	unended:   {"unended", "is running"},
 }
 
 func (p *plot) attempt(s span, y, h float64) []rect {

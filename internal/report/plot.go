@@ -31,6 +31,7 @@ const (
 	retried           // failed, and followed by another attempt
 	failed
 	stopped // interrupted, or running when the run died
+	unended // running now
 )
 
 // span is an attempt in its slot, on the axis of the job.
@@ -119,13 +120,6 @@ func (p *plot) fail(e events.AgentFailed, now time.Duration) {
 	p.column(now).Failed++
 }
 
-// died ends the attempts that were running when a run ended.
-func (p *plot) died(now time.Duration) {
-	for index := range p.open {
-		p.close(index, now, stopped)
-	}
-}
-
 // waitsKept bounds the waits of one attempt.
 const waitsKept = 20
 
@@ -190,9 +184,15 @@ func (p *plot) part(t time.Duration, n int) int {
 
 func (p *plot) column(t time.Duration) *column { return &p.cols[p.part(t, columns)] }
 
-// finish ends the attempts and waits that have no end in the log, and adds up the columns.
-func (p *plot) finish() {
-	p.died(p.length)
+// finish ends the attempts and waits that have no end in the log, and adds up the columns. Running says that the job goes on.
+func (p *plot) finish(running bool) {
+	how := stopped
+	if running {
+		how = unended
+	}
+	for index := range p.open {
+		p.close(index, p.length, how)
+	}
 	for index := range p.waiting {
 		p.stopWaiting(index, p.length)
 	}

@@ -5,6 +5,7 @@
 package report
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"prodigy/internal/dlq"
 	"prodigy/internal/duration"
@@ -121,7 +123,11 @@ const (
 
 // New returns a report. It reads the log twice.
 func New(s Source) (*Report, error) {
-	job, c, err := draw(s.Records, plotKept)
+	var now time.Time
+	if s.State == string(view.Running) {
+		now = s.Made
+	}
+	job, c, err := draw(s.Records, now, plotKept)
 	if err != nil {
 		return nil, err
 	}
@@ -157,25 +163,27 @@ func New(s Source) (*Report, error) {
 	return r, r.list(s.Letters, s.Label)
 }
 
-// draw folds the log and draws it. It reads the log twice.
-func draw(records func() iter.Seq2[events.Record, error], kept bounds) (*view.Job, charts, error) {
+// draw folds the log and draws it. It reads the log twice. Now is the time if the job is running, else zero.
+func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bounds) (*view.Job, charts, error) {
 	job, a := view.New(), &axis{}
 	if err := each(records(), func(rec events.Record) { job.Apply(rec); a.see(rec) }); err != nil {
 		return nil, charts{}, err
 	}
+	a.extend(now)
 	p := newPlot(a, job.MaxParallel, kept)
 	if err := each(records(), p.see); err != nil {
 		return nil, charts{}, err
 	}
-	p.finish()
+	p.finish(!now.IsZero())
 	return job, charts{
 		Throughput: p.throughput(), Slots: p.slots(job.Periods()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
 	}, nil
 }
 
-// Draw returns the view of a job and its charts, for a page that uses Style and is made again and again. It reads the log twice.
-func Draw(records func() iter.Seq2[events.Record, error]) (*view.Job, template.HTML, error) {
-	job, c, err := draw(records, pageKept)
+// Draw returns the view of a job and its charts, for a page that uses Style and is made again and again. It reads the log twice. Now is the time
+// if the job is running, else zero.
+func Draw(records func() iter.Seq2[events.Record, error], now time.Time) (*view.Job, template.HTML, error) {
+	job, c, err := draw(records, now, pageKept)
 	if err != nil {
 		return nil, "", err
 	}
@@ -236,7 +244,23 @@ var page string
 
 // WriteHTML writes the report as one HTML page.
 func (r *Report) WriteHTML(w io.Writer) error {
-	return templates().Execute(w, r)
+	var b bytes.Buffer
+	if err := templates().Execute(&b, r); err != nil {
+		return err
+	}
+	_, err := w.Write(Undirected(b.Bytes()))
+	return err
+}
+
+// Undirected replaces the characters in a page that turn the direction of text, with which the name of an item could look like another. The pages
+// themselves have none.
+func Undirected(page []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		if r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
+			return utf8.RuneError
+		}
+		return r
+	}, page)
 }
 
 func templates() *template.Template {

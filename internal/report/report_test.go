@@ -190,7 +190,7 @@ func TestChartsAreDrawnForAPage(t *testing.T) {
 		s.at(at, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%8})
 		s.at(at+time.Second, events.AgentCompleted{ItemID: id, ItemIndex: i, DurationMS: events.Millis(time.Second)})
 	}
-	job, charts, err := Draw(s.source().Records)
+	job, charts, err := Draw(s.source().Records, time.Time{})
 	if err != nil || job.Counts.Successful != pageKept.spans+100 {
 		t.Fatalf("%d items succeeded, %v", job.Counts.Successful, err)
 	}
@@ -202,7 +202,7 @@ func TestChartsAreDrawnForAPage(t *testing.T) {
 	if strings.Contains(string(charts), "attempt 1 succeeded") || len(charts) > 500_000 {
 		t.Errorf("%d bytes, in which each attempt may be drawn", len(charts))
 	}
-	if _, few, err := Draw(s[:100].source().Records); err != nil || !strings.Contains(string(few), "item_3, attempt 1 succeeded after 1s") {
+	if _, few, err := Draw(s[:100].source().Records, time.Time{}); err != nil || !strings.Contains(string(few), "item_3, attempt 1 succeeded after 1s") {
 		t.Errorf("of few attempts each one is not drawn (%v)", err)
 	}
 }
@@ -226,6 +226,30 @@ func TestALargeJobMakesASmallPage(t *testing.T) {
 	}
 	if size := len(pageOf(t, s.source())); size > 5<<20 {
 		t.Errorf("the page has %d bytes", size)
+	}
+}
+
+// Of a job that runs, attempts go on until now; of one that was killed they were stopped at its last word.
+func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{MaxParallel: 1})
+	s.at(time.Second, events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 1})
+	s.at(time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, Attempt: 1, Worker: 2})
+	s.at(2*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, Attempt: 1})
+	src := s.source()
+	for state, want := range map[string]string{"running": "a, attempt 1 is running after 9s", "killed": "a, attempt 1 was stopped, or running when prodigy died after 1s"} {
+		src.State, src.Made = state, began.Add(10*time.Second)
+		if page := pageOf(t, src); !strings.Contains(page, "<title>"+want+"</title>") {
+			t.Errorf("%s: there is no %q", state, want)
+		}
+	}
+}
+
+func TestNoTextTurnsTheDirectionOfOthers(t *testing.T) {
+	src := story{}.source()
+	src.Workflow = "a\u202egpj.exe\u2066\u200dž\u202f日本"
+	if page := pageOf(t, src); !strings.Contains(page, "<h1>a\ufffdgpj.exe\ufffd\u200dž\u202f日本 ") {
+		t.Errorf("the page is %.2000s", page)
 	}
 }
 

@@ -69,7 +69,7 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 		}
 		a := Action{Kind: kind}
 		if kind == Retry {
-			a.Items, a.Reduce = r.PostForm["item"], r.PostForm.Get("reduce") != ""
+			a.Items, a.Reduce = r.Form["item"], r.PostForm.Get("reduce") != ""
 		}
 		if err := s.Data.Start(place, a); err != nil {
 			s.write(w, r, http.StatusConflict, page{Title: "Not done", Name: "error", Data: err.Error()})

@@ -38,6 +38,7 @@ func TestActionsAreStarted(t *testing.T) {
 		{"/resume", url.Values{"item": {"a"}, "reduce": {"yes"}}, Action{Kind: Resume}},
 		{"/retry", nil, Action{Kind: Retry}},
 		{"/retry", url.Values{"item": {"a", evil}}, Action{Kind: Retry, Items: []string{"a", evil}}},
+		{"/retry?item=a%E2%80%AEb", nil, Action{Kind: Retry, Items: []string{"a\u202eb"}}},
 		{"/retry", url.Values{"reduce": {"yes"}}, Action{Kind: Retry, Reduce: true}},
 	} {
 		form := url.Values{"token": {s.form}}

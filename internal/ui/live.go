@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"time"
 
@@ -58,11 +57,11 @@ func (s *stream) event(name string, html []byte) error {
 
 // drawn sends the charts of a job.
 func (s *stream) drawn(place jobs.Job) error {
-	_, charts, err := report.Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) })
+	_, charts, err := drawn(place)
 	if err != nil {
 		return err
 	}
-	return s.event("charts", []byte(charts))
+	return s.event("charts", report.Undirected([]byte(charts)))
 }
 
 // end tells the browser that the stream is over, so that it does not reconnect.

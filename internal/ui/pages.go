@@ -145,7 +145,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, p page)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes())
+	_, _ = w.Write(report.Undirected(b.Bytes()))
 }
 
 // middle renders the part of a page that its stream replaces.
@@ -154,7 +154,7 @@ func middle(p page) []byte {
 	if err := templates().ExecuteTemplate(&b, p.Name, p); err != nil {
 		panic("BUG: page " + p.Name + ": " + err.Error())
 	}
-	return b.Bytes()
+	return report.Undirected(b.Bytes())
 }
 
 // jobsListed is the number of jobs in the list, the newest ones.
@@ -202,6 +202,7 @@ type standing struct {
 	Rate      string
 	Mine      bool          // it belongs to the user whose server this is
 	Letters   int           // dead letters
+	Merging   int           // items whose work waits to be merged
 	Reduces   bool          // it has a reduce phase
 	Started   []started     // from the pages, the newest first
 	Charts    template.HTML // empty: the page keeps those that it has
@@ -212,7 +213,7 @@ func (s *Server) job(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	seen, charts, err := report.Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) })
+	seen, charts, err := drawn(place)
 	if err != nil {
 		return page{}, err
 	}
@@ -221,12 +222,22 @@ func (s *Server) job(r *http.Request) (page, error) {
 	return jobPage(place, seen, labels, charts, time.Now()), nil
 }
 
+// drawn returns the view of a job as its log has it now, and its charts.
+func drawn(place jobs.Job) (*view.Job, template.HTML, error) {
+	var now time.Time
+	if place.Running() {
+		now = time.Now()
+	}
+	return report.Draw(func() iter.Seq2[events.Record, error] { return events.Read(place.EventsDir()) }, now)
+}
+
 func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML, now time.Time) page {
 	st := standing{
 		Place: place, Job: seen, State: stateOf(seen, place.Running()), Now: now, Labels: map[int]string{}, Mine: place.Own(),
 		Letters: seen.Counts.Failed + seen.Counts.Rejected, Started: startedIn(place), Charts: charts,
 	}
 	st.Reduces = slices.ContainsFunc(seen.Phases, func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
+	st.Merging, _ = seen.Merging(now)
 	name := func(index int) { st.Labels[index] = labels.Label(index) }
 	for _, a := range seen.InFlight() {
 		name(a.Index)
