@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,7 +72,60 @@ type plan struct {
 	WorstItem    *millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
 	WorstMap     *millis       `json:"worst_map_ms,omitempty"`              // absent when nothing limits it, or the number of items is not known
 	WorstJob     *millis       `json:"worst_job_ms,omitempty"`              // the same
+	Workspace    *planSpace    `json:"workspace,omitempty"`                 // with workspaces
 	Unlimited    string        `json:"unlimited,omitempty"`                 // the first step that nothing limits, if there is one
+}
+
+// planSpace is what the workspaces of a job would be.
+type planSpace struct {
+	Refused string `json:"refused,omitempty"` // why a run would be refused; then all else is unknown
+	Base    string `json:"base,omitempty"`
+	Branch  string `json:"branch,omitempty"` // that is checked out
+	Number  int    `json:"number,omitempty"` // of workspaces, at most
+	Files   int    `json:"files,omitempty"`  // of each
+	Bytes   int64  `json:"bytes,omitempty"`  // of each, about; absent when not known
+}
+
+// planWorkspace returns what the workspaces of a run would be, or nil if it would have none.
+func planWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow, slots int) (*planSpace, error) {
+	if !w.Workspace.Isolated() {
+		return nil, nil
+	}
+	if w.Map == nil {
+		slots = 0
+	}
+	start, err := mapreduce.StartOf(ctx, c, w, slots)
+	if refused, ok := errors.AsType[*mapreduce.RefusedError](err); ok {
+		return &planSpace{Refused: refused.Reason}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	number := slots + 1 // that of the job
+	if w.Workspace.Verify != nil {
+		number++
+	}
+	return &planSpace{Base: start.Base, Branch: start.Branch, Number: number, Files: start.Files, Bytes: start.Bytes}, nil
+}
+
+func (s planSpace) print(w io.Writer) {
+	if s.Refused != "" {
+		_, _ = fmt.Fprintf(w, "%s (a run would be refused)\n", visible(s.Refused))
+		return
+	}
+	size := "of " + counted(s.Files, "file")
+	if s.Bytes > 0 {
+		size += fmt.Sprintf(", about %s each and %s in all", onDisk(s.Bytes), onDisk(s.Bytes*int64(s.Number)))
+	}
+	_, _ = fmt.Fprintf(w, "workspaces: up to %d at %s%s, %s\n", s.Number, s.Base[:min(len(s.Base), 10)], prefixed(" of ", visible(s.Branch)), size)
+}
+
+// onDisk returns a size in words.
+func onDisk(n int64) string {
+	if n < 1e6 {
+		return fmt.Sprintf("%d kB", (n+999)/1000)
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
 }
 
 // millis is a delay, in milliseconds.
@@ -112,8 +166,13 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		return err
 	}
 	con.hide(w.settings.Mask)
-	c.Settings = w.settings
-	p, err := makePlan(ctx, &w, mapreduce.Slots(c, w.Workflow))
+	c.Settings, c.Dir, c.AllowDirty, c.WorkRoot = w.settings, w.dir, o.allowDirty, workRoot()
+	slots := mapreduce.Slots(c, w.Workflow)
+	space, err := planWorkspace(ctx, c, w.Workflow, slots)
+	if err != nil {
+		return err
+	}
+	p, err := makePlan(ctx, &w, space, slots)
 	if err != nil {
 		return err
 	}
@@ -125,9 +184,16 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	return nil
 }
 
-func makePlan(ctx context.Context, w *checked, slots int) (plan, error) {
+func makePlan(ctx context.Context, w *checked, space *planSpace, slots int) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
 	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
+	if w.Workspace.Isolated() {
+		sample.Base = "HEAD" // or what it is by then
+		if p.Workspace = space; space.Base != "" {
+			sample.Base = space.Base
+		}
+		sample.Merge = &agent.MergeResult{Worktree: "<workspace>", SourceBranch: "prodigy/<job>", TargetBranch: space.Branch}
+	}
 	sample.Env, sample.Secrets, sample.Args = w.settings.Env, w.settings.Final, w.settings.Args
 	if w.Map != nil {
 		selected, err := planSelection(ctx, *w)
@@ -242,6 +308,9 @@ func (p *plan) estimate(w *workflow.Workflow) {
 		job = item.plus(job)
 	}
 	p.Unlimited = job.unlimited
+	if w.Workspace.Isolated() && w.Workspace.Verify != nil {
+		p.WorstMap, known = nil, false // nobody knows how often it is verified
+	}
 	if known {
 		p.WorstJob = job.worst()
 	}
@@ -372,6 +441,9 @@ func (p plan) print(w io.Writer) {
 	if p.Items != nil {
 		p.Items.print(w)
 		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
+	}
+	if p.Workspace != nil {
+		p.Workspace.print(w)
 	}
 	section := ""
 	for _, s := range p.Steps {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,7 @@ type validateOptions struct {
 	paths    []string
 	format   format
 	strict   bool
+	fix      bool
 }
 
 func newValidateCommand(con *console) *cobra.Command {
@@ -40,6 +42,7 @@ Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count
 	}
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
+	cmd.Flags().BoolVar(&o.fix, "fix", false, "write \"workspace: git\" into files whose agents commit or whose work is to be merged, before they are checked")
 	o.settings.add(cmd)
 	return cmd
 }
@@ -75,6 +78,11 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	}
 	all := verdicts{Valid: true, Files: []verdict{}}
 	for _, path := range o.paths {
+		if o.fix {
+			if err := addWorkspace(con, path); err != nil {
+				return err
+			}
+		}
 		v, err := judge(ctx, path, mapreduce.Config{MaxDelay: limit, InputMayCome: true}, o.settings)
 		if err != nil {
 			return err
@@ -88,6 +96,27 @@ func runValidate(ctx context.Context, con *console, o validateOptions) error {
 	if !all.Valid {
 		return status(exitUsage)
 	}
+	return nil
+}
+
+// addWorkspace writes "workspace: git" into a workflow file that was written for agents with workspaces.
+func addWorkspace(con *console, path string) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return refusef("%w", err)
+	}
+	fixed, ok := workflow.AddWorkspace(path, source)
+	if !ok {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.WriteFile(path, fixed, info.Mode().Perm())
+	}
+	if err != nil {
+		return fmt.Errorf("write the workflow: %w", err)
+	}
+	_, _ = fmt.Fprintf(con.err, "%s: added \"workspace: git\"\n", path)
 	return nil
 }
 

@@ -107,7 +107,7 @@ func removedCommands() map[string]map[string]string {
 			"resume-job":   "write prodigy resume JOB",
 			"sessions":     "prodigy jobs lists the jobs, prodigy status JOB shows one",
 			"checkpoints":  "prodigy resume JOB continues a job, prodigy status JOB shows where it is, prodigy clean removes old ones",
-			"worktree":     "the commands run in this directory, so there are no worktrees to list, merge or clean",
+			"worktree":     "prodigy status shows what was merged, git merge prodigy/<job> takes it, and prodigy clean removes what is left",
 			"cook":         "write prodigy run WORKFLOW",
 			"exec":         "write the command as a step, and prodigy run WORKFLOW",
 			"batch":        "write prodigy run WORKFLOW --map PATTERN, or a map with input: {glob: PATTERN}",

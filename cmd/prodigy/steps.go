@@ -12,7 +12,7 @@ import (
 
 // stepRef identifies a step in a workflow.
 type stepRef struct {
-	section string // setup, map, reduce, merge, commands, or handlers.<name>
+	section string // setup, map, reduce, merge, commands, handlers.<name>, workspace.setup or workspace.verify
 	label   string // of the step; a hook's step is prefixed with the label of its step
 	handler bool   // a step of a hook or handler
 }
@@ -28,10 +28,11 @@ func (s section) handler() bool { return strings.HasPrefix(s.name, "handlers.") 
 
 // phase returns the phase in which the steps run.
 func (s section) phase() string {
-	if s.name == "commands" {
-		return ""
+	switch s.name {
+	case "setup", "map", "reduce", "merge":
+		return s.name
 	}
-	return s.name
+	return ""
 }
 
 // sectionsOf returns the lists of steps of a workflow in the order in which they run, handlers last.
@@ -47,10 +48,16 @@ func sectionsOf(w *workflow.Workflow) []section {
 			add(name, p.Commands)
 		}
 	}
+	if w.Workspace.Isolated() {
+		add("workspace.setup", w.Workspace.Setup)
+	}
 	add("commands", w.Commands)
 	phase("setup", w.Setup)
 	if w.Map != nil {
 		add("map", w.Map.AgentTemplate)
+	}
+	if v := w.Workspace.Verify; v != nil && w.Workspace.Isolated() {
+		add("workspace.verify", v.Commands)
 	}
 	phase("reduce", w.Reduce)
 	phase("merge", w.Merge)

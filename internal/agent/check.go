@@ -83,6 +83,9 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 		c.phase(w.Merge, names.inPhase(phaseMerge))
 	} else {
 		_, names = c.list(w.Commands, names, "")
+		if w.Merge != nil && isolated { // of a standard workflow, which has no items
+			c.phase(w.Merge, names.isolated(isolated, phaseMerge).flatten())
+		}
 		c.handlers(w, names)
 	}
 	return c

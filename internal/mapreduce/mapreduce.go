@@ -51,7 +51,7 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if j.state.Ended == Completed {
 		return j.finish(ctx, runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	if err := j.equip(ctx, gitspace.Start{}); err != nil {
+	if err := j.beginAgain(ctx); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	if reason, stopped := j.state.Policy.Stop(); stopped {
@@ -79,7 +79,7 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return Result{Job: place, ReduceStale: j.state.ReduceStale}, errors.Join(err, j.close())
 	}
 	if err == nil {
-		err = j.equip(ctx, gitspace.Start{})
+		err = j.beginAgain(ctx)
 	}
 	if err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
@@ -125,15 +125,40 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	j.meta.Digests = []string{jobs.Digest(redacted)}
 	err = j.create(redacted)
 	if err == nil {
-		err = j.equip(ctx, start)
+		err = j.begin(ctx, start)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create the job: %w", errors.Join(err, j.close(), RemoveWorkspaces(context.WithoutCancel(ctx), j.place, c.Environ), j.place.Discard()))
 	}
-	j.record(events.JobStarted{
-		Workflow: w.Name, Mode: string(w.Mode), MaxParallel: parallel, Seed: c.Seed, Version: c.Version, Base: start.Base, TargetBranch: start.Branch,
-	})
 	return j, nil
+}
+
+// begin records the start of the job, and then opens what it runs with.
+func (j *job) begin(ctx context.Context, start gitspace.Start) error {
+	j.record(events.JobStarted{
+		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: j.parallel, Seed: j.meta.Seed, Version: j.config.Version,
+		Base: start.Base, TargetBranch: start.Branch,
+	})
+	if j.isolated() { // or the job could die and leave workspaces that no record tells of
+		if err := j.log.Flush(); err != nil {
+			return err
+		}
+	}
+	return j.equip(ctx, start)
+}
+
+// beginAgain opens what the job runs with, for another run. A job with workspaces that died before its first record begins as a new one.
+func (j *job) beginAgain(ctx context.Context) error {
+	if !j.isolated() || j.state.Seq > 0 {
+		return j.equip(ctx, gitspace.Start{})
+	}
+	c := j.config
+	c.AllowDirty = true // what it was then cannot be known
+	start, err := StartOf(ctx, c, j.workflow, j.parallel)
+	if err != nil {
+		return err
+	}
+	return j.begin(ctx, start)
 }
 
 func maskedAll(s settings.Settings, texts []string) []string {
@@ -413,7 +438,11 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 // run runs what is left of the job's phases.
 func (j *job) run(ctx context.Context) (runResult, error) {
 	if j.workflow.Mode == workflow.Standard {
-		return j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
+		v, err := j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
+		if err != nil || v.state != Completed || j.workflow.Merge == nil {
+			return v, err
+		}
+		return j.runPhase(ctx, "merge", j.workflow.Merge, nil)
 	}
 	if v, err := j.runPhase(ctx, "setup", j.workflow.Setup, nil); err != nil || v.state != Completed {
 		return v, err

@@ -460,3 +460,43 @@ func TestIntoIsTriedAgainByAResume(t *testing.T) {
 		}
 	})
 }
+
+// A job with workspaces that is taken up at any point of its log, also before its first record, comes to the same result: no agent runs whose work was
+// recorded, and nothing is merged twice.
+func TestALogOfMergesCutAnywhereResumesToTheSameResult(t *testing.T) {
+	space := func() *fakeSpace {
+		return &fakeSpace{
+			takes: time.Second, unchanged: func(item string) bool { return item == "item_3" },
+			reject: func(_ string, w gitspace.Work) retry.Type {
+				if w.ItemID == "item_1" || w.ItemID == "item_4" {
+					return retry.TypeMergeConflict
+				}
+				return ""
+			},
+		}
+	}
+	c := spaced(t, space(), fake(func(call) answer { return answer{takes: time.Second} }))
+	c.CheckpointRecords = 1
+	source := workflowOf(8, 3, "workspace: {order: items}\nsetup:\n  - shell: s\nreduce:\n  - shell: r\n")
+	var whole Result
+	synctest.Test(t, func(t *testing.T) { whole = run(t, c, source) })
+	if whole.State != Completed || whole.Merge.Head != "base+item_0+item_2+item_5+item_6+item_7" {
+		t.Fatalf("got %s with %+v", whole.State, whole.Merge)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
+	for cut := range lines {
+		place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
+		synctest.Test(t, func(t *testing.T) {
+			c := withHome(c, place)
+			c.Workspaces = space()
+			r, err := Resume(t.Context(), c, place.job)
+			if err != nil || r.State != Completed || r.Merge.Head != whole.Merge.Head {
+				t.Fatalf("cut after record %d: got %s (%s), %+v, %v, want the head of the whole", cut, r.State, r.Reason, r.Merge, err)
+			}
+			if diff := cmp.Diff(whole.Metrics, r.Metrics); diff != "" {
+				t.Errorf("cut after record %d: metrics (-want +got)\n%s", cut, diff)
+			}
+			once(t, recordsOf(t, place.job), 8)
+		})
+	}
+}

@@ -109,22 +109,20 @@ func (j *job) gitConfig() gitspace.Config {
 	}
 }
 
-// openWorkspaces opens the workspaces of the job. It comes before any command of the job runs.
+// openWorkspaces opens the workspaces of the job. It comes before any command of the job runs, and after the record of what the job begins with is
+// on disk: start is that of a new job, and empty for one that is continued.
 func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	if !j.isolated() {
 		return nil
 	}
-	head := start.Base
-	if j.state.Seq > 0 {
-		if start, head = (gitspace.Start{Base: j.state.Base, Branch: j.state.TargetBranch}), j.state.Head; head == "" {
-			return unusable(j.place, errors.New("the job died before it had begun; run the workflow again"))
-		}
+	if start.Base == "" {
+		start = gitspace.Start{Base: j.state.Base, Branch: j.state.TargetBranch}
 	}
 	var live []gitspace.Work
 	for index, m := range j.state.Merging {
 		live = append(live, m.work(index))
 	}
-	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, head, live)
+	space, err := j.config.workspaces().Open(ctx, j.gitConfig(), start, j.state.Head, live)
 	if err != nil {
 		return fmt.Errorf("open the workspaces: %w", err)
 	}

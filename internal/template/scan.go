@@ -274,6 +274,9 @@ func (s *scanner) unknown(start, rootEnd int) string {
 			return text + ": " + instead
 		}
 	}
+	if name == "merge" {
+		return text + `: write "workspace: git" at the root of the file, with which it is known in reduce and merge`
+	}
 	if near := spelling.Nearest(name, names); near != "" {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}

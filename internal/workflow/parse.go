@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -33,6 +34,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}
 	}
 	r.warnOfPhases()
+	r.warnOfSharing()
 	r.w.Warnings = sortProblems(r.warnings)
 	if r.w.Name == "" {
 		r.w.Name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
@@ -107,9 +109,12 @@ func (r *reader) checkStandard(b *block) {
 	mends := map[string]string{
 		"setup":  `: write its steps at the beginning of "commands"`,
 		"reduce": `: write its steps at the end of "commands"`,
-		"merge":  `: the commands run in this directory, so nothing is merged; write its steps at the end of "commands", or delete it`,
+		"merge":  `: the commands run in this directory, so nothing is merged; write "workspace: git", or its steps at the end of "commands", or delete it`,
 	}
-	items := append([]string{"setup", "reduce", "merge", "error_policy", "handlers"}, rootPolicyKeys...)
+	items := append([]string{"setup", "reduce", "error_policy", "handlers"}, rootPolicyKeys...)
+	if cmp.Or(r.options.Workspace, r.w.Workspace.Mode) != GitWorkspace {
+		items = append(items, "merge")
+	}
 	for name, e := range b.written {
 		if slices.Contains(items, name) {
 			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"%s", name, mends[name])

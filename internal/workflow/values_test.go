@@ -56,6 +56,62 @@ func TestTheModeFollowsFromMap(t *testing.T) {
 	}
 }
 
+func TestAWorkspaceIsAWordOrAMapping(t *testing.T) {
+	const steps = "\ncommands: [{shell: a}]\n"
+	equal(t, "word", parse(t, "workspace: git"+steps).Workspace, Workspace{
+		Mode: GitWorkspace, Base: "HEAD", Take: TakeAll, History: HistoryMerge, Order: OrderCompletion, Pos: Pos{1, 12},
+	})
+	equal(t, "none", parse(t, steps).Workspace, Workspace{})
+	w := parse(t, "workspace: {history: squash, keep: node_modules, sparse: [a/, b/c], into: main, verify: {commands: [{shell: v}]}}"+steps).Workspace
+	if !w.Isolated() || w.History != HistorySquash || w.Verify.Batch != 8 || w.Into != "main" {
+		t.Errorf("got %+v, want a git workspace with these keys", w)
+	}
+	equal(t, "keep", w.Keep, []string{"node_modules"})
+	equal(t, "sparse", w.Sparse, []string{"a", "b/c"})
+	for flag, want := range map[WorkspaceMode]bool{GitWorkspace: true, SharedWorkspace: false} {
+		for _, text := range []string{"", "workspace: git", "workspace: shared", "workspace: {take: commits}"} {
+			w, err := Parse("w.yml", []byte(text+steps), ParseOptions{Workspace: flag})
+			if err != nil || w.Workspace.Isolated() != want {
+				t.Errorf("%q with --workspace %s: got %+v, %v", text, flag, w, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"workspace: gti":                                `did you mean "git"?`,
+		"workspace: {base: -x}":                         "names no commit and no branch",
+		"workspace: {sparse: /etc}":                     "is no directory of the repository",
+		"workspace: {sparse: a/../../b}":                "is no directory of the repository",
+		"workspace: {verify: {batch: 2}}":               `missing key "commands" in verify`,
+		"workspace: {take: some}":                       "unknown take",
+		"workspace: {error_policy: {}}":                 "unknown key",
+		"workspace: [git]":                              "want text",
+		"workspace: {verify: {commands: [], batch: 0}}": "at least 1",
+	} {
+		if _, err := Parse("w.yml", []byte(text+steps), ParseOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestAddWorkspaceWritesOneLine(t *testing.T) {
+	const agents = "map:\n  input: [1]\n  agent_template:\n    - shell: a\n      commit_required: true\n"
+	for source, want := range map[string]string{
+		"name: n\n# items\n" + agents: "name: n\nworkspace: git\n# items\n" + agents,
+		agents:                        "workspace: git\n" + agents,
+		"  name: n\n  commands:\n    - shell: a\n  merge:\n    - shell: b\n":       "  name: n\n  workspace: git\n  commands:\n    - shell: a\n  merge:\n    - shell: b\n",
+		"name: n\r\ncommands:\r\n  - shell: a\r\nmerge:\r\n  - shell: b\r\n":       "name: n\r\nworkspace: git\r\ncommands:\r\n  - shell: a\r\nmerge:\r\n  - shell: b\r\n",
+		"workspace: shared\n" + agents:                                             "",
+		"- shell: a\n":                                                             "",
+		"{map: {input: [1], agent_template: [{shell: a, commit_required: true}]}}": "",
+		strings.ReplaceAll(agents, "true", "false"):                                "",
+	} {
+		got, ok := AddWorkspace("w.yml", []byte(source))
+		if string(got) != want || ok != (want != "") {
+			t.Errorf("%q: got %q %t, want %q", source, got, ok, want)
+		}
+	}
+}
+
 func TestEveryKeyReachesItsField(t *testing.T) {
 	w := parse(t, `
 name: n
@@ -73,11 +129,12 @@ map:
   agent_template: [{shell: t}]
 reduce: [{shell: r}]
 merge: {commands: [{shell: m}], timeout: 1m}
+workspace: shared
 `)
 	three := 3
 	one := func(text string, pos, at Pos) []Step { return []Step{{Shell: &Text{Value: text, Pos: at}, Pos: pos}} }
 	equal(t, "workflow", w, &Workflow{
-		File: "w.yml", Name: "n", Description: "d", Version: "1.10", Mode: MapReduce,
+		File: "w.yml", Name: "n", Description: "d", Version: "1.10", Mode: MapReduce, Workspace: Workspace{Mode: SharedWorkspace, Pos: Pos{17, 12}},
 		Env: []EnvVar{
 			{Name: "A", Value: Text{Value: "1", Pos: Pos{5, 10}}},
 			{Name: "B", Value: Text{Value: "true", Pos: Pos{5, 16}}},

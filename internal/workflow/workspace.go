@@ -145,3 +145,71 @@ func (r *reader) verify(e entry) *Verify {
 	}
 	return v
 }
+
+// warnOfSharing warns of what reads as if each agent had a workspace of its own, in a file that does not say where agents work.
+func (r *reader) warnOfSharing() {
+	w := r.w
+	if w.Workspace.Mode != "" || w.Map == nil {
+		return
+	}
+	if w.Merge != nil {
+		r.warnings = append(r.warnings, r.problem(w.Merge.Pos, `merge: nothing was merged before these steps, since agents share a directory; "workspace: git" gives each a git workspace, and merges what it did (prodigy validate --fix writes that line)`))
+	}
+	if at, ok := commits(w.Map.AgentTemplate); ok {
+		r.warnings = append(r.warnings, r.problem(at, `commit_required: the commits of agents are made in your checkout; "workspace: git" gives each agent a git workspace, and merges its commits (prodigy validate --fix writes that line)`))
+	}
+}
+
+// commits returns where the first of the steps with commit_required is.
+func commits(steps []Step) (Pos, bool) {
+	for _, s := range steps {
+		if s.CommitRequired {
+			return s.Pos, true
+		}
+		for _, nested := range s.NestedSteps() {
+			if at, ok := commits(nested); ok {
+				return at, true
+			}
+		}
+	}
+	return Pos{}, false
+}
+
+// AddWorkspace returns source with the line "workspace: git", if it is a workflow that reads as if each agent had a workspace and does not say where
+// agents work. It reports false if there is nothing to add, or no place for a line.
+func AddWorkspace(file string, source []byte) ([]byte, bool) {
+	r := newReader(file, source, ParseOptions{})
+	root := r.load(source)
+	if root == nil || !r.inspect(root) {
+		return nil, false
+	}
+	if root = resolveAlias(root); root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
+		return nil, false
+	}
+	r.root(entry{name: "workflow", value: root})
+	wants := r.w.Merge != nil
+	if r.w.Map != nil && !wants {
+		_, wants = commits(r.w.Map.AgentTemplate)
+	}
+	if !wants || find(root, "workspace") != nil {
+		return nil, false
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key := root.Content[i]
+		if key.Value != "map" && key.Value != "commands" && key.Value != "setup" || key.Column < 1 {
+			continue
+		}
+		lines := strings.SplitAfter(string(source), "\n")
+		at := key.Line - 1
+		for at > 0 && strings.HasPrefix(strings.TrimSpace(lines[at-1]), "#") {
+			at-- // the comment stays with its key
+		}
+		end := "\n"
+		if strings.HasSuffix(lines[at], "\r\n") {
+			end = "\r\n"
+		}
+		lines[at] = strings.Repeat(" ", key.Column-1) + "workspace: git" + end + lines[at]
+		return []byte(strings.Join(lines, "")), true
+	}
+	return nil, false
+}
