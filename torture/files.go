@@ -27,6 +27,10 @@ type record struct {
 	Reason    string `json:"reason"`
 	ID        string `json:"id"` // of a step
 
+	Commit  string   `json:"commit"`   // with workspaces: what an attempt did
+	Head    string   `json:"head"`     // and the result so far
+	ItemIDs []string `json:"item_ids"` // that were merged
+
 	Time    time.Time  `json:"time"`
 	RetryAt *time.Time `json:"retry_at"`
 	Metrics *counts    `json:"metrics"`

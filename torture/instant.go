@@ -26,6 +26,9 @@ type instant struct {
 // mapped are the kinds of jobs that have items.
 var mapped = slices.DeleteFunc(kindNames(), func(name string) bool { return kindNamed(name).standard })
 
+// isolated are those whose agents have workspaces.
+var isolated = slices.DeleteFunc(kindNames(), func(name string) bool { return kindNamed(name).workspace == "" })
+
 const (
 	logFiles   = "events/*/*/events-*.jsonl"
 	letterFile = "dlq/*/*/dlq.jsonl"
@@ -55,6 +58,14 @@ var instants = []instant{
 	{name: "a dead letter is written", glob: letterFile, text: `"op":"`, most: 20, kinds: mapped},
 	{name: "a dead letter is removed", glob: letterFile, text: `"op":"remove"`, most: 50, runs: []string{"dlq"}},
 	{name: "the dead letters are compacted", glob: "dlq/*/*/dlq.jsonl.new", runs: []string{"dlq"}, kinds: []string{"compaction"}},
+	{name: "a workspace is clean", glob: "work/*/*/*.index", most: 20, kinds: isolated},
+	{name: "a workspace is made", glob: "work/*/*/*/.git/config", kinds: isolated},
+	{name: "git writes in a workspace", glob: "work/*/*/*/.git/*.lock", most: 5, kinds: isolated},
+	{name: "work reaches the hub", glob: "state/*/*/git/hub/refs/items/*/*", most: 20, kinds: isolated},
+	{name: "git writes an object into the hub", glob: "state/*/*/git/hub/objects/*/tmp_*", most: 5, kinds: isolated},
+	{name: "work is merged", glob: logFiles, text: `"type":"WorktreeMerged"`, most: 20, kinds: isolated},
+	{name: "git moves a ref of the hub", glob: "state/*/*/git/hub/refs/heads/*.lock", most: 5, kinds: isolated},
+	{name: "a merge is verified", glob: "work/*/*/verify*", kinds: []string{"workspace-items", "workspace-squash"}},
 	{name: "the log begins its next file", glob: logFiles, kinds: mapped},
 	{name: "a file of the log is compressed", glob: "events/*/*/.events-*", kinds: mapped},
 	{name: "a file of the log was compressed", glob: "events/*/*/*.zst", kinds: mapped},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +79,14 @@ func (h *history) take(rec record) {
 		h.ended(rec)
 	case "AgentCompleted":
 		h.ended(rec)
-		h.settle(rec, "success")
+		if rec.Commit == "" { // else it is settled when that is merged
+			h.settle(rec, "success")
+		}
+	case "WorktreeMerged":
+		for _, id := range rec.ItemIDs {
+			rec.ItemID = id
+			h.settle(rec, "success")
+		}
 	case "AgentFailed":
 		h.failed(rec)
 	}
@@ -107,7 +115,7 @@ func (h *history) ended(rec record) {
 }
 
 func (h *history) failed(rec record) {
-	if rec.AgentID != "" {
+	if rec.AgentID != "" && rec.ErrorType != "merge_conflict" && rec.ErrorType != "verify_failed" { // those come after its end
 		h.ended(rec)
 	}
 	h.errors[rec.ItemID] = rec.ErrorType
@@ -153,6 +161,9 @@ func (r *round) judge() error {
 		wrong = append(wrong, r.judgeLetters(h)...)
 		wrong = append(wrong, r.judgePhases(h)...)
 		wrong = append(wrong, r.judgeCounts(h)...)
+	}
+	if r.kind.workspace != "" {
+		wrong = append(wrong, r.judgeWorkspaces(all)...)
 	}
 	wrong = append(wrong, r.judgeOverlaps()...)
 	if pids := r.alive(); len(pids) > 0 {
@@ -208,11 +219,13 @@ func (r *round) judgeItems(h *history) (wrong []error) {
 
 func (r *round) judgeStatus(h *history, id, fate string) error {
 	status, want := h.status[id], "success"
-	if fate == fateBad {
+	if fate == fateBad || fate == fateCulprit || slices.Contains(spoiled, fate) {
 		want = "failed"
 	}
 	switch {
 	case status == want:
+		return nil
+	case fate == fateSame && status == "failed" && h.errors[id] == "merge_conflict":
 		return nil
 	case status == "":
 		return fmt.Errorf("%s is lost: it was never settled", id)

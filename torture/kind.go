@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -21,20 +22,22 @@ const (
 
 // kind is one way to use prodigy.
 type kind struct {
-	name     string
-	policy   string // the error_policy of the workflow
-	step     string // further keys of the agent's step
-	setup    bool
-	standard bool     // no map phase
-	fates    []string // of the unlucky items
-	percent  int      // of items that are unlucky
-	streak   int      // how many unlucky items come in a row
-	tries    int      // that an item which always fails has; 0: not told
-	stops    bool     // the policy stops the job now and then: it is resumed until it is done
-	refuses  bool     // an open breaker may refuse any item
-	mends    bool     // dead letters are sent again when they are mended
-	times    int      // as many items as others have; 0: once
-	padding  int      // for each item so many that the filter leaves out, so that selecting takes long
+	name      string
+	policy    string // the error_policy of the workflow
+	step      string // further keys of the agent's step
+	setup     bool
+	standard  bool     // no map phase
+	fates     []string // of the unlucky items
+	percent   int      // of items that are unlucky
+	streak    int      // how many unlucky items come in a row
+	tries     int      // that an item which always fails has; 0: not told
+	stops     bool     // the policy stops the job now and then: it is resumed until it is done
+	refuses   bool     // an open breaker may refuse any item
+	mends     bool     // dead letters are sent again when they are mended
+	times     int      // as many items as others have; 0: once
+	workspace string   // the block of that name; empty: all agents work in one directory
+	share     int      // only one in so many items that others have; 0: all
+	padding   int      // for each item so many that the filter leaves out, so that selecting takes long
 }
 
 var kinds = []kind{
@@ -64,6 +67,13 @@ var kinds = []kind{
 	},
 	{name: "compaction", fates: []string{fateMend}, percent: 100, mends: true, times: 2},
 	{name: "standard", standard: true},
+	{name: "workspace", workspace: "git", share: 8, fates: wild, percent: 80},
+	{
+		name: "workspace-items", share: 8, fates: append(slices.Clone(wild), fateCulprit), percent: 80,
+		workspace: "{order: items, verify: {batch: 4, commands: [{shell: test ! -e culprits}]}}",
+	},
+	{name: "workspace-squash", workspace: "{history: squash, verify: {commands: [{shell: test ! -e culprits}]}}", share: 8, fates: append(slices.Clone(wild), fateCulprit), percent: 80},
+	{name: "workspace-retry", workspace: "git", share: 8, fates: []string{fateMend, fateUnion, fateCommits, fateHide, fateStash}, percent: 80, mends: true},
 }
 
 func kindNames() []string {
@@ -103,6 +113,9 @@ func (k kind) workflow(parallel int) string {
 		_, _ = fmt.Fprintln(&b, "setup:")
 		writeStep(&b, "s0", "nothing", "")
 		writeStep(&b, "s1", "${s0.output}", "capture: token")
+	}
+	if k.workspace != "" {
+		_, _ = fmt.Fprintf(&b, "workspace: %s\n", k.workspace)
 	}
 	_, _ = fmt.Fprintf(&b, `map:
   input: items.jsonl
@@ -169,18 +182,18 @@ func (k kind) deal(rng *rand.Rand, n int) []string {
 const bigOutput = 200000
 
 // agentScript is what each agent runs: a line when it begins, its fate, a line when it ends.
-const agentScript = `file=effects/$PRODIGY_ITEM_ID
+const agentScript = `file=$TORTURE_DIR/effects/$PRODIGY_ITEM_ID
 printf 'begin %s %s %s\n' "$TORTURE_RUN" "$PRODIGY_ATTEMPT" "$$" >> "$file"
 tries=0
 while read -r word rest; do
 	if [ "$word" = begin ]; then tries=$((tries + 1)); fi
 done < "$file"
-case $fate in
+` + workspaceScript + `case $fate in
 slow) sleep 0.02 ;;
 hang) if [ "$TORTURE_RUN" = 1 ]; then sleep 100; fi ;;
 bad) exit 7 ;;
 flaky) if [ "$tries" -lt 3 ]; then exit 8; fi ;;
-mend) if ! [ -e mended ]; then exit 9; fi ;;
+mend) if ! [ -e "$TORTURE_DIR/mended" ]; then exit 9; fi ;;
 big) head -c 200000 /dev/zero | tr '\0' x; echo ;;
 esac
 printf 'end %s %s %s\n' "$TORTURE_RUN" "$PRODIGY_ATTEMPT" "$$" >> "$file"
@@ -189,8 +202,8 @@ echo "done $PRODIGY_ITEM_ID"
 
 // stepScript is what the steps of the phases that run once run. It hands its value on, so that what was captured is seen at
 // the end.
-const stepScript = `printf 'begin %s 1 %s\n' "$TORTURE_RUN" "$$" >> "effects/step.$step"
+const stepScript = `printf 'begin %s 1 %s\n' "$TORTURE_RUN" "$$" >> "$TORTURE_DIR/effects/step.$step"
 sleep 0.02
-printf 'end %s 1 %s %s\n' "$TORTURE_RUN" "$$" "$value" >> "effects/step.$step"
+printf 'end %s 1 %s %s\n' "$TORTURE_RUN" "$$" "$value" >> "$TORTURE_DIR/effects/step.$step"
 echo "$value $step"
 `

@@ -39,6 +39,9 @@ type round struct {
 	early      []error        // dead letters that were there before their record, or gone before it
 	clockSet   bool           // the times of the log are not those of the clock
 	hits       map[string]int // instant → kills
+
+	base  string // with workspaces: the commit that the job begins at
+	user0 string // and what must not change in the user's repository
 }
 
 // snapshot is what was certain at a kill: it must not change any more.
@@ -60,7 +63,7 @@ func newRound(n int, o options, k kind, base string) *round {
 	}
 	r.prodigy = filepath.Join(base, []string{plain, rotating}[rng.IntN(2)])
 	if !k.standard {
-		r.fates = k.deal(rng, o.items*max(1, k.times))
+		r.fates = k.deal(rng, max(2, o.items*max(1, k.times)/max(1, k.share)))
 	}
 	return r
 }
@@ -107,6 +110,9 @@ func (r *round) prepare() error {
 			return err
 		}
 	}
+	if r.kind.workspace != "" {
+		return r.makeRepository()
+	}
 	return nil
 }
 
@@ -114,6 +120,9 @@ func (r *round) prepare() error {
 func (r *round) drive(ctx context.Context, kills int) error {
 	for {
 		command := []string{"run", "workflow.yml"}
+		if r.kind.workspace != "" {
+			command = append(command, "--allow-dirty")
+		}
 		if r.begun() {
 			command = []string{"resume", "latest"}
 		}
