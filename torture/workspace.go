@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -147,12 +148,12 @@ func (r *round) userState() (string, error) {
 // judgeWorkspaces looks at the repositories of a job, by git alone.
 func (r *round) judgeWorkspaces(all []record) (wrong []error) {
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	hubs, _ := filepath.Glob(filepath.Join(r.home(), "state", "*", "*", "git", "hub"))
-	if len(hubs) != 1 {
-		return []error{fmt.Errorf("%d hubs", len(hubs))}
+	logs, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*"))
+	if len(logs) == 0 {
+		return []error{errors.New("there is no log")}
 	}
-	hub := hubs[0]
-	job := filepath.Base(filepath.Dir(filepath.Dir(hub)))
+	job := filepath.Base(filepath.Dir(logs[0])) // a run that was killed before it began a log has left another
+	hub := filepath.Join(r.home(), "state", filepath.Base(filepath.Dir(filepath.Dir(logs[0]))), job, "git", "hub")
 	head := r.base
 	var merged []string
 	kept := map[string]string{} // item → commit of its last failure

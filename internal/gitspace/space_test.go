@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -362,4 +363,36 @@ func TestAStateErrorIsNoGitError(t *testing.T) {
 	if err := stateErrorf("x %d", 1); !errors.As(err, &state) || state.Reason != "x 1" {
 		t.Errorf("%v", err)
 	}
+}
+
+// A ref that is deleted while git lists the refs looks broken, and git takes that for a damaged repository.
+func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
+	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
+	first := j.does("echo 2 > b")
+	w := j.workspace("1", 1)
+	var published sync.WaitGroup
+	done := make(chan struct{})
+	published.Go(func() { // as fast as it goes, by the files themselves
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			dir := filepath.Join(j.hubDir(), "refs", "items", fmt.Sprint(100+n%50))
+			_ = os.MkdirAll(dir, 0o777)
+			_ = os.WriteFile(filepath.Join(j.hubDir(), "new"), []byte(first.Commit+"\n"), 0o666)
+			_ = os.Rename(filepath.Join(j.hubDir(), "new"), filepath.Join(dir, "1"))
+			_ = os.Remove(filepath.Join(dir, "1"))
+		}
+	})
+	for n := range 15 {
+		commit := sh(t, w.dir, j.Space.Environ(j.environ), fmt.Sprintf("git commit -q --allow-empty -m %d; git rev-parse HEAD", n))
+		if err := j.fetchInto(t.Context(), w, commit, itemRef(1, n)); err != nil {
+			t.Errorf("fetch %d: %v", n, err)
+			break
+		}
+	}
+	close(done)
+	published.Wait()
 }
