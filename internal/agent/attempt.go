@@ -29,6 +29,7 @@ type Attempt struct {
 	Worker        int                    `json:"worker"` // slot, from 1
 	Dir           string                 `json:"dir"`
 	Base          string                 `json:"base,omitempty"`      // with workspaces: the commit it begins at
+	Resolve       string                 `json:"resolve,omitempty"`   // with workspaces: the work whose conflict with Base the steps resolve; empty: none
 	Branch        string                 `json:"branch,omitempty"`    // with workspaces, of an item: the branch it is on
 	Env           []workflow.EnvVar      `json:"env,omitempty"`       // of the workflow; secret ones have no value here
 	Secrets       []string               `json:"secrets,omitempty"`   // names of variables that override all others

@@ -23,6 +23,15 @@ type collected struct {
 	attributes                              bool // a .gitattributes was changed
 }
 
+// task is what to collect.
+type task struct {
+	base    string // the commit that the work began at
+	ref     string // of the hub, for the work
+	message string // of the commit for what was not committed
+	all     bool   // what is not committed counts
+	resolve string // the work whose conflict was to be resolved; empty: none
+}
+
 // unfinished are the files in .git that say that something is under way.
 var unfinished = [...]struct{ file, what string }{
 	{"MERGE_HEAD", "a merge"},
@@ -35,15 +44,17 @@ var unfinished = [...]struct{ file, what string }{
 }
 
 // collect makes one commit of everything that was done in a workspace since base, and puts it into the hub. What cannot be told is a *StateError.
-func (s *Space) collect(ctx context.Context, w workspace, base, ref, message string, all bool) (collected, error) {
+func (s *Space) collect(ctx context.Context, w workspace, want task) (collected, error) {
+	base := want.base
 	if !isDir(w.gitDir()) {
 		return collected{}, stateErrorf("its workspace has no .git directory any more")
 	}
 	if err := s.repair(w); err != nil {
 		return collected{}, err
 	}
+	merging := want.resolve != "" && s.isMerging(w, want.resolve)
 	for _, u := range unfinished {
-		if exists(filepath.Join(w.gitDir(), u.file)) {
+		if exists(filepath.Join(w.gitDir(), u.file)) && !(merging && u.file == "MERGE_HEAD") {
 			return collected{}, stateErrorf("it left %s unfinished", u.what)
 		}
 	}
@@ -67,15 +78,18 @@ func (s *Space) collect(ctx context.Context, w workspace, base, ref, message str
 			return collected{}, stateErrorf("HEAD of its workspace does not contain the commit %s that it began at", short(base))
 		}
 	}
-	if err := s.cleanIndex(ctx, in, w); err != nil {
+	if err := s.cleanIndex(ctx, in, w, merging); err != nil {
 		return collected{}, err
 	}
 	var c collected
 	tree := headTree
-	if all {
+	if want.all || merging {
 		tree, err = s.takeAll(ctx, in)
 	} else {
 		c.discarded, err = s.countChanges(ctx, in)
+	}
+	if err == nil && want.resolve != "" {
+		err = s.checkResolution(ctx, in, base, tree, head, want.resolve, merging)
 	}
 	if err != nil || tree == baseTree {
 		return c, err
@@ -84,12 +98,16 @@ func (s *Space) collect(ctx context.Context, w workspace, base, ref, message str
 		return c, err
 	}
 	c.commit = head
-	if tree != headTree {
-		if c.commit, err = s.commitTree(ctx, in, tree, message, head); err != nil {
+	if tree != headTree || merging {
+		parents := []string{head}
+		if merging {
+			parents = append(parents, want.resolve)
+		}
+		if c.commit, err = s.commitTree(ctx, in, tree, want.message, parents...); err != nil {
 			return c, err
 		}
 	}
-	return c, s.fetchInto(ctx, w, c.commit, ref)
+	return c, s.fetchInto(ctx, w, c.commit, want.ref)
 }
 
 func short(commit string) string { return commit[:min(len(commit), 10)] }
@@ -134,8 +152,9 @@ func (s *Space) repair(w workspace) error {
 }
 
 // cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing unmerged, which `git add` would take for
-// resolved.
-func (s *Space) cleanIndex(ctx context.Context, in place, w workspace) error {
+// resolved. In a merge that is being resolved a file counts as resolved when it is staged, or its conflict was between two texts: then the marks of the
+// conflict, which are looked for later, show whether it is.
+func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging bool) error {
 	index := filepath.Join(w.gitDir(), "index")
 	var out string
 	err := error(fs.ErrNotExist)
@@ -156,6 +175,7 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace) error {
 		return err
 	}
 	var assumed, skipped []byte
+	sides := make(map[string]int) // how many of the two sides of a merge have a file that is not merged
 	for len(out) > 0 {
 		var entry string
 		entry, out, _ = strings.Cut(out, "\x00")
@@ -164,6 +184,11 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace) error {
 		}
 		meta, name, _ := strings.Cut(entry, "\t")
 		switch {
+		case !strings.HasSuffix(meta, " 0") && merging:
+			if !strings.HasSuffix(meta, " 1") {
+				sides[name]++
+			}
+			continue
 		case !strings.HasSuffix(meta, " 0"):
 			return stateErrorf("it left a merge unfinished: %s is not merged", name)
 		case entry[0] == 'h' || entry[0] == 's':
@@ -172,6 +197,9 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace) error {
 		if (entry[0] == 'S' || entry[0] == 's') && !s.record.Sparse {
 			skipped = append(append(skipped, name...), 0)
 		}
+	}
+	if err := s.checkStaged(ctx, in, sides); err != nil {
+		return err
 	}
 	for flag, names := range map[string][]byte{"--no-assume-unchanged": assumed, "--no-skip-worktree": skipped} {
 		if len(names) == 0 {

@@ -26,6 +26,11 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 	if err != nil {
 		return agent.Outcome{}, err
 	}
+	if a.Resolve != "" {
+		if err := s.beginMerge(ctx, w, a.Resolve); err != nil {
+			return agent.Outcome{}, fmt.Errorf("begin the merge that %s resolves: %w", a.ItemID, err)
+		}
+	}
 	if a.Dir, err = s.start(w); err != nil {
 		return agent.Outcome{}, err
 	}
@@ -35,8 +40,11 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	message := fmt.Sprintf("Changes of %s, attempt %d\n", a.ItemID, a.Number)
-	c, err := s.collect(ctx, w, a.Base, itemRef(a.ItemIndex, a.Number), message, s.takesAll())
+	want := task{base: a.Base, ref: itemRef(a.ItemIndex, a.Number), message: fmt.Sprintf("Changes of %s, attempt %d\n", a.ItemID, a.Number), all: s.takesAll()}
+	if a.Resolve != "" {
+		want.resolve, want.message = a.Resolve, fmt.Sprintf("Resolution of the conflict of %s, attempt %d\n", a.ItemID, a.Number)
+	}
+	c, err := s.collect(ctx, w, want)
 	var state *StateError
 	switch {
 	case errors.As(err, &state) && o.Failure == nil:

@@ -73,7 +73,7 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 	defer s.phase.Unlock()
 	w, head := s.job(), s.phaseBase
 	if all {
-		c, err := s.collect(ctx, w, head, phaseRef, message+"\n", true)
+		c, err := s.collect(ctx, w, task{base: head, ref: phaseRef, message: message + "\n", all: true})
 		if err != nil || c.commit == "" {
 			return head, err
 		}

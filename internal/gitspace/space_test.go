@@ -372,21 +372,25 @@ func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
 	w := j.workspace("1", 1)
 	var published sync.WaitGroup
 	done := make(chan struct{})
-	published.Go(func() { // as fast as it goes, by the files themselves
-		for n := 0; ; n++ {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			dir := filepath.Join(j.hubDir(), "refs", "items", fmt.Sprint(100+n%50))
+	for k := range 2 { // by the files themselves, to be as fast as many jobs
+		published.Go(func() {
+			dir := filepath.Join(j.hubDir(), "refs", "items", fmt.Sprint(100+k))
 			_ = os.MkdirAll(dir, 0o777)
-			_ = os.WriteFile(filepath.Join(j.hubDir(), "new"), []byte(first.Commit+"\n"), 0o666)
-			_ = os.Rename(filepath.Join(j.hubDir(), "new"), filepath.Join(dir, "1"))
-			_ = os.Remove(filepath.Join(dir, "1"))
-		}
-	})
-	for n := range 15 {
+			fresh := filepath.Join(j.hubDir(), fmt.Sprint("new", k))
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				ref := filepath.Join(dir, fmt.Sprint(n%50))
+				_ = os.WriteFile(fresh, []byte(first.Commit+"\n"), 0o666)
+				_ = os.Rename(fresh, ref)
+				_ = os.Remove(filepath.Join(dir, fmt.Sprint((n+25)%50)))
+			}
+		})
+	}
+	for n := range 10 {
 		commit := sh(t, w.dir, j.Space.Environ(j.environ), fmt.Sprintf("git commit -q --allow-empty -m %d; git rev-parse HEAD", n))
 		if err := j.fetchInto(t.Context(), w, commit, itemRef(1, n)); err != nil {
 			t.Errorf("fetch %d: %v", n, err)

@@ -1,0 +1,115 @@
+package gitspace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// beginMerge merges work into the tree of a workspace, and leaves the conflicts there.
+func (s *Space) beginMerge(ctx context.Context, w workspace, work string) error {
+	_, _, err := s.git.answer(ctx, s.in(w), "-c", "merge.conflictStyle=diff3", "-c", "rerere.enabled=false", "merge", "-q", "--no-ff", "--no-commit", "--no-autostash", work)
+	if err == nil && !s.isMerging(w, work) {
+		err = fmt.Errorf("git has begun no merge of %s", short(work))
+	}
+	return err
+}
+
+// isMerging reports whether a merge of work is under way in a workspace.
+func (s *Space) isMerging(w workspace, work string) bool {
+	data, err := os.ReadFile(filepath.Join(w.gitDir(), "MERGE_HEAD"))
+	return err == nil && strings.TrimSpace(string(data)) == work
+}
+
+// checkStaged refuses files that are not merged and do not show it: those that one side deleted, and those that are no text. Whoever resolves them
+// stages them.
+func (s *Space) checkStaged(ctx context.Context, in place, sides map[string]int) error {
+	var both []string
+	for _, name := range slices.Sorted(maps.Keys(sides)) {
+		if sides[name] < 2 {
+			return stateErrorf("the conflict in %s is not resolved: stage what it is to be (git add or git rm)", name)
+		}
+		both = append(both, name)
+	}
+	if len(both) == 0 {
+		return nil
+	}
+	// A file that has binary content on one side has no numbers of lines.
+	out, err := s.git.output(ctx, in, append([]string{"diff", "--numstat", "-z", "--no-ext-diff", "--no-renames", "HEAD", "MERGE_HEAD", "--"}, literally(both)...)...)
+	if err != nil {
+		return err
+	}
+	for _, field := range fields(out) {
+		if name, binary := strings.CutPrefix(field, "-\t-\t"); binary {
+			return stateErrorf("the conflict in %s is not resolved: stage what it is to be (git add or git rm)", name)
+		}
+	}
+	return nil
+}
+
+func literally(names []string) []string {
+	specs := make([]string, len(names))
+	for i, name := range names {
+		specs[i] = ":(top,literal)" + name
+	}
+	return specs
+}
+
+// checkResolution refuses a tree with marks of conflicts, and a resolution that left the work out.
+func (s *Space) checkResolution(ctx context.Context, in place, base, tree, head, work string, merging bool) error {
+	if !merging {
+		_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", work, head)
+		if err != nil {
+			return err
+		}
+		if code == 1 {
+			return stateErrorf("the merge that it was to resolve was given up: HEAD does not contain %s", short(work))
+		}
+	}
+	in.env = append(slices.Clip(in.env), "LC_ALL=C") // its output is compared
+	out, _, err := s.git.run(ctx, in, "", []int{2}, "-c", "core.whitespace=-trailing-space,-space-before-tab,-blank-at-eof", "diff", "--check", "--no-ext-diff", "--no-renames", base, tree)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(out) {
+		if place, found := strings.CutSuffix(line, ": leftover conflict marker\n"); found {
+			return stateErrorf("the conflict in %s is not resolved: a mark of it is left", place)
+		}
+	}
+	return nil
+}
+
+// Adopt makes a commit of the user's repository the work of an attempt: a resolution that a person made. A *StateError says why it cannot be.
+func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt int) (Work, error) {
+	out, code, err := s.git.answer(ctx, s.user.place, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	if err != nil || code == 1 {
+		return Work{}, stateErrorf("no commit of %s is called %q", s.user.top, revision)
+	}
+	w := Work{Index: index, Attempt: attempt, Commit: strings.TrimSpace(out)}
+	out, code, err = s.git.answer(ctx, s.hub(), "merge-base", head, w.Commit)
+	if err != nil {
+		return Work{}, err
+	}
+	if code == 1 {
+		return Work{}, stateErrorf("%s has no history in common with the job", revision)
+	}
+	if w.Base = strings.TrimSpace(out); w.Base == w.Commit {
+		return Work{}, stateErrorf("%s is part of the result already: commit the resolution first", revision)
+	}
+	var c collected
+	if err := s.describe(ctx, s.hub(), w.Base, w.Commit, &c); err != nil {
+		return Work{}, err
+	}
+	w.Files, w.Insertions, w.Deletions = c.files, c.insertions, c.deletions
+	// The objects are the user's, who may delete them. A fetch would borrow them, so they are packed.
+	pack := filepath.Join(s.hubDir(), "objects", "pack", "pack")
+	if _, err := s.git.feed(ctx, s.hub(), w.Commit+"\n^"+s.record.Base+"\n", "pack-objects", "-q", "--revs", pack); err != nil {
+		return Work{}, err
+	}
+	_, err = s.git.output(ctx, s.hub(), "update-ref", w.ref(), w.Commit)
+	return w, err
+}
