@@ -154,8 +154,10 @@ func (s *Store) adoptTail(files []tailFile) error {
 	var left tails
 	var entries []Entry
 	for _, f := range files {
-		left.read(f.path, 0, func(e Entry, _ int64) bool {
-			entries = append(entries, e)
+		left.read(f.path, func(e Entry, _ int64, err error) bool {
+			if err == nil { // what is damaged counts as left out
+				entries = append(entries, e)
+			}
 			return true
 		})
 	}
@@ -297,8 +299,12 @@ func (t *tails) rest(yield func(Entry, error) bool) bool {
 			continue
 		}
 		more := true
-		t.scan(end.file, end.at, func(e Entry, at int64) bool {
+		t.scan(end.file, end.at, func(e Entry, at int64, err error) bool {
 			end.at = at
+			if err != nil {
+				more = yield(Entry{}, &DamagedError{File: f.path, Err: err})
+				return more
+			}
 			if t.ended[e.Source] || !t.query.matches(e) || !t.pass(&e) {
 				return true
 			}
@@ -314,19 +320,19 @@ func (t *tails) rest(yield func(Entry, error) bool) bool {
 	return true
 }
 
-// read calls do with the entries of a file.
-func (t *tails) read(path string, at int64, do func(e Entry, at int64) bool) {
+// read calls do with the entries of a file, as scan does.
+func (t *tails) read(path string, do func(e Entry, at int64, err error) bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return
 	}
 	defer func() { _ = f.Close() }() // only read from
-	t.scan(f, at, do)
+	t.scan(f, 0, do)
 }
 
-// scan calls do with the entries of a file, which is read from at on, and with where the next one begins. An incomplete line ends it; what is damaged
-// is passed over.
-func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64) bool) {
+// scan calls do with the entries of a file, which is read from at on, or why a line is damaged, and with where the next line begins. An incomplete line
+// ends it.
+func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64, err error) bool) {
 	lines := bufio.NewReaderSize(f, maxLine)
 	for {
 		text, err := lines.ReadSlice('\n')
@@ -335,12 +341,15 @@ func (t *tails) scan(f *os.File, at int64, do func(e Entry, at int64) bool) {
 		}
 		at += int64(len(text))
 		text = text[:len(text)-1]
+		var e Entry
 		sealed, err := checksum.Check(text)
-		if err != nil || !sealed {
-			continue
+		if err == nil && !sealed {
+			err = checksum.ErrMissing
 		}
-		e, err := decodeLine(text)
-		if err == nil && !do(e, at) {
+		if err == nil {
+			e, err = decodeLine(text)
+		}
+		if !do(e, at, err) {
 			return
 		}
 	}

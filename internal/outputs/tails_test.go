@@ -251,6 +251,14 @@ func TestADamagedTailIsAdoptedWithoutItsDamage(t *testing.T) {
 	if damaged != 2 {
 		t.Errorf("%d lines are damaged or torn, want 2", damaged)
 	}
+	for _, err := range Read(dir, Query{}) {
+		if err != nil {
+			damaged++
+		}
+	}
+	if damaged != 3 {
+		t.Error("a reader is not told of the damage")
+	}
 	if err := open(t, dir, Options{}).Close(); err != nil {
 		t.Fatal(err)
 	}
