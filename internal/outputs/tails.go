@@ -90,9 +90,7 @@ func (s *Store) appendTail(e Entry) error {
 	if t.size >= int64(s.options.PerStep)/2 {
 		t.generation++
 		t.size = 0
-		if err := os.Remove(tailPath(s.dir, t.position, t.number, t.generation-2)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return cannotWrite(err)
-		}
+		_ = os.Remove(tailPath(s.dir, t.position, t.number, t.generation-2)) // where somebody reads it that may fail; then it stays until the next run
 	}
 	if t.size == 0 {
 		e.Missing = e.Offset - t.begin // what is before this file will go
@@ -140,9 +138,7 @@ func (s *Store) adoptTails() error {
 			return err
 		}
 		for _, f := range files[:n] {
-			if err := os.Remove(f.path); err != nil {
-				return err
-			}
+			_ = os.Remove(f.path) // else it is found again, and the store has it
 		}
 		files = files[n:]
 	}
