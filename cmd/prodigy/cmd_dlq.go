@@ -155,8 +155,9 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 
 // newLetterTable returns a writer that prints one row for each dead letter, and the commands to type next.
 func newLetterTable(con *console, names labels) letterWriter {
-	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "ITEM\tFAILURES\tTYPE\tSTEP\tELIGIBLE\tLAST ATTEMPT\tLABEL\tDATA\tERROR")
+	k := con.look()
+	t := newTable(con.text(), k, []string{"DATA", "LAST ATTEMPT", "FAILURES", "ELIGIBLE", "STEP"},
+		"ITEM", "FAILURES", "TYPE", "STEP", "ELIGIBLE", "LAST ATTEMPT", "LABEL", "DATA", "ERROR")
 	var first dlq.Entry
 	eligible := 0
 	return letterWriter{
@@ -169,15 +170,15 @@ func newLetterTable(con *console, names labels) letterWriter {
 			}
 			last := e.Last()
 			label := names.label(e.ItemID, e.Item)
-			if label == itemExcerpt(e) {
+			if label == itemExcerpt(e) && k.width == 0 {
 				label = "" // it is printed as the data
 			}
-			_, err := fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(e.ItemID, 40), e.FailureCount, last.ErrorType, cell(cmp.Or(last.Step, "-"), 30),
+			t.row(cell(e.ItemID, 40), strconv.Itoa(e.FailureCount), string(last.ErrorType), cell(cmp.Or(last.Step, "-"), 30),
 				yesNo(e.ReprocessEligible), e.LastAttempt.Local().Format(time.DateTime), cell(cmp.Or(label, "-"), 40), cell(itemExcerpt(e), 40), cell(last.Message, 80))
-			return err
+			return nil
 		},
 		end: func() error {
-			if err := t.Flush(); err != nil {
+			if err := t.flush(); err != nil {
 				return err
 			}
 			_, _ = fmt.Fprintf(con.err, "next: prodigy dlq inspect %s --job-id %s\n", quoted(first.ItemID), first.JobID)

@@ -101,10 +101,11 @@ func (a analysis) print(con *console) error {
 		return nil
 	}
 	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", counted(a.Total, "dead letter"), a.JobID)
+	k := con.look()
 	for _, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
-		_, _ = fmt.Fprintf(con.text(), "%6d  %s\n", g.Count, cell(g.Signature, 120))
+		_, _ = fmt.Fprintln(con.text(), k.fold(8, fmt.Sprintf("%6d  %s", g.Count, cell(g.Signature, 120))))
 		for _, s := range g.Samples {
-			_, _ = fmt.Fprintf(con.text(), "        %s: %s\n", cell(s.ItemID, 40), cell(s.Message, 120))
+			_, _ = fmt.Fprintln(con.text(), k.fold(10, fmt.Sprintf("        %s: %s", cell(s.ItemID, 40), cell(s.Message, 120))))
 		}
 	}
 	if n := len(a.BySignature) - signaturesShown; n > 0 {

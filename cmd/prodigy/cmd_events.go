@@ -115,7 +115,7 @@ func newEventsListCommand(con *console) *cobra.Command {
 }
 
 func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
-	out := bufio.NewWriter(con.out)
+	out := bufio.NewWriter(con.eventsOut(o.format))
 	seen := false
 	lines := func(yield func([]byte, error) bool) {
 		for line, err := range events.ReadLines(job.EventsDir(), o.query) {
@@ -165,7 +165,7 @@ func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions)
 	defer func() { _ = names.Close() }() // only read from
 	k.label = names.Label
 	err := untilSignal(ctx, func(ctx context.Context) error {
-		return unlessClosed(printEvents(con.out, con.err, o.format, k, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
+		return unlessClosed(printEvents(con.eventsOut(o.format), con.err, o.format, k, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
 	})
 	if err != nil {
 		return err
@@ -186,6 +186,14 @@ func tellDeath(con *console, job jobs.Job) {
 type eventWriter struct {
 	one func(line []byte) error
 	end func() error
+}
+
+// eventsOut returns the writer for events in a format. What is for people must be safe in a pipe too.
+func (c *console) eventsOut(f format) io.Writer {
+	if f == asHuman {
+		return c.text()
+	}
+	return c.out
 }
 
 func printEvents(out, diag io.Writer, f format, k look, lines iter.Seq2[[]byte, error]) error {
@@ -215,7 +223,7 @@ func newEventWriter(w io.Writer, f format, k look) eventWriter {
 	case asCSV:
 		return csvWriter(w)
 	}
-	return eventWriter{func(line []byte) error { return printEvent(&safeWriter{w: w}, line, k) }, nothing}
+	return eventWriter{func(line []byte) error { return printEvent(w, line, k) }, nothing}
 }
 
 func writeLine(w io.Writer, line []byte) error {

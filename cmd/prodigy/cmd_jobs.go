@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,22 +100,41 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
 		return nil
 	}
-	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
-	head := "JOB\tSTATE\tAGE\tDURATION\tOK\tFAILED\tITEMS\tWORKFLOW"
+	head := []string{"JOB", "STATE", "AGE", "DURATION", "OK", "FAILED", "ITEMS", "WORKFLOW"}
 	if dirs {
-		head += "\tDIRECTORY"
+		head = append(head, "DIRECTORY")
 	}
-	_, _ = fmt.Fprintln(t, head)
+	k := con.look()
+	t := newTable(con.text(), k, []string{"DURATION", "AGE", "ITEMS"}, head...)
 	for _, s := range list {
 		ok, failed, total := s.counts()
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", s.JobID, s.stateShown(), view.Rough(now.Sub(s.Started)),
-			duration.Format(time.Duration(s.DurationMS)), ok, failed, total, cmp.Or(visible(s.Workflow), "-"))
-		if dirs {
-			_, _ = fmt.Fprintf(t, "\t%s", cmp.Or(visible(s.Dir), "-"))
+		state := mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown() // failures have a column of their own
+		row := []string{
+			s.JobID, k.paint(s.colour(), state), view.Rough(now.Sub(s.Started)), duration.Format(time.Duration(s.DurationMS)), ok, failed, total,
+			cmp.Or(visible(s.Workflow), "-"),
 		}
-		_, _ = fmt.Fprintln(t)
+		if dirs {
+			row = append(row, cmp.Or(visible(s.Dir), "-"))
+		}
+		t.row(row...)
 	}
-	return t.Flush()
+	return t.flush()
+}
+
+// colour returns the colour of the state: green only when nothing is left to do.
+func (s jobStatus) colour() colour {
+	switch s.State {
+	case string(mapreduce.Completed):
+		if s.ReduceStale || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
+			return yellow
+		}
+		return green
+	case string(mapreduce.Failed), mapreduce.StateKilled:
+		return red
+	case string(mapreduce.Paused):
+		return cyan
+	}
+	return ""
 }
 
 // counts returns the numbers of successful, failed and all items; "-" for a standard workflow, which has none.

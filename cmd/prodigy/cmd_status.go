@@ -229,7 +229,7 @@ func agentsShown(list []view.Attempt, label func(index int) string, took func(vi
 const groupsInStatus = 5
 
 func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
-	state := d.stateShown()
+	state := k.paint(d.colour(), d.stateShown())
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}

@@ -73,7 +73,7 @@ func runWhy(con *console, o whyOptions) error {
 	if o.format == asJSON {
 		return printJSON(con.out, e)
 	}
-	e.print(con.text())
+	e.print(con.text(), con.look())
 	printNext(con.err, e.next(job))
 	return nil
 }
@@ -131,32 +131,35 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 	return store.Find(itemID)
 }
 
-func (e explained) print(w io.Writer) {
-	_, _ = fmt.Fprintf(w, "item %s%s of job %s", visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
+func (e explained) print(w io.Writer, k look) {
+	head := fmt.Sprintf("item %s%s of job %s", visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
 	if len(e.Item) > 0 {
-		_, _ = fmt.Fprintf(w, ": %s", shorten(visible(string(e.Item)), dataShown))
+		head += ": " + shorten(visible(string(e.Item)), dataShown)
 	}
-	_, _ = fmt.Fprintln(w)
+	_, _ = fmt.Fprintln(w, k.fold(2, head))
 	for _, c := range e.Entries {
-		_, _ = fmt.Fprintf(w, "%s  %s\n", c.Time.Local().Format("2006-01-02 15:04:05.000"), visible(c.Text))
+		_, _ = fmt.Fprintln(w, k.fold(underTime, c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+visible(c.Text)))
 		for _, why := range c.Why {
-			_, _ = fmt.Fprintf(w, "%25s  %s\n", "", visible(why))
+			_, _ = fmt.Fprintln(w, k.fold(underTime+2, fmt.Sprintf("%*s%s", underTime+2, "", visible(why))))
 		}
 		if c.Printed != nil {
-			e.printOutput(w, c)
+			e.printOutput(w, k, c)
 		}
 	}
 	_, _ = fmt.Fprintf(w, "now: %s\n", e.Now)
 }
 
+// underTime is where texts begin behind the time of an entry.
+const underTime = len("2006-01-02 15:04:05.000  ")
+
 // printOutput prints the end of what an attempt has printed, and the command that shows all of it.
-func (e explained) printOutput(w io.Writer, c view.Entry) {
+func (e explained) printOutput(w io.Writer, k look, c view.Entry) {
 	for _, line := range c.Printed.Lines {
 		mark := "|"
 		if line.Stderr {
 			mark = "!"
 		}
-		_, _ = fmt.Fprintf(w, "%25s  %s %s %s\n", "", visible(line.Step), mark, shorten(visible(line.Text), 200))
+		_, _ = fmt.Fprintln(w, k.fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", visible(line.Step), mark, shorten(visible(line.Text), 200))))
 	}
 	if n := c.Printed.Before; n > 0 {
 		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)

@@ -130,8 +130,8 @@ func ifThere(path string) string {
 // print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
 func (e finishedRun) print(con *console) {
 	w, look := con.err, con.errLook()
-	verdict := mapreduce.Summary{State: string(e.State), ReduceStale: e.ReduceStale, Metrics: e.Metrics}.StateShown()
-	_, _ = fmt.Fprintln(w, look.fold(2, look.paint(e.colour(), verdict)+" in "+duration.Format(e.Duration)+prefixed(": ", strings.Join(e.counts(), ", "))))
+	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, Metrics: e.Metrics}
+	_, _ = fmt.Fprintln(w, look.fold(2, look.paint(bold+status.colour(), status.stateShown())+" in "+duration.Format(e.Duration)+prefixed(": ", strings.Join(e.counts(), ", "))))
 	if e.Failure != nil {
 		e.printStepFailure(w, look, *e.Failure)
 		e.printGaveUp(w)
@@ -161,19 +161,6 @@ func (e finishedRun) print(con *console) {
 	}
 	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
 	printNext(w, e.next())
-}
-
-// colour returns the colour of the verdict: green only when nothing is left to do.
-func (e finishedRun) colour() colour {
-	switch {
-	case e.State == mapreduce.Failed:
-		return bold + red
-	case e.State == mapreduce.Paused:
-		return bold + cyan
-	case e.ReduceStale || e.Metrics.Failed+e.Metrics.Rejected+e.Metrics.Skipped > 0:
-		return bold + yellow
-	}
-	return bold + green
 }
 
 // printMerge prints what became of the work of a job with workspaces.
