@@ -85,17 +85,22 @@ type Badge struct {
 	Class string // in Style
 }
 
-// BadgeOf returns the badge of a job in a state, of which left items have failed, were skipped or were rejected.
-func BadgeOf(state string, left int) Badge {
-	if state == "completed" && left > 0 {
-		return Badge{"completed with failures", "left"}
+// BadgeOf returns the badge of a job in a state, of which some items have failed or were rejected, and some were skipped.
+func BadgeOf(state string, failed, skipped int) Badge {
+	switch {
+	case state != string(view.Completed):
+		return Badge{state, state}
+	case failed > 0:
+		return Badge{state + " with failures", "left"}
+	case skipped > 0:
+		return Badge{state, "left"}
 	}
 	return Badge{state, state}
 }
 
 // Badge returns the badge of the job.
 func (r *Report) Badge() Badge {
-	return BadgeOf(r.State, r.Metrics.Failed+r.Metrics.Skipped+r.Metrics.Rejected)
+	return BadgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
 }
 
 // group is a row of the table of failures.

@@ -245,6 +245,26 @@ func TestWhatRunsIsDrawnUntilNow(t *testing.T) {
 	}
 }
 
+// The words are those of the commands; what did not go well altogether is never green.
+func TestOnlyAJobWithoutFailuresIsGreen(t *testing.T) {
+	for _, c := range []struct {
+		state           string
+		failed, skipped int
+		want            Badge
+	}{
+		{"completed", 0, 0, Badge{"completed", "completed"}},
+		{"completed", 1, 0, Badge{"completed with failures", "left"}},
+		{"completed", 1, 1, Badge{"completed with failures", "left"}},
+		{"completed", 0, 1, Badge{"completed", "left"}},
+		{"running", 1, 1, Badge{"running", "running"}},
+		{"failed", 1, 1, Badge{"failed", "failed"}},
+	} {
+		if got := BadgeOf(c.state, c.failed, c.skipped); got != c.want {
+			t.Errorf("%s, %d failed, %d skipped: got %+v, want %+v", c.state, c.failed, c.skipped, got, c.want)
+		}
+	}
+}
+
 func TestNoTextTurnsTheDirectionOfOthers(t *testing.T) {
 	src := story{}.source()
 	src.Workflow = "a\u202egpj.exe\u2066\u200dž\u202f日本"

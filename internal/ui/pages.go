@@ -80,12 +80,8 @@ func functions() template.FuncMap {
 			}{c, job, running}
 		},
 		"status": func(s view.Status) string { return "item-" + string(s) },
-		"badge": func(state string, left ...int) report.Badge {
-			sum := 0
-			for _, n := range left {
-				sum += n
-			}
-			return report.BadgeOf(state, sum)
+		"badge": func(state string, c view.Counts) report.Badge {
+			return report.BadgeOf(state, c.Failed+c.Rejected, c.Skipped)
 		},
 		"share":    func(part, all int) string { return fmt.Sprintf("%.1f", 1000*float64(part)/float64(max(all, 1))) },
 		"add":      func(a, b int) int { return a + b },
@@ -166,8 +162,10 @@ type row struct {
 	Error string // why it cannot be read
 }
 
-// Left returns how many items did not succeed.
-func (r row) Left() int { return r.Metrics.Failed + r.Metrics.Skipped + r.Metrics.Rejected }
+// Badge returns the badge of the job.
+func (r row) Badge() report.Badge {
+	return report.BadgeOf(r.State, r.Metrics.Failed+r.Metrics.Rejected, r.Metrics.Skipped)
+}
 
 func (s *Server) list(*http.Request) (page, error) {
 	p := page{Title: "Jobs", Name: "jobs", Live: "/live/jobs"}
