@@ -150,7 +150,7 @@ func (s *Server) fill(list *itemList, found *view.Search) error {
 		list.Found++
 		return list.Found > first && list.Found <= first+itemsListed
 	}
-	onPage := map[int]bool{}
+	onPage := map[string]bool{}
 	for it, err := range s.Data.EachItem(list.Place, wanted) {
 		if err != nil {
 			return err
@@ -163,10 +163,10 @@ func (s *Server) fill(list *itemList, found *view.Search) error {
 				continue
 			}
 		}
-		onPage[it.Index] = true
+		onPage[it.ID] = true
 		list.Rows = append(list.Rows, itemRow{Item: it, State: found.Job.StatusOf(it.Index)})
 	}
-	courses, err := view.Courses(events.Read(list.Place.EventsDir()), onPage)
+	courses, err := view.Courses(events.AboutItems(list.Place.EventsDir(), onPage))
 	if err != nil {
 		return err
 	}

@@ -111,9 +111,9 @@ type Course struct {
 	Step     string        // that failed
 }
 
-// Courses returns what the log says about the items with these indexes.
-func Courses(records iter.Seq2[events.Record, error], indexes map[int]bool) (map[int]Course, error) {
-	found := make(map[int]Course, len(indexes))
+// Courses returns what records, which may be those about some items only, say about the items, by their indexes.
+func Courses(records iter.Seq2[events.Record, error]) (map[int]Course, error) {
+	found := map[int]Course{}
 	for r, err := range records {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -135,7 +135,7 @@ func Courses(records iter.Seq2[events.Record, error], indexes map[int]bool) (map
 				Attempts: found[index].Attempts, Duration: time.Duration(e.DurationMS), Failure: e.Error, Type: e.ErrorType, Step: e.Step,
 			}
 		}
-		if indexes[index] {
+		if index >= 0 {
 			c.Last = r.Time
 			found[index] = c
 		}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -112,7 +111,7 @@ func TestADeadLetterWhoseRetryWasStoppedIsOneAsBefore(t *testing.T) {
 }
 
 func TestCoursesHaveTheLastAttemptAndFailure(t *testing.T) {
-	got, err := Courses(itemLog(), map[int]bool{0: true, 1: true, 3: true, 4: true, 9: true})
+	got, err := Courses(itemLog())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +123,9 @@ func TestCoursesHaveTheLastAttemptAndFailure(t *testing.T) {
 		3: {Attempts: 2, Last: at(11)},
 		4: {Attempts: 2, Last: at(15), Duration: 1500 * time.Millisecond, Failure: "timed out", Type: "network", Step: "get"},
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
+	for index := range 10 {
+		if got, want := got[index], want[index]; slices.Contains([]int{0, 1, 3, 4, 9}, index) && got != want {
+			t.Errorf("item %d: got  %+v\nwant %+v", index, got, want)
+		}
 	}
 }
