@@ -28,10 +28,10 @@ var allowed = map[string][]string{
 	"release":       {},
 
 	"internal/mapreduce": {
-		"agent", "breaker", "checksum", "dlq", "errorpolicy", "events", "gitspace", "items", "jobs", "outputs", "process", "retry", "settings", "workflow",
+		"agent", "aicli", "breaker", "checksum", "dlq", "errorpolicy", "events", "gitspace", "items", "jobs", "outputs", "process", "retry", "settings", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "rawjson", "retry", "taint", "template", "workflow", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "rawjson", "retry", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},

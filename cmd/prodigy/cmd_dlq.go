@@ -96,6 +96,8 @@ func errorTypes() []string {
 		retry.TypeTimeout, retry.TypeNetwork, retry.TypePermission, retry.TypeRateLimit, retry.TypeServerError, retry.TypeCommandFailed,
 		retry.TypeCommandNotFound, retry.TypeKilled, retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeCommitMissing,
 		retry.TypeInternal, retry.TypeKilledRunner, retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeWorkspace,
+		retry.TypeQuota, retry.TypeAuth, retry.TypeRefused, retry.TypeIncomplete,
+		retry.TypeInvalidRequest, retry.TypeStalled, retry.TypeBudget,
 	} {
 		words = append(words, string(t))
 	}
@@ -313,6 +315,9 @@ func printFailure(w io.Writer, f dlq.Failure) {
 		_, _ = fmt.Fprintf(w, "  try %d: %s; again after %s\n", i+1, visible(r.Error), duration.Format(time.Duration(r.DelayMS)))
 	}
 	_, _ = fmt.Fprintf(w, "  %s\n", visible(f.Message))
+	if preset, rule, ok := strings.Cut(f.Rule, "/"); ok {
+		_, _ = fmt.Fprintf(w, "  told by rule %s of agent %s\n", visible(rule), visible(preset))
+	}
 	printTail(w, "stdout", f.StdoutTail)
 	printTail(w, "stderr", f.StderrTail)
 }

@@ -118,7 +118,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	if err != nil {
 		return err
 	}
-	home, claude, err := surroundings(w)
+	t, err := findTools(w)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	if path := changedSince(job, replacement); path != "" && !o.quiet {
 		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
 	}
-	c := o.config(home, claude)
+	c := o.config(t)
 	c.Settings, c.Replacement = found, replacement
 	end, err := watch(ctx, c, newPrinter(con, o, w), do)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -74,14 +75,14 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	}
 	con.hide(w.settings.Mask)
 	con.secrets.Settings = w.settings
-	home, claude, err := surroundings(w.Workflow)
+	t, err := findTools(w.Workflow)
 	if err != nil {
 		return err
 	}
 	if !o.quiet {
 		printProblems(con.err, w.warnings, "warning: ")
 	}
-	c := o.config(home, claude)
+	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
 	c.AllowDirty = o.allowDirty
 	p := newPrinter(con, o.jobOptions, w.Workflow)
@@ -94,17 +95,32 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	return o.conclude(con, end)
 }
 
-// surroundings returns the home of all jobs and the argv of the AI coding CLI. It fails if w needs that CLI and it is not installed.
-func surroundings(w *workflow.Workflow) (jobs.Home, []string, error) {
+// tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and how such CLIs are called
+// and read.
+type tools struct {
+	home   jobs.Home
+	claude []string
+	agents aicli.Set
+}
+
+// findTools returns the tools for w. It fails if w needs a CLI that is not installed.
+func findTools(w *workflow.Workflow) (tools, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
-		return jobs.Home{}, nil, err
+		return tools{}, err
 	}
 	claude, err := claudeCommand(home)
 	if err != nil {
-		return jobs.Home{}, nil, err
+		return tools{}, err
 	}
-	return home, claude, checkClaude(w, claude)
+	if err := checkClaude(w, claude); err != nil {
+		return tools{}, err
+	}
+	agents, err := agentsOf(home, w)
+	if err != nil {
+		return tools{}, err
+	}
+	return tools{home, claude, agents}, checkAgents(w, agents)
 }
 
 // collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says otherwise.

@@ -53,6 +53,18 @@ func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions
 	}
 	c.Settings = found
 	warnings, err := mapreduce.Check(c, w)
+	if p != settings.ToRun { // a run finds that out when it looks for its tools
+		home, homeless := jobs.FromEnv()
+		if homeless != nil {
+			return checked{}, homeless
+		}
+		if _, wrong := agentsOf(home, w); wrong != nil {
+			if _, ok := problemsOf(wrong); !ok {
+				return checked{}, wrong
+			}
+			err = joinProblems(wrong, err)
+		}
+	}
 	return checked{
 		Workflow: w, source: source, warnings: slices.Concat(found.Warnings, warnings), dir: dir, settings: found, values: values,
 	}, joinProblems(missing, err)

@@ -16,7 +16,6 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
-	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 )
@@ -72,9 +71,9 @@ func (o *jobOptions) checkPrint() error {
 }
 
 // config returns the configuration of a job.
-func (o jobOptions) config(home jobs.Home, claude []string) mapreduce.Config {
+func (o jobOptions) config(t tools) mapreduce.Config {
 	return mapreduce.Config{
-		Home: home, Environ: os.Environ(), Claude: claude, Version: versionText(),
+		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
 		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
 		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),

@@ -44,7 +44,7 @@ func fakeClaude() {
 	var words []string
 	for _, arg := range os.Args[1:] {
 		switch {
-		case arg == "--print":
+		case arg == "--print", arg == "--output-format", arg == "stream-json", arg == "--verbose":
 		case arg == "--version":
 			fmt.Println("2.1.330 (Claude Code)")
 			return

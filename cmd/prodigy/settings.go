@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
 	"prodigy/internal/dlq"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -206,7 +208,78 @@ func claudeCommand(home jobs.Home) ([]string, error) {
 	if err != nil || len(argv) > 0 {
 		return argv, err
 	}
-	return []string{"claude", "--print"}, nil
+	return agent.DefaultClaude(), nil
+}
+
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: the presets that are built in, changed by those in
+// PRODIGY_HOME and by its own. Without a step that needs it, nothing is read, and it is nil.
+func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
+	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
+	if w.Agents == nil && !containsStep(w, uses) {
+		return nil, nil
+	}
+	layers, err := homePresets(home)
+	if err != nil {
+		return nil, err
+	}
+	if w.Agents != nil {
+		layers = append(layers, aicli.Layer{Name: w.File, Node: w.Agents.Node})
+	}
+	set, err := aicli.Load(layers...)
+	if wrong, ok := errors.AsType[*aicli.Error](err); ok {
+		return nil, &workflow.InvalidError{Problems: []workflow.Problem{{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}}}
+	}
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	var problems []workflow.Problem
+	for _, s := range stepsOf(w) {
+		if s.Agent == nil {
+			continue
+		}
+		problem := func(format string, args ...any) {
+			problems = append(problems, workflow.Problem{File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...)})
+		}
+		p, err := set.Find(s.Agent.Preset())
+		switch {
+		case err != nil:
+			problem("use: %v", err)
+		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil:
+			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
+		case s.Agent.Model != "" && p.Options["model"] == nil:
+			problem("model: %s cannot be told which model to use", p.Name)
+		}
+	}
+	if problems != nil {
+		return nil, &workflow.InvalidError{Problems: problems}
+	}
+	return set, nil
+}
+
+func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
+	for _, s := range stepsOf(w) {
+		if is(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkAgents finds the executables of the CLIs that the agent steps of w use.
+func checkAgents(w *workflow.Workflow, set aicli.Set) error {
+	for _, s := range stepsOf(w) {
+		if s.Agent == nil {
+			continue
+		}
+		program := set[s.Agent.Preset()].Argv[0]
+		if _, err := exec.LookPath(program); err != nil {
+			return &workflow.InvalidError{Problems: []workflow.Problem{{
+				File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col,
+				Message: fmt.Sprintf("agent: %q is not an executable on PATH: install it, or set argv of agents.%s", program, s.Agent.Preset()),
+			}}}
+		}
+	}
+	return nil
 }
 
 // checkClaude finds the executable of argv, when w has a step that needs it.

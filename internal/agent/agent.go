@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/direct"
 	"prodigy/internal/events"
 	"prodigy/internal/mask"
@@ -25,7 +26,8 @@ type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 // Config is how an Executor runs commands.
 type Config struct {
 	Run      Runner
-	Claude   []string      // argv of the AI coding CLI; claude.bind says how it gets its prompt
+	Claude   []string      // argv of the AI coding CLI of claude steps; claude.bind says how it gets its prompt
+	Agents   aicli.Set     // how AI coding CLIs are called and read; nil: claude steps are judged by their exit code
 	Seed     uint64        // of the jitter of retry delays
 	Grace    time.Duration // between SIGTERM and SIGKILL
 	LogSteps bool          // emit AgentProgress
@@ -101,14 +103,16 @@ type command interface {
 
 // call is a command with its values in place.
 type call struct {
-	path    string // of the program; empty: it is looked up
-	argv    []string
-	program direct.Program // what argv would run when it is a shell and the program is all it runs
-	env     []string
-	input   string // what it reads from its standard input
-	ai      bool   // it is an AI coding CLI: what its tools have started ends with it
-	values  string // content of a private file that PRODIGY_VALUES names
-	script  string // content of a private file whose path is the last argument
+	path     string // of the program; empty: it is looked up
+	argv     []string
+	program  direct.Program // what argv would run when it is a shell and the program is all it runs
+	env      []string
+	input    string   // what it reads from its standard input
+	ai       bool     // it is an AI coding CLI: what its tools have started ends with it
+	aiRun    *aiRun   // how its output is read; nil: it is not
+	defaults []string // variables that it gets where nothing else sets them
+	values   string   // content of a private file that PRODIGY_VALUES names
+	script   string   // content of a private file whose path is the last argument
 
 	action action // instead of all above: what to do without one process of its own
 }

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/template"
+	"prodigy/internal/workflow"
 )
 
 // claude is a step that gives its text to the AI coding CLI, without a shell. Values in it are data, which the CLI must not take for
@@ -35,18 +36,36 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
+	run := x.readsClaude()
 	if readsPrompt(x.Claude[0]) {
-		return call{argv: x.Claude, input: prompt, ai: true}, nil
+		if run == nil || run.raw {
+			return call{argv: x.Claude, input: prompt, ai: true, aiRun: run}, nil
+		}
+		p := run.preset
+		argv := slices.Concat(x.Claude, p.Args, []string{"--output-format", "stream-json", "--verbose"}, p.Options.Of("model", p.Model))
+		if slices.Equal(x.Claude, DefaultClaude()) {
+			argv = slices.Concat(p.Argv, p.Args, p.Options.Of("model", p.Model))
+		}
+		return aiCall(call{argv: argv}, run, prompt)
 	}
-	switch {
-	case strings.IndexByte(prompt, 0) >= 0:
-		return call{}, &template.BindError{Text: "the prompt holds a NUL byte, which no argument can"}
-	case strings.HasPrefix(prompt, "-"):
-		return call{}, &template.BindError{Text: fmt.Sprintf(
-			"the prompt begins with a dash, so that %s would take it for an option: begin it with words of your own", filepath.Base(x.Claude[0]),
-		)}
+	if err := checkPromptArgument(x.Claude[0], prompt); err != nil {
+		return call{}, err
 	}
-	return call{argv: append(slices.Clip(x.Claude), prompt), ai: true}, nil
+	return call{argv: append(slices.Clip(x.Claude), prompt), ai: true, aiRun: run}, nil
+}
+
+// DefaultClaude returns the command of claude steps where nothing else is configured.
+func DefaultClaude() []string { return []string{"claude", "--print"} }
+
+// readsClaude returns how the output of the command of claude steps is read; nil: it is not. A command that is not claude, or that was told
+// how to print, keeps its output; what it prints counts only if it is what claude prints.
+func (x *Executor) readsClaude() *aiRun {
+	p := x.Agents[workflow.DefaultAgent]
+	if p == nil {
+		return nil
+	}
+	said := func(arg string) bool { return arg == "--output-format" || strings.HasPrefix(arg, "--output-format=") }
+	return &aiRun{preset: p, lenient: true, raw: !readsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
 }
 
 func (c claude) render(r template.Resolver) string { return c.Render(r) }
@@ -68,31 +87,8 @@ func lastWords(p Printed) (line string, exact bool) {
 	if json.Unmarshal([]byte(line), &o) != nil {
 		return cmp.Or(line, lastLine(p.Stderr)), false
 	}
-	if words := errorIn(o); words != "" {
+	if words := aicli.ErrorIn(o); words != "" {
 		return words, true
 	}
 	return lastLine(p.Stderr), false
-}
-
-// errorIn returns the first line of the error that a JSON object, or an object in it, has under one of the usual keys.
-func errorIn(o map[string]json.RawMessage) string {
-	for _, key := range []string{"result", "error", "errors", "data", "message"} {
-		value := o[key]
-		var list []json.RawMessage
-		if json.Unmarshal(value, &list) == nil && len(list) > 0 {
-			value = list[0]
-		}
-		var text string
-		if json.Unmarshal(value, &text) == nil {
-			value = json.RawMessage(text)
-		}
-		var inner map[string]json.RawMessage
-		if json.Unmarshal(value, &inner) == nil && len(inner) > 0 {
-			text = errorIn(inner)
-		}
-		if text, _, _ = strings.Cut(strings.TrimSpace(text), "\n"); text != "" {
-			return text
-		}
-	}
-	return ""
 }

@@ -76,7 +76,8 @@ func total(n int) template.Value {
 // the values in the command.
 func (r *run) environ(vars []string, c call) []string {
 	inherited := r.x.inherited.of(r.x.Environ)
-	env := make([]string, 0, len(inherited)+len(vars)+len(r.vars)+len(c.env)+2)
+	env := make([]string, 0, len(c.defaults)+len(inherited)+len(vars)+len(r.vars)+len(c.env)+2)
+	env = append(env, c.defaults...)
 	env = append(env, inherited...)
 	env = append(env, vars...)
 	env = append(env, r.vars...)

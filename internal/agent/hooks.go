@@ -72,7 +72,7 @@ func (r *run) onStepFailure(ctx context.Context, s *scope, st *step, end stepEnd
 func (r *run) stepFailed(st *step, end stepEnd, action string) events.StepFailed {
 	e := events.StepFailed{
 		ItemID: r.a.ItemID, Step: st.label, Attempts: end.attempts, Reason: end.reason, Action: action,
-		Error: end.failure.Message, ErrorType: end.failure.Type,
+		Error: end.failure.Message, ErrorType: end.failure.Type, Rule: end.failure.Rule,
 	}
 	if code := end.failure.ExitCode; code >= 0 {
 		e.ExitCode = &code

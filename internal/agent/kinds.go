@@ -15,6 +15,7 @@ func kinds() map[string]kind {
 		"shell":  {text: func(s *workflow.Step) *workflow.Text { return s.Shell }, compile: compileShell},
 		"claude": {text: func(s *workflow.Step) *workflow.Text { return s.Claude }, compile: compileClaude},
 
+		"agent":      {build: buildAgent},
 		"write_file": {build: buildWriteFile},
 		"foreach":    {build: buildForeach},
 		"validate":   {build: buildValidate},

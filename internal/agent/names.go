@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 
 	"prodigy/internal/template"
@@ -32,6 +33,9 @@ const (
 
 // last is the name under which the result of the previous step is kept, beside those of its kind, id and capture.
 const last = "last"
+
+// kindAgent is the kind of an agent step. Its name is known only after such a step, so that others may be called so.
+const kindAgent = "agent"
 
 // kindTest is the kind of a shell step that is written as `test`, the older way.
 const kindTest = "test"
@@ -66,6 +70,7 @@ func (n scopeNames) with(name string, is template.Name) scopeNames {
 // The fields of prodigy's own values.
 var (
 	resultFields     = []string{"output", "stderr", "exit_code", "success", "skipped", "duration", "duration_ms"}
+	agentFields      = append(slices.Clip(resultFields), "outcome", "cost", "turns", "session_id", "json")
 	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold", "attempt_number"}
 	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
 	workspaceFields  = []string{"base", "branch"}
@@ -82,7 +87,11 @@ func globalNames() scopeNames {
 	n = n.with("workflow", template.Name{Root: true, Fields: []string{"name"}})
 	n = n.with("job", template.Name{Root: true, Fields: []string{"id"}})
 	for _, name := range []string{"shell", "claude", last} {
-		n = n.with(name, template.Name{Root: true, Data: true, Fields: resultFields})
+		fields := resultFields
+		if name != "shell" {
+			fields = agentFields
+		}
+		n = n.with(name, template.Name{Root: true, Data: true, Fields: fields})
 	}
 	return n.flatten()
 }
@@ -185,11 +194,18 @@ func (n scopeNames) after(s *workflow.Step) scopeNames {
 	if s.Validate != nil {
 		n = n.with("validation", template.Name{Root: true, Data: true, Fields: validationFields})
 	}
+	if s.Agent != nil {
+		n = n.with(kindAgent, template.Name{Root: true, Data: true, Fields: agentFields})
+	}
 	if s.Test {
 		n = n.with(kindTest, template.Name{Root: true, Data: true, Fields: resultFields})
 	}
 	if s.ID != "" {
-		n = n.with(s.ID, template.Name{Root: true, Data: true, Fields: resultFields})
+		fields := resultFields
+		if s.Agent != nil || s.Claude != nil {
+			fields = agentFields
+		}
+		n = n.with(s.ID, template.Name{Root: true, Data: true, Fields: fields})
 	}
 	return n.flatten()
 }

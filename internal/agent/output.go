@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/mask"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
@@ -315,10 +316,27 @@ type sink struct {
 	kept *stream
 	file *os.File // nil: none
 	err  error
+
+	reading *aicli.Reading // reads it as well; nil: nothing does
+	held    bool           // the file gets the answer, which is known at the end
+}
+
+// release writes the answer to the file that was held for it.
+func (s *sink) release(answer string) {
+	if !s.held || s.file == nil {
+		return
+	}
+	if answer != "" {
+		answer += "\n"
+	}
+	_, s.err = s.file.WriteString(answer)
 }
 
 func (s *sink) Write(p []byte) (int, error) {
-	if s.file != nil && s.err == nil {
+	if s.reading != nil {
+		_, _ = s.reading.Write(p)
+	}
+	if s.file != nil && s.err == nil && !s.held {
 		_, s.err = s.file.Write(p)
 	}
 	return s.kept.Write(p)

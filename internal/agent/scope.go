@@ -53,6 +53,8 @@ type result struct {
 	data     json.RawMessage // the output in the format of the capture; nil: it is a text
 
 	validation json.RawMessage // result of the validation of the step; nil: it has none
+
+	ai *aiResult // of a run of an AI coding CLI; nil: it was none
 }
 
 // notRun is the result of a step that could not be run.
@@ -128,7 +130,7 @@ func (st *step) written() string {
 // kindNames returns the names that the result of a step has by its kind. Only commands have some, so that others leave ids free.
 func kindNames(kind string) []string {
 	switch kind {
-	case "shell", "claude":
+	case "shell", "claude", kindAgent:
 		return []string{kind}
 	case kindTest:
 		return []string{"shell", kindTest}
@@ -306,14 +308,18 @@ func (r *run) batchFile() string {
 }
 
 func (r result) value() template.Value {
-	v := fields(r.Output,
-		"output", r.Output,
-		"stderr", r.Stderr,
-		"exit_code", strconv.Itoa(r.code),
-		"success", strconv.FormatBool(!r.failed && !r.skipped),
-		"skipped", strconv.FormatBool(r.skipped),
-		"duration", duration.Format(r.duration),
-		"duration_ms", strconv.FormatInt(r.duration.Milliseconds(), 10))
+	m := map[string]template.Value{}
+	if r.ai != nil {
+		m = r.ai.fields()
+	}
+	for name, text := range map[string]string{
+		"output": r.Output, "stderr": r.Stderr, "exit_code": strconv.Itoa(r.code), "success": strconv.FormatBool(!r.failed && !r.skipped),
+		"skipped": strconv.FormatBool(r.skipped), "duration": duration.Format(r.duration),
+		"duration_ms": strconv.FormatInt(r.duration.Milliseconds(), 10),
+	} {
+		m[name] = template.Text(text)
+	}
+	v := template.Text(r.Output).With(m)
 	if r.data != nil {
 		return v.As(r.data)
 	}

@@ -115,6 +115,9 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 	if b.dir, err = r.dir(s, st); err != nil {
 		return boundCommand{}, err
 	}
+	if err := b.addSchema(r.a.Dir); err != nil {
+		return boundCommand{}, err
+	}
 	if b.output, err = st.output.bind(s, b.dir); b.output != nil {
 		b.output.tag = r.outputTag(s, st)
 	}
@@ -315,9 +318,12 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		failure, err := r.outputFailure(st, err)
 		return notRun, failure, err
 	}
+	if b.aiRun != nil {
+		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
+	}
 	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
-	written := out.close()
 	if err != nil {
+		_ = out.close()
 		return result{}, nil, err
 	}
 	res := result{Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code, duration: exit.Duration}
@@ -325,13 +331,21 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		res.masked = &masked
 	}
 
-	reason, exact := res.shown().Stderr, false
-	if b.ai && exit.Code > 0 && exit.Code != 126 {
-		reason, exact = lastWords(res.shown())
+	var failure *Failure
+	judged := false
+	if out.reading != nil {
+		res, failure, judged = r.judge(st, b, out.reading, exit, stderr.Tail(maxReadStderr), res)
 	}
-	failure := failureOf(st, exit, reason)
-	if failure != nil {
-		failure.Exact = exact
+	out.release(res.Output)
+	written := out.close()
+	if !judged {
+		reason, exact := res.shown().Stderr, false
+		if b.ai && exit.Code > 0 && exit.Code != 126 {
+			reason, exact = lastWords(res.shown())
+		}
+		if failure = failureOf(st, exit, reason); failure != nil {
+			failure.Exact = exact
+		}
 	}
 	if b.ai && errors.Is(exit.Start, process.ErrTooLarge) {
 		failure.Message = exit.Start.Error() + promptTooLarge
@@ -352,6 +366,9 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	end = endOf(exit, failure)
 	return res, failure, nil
 }
+
+// maxReadStderr is how much of the end of stderr a preset is given.
+const maxReadStderr = 8 << 10
 
 // runAction runs a step that is not a command (write_file, foreach, validate). Its output is masked, captured and written to output_file like
 // a command's.

@@ -64,6 +64,18 @@ func (p Prompt) String() string {
 // Options are the arguments for a setting of a step, by its name. {} stands for the value.
 type Options map[string][]string
 
+// Of returns the arguments for a setting; none if the value is empty, or the CLI has no such setting.
+func (o Options) Of(name, value string) []string {
+	if value == "" {
+		return nil
+	}
+	var args []string
+	for _, arg := range o[name] {
+		args = append(args, strings.ReplaceAll(arg, "{}", value))
+	}
+	return args
+}
+
 // Format is how the stdout of a CLI is read.
 type Format string
 
@@ -194,6 +206,15 @@ type Layer struct {
 	Node *yaml.Node
 }
 
+// Error is a mistake at one place of a Layer.
+type Error struct {
+	File      string // Layer.Name
+	Line, Col int
+	Message   string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Message) }
+
 // Load returns the presets that are built in, changed by layers in their order.
 func Load(layers ...Layer) (Set, error) {
 	var doc yaml.Node
@@ -206,11 +227,9 @@ func Load(layers ...Layer) (Set, error) {
 			return nil, err
 		}
 	}
-	for _, name := range set.Names() {
-		p := set[name]
-		p.Name = name
+	for _, p := range set {
 		if err := p.compile(); err != nil {
-			return nil, fmt.Errorf("agents.%s: %w", name, err)
+			panic("BUG: a preset that was checked: " + err.Error())
 		}
 	}
 	return set, nil
@@ -245,7 +264,7 @@ func (s Set) add(l Layer) error {
 		return nil
 	}
 	at := func(n *yaml.Node, format string, args ...any) error {
-		return fmt.Errorf("%s:%d:%d: %s", l.Name, n.Line, n.Column, fmt.Sprintf(format, args...))
+		return &Error{File: l.Name, Line: n.Line, Col: n.Column, Message: fmt.Sprintf(format, args...)}
 	}
 	if n.Kind != yaml.MappingNode {
 		return at(n, "agents must be a mapping of names to presets")
@@ -279,9 +298,14 @@ func (s Set) add(l Layer) error {
 		own := *body
 		own.Content = withoutKey(body.Content, "extends")
 		if err := own.Decode(&p); err != nil {
-			return fmt.Errorf("%s: %w", l.Name, err)
+			return at(key, "agents.%s: %s", key.Value, strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		merged := base.with(&p)
+		merged.Name = key.Value
+		checked := merged
+		if err := checked.compile(); err != nil {
+			return at(key, "agents.%s: %s", key.Value, err)
+		}
 		s[key.Value] = &merged
 	}
 	return nil

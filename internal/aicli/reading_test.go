@@ -229,14 +229,14 @@ mine:
 		"claude: {modle: x}":                                        `agents.yml:1:10: unknown key "modle" in agents.claude (did you mean "model"?)`,
 		"x: {extends: clode}":                                       `agents.yml:1:14: there is no agent "clode" (want aider, claude, codex, gemini, opencode, qwen)`,
 		"claude: [1]":                                               `agents.yml:1:9: agents.claude must be a mapping`,
-		"x: {argv: [x], parse: jsonl}":                              `agents.x: rules are missing: without one nothing can succeed`,
-		"claude: {rules: [{outcome: sucess}]}":                      `agents.claude: rule rule_1: unknown outcome "sucess" (did you mean "success"?)`,
-		"claude: {rules: [{outcome: failed, when: 'reslt.x'}]}":     `agents.claude: rule rule_1: "reslt" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
-		"claude: {rules: [{outcome: failed, when: 'a b'}]}":         "agents.claude: rule rule_1: expected an operator or the end, got \"b\"\n  a b\n    ^",
-		"claude: {rules: [{outcome: failed, when: stdout == 'x'}]}": `agents.claude: rule rule_1: "stdout" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
-		"claude: {options: {modell: [x]}}":                          `agents.claude: unknown key "modell" in options (did you mean "model"?)`,
-		"claude: {take: {text: nowhere.x}}":                         `agents.claude: take.text: there is no pick "nowhere"`,
-		"claude: {pick: {x: {line: a}}}":                            `agents.claude: pick.x: line is for parse: text, fields are for jsonl`,
+		"x: {argv: [x], parse: jsonl}":                              `agents.yml:1:1: agents.x: rules are missing: without one nothing can succeed`,
+		"claude: {rules: [{outcome: sucess}]}":                      `agents.yml:1:1: agents.claude: rule rule_1: unknown outcome "sucess" (did you mean "success"?)`,
+		"claude: {rules: [{outcome: failed, when: 'reslt.x'}]}":     `agents.yml:1:1: agents.claude: rule rule_1: "reslt" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
+		"claude: {rules: [{outcome: failed, when: 'a b'}]}":         "agents.yml:1:1: agents.claude: rule rule_1: expected an operator or the end, got \"b\"\n  a b\n    ^",
+		"claude: {rules: [{outcome: failed, when: stdout == 'x'}]}": `agents.yml:1:1: agents.claude: rule rule_1: "stdout" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
+		"claude: {options: {modell: [x]}}":                          `agents.yml:1:1: agents.claude: unknown key "modell" in options (did you mean "model"?)`,
+		"claude: {take: {text: nowhere.x}}":                         `agents.yml:1:1: agents.claude: take.text: there is no pick "nowhere"`,
+		"claude: {pick: {x: {line: a}}}":                            `agents.yml:1:1: agents.claude: pick.x: line is for parse: text, fields are for jsonl`,
 	} {
 		if _, err := Load(layer(text)); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)

@@ -41,7 +41,9 @@ type Verdict struct {
 	Scope      string        // with Quota: which limit
 
 	Usage   Usage
-	Skipped int // lines that were too long to be read
+	Skipped int  // lines that were too long to be read
+	Known   bool // it printed lines that the preset knows
+	Plain   bool // it printed text that is not JSON
 }
 
 // Usage is what a run has used.
@@ -65,7 +67,7 @@ type Tokens struct {
 // Verdict says what became of the run, once all of its output is written.
 func (r *Reading) Verdict(e End) Verdict {
 	r.close()
-	v := Verdict{Outcome: Failed, Skipped: r.skipped, Usage: r.Usage()}
+	v := Verdict{Outcome: Failed, Skipped: r.skipped, Known: len(r.at) > 0, Plain: strings.TrimSpace(r.plain) != "", Usage: r.Usage()}
 	facts := r.facts(e)
 	var decided *Rule
 	for _, rule := range r.preset.Rules {

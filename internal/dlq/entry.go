@@ -43,6 +43,7 @@ type Failure struct {
 	Attempt    int           `json:"attempt"`
 	Time       time.Time     `json:"time"`
 	ErrorType  retry.Type    `json:"error_type"`
+	Rule       string        `json:"rule,omitempty"` // of an AI coding CLI: which rule told the type
 	ExitCode   *int          `json:"exit_code,omitempty"`
 	Message    string        `json:"message"`
 	Step       string        `json:"step"`

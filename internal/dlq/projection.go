@@ -227,7 +227,7 @@ func (p *Projection) Close() error { return p.kept.close() }
 
 func failure(now time.Time, e events.AgentFailed, retries []StepRetry) Failure {
 	return Failure{
-		Attempt: e.Attempt, Time: now, ErrorType: e.ErrorType, ExitCode: e.ExitCode, Message: e.Error, Step: e.Step,
+		Attempt: e.Attempt, Time: now, ErrorType: e.ErrorType, Rule: e.Rule, ExitCode: e.ExitCode, Message: e.Error, Step: e.Step,
 		AgentID: e.AgentID, DurationMS: e.DurationMS, StdoutTail: e.StdoutTail, StderrTail: e.StderrTail, Retries: retries,
 		Commit: e.Commit, Conflicts: e.Conflicts,
 	}

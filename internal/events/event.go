@@ -432,6 +432,7 @@ type AgentFailed struct {
 	Signal         string                     `json:"signal,omitempty"`
 	Error          string                     `json:"error"`
 	ErrorType      retry.Type                 `json:"error_type"`
+	Rule           string                     `json:"rule,omitempty"` // of an AI coding CLI: which rule told the type, as in claude/usage_limit
 	ErrorSignature string                     `json:"error_signature"`
 	StdoutTail     string                     `json:"stdout_tail,omitempty"`
 	StderrTail     string                     `json:"stderr_tail,omitempty"`
@@ -473,6 +474,7 @@ func (e AgentFailed) masked(m Masker) Event {
 }
 
 func (e AgentFailed) normal() Event {
+	e.Rule = Clip(e.Rule, MaxError)
 	e.DurationMS = e.DurationMS.rounded()
 	e.Output = valid(e.Output)
 	e.Error, e.ErrorSignature = Clip(e.Error, MaxError), Clip(e.ErrorSignature, MaxError)
@@ -648,6 +650,7 @@ type StepRetrying struct {
 	Attempt         int        `json:"attempt"` // the one that failed
 	ErrorType       retry.Type `json:"error_type"`
 	Error           string     `json:"error"`
+	Rule            string     `json:"rule,omitempty"`    // as in AgentFailed
 	Matched         string     `json:"matched,omitempty"` // the entry of retry_on that recognised it
 	ComputedDelayMS Millis     `json:"computed_delay_ms"`
 	DelayMS         Millis     `json:"delay_ms"`  // after jitter
@@ -666,6 +669,7 @@ func (e StepRetrying) masked(m Masker) Event {
 }
 
 func (e StepRetrying) normal() Event {
+	e.Rule = Clip(e.Rule, MaxError)
 	e.Error = Clip(e.Error, MaxError)
 	e.ComputedDelayMS, e.DelayMS, e.WaitedMS = e.ComputedDelayMS.rounded(), e.DelayMS.rounded(), e.WaitedMS.rounded()
 	e.BudgetLeftMS, e.BudgetExpiresAt = roundedAt(e.BudgetLeftMS), writtenAt(e.BudgetExpiresAt)
@@ -682,6 +686,7 @@ type StepFailed struct {
 	Action    string       `json:"action"` // stop, continue, fallback or handler
 	Error     string       `json:"error"`
 	ErrorType retry.Type   `json:"error_type"`
+	Rule      string       `json:"rule,omitempty"` // as in AgentFailed
 	ExitCode  *int         `json:"exit_code,omitempty"`
 
 	StdoutTail string `json:"stdout_tail,omitempty"`
@@ -700,6 +705,7 @@ func (e StepFailed) masked(m Masker) Event {
 }
 
 func (e StepFailed) normal() Event {
+	e.Rule = Clip(e.Rule, MaxError)
 	e.Error = Clip(e.Error, MaxError)
 	e.StdoutTail, e.StderrTail = ClipTail(e.StdoutTail, MaxTail), ClipTail(e.StderrTail, MaxTail)
 	return e

@@ -60,6 +60,7 @@ func samples() []Event {
 			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4}, Commit: "d4e5f6", Files: 2, Insertions: 30, Deletions: 4, Discarded: 1,
 		},
 		AgentFailed{
+			Rule:   "claude/usage_limit",
 			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
 			Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
@@ -77,10 +78,12 @@ func samples() []Event {
 		WorktreeCleaned{Worker: 2, Reason: "its .git is gone"},
 		AgentProgress{ItemID: "item_1", Step: "s", StepIndex: 1, Steps: 2},
 		StepRetrying{
+			Rule:   "claude/usage_limit",
 			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
 			DelayMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
 		},
 		StepFailed{
+			Rule:   "claude/usage_limit",
 			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",
 			ErrorType: retry.TypeNetwork, ExitCode: &code, StdoutTail: "out", StderrTail: "err",
 			Outputs: &outputs.Span{Offset: 17, Length: 4},

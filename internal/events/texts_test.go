@@ -15,8 +15,9 @@ import (
 // event; <key> is the key of a map.
 var notPrinted = map[string][]string{
 	"ids of items and attempts, which the state of a job is computed from": {"ItemID", "ItemIDs", "AgentID", "Items", "Conflicts.With"},
-	"names of commits":  {"Base", "Commit", "Commits", "Head"},
-	"names of branches": {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
+	"names of commits":                 {"Base", "Commit", "Commits", "Head"},
+	"names of branches":                {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
+	"names of presets and their rules": {"Rule"},
 	"labels out of the workflow file": {
 		"Phase", "Step", "JobStarted.Workflow", "StepCompleted.ID", "StepCompleted.Capture", "Captured.<key>",
 		"CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",

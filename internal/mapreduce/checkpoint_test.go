@@ -413,6 +413,7 @@ var foldSums = map[int]string{
 	6: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // reduce that does not know of what succeeded since
 	7: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // where the outputs of steps are kept
 	8: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // work that waits to be merged
+	9: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // which rule told the type of a failure
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -38,7 +39,8 @@ type Config struct {
 	Stdin       io.Reader         // for a workflow that takes its items from there; of a resumed job: ignored, it cannot be read again
 	Values      []string          // of the command line: the workflow was parsed with them
 	Settings    settings.Settings // what was found before the job begins
-	Claude      []string          // argv of the AI coding CLI
+	Claude      []string          // argv of the AI coding CLI of claude steps
+	Agents      aicli.Set         // how AI coding CLIs are called and read, for a workflow with steps that need it
 	Version     string            // of prodigy
 	MaxParallel int               // 0: what the workflow says
 	Seed        uint64            // of jitter; 0: a random one, recorded with the job

@@ -428,7 +428,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	}
 	j.host = &host{job: j}
 	j.executor = build(agent.Config{
-		Run: runner, Claude: j.config.Claude, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
+		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		MaxCommands: int(j.room.Load()),
 	}, j.host)

@@ -103,7 +103,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 	failed := events.AgentFailed{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
-		Error: message, ErrorType: retry.Classify(f.Failure), ErrorSignature: retry.Signature(message),
+		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
 		Outputs: j.printed.take(a.ID), Commit: o.Commit,
 	}

@@ -3,6 +3,7 @@ package retry
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // Type classifies a failure, for matchers, metrics and the dead letter queue.
@@ -21,7 +22,17 @@ const (
 	TypeTemplate        Type = "template"
 	TypeCommitMissing   Type = "commit_missing"
 	TypeInternal        Type = "internal"
-	TypeKilledRunner    Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
+
+	// What an AI coding CLI says of its own end, see package aicli.
+	TypeQuota          Type = "quota"
+	TypeAuth           Type = "auth"
+	TypeRefused        Type = "refused"
+	TypeIncomplete     Type = "incomplete"
+	TypeInvalidRequest Type = "invalid_request"
+	TypeStalled        Type = "stalled"
+	TypeBudget         Type = "budget"
+
+	TypeKilledRunner Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
 
 	TypeMergeConflict Type = "merge_conflict" // what an agent did cannot be merged with what others did
 	TypeVerifyFailed  Type = "verify_failed"  // it can, but then the steps of workspace.verify fail
@@ -72,6 +83,13 @@ var errorTypes = []errorType{
 	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
 	{name: TypeMergeConflict, matcher: true}, // never told by a text
 	{name: TypeVerifyFailed, matcher: true},
+	{name: TypeQuota, matcher: true}, // these are told by nothing but the output of an AI coding CLI
+	{name: TypeAuth, matcher: true},
+	{name: TypeRefused, matcher: true},
+	{name: TypeIncomplete, matcher: true},
+	{name: TypeInvalidRequest, matcher: true},
+	{name: TypeStalled, matcher: true},
+	{name: TypeBudget, matcher: true},
 }
 
 // Failure is what is known of one failed attempt.
@@ -84,6 +102,9 @@ type Failure struct {
 	Signal   string `json:"signal,omitempty"`    // "SIGKILL", ...; empty when it exited
 	TimedOut bool   `json:"timed_out,omitempty"` // the step's own timeout ended it
 	Exact    bool   `json:"exact,omitempty"`     // Message alone says what it was: the rest of what was printed is about other things too
+
+	Rule       string        `json:"rule,omitempty"`        // of an AI coding CLI: which rule has decided, as in claude/usage_limit
+	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait; 0: it does not say
 }
 
 // Classify returns f.Type if it is set, else the type by the message, stderr, the end of stdout and the exit code.
@@ -105,8 +126,13 @@ func Classify(f Failure) Type {
 	return TypeCommandFailed
 }
 
-// permanent reports whether another attempt would fail in the same way: the workflow file is wrong, or a program is missing.
+// permanent reports whether another attempt would fail in the same way: the workflow file is wrong, a program is missing, or an AI
+// has refused.
 func permanent(f Failure, t Type) bool {
+	switch t {
+	case TypeRefused, TypeInvalidRequest, TypeBudget:
+		return true
+	}
 	return t == TypeTemplate || t == TypeCommandNotFound || f.ExitCode == 126 || f.ExitCode == 127
 }
 

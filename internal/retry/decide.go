@@ -32,7 +32,7 @@ type Decision struct {
 	Type       Type          // of the failure
 	Matched    string        // the entry of retry_on that recognised the failure, as it is written there; empty when none did
 	Computed   time.Duration // before jitter
-	Delay      time.Duration // to wait now; with Reason Budget: what the budget had no room for
+	Delay      time.Duration // to wait now, what the service asks for at least; with Reason Budget: what the budget had no room for
 	BudgetLeft time.Duration // after this delay; meaningless without a budget
 	State      State         // to carry to the next failure
 }
@@ -53,7 +53,7 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 		return d
 	}
 	d.Computed = p.Computed(d.State.Attempts)
-	d.Delay = p.spread(d.Computed, s.Previous, rnd)
+	d.Delay = max(p.spread(d.Computed, s.Previous, rnd), f.RetryAfter)
 	if p.overBudget(d, now) {
 		d.Reason = Budget
 		return d

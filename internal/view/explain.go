@@ -241,7 +241,7 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	x.step = e.Step
 	p, known := x.policies[e.Step]
 	text := fmt.Sprintf("step %s failed on try %d%s: %s", e.Step, e.Attempt, of(p.Attempts, known), e.Error)
-	why := []string{matched(p, known, e.ErrorType, e.Matched)}
+	why := append(ruled(e.Rule), matched(p, known, e.ErrorType, e.Matched))
 	why = append(why, x.delay(p, known, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
 	if e.BudgetExpiresAt != nil {
 		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
@@ -251,6 +251,15 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 			duration.Format(time.Duration(*e.BudgetLeftMS))))
 	}
 	x.add(r, text, why...)
+}
+
+// ruled says which rule told the type of the failure of an AI coding CLI.
+func ruled(rule string) []string {
+	preset, name, ok := strings.Cut(rule, "/")
+	if !ok {
+		return nil
+	}
+	return []string{fmt.Sprintf("rule %s of agent %s (prodigy agents show %s)", name, preset, preset)}
 }
 
 // of returns " of N", where N is the maximum number of tries.
@@ -301,7 +310,7 @@ var consequences = map[string]string{
 
 func (x *explainer) stepFailed(r events.Record, e events.StepFailed) {
 	p, known := x.policies[e.Step]
-	why := []string{fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, p, known, e))}
+	why := append(ruled(e.Rule), fmt.Sprintf("type %s; %s", e.ErrorType, x.gaveUp(r, p, known, e)))
 	if what := consequences[e.Action]; what != "" {
 		why = append(why, what)
 	}
@@ -340,7 +349,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		return
 	}
 	text := fmt.Sprintf("attempt %d failed after %s%s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
-	why := []string{"type " + string(e.ErrorType)}
+	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	if x.out.Status == Merging {
 		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)
 		if e.ErrorType == retry.TypeVerifyFailed {

@@ -191,6 +191,11 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.env(), true
 	case reflect.TypeFor[*Validate]():
 		return l.validate(), true
+	case reflect.TypeFor[*Agent]():
+		return either("prompt, or [with more](#agent)", filled(), l.block(reflect.TypeFor[Agent](), "agent")), true
+	case reflect.TypeFor[*AgentPresets]():
+		preset := form{schema: node{"type": "object", "properties": presetKeys(), "additionalProperties": false}}
+		return named(labelPattern, preset, "names, each with a preset (see agents.md)"), true
 	case reflect.TypeFor[*OnIncomplete]():
 		return l.onIncomplete(), true
 	case reflect.TypeFor[Elements]():
@@ -251,6 +256,12 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return named(commandPattern(), timeout(), "kinds of steps, or kinds and positions as in `shell_2`, each with a duration or seconds"), true
 	case "workflow.Timeouts.cleanup_grace_period_secs":
 		return either("duration or seconds, also 0", span(), atLeast(0)), true
+	case "workflow.Agent.use", "workflow.Agent.model", "workflow.Agent.schema":
+		return constantForm(), true
+	case "workflow.Agent.args":
+		return listOf(constantForm(), "list of texts"), true
+	case "workflow.Agent.max_turns":
+		return atLeast(1), true
 	case "workflow.Validate.threshold":
 		return number("number from 0 to 100", node{"minimum": 0, "maximum": 100}), true
 	case "workflow.Foreach.parallel":
@@ -315,6 +326,20 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return pattern("^[^\\x00\"\\r\\n\uFFFD]$", "a character"), true
 	}
 	return form{}, false
+}
+
+// constantForm is a text without placeholders.
+func constantForm() form {
+	return form{schema: node{"type": scalars(), "pattern": `\S`, "not": node{"type": "string", "pattern": `\$\{`}}, words: "text"}
+}
+
+// presetKeys are those of package aicli, for completion in editors; aicli checks them.
+func presetKeys() node {
+	keys := node{}
+	for _, name := range PresetKeys() {
+		keys[name] = node{}
+	}
+	return keys
 }
 
 // besides describes the keys of a block that are not fields of its type, because they are other words for such.

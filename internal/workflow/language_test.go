@@ -37,7 +37,7 @@ func valid(t *testing.T, name string) *yaml.Node {
 
 // mappings calls do for each mapping whose keys the language fixes, with the key that it is the value of.
 func mappings(n *yaml.Node, key string, do func(n *yaml.Node, key string)) {
-	free := []string{"env", "handlers", "command_timeouts", "secrets", "parameters", "profiles", "profile", "default"}
+	free := []string{"env", "handlers", "command_timeouts", "secrets", "parameters", "profiles", "profile", "default", "agents"}
 	if n.Kind == yaml.MappingNode && !slices.Contains(free, key) {
 		do(n, key)
 	}

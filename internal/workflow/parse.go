@@ -199,6 +199,10 @@ func (r *reader) workflowValue(e entry, target any) {
 		set(t)(word(r, e, OrderCompletion, OrderItems))
 	case **Verify:
 		*t = r.verify(e)
+	case **Agent:
+		*t = r.agent(e)
+	case **AgentPresets:
+		*t = r.agentPresets(e)
 	case **WriteFile:
 		*t = r.writeFile(e)
 	case **Foreach:

@@ -149,3 +149,27 @@ func (r *reader) stdin(e entry, in *Input) {
 		r.fail(e.value, "stdin: the one value it can have is true")
 	}
 }
+
+// agentPresets keeps the block agents as it is written.
+func (r *reader) agentPresets(e entry) *AgentPresets {
+	if e.value.Kind != yaml.MappingNode {
+		r.wrongType(e, "a mapping of names to presets")
+		return nil
+	}
+	for _, one := range r.entries(e.value) {
+		var keys []key
+		for _, name := range PresetKeys() {
+			keys = append(keys, key{name: name, read: func(entry) {}})
+		}
+		if !isLabel(one.name) {
+			r.fail(one.key, "agents: %q is not a name: use letters, digits, underscores and dashes, and no digit first", one.name)
+		}
+		r.block("agents."+one.name, one, keys)
+	}
+	return &AgentPresets{Node: e.value}
+}
+
+// PresetKeys returns the keys of a preset of an AI coding CLI. Package aicli reads their values.
+func PresetKeys() []string {
+	return []string{"extends", "tested", "argv", "args", "env", "model", "prompt", "options", "parse", "pick", "take", "rules"}
+}

@@ -3,6 +3,7 @@ package workflow
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -20,6 +21,49 @@ func (r *reader) writeFile(e entry) *WriteFile {
 		r.require(b, "content")
 	}
 	return w
+}
+
+// agent reads a prompt, or a mapping with one.
+func (r *reader) agent(e entry) *Agent {
+	a := new(Agent)
+	if e.value.Kind != yaml.MappingNode {
+		set(&a.Prompt)(r.textWithPos(e))
+		return a
+	}
+	keys := r.fields(a)
+	keys = withReader(keys, "use", func(e entry) { set(&a.Use)(r.constantText(e)) })
+	keys = withReader(keys, "model", func(e entry) { set(&a.Model)(r.constantText(e)) })
+	keys = withReader(keys, "schema", func(e entry) { set(&a.Schema)(r.constantText(e)) })
+	keys = withReader(keys, "max_turns", func(e entry) { set(&a.MaxTurns)(r.atLeast(e, 1)) })
+	keys = withReader(keys, "args", func(e entry) { a.Args = r.constantTexts(e) })
+	if b := r.block("agent", e, keys); b != nil {
+		r.require(b, "prompt")
+	}
+	return a
+}
+
+// constantText reads a text that is the same for all items.
+func (r *reader) constantText(e entry) (string, bool) {
+	text, ok := r.nonBlank(e)
+	if ok && strings.Contains(text, "${") {
+		r.fail(e.value, "%s: no value can stand here, it is the same for all", e.name)
+		return "", false
+	}
+	return text, ok
+}
+
+func (r *reader) constantTexts(e entry) []string {
+	if e.value.Kind != yaml.SequenceNode {
+		r.wrongType(e, "a list of texts")
+		return nil
+	}
+	var all []string
+	for _, n := range e.value.Content {
+		if text, ok := r.constantText(e.with(n)); ok {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // permissions reads permissions in octal, in quotes or not.

@@ -20,6 +20,8 @@ type Step struct {
 	Shell  *Text `yaml:"shell" json:"shell,omitempty"`   // a script for `sh -c`
 	Claude *Text `yaml:"claude" json:"claude,omitempty"` // a prompt for the AI coding CLI, which passes no shell
 
+	Agent *Agent `yaml:"agent" json:"agent,omitempty"` // a prompt for an AI coding CLI whose output is read (see agents.md), or a mapping with more
+
 	WriteFile *WriteFile `yaml:"write_file" json:"write_file,omitempty"` // a file to write
 	Foreach   *Foreach   `yaml:"foreach" json:"foreach,omitempty"`       // steps to run for each element of a list
 	Validate  *Validate  `yaml:"validate" json:"validate,omitempty"`     // how complete the work of the step is, and what is done until it is; alone it is a step of its own
@@ -74,6 +76,7 @@ var kinds = []struct {
 }{
 	{"shell", func(s *Step) bool { return s.Shell != nil }, endless},
 	{"claude", func(s *Step) bool { return s.Claude != nil }, endless},
+	{"agent", func(s *Step) bool { return s.Agent != nil }, endless},
 	{"write_file", func(s *Step) bool { return s.WriteFile != nil }, instant},
 	{"foreach", func(s *Step) bool { return s.Foreach != nil }, instant},
 	{"validate", func(s *Step) bool { return s.Validate != nil }, instant}, // last: beside another key it belongs to that
@@ -103,7 +106,7 @@ func Kinds() []string {
 }
 
 // isCommand reports whether s starts a process.
-func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil }
+func (s *Step) isCommand() bool { return s.Shell != nil || s.Claude != nil || s.Agent != nil }
 
 // Interpreter is the argv that runs a script. The script is appended to it.
 type Interpreter []string
@@ -144,6 +147,24 @@ const (
 func CaptureFormats() []CaptureFormat {
 	return []CaptureFormat{FormatString, FormatJSON, FormatLines, FormatNumber, FormatBoolean}
 }
+
+// Agent is an agent step: a run of an AI coding CLI.
+type Agent struct {
+	Use         string   `yaml:"use" json:"use,omitempty"`                   // the CLI, by the name of its preset; default `claude`
+	Prompt      Text     `yaml:"prompt" json:"prompt"`                       // what it is to do, which passes no shell; required
+	Model       string   `yaml:"model" json:"model,omitempty"`               // the model; default that of the preset, else of the CLI
+	MaxTurns    int      `yaml:"max_turns" json:"max_turns,omitempty"`       // after how many turns the CLI ends, where it can do that; default as the CLI does
+	Schema      string   `yaml:"schema" json:"schema,omitempty"`             // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
+	Args        []string `yaml:"args" json:"args,omitempty"`                 // further arguments of the CLI
+	AllowDenied bool     `yaml:"allow_denied" json:"allow_denied,omitempty"` // a tool that was not permitted does not fail the step; default false
+	AllowEmpty  bool     `yaml:"allow_empty" json:"allow_empty,omitempty"`   // nor does an empty answer; default false
+}
+
+// Preset returns the name of the preset.
+func (a *Agent) Preset() string { return cmp.Or(a.Use, DefaultAgent) }
+
+// DefaultAgent is the preset of agent steps that name none, and of claude steps.
+const DefaultAgent = "claude"
 
 // WriteFile is a write_file step.
 type WriteFile struct {

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
 )
@@ -47,10 +49,14 @@ type Workflow struct {
 	Secrets     []Secret           `yaml:"secrets"`      // variables whose values are masked wherever prodigy writes or prints, and never stored
 	Parameters  []Parameter        `yaml:"parameters"`   // values that a run is given by `--param` or `--param-file`; every text can name them
 	Workspace   Workspace          `yaml:"workspace"`    // where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git repository of its own, whose commits are merged; default shared
+	Agents      *AgentPresets      `yaml:"agents"`       // changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see agents.md)
 	Outputs     outputs.Policy     `yaml:"outputs"`      // how much is kept of what steps print, for `prodigy logs`
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
 }
+
+// AgentPresets is the block agents. Package aicli reads it.
+type AgentPresets struct{ Node *yaml.Node }
 
 // Mode is the mode of a workflow.
 type Mode string

@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/aicli"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/template"
+	"prodigy/internal/workflow"
+)
+
+// aiStep is an agent step: a run of an AI coding CLI whose output is read by a preset.
+type aiStep struct {
+	*workflow.Agent
+	prompt *template.Plain
+}
+
+func buildAgent(c *compiler, s *step, n scopeNames) command {
+	return aiStep{s.Agent, c.plain(s, s.Agent.Prompt, n)}
+}
+
+func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
+	p, err := x.Agents.Find(a.Preset())
+	if err != nil {
+		return call{}, err
+	}
+	prompt, err := a.prompt.Bind(r)
+	if err != nil {
+		return call{}, err
+	}
+	argv := slices.Concat(p.Argv, p.Args, a.Args)
+	argv = append(argv, p.Options.Of("model", cmp.Or(a.Model, p.Model))...)
+	if a.MaxTurns > 0 {
+		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
+	}
+	return aiCall(call{argv: argv}, &aiRun{preset: p, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema}, prompt)
+}
+
+func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
+
+// aiRun is how the output of a run of an AI coding CLI is read.
+type aiRun struct {
+	preset                  *aicli.Preset
+	allowDenied, allowEmpty bool
+	schema                  string // a file with a JSON Schema for the answer
+
+	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is its output, and its exit
+	// code decides, as long as it prints nothing of what the preset knows.
+	lenient bool
+
+	// raw says that the command was told itself how to print: its output stays as it is.
+	raw bool
+}
+
+// aiCall gives a call its prompt in the way of the preset.
+func aiCall(c call, run *aiRun, prompt string) (call, error) {
+	c.ai, c.aiRun = true, run
+	p := run.preset
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		c.defaults = append(c.defaults, name+"="+p.Env[name])
+	}
+	switch {
+	case len(p.Prompt.File) > 0:
+		for _, arg := range p.Prompt.File {
+			if arg != "{}" {
+				c.argv = append(c.argv, arg)
+			}
+		}
+		c.script = prompt
+		return c, nil
+	case p.Prompt.Stdin:
+		c.input = prompt
+		if p.Prompt.Arg != "" {
+			c.argv = append(c.argv, p.Prompt.Arg)
+		}
+		return c, nil
+	}
+	if err := checkPromptArgument(c.argv[0], prompt); err != nil {
+		return call{}, err
+	}
+	c.argv = append(c.argv, prompt)
+	return c, nil
+}
+
+// checkPromptArgument returns what is wrong with a prompt that is to be an argument.
+func checkPromptArgument(program, prompt string) error {
+	switch {
+	case strings.IndexByte(prompt, 0) >= 0:
+		return &template.BindError{Text: "the prompt holds a NUL byte, which no argument can"}
+	case strings.HasPrefix(prompt, "-"):
+		return &template.BindError{Text: fmt.Sprintf(
+			"the prompt begins with a dash, so that %s would take it for an option: begin it with words of your own", filepath.Base(program),
+		)}
+	}
+	return nil
+}
+
+// addSchema adds the arguments for the schema of an agent step, which is a file in dir.
+func (b *boundCommand) addSchema(dir string) error {
+	if b.aiRun == nil || b.aiRun.schema == "" {
+		return nil
+	}
+	path := process.Resolve(dir, b.aiRun.schema)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return &template.BindError{Text: "schema: " + err.Error()}
+	}
+	if err := checkSchema(data); err != nil {
+		return &template.BindError{Text: "schema: " + path + ": " + err.Error()}
+	}
+	run := *b.aiRun
+	run.schema = string(data)
+	b.aiRun = &run
+	option := run.preset.Options["schema"]
+	value := string(data)
+	if slices.Contains(option, "{file}") {
+		value = path
+	}
+	var args []string
+	for _, arg := range option {
+		args = append(args, strings.NewReplacer("{}", value, "{file}", value).Replace(arg))
+	}
+	// In front of what names the prompt, which stays the last.
+	at := len(b.argv)
+	if run.preset.Prompt.Stdin && run.preset.Prompt.Arg != "" || !run.preset.Prompt.Stdin {
+		at = max(0, at-1)
+	}
+	b.argv = slices.Insert(slices.Clone(b.argv), at, args...)
+	return nil
+}
+
+// aiResult is what a run of an AI coding CLI leaves to the steps after it, beside its answer.
+type aiResult struct {
+	Outcome   aicli.Outcome   `json:"outcome"`
+	SessionID string          `json:"session_id,omitempty"`
+	Turns     int             `json:"turns,omitempty"`
+	CostUSD   *float64        `json:"cost_usd,omitempty"`
+	JSON      json.RawMessage `json:"json,omitempty"` // with a schema: the answer
+}
+
+// fields returns the values of the names below agent.
+func (a *aiResult) fields() map[string]template.Value {
+	cost := ""
+	if a.CostUSD != nil {
+		cost = strconv.FormatFloat(*a.CostUSD, 'f', -1, 64)
+	}
+	m := map[string]template.Value{
+		"outcome": template.Text(string(a.Outcome)), "session_id": template.Text(a.SessionID), "turns": template.Text(strconv.Itoa(a.Turns)),
+		"cost": template.Text(cost),
+	}
+	if a.JSON != nil {
+		m["json"] = template.JSON(a.JSON)
+	}
+	return m
+}
+
+// judge turns the end of a command that a preset reads into a result: its answer is the output, and a failure says what the preset found.
+// Timeouts and commands that did not start are no affair of the preset.
+func (r *run) judge(st *step, b boundCommand, reading *aicli.Reading, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
+	if exit.Start != nil || exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
+		return res, nil, false
+	}
+	a := b.aiRun
+	reading.WriteStderr([]byte(stderr))
+	v := reading.Verdict(aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty})
+	if a.lenient && v.Outcome == aicli.Failed && v.Rule == "" && !v.Known && (v.Plain || exit.Code != 0 || exit.Signal != "") {
+		return res, nil, false
+	}
+	if a.raw && !v.Known {
+		return res, nil, false
+	}
+	end := &aiResult{Outcome: v.Outcome, SessionID: v.SessionID, Turns: v.Usage.Turns}
+	if v.Usage.Costed {
+		end.CostUSD = &v.Usage.CostUSD
+	}
+	if v.Outcome == aicli.Success && a.schema != "" {
+		answer, err := answerOf(v, res.Output, a.schema)
+		if err != nil {
+			v.Outcome, v.Type, v.Rule, v.Message = aicli.Incomplete, aicli.Incomplete.ErrorType(), "schema", err.Error()
+			end.Outcome = v.Outcome
+		}
+		end.JSON = answer
+	}
+	res.ai = end
+	if !a.raw && !v.Whole {
+		res.Output, res.masked = strings.TrimRight(v.Text, "\n"), nil
+		if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.Printed {
+			res.masked = &masked
+		}
+	}
+	if v.Outcome == aicli.Success {
+		return res, nil, true
+	}
+	f := &Failure{Step: st.label, Failure: retry.Failure{
+		Type: v.Type, Message: events.Clip(r.x.Mask.Text(v.Message), events.MaxError), ExitCode: exit.Code, Signal: exit.Signal, Exact: true,
+		RetryAfter: v.RetryAfter,
+	}}
+	if exit.Signal != "" {
+		f.ExitCode = -1
+	}
+	if v.Rule != "" {
+		f.Rule = a.preset.Name + "/" + v.Rule
+	}
+	return res, f, true
+}
