@@ -115,9 +115,7 @@ func (p *printer) show() {
 				p.closeItems()
 				return
 			}
-			p.screen.together(func() { p.see(batch) }, func(width, height int) []string {
-				return p.lines.lines(p.job, time.Now(), width, height)
-			})
+			p.seeTogether(batch)
 		case e := <-p.steps:
 			p.job.Step(e)
 		case e := <-p.outputs:
@@ -132,6 +130,17 @@ func (p *printer) show() {
 		case now := <-tick.C:
 			p.progress(now)
 		}
+	}
+}
+
+// seeTogether shows records, and the live lines once. What items print goes to where these were, and they come back below it at once.
+func (p *printer) seeTogether(batch []events.Record) {
+	drawn := len(p.screen.drawn) > 0
+	p.screen.together(func() { p.see(batch) }, func(width, height int) []string {
+		return p.lines.lines(p.job, time.Now(), width, height)
+	})
+	if drawn && len(p.screen.drawn) == 0 {
+		p.progress(time.Now())
 	}
 }
 

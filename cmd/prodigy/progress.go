@@ -332,10 +332,10 @@ func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) str
 		return ""
 	case b.Scope == view.WorkflowScope && !g.waits:
 		return counted(n, "item") + " to be rejected"
-	case n == 1:
-		return "1 item waits"
+	case b.Scope == view.WorkflowScope:
+		return counted(n, "item") + " held back"
 	}
-	return fmt.Sprintf("%d items wait", n)
+	return counted(n, "item") + " waiting for it"
 }
 
 // opened returns why a breaker is open, as far as that is known.

@@ -66,7 +66,7 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 		{"wide", progressLines{unicode: true, waits: true}, busy(), 120, 40, []string{
 			" 40% ███▓▓▓▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running  1 waiting",
 			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed out after 2s",
-			"breaker open, tests in 28s, 4 items wait",
+			"breaker open, tests in 28s, 4 items held back",
 			"  5 failures in a row, the last timeout: timed out after 1s",
 			"  running f  2s  attempt 2",
 			"  running g  2s  step fetch",
