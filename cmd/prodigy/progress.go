@@ -122,16 +122,21 @@ func (g progressLines) bar(j *view.Job, width int, counts []string) string {
 		return ""
 	}
 	percent := fmt.Sprintf("%3d%%", 100*min(j.Counts.Finished(), j.Total)/j.Total)
-	if width < 3*narrowBar {
+	const step, most = 5, 30 // in steps, so that it does not jump with each digit
+	begin := len("100% ")
+	left := width - begin - wide(counts)
+	cells := min(max(left-left%step, narrowBar), most, width-begin-wide(counts[:min(len(counts), 2)])) // how many have failed counts more
+	if cells < shortestBar {
 		return percent
 	}
-	const step, most = 5, 30 // in steps, so that it does not jump with each digit
-	left := width - wide(counts) - len("100% ")
-	return percent + " " + g.shares(j, min(max(left-left%step, narrowBar), most))
+	return percent + " " + g.shares(j, cells)
 }
 
-// narrowBar is the number of cells of the narrowest bar.
-const narrowBar = 10
+// narrowBar is the number of cells of a bar that leaves counts out, and shortestBar that of one that is worth its place.
+const (
+	narrowBar   = 10
+	shortestBar = 5
+)
 
 // wide returns how many columns parts take in a line, each with two blanks before it.
 func wide(parts []string) int {

@@ -93,6 +93,9 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			"  failed  d  timeout: timed out after 1s",
 			"  failed  h  circuit_open: refused: the …",
 		}},
+		{"40 columns leave room for the failures", progressLines{unicode: true}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
+			events.JobResumed{Completed: 272, Pending: 128},
+		), 40, 20, []string{" 68% ██████▒░░  272/400 done  20 failed"}},
 		{"very narrow and low", progressLines{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
 		{"colours take no room", progressLines{colours: true, unicode: true}, busy(), 42, 6, []string{
 			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
