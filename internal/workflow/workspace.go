@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,12 +153,30 @@ func (r *reader) warnOfSharing() {
 	if w.Workspace.Mode != "" || w.Map == nil {
 		return
 	}
-	if w.Merge != nil {
+	if w.Merge != nil && mentionGit(w.Merge.Commands) {
 		r.warnings = append(r.warnings, r.problem(w.Merge.Pos, `merge: nothing was merged before these steps, since agents share a directory; "workspace: git" gives each a git workspace, and merges what it did (prodigy validate --fix writes that line)`))
 	}
 	if at, ok := commits(w.Map.AgentTemplate); ok {
 		r.warnings = append(r.warnings, r.problem(at, `commit_required: the commits of agents are made in your checkout; "workspace: git" gives each agent a git workspace, and merges its commits (prodigy validate --fix writes that line)`))
 	}
+}
+
+// mentionGit reports whether steps are about commits: an AI or git has work to do, or they name what was merged. Others may send a message.
+func mentionGit(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool {
+		if s.Claude != nil || s.Agent != nil || s.CommitRequired {
+			return true
+		}
+		if s.Shell != nil && (strings.Contains(s.Shell.Value, "git ") || strings.Contains(s.Shell.Value, "${merge.")) {
+			return true
+		}
+		for _, nested := range s.NestedSteps() {
+			if mentionGit(nested) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // commits returns where the first of the steps with commit_required is.
