@@ -124,7 +124,7 @@ func hostsOf(addr net.Addr) []string {
 
 func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
 	var commands errgroup.Group // they outlive the server, so nobody waits for them
-	pages := ui.Server{Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(), ReadOnly: o.readOnly, Data: ui.Data{
+	pages := ui.Server{Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(), ReadOnly: o.readOnly, Dirs: o.all, Data: ui.Data{
 		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
 		Outputs: entriesOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return labelsInStore(j) },
 		Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },

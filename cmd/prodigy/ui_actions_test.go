@@ -99,6 +99,11 @@ func TestAJobIsStoppedAndResumedFromTheBrowser(t *testing.T) {
 		_, list := person.get("/")
 		job = regexp.MustCompile(`/jobs/[^"]+`).FindString(list)
 	}
+	for _, path := range []string{"/", job} {
+		if _, page := person.get(path); !strings.Contains(page, filepath.Base(dir)+"</code>") {
+			t.Errorf("%s does not say that the job is in %s: %s", path, dir, page)
+		}
+	}
 	person.await(job+"/items?item=item_0", "waiting") // what the step has printed by now
 	_, page := person.get(job)
 	form := url.Values{"token": {hiddenToken(page)}}

@@ -204,9 +204,12 @@ func stateChoices(place jobs.Job, j *view.Job, q itemQuery) []stateChoice {
 	return list
 }
 
+// causeSought is how much of the text of a failure the items of a group are searched by.
+const causeSought = 300
+
 // failuresURL returns the address of the list of the items that failed for the same cause.
 func failuresURL(job string, g view.FailureGroup) string {
-	return itemQuery{State: g.ItemStatus(), Failure: g.Title()}.url(job)
+	return itemQuery{State: g.ItemStatus(), Failure: events.Clip(g.Title(), causeSought)}.url(job)
 }
 
 // statusWord returns the word for the status of an item.

@@ -159,6 +159,7 @@ const jobsListed = 50
 // row is a job in the list.
 type row struct {
 	mapreduce.Summary
+	Dir   string // in which it was started, where jobs of all directories are listed
 	Error string // why it cannot be read
 }
 
@@ -179,14 +180,26 @@ func (s *Server) list(*http.Request) (page, error) {
 		r := row{Summary: sum}
 		if err != nil {
 			r.Job, r.Error = j, err.Error()
+		} else if s.Dirs {
+			r.Dir = dirOf(j)
 		}
 		rows = append(rows, r)
 	}
 	p.Data = struct {
 		Rows []row
 		More int
-	}{rows, len(all) - len(rows)}
+		Dirs bool
+	}{rows, len(all) - len(rows), s.Dirs}
 	return p, nil
+}
+
+// dirOf returns the directory in which a job was started, "" if it is not known.
+func dirOf(j jobs.Job) string {
+	meta, err := j.ReadMeta()
+	if err != nil {
+		return ""
+	}
+	return meta.Dir
 }
 
 // standing is the data of the page of a job.
@@ -200,6 +213,7 @@ type standing struct {
 	Rate      string
 	Mine      bool          // it belongs to the user whose server this is
 	Letters   int           // dead letters
+	Dir       string        // in which the job was started
 	Merging   int           // items whose work waits to be merged
 	Reduces   bool          // it has a reduce phase
 	Started   []started     // from the pages, the newest first
@@ -236,6 +250,7 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	}
 	st.Reduces = slices.ContainsFunc(seen.Phases, func(p view.Phase) bool { return p.Name == "reduce" || p.Name == "merge" })
 	st.Merging, _ = seen.Merging(now)
+	st.Dir = dirOf(place)
 	name := func(index int) { st.Labels[index] = labels.Label(index) }
 	for _, a := range seen.InFlight() {
 		name(a.Index)

@@ -34,6 +34,7 @@ type Server struct {
 	Limits  Limits
 
 	ReadOnly bool // nothing can be started from the pages
+	Dirs     bool // the list says in which directory each job was started
 
 	form string // token that forms must send, new for each server, against CSRF
 }
