@@ -81,6 +81,7 @@ type run struct {
 	itemsFile string // the file of the items of a batch; empty: not asked for yet
 
 	tryNumber  int              // of the step that runs
+	limit      *agentLimit      // of the time of the attempt; nil: none
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach
 	current    string           // label of the step of the attempt's own list that runs
 	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits

@@ -204,7 +204,7 @@ func (r *run) judge(st *step, b boundCommand, reading *aicli.Reading, exit proce
 	}
 	f := &Failure{Step: st.label, Failure: retry.Failure{
 		Type: v.Type, Message: events.Clip(r.x.Mask.Text(v.Message), events.MaxError), ExitCode: exit.Code, Signal: exit.Signal, Exact: true,
-		RetryAfter: v.RetryAfter,
+		RetryAfter: v.RetryAfter, ResetAt: v.Reset, Scope: v.Scope,
 	}}
 	if exit.Signal != "" {
 		f.ExitCode = -1

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,8 +91,9 @@ func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 	if limit <= 0 {
 		return r.runAll(ctx, s)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeUp)
-	defer cancel()
+	r.limit = newAgentLimit(ctx, limit)
+	defer r.limit.cancel(nil)
+	ctx = r.limit
 	end, err := r.runAll(ctx, s)
 	if !errors.Is(err, errTimeUp) {
 		return end, err
@@ -107,6 +109,53 @@ func (r *run) runAttempt(ctx context.Context, s *scope) (stepEnd, error) {
 		failure.Message = fmt.Sprintf("the %s phase timed out after %s, in step %s", r.a.Phase, duration.Format(limit), r.current)
 	}
 	return stepEnd{failure: failure}, nil
+}
+
+// agentLimit is a context that ends with the time limit of an attempt, which can be put off.
+type agentLimit struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+
+	mu sync.Mutex
+	at time.Time
+}
+
+func newAgentLimit(ctx context.Context, limit time.Duration) *agentLimit {
+	l := &agentLimit{at: time.Now().Add(limit)}
+	l.Context, l.cancel = context.WithCancelCause(ctx)
+	l.timer = time.AfterFunc(limit, func() { l.cancel(errTimeUp) })
+	context.AfterFunc(l.Context, func() { l.timer.Stop() })
+	return l
+}
+
+// Deadline implements context.Context.
+func (l *agentLimit) Deadline() (time.Time, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if outer, ok := l.Context.Deadline(); ok && outer.Before(l.at) {
+		return outer, true
+	}
+	return l.at, true
+}
+
+// suspend stops the clock until resume is called.
+func (l *agentLimit) suspend() (resume func()) {
+	if l == nil {
+		return func() {}
+	}
+	began := time.Now()
+	if !l.timer.Stop() {
+		return func() {} // it is over
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.at = l.at.Add(time.Since(began))
+		if l.Context.Err() == nil {
+			l.timer.Reset(time.Until(l.at))
+		}
+	}
 }
 
 // runAll runs the steps of the attempt that are not done yet. It returns how the last one that ran ended: the others have not failed.

@@ -123,7 +123,7 @@ func (r *run) runHandler(ctx context.Context, s *scope, st *step, end stepEnd) (
 		}
 
 		r.tryNumber = end.attempts + 1
-		res, failure, err := r.try(ctx, s, st)
+		res, failure, err := r.tryAdmitted(ctx, s, st)
 		if err != nil {
 			return stepEnd{}, err
 		}

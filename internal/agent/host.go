@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
+	"prodigy/internal/quota"
 )
 
 // Host is the job that the attempts of an Executor belong to. The Executor keeps nothing that outlives an attempt except compiled steps:
@@ -57,6 +58,18 @@ type Host interface {
 
 	// ReleaseStep gives the breaker of a step a start back that was stopped and has no outcome.
 	ReleaseStep(b StepBreaker, t breaker.Ticket)
+
+	// AdmitAgent waits until an agent of a pool may start, and returns the worker slot that the attempt goes on in, as Pause does. While it
+	// waits for the limit of a plan, the slot serves other attempts. Each start is to be answered by ReportAgent or ReleaseAgent. The error is
+	// a stop, or says that the job has to stop because the wait would be too long.
+	AdmitAgent(ctx context.Context, a *Attempt, pool string, keepSlot bool) (slot int, t quota.Ticket, err error)
+
+	// ReportAgent tells how an agent of a pool ended. again says that it met a limit that it may wait for, and is to ask for another start: that
+	// charges nothing.
+	ReportAgent(a *Attempt, pool string, t quota.Ticket, f *Failure) (again bool, err error)
+
+	// ReleaseAgent gives a start back that was stopped and has no outcome.
+	ReleaseAgent(pool string, t quota.Ticket)
 }
 
 // UnmaskedOutputs keeps outputs for Host.KeepUnmasked in memory. The zero value is ready to use.
@@ -125,6 +138,15 @@ func (h *noJob) ReportStep(b StepBreaker, t breaker.Ticket, success bool) {
 }
 
 func (h *noJob) ReleaseStep(b StepBreaker, t breaker.Ticket) { h.breakers.Release(b, t) }
+
+// AdmitAgent holds nothing back: nobody else uses the plan.
+func (*noJob) AdmitAgent(_ context.Context, a *Attempt, _ string, _ bool) (int, quota.Ticket, error) {
+	return a.Worker, quota.Ticket{}, nil
+}
+
+func (*noJob) ReportAgent(*Attempt, string, quota.Ticket, *Failure) (bool, error) { return false, nil }
+
+func (*noJob) ReleaseAgent(string, quota.Ticket) {}
 
 // StepBreaker names the circuit breaker of one step, which all attempts at the step share, and says how it is configured.
 type StepBreaker struct {

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/quota"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // runSteps runs the steps of a hook and shows what they print. It returns the failure of the one that failed for good, or nil.
@@ -63,7 +65,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	var rnd *rand.Rand
 	for {
 		r.tryNumber = state.Attempts + 1
-		res, failure, err := r.try(ctx, s, st)
+		res, failure, err := r.tryAdmitted(ctx, s, st)
 		if err != nil {
 			return stepEnd{}, err
 		}
@@ -101,6 +103,60 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		}
 		before, state = &end, d.State
 	}
+}
+
+// tryAdmitted is try for steps that may have to wait for the limit of a plan. A try that meets it charges nothing: it is made again when the limit
+// is over.
+func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
+	pool := r.pool(st)
+	if pool == "" {
+		return r.try(ctx, s, st)
+	}
+	for {
+		ticket, err := r.admitAgent(ctx, pool)
+		if err != nil {
+			return notRun, nil, err
+		}
+		res, failure, err := r.try(ctx, s, st)
+		if err != nil {
+			r.x.host.ReleaseAgent(pool, ticket)
+			return res, failure, err
+		}
+		again, err := r.x.host.ReportAgent(r.a, pool, ticket, failure)
+		if err != nil || !again {
+			return res, failure, err
+		}
+	}
+}
+
+// pool returns the pool of the agents that st starts; empty: it starts none whose output tells of limits.
+func (r *run) pool(st *step) string {
+	switch c := st.command.(type) {
+	case aiStep:
+		return c.Preset()
+	case claude:
+		if len(r.x.Claude) > 0 && r.x.readsClaude() != nil {
+			return workflow.DefaultAgent
+		}
+	}
+	return ""
+}
+
+// admitAgent waits until an agent of a pool may start. The time limit of the attempt does not run meanwhile.
+func (r *run) admitAgent(ctx context.Context, pool string) (quota.Ticket, error) {
+	resume := r.limit.suspend()
+	slot, ticket, err := r.x.host.AdmitAgent(ctx, r.a, pool, r.keepSlot)
+	resume()
+	if ctx.Err() != nil {
+		if err == nil {
+			r.x.host.ReleaseAgent(pool, ticket)
+		}
+		return quota.Ticket{}, context.Cause(ctx)
+	}
+	if err == nil {
+		r.a.Worker = slot
+	}
+	return ticket, err
 }
 
 // refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.

@@ -58,6 +58,8 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 			r.x.host.ReleaseStep(gate, ticket)
 		}
 		return notRun, nil, err
+	case guarded && failure != nil && (failure.Type == retry.TypeQuota || failure.Type == retry.TypeAuth):
+		r.x.host.ReleaseStep(gate, ticket) // it says nothing of the step
 	case guarded:
 		r.x.host.ReportStep(gate, ticket, failure == nil)
 	}

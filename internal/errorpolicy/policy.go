@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"prodigy/internal/breaker"
+	"prodigy/internal/quota"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
 )
@@ -24,6 +25,7 @@ type Policy struct {
 	ErrorCollection   Collection      `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
 	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
 	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
+	Quota             *quota.Policy   `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
 	OnTimeout         TimeoutAction   // timeout_action of the map phase; empty: a timeout is a failure like any other
 }
 
@@ -106,6 +108,9 @@ func (p Policy) Check() []breaker.Finding {
 	}
 	if err := p.ErrorCollection.check(); err != nil {
 		found = append(found, breaker.Finding{Field: "error_collection", Message: err.Error()})
+	}
+	if p.Quota != nil {
+		found = append(found, breaker.Under("quota", p.Quota.Check())...)
 	}
 	if p.CircuitBreaker != nil {
 		found = append(found, breaker.Under("circuit_breaker", p.CircuitBreaker.Check())...)

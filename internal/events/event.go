@@ -95,6 +95,8 @@ var types = []Event{
 	AgentCompleted{},
 	AgentFailed{},
 	AgentSkipped{},
+	QuotaPaused{},
+	QuotaResumed{},
 	AgentInterrupted{},
 	WorktreeCreated{},
 	WorktreeMerged{},
@@ -531,6 +533,49 @@ func (e AgentSkipped) masked(m Masker) Event {
 
 func (e AgentSkipped) normal() Event {
 	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
+// QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody has to log in. It charges nothing to
+// any item.
+type QuotaPaused struct {
+	Pool    string     `json:"pool"`               // the preset of the agents
+	Kind    string     `json:"kind"`               // quota or auth
+	Scope   string     `json:"scope,omitempty"`    // which limit, as the CLI calls it
+	Until   time.Time  `json:"until"`              // when one of them tries again
+	ResetAt *time.Time `json:"reset_at,omitempty"` // when the CLI said that the limit ends
+	Item    string     `json:"item,omitempty"`     // the one that met it
+	Error   string     `json:"error"`              // what the CLI said
+}
+
+func (QuotaPaused) Type() string { return "QuotaPaused" }
+
+func (QuotaPaused) About() string { return "" }
+
+func (e QuotaPaused) masked(m Masker) Event {
+	e.Scope, e.Error = m.Text(e.Scope), m.Text(e.Error)
+	return e
+}
+
+func (e QuotaPaused) normal() Event {
+	e.Pool, e.Scope, e.Error = Clip(e.Pool, MaxError), Clip(e.Scope, MaxError), Clip(e.Error, MaxError)
+	e.Until, e.ResetAt = *writtenAt(&e.Until), writtenAt(e.ResetAt)
+	return e
+}
+
+// QuotaResumed says that agents of a pool come through again.
+type QuotaResumed struct {
+	Pool string `json:"pool"`
+}
+
+func (QuotaResumed) Type() string { return "QuotaResumed" }
+
+func (QuotaResumed) About() string { return "" }
+
+func (e QuotaResumed) masked(Masker) Event { return e }
+
+func (e QuotaResumed) normal() Event {
+	e.Pool = Clip(e.Pool, MaxError)
 	return e
 }
 

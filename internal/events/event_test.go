@@ -69,6 +69,11 @@ func samples() []Event {
 			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}},
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
+		QuotaPaused{
+			Pool: "claude", Kind: "quota", Scope: "five_hour", Until: time.Date(2026, 1, 2, 8, 34, 10, 0, time.UTC),
+			ResetAt: new(time.Date(2026, 1, 2, 8, 34, 0, 0, time.UTC)), Item: "item_1", Error: "You've hit your 5-hour limit",
+		},
+		QuotaResumed{Pool: "claude"},
 		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		WorktreeCreated{Worker: 2, Base: "a1b2c3", DurationMS: Millis(time.Second)},
 		WorktreeMerged{

@@ -405,15 +405,16 @@ func writeShape(w *strings.Builder, typ reflect.Type, indent string, above map[r
 // foldSums are sums of all that the golden logs come to, by foldVersion. What a new one makes of them is added, never changed: a checkpoint
 // of a fold that was another under the same number would be wrong, and nothing could tell.
 var foldSums = map[int]string{
-	1: "7aba3a24b87424ceabbb65d0ed163acbd57fafa2e3c6460d1cec3decc578ec86",
-	2: "5db296c5c6b578918995995dbd2d94669dfa71601f67457fdb90d8b02c6dbc27", // statuses in runs
-	3: "a8c2f3468f812f195545769b8c3e8bd325417a83163dfa49f362e3a2504c94f6", // the last outcome; letters with every attempt
-	4: "9810dfbea5810a7d011ecac03f0a84cd386ef30ebdc7bfa0d5ed3d0dd368495f", // the state itself instead of a copy of its fields
-	5: "c105e54186f6c4d88a8bbc2396b482ecc7df6b90594ed8e405b69ae29994e3f9", // deaths that nothing explains; thresholds that count on
-	6: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // reduce that does not know of what succeeded since
-	7: "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // where the outputs of steps are kept
-	8: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // work that waits to be merged
-	9: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // which rule told the type of a failure
+	1:  "7aba3a24b87424ceabbb65d0ed163acbd57fafa2e3c6460d1cec3decc578ec86",
+	2:  "5db296c5c6b578918995995dbd2d94669dfa71601f67457fdb90d8b02c6dbc27", // statuses in runs
+	3:  "a8c2f3468f812f195545769b8c3e8bd325417a83163dfa49f362e3a2504c94f6", // the last outcome; letters with every attempt
+	4:  "9810dfbea5810a7d011ecac03f0a84cd386ef30ebdc7bfa0d5ed3d0dd368495f", // the state itself instead of a copy of its fields
+	5:  "c105e54186f6c4d88a8bbc2396b482ecc7df6b90594ed8e405b69ae29994e3f9", // deaths that nothing explains; thresholds that count on
+	6:  "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // reduce that does not know of what succeeded since
+	7:  "dcd3da34d20c7d9fd8988e3accf450040eb514879105f9db1f42d60b2f8f5e34", // where the outputs of steps are kept
+	8:  "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // work that waits to be merged
+	9:  "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // which rule told the type of a failure
+	10: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // agents that wait for the limit of a plan
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
+	"prodigy/internal/workflow"
 )
 
 // host is a job as the executor of its attempts sees it. Its methods run on the goroutines of the attempts: they send messages to the
@@ -16,6 +17,7 @@ type host struct {
 	job      *job
 	breakers agent.StepBreakers
 	unmasked agent.UnmaskedOutputs
+	quotas   quotas
 }
 
 var _ agent.Host = (*host)(nil)
@@ -40,15 +42,20 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some time, unless it has to keep it or
 // there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	due := time.Now().Add(d)
 	if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil { // the workspace of the slot is the agent's
-		return a.Worker, h.wait(ctx, due)
+		return a.Worker, h.wait(ctx, time.Now().Add(d))
 	}
-	if k := h.job.workflow.Map.SlotWait(); k.Never || k.Time > 0 {
-		if k.Never || d <= k.Time {
+	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait())
+}
+
+// await waits d in the map phase, and gives the slot to others after some time.
+func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter) (slot int, err error) {
+	due := time.Now().Add(d)
+	if after.Never || after.Time > 0 {
+		if after.Never || d <= after.Time {
 			return a.Worker, h.wait(ctx, due)
 		}
-		if err := h.wait(ctx, due.Add(k.Time-d)); err != nil {
+		if err := h.wait(ctx, due.Add(after.Time-d)); err != nil {
 			return 0, err
 		}
 	}

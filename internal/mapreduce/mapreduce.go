@@ -427,6 +427,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		build = localExecutor
 	}
 	j.host = &host{job: j}
+	j.host.quotas.restore(j.state.Quotas)
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,

@@ -35,6 +35,8 @@ type state struct {
 	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
 
+	Quotas map[string]events.QuotaPaused `json:"quotas,omitempty"` // the pools whose agents wait
+
 	// Of a job with workspaces: the commit it began at, the branch of then, the commit that the map phase began at, and the commit with all that counts.
 	Base         string          `json:"base,omitempty"`
 	TargetBranch string          `json:"target_branch,omitempty"`
@@ -163,6 +165,13 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Policy.SetTotal(e.TotalItems)
 	case events.CircuitOpen, events.CircuitHalfOpen, events.CircuitClosed:
 		s.Circuits.note(s.Working, e)
+	case events.QuotaPaused:
+		if s.Quotas == nil {
+			s.Quotas = map[string]events.QuotaPaused{}
+		}
+		s.Quotas[e.Pool] = e
+	case events.QuotaResumed:
+		delete(s.Quotas, e.Pool)
 	default:
 		return s.applyAgent(r)
 	}

@@ -104,6 +104,8 @@ type Failure struct {
 	Exact    bool   `json:"exact,omitempty"`     // Message alone says what it was: the rest of what was printed is about other things too
 
 	Rule       string        `json:"rule,omitempty"`        // of an AI coding CLI: which rule has decided, as in claude/usage_limit
+	ResetAt    time.Time     `json:"reset_at,omitzero"`     // with TypeQuota: when the limit ends; zero: it is not known
+	Scope      string        `json:"scope,omitempty"`       // with TypeQuota: which limit, as the CLI calls it
 	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait; 0: it does not say
 }
 

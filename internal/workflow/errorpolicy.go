@@ -7,6 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/quota"
 	"prodigy/internal/spelling"
 )
 
@@ -40,6 +41,17 @@ func (r *reader) policyKeysNamed(names ...string) []key {
 
 func (r *reader) errorPolicy(e entry) {
 	r.block("error_policy", e, r.policyKeys())
+}
+
+// quota reads what a used-up limit does.
+func (r *reader) quota(e entry) *quota.Policy {
+	q := new(quota.Policy)
+	if b := r.block("quota", e, r.fields(q)); b != nil {
+		for _, f := range q.Check() {
+			r.fail(b.at(f.Field), "%s", f.Message)
+		}
+	}
+	return q
 }
 
 // checkErrorPolicy checks the policy after all blocks that can hold its keys have been read.

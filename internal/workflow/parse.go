@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/quota"
 	"prodigy/internal/retry"
 )
 
@@ -251,6 +252,10 @@ func (r *reader) policyValue(e entry, target any) {
 		set(t)(r.size(e))
 	case *errorpolicy.Policy:
 		r.errorPolicy(e)
+	case **quota.Policy:
+		*t = r.quota(e)
+	case *quota.OnQuota:
+		set(t)(word(r, e, quota.OnQuotas()...))
 	case *errorpolicy.ItemAction:
 		set(t)(r.itemAction(e))
 	case *errorpolicy.Collection:

@@ -1,0 +1,223 @@
+// Package quota holds back agents while the limit of the plan that they share is used up.
+//
+// A Gate is a pure state machine: outcomes and the clock go in, decisions come out. A limit closes it until the limit resets. Then one agent
+// is the probe; as long as agents come through, twice as many may run, until the gate is open again.
+package quota
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/spelling"
+)
+
+// OnQuota is what a used-up limit does.
+type OnQuota string
+
+const (
+	Pause OnQuota = "pause" // agents wait for the reset; nothing is charged
+	Stop  OnQuota = "stop"  // the job stops, and can be resumed
+	Fail  OnQuota = "fail"  // it is a failure like any other
+)
+
+// Policy is the block quota of an error_policy.
+type Policy struct {
+	OnQuota  OnQuota        `yaml:"on_quota"`  // what a used-up limit does; default pause
+	MaxPause *time.Duration `yaml:"max_pause"` // the job stops, and can be resumed, when the limit resets later than that; default 6h
+	Margin   *time.Duration `yaml:"margin"`    // how long after the reset the first agent runs; default 10s
+	Jitter   *time.Duration `yaml:"jitter"`    // up to how much later, at random, since others may use the same plan; default 30s
+}
+
+// OnQuotas returns the values of on_quota.
+func OnQuotas() []OnQuota { return []OnQuota{Pause, Stop, Fail} }
+
+// Check returns what is wrong with p as a block of a workflow file.
+func (p Policy) Check() []breaker.Finding {
+	var found []breaker.Finding
+	if p.OnQuota != "" && !slices.Contains(OnQuotas(), p.OnQuota) {
+		words := []string{string(Pause), string(Stop), string(Fail)}
+		found = append(found, breaker.Finding{Field: "on_quota", Message: fmt.Sprintf("unknown on_quota %q%s", p.OnQuota, spelling.Hint(string(p.OnQuota), words, "pause, stop, fail"))})
+	}
+	for name, d := range map[string]*time.Duration{"max_pause": p.MaxPause, "margin": p.Margin, "jitter": p.Jitter} {
+		if d != nil && *d < 0 {
+			found = append(found, breaker.Finding{Field: name, Message: name + " must not be negative"})
+		}
+	}
+	return found
+}
+
+func or(d *time.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return *d
+}
+
+// Kind is why a gate closes.
+type Kind string
+
+const (
+	Limit Kind = "quota"
+	Auth  Kind = "auth" // somebody has to log in or to pay
+)
+
+const (
+	firstBackoff = 5 * time.Minute // where the CLI does not say when the limit resets
+	maxBackoff   = time.Hour
+	authWait     = 15 * time.Second // before it is tried once more whether somebody is logged in
+	probeWait    = time.Second      // how often agents that wait ask again while others probe
+	wide         = 16               // agents at once from which on the gate is open
+	maxHits      = 5                // an item that meets the limit so often while others succeed needs more than there is
+)
+
+// Report is how an agent ended.
+type Report struct {
+	Kind  Kind      // empty: it came through the gate
+	Reset time.Time // of the limit; zero: not known
+	Item  string
+}
+
+// Ticket is a start that was admitted.
+type Ticket struct{ Closings int }
+
+// Closing says that a gate has closed.
+type Closing struct {
+	Kind    Kind
+	Until   time.Time // when the probe may run
+	ResetAt time.Time // what the CLI said; zero: nothing
+	Again   bool      // the probe met the limit, too
+}
+
+// Gate is the gate of one pool. The zero Gate is open. It is not safe for concurrent use.
+type Gate struct {
+	until    time.Time
+	kind     Kind
+	closings int  // so far
+	shut     bool // closed, or opening
+	misses   int  // closings since an agent came through
+	running  int  // agents started since it closed
+	allowed  int  // at once
+
+	hits map[string]hit
+	done int // agents that came through
+}
+
+type hit struct{ n, done int }
+
+// Restore closes a gate as an earlier run left it.
+func (g *Gate) Restore(kind Kind, until time.Time) {
+	g.shut, g.kind, g.until, g.closings, g.misses, g.allowed = true, kind, until, 1, 1, 1
+}
+
+// Admit asks for a start. Without one it says how long to wait before asking again.
+func (g *Gate) Admit(now time.Time) (t Ticket, wait time.Duration) {
+	switch {
+	case !g.shut:
+		return Ticket{g.closings}, 0
+	case now.Before(g.until):
+		return Ticket{}, g.until.Sub(now)
+	case g.running >= g.allowed:
+		return Ticket{}, probeWait
+	}
+	g.running++
+	return Ticket{g.closings}, 0
+}
+
+// Report takes how an admitted agent ended. closed is set when the gate closes by it, opened when it opens. poison says that the item is not to
+// try again: it met the limit again and again while others came through.
+func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) (closed *Closing, opened, poison bool) {
+	current := t.Closings == g.closings
+	if current && g.shut {
+		g.running--
+	}
+	if r.Kind == "" {
+		g.done++
+		if !current || !g.shut {
+			return nil, false, false
+		}
+		g.misses = 0
+		if g.allowed *= 2; g.allowed >= wide {
+			g.shut = false
+			return nil, true, false
+		}
+		return nil, false, false
+	}
+	poison = r.Kind == Limit && g.hit(r.Item)
+	if !current {
+		return nil, false, poison // the limit was met by others before: it is closed already
+	}
+	g.closings++
+	g.misses++
+	g.shut, g.kind, g.running, g.allowed = true, r.Kind, 0, 1
+	c := &Closing{Kind: r.Kind, ResetAt: r.Reset, Again: g.misses > 1}
+	switch {
+	case r.Kind == Auth:
+		c.Until = now.Add(authWait)
+	case !r.Reset.IsZero():
+		c.Until = r.Reset
+		if c.Until.Before(now) {
+			c.Until = now
+		}
+		if g.misses > 2 { // the time that it says is not right
+			c.Until = later(c.Until, now.Add(backoff(g.misses-2)))
+		}
+		c.Until = c.Until.Add(or(p.Margin, 10*time.Second) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
+	default:
+		c.Until = now.Add(backoff(g.misses) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
+	}
+	g.until = c.Until
+	return c, false, poison
+}
+
+// Release takes a start back whose agent was stopped.
+func (g *Gate) Release(t Ticket) {
+	if g.shut && t.Closings == g.closings {
+		g.running--
+	}
+}
+
+// hit notes that an item met the limit, and reports whether it did so too often.
+func (g *Gate) hit(item string) bool {
+	h, known := g.hits[item]
+	if !known || g.done > h.done { // others have come through since the last time
+		h.n++
+	}
+	h.done = g.done
+	if g.hits == nil {
+		g.hits = map[string]hit{}
+	}
+	g.hits[item] = h
+	return h.n >= maxHits
+}
+
+// backoff returns 5m, 10m, 20m … 1h.
+func backoff(n int) time.Duration {
+	return min(firstBackoff<<min(max(n-1, 0), 10), maxBackoff)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// jitter draws from [0, most], the same for the same closing of a job.
+func jitter(most time.Duration, seed uint64, closings int) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, seed, closings)
+	return time.Duration(rand.New(rand.NewPCG(seed, h.Sum64())).Int64N(int64(most) + 1))
+}
+
+// TooLong returns how long the longest pause is, if a closing is longer.
+func (p Policy) TooLong(c Closing, now time.Time) (most time.Duration, tooLong bool) {
+	most = or(p.MaxPause, 6*time.Hour)
+	return most, c.Until.Sub(now) > most
+}
