@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Deliver puts the result into the user's repository: as the hidden ref, and as the branch ResultBranch, which is only moved forward. A branch that cannot
@@ -22,7 +23,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	}
 	fetch := []string{"fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"}
 	into := append(fetch[:len(fetch):len(fetch)], "--update-shallow", s.hubDir(), "+"+headRef+":"+s.hiddenRef())
-	if _, err := s.git.output(ctx, s.user.place, into...); err != nil {
+	if err := s.tryAgain(ctx, func() error { _, err := s.git.output(ctx, s.user.place, into...); return err }); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}
 	branch := s.ResultBranch()
@@ -38,6 +39,24 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 		d.Branch = branch
 	}
 	return d, nil
+}
+
+// tryAgain calls try up to three times as long as git fails: a gc or another command of the user may be in the way, and is soon over.
+func (s *Space) tryAgain(ctx context.Context, try func() error) error {
+	err := try()
+	var failed *gitError
+	for range 2 {
+		if !errors.As(err, &failed) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+		err = try()
+	}
+	return err
 }
 
 // Into fast-forwards a branch of the user to the result. A *StateError says why that cannot be.

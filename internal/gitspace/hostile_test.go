@@ -92,7 +92,7 @@ func TestAWorkspaceIsAsNewAfterAnyAgent(t *testing.T) {
 	}
 	want := o.Output
 	for i, h := range hostile {
-		if testing.Short() && i%4 > 0 {
+		if testing.Short() && i%8 > 0 {
 			continue
 		}
 		o, w := j.run(j.attempt(h.script))

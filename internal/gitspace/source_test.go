@@ -47,7 +47,7 @@ var sources = []struct {
 
 func TestWorkspacesOfEveryKindOfRepository(t *testing.T) {
 	for i, source := range sources {
-		if testing.Short() && i%4 > 0 {
+		if testing.Short() && i%8 > 0 {
 			continue
 		}
 		t.Run(source.name, func(t *testing.T) {

@@ -400,3 +400,60 @@ func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
 	close(done)
 	published.Wait()
 }
+
+// Two jobs share nothing but the objects they read, and nothing of theirs is in the way of the user.
+func TestTwoJobsAndTheirUserWorkInOneRepository(t *testing.T) {
+	repo, environ := newRepo(t, files{"a": "1\n", "b": "1\n"})
+	jobs := []*job{openJob(t, repo, repo, environ, workflow.Workspace{}), openJob(t, repo, repo, environ, workflow.Workspace{})}
+	jobs[1].config.JobID = "mapreduce-2"
+	jobs[1].config.GitDir += "2"
+	jobs[1].reopen()
+	done := make(chan struct{})
+	var user sync.WaitGroup
+	user.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			cmd := exec.Command("sh", "-ec", "git worktree list >/dev/null; git status --porcelain; echo more >> mine; git add -A; git commit -qm mine; git branch -qf moving; git gc -q; git stash list; git fsck --no-dangling 2>/dev/null")
+			cmd.Dir, cmd.Env = repo, environ
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("round %d of the user: %v\n%s", n, err, out)
+				return
+			}
+		}
+	})
+	var both sync.WaitGroup
+	for i, j := range jobs {
+		both.Go(func() {
+			for n := range 3 {
+				a := j.attempt(fmt.Sprintf("echo %d >> b; git add -A; git commit -qm mine", i))
+				o, err := j.Execute(t.Context(), script{j.Space.Environ(environ)}, a)
+				if err != nil || o.Failure != nil {
+					t.Errorf("job %d, item %d: %v %+v", i, n, err, o.Failure)
+					return
+				}
+				m, err := j.Merge(t.Context(), j.head, []Work{{ItemID: a.ItemID, Index: a.ItemIndex, Attempt: 1, Base: a.Base, Commit: o.Commit}})
+				if err != nil || len(m.Items) != 1 {
+					t.Errorf("job %d: %v %+v", i, err, m)
+					return
+				}
+				j.head = m.Head
+				if _, err := j.Deliver(t.Context(), j.head); err != nil {
+					t.Errorf("job %d: %v", i, err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	close(done)
+	user.Wait()
+	for i, j := range jobs {
+		if got := j.in("git show prodigy/mapreduce-" + fmt.Sprint(i+1) + ":b | tr '\\n' ' '"); got != "1 "+strings.TrimSpace(strings.Repeat(fmt.Sprint(i)+" ", 3)) {
+			t.Errorf("job %d delivered %q", i, got)
+		}
+		j.sound()
+	}
+}
