@@ -3,6 +3,7 @@ package ui
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -42,9 +43,7 @@ func TestActionsAreStarted(t *testing.T) {
 		{"/retry", url.Values{"reduce": {"yes"}}, Action{Kind: Retry, Reduce: true}},
 	} {
 		form := url.Values{"token": {s.form}}
-		for key, values := range c.form {
-			form[key] = values
-		}
+		maps.Copy(form, c.form)
 		s.started = nil
 		if code, body := s.post(t, "/jobs/"+s.job.ID+c.path, form, nil); code != http.StatusSeeOther {
 			t.Errorf("%s %v: %d %s", c.path, c.form, code, body)

@@ -59,11 +59,11 @@ func TestCommandsStandWithTheirAttempt(t *testing.T) {
 	}
 	var got []string
 	for _, a := range attemptsOf(story, commands, true) {
-		line := fmt.Sprintf("%d %s, %d entries:", a.Number, a.State, len(a.Entries))
+		words := []string{fmt.Sprintf("%d %s, %d entries:", a.Number, a.State, len(a.Entries))}
 		for _, c := range a.Commands {
-			line += fmt.Sprintf(" %s (%s, open %v)", c.Parts[0].Text, c.Outcome(), c.Open)
+			words = append(words, fmt.Sprintf("%s (%s, open %v)", c.Parts[0].Text, c.Outcome(), c.Open))
 		}
-		got = append(got, line)
+		got = append(got, strings.Join(words, " "))
 	}
 	want := []string{
 		"2 running, 1 entries: two (done, open false) three (has no end, open true)",
