@@ -108,7 +108,10 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	t := newTable(con.text(), k, []string{"DURATION", "AGE", "ITEMS"}, head...)
 	for _, s := range list {
 		ok, failed, total := s.counts()
-		state := mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown() // failures have a column of their own
+		state := s.stateShown()
+		if k.width > 0 && k.width < narrow { // the colour and the column of failures say as much
+			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown()
+		}
 		row := []string{
 			s.JobID, k.paint(s.colour(), state), view.Rough(now.Sub(s.Started)), duration.Format(time.Duration(s.DurationMS)), ok, failed, total,
 			cmp.Or(visible(s.Workflow), "-"),
