@@ -304,7 +304,7 @@ func printLetter(w io.Writer, job jobs.Job, e dlq.Entry, label string) error {
 	}
 	for _, f := range e.FailureHistory {
 		printFailure(w, f)
-		printKept(w, job, e.ItemIndex, f)
+		printKept(w, job, e, f)
 	}
 	return nil
 }
@@ -323,7 +323,7 @@ func printFailure(w io.Writer, f dlq.Failure) {
 }
 
 // printKept prints what could not be merged of the work of an attempt, and how to get at that work.
-func printKept(w io.Writer, job jobs.Job, index int, f dlq.Failure) {
+func printKept(w io.Writer, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	for _, c := range f.Conflicts {
 		with := ""
 		if len(c.With) > 0 {
@@ -335,7 +335,10 @@ func printKept(w io.Writer, job jobs.Job, index int, f dlq.Failure) {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD\n",
-		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), index, f.Attempt)
+		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), e.ItemIndex, f.Attempt)
+	if f.ErrorType == retry.TypeMergeConflict {
+		_, _ = fmt.Fprintf(w, "  to resolve it, merge that on top of prodigy/%s, commit, and: prodigy dlq retry %s --item %s --with HEAD\n", job.ID, job.ID, quoted(e.ItemID))
+	}
 }
 
 // ran describes how long and in which step an attempt ran. An attempt without an agent was not run.

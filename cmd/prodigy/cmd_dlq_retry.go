@@ -27,6 +27,7 @@ type dlqRetryOptions struct {
 	force  bool
 	dryRun bool
 	reduce bool
+	with   string
 }
 
 func newDLQRetryCommand(con *console) *cobra.Command {
@@ -59,6 +60,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on, in which the cause is mended; finished steps must be unchanged")
+	f.StringVar(&o.with, "with", "", "take this commit of the repository as the work of the one --item, and merge it: no agent runs")
 	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
 	return cmd
 }
@@ -70,6 +72,12 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 	}
 	if o.items, err = labelsOf(job).idsOf(o.items); err != nil {
 		return err
+	}
+	if o.with != "" {
+		if len(o.items) != 1 {
+			return usagef("--with takes one --item, whose work the commit is")
+		}
+		o.force = true
 	}
 	choice, err := newLetterChoice(o, job)
 	if err != nil {
@@ -84,6 +92,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 	}
 	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, e, choice) }
 	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		c.With = o.with
 		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 			if err := choice.make(q.Each(), nil); err != nil {
 				return nil, err

@@ -12,7 +12,7 @@ import (
 
 // stepRef identifies a step in a workflow.
 type stepRef struct {
-	section string // setup, map, reduce, merge, commands, handlers.<name>, workspace.setup or workspace.verify
+	section string // setup, map, reduce, merge, commands, handlers.<name>, workspace.setup, workspace.verify or workspace.resolve
 	label   string // of the step; a hook's step is prefixed with the label of its step
 	handler bool   // a step of a hook or handler
 }
@@ -29,6 +29,8 @@ func (s section) handler() bool { return strings.HasPrefix(s.name, "handlers.") 
 // phase returns the phase in which the steps run.
 func (s section) phase() string {
 	switch s.name {
+	case "workspace.resolve":
+		return "map"
 	case "setup", "map", "reduce", "merge":
 		return s.name
 	}
@@ -55,6 +57,9 @@ func sectionsOf(w *workflow.Workflow) []section {
 	phase("setup", w.Setup)
 	if w.Map != nil {
 		add("map", w.Map.AgentTemplate)
+		if w.Workspace.Isolated() {
+			add("workspace.resolve", w.Workspace.Resolve)
+		}
 	}
 	if v := w.Workspace.Verify; v != nil && w.Workspace.Isolated() {
 		add("workspace.verify", v.Commands)

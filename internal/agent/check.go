@@ -77,6 +77,7 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 				agents = names.agent(*item).flatten()
 			}
 			_, after := c.list(w.Map.AgentTemplate, agents.perValue(w.Map.ItemsFromArgs), "")
+			c.list(w.Workspace.Resolve, agents.perValue(w.Map.ItemsFromArgs), "")
 			c.handlers(w, after)
 		}
 		names = c.phase(w.Reduce, names.isolated(isolated, phaseReduce).inPhase(phaseReduce))

@@ -448,6 +448,7 @@ type AgentFailed struct {
 
 	Commit    string     `json:"commit,omitempty"`    // with workspaces: what the attempt had changed, kept as a commit
 	Conflicts []Conflict `json:"conflicts,omitempty"` // with ErrorType merge_conflict, MaxConflicts at most
+	Resolve   bool       `json:"resolve,omitempty"`   // with action retry: the next attempt resolves the conflict of Commit
 }
 
 // Conflict is a path that could not be merged.

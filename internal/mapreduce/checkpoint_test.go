@@ -415,6 +415,7 @@ var foldSums = map[int]string{
 	8:  "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // work that waits to be merged
 	9:  "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // which rule told the type of a failure
 	10: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // agents that wait for the limit of a plan
+	11: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // conflicts that are resolved
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -63,6 +63,9 @@ type Config struct {
 	// AllowDirty lets a new job with workspaces begin though the checkout has changes, which the workspaces do not have.
 	AllowDirty bool
 
+	// With is, of RetryDead, a revision of the user's repository that is the work of the one item that is chosen: it is merged, and no agent runs.
+	With string
+
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is recorded.
 	// The ctx that Run is given kills instead. Nil never stops.
 	Stop context.Context

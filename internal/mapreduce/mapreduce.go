@@ -81,10 +81,14 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	if err == nil {
 		err = j.beginAgain(ctx)
 	}
+	var work *gitspace.Work
+	if err == nil && c.With != "" {
+		work, err = j.adopt(ctx, ids)
+	}
 	if err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
-	v, err := j.retryDead(ctx, ids, reduce)
+	v, err := j.retryDead(ctx, ids, reduce, work)
 	return j.finish(ctx, v, err)
 }
 
@@ -482,7 +486,8 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 }
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
-func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (runResult, error) {
+// Work takes the place of what an agent would do for the one item.
+func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool, work *gitspace.Work) (runResult, error) {
 	reduce = reduce || j.state.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return runResult{}, err
@@ -500,7 +505,10 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool) (run
 			tried[e.ItemIndex] = j.state.LastTry[e.ItemIndex]
 		}
 	}
-	slices.Sort(indexes)
+	if slices.Sort(indexes); work != nil {
+		j.recordAdopted(*work)
+		indexes = nil
+	}
 	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
 	if err != nil {
 		return v, err

@@ -2,6 +2,8 @@ package mapreduce
 
 import (
 	"container/heap"
+	"context"
+	"errors"
 	"math"
 	"strconv"
 	"time"
@@ -30,7 +32,8 @@ type merging struct {
 	Files      int           `json:"files"`
 	Insertions int           `json:"insertions"`
 	Deletions  int           `json:"deletions"`
-	Retry      retry.State   `json:"retry"` // before the attempt
+	Retry      retry.State   `json:"retry"`              // before the attempt
+	Resolved   bool          `json:"resolved,omitempty"` // it resolves a conflict, and is not resolved again
 }
 
 func (m merging) work(index int) gitspace.Work {
@@ -238,11 +241,15 @@ func (j *job) recordRejected(r gitspace.Rejected) {
 		f.Stdout, f.Stderr, f.ExitCode, f.Signal, step = of.Stdout, of.Stderr, of.ExitCode, of.Signal, "workspace.verify/"+of.Step
 	}
 	now := time.Now()
-	d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now, retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
+	resolve := r.Type == retry.TypeMergeConflict && len(j.workflow.Workspace.Resolve) > 0 && !m.Resolved
+	d := errorpolicy.Decision{Action: errorpolicy.Retry, Reason: "the steps of workspace.resolve run", Retry: retry.Decision{State: m.Retry}}
+	if !resolve {
+		d = j.state.Policy.Decide(errorpolicy.Outcome{ItemID: m.ID, Failure: f, Retry: m.Retry}, now, retry.NewRand(j.meta.Seed, m.ID, strconv.Itoa(m.Number)))
+	}
 	failed := events.AgentFailed{
 		ItemID: m.ID, ItemIndex: r.Index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker, DurationMS: events.Millis(m.Took), Step: step,
 		Error: f.Message, ErrorType: f.Type, ErrorSignature: retry.Signature(f.Message), Signal: f.Signal, StdoutTail: f.Stdout, StderrTail: f.Stderr,
-		Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched, Commit: m.Commit, Conflicts: r.Conflicts,
+		Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched, Commit: m.Commit, Conflicts: r.Conflicts, Resolve: resolve,
 	}
 	if f.ExitCode >= 0 {
 		failed.ExitCode = &f.ExitCode
@@ -251,4 +258,33 @@ func (j *job) recordRejected(r gitspace.Rejected) {
 		addRetry(&failed, d.Retry, now)
 	}
 	j.recordFailed(failed, j.whySkipped(false))
+}
+
+// adopt takes a commit of the user's repository as the work of the one item that was chosen.
+func (j *job) adopt(ctx context.Context, ids []string) (*gitspace.Work, error) {
+	if j.space == nil {
+		return nil, &RefusedError{Reason: "only what was done in git workspaces is merged, and this job has none"}
+	}
+	if len(ids) != 1 {
+		return nil, &RefusedError{Reason: "a commit can be the work of one item: name one dead letter"}
+	}
+	e, ok := j.queue.Get(ids[0])
+	if _, waits := j.state.Merging[e.ItemIndex]; !ok || waits {
+		return nil, &RefusedError{Reason: "the work of " + ids[0] + " waits to be merged already: prodigy resume " + j.place.ID}
+	}
+	w, err := j.space.Adopt(ctx, j.state.Head, j.config.With, e.ItemIndex, j.state.nextNumber(e.ItemIndex))
+	if state, ok := errors.AsType[*gitspace.StateError](err); ok {
+		return nil, &RefusedError{Reason: state.Reason}
+	}
+	w.ItemID = ids[0]
+	return &w, err
+}
+
+// recordAdopted records a commit of the user as what an attempt did.
+func (j *job) recordAdopted(w gitspace.Work) {
+	id := j.attemptID(w.ItemID, w.Attempt)
+	j.record(events.AgentStarted{ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Base: w.Base})
+	j.record(events.AgentCompleted{
+		ItemID: w.ItemID, ItemIndex: w.Index, AgentID: id, Attempt: w.Attempt, Commit: w.Commit, Files: w.Files, Insertions: w.Insertions, Deletions: w.Deletions,
+	})
 }

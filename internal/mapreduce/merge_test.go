@@ -129,6 +129,13 @@ func (f *fakeSpace) Into(context.Context, string, string) error {
 
 func (f *fakeSpace) Changed(context.Context) []string { return nil }
 
+func (f *fakeSpace) Adopt(_ context.Context, head, revision string, index, attempt int) (gitspace.Work, error) {
+	if revision == "unknown" {
+		return gitspace.Work{}, &gitspace.StateError{Reason: "no commit is called unknown"}
+	}
+	return gitspace.Work{Index: index, Attempt: attempt, Base: head, Commit: revision, Files: 1}, nil
+}
+
 func (f *fakeSpace) Clean(context.Context) error { return nil }
 
 // once holds what a log must have of n items, however often the runs were stopped or killed: each is merged, unchanged or dead exactly once, no agent
@@ -499,4 +506,78 @@ func TestALogOfMergesCutAnywhereResumesToTheSameResult(t *testing.T) {
 			once(t, recordsOf(t, place.job), 8)
 		})
 	}
+}
+
+// A conflict is resolved by steps of the workflow, once; when they fail, or what they left conflicts too, the conflict stands and the policy decides.
+func TestStepsResolveAConflictOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		code       int  // of the steps that resolve
+		again      bool // what they leave conflicts too
+		successful int
+	}{
+		{"resolved", 0, false, 3},
+		{"the steps fail", 1, false, 2},
+		{"it conflicts again", 0, true, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var resolved []string
+			f := &fakeSpace{takes: time.Second, reject: func(_ string, w gitspace.Work) retry.Type {
+				if w.ItemID == "item_1" && (w.Attempt == 1 || tt.again) {
+					return retry.TypeMergeConflict
+				}
+				return ""
+			}}
+			c := spaced(t, f, fake(func(c call) answer {
+				if strings.HasPrefix(c.script, "resolve ") {
+					resolved = append(resolved, c.attempt)
+					return answer{code: tt.code}
+				}
+				return answer{takes: time.Second}
+			}))
+			r := run(t, c, workflowOf(3, 1, "workspace: {resolve: [{shell: 'resolve ${item_id}'}]}\n"))
+			records := recordsOf(t, r.Job)
+			once(t, records, 3)
+			if r.State != Completed || r.Metrics.Successful != tt.successful || !slices.Equal(resolved, []string{"2"}) {
+				t.Errorf("%s: got %s, %+v, resolved in attempts %v, want %d successful and one resolution", tt.name, r.State, r.Metrics, resolved, tt.successful)
+			}
+			failed, _ := told[events.AgentFailed](records)
+			if !failed[0].Resolve || failed[0].Action != errorpolicy.Retry {
+				t.Errorf("%s: got %+v, want that it is to be resolved", tt.name, failed[0])
+			}
+			if tt.successful < 3 && (failed[1].ErrorType != retry.TypeMergeConflict || failed[1].Action != errorpolicy.DLQ) {
+				t.Errorf("%s: got %+v, want a conflict that stands", tt.name, failed[1])
+			}
+		})
+	}
+}
+
+// A commit of the user is merged as the work of a dead letter, and no agent runs.
+func TestACommitIsTheWorkOfADeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeSpace{reject: func(_ string, w gitspace.Work) retry.Type {
+			if w.ItemID == "item_1" && w.Commit != "mine" {
+				return retry.TypeMergeConflict
+			}
+			return ""
+		}}
+		n := 0
+		c := spaced(t, f, fake(func(call) answer { n++; return answer{takes: time.Second} }))
+		r := run(t, c, workflowOf(3, 1, "workspace: git\n"))
+		item := func(*dlq.Queue) ([]string, error) { return []string{"item_1"}, nil }
+		before := len(recordsOf(t, r.Job))
+		c.With = "unknown"
+		var refused *RefusedError
+		if _, err := RetryDead(t.Context(), c, r.Job, item, false); !errors.As(err, &refused) || len(recordsOf(t, r.Job)) != before {
+			t.Errorf("got %v and %d records, want it refused, and none", err, len(recordsOf(t, r.Job))-before)
+		}
+		c.With = "mine"
+		again, err := RetryDead(t.Context(), c, r.Job, item, false)
+		if err != nil || again.State != Completed || again.Recovered != 1 || again.Metrics.Successful != 3 || n != 3 {
+			t.Fatalf("got %v, %s, %d recovered, %+v, %d agents, want the commit merged and no agent", err, again.State, again.Recovered, again.Metrics, n)
+		}
+		if letters, err := dlq.Read(r.Job.DLQFile()); err != nil || len(letters) != 0 {
+			t.Errorf("got %d letters, %v, want none", len(letters), err)
+		}
+	})
 }

@@ -93,6 +93,10 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
 	flight := j.state.Running[a.ItemIndex]
+	if flight.Resolve != "" { // the conflict stands
+		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
+		o.Commit = flight.Resolve
+	}
 	d := j.state.Policy.Decide(errorpolicy.Outcome{
 		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry, Ticket: flight.Ticket,
 	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))

@@ -343,6 +343,11 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	if p.job.space != nil {
 		a.Base = p.job.base(it.Index)
 		a.Branch = gitspace.Config{JobID: a.JobID}.Branch(it.Index)
+		if w := p.job.state.Waiting[it.Index]; w.Resolve != "" {
+			a.Resolve, a.Base, a.Steps = w.Resolve, p.job.state.Head, p.job.workflow.Workspace.Resolve
+			a.Handler = nil
+			a.SetSpec()
+		}
 	}
 	return a
 }

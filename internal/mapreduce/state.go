@@ -74,6 +74,8 @@ type running struct {
 	Ticket breaker.Ticket `json:"ticket"`
 	Retry  retry.State    `json:"retry"` // before this attempt
 	Base   string         `json:"base,omitempty"`
+
+	Resolve string `json:"resolve,omitempty"` // the work whose conflict it resolves
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -92,6 +94,8 @@ type pendingRetry struct {
 	Number int         `json:"number"` // of the last attempt that counts
 	Due    time.Time   `json:"due"`    // not before
 	Retry  retry.State `json:"retry"`
+
+	Resolve string `json:"resolve,omitempty"` // the work whose conflict the next attempt resolves
 }
 
 // stepRetry is a step between two tries.
@@ -191,7 +195,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		ticket, effects := s.Policy.Started(r.Time)
-		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base}
+		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
@@ -238,7 +242,7 @@ func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
 	f := s.Running[e.ItemIndex]
 	s.Merging[e.ItemIndex] = merging{
 		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time, Took: time.Duration(e.DurationMS),
-		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions, Retry: f.Retry,
+		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions, Retry: f.Retry, Resolved: f.Resolve != "",
 	}
 	delete(s.Running, e.ItemIndex)
 	delete(s.Crashes, e.ItemIndex)
@@ -277,7 +281,11 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		delete(s.Merging, e.ItemIndex)
 		delete(s.Retrying, e.ItemID)
 		s.Failures[e.ItemIndex] = failures
-		s.Waiting[e.ItemIndex] = pendingRetry{ID: e.ItemID, Number: e.Attempt, Due: *e.RetryAt, Retry: retryState(e)}
+		next := pendingRetry{ID: e.ItemID, Number: e.Attempt, Due: *e.RetryAt, Retry: retryState(e)}
+		if e.Resolve {
+			next.Resolve = e.Commit
+		}
+		s.Waiting[e.ItemIndex] = next
 		return effects
 	}
 	s.settle(e.ItemID, e.ItemIndex, e.Status())
@@ -367,7 +375,7 @@ func (s *state) giveBack(index int, f running, number int) {
 		s.LastTry[index] = number
 		return
 	}
-	s.Waiting[index] = pendingRetry{ID: f.ID, Number: number, Retry: f.Retry}
+	s.Waiting[index] = pendingRetry{ID: f.ID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
 }
 
 func (s *state) settle(id string, index int, st errorpolicy.Status) {

@@ -40,6 +40,7 @@ type Space interface {
 	Deliver(ctx context.Context, head string) (gitspace.Delivery, error)
 	Into(ctx context.Context, branch, head string) error
 	Changed(ctx context.Context) []string
+	Adopt(ctx context.Context, head, revision string, index, attempt int) (gitspace.Work, error)
 	Clean(ctx context.Context) error
 }
 

@@ -92,6 +92,7 @@ type explainer struct {
 	held     time.Time // since when the breaker has been open
 	letter   bool      // the item is a dead letter
 	ended    State     // of the job; empty while it runs, or was killed
+	resolves bool      // the next attempt resolves a conflict
 	done     time.Time // when the work that is to be merged was done
 }
 
@@ -216,9 +217,16 @@ func times(n int, one, many string) string {
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	text := fmt.Sprintf("attempt %d starts in slot %d", e.Attempt, e.Worker)
 	var why []string
-	if e.Base != "" {
+	switch {
+	case x.resolves:
+		text = fmt.Sprintf("attempt %d resolves the conflict in slot %d", e.Attempt, e.Worker)
+		why = append(why, "with the steps of workspace.resolve, at "+short(e.Base))
+	case e.Base != "" && e.Worker == 0:
+		text = fmt.Sprintf("a commit of the user is taken as attempt %d", e.Attempt)
+	case e.Base != "":
 		why = append(why, "in a git workspace, at "+short(e.Base))
 	}
+	x.resolves = false
 	if x.alone = e.Alone; e.Alone {
 		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))
 	}
@@ -367,7 +375,12 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		why = append(why, "what it had changed is kept as "+short(e.Commit))
 	}
 	if e.Action.RunsAgain() {
-		x.out.Status = Waiting
+		x.out.Status, x.resolves = Waiting, e.Resolve
+		if e.Resolve {
+			x.due = *e.RetryAt
+			x.add(r, text, append(why, e.Reason)...)
+			return
+		}
 		x.add(r, text, append(why, x.itemRetry(e)...)...)
 		return
 	}

@@ -21,8 +21,8 @@ type Workspace struct {
 	Sparse  []string      `yaml:"sparse"`  // the directories that a workspace has; default those of the checkout
 	Verify  *Verify       `yaml:"verify"`  // steps that what was merged has to pass before it counts
 	Into    string        `yaml:"into"`    // the branch that is fast-forwarded to the result when the job has completed; default none
-	Resolve []Step        // steps that resolve a conflict, in a workspace that has the conflicted merge
-	Sign    bool          // whether the commits that prodigy makes are signed
+	Resolve []Step        `yaml:"resolve"` // steps that resolve a conflict: they run instead of the agent's, in a workspace that has the conflicted merge, once for each conflict; what they leave is merged. When they fail, the conflict stands
+	Sign    bool          `yaml:"sign"`    // whether the commits that prodigy makes are signed, as git is set up to; default false
 	Pos     Pos
 }
 
