@@ -90,6 +90,11 @@ type MergeResult struct {
 	Worktree     string `json:"worktree"`      // the directory that the phase runs in
 	SourceBranch string `json:"source_branch"` // that the result will be delivered as
 	TargetBranch string `json:"target_branch"` // that was checked out when the job began; empty: none was
+
+	// What the job has committed until now; only where a step names it.
+	Commits  []string `json:"commits,omitempty"`  // the newest first
+	Subjects []string `json:"subjects,omitempty"` // of each
+	Files    []string `json:"files,omitempty"`    // that differ from the commit that the job began at
 }
 
 // Outcome is how an attempt ended.

@@ -74,8 +74,10 @@ var (
 	validationFields = []string{"completion", "completion_percentage", "status", "missing", "implemented", "gaps", "threshold", "attempt_number"}
 	errorFields      = []string{"message", "type", "exit_code", "step", "attempts"}
 	workspaceFields  = []string{"base", "branch"}
-	mergeFields      = []string{"worktree", "source_branch", "target_branch", "session_id"}
-	mapFields        = []string{
+	mergeFields      = []string{
+		"worktree", "source_branch", "target_branch", "session_id", "commit_count", "commit_ids", "commits", "file_count", "file_list", "modified_files",
+	}
+	mapFields = []string{
 		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file",
 	}
 )
@@ -163,7 +165,7 @@ func (n scopeNames) isolated(is bool, phase string) scopeNames {
 	}
 	n = n.with("workspace", template.Name{Root: true, Fields: workspaceFields})
 	if phase == phaseReduce || phase == phaseMerge {
-		n = n.with("merge", template.Name{Root: true, Fields: mergeFields})
+		n = n.with("merge", template.Name{Root: true, Data: true, Fields: mergeFields})
 	}
 	return n
 }

@@ -239,10 +239,23 @@ func (s *scope) Resolve(root string) (template.Value, bool) {
 	case root == "workspace" && a.Base != "":
 		return fields("", "base", a.Base, "branch", a.Branch), true
 	case root == "merge" && a.Merge != nil:
-		m := a.Merge
-		return fields("", "worktree", m.Worktree, "source_branch", m.SourceBranch, "target_branch", m.TargetBranch, "session_id", a.JobID), true
+		return a.merged(), true
 	}
 	return template.Value{}, false
+}
+
+// merged returns what ${merge} stands for. Lists are texts with a line for each.
+func (a *Attempt) merged() template.Value {
+	m := a.Merge
+	commits := make([]string, len(m.Commits))
+	for i, id := range m.Commits {
+		commits[i] = id + " " + m.Subjects[i]
+	}
+	files := strings.Join(m.Files, "\n")
+	return fields("",
+		"worktree", m.Worktree, "source_branch", m.SourceBranch, "target_branch", m.TargetBranch, "session_id", a.JobID,
+		"commit_count", strconv.Itoa(len(m.Commits)), "commit_ids", strings.Join(m.Commits, "\n"), "commits", strings.Join(commits, "\n"),
+		"file_count", strconv.Itoa(len(m.Files)), "file_list", files, "modified_files", files)
 }
 
 // fields returns a text that has fields, given as names and texts in turn.

@@ -192,10 +192,11 @@ type namedLimit struct {
 
 // namesTotal reports whether a step names the number of items.
 func namesTotal(lists ...[]workflow.Step) bool {
-	for _, steps := range lists {
-		if data, err := json.Marshal(steps); err == nil && bytes.Contains(data, []byte("item_total")) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lists, func(steps []workflow.Step) bool { return namesAny(steps, "item_total") })
+}
+
+// namesAny reports whether one of these texts is in steps.
+func namesAny(steps []workflow.Step, texts ...string) bool {
+	data, err := json.Marshal(steps)
+	return err == nil && slices.ContainsFunc(texts, func(text string) bool { return bytes.Contains(data, []byte(text)) })
 }

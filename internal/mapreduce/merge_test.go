@@ -129,6 +129,10 @@ func (f *fakeSpace) Into(context.Context, string, string) error {
 
 func (f *fakeSpace) Changed(context.Context) []string { return nil }
 
+func (f *fakeSpace) History(context.Context, string, string) (gitspace.History, error) {
+	return gitspace.History{}, nil
+}
+
 func (f *fakeSpace) Adopt(_ context.Context, head, revision string, index, attempt int) (gitspace.Work, error) {
 	if revision == "unknown" {
 		return gitspace.Work{}, &gitspace.StateError{Reason: "no commit is called unknown"}

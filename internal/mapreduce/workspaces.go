@@ -40,6 +40,7 @@ type Space interface {
 	Deliver(ctx context.Context, head string) (gitspace.Delivery, error)
 	Into(ctx context.Context, branch, head string) error
 	Changed(ctx context.Context) []string
+	History(ctx context.Context, from, to string) (gitspace.History, error)
 	Adopt(ctx context.Context, head, revision string, index, attempt int) (gitspace.Work, error)
 	Clean(ctx context.Context) error
 }
@@ -179,7 +180,16 @@ func (j *job) executeAttempt(ctx context.Context, a agent.Attempt) (agent.Outcom
 	}
 	a.Dir = dir
 	if a.Merge != nil {
-		a.Merge.Worktree = dir
+		m := *a.Merge
+		m.Worktree = dir
+		if namesAny(a.Steps, "merge.commit", "merge.file", "merge.modified") {
+			h, err := j.space.History(ctx, j.state.Base, a.Base)
+			if err != nil {
+				return agent.Outcome{}, err
+			}
+			m.Commits, m.Subjects, m.Files = h.Commits, h.Subject, h.Files
+		}
+		a.Merge = &m
 	}
 	o, err := j.executor.Execute(ctx, a)
 	if err != nil || o.Failure != nil {

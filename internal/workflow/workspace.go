@@ -206,7 +206,7 @@ func AddWorkspace(file string, source []byte) ([]byte, bool) {
 		return nil, false
 	}
 	r.root(entry{name: "workflow", value: root})
-	wants := r.w.Merge != nil
+	wants := r.w.Merge != nil && (r.w.Map == nil || mentionGit(r.w.Merge.Commands))
 	if r.w.Map != nil && !wants {
 		_, wants = commits(r.w.Map.AgentTemplate)
 	}

@@ -1,0 +1,33 @@
+package gitspace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// History is what lies between two commits.
+type History struct {
+	Commits []string // their names, the newest first
+	Subject []string // of each
+	Files   []string // that differ
+}
+
+// History returns the commits that to has and from has not, and the files that differ.
+func (s *Space) History(ctx context.Context, from, to string) (History, error) {
+	var h History
+	log, err := s.git.output(ctx, s.hub(), "log", "-z", "--format=%H %s", from+".."+to)
+	if err != nil {
+		return h, fmt.Errorf("read the history of the job: %w", err)
+	}
+	for _, line := range fields(log) {
+		name, subject, _ := strings.Cut(line, " ")
+		h.Commits, h.Subject = append(h.Commits, name), append(h.Subject, subject)
+	}
+	files, err := s.git.output(ctx, s.hub(), "diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to)
+	if err != nil {
+		return h, fmt.Errorf("read the history of the job: %w", err)
+	}
+	h.Files = fields(files)
+	return h, nil
+}
