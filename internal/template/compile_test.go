@@ -67,7 +67,7 @@ func TestImpossiblePlacesAreRefused(t *testing.T) {
 		{`echo ${nothing.s}`, "1:6: PS004 unknown value ${nothing.s} (known: API_KEY, build-step, count, env, item, item_id, item_index, map, shell)"},
 		{`echo ${item.v%.x}`, `1:6: PS002 "%" does not work on a prodigy value; assign it to a shell variable first: v=${item.v}; then use ${v%...}`},
 		{`echo ${item.v[-1]}`, `1:6: PS002 index -1 is negative; elements count from 0`},
-		{`echo ${item.v|shell}`, `1:6: PS002 unknown filter |shell (known: raw, sh, json, url, int, words, basename, file, opt, pattern, default)`},
+		{`echo ${item.v|shell}`, `1:6: PS002 unknown filter |shell (known: raw, sh, json, url, int, ordinal, words, basename, dirname, noext, file, opt, pattern, default)`},
 		{`echo ${item.v:-$HOME}`, "1:6: PS002 the default of ${item…} is literal text, \"$\" would not be expanded in it"},
 		{`echo ${item.v:-x|sh}`, "1:6: PS002 a filter stands in front of the default: ${item|sh:-…}"},
 		{`echo ${map%x}`, "1:6: PS002 ${map%x} uses an operator of the shell"},

@@ -63,7 +63,11 @@ func (a argument) isProgram() bool {
 		}
 		name.WriteString(p.text)
 	}
-	s := name.String()
+	return IsProgram(name.String())
+}
+
+// IsProgram reports whether every shell takes the unquoted word s for the name of a program when a command begins with it.
+func IsProgram(s string) bool {
 	odd := func(r rune) bool {
 		return r >= 0x80 || !posix.IsNameByte(byte(r)) && !strings.ContainsRune("-./+@,", r)
 	}

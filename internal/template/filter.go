@@ -13,7 +13,7 @@ import (
 	"prodigy/internal/posix"
 )
 
-var filterNames = []string{"raw", "sh", "json", "url", "int", "words", "basename", "file", "opt", "pattern", "default"}
+var filterNames = []string{"raw", "sh", "json", "url", "int", "ordinal", "words", "basename", "dirname", "noext", "file", "opt", "pattern", "default"}
 
 // filter is one of the filters of a placeholder.
 type filter struct {
@@ -55,16 +55,32 @@ func filtered(v Value, f filter, r Resolver) (Value, error) {
 		return Text(strings.ReplaceAll(url.QueryEscape(v.String()), "+", "%20")), nil
 	case "basename":
 		return Text(path.Base(v.String())), nil
-	case "int":
-		n, err := wholeNumber(v.String())
+	case "dirname":
+		return Text(path.Dir(v.String())), nil
+	case "noext":
+		return Text(withoutExtension(v.String())), nil
+	case "int", "ordinal":
+		n, err := parseWhole(v.String())
 		if err != nil {
 			return Value{}, fmt.Errorf("asks for a whole number, and %w", err)
 		}
-		return Text(n), nil
+		if f.name == "ordinal" {
+			n++
+		}
+		return Text(strconv.FormatInt(n, 10)), nil
 	case "file":
 		return inFile(v, r)
 	}
 	return v, nil
+}
+
+// withoutExtension returns a path without the last dot of its last part and what follows.
+func withoutExtension(p string) string {
+	dot := strings.LastIndexByte(p, '.')
+	if dot < 0 || strings.Contains(p[dot:], "/") {
+		return p
+	}
+	return p[:dot]
 }
 
 // expanded returns the words that a filter makes of a value. single: the value is one word already.
@@ -104,11 +120,16 @@ func inFile(v Value, r Resolver) (Value, error) {
 
 // wholeNumber returns a whole number of 64 bits in plain decimal: shells read 010 as eight, and 08 as an error.
 func wholeNumber(s string) (string, error) {
+	n, err := parseWhole(s)
+	return strconv.FormatInt(n, 10), err
+}
+
+func parseWhole(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return "", fmt.Errorf("its value %s is not a whole number", shown(s))
+		return 0, fmt.Errorf("its value %s is not a whole number", shown(s))
 	}
-	return strconv.FormatInt(n, 10), nil
+	return n, nil
 }
 
 // shown quotes a value for a message. A long one is not shown, not even its beginning: half of a secret would not be masked.

@@ -35,6 +35,11 @@ func TestFilters(t *testing.T) {
 		{"${item.n|int} ${item.neg|int}", "<7><-3>"},
 		{"${item.p|basename}", "<y z.go>"},
 		{"${item.missing|basename:-a/b}", "<b>"},
+		{"${item.p|dirname} ${item.p|noext} ${item.p|basename|noext} ${item.v|dirname}", "<x><x/y z><y z><.>"},
+		{"${item.n|ordinal}", "<8>"},
+		{"${item.list[*]|noext}", "<a b><src/c><d><deep/er/e>"},
+		{"${item.missing|noext:-a.b/c}", "<a.b/c>"},
+		{"${item.missing|noext:-a/.c}${item.missing|noext:-c.}", "<a/c>"},
 		{"${item.v|opt} ${item.empty|opt} ${item.null|opt} ${item.missing|opt}", "<a b>"},
 		{"${item.missing|opt:-x}", "<x>"},
 		{"\"${item.empty|opt}\" '${item.v|opt}'", "<><a b>"},
@@ -101,7 +106,7 @@ func TestAValueInAFileIsWholeWhereverItIsNamed(t *testing.T) {
 
 func TestFiltersThatAreWrittenWrong(t *testing.T) {
 	tests := []struct{ text, want string }{
-		{"x ${item.v|nope}", "1:3: PS002 unknown filter |nope (known: raw, sh, json, url, int, words, basename, file, opt, pattern, default)"},
+		{"x ${item.v|nope}", "1:3: PS002 unknown filter |nope (known: raw, sh, json, url, int, ordinal, words, basename, dirname, noext, file, opt, pattern, default)"},
 		{"x ${item.v|pattern}", "1:3: PS002 the filter |pattern needs a text: ${item|pattern:…}"},
 		{"x ${item.v|default}", "1:3: PS002 the filter |default needs a text: ${item|default:…}"},
 		{"x ${item.v|pattern:[z-a]}", `1:3: PS002 "[z-a]" is not a pattern like *.go or src/**/*.go`},
