@@ -15,7 +15,7 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy": {
-		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "report", "retry", "settings", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -52,6 +52,7 @@ var allowed = map[string][]string{
 	"internal/template":    {"posix", "rawjson", "shell", "spelling", "taint", "mvdan.cc/sh/v3"},
 	"internal/taint":       {"posix", "shell", "mvdan.cc/sh/v3"},
 	"internal/shell":       {"mvdan.cc/sh/v3"},
+	"internal/shorthand":   {"posix", "shell", "template", "mvdan.cc/sh/v3"}, // template knows which words are names of programs
 	"internal/settings":    {"dotenv", "filter", "items", "mask", "process", "template", "workflow"},
 	"internal/mask":        {},
 	"internal/direct":      {"posix", "process", "template"},

@@ -1,0 +1,331 @@
+// Package shorthand translates a command as xargs and GNU parallel take it into the script of a step.
+//
+// The replacement strings {}, {.}, {/}, {//}, {/.}, {#} and {%} become placeholders, which stand for one argument each whatever the item
+// holds. Words of a command are quoted, so that no shell acts on what is in them. What is no shorthand is refused, never run as it is.
+package shorthand
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"prodigy/internal/posix"
+	"prodigy/internal/shell"
+	"prodigy/internal/template"
+)
+
+// Style is how a command names its items.
+type Style struct {
+	Batch   bool   // {} stands for several items
+	Replace string // the one text that stands for the item, as xargs -I has it; empty: the shorthands above
+}
+
+// known are the shorthands, and what they stand for. ITEM is the item, or the items of a batch.
+var known = []struct{ text, placeholder string }{
+	{"{}", "${ITEM}"},
+	{"{.}", "${ITEM|noext}"},
+	{"{/}", "${ITEM|basename}"},
+	{"{//}", "${ITEM|dirname}"},
+	{"{/.}", "${ITEM|basename|noext}"},
+	{"{#}", "${item_index|ordinal}"},
+	{"{%}", "${worker.id}"},
+}
+
+// Names returns the shorthands, for messages.
+func Names() string {
+	var names []string
+	for _, k := range known {
+		names = append(names, k.text)
+	}
+	return strings.Join(names, " ")
+}
+
+// item returns the placeholder of the item.
+func (s Style) item() string { return s.placeholder(known[0].placeholder) }
+
+func (s Style) placeholder(p string) string {
+	if s.Batch {
+		return strings.ReplaceAll(p, "ITEM", "items[*]")
+	}
+	return strings.ReplaceAll(p, "ITEM", "item")
+}
+
+// Words returns the script that runs a program with arguments. Nothing but shorthands and the placeholders of an item has a meaning in
+// them. If none of them names the item, it is the last argument.
+func (s Style) Words(words []string) (string, error) {
+	if len(words) == 0 || words[0] == "" {
+		return "", errors.New("the command is empty")
+	}
+	if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, ":::") }); i >= 0 {
+		return "", fmt.Errorf("%s is not known here: the items come from standard input, or from --glob, --arg-file or --json", words[i])
+	}
+	named := false
+	script := make([]string, 0, len(words)+2)
+	if !template.IsProgram(words[0]) {
+		script = append(script, "exec") // the program of that name, not what the shell has under it
+	}
+	for _, word := range words {
+		if !utf8.ValidString(word) {
+			return "", fmt.Errorf("the word %q is not UTF-8", word)
+		}
+		code, names, err := s.word(word)
+		if err != nil {
+			return "", err
+		}
+		named = named || names
+		script = append(script, code)
+	}
+	if !named {
+		script = append(script, s.item())
+	}
+	return strings.Join(script, " "), nil
+}
+
+// word returns the shell code for one word, and whether it names the item.
+func (s Style) word(word string) (code string, named bool, err error) {
+	var b strings.Builder
+	for start, at := 0, 0; at <= len(word); {
+		placeholder, n, err := s.at(word[at:])
+		if err != nil {
+			return "", false, err
+		}
+		if n == 0 {
+			placeholder, n = itemPlaceholder(word[at:])
+		}
+		switch {
+		case n > 0:
+			b.WriteString(quote(word[start:at]))
+			b.WriteString(placeholder)
+			at += n
+			start, named = at, true
+		case at == len(word):
+			if b.WriteString(quote(word[start:])); b.Len() == 0 {
+				b.WriteString("''")
+			}
+			at++
+		default:
+			at++
+		}
+	}
+	return b.String(), named, nil
+}
+
+// quote returns s as a part of a word of shell code, in which prodigy finds no placeholder either: a dollar sign ends the quotes.
+func quote(s string) string {
+	var b strings.Builder
+	for part := range strings.SplitAfterSeq(s, "$") {
+		if part != "" {
+			b.WriteString(posix.Quote(part))
+		}
+	}
+	return b.String()
+}
+
+// at returns the placeholder for the shorthand that text begins with, and its length; 0 if there is none.
+func (s Style) at(text string) (placeholder string, n int, err error) {
+	if s.Replace != "" {
+		if strings.HasPrefix(text, s.Replace) {
+			return s.item(), len(s.Replace), nil
+		}
+		return "", 0, nil
+	}
+	if !strings.HasPrefix(text, "{") {
+		return "", 0, nil
+	}
+	for _, k := range known {
+		if strings.HasPrefix(text, k.text) {
+			return s.placeholder(k.placeholder), len(k.text), nil
+		}
+	}
+	return "", 0, unknown(text)
+}
+
+// unknown returns an error if text begins with what GNU parallel would replace, or looks as if it were to be replaced.
+func unknown(text string) error {
+	end := strings.IndexByte(text, '}')
+	if end < 0 {
+		return nil
+	}
+	name := text[:end+1]
+	body := name[1:end]
+	isPerl := len(body) > 1 && body[0] == '=' && body[len(body)-1] == '='
+	odd := strings.Trim(body, "0123456789.+/#%-") != ""
+	if !isPerl && (odd || isRange(body)) {
+		return nil
+	}
+	more := ""
+	if strings.Trim(body, "0123456789") == "" {
+		more = "; a column of the items is ${item.NAME}"
+	}
+	return fmt.Errorf("%s is not known (known: %s)%s; -I STR names the item by STR, and braces mean nothing then", name, Names(), more)
+}
+
+// isRange reports whether braces around body are a brace expansion, as in {1..9}.
+func isRange(body string) bool {
+	from, to, found := strings.Cut(body, "..")
+	return found && from != "" && to != ""
+}
+
+// itemPlaceholder returns the placeholder of an item that text begins with, such as ${item.url}, and its length; 0 if there is none.
+func itemPlaceholder(text string) (placeholder string, n int) {
+	rest, ok := strings.CutPrefix(text, "${item")
+	if !ok {
+		return "", 0
+	}
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '}':
+			n = len(text) - len(rest) + i + 1
+			return text[:n], n
+		}
+	}
+	return "", 0
+}
+
+// Script returns the script with its shorthands replaced. If it is a simple command and names no item, that is the last argument.
+func (s Style) Script(text string) (string, error) {
+	if strings.TrimSpace(text) == "" {
+		return "", errors.New("the command is empty")
+	}
+	if !utf8.ValidString(text) {
+		return "", fmt.Errorf("the script %q is not UTF-8", text)
+	}
+	if s.Replace != "" && strings.Contains(text, s.Replace) {
+		return strings.ReplaceAll(text, s.Replace, s.item()), nil
+	}
+	dialects, _ := shell.Dialects("sh")
+	file, err := shell.Parse(withoutExpansions(text), dialects)
+	if err != nil {
+		at := min(shell.ErrorOffset(err), len(text))
+		line, col := 1+strings.Count(text[:at], "\n"), at-strings.LastIndexByte(text[:at], '\n')
+		return "", fmt.Errorf("the script, line %d, column %d: %s", line, col, shell.ErrorText(err))
+	}
+	if s.Replace == "" {
+		r := &replacer{style: s, src: text, plain: withoutExpansions(text)}
+		syntax.Walk(file, r.visit)
+		if r.err != nil {
+			return "", r.err
+		}
+		if r.done > 0 {
+			r.out.WriteString(text[r.done:])
+			return r.out.String(), nil
+		}
+	}
+	if strings.Contains(text, "${item") || strings.Contains(text, "PRODIGY_ITEM") {
+		return text, nil
+	}
+	return s.appended(text, file)
+}
+
+// withoutExpansions returns text with a letter for each byte of what stands in ${…}: what prodigy knows there is no shell code.
+func withoutExpansions(text string) string {
+	b := []byte(text)
+	for i := 0; i+1 < len(b); i++ {
+		if b[i] != '$' || b[i+1] != '{' {
+			continue
+		}
+		for end := i + 2; end < len(b); end++ {
+			if b[end] == '\\' {
+				end++
+			} else if b[end] == '}' {
+				for ; i <= end; i++ {
+					if b[i] != '\n' {
+						b[i] = 'x'
+					}
+				}
+				i--
+				break
+			}
+		}
+	}
+	return string(b)
+}
+
+// replacer replaces the shorthands of a script.
+type replacer struct {
+	style Style
+	src   string
+	plain string // src without expansions
+	out   strings.Builder
+	done  int // bytes of src that are in out
+	err   error
+}
+
+func (r *replacer) visit(node syntax.Node) bool {
+	if r.err != nil || node == nil {
+		return false
+	}
+	switch n := node.(type) {
+	case *syntax.SglQuoted:
+		r.refuse(n)
+	case *syntax.DblQuoted:
+		for _, part := range n.Parts {
+			if lit, ok := part.(*syntax.Lit); ok {
+				r.refuse(lit)
+			} else {
+				syntax.Walk(part, r.visit)
+			}
+		}
+		return false
+	case *syntax.Lit:
+		r.replace(n)
+	}
+	return true
+}
+
+// refuse reports a shorthand in quotes: a program may want those characters, or the value may be meant.
+func (r *replacer) refuse(node syntax.Node) {
+	text := r.plain[node.Pos().Offset():node.End().Offset()]
+	for _, k := range known {
+		if r.err == nil && strings.Contains(text, k.text) {
+			r.err = fmt.Errorf("%s stands in quotes, where it may be meant as it is: leave the quotes out, since an item is one argument whatever it holds, "+
+				"or write %s; -I STR names the item by STR, and braces mean nothing then", k.text, r.style.placeholder(k.placeholder))
+		}
+	}
+}
+
+func (r *replacer) replace(lit *syntax.Lit) {
+	end := int(lit.End().Offset())
+	for i := int(lit.Pos().Offset()); i < end; {
+		if r.plain[i] == '\\' {
+			i += 2
+			continue
+		}
+		placeholder, n, err := r.style.at(r.plain[i:end])
+		if err != nil {
+			r.err = err
+			return
+		}
+		if n == 0 {
+			i++
+			continue
+		}
+		r.out.WriteString(r.src[r.done:i])
+		r.out.WriteString(placeholder)
+		i += n
+		r.done = i
+	}
+}
+
+// appended returns a script that names no item with that as the last argument of its one command.
+func (s Style) appended(text string, file *syntax.File) (string, error) {
+	if len(file.Stmts) == 1 && len(file.Last) == 0 && len(file.Stmts[0].Comments) == 0 {
+		stmt := file.Stmts[0]
+		call, isCall := stmt.Cmd.(*syntax.CallExpr)
+		if isCall && len(call.Args) > 0 && len(stmt.Redirs) == 0 && !stmt.Semicolon.IsValid() && !stmt.Background {
+			end := call.End().Offset()
+			return text[:end] + " " + s.item() + text[end:], nil
+		}
+	}
+	name := known[0].text
+	if s.Replace != "" {
+		name = s.Replace
+	}
+	return "", fmt.Errorf("the script does not say where the item goes: write %s in it", name)
+}
