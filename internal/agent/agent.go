@@ -8,6 +8,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,13 @@ import (
 // Runner runs one command. process.Run is one; tests and dry runs are functions.
 type Runner func(ctx context.Context, c process.Command) (process.Exit, error)
 
+// Echo shows what the commands of items print, as they print it and without secrets. Its methods are called from many goroutines at once.
+type Echo interface {
+	// Command returns where a command that is about to start prints to. try is the try of its step, from 1. Errors of the writers are
+	// the Echo's own: the command goes on.
+	Command(a *Attempt, step string, try int) (stdout, stderr io.Writer)
+}
+
 // Config is how an Executor runs commands.
 type Config struct {
 	Run      Runner
@@ -37,6 +45,8 @@ type Config struct {
 
 	Secrets map[string]string // the values of secret variables, which are in no Attempt
 	Mask    *mask.Masker      // removes them from outcomes and events
+
+	Echo Echo // shows what the commands of items print; nil: nobody does
 
 	// MaxCommands limits how many commands run at once, over all attempts; 0: no limit. The Executor lowers it when files, processes or
 	// memory run short, and reports that to its Host.

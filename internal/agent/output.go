@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,6 +31,7 @@ type stream struct {
 
 	recorder *outputs.Recorder // keeps it with the job; nil: it is not the output of a step
 	name     outputs.Stream
+	echo     io.Writer // shows it to people; nil: nobody sees it
 }
 
 func newStream(m *mask.Masker) *stream {
@@ -49,8 +51,16 @@ func (s *stream) init(m *mask.Masker, r *outputs.Recorder, name outputs.Stream) 
 type maskedStream stream
 
 func (s *maskedStream) Write(p []byte) (int, error) {
-	s.recorder.Write(s.name, p)
+	(*stream)(s).show(p)
 	return s.without.Write(p)
+}
+
+// show passes on what has no secrets.
+func (s *stream) show(p []byte) {
+	s.recorder.Write(s.name, p)
+	if s.echo != nil {
+		_, _ = s.echo.Write(p)
+	}
 }
 
 // Write implements io.Writer. It never fails, since a Capture takes everything.
@@ -58,7 +68,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	if s.masking != nil {
 		_, _ = s.masking.Write(p)
 	} else {
-		s.recorder.Write(s.name, p)
+		s.show(p)
 	}
 	return s.Capture.Write(p)
 }
@@ -83,6 +93,9 @@ func (r *run) record(st *step) *recording {
 	p := new(recording)
 	p.stdout.init(r.x.Mask, &p.recorder, outputs.Stdout)
 	p.stderr.init(r.x.Mask, &p.recorder, outputs.Stderr)
+	if r.x.Echo != nil && r.a.Phase == phaseMap {
+		p.stdout.echo, p.stderr.echo = r.x.Echo.Command(r.a, st.label, r.tryNumber)
+	}
 	if policy := r.a.Outputs; policy.Keep != "" && policy.Keep != outputs.None {
 		source := outputs.Source{ItemID: r.a.ItemID, Step: st.label, Try: r.tryNumber, Command: int(r.commands.Add(1))}
 		if r.a.ItemID == "" {

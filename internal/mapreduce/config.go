@@ -91,6 +91,8 @@ type Config struct {
 	// belong to; one that wraps another passes both on, or something that wraps them. Nil: agent.New.
 	Executor func(c agent.Config, h agent.Host) Executor
 
+	Echo agent.Echo // shows what the commands of items print; nil: nobody does
+
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner
 

@@ -125,6 +125,9 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.Workspace = string(w.Workspace.Mode)
 		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
 	}
+	if w.File == "" {
+		j.meta.WorkflowPath = "" // it was made from a command line
+	}
 	redacted := w.Redact(source)
 	j.meta.Digests = []string{jobs.Digest(redacted)}
 	err = j.create(redacted)
@@ -435,7 +438,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
-		MaxCommands: int(j.room.Load()),
+		MaxCommands: int(j.room.Load()), Echo: j.config.Echo,
 	}, j.host)
 	return nil
 }
