@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -22,6 +23,7 @@ type runOptions struct {
 	seed     uint64
 	maxDelay time.Duration
 	dryRun   bool
+	echo     echoOptions
 
 	allowDirty bool
 }
@@ -52,8 +54,9 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	addMaxParallel(cmd, &o.maxParallel)
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
-	o.addPrint(cmd, "like --print, but in the order of the items")
 	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false, "begin although the checkout has changes that are not committed, which git workspaces do not have")
+	o.addPrint(cmd, "like --print, or with --group and --line-buffer, but in the order of the items")
+	o.echo.add(cmd, "")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
 	return cmd
 }
@@ -62,7 +65,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
 		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty})
 	}
-	if err := o.checkPrint(); err != nil {
+	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
 		return err
 	}
 	limit, err := delayCap(o.maxDelay)
@@ -73,6 +76,11 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
+	return o.start(ctx, con, w, limit)
+}
+
+// start runs w as a new job.
+func (o runOptions) start(ctx context.Context, con *console, w checked, limit time.Duration) error {
 	con.hide(w.settings.Mask)
 	con.secrets.Settings = w.settings
 	t, err := findTools(w.Workflow)
@@ -86,6 +94,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
 	c.AllowDirty = o.allowDirty
 	p := newPrinter(con, o.jobOptions, w.Workflow)
+	p.showItems(con, o.echo, o.keepOrder)
 	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)
 	})

@@ -26,6 +26,7 @@ import (
 type console struct {
 	out     io.Writer // a terminal gets it through a safeWriter, whatever it is
 	err     io.Writer
+	raw     io.Writer         // what commands print to stderr; a terminal gets it as err
 	plain   bool              // err is no terminal
 	noColor bool              // the flag, or NO_COLOR is set
 	live    bool              // err is a terminal on which lines can be redrawn
@@ -40,7 +41,7 @@ type console struct {
 // hide masks secrets in everything that is printed from now on.
 func (c *console) hide(m *mask.Masker) {
 	if m != nil {
-		c.out, c.err = m.Writer(c.out), m.Writer(c.err)
+		c.out, c.err = m.Writer(c.out), m.Writer(c.err) // what goes to raw is masked already
 	}
 }
 
@@ -77,6 +78,9 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 			}
 			return 0
 		},
+	}
+	if c.raw = io.Writer(err); term.IsTerminal(int(err.Fd())) {
+		c.raw = c.err
 	}
 	if term.IsTerminal(int(out.Fd())) {
 		c.out, c.safe = &safeWriter{w: out}, true

@@ -30,13 +30,18 @@ type checked struct {
 // load reads the workflow at path, finds its settings and checks it as it would be run by c, in the current directory.
 // The error is a *workflow.InvalidError with all problems if the workflow is invalid.
 func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return checked{}, err
-	}
 	source, err := os.ReadFile(path)
 	if err != nil {
 		return checked{}, refusef("%w", err)
+	}
+	return loadSource(ctx, path, source, c, o, p)
+}
+
+// loadSource is load with the content of the file, which need not exist.
+func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return checked{}, err
 	}
 	values, err := o.values(ctx, dir)
 	if err != nil {

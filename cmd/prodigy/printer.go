@@ -32,6 +32,7 @@ type printer struct {
 	earlier    errorpolicy.Metrics // of the runs before this one
 
 	items   *itemOutput // what items print; nil: it is not printed
+	echo    *echo       // what all commands of items print; nil: it is not shown
 	results io.Writer   // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen  *screen
 	lines   progressLines
@@ -235,6 +236,13 @@ func breakerOf(scope string) string {
 
 // itemEnded prints the output of an item, if outputs are printed and it has one.
 func (p *printer) itemEnded(index int, output func() (string, error)) {
+	if p.echo != nil {
+		p.screen.clear()
+		if err := p.echo.finished(index); err != nil {
+			p.echo.fatal(err)
+		}
+		return
+	}
 	if p.items == nil {
 		return
 	}
@@ -251,6 +259,11 @@ func (p *printer) itemEnded(index int, output func() (string, error)) {
 
 // closeItems prints the output of items that waits for others to end.
 func (p *printer) closeItems() {
+	if p.echo != nil {
+		if err := p.echo.close(); err != nil {
+			p.echo.fatal(err)
+		}
+	}
 	if p.items == nil {
 		return
 	}

@@ -17,6 +17,7 @@ var firstLevel = []struct {
 	make func(*console) *cobra.Command
 }{
 	{"run", newRunCommand},
+	{"map", newMapCommand},
 	{"resume", newResumeCommand},
 	{"stop", newStopCommand},
 	{"validate", newValidateCommand},

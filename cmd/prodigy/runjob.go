@@ -45,8 +45,13 @@ const defaultMaxRetries = 3
 
 // add gives cmd the flags.
 func (o *jobOptions) add(cmd *cobra.Command) {
-	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
 	addFormat(cmd, &o.format, asJSON)
+	o.addRunning(cmd)
+}
+
+// addRunning gives cmd the flags but for the output format.
+func (o *jobOptions) addRunning(cmd *cobra.Command) {
+	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
 	f := cmd.Flags()
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
 	addChoice(cmd, (*string)(&o.durability), "durability", "when the log is synced to disk",
@@ -119,6 +124,10 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 		c.Progress, c.Printed = p.step, p.output
 	}
 	c.Earlier = func(m errorpolicy.Metrics) { p.pasts <- m }
+	if p.echo != nil {
+		c.Echo = p.echo
+		p.echo.fatal = cancelStop
+	}
 	c.Notice = func(text string) { p.notices <- notice{text: text} }
 	finished := make(chan struct{})
 	var asked *signalError
