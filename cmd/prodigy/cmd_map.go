@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
@@ -45,7 +46,8 @@ type mapOptions struct {
 	onFailure string
 	halt      string
 	save      string
-	given     bool // backoff was given
+	given     bool     // backoff was given
+	forRun    []string // flags that are no part of the file, for the run of it
 }
 
 func newMapCommand(con *console) *cobra.Command {
@@ -136,6 +138,14 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 			return usagef("--%s must not be empty", name)
 		}
 	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.String() != "false" && slices.Contains([]string{"durability", "grace", "keep-order", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now"}, f.Name) {
+			o.forRun = append(o.forRun, "--"+f.Name)
+			if f.Value.Type() != "bool" {
+				o.forRun = append(o.forRun, f.Value.String())
+			}
+		}
+	})
 	return o.echo.check(o.jobOptions)
 }
 
@@ -239,7 +249,7 @@ func (o *mapOptions) name() string {
 
 func (o *mapOptions) retry() (*mapRetry, error) {
 	if o.retries == 0 {
-		if o.given && o.onFailure != "retry" {
+		if o.given {
 			return nil, usagef("--backoff needs --retry N")
 		}
 		return nil, nil
@@ -336,14 +346,9 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	if o.save == "-" {
 		return nil
 	}
-	command := append([]string{"prodigy", "run", o.save}, o.echo.flags()...)
-	for _, f := range []struct {
-		given bool
-		flag  string
-	}{{o.keepOrder, "--keep-order"}, {o.stopNow, "--stop-now"}, {o.partialOK, "--partial-ok"}, {o.quiet, "--quiet"}} {
-		if f.given {
-			command = append(command, f.flag)
-		}
+	command := slices.Concat([]string{"prodigy", "run", o.save}, o.echo.flags(), o.forRun)
+	if o.stopNow && !slices.Contains(command, "--stop-now") {
+		command = append(command, "--stop-now") // of --halt
 	}
 	for i, word := range command {
 		command[i] = quoted(word)

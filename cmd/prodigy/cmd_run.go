@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -100,6 +101,9 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	})
 	if err != nil {
 		return o.afterError(con, end, err)
+	}
+	if p.echo != nil && p.echo.failure() != nil && end.State == mapreduce.Completed {
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.failure())
 	}
 	return o.conclude(con, end)
 }

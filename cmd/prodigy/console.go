@@ -80,7 +80,7 @@ func newConsole(out, err *os.File, getenv func(string) string) *console {
 		},
 	}
 	if c.raw = io.Writer(err); term.IsTerminal(int(err.Fd())) {
-		c.raw = c.err
+		c.raw = &safeWriter{w: err} // its own, since it is written to from elsewhere
 	}
 	if term.IsTerminal(int(out.Fd())) {
 		c.out, c.safe = &safeWriter{w: out}, true

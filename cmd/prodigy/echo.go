@@ -238,15 +238,20 @@ func (e *echo) showKept(it *itemEcho, n int) error {
 }
 
 // finished shows what is left of the item at index, or keeps it until its turn comes. Nothing of the item follows.
-func (e *echo) finished(index int) error {
+func (e *echo) finished(index int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err != nil {
-		return nil // it was reported
+	switch {
+	case e.err != nil:
+	case e.ordered:
+		e.fail(e.finishInOrder(index))
+	default:
+		e.fail(e.finish(index))
 	}
-	if !e.ordered {
-		return e.finish(index)
-	}
+}
+
+// finishInOrder is finished for outputs that are shown in the order of the items.
+func (e *echo) finishInOrder(index int) error {
 	if index < e.next {
 		return nil
 	}
@@ -325,20 +330,25 @@ func (e *echo) park(index int) error {
 }
 
 // close shows what still waits for an item that has not ended. Of items that have not ended nothing more is shown: they run again.
-func (e *echo) close() error {
+func (e *echo) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var err error
 	for _, index := range slices.Sorted(maps.Keys(e.items)) {
-		if err == nil && e.err == nil && e.ended[index] {
-			err = e.finish(index)
+		if e.err == nil && e.ended[index] {
+			e.fail(e.finish(index))
 		} else {
 			e.items[index].close()
 		}
 	}
 	clear(e.items)
 	e.held.close()
-	return err
+}
+
+// failure returns what kept output from being shown.
+func (e *echo) failure() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
 }
 
 func (it *itemEcho) close() {

@@ -238,9 +238,7 @@ func breakerOf(scope string) string {
 func (p *printer) itemEnded(index int, output func() (string, error)) {
 	if p.echo != nil {
 		p.screen.clear()
-		if err := p.echo.finished(index); err != nil {
-			p.echo.fatal(err)
-		}
+		p.echo.finished(index)
 		return
 	}
 	if p.items == nil {
@@ -260,9 +258,7 @@ func (p *printer) itemEnded(index int, output func() (string, error)) {
 // closeItems prints the output of items that waits for others to end.
 func (p *printer) closeItems() {
 	if p.echo != nil {
-		if err := p.echo.close(); err != nil {
-			p.echo.fatal(err)
-		}
+		p.echo.close()
 	}
 	if p.items == nil {
 		return
