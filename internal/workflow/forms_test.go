@@ -280,7 +280,9 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.WriteFile.mode":
 		return either("octal, as in `\"0644\"`", pattern(`^[0-7]{3,}$`, ""), form{schema: node{"type": "integer", "minimum": 0o10, "maximum": 777}}), true
 	case "workflow.Workspace.base", "workflow.Workspace.into":
-		return pattern(`^[^-\s]\S*$`, "text"), true
+		revision := pattern(`^[^-\s]\S*$`, "text")
+		revision.schema["type"], revision.schema["minimum"] = scalars(), 0 // a short hash may be all digits
+		return revision, true
 	case "workflow.Verify.batch":
 		return atLeast(1), true
 	case "workflow.Map.batch":
