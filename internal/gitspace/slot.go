@@ -197,7 +197,7 @@ func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
 	return nil
 }
 
-// sweep removes what git does not see: pipes, sockets, devices, and permissions of directories. What is kept is not looked at.
+// sweep removes what git does not see: pipes, sockets, devices, and changed permissions. Directories that are kept are not looked at.
 func (s *Space) sweep(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -217,6 +217,19 @@ func (s *Space) sweep(dir string) error {
 			if want := 0o777 &^ s.umask; info.Mode().Perm() != want {
 				return os.Chmod(name, want)
 			}
+		case entry.Type().IsRegular():
+			// git does not see that permissions were changed in the same instant in which it wrote the file.
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			want := 0o666 &^ s.umask
+			if info.Mode()&0o100 != 0 {
+				want = 0o777 &^ s.umask
+			}
+			if info.Mode().Perm() != want && !s.keeps(filepath.ToSlash(name[len(dir)+1:])) {
+				return os.Chmod(name, want)
+			}
 		case entry.Type()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeCharDevice|fs.ModeIrregular) != 0:
 			return os.Remove(name)
 		}
@@ -224,14 +237,16 @@ func (s *Space) sweep(dir string) error {
 	})
 }
 
-// keeps reports whether a directory is surely kept. It understands the patterns that name a directory; others only cost a walk.
+// keeps reports whether a file or directory is surely kept. It understands the patterns that have no ** in them.
 func (s *Space) keeps(name string) bool {
 	return slices.ContainsFunc(s.Policy.Keep, func(pattern string) bool {
 		pattern = strings.TrimSuffix(pattern, "/")
 		if rooted, is := strings.CutPrefix(pattern, "/"); is || strings.Contains(pattern, "/") {
-			return name == rooted
+			is, _ := path.Match(rooted, name)
+			return is
 		}
-		return path.Base(name) == pattern
+		is, _ := path.Match(pattern, path.Base(name))
+		return is
 	})
 }
 
