@@ -218,13 +218,14 @@ func (p *printer) print(r events.Record) {
 
 // circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.
 func (p *printer) circuitOpen(now time.Time, e events.CircuitOpen) {
-	text := breakerOf(e.Scope) + " open until " + e.Until.Local().Format("15:04:05")
+	var text strings.Builder
+	text.WriteString(breakerOf(e.Scope) + " open until " + e.Until.Local().Format("15:04:05"))
 	for _, b := range p.job.Breakers() {
 		if b.Scope == e.Scope {
-			text += prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b))
+			text.WriteString(prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b)))
 		}
 	}
-	p.log.Warn().Msg(text)
+	p.log.Warn().Msg(text.String())
 }
 
 func breakerOf(scope string) string {

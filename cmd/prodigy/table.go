@@ -47,15 +47,15 @@ func (t *table) flush() error {
 	widths := t.fit(columns)
 	var b strings.Builder
 	for _, row := range t.rows {
-		line := ""
+		var line strings.Builder
 		for i, c := range columns {
 			text := cut(widths[i], strings.ReplaceAll(row[c], "\t", " "))
 			if i < len(columns)-1 {
 				text += strings.Repeat(" ", widths[i]-displaywidth.String(plain(text))+columnGap)
 			}
-			line += text
+			line.WriteString(text)
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	_, err := io.WriteString(t.w, b.String())
 	return err

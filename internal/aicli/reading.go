@@ -249,13 +249,13 @@ func (r *Reading) textLine(line string) {
 		}
 		r.at[p.name] = r.number
 		r.open[p.name] = p.lines - 1
-		fields := ""
+		var fields strings.Builder
 		for i, group := range p.line.SubexpNames() {
 			if i > 0 && group != "" {
-				fields += jsonText(group) + ":" + jsonText(m[i]) + ","
+				fields.WriteString(jsonText(group) + ":" + jsonText(m[i]) + ",")
 			}
 		}
-		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields+`"text":`+line...) // textDocument makes JSON of the rest
+		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...) // textDocument makes JSON of the rest
 	}
 }
 

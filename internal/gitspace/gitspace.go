@@ -251,18 +251,19 @@ func (s *Space) readRecord() error {
 // Environ returns the environment for the commands of the job: environ without what would lead git to another repository than that of the directory it
 // is in, and with what keeps it from leaving the workspaces and from asking questions.
 func (s *Space) Environ(environ []string) []string {
-	ceiling := s.WorkDir
+	var ceiling strings.Builder
+	ceiling.WriteString(s.WorkDir)
 	env := make([]string, 0, len(environ)+3)
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		switch {
 		case name == "GIT_CEILING_DIRECTORIES" && value != "":
-			ceiling += string(filepath.ListSeparator) + value
+			ceiling.WriteString(string(filepath.ListSeparator) + value)
 		case !slices.Contains(repositoryVars[:], name):
 			env = append(env, kv)
 		}
 	}
-	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling, "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
+	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling.String(), "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
 }
 
 func (s *Space) created(worker int, base string, took time.Duration) {
