@@ -240,6 +240,7 @@ func readEvents(s *stage) error {
 	ask := func(name string, args ...string) contestant {
 		return contestant{name: name, command: func() *exec.Cmd {
 			cmd := exec.Command(s.prodigy, args...)
+			cmd.Dir = home // where its jobs were started
 			cmd.Env = append(os.Environ(), "PRODIGY_HOME="+home)
 			return cmd
 		}}
