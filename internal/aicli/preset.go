@@ -181,7 +181,6 @@ type Rule struct {
 	Scope        string     `yaml:"scope,omitempty"`          // a path to the name of the limit
 	Say          string     `yaml:"say,omitempty"`            // the error, where the CLI says nothing
 	About        string     `yaml:"about,omitempty"`          // a path to a text to put behind Say
-	NewSession   bool       `yaml:"new_session,omitempty"`    // the session to continue is not known: begin a new one
 
 	condition *filter.Filter
 }
@@ -474,7 +473,7 @@ func takeNames() []string {
 
 // optionNames are the settings of a step that a preset can have arguments for.
 func optionNames() []string {
-	return []string{"model", "max_turns", "max_cost", "session", "resume", "schema"}
+	return []string{"model", "max_turns", "schema"}
 }
 
 // documentNames are the names that conditions can use beside those of the picks.

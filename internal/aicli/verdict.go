@@ -32,8 +32,7 @@ type Verdict struct {
 	Whole   bool       // the answer is all of stdout, and Text is empty
 	JSON    json.RawMessage
 
-	SessionID  string
-	NewSession bool // the session that was to be continued is not known to the CLI
+	SessionID string
 
 	Reset      time.Time // with Quota: when the limit ends; zero: not known
 	ResetBy    ResetSource
@@ -85,7 +84,7 @@ func (r *Reading) Verdict(e End) Verdict {
 		v.JSON = json.RawMessage(structured)
 	}
 	if decided != nil {
-		v.Outcome, v.Rule, v.NewSession = decided.Outcome, decided.Name, decided.NewSession
+		v.Outcome, v.Rule = decided.Outcome, decided.Name
 		v.Type = cmp.Or(decided.Type, decided.Outcome.ErrorType())
 		v.Scope = r.named(decided.Scope)
 		v.RetryAfter = cmp.Or(seconds(r.named(decided.RetryAfter), time.Second), seconds(r.named(decided.RetryAfterMS), time.Millisecond))
