@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "golang.org/x/sync"},
-	"internal/outputs":     {"checksum", "jobs", "packed", "github.com/go-json-experiment/json", "golang.org/x/sync"},
+	"internal/outputs":     {"checksum", "jobs", "packed", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/packed":      {"jobs", "github.com/klauspost/compress"},
 	"internal/aicli":       {"filter", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"prodigy/internal/process"
 )
 
 const (
@@ -187,7 +189,7 @@ func (r *Recorder) flush() {
 	var rest []Part
 	if n := len(r.pending); n > 0 && len(r.tail.parts) == 0 {
 		last := &r.pending[n-1]
-		if cut := wholeEnd(last.Text); cut < len(last.Text) {
+		if cut := process.WholeEnd(last.Text); cut < len(last.Text) {
 			rest = []Part{{last.Stream, append([]byte(nil), last.Text[cut:]...)}}
 			if last.Text = last.Text[:cut]; cut == 0 {
 				r.pending = r.pending[:n-1]
@@ -230,7 +232,7 @@ func divide(parts []Part) []Entry {
 			}
 			n := min(len(p.Text), maxEntry-size)
 			if n < len(p.Text) {
-				n = max(wholeEnd(p.Text[:n]), 1)
+				n = max(process.WholeEnd(p.Text[:n]), 1)
 			}
 			e := &entries[len(entries)-1]
 			e.Printed = append(e.Printed, Part{p.Stream, p.Text[:n]})
@@ -295,18 +297,4 @@ func (t *tail) copyOf(n int64) []Part {
 		}
 	}
 	return parts
-}
-
-// wholeEnd returns where the last whole character of b ends. Bytes that are no UTF-8 count as characters.
-func wholeEnd(b []byte) int {
-	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
-		if !utf8.RuneStart(b[i]) {
-			continue
-		}
-		if utf8.FullRune(b[i:]) {
-			return len(b)
-		}
-		return i
-	}
-	return len(b)
 }

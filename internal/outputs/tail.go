@@ -3,6 +3,8 @@ package outputs
 import (
 	"bytes"
 	"strconv"
+
+	"prodigy/internal/process"
 )
 
 // Tail is the end of what was printed, for people.
@@ -81,7 +83,7 @@ func LastLines(dir string, q Query, n int) Tail {
 func cutLine(before, more []byte) []byte {
 	room := maxTailLine - len(before)
 	if len(more) > room {
-		more = more[:max(0, wholeEnd(more[:room]))]
+		more = more[:max(0, process.WholeEnd(more[:room]))]
 	}
 	return append(before, more...)
 }

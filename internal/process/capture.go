@@ -54,7 +54,7 @@ func (c *Capture) Text() string {
 	if c.total <= int64(c.limit()) {
 		return string(c.head) + string(c.tail)
 	}
-	head := c.head[:wholeEnd(c.head)]
+	head := c.head[:WholeEnd(c.head)]
 	tail := c.ring()
 	tail = tail[wholeStart(tail):]
 	out := c.total - int64(len(head)) - int64(len(tail))
@@ -102,8 +102,8 @@ func wholeStart(s string) int {
 	return 0
 }
 
-// wholeEnd returns where the last whole character of b ends.
-func wholeEnd(b []byte) int {
+// WholeEnd returns where the last whole character of b ends. Bytes that are no UTF-8 count as characters.
+func WholeEnd(b []byte) int {
 	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
 		if !utf8.RuneStart(b[i]) {
 			continue
