@@ -2,7 +2,7 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
-LDFLAGS  = -s -w $(if $(VERSION),-X main.version=$(VERSION))
+LDFLAGS  = -s -w $(if $(VERSION),-X prodigy/internal/cli.version=$(VERSION))
 TOOL     = $(GO) tool -modfile=tools/go.mod
 FUZZTIME ?= 30s
 # How long the tests of a package may take on the slowest machine. It is only waited for when one hangs.
@@ -108,7 +108,7 @@ generate: ## Rewrite golden files, schema and reference from the code
 check: lint stale cross test race ## What CI runs
 
 man: ## Write the manual pages to bin/man
-	$(GO) test ./cmd/prodigy -count=1 -run '^TestManualPages$$' -man '$(CURDIR)/bin/man'
+	$(GO) test ./internal/cli -count=1 -run '^TestManualPages$$' -man '$(CURDIR)/bin/man'
 
 install: build man ## Install prodigy and its manual pages into PREFIX (/usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'

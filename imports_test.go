@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +15,8 @@ import (
 // allowed is the picture of the packages: which of them, and which outside modules, each may import besides the standard
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
-	"cmd/prodigy": {
+	"cmd/prodigy": {"cli"},
+	"internal/cli": {
 		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
@@ -141,4 +143,21 @@ func permitted(imported string, may []string) bool {
 	return slices.ContainsFunc(may, func(module string) bool {
 		return imported == module || strings.HasPrefix(imported, module+"/")
 	})
+}
+
+// The broker's client makes every start slower, so that prodigy itself is built without it.
+func TestProdigyLinksNoBroker(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/prodigy").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, "prodigy/internal/cli") {
+		t.Fatalf("prodigy does not import its command line: %d packages", len(deps))
+	}
+	for _, pkg := range deps {
+		if strings.Contains(pkg, "nats-io") {
+			t.Errorf("prodigy links %s", pkg)
+		}
+	}
 }

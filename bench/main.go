@@ -111,7 +111,7 @@ func bench(o options) (table, error) {
 // build builds prodigy, a program that does nothing, and a Go program that does nothing.
 func (s *stage) build() error {
 	s.prodigy, s.bare = filepath.Join(s.dir, "prodigy"), filepath.Join(s.dir, "bare")
-	build := command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=bench", "-o", s.prodigy, "./cmd/prodigy")
+	build := command("go", "build", "-trimpath", "-ldflags", "-s -w -X prodigy/internal/cli.version=bench", "-o", s.prodigy, "./cmd/prodigy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build prodigy: %w", err)

@@ -97,7 +97,7 @@ func build(version, goos, goarch string) (file, error) {
 		name += ".exe"
 	}
 	path := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+version, "-o", path, "./cmd/prodigy")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X prodigy/internal/cli.version="+version, "-o", path, "./cmd/prodigy")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
@@ -122,7 +122,7 @@ func sharedFiles(version string) ([]file, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if _, err := output("go", "test", "./cmd/prodigy", "-count=1", "-run", "^TestManualPages$", "-man", dir); err != nil {
+	if _, err := output("go", "test", "./internal/cli", "-count=1", "-run", "^TestManualPages$", "-man", dir); err != nil {
 		return nil, err
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))

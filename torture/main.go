@@ -89,7 +89,7 @@ func build(base string) error {
 	if err := os.Chmod(base, 0o755); err != nil {
 		return err
 	}
-	for name, flags := range map[string]string{plain: "", rotating: "-X main.logFileSize=20000"} {
+	for name, flags := range map[string]string{plain: "", rotating: "-X prodigy/internal/cli.logFileSize=20000"} {
 		out, err := exec.Command("go", "build", "-ldflags", flags, "-o", filepath.Join(base, name), "./cmd/prodigy").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("build prodigy: %w\n%s", err, out)

@@ -1,114 +1,11 @@
 // Command prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can be resumed after a crash.
-//
-// Each command is in cmd_NAME.go, those of a group such as dlq in cmd_GROUP.go; root.go has the table of commands. runjob.go runs a job:
-// printer.go turns its records into lines, progress.go makes the live lines, screen.go draws them, and summary.go prints how it ended.
-// exit.go maps errors to exit codes, and console.go decides what goes to stdout and stderr.
+// All of it is package cli.
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"runtime"
-	"runtime/pprof"
 
-	"github.com/spf13/cobra"
+	"prodigy/internal/cli"
 )
 
-// Set by the linker.
-var (
-	version     string
-	logFileSize string // size in bytes at which the next log file begins, for make torture; empty: the default
-)
-
-func main() {
-	growStack(0)
-	os.Exit(run(os.Args[1:]))
-}
-
-// growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper calls, takes a
-// twentieth of the time of a short command.
-//
-//go:noinline
-func growStack(depth int) byte {
-	if depth == 0 {
-		return 0
-	}
-	var room [32 << 10]byte // never used: to call the function is enough
-	return room[depth%len(room)] + growStack(depth-1)
-}
-
-// run is main without the exit.
-func run(args []string) int {
-	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
-	root := newRootCommandFor(con, args)
-	root.SetArgs(args)
-	var p profiles
-	p.add(root)
-	cmd, err := root.ExecuteContextC(context.Background())
-	if e := p.end(); err == nil {
-		err = e
-	}
-	if err != nil {
-		explain(con.err, cmd, err)
-	}
-	con.close()
-	return exitCode(err)
-}
-
-// profiles are the CPU and memory profiles of a command, for developers.
-type profiles struct {
-	cpu, memory string
-	running     *os.File // the cpu profile
-}
-
-// memoryRate is the average number of bytes allocated between two samples of the memory profile.
-const memoryRate = 64 << 10
-
-// add gives all commands the flags, which help does not show. The rate at which memory is sampled stays as it is until a profile is
-// wanted: when the rate changes, even to 0, the next allocation is sampled, and a first sample is felt at the start.
-func (p *profiles) add(root *cobra.Command) {
-	f := root.PersistentFlags()
-	f.StringVar(&p.cpu, "cpuprofile", "", "write a CPU profile to this file")
-	f.StringVar(&p.memory, "memprofile", "", "write a memory profile to this file")
-	_ = f.MarkHidden("cpuprofile")
-	_ = f.MarkHidden("memprofile")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return p.begin() }
-}
-
-func (p *profiles) begin() error {
-	if p.memory != "" {
-		runtime.MemProfileRate = memoryRate
-	}
-	if p.cpu == "" {
-		return nil
-	}
-	f, err := os.Create(p.cpu)
-	if err == nil {
-		err = pprof.StartCPUProfile(f)
-	}
-	if err != nil {
-		return fmt.Errorf("begin the CPU profile: %w", err)
-	}
-	p.running = f
-	return nil
-}
-
-// end writes what begin began, and the memory profile.
-func (p *profiles) end() error {
-	var err error
-	if p.running != nil {
-		pprof.StopCPUProfile()
-		err = p.running.Close()
-	}
-	if p.memory == "" {
-		return err
-	}
-	f, e := os.Create(p.memory)
-	if e != nil {
-		return errors.Join(err, fmt.Errorf("write the memory profile: %w", e))
-	}
-	runtime.GC()
-	return errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
-}
+func main() { os.Exit(cli.Main(os.Args[1:])) }

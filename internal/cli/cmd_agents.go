@@ -1,0 +1,380 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/aicli"
+	"prodigy/internal/jobs"
+)
+
+func newAgentsCommand(con *console) *cobra.Command {
+	group := newGroup("agents", "Show the AI coding CLIs that prodigy knows, and how it reads them")
+	group.Long = `Show the AI coding CLIs that prodigy knows, and how it reads them.
+
+What is known of a CLI is a preset: how it is called, how its output is read, and rules that say what became of a run. ~/.prodigy/agents.yml changes
+presets or adds some: see docs/agents.md.`
+	group.AddCommand(newAgentsListCommand(con), newAgentsShowCommand(con), newAgentsCheckCommand(con), newAgentsTestCommand(con))
+	return group
+}
+
+// agentsFile is the file in PRODIGY_HOME that changes presets.
+const agentsFile = "agents.yml"
+
+// presets returns the presets of this user.
+func presets() (aicli.Set, error) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return nil, err
+	}
+	layers, err := homePresets(home)
+	if err != nil {
+		return nil, err
+	}
+	set, err := aicli.Load(layers...)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	return set, nil
+}
+
+// homePresets returns the changes to presets that are in PRODIGY_HOME.
+func homePresets(home jobs.Home) ([]aicli.Layer, error) {
+	path := filepath.Join(home.Root, agentsFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the presets of agents: %w", err)
+	}
+	layer, err := aicli.ReadLayer(path, data)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	return []aicli.Layer{layer}, nil
+}
+
+// preset returns the preset with that name.
+func preset(name string) (*aicli.Preset, error) {
+	set, err := presets()
+	if err != nil {
+		return nil, err
+	}
+	p, err := set.Find(name)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	return p, nil
+}
+
+func completePreset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	set, err := presets()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return set.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+func newAgentsListCommand(con *console) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the presets", Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			set, err := presets()
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
+			_, _ = fmt.Fprintln(w, "NAME\tCOMMAND\tTESTED WITH\tRULES")
+			for _, name := range set.Names() {
+				p := set[name]
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", visible(name), visible(p.Argv[0]), visible(cmp.Or(p.Tested, "-")), len(p.Rules))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func newAgentsShowCommand(con *console) *cobra.Command {
+	return &cobra.Command{
+		Use: "show <agent>", Short: "Print a preset as YAML", Args: exactly("agent"), ValidArgsFunction: completePreset,
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := preset(args[0])
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			enc := yaml.NewEncoder(&b)
+			enc.SetIndent(2)
+			if err := enc.Encode(map[string]*aicli.Preset{p.Name: p}); err != nil {
+				return err
+			}
+			_, err = con.text().Write(b.Bytes())
+			return err
+		},
+	}
+}
+
+func newAgentsCheckCommand(con *console) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [agent]",
+		Short: "Find the CLIs on this machine, and their versions",
+		Long: `Find the CLIs on this machine and ask for their versions, without a request to a model. With another version than those a preset was tested with,
+'prodigy agents test' says whether the rules still fit: record an output and see.
+
+The exit code is 1 if the CLI that is named is not there, or none of them is.`,
+		Args: atMostOne, ValidArgsFunction: completePreset,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := presets()
+			if err != nil {
+				return err
+			}
+			names := set.Names()
+			if len(args) > 0 {
+				if _, err := set.Find(args[0]); err != nil {
+					return refusef("%w", err)
+				}
+				names = args
+			}
+			found := 0
+			w := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
+			_, _ = fmt.Fprintln(w, "NAME\tPROGRAM\tVERSION\tTESTED WITH\tPROMPT")
+			for _, name := range names {
+				p := set[name]
+				path, err := exec.LookPath(p.Argv[0])
+				version := "-"
+				if err != nil {
+					path = "not found: " + p.Argv[0]
+				} else {
+					found++
+					version = versionOf(cmd.Context(), path)
+				}
+				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", visible(name), visible(path), visible(version), visible(cmp.Or(p.Tested, "-")), p.Prompt)
+			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			if found == 0 {
+				return status(exitFailed)
+			}
+			return nil
+		},
+	}
+}
+
+// versionOf returns what a program prints for --version.
+func versionOf(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, path, "--version")
+	c.WaitDelay = time.Second
+	out, err := c.Output()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil || line == "" {
+		return "unknown"
+	}
+	return line
+}
+
+type agentsTestOptions struct {
+	use         string
+	stderr      string
+	exit        int
+	signal      string
+	allowDenied bool
+	allowEmpty  bool
+	format      format
+}
+
+func newAgentsTestCommand(con *console) *cobra.Command {
+	var o agentsTestOptions
+	cmd := &cobra.Command{
+		Use:   "test <file>...",
+		Short: "Say what recorded outputs mean, and which rule decides",
+		Long: `Say what recorded outputs mean, and which rule decides. Nothing is run.
+
+A file holds the stdout of a CLI, which --use names, or a JSON object with the keys cli, stdout, stderr and exit (below 0: minus a signal). With the
+key want, an outcome or a list of them, the exit code is 1 when the outcome is none of those.`,
+		Example: "  prodigy agents test out.jsonl --use claude --exit 1\n  prodigy agents test recorded/*.json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("the argument <file> is missing")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return runAgentsTest(con, o, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.use, "use", "", "the `preset` to read with; default the cli that the file names")
+	_ = cmd.RegisterFlagCompletionFunc("use", completePreset)
+	f.IntVar(&o.exit, "exit", 0, "the exit `code` of the CLI")
+	f.StringVar(&o.signal, "signal", "", "the `signal` that ended it, such as SIGTERM")
+	f.StringVar(&o.stderr, "stderr", "", "a `file` with what it printed to stderr")
+	f.BoolVar(&o.allowDenied, "allow-denied", false, "as with allow_denied: true in the step")
+	f.BoolVar(&o.allowEmpty, "allow-empty", false, "as with allow_empty: true in the step")
+	addFormat(cmd, &o.format, asJSON)
+	return cmd
+}
+
+// recording is one run of a CLI.
+type recording struct {
+	CLI    string          `json:"cli"`
+	Stdout *string         `json:"stdout"`
+	Stderr string          `json:"stderr"`
+	Exit   int             `json:"exit"`
+	Want   json.RawMessage `json:"want"`
+}
+
+// agentVerdict is what `agents test` says of a file.
+type agentVerdict struct {
+	File       string            `json:"file"`
+	Agent      string            `json:"agent"`
+	Outcome    aicli.Outcome     `json:"outcome"`
+	Rule       string            `json:"rule,omitempty"`
+	ErrorType  string            `json:"error_type,omitempty"`
+	Message    string            `json:"message,omitempty"`
+	Text       string            `json:"text,omitempty"`
+	SessionID  string            `json:"session_id,omitempty"`
+	ResetAt    *time.Time        `json:"reset_at,omitempty"`
+	ResetBy    aicli.ResetSource `json:"reset_by,omitempty"`
+	Scope      string            `json:"scope,omitempty"`
+	RetryAfter int64             `json:"retry_after_ms,omitempty"`
+	Model      string            `json:"model,omitempty"`
+	Turns      int               `json:"turns,omitempty"`
+	CostUSD    *float64          `json:"cost_usd,omitempty"`
+	Tokens     *aicli.Tokens     `json:"tokens,omitempty"`
+	Want       []aicli.Outcome   `json:"want,omitempty"`
+	Right      *bool             `json:"right,omitempty"`
+}
+
+func runAgentsTest(con *console, o agentsTestOptions, files []string) error {
+	set, err := presets()
+	if err != nil {
+		return err
+	}
+	all := make([]agentVerdict, 0, len(files))
+	wrong := 0
+	for _, file := range files {
+		v, err := o.test(set, file)
+		if err != nil {
+			return err
+		}
+		if v.Right != nil && !*v.Right {
+			wrong++
+		}
+		all = append(all, v)
+	}
+	if o.format == asJSON {
+		err = printJSON(con.out, all)
+	} else {
+		printVerdicts(con, all)
+	}
+	if err == nil && wrong > 0 {
+		err = status(exitFailed)
+	}
+	return err
+}
+
+func printVerdicts(con *console, all []agentVerdict) {
+	for _, v := range all {
+		rule := "no rule of " + v.Agent + " fits"
+		if v.Rule != "" {
+			rule = "rule " + v.Rule + " of " + v.Agent
+		}
+		says := v.Message
+		if says == "" {
+			says, _, _ = strings.Cut(v.Text, "\n")
+		}
+		_, _ = fmt.Fprintf(con.text(), "%s: %s, %s: %s\n", visible(v.File), v.Outcome, visible(rule), visible(says))
+		if v.ResetAt != nil {
+			_, _ = fmt.Fprintf(con.text(), "  resets at %s (from a %s) %s\n", v.ResetAt.UTC().Format(time.RFC3339), v.ResetBy, visible(v.Scope))
+		}
+		if v.Right != nil && !*v.Right {
+			_, _ = fmt.Fprintf(con.text(), "  wanted: %v\n", v.Want)
+		}
+	}
+}
+
+func (o agentsTestOptions) test(set aicli.Set, file string) (agentVerdict, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return agentVerdict{}, refusef("%w", err)
+	}
+	text := string(data)
+	r := recording{Stdout: &text, Exit: o.exit}
+	var whole recording
+	if json.Unmarshal(data, &whole) == nil && whole.Stdout != nil {
+		r = whole
+	}
+	if o.stderr != "" {
+		said, err := os.ReadFile(o.stderr)
+		if err != nil {
+			return agentVerdict{}, refusef("%w", err)
+		}
+		r.Stderr = string(said)
+	}
+	name := r.CLI
+	if o.use != "" {
+		name = o.use
+	} else if set[name] == nil {
+		name = strings.TrimRight(name, "0123456789.") // claude197 is a version of claude
+	}
+	if name == "" {
+		return agentVerdict{}, usagef("%s: which CLI printed this? Name it with --use", file)
+	}
+	p, err := set.Find(name)
+	if err != nil {
+		return agentVerdict{}, refusef("%s: %w", file, err)
+	}
+	end := aicli.End{ExitCode: r.Exit, Signal: o.signal, Now: time.Now(), AllowDenied: o.allowDenied, AllowEmpty: o.allowEmpty}
+	if r.Exit < 0 {
+		end.Signal = "signal " + strconv.Itoa(-r.Exit)
+	}
+	if end.Signal != "" {
+		end.ExitCode = -1
+	}
+	reading := p.Read()
+	_, _ = reading.Write([]byte(*r.Stdout))
+	reading.WriteStderr([]byte(r.Stderr))
+	v := reading.Verdict(end)
+	out := agentVerdict{
+		File: file, Agent: p.Name, Outcome: v.Outcome, Rule: v.Rule, ErrorType: string(v.Type), Message: v.Message, Text: v.Text,
+		SessionID: v.SessionID, ResetBy: v.ResetBy, Scope: v.Scope, RetryAfter: v.RetryAfter.Milliseconds(), Model: v.Usage.Model, Turns: v.Usage.Turns,
+	}
+	if !v.Reset.IsZero() {
+		out.ResetAt = &v.Reset
+	}
+	if v.Usage.Costed {
+		out.CostUSD = &v.Usage.CostUSD
+	}
+	if v.Usage.Counted {
+		out.Tokens = &v.Usage.Tokens
+	}
+	if len(r.Want) > 0 {
+		var one aicli.Outcome
+		if json.Unmarshal(r.Want, &one) == nil {
+			out.Want = []aicli.Outcome{one}
+		} else if err := json.Unmarshal(r.Want, &out.Want); err != nil {
+			return agentVerdict{}, refusef("%s: want: %w", file, err)
+		}
+		right := slices.Contains(out.Want, v.Outcome)
+		out.Right = &right
+	}
+	return out, nil
+}

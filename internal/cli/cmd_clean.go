@@ -1,0 +1,364 @@
+package cli
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+// cleanAge is the default minimum age of the last event of a job, used when neither a job nor an age is given.
+const cleanAge = 30 * 24 * time.Hour
+
+type cleanOptions struct {
+	jobID   jobName // empty: all jobs
+	format  format
+	older   time.Duration
+	archive string // directory; empty: none
+	force   bool
+	dryRun  bool
+	yes     bool
+}
+
+// newCleanCommand returns the clean command, also available as events clean.
+func newCleanCommand(con *console) *cobra.Command {
+	var o cleanOptions
+	cmd := &cobra.Command{
+		Use:   "clean [job]",
+		Short: "Remove jobs that ended long ago, with their logs",
+		Long: `Remove jobs that ended long ago, with their logs and everything else that is kept of them. Without an argument it considers
+the jobs of this project, with --all those of all directories; a job that is named is removed whatever its age.
+
+Jobs that can still be resumed (paused or killed) and jobs with dead letters are kept unless --force is given. A running job is
+never removed.`,
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == "all" {
+				return usagef("a flag names the jobs of all directories: write --all")
+			}
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			if o.jobID.id == "" && !cmd.Flags().Changed("older-than") {
+				o.older = cleanAge
+			}
+			return runClean(cmd.Context(), con, o, terminalAsker(con), time.Now())
+		},
+	}
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	f := cmd.Flags()
+	f.StringVar(&o.jobID.id, "job-id", "", "only this job: its id, a prefix of it, or latest")
+	_ = cmd.RegisterFlagCompletionFunc("job-id", completeJobs)
+	f.BoolVar(&o.jobID.all, "all", false, "consider the jobs of all directories, not only those of this project")
+	f.Var(durationFlag{&o.older}, "older-than", "only jobs whose last event is older than this (30d when no job is named)")
+	f.StringVar(&o.archive, "archive", "", "save each log first, as <directory>/<repo>/<job>/events.jsonl.zst")
+	f.BoolVar(&o.force, "force", false, "also remove jobs that can be resumed or have dead letters")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be removed, and remove nothing")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	return cmd
+}
+
+// oldJob is a job that clean may remove.
+type oldJob struct {
+	job  jobs.Job
+	last events.Record
+
+	JobID       string    `json:"job_id"`
+	State       string    `json:"state"`
+	LastEvent   time.Time `json:"last_event"`
+	Bytes       int64     `json:"bytes"` // of all its files
+	DeadLetters int       `json:"dead_letters"`
+	Removed     bool      `json:"removed"` // or, with --dry-run, to be removed
+	Kept        string    `json:"kept,omitempty"`
+}
+
+func runClean(ctx context.Context, con *console, o cleanOptions, ask asker, now time.Time) error {
+	if o.yes {
+		ask = func(string) (bool, error) { return true, nil }
+	}
+	home, err := homeOf(o.jobID.all)
+	if err != nil {
+		return err
+	}
+	old, err := o.candidates(con, home, now)
+	if err != nil {
+		return err
+	}
+	if ask == nil && !o.dryRun {
+		return refusef("there is no terminal to ask on whether to remove jobs (use --yes, or --dry-run to see them)")
+	}
+	if !o.dryRun {
+		if err := home.FinishRemovals(); err != nil {
+			return err
+		}
+		if err := o.removeAll(ctx, con, old, ask); err != nil {
+			return err
+		}
+	}
+	return errors.Join(o.print(con, old), o.refused(old))
+}
+
+// refused returns an error if a job was named and is kept.
+func (o cleanOptions) refused(old []oldJob) error {
+	if o.jobID.id == "" || len(old) == 0 || old[0].Kept == "" {
+		return nil
+	}
+	return fmt.Errorf("job %s stays: %s", old[0].JobID, old[0].Kept)
+}
+
+// candidates returns the jobs that are old enough; Kept says why some of them are kept all the same.
+func (o cleanOptions) candidates(con *console, home jobs.Home, now time.Time) ([]oldJob, error) {
+	all, err := home.List()
+	if o.jobID.id != "" && err == nil {
+		var job jobs.Job
+		job, err = findJob(o.jobID)
+		all = []jobs.Job{job}
+	}
+	if err != nil {
+		return nil, err
+	}
+	old := []oldJob{}
+	for _, job := range all {
+		meta, err := job.ReadMeta()
+		if err == nil && now.Sub(meta.Started) < o.older {
+			continue // its log cannot be older
+		}
+		c, err := o.candidate(job)
+		switch {
+		case err != nil && o.jobID.id != "":
+			return nil, err
+		case err != nil:
+			_, _ = fmt.Fprintf(con.err, "warning: job %s stays: %v\n", job.ID, err)
+		case now.Sub(c.LastEvent) >= o.older:
+			old = append(old, c)
+		}
+	}
+	return old, nil
+}
+
+func (o cleanOptions) candidate(job jobs.Job) (oldJob, error) {
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return oldJob{}, err
+	}
+	last, err := lastRecord(job)
+	if err != nil {
+		return oldJob{}, err
+	}
+	letters, err := deadLettersOf(job)
+	if err != nil {
+		return oldJob{}, err
+	}
+	size := int64(0)
+	for _, dir := range []string{job.EventsDir(), job.StateDir(), filepath.Dir(job.DLQFile())} {
+		n, err := sizeOf(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return oldJob{}, err
+		}
+		size += n
+	}
+	c := oldJob{job: job, last: last, JobID: job.ID, State: summary.State, LastEvent: last.Time, Bytes: size, DeadLetters: letters}
+	c.Kept = c.reason(o.force)
+	c.Removed = c.Kept == ""
+	return c, nil
+}
+
+// reason returns why the job is kept, or "" if it may be removed.
+func (c oldJob) reason(force bool) string {
+	switch {
+	case c.State == "running":
+		return "it is running"
+	case force:
+		return ""
+	case c.State != string(mapreduce.Completed) && c.State != string(mapreduce.Failed):
+		return "it was " + c.State + " and can be resumed (--force removes it)"
+	case c.DeadLetters > 0:
+		return "it has " + counted(c.DeadLetters, "dead letter") + " (--force removes it)"
+	}
+	return ""
+}
+
+// lastRecord returns the last record of the log of a job; the zero Record when there is none.
+func lastRecord(job jobs.Job) (events.Record, error) {
+	var last events.Record
+	for line, err := range events.ReadLines(job.EventsDir(), events.Query{Limit: 1}) {
+		if errors.Is(err, events.ErrTorn) {
+			break
+		}
+		if err != nil {
+			return events.Record{}, err
+		}
+		if last, err = events.Decode(line); err != nil {
+			return events.Record{}, err
+		}
+	}
+	return last, nil
+}
+
+func deadLettersOf(job jobs.Job) (int, error) {
+	letters, err := dlq.Read(job.DLQFile())
+	return len(letters), err
+}
+
+func sizeOf(dir string) (int64, error) {
+	var size int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	return size, err
+}
+
+// removeAll asks for confirmation and removes the jobs that are not kept.
+func (o cleanOptions) removeAll(ctx context.Context, con *console, old []oldJob, ask asker) error {
+	n := 0
+	for _, c := range old {
+		if c.Removed {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if !o.yes {
+		if err := printOldJobs(con.err, old); err != nil {
+			return err
+		}
+	}
+	yes, err := ask(fmt.Sprintf("Remove %s permanently?", counted(n, "job")))
+	if err != nil {
+		return err
+	}
+	if !yes {
+		_, _ = fmt.Fprintln(con.err, "Nothing was removed.")
+		return status(exitFailed)
+	}
+	for i := range old {
+		if !old[i].Removed {
+			continue
+		}
+		if err := o.remove(ctx, &old[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove removes one job, unless a process works on it now or has done so since it was inspected.
+func (o cleanOptions) remove(ctx context.Context, c *oldJob) error {
+	lock, err := c.job.Lock()
+	if errors.Is(err, jobs.ErrLocked) {
+		c.Removed, c.Kept = false, "it is running"
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	last, err := lastRecord(c.job)
+	if err == nil && last.Seq != c.last.Seq {
+		c.Removed, c.Kept = false, "it went on meanwhile"
+		return lock.Unlock()
+	}
+	if err == nil && o.archive != "" {
+		err = o.keepLog(c.job)
+	}
+	if err != nil {
+		return errors.Join(err, lock.Unlock())
+	}
+	if err := mapreduce.RemoveWorkspaces(ctx, c.job, os.Environ()); err != nil {
+		return errors.Join(err, lock.Unlock())
+	}
+	return c.job.Remove(lock)
+}
+
+func (o cleanOptions) keepLog(job jobs.Job) error {
+	dir := filepath.Join(o.archive, job.Repo, job.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("archive the log: %w", err)
+	}
+	err := writeWhole(filepath.Join(dir, "events.jsonl.zst"), func(w io.Writer) error { return events.Pack(w, job.EventsDir()) })
+	if err != nil {
+		return fmt.Errorf("archive the log of job %s: %w", job.ID, err)
+	}
+	return nil
+}
+
+func (o cleanOptions) print(con *console, old []oldJob) error {
+	switch o.format {
+	case asJSON:
+		return printJSON(con.out, old)
+	case asJSONL:
+		enc := json.NewEncoder(con.out)
+		for _, c := range old {
+			if err := enc.Encode(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	case asCSV:
+		return tabulateOldJobs(con.text(), old)
+	}
+	if len(old) == 0 {
+		_, _ = fmt.Fprintln(con.err, "There are no jobs to remove.")
+		return nil
+	}
+	if o.dryRun {
+		return printOldJobs(con.text(), old)
+	}
+	for _, c := range old {
+		if c.Removed {
+			_, _ = fmt.Fprintf(con.err, "job %s removed\n", c.JobID)
+		} else if o.jobID.id == "" {
+			_, _ = fmt.Fprintf(con.err, "job %s stays: %s\n", c.JobID, c.Kept)
+		}
+	}
+	return nil
+}
+
+func tabulateOldJobs(w io.Writer, old []oldJob) error {
+	t := csv.NewWriter(w)
+	_ = t.Write([]string{"job_id", "state", "last_event", "bytes", "dead_letters", "removed", "kept"}) // reported by Error
+	for _, c := range old {
+		_ = t.Write([]string{
+			c.JobID, c.State, c.LastEvent.Format(time.RFC3339Nano), strconv.FormatInt(c.Bytes, 10), strconv.Itoa(c.DeadLetters),
+			strconv.FormatBool(c.Removed), c.Kept,
+		})
+	}
+	t.Flush()
+	return t.Error()
+}
+
+func printOldJobs(w io.Writer, old []oldJob) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "JOB\tSTATE\tLAST EVENT\tBYTES\tDEAD LETTERS\tSTAYS") // reported by Flush
+	for _, c := range old {
+		stays := "no"
+		if c.Kept != "" {
+			stays = c.Kept
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", c.JobID, c.State, c.LastEvent.Local().Format(time.DateTime), c.Bytes, c.DeadLetters, stays)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/jobs"
+	"prodigy/internal/retry"
+)
+
+type dlqAnalyzeOptions struct {
+	jobID  jobName
+	export string
+	format format
+}
+
+func newDLQAnalyzeCommand(con *console) *cobra.Command {
+	var o dlqAnalyzeOptions
+	cmd := &cobra.Command{
+		Use:               "analyze [job]",
+		Short:             "Group the dead letters of a job by signature, type and hour",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runDLQAnalyze(con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().StringVar(&o.export, "export", "", "write all groups to this file as JSON; - is stdout")
+	return cmd
+}
+
+// analysis is what dlq analyze prints as JSON.
+type analysis struct {
+	JobID       string      `json:"job_id"`
+	Total       int         `json:"total"`
+	BySignature []dlq.Group `json:"by_signature"`
+	ByType      []typeGroup `json:"by_type"`
+	ByHour      []dlq.Group `json:"by_hour"`
+}
+
+// typeGroup is a group of dead letters with one error type.
+type typeGroup struct {
+	dlq.Group
+	SuggestedAction string `json:"suggested_action,omitempty"` // names no setting that the workflow does not have
+}
+
+func runDLQAnalyze(con *console, o dlqAnalyzeOptions) error {
+	job, err := findLetters(con, o.jobID)
+	if err != nil {
+		return err
+	}
+	a, err := analyze(job)
+	if err != nil {
+		return err
+	}
+	if o.export != "" {
+		if err := writeOut(con, o.export, func(w io.Writer) error { return printJSON(w, a) }); err != nil || o.export == "-" {
+			return err
+		}
+		_, _ = fmt.Fprintf(con.err, "groups of job %s written to %s\n", job.ID, o.export)
+		return nil
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, a)
+	}
+	return a.print(con)
+}
+
+func analyze(job jobs.Job) (analysis, error) {
+	var groups dlq.Analysis
+	for e, err := range dlq.Each(job.DLQFile()) {
+		if err != nil {
+			return analysis{}, err
+		}
+		groups.Add(e)
+	}
+	a := analysis{JobID: job.ID, Total: groups.Total(), BySignature: groups.BySignature(), ByType: []typeGroup{}, ByHour: groups.ByHour()}
+	w, _ := loadRecorded(job) // without it there is less advice
+	for _, g := range groups.ByType() {
+		a.ByType = append(a.ByType, typeGroup{g, suggestion(retry.Type(g.Type), w)})
+	}
+	return a, nil
+}
+
+// signaturesShown is the number of signatures in the human-readable output.
+const signaturesShown = 20
+
+func (a analysis) print(con *console) error {
+	if a.Total == 0 {
+		_, _ = fmt.Fprintf(con.err, "There are no dead letters in job %s.\n", a.JobID)
+		return nil
+	}
+	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", counted(a.Total, "dead letter"), a.JobID)
+	k := con.look()
+	for _, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
+		_, _ = fmt.Fprintln(con.text(), k.fold(8, fmt.Sprintf("%6d  %s", g.Count, cell(g.Signature, 120))))
+		for _, s := range g.Samples {
+			_, _ = fmt.Fprintln(con.text(), k.fold(10, fmt.Sprintf("        %s: %s", cell(s.ItemID, 40), cell(s.Message, 120))))
+		}
+	}
+	if n := len(a.BySignature) - signaturesShown; n > 0 {
+		_, _ = fmt.Fprintf(con.text(), "        and %d more (--json shows all)\n", n)
+	}
+	_, _ = fmt.Fprintln(con.text(), "\nBy type:")
+	types := make([]dlq.Group, len(a.ByType))
+	for i, g := range a.ByType {
+		types[i] = g.Group
+	}
+	printGroups(con.text(), types, func(g dlq.Group) string { return g.Type })
+	for _, g := range a.ByType {
+		if g.SuggestedAction != "" {
+			_, _ = fmt.Fprintf(con.text(), "%s: %s\n", g.Type, visible(g.SuggestedAction))
+		}
+	}
+	_, _ = fmt.Fprintln(con.text(), "\nBy hour of the last attempt:")
+	printGroups(con.text(), a.ByHour, func(g dlq.Group) string { return g.Hour.Local().Format("2006-01-02 15:04") })
+	first := a.BySignature[0].Samples[0].ItemID
+	_, _ = fmt.Fprintf(con.err, "next: prodigy dlq inspect %s --job-id %s\n", quoted(first), a.JobID)
+	return nil
+}
+
+func printGroups(w io.Writer, groups []dlq.Group, name func(dlq.Group) string) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, g := range groups {
+		_, _ = fmt.Fprintf(t, "%6d\t%s\t%d eligible\tas in %s\n", g.Count, name(g), g.Eligible, cell(g.Samples[0].ItemID, 40))
+	}
+	_ = t.Flush() // like the lines around it
+}
+
+type dlqStatsOptions struct {
+	jobID  jobName
+	format format
+}
+
+func newDLQStatsCommand(con *console) *cobra.Command {
+	var o dlqStatsOptions
+	cmd := &cobra.Command{
+		Use:               "stats [job]",
+		Short:             "Count the dead letters of a job",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runDLQStats(con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addFormat(cmd, &o.format, asJSON)
+	return cmd
+}
+
+// letterStats is what dlq stats prints as JSON.
+type letterStats struct {
+	JobID        string      `json:"job_id"`
+	Total        int         `json:"total"`
+	Eligible     int         `json:"reprocess_eligible"`
+	ManualReview int         `json:"manual_review_required"`
+	SentAgain    int         `json:"sent_again"` // at least once
+	Failures     int         `json:"failures"`   // of all attempts
+	ByType       []typeCount `json:"by_type"`
+	Oldest       *time.Time  `json:"oldest,omitempty"` // last attempt of the oldest dead letter
+	Newest       *time.Time  `json:"newest,omitempty"`
+}
+
+type typeCount struct {
+	Type  string `json:"error_type"`
+	Count int    `json:"count"`
+}
+
+func runDLQStats(con *console, o dlqStatsOptions) error {
+	job, err := findLetters(con, o.jobID)
+	if err != nil {
+		return err
+	}
+	s := letterStats{JobID: job.ID, ByType: []typeCount{}}
+	var groups dlq.Analysis
+	for e, err := range dlq.Each(job.DLQFile()) {
+		if err != nil {
+			return err
+		}
+		groups.Add(e)
+		s.add(e)
+	}
+	for _, g := range groups.ByType() {
+		s.ByType = append(s.ByType, typeCount{g.Type, g.Count})
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, s)
+	}
+	return s.print(con)
+}
+
+func (s *letterStats) add(e dlq.Entry) {
+	s.Total++
+	s.Failures += e.FailureCount
+	if e.ReprocessEligible {
+		s.Eligible++
+	}
+	if e.ManualReviewRequired {
+		s.ManualReview++
+	}
+	if e.RetryCount > 0 {
+		s.SentAgain++
+	}
+	if at := e.LastAttempt; s.Oldest == nil || at.Before(*s.Oldest) {
+		s.Oldest = &at
+	}
+	if at := e.LastAttempt; s.Newest == nil || at.After(*s.Newest) {
+		s.Newest = &at
+	}
+}
+
+func (s *letterStats) print(con *console) error {
+	t := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "job:\t%s\ndead letters:\t%d\n", s.JobID, s.Total)
+	if s.Total == 0 {
+		return t.Flush()
+	}
+	_, _ = fmt.Fprintf(t, "eligible for retry:\t%d\nneed manual review:\t%d\nretried before:\t%d\nfailures:\t%d\n",
+		s.Eligible, s.ManualReview, s.SentAgain, s.Failures)
+	for _, c := range s.ByType {
+		_, _ = fmt.Fprintf(t, "of type %s:\t%d\n", c.Type, c.Count)
+	}
+	_, _ = fmt.Fprintf(t, "oldest:\t%s\nnewest:\t%s\n", s.Oldest.Local().Format(time.DateTime), s.Newest.Local().Format(time.DateTime))
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(con.err, "next: prodigy dlq analyze --job-id %s\n", s.JobID)
+	return nil
+}

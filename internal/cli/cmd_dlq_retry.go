@@ -1,0 +1,319 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/filter"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/retry"
+)
+
+type dlqRetryOptions struct {
+	jobOptions
+	jobID  jobName
+	filter string
+	typ    string
+	items  []string
+	force  bool
+	dryRun bool
+	reduce bool
+	with   string
+}
+
+func newDLQRetryCommand(con *console) *cobra.Command {
+	var o dlqRetryOptions
+	cmd := &cobra.Command{
+		Use:               "retry [job] [item...]",
+		Short:             "Run dead letters again; those that succeed are removed",
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completeRetry(&o.jobID),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			items, err := nameJobAndItems(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			o.items = append(o.items, items...)
+			return runDLQRetry(cmd.Context(), con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	o.add(cmd)
+	f := cmd.Flags()
+	addMaxParallel(cmd, &o.maxParallel)
+	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
+	_ = f.MarkHidden("parallel") // its former name
+	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
+	addErrorType(cmd, &o.typ)
+	f.Var(repeated{&o.items}, "item", "only this item (may be given more than once)")
+	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
+	f.Var(positive{&o.maxRetries}, "max-retries", "how often a dead letter may be retried")
+	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
+	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on, in which the cause is mended; finished steps must be unchanged")
+	f.StringVar(&o.with, "with", "", "take this commit of the repository as the work of the one --item, and merge it: no agent runs")
+	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
+	return cmd
+}
+
+func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	if o.items, err = labelsOf(job).idsOf(o.items); err != nil {
+		return err
+	}
+	if o.with != "" {
+		if len(o.items) != 1 {
+			return usagef("--with takes one --item, whose work the commit is")
+		}
+		o.force = true
+	}
+	choice, err := newLetterChoice(o, job)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		if _, _, err := o.workflowOf(job); err != nil {
+			return err
+		}
+		updateLetters(con, job)
+		return o.announce(con, choice)
+	}
+	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, e, choice) }
+	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		c.With = o.with
+		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
+			if err := choice.make(q.Each(), nil); err != nil {
+				return nil, err
+			}
+			if kept := len(choice.named) - len(choice.items); kept > 0 && !o.quiet {
+				c.Notice(fmt.Sprintf("warning: %s not eligible, left as before: %s", counted(kept, "dead letter"), choice.kept))
+			}
+			return choice.items, nil
+		}, o.reduce)
+	})
+}
+
+// letterChoice selects the dead letters to retry.
+type letterChoice struct {
+	options dlqRetryOptions
+	job     jobs.Job
+	filter  *filter.Filter // nil: none
+
+	total int             // dead letters of the job
+	named map[string]bool // selected by --item, --type and --filter
+	items []string        // the ones to run
+	kept  reasons         // why others of the named are not run
+}
+
+// reasons counts why dead letters are not eligible for a retry.
+type reasons struct {
+	spent int // retried too often
+	limit int // how often that is
+	types map[retry.Type]int
+}
+
+// String returns the reasons, each with the flag that overrides it.
+func (r reasons) String() string {
+	var parts []string
+	if r.spent > 0 {
+		parts = append(parts, fmt.Sprintf("%d retried %s already (a higher --max-retries or --force runs them)", r.spent, counted(r.limit, "time")))
+	}
+	for _, t := range slices.Sorted(maps.Keys(r.types)) {
+		parts = append(parts, fmt.Sprintf("%d failed with %s, which a retry does not mend (--workflow with the mended file or --force runs them)", r.types[t], t))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
+	c := &letterChoice{options: o, job: job, named: map[string]bool{}, kept: reasons{limit: o.maxRetries, types: map[retry.Type]int{}}}
+	if o.filter == "" {
+		return c, nil
+	}
+	f, err := filter.Parse(o.filter)
+	if err != nil {
+		return nil, refusef("--filter: %w", err)
+	}
+	c.filter = f
+	return c, nil
+}
+
+// make chooses among all dead letters and calls chosen, if not nil, for each one to run.
+func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Entry)) error {
+	missing := map[string]bool{}
+	for _, id := range c.options.items {
+		missing[id] = true
+	}
+	for e, err := range all {
+		if err != nil {
+			return err
+		}
+		delete(missing, e.ItemID)
+		c.total++
+		if !c.asked(e) {
+			continue
+		}
+		c.named[e.ItemID] = true
+		if !c.eligible(e) {
+			continue
+		}
+		c.items = append(c.items, e.ItemID)
+		if chosen != nil {
+			chosen(e)
+		}
+	}
+	for _, id := range c.options.items {
+		if missing[id] {
+			return refusef("no dead letter %q in job %s (prodigy dlq list --job-id %s lists them)", id, c.job.ID, c.job.ID)
+		}
+	}
+	return nil
+}
+
+// asked reports whether --item, --type and --filter select e.
+func (c *letterChoice) asked(e dlq.Entry) bool {
+	named := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
+	typed := c.options.typ == "" || string(e.Last().ErrorType) == c.options.typ
+	return named && typed && (c.filter == nil || c.filter.Match(e.Item))
+}
+
+// eligible reports whether e may be retried, and counts why not. A higher --max-retries makes entries eligible that were only retried
+// too often, and another workflow those whose failure lies in the workflow.
+func (c *letterChoice) eligible(e dlq.Entry) bool {
+	if c.options.force {
+		return true
+	}
+	if e.RetryCount >= c.options.maxRetries {
+		c.kept.spent++
+		return false
+	}
+	switch t := e.Last().ErrorType; t {
+	case retry.TypePermission, retry.TypeCommandNotFound, retry.TypeTemplate:
+		if !e.ReprocessEligible && c.options.replacement == "" {
+			c.kept.types[t]++
+			return false
+		}
+	}
+	return true
+}
+
+// announce prints what would be run.
+func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
+	out := bufio.NewWriter(con.text())
+	names := labelsOf(c.job)
+	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
+		if o.format != asJSON {
+			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID, inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), shorten(visible(e.Last().Message), 120))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	kept := len(c.named) - len(c.items)
+	if o.format == asJSON {
+		return printJSON(con.out, map[string]any{"would_run": append([]string{}, c.items...), "not_eligible": kept})
+	}
+	_, _ = fmt.Fprintf(out, "%d would be run, %d are not eligible", len(c.items), kept)
+	if kept > 0 {
+		_, _ = fmt.Fprintf(out, ": %s", c.kept)
+	}
+	_, _ = fmt.Fprintln(out)
+	return out.Flush()
+}
+
+// nothing reports that there is nothing to run, and why.
+func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale bool) error {
+	job, left := c.job, len(c.named)
+	code := exitOK
+	if left > 0 && !o.partialOK || reduceStale {
+		code = exitLeft
+	}
+	if o.format == asJSON {
+		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left}
+		if err := printJSON(con.out, r); err != nil {
+			return err
+		}
+	} else if !o.quiet {
+		switch {
+		case left > 0:
+			_, _ = fmt.Fprintf(con.err, "No dead letter was run: %s.\n", c.kept)
+		case c.total > 0:
+			_, _ = fmt.Fprintf(con.err, "None of %s fits --type and --filter.\n", counted(c.total, "dead letter"))
+		default:
+			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
+		}
+		if reduceStale {
+			_, _ = fmt.Fprintln(con.err, reduceStaleText)
+			printNext(con.err, []string{runReduce(job)})
+		}
+	}
+	return status(code)
+}
+
+// retried is what dlq retry --json prints.
+type retried struct {
+	outcome
+	Reprocessed int `json:"reprocessed"`
+	Recovered   int `json:"recovered"`
+	Left        int `json:"left"` // of those that were asked for
+}
+
+// concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
+func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterChoice) error {
+	if e.State == "" {
+		return o.nothing(con, c, e.ReduceStale)
+	}
+	left, err := c.left()
+	if err != nil {
+		return err
+	}
+	code := o.retryCode(e, left)
+	if !o.quiet || code != exitOK {
+		e.printFailures(con)
+		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left\n", counted(e.Reprocessed, "dead letter"), e.Recovered, left)
+		e.print(con)
+	}
+	if o.format == asJSON {
+		r := retried{outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left}
+		if err := printJSON(con.out, r); err != nil {
+			return err
+		}
+	}
+	return status(code)
+}
+
+// left counts the selected dead letters that are still in the queue.
+func (c *letterChoice) left() (int, error) {
+	ids, err := dlq.IDs(c.job.DLQFile())
+	n := 0
+	for _, id := range ids {
+		if c.named[id] {
+			n++
+		}
+	}
+	return n, err
+}
+
+// retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were skipped before or never
+// ran.
+func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
+	done := e.State == mapreduce.Completed || e.State == mapreduce.Paused && e.stop == nil
+	switch {
+	case !done:
+		return resultCode(e.Result, e.stop, o.partialOK)
+	case left > 0 && !o.partialOK, e.ReduceStale, e.State == mapreduce.Paused && o.reduce:
+		return exitLeft
+	}
+	return exitOK
+}

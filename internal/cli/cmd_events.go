@@ -1,0 +1,484 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+func newEventsCommand(con *console) *cobra.Command {
+	group := newGroup("events", "Read the event log of a job")
+	group.AddCommand(
+		newEventsListCommand(con), newEventsFollowCommand(con), newEventsStatsCommand(con), newEventsSearchCommand(con),
+		newEventsExportCommand(con), newCleanCommand(con),
+	)
+	return group
+}
+
+type eventsOptions struct {
+	jobID  jobName
+	format format
+	since  time.Duration
+	query  events.Query
+}
+
+func (o *eventsOptions) add(cmd *cobra.Command) {
+	addJobID(cmd, &o.jobID)
+	f := cmd.Flags()
+	f.StringVar(&o.query.Type, "event-type", "", "only events of this type; case and underscores do not matter")
+	f.StringVar(&o.query.ItemID, "item-id", "", "only events about this item")
+	f.StringVar(&o.query.AgentID, "agent-id", "", "only events of this agent: item_0/1 is the first attempt of item_0")
+	f.Var(durationFlag{&o.since}, "since", "only events from the last 30m, 2h, ...")
+	f.Var(positive{&o.query.Limit}, "limit", "only the last N events")
+	_ = cmd.RegisterFlagCompletionFunc("event-type", completeEventType)
+	_ = cmd.RegisterFlagCompletionFunc("item-id", completeItemOf(&o.jobID))
+}
+
+// begin finds the job, and the item if one is named, and completes the query.
+func (o *eventsOptions) begin(cmd *cobra.Command, args []string) (jobs.Job, error) {
+	job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	if o.query.ItemID != "" {
+		if o.query.ItemID, err = labelsOf(job).idOf(o.query.ItemID); err != nil {
+			return jobs.Job{}, err
+		}
+		if itemID != "" && itemID != o.query.ItemID {
+			return jobs.Job{}, usagef("the item is named twice: %s, and --item-id %s", itemID, o.query.ItemID)
+		}
+	}
+	o.query.ItemID = cmp.Or(itemID, o.query.ItemID)
+	if o.query.Type != "" {
+		if o.query.Type, err = events.TypeNamed(o.query.Type); err != nil {
+			return jobs.Job{}, usagef("--event-type: %w", err)
+		}
+	}
+	if o.since > 0 {
+		o.query.Since = time.Now().Add(-o.since)
+	}
+	if id := o.query.AgentID; id != "" && !strings.HasPrefix(id, job.ID+"/") {
+		o.query.AgentID = job.ID + "/" + id
+	}
+	return job, nil
+}
+
+// newEventsReader returns a command that calls run with a job and the query for its events.
+func newEventsReader(use, short string, run func(context.Context, jobs.Job, eventsOptions) error) *cobra.Command {
+	var o eventsOptions
+	cmd := &cobra.Command{
+		Use:               use,
+		Short:             short,
+		Args:              atMostTwo,
+		ValidArgsFunction: completeWhy(&o.jobID),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := o.begin(cmd, args)
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), job, o)
+		},
+	}
+	o.add(cmd)
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	return cmd
+}
+
+func newEventsListCommand(con *console) *cobra.Command {
+	cmd := newEventsReader("ls [job] [item]", "Print the events of a job, oldest first", func(_ context.Context, job jobs.Job, o eventsOptions) error {
+		return runEventsList(con, job, o)
+	})
+	cmd.Aliases = []string{"list"}
+	return cmd
+}
+
+func runEventsList(con *console, job jobs.Job, o eventsOptions) error {
+	out := bufio.NewWriter(con.eventsOut(o.format))
+	seen := false
+	lines := func(yield func([]byte, error) bool) {
+		for line, err := range events.ReadLines(job.EventsDir(), o.query) {
+			seen = true
+			if !yield(line, err) {
+				return
+			}
+		}
+	}
+	k := con.look()
+	if k.width > 0 { // what is for a pipe may be millions of lines
+		names := labelsInStore(job)
+		defer func() { _ = names.Close() }() // only read from
+		k.label = names.Label
+	}
+	err := printEvents(out, con.err, o.format, k, lines)
+	if !seen && o.format == asHuman {
+		_, _ = fmt.Fprintf(con.err, "There are no such events in job %s.\n", job.ID)
+	}
+	return unlessClosed(errors.Join(err, out.Flush()))
+}
+
+// unlessClosed ignores the error of a reader that closed the pipe, such as head.
+func unlessClosed(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+func newEventsFollowCommand(con *console) *cobra.Command {
+	cmd := newEventsReader("follow [job] [item]", "Print the events of a job as they come, until it ends", func(ctx context.Context, job jobs.Job, o eventsOptions) error {
+		return runFollow(ctx, con, job, o)
+	})
+	cmd.Long = `Print the events of a job so far, then new ones as they come, until the job ends or its run dies.
+
+--json prints one object per line, like jsonl: an array would have no end while the job runs.`
+	return cmd
+}
+
+// runFollow prints events as they come. When a signal stops it, it exits with the code of the signal, without a message.
+func runFollow(ctx context.Context, con *console, job jobs.Job, o eventsOptions) error {
+	if o.format == asJSON {
+		o.format = asJSONL
+	}
+	k, names := con.look(), labelsInStore(job)
+	defer func() { _ = names.Close() }() // only read from
+	k.label = names.Label
+	err := untilSignal(ctx, func(ctx context.Context) error {
+		return unlessClosed(printEvents(con.eventsOut(o.format), con.err, o.format, k, events.Follow(ctx, job.EventsDir(), o.query, job.Running)))
+	})
+	if err != nil {
+		return err
+	}
+	tellDeath(con, job)
+	return nil
+}
+
+// tellDeath says so when the run of a job that was followed has died.
+func tellDeath(con *console, job jobs.Job) {
+	if s, err := mapreduce.Summarize(job); err == nil && s.State == mapreduce.StateKilled {
+		_, _ = fmt.Fprintf(con.err, "The run of job %s has died.\n", job.ID)
+		printNext(con.err, nextCommands(job, false, false, 0))
+	}
+}
+
+// eventWriter prints events in one format. end is called after the last one.
+type eventWriter struct {
+	one func(line []byte) error
+	end func() error
+}
+
+// eventsOut returns the writer for events in a format. What is for people must be safe in a pipe too.
+func (c *console) eventsOut(f format) io.Writer {
+	if f == asHuman {
+		return c.text()
+	}
+	return c.out
+}
+
+func printEvents(out, diag io.Writer, f format, k look, lines iter.Seq2[[]byte, error]) error {
+	w := newEventWriter(out, f, k)
+	for line, err := range lines {
+		if errors.Is(err, events.ErrTorn) {
+			_, _ = fmt.Fprintf(diag, "warning: %v\n", err)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.one(line); err != nil {
+			return err
+		}
+	}
+	return w.end()
+}
+
+func newEventWriter(w io.Writer, f format, k look) eventWriter {
+	nothing := func() error { return nil }
+	switch f {
+	case asJSON:
+		return arrayWriter(w)
+	case asJSONL:
+		return eventWriter{func(line []byte) error { return writeLine(w, line) }, nothing}
+	case asCSV:
+		return csvWriter(w)
+	}
+	return eventWriter{func(line []byte) error { return printEvent(w, line, k) }, nothing}
+}
+
+func writeLine(w io.Writer, line []byte) error {
+	_, err := fmt.Fprintf(w, "%s\n", trimNewline(line))
+	return err
+}
+
+// arrayWriter prints one JSON array, one event per line.
+func arrayWriter(w io.Writer) eventWriter {
+	before := "["
+	return eventWriter{
+		one: func(line []byte) error {
+			_, err := fmt.Fprintf(w, "%s\n%s", before, trimNewline(line))
+			before = ","
+			return err
+		},
+		end: func() error {
+			if before == "[" {
+				_, err := io.WriteString(w, "[]\n")
+				return err
+			}
+			_, err := io.WriteString(w, "\n]\n")
+			return err
+		},
+	}
+}
+
+// csvWriter prints CSV: the fields that all events have, the item and agent, and the other fields as one JSON object.
+func csvWriter(w io.Writer) eventWriter {
+	t := csv.NewWriter(w)
+	err := t.Write([]string{"seq", "time", "job_id", "correlation_id", "type", "item_id", "agent_id", "fields"})
+	return eventWriter{
+		one: func(line []byte) error {
+			if err != nil {
+				return err
+			}
+			e, err := readEvent(line)
+			if err != nil {
+				return err
+			}
+			err = t.Write([]string{
+				strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339Nano), e.jobID.text(), e.correlationID.text(), e.Type,
+				e.text("item_id"), e.text("agent_id"), e.rest("item_id", "agent_id"),
+			})
+			t.Flush() // somebody may be following
+			return errors.Join(err, t.Error())
+		},
+		end: func() error {
+			t.Flush()
+			return t.Error()
+		},
+	}
+}
+
+func newEventsSearchCommand(con *console) *cobra.Command {
+	var o eventsOptions
+	var isRegex bool
+	cmd := &cobra.Command{
+		Use:   "search [job] <text>",
+		Short: "Print the events of a job that contain a text",
+		Long: `Print the events of a job that contain a text, in the line as it is in the log or in any field. Case is ignored, except with
+--regex: begin the expression with (?i) there.`,
+		Args: afterJob("text"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := nameJobBefore(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			matches, err := searched(text, isRegex)
+			if err != nil {
+				return err
+			}
+			job, err := o.begin(cmd, nil)
+			if err != nil {
+				return err
+			}
+			o.query.Matches = matches
+			return runEventsList(con, job, o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	o.add(cmd)
+	addFormat(cmd, &o.format, asJSON, asJSONL, asCSV)
+	cmd.Flags().BoolVar(&isRegex, "regex", false, "the text is a regular expression")
+	return cmd
+}
+
+// searched returns a function that reports whether a line matches.
+func searched(text string, isRegex bool) (func(line []byte) bool, error) {
+	if text == "" {
+		return nil, usagef("the text to search is empty")
+	}
+	if !isRegex {
+		return events.ContainingText(text), nil
+	}
+	expr, err := regexp.Compile(text)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return events.Containing(expr), nil
+}
+
+func newEventsExportCommand(con *console) *cobra.Command {
+	var o eventsOptions
+	cmd := &cobra.Command{
+		Use:   "export [job] <file>",
+		Short: "Write the events of a job to a file (- is stdout)",
+		Args:  afterJob("file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := nameJobBefore(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			job, err := o.begin(cmd, nil)
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("format") {
+				o.format = formatOf(file)
+			}
+			return unlessClosed(runEventsExport(con, job, file, o))
+		},
+	}
+	o.add(cmd)
+	o.format = asJSONL
+	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension", string(asJSONL), string(asJSON), string(asCSV))
+	return cmd
+}
+
+// formatOf returns the format for the extension of a file, by default JSONL.
+func formatOf(path string) format {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".json":
+		return asJSON
+	case ".csv":
+		return asCSV
+	}
+	return asJSONL
+}
+
+// runEventsExport writes the events to a file, replacing it only once the new one is complete.
+func runEventsExport(con *console, job jobs.Job, path string, o eventsOptions) error {
+	return writeOut(con, path, func(w io.Writer) error {
+		return printEvents(w, con.err, o.format, look{}, events.ReadLines(job.EventsDir(), o.query))
+	})
+}
+
+func newEventsStatsCommand(con *console) *cobra.Command {
+	const short = "Count the events of a job, and how long its agents took"
+	return newEventsReader("stats [job] [item]", short, func(_ context.Context, job jobs.Job, o eventsOptions) error {
+		return runEventsStats(con, job, o)
+	})
+}
+
+// jobStats is what events stats prints as JSON.
+type jobStats struct {
+	JobID string `json:"job_id"`
+	events.Stats
+}
+
+func runEventsStats(con *console, job jobs.Job, o eventsOptions) error {
+	var counted events.Stats
+	for line, err := range events.ReadLines(job.EventsDir(), o.query) {
+		if errors.Is(err, events.ErrTorn) {
+			_, _ = fmt.Fprintf(con.err, "warning: %v\n", err)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := counted.AddLine(line); err != nil {
+			return err
+		}
+	}
+	s := jobStats{job.ID, counted.Sum()}
+	switch o.format {
+	case asJSON:
+		return printJSON(con.out, s)
+	case asJSONL:
+		return json.NewEncoder(con.out).Encode(s)
+	case asCSV:
+		return s.table(con.text())
+	}
+	return s.print(con.text())
+}
+
+// rows returns the statistics as rows of name, key and value.
+func (s jobStats) rows() [][3]string {
+	rows := [][3]string{{"events", "", strconv.Itoa(s.Events)}}
+	if s.Events > 0 {
+		rows = append(rows, [3]string{"first", "", s.First.Format(time.RFC3339Nano)}, [3]string{"last", "", s.Last.Format(time.RFC3339Nano)})
+	}
+	number := func(name string, n int) { rows = append(rows, [3]string{name, "", strconv.Itoa(n)}) }
+	rows = append(rows, [3]string{"span_ms", "", msText(s.SpanMS)}, [3]string{"per_second", "", strconv.FormatFloat(s.PerSecond, 'f', 3, 64)})
+	number("items", s.Items)
+	number("agents", s.Agents)
+	number("attempts", s.Attempts)
+	number("retries", s.Retries)
+	number("step_retries", s.StepRetries)
+	number("durations", s.Durations.Count)
+	for _, d := range []struct {
+		key   string
+		value events.Millis
+	}{{"p50_ms", s.Durations.P50}, {"p95_ms", s.Durations.P95}, {"max_ms", s.Durations.Max}} {
+		rows = append(rows, [3]string{"duration", d.key, msText(d.value)})
+	}
+	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
+		rows = append(rows, [3]string{"type", t, strconv.Itoa(s.Types[t])})
+	}
+	for _, t := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
+		rows = append(rows, [3]string{"error_type", string(t), strconv.Itoa(s.ErrorTypes[t])})
+	}
+	return rows
+}
+
+func msText(m events.Millis) string {
+	text, err := m.MarshalJSON()
+	if err != nil {
+		panic("BUG: a length of time does not encode: " + err.Error())
+	}
+	return string(text)
+}
+
+func (s jobStats) table(w io.Writer) error {
+	t := csv.NewWriter(w)
+	_ = t.Write([]string{"name", "key", "value"}) // reported by Error
+	for _, row := range s.rows() {
+		_ = t.Write(row[:])
+	}
+	t.Flush()
+	return t.Error()
+}
+
+func (s jobStats) print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) // reported by Flush
+	}
+	line("job", "%s", s.JobID)
+	if s.Events > 0 {
+		line("time", "%s to %s", s.First.Local().Format(time.DateTime), s.Last.Local().Format(time.DateTime))
+	}
+	line("events", "%d in %s, %.1f a second", s.Events, duration.Format(time.Duration(s.SpanMS)), s.PerSecond)
+	line("items", "%d", s.Items)
+	line("attempts", "%d by %s, %d retried", s.Attempts, counted(s.Agents, "agent"), s.Retries)
+	line("step retries", "%d", s.StepRetries)
+	if d := s.Durations; d.Count > 0 {
+		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s", duration.Format(time.Duration(d.P50)),
+			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
+		line("  "+name, "%d", s.Types[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.ErrorTypes)) {
+		line("errors of type "+string(name), "%d", s.ErrorTypes[name])
+	}
+	return t.Flush()
+}

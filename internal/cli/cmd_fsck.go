@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/fsck"
+)
+
+type fsckOptions struct {
+	jobID   jobName
+	salvage string
+	format  format
+}
+
+func newFsckCommand(con *console) *cobra.Command {
+	var o fsckOptions
+	cmd := &cobra.Command{
+		Use:   "fsck [job]",
+		Short: "Check all files of a job for damage",
+		Long: `Check all files of a job for damage: each record of the log, the items, results and dead letters, what was run, and outputs that the log
+names. The job is named by its id, the beginning of it, or latest, which is the default. Nothing is changed.
+
+With --salvage what is still good is written to a directory: records, items, results and dead letters, line by line as they are.
+
+The exit code is 0 when all is sound and 1 when something is damaged.`,
+		Example:           "  prodigy fsck\n  prodigy fsck latest --salvage rescued",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runFsck(con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().StringVar(&o.salvage, "salvage", "", "write what is sound to this `directory`, which must be empty or new")
+	_ = cmd.MarkFlagDirname("salvage")
+	return cmd
+}
+
+func runFsck(con *console, o fsckOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	var report fsck.Report
+	if o.salvage != "" {
+		report, err = fsck.Salvage(job, o.salvage)
+	} else {
+		report, err = fsck.Check(job, nil)
+	}
+	if err != nil {
+		return err
+	}
+	if o.format == asJSON {
+		err = printJSON(con.out, report)
+	} else {
+		printFsck(con.out, report)
+	}
+	if o.salvage != "" {
+		_, _ = fmt.Fprintf(con.err, "what is sound is in %s\n", visible(o.salvage))
+	}
+	if err == nil && !report.Sound {
+		err = status(exitFailed)
+	}
+	return err
+}
+
+func printFsck(w io.Writer, r fsck.Report) {
+	word := "sound"
+	if !r.Sound {
+		word = "damaged"
+	}
+	_, _ = fmt.Fprintf(w, "job %s is %s\n", r.JobID, word)
+	for _, f := range r.Files {
+		switch {
+		case len(f.Problems) > 0 && f.Good > 0:
+			_, _ = fmt.Fprintf(w, "%s: damaged, %s good\n", visible(f.Path), counted(f.Good, "line"))
+		case len(f.Problems) > 0:
+			_, _ = fmt.Fprintf(w, "%s: damaged\n", visible(f.Path))
+		case f.Good > 0:
+			_, _ = fmt.Fprintf(w, "%s: %s good\n", visible(f.Path), counted(f.Good, "line"))
+		default:
+			_, _ = fmt.Fprintf(w, "%s: good\n", visible(f.Path))
+		}
+		for _, p := range f.Problems {
+			if p.Line > 0 {
+				_, _ = fmt.Fprintf(w, "  line %d: %s\n", p.Line, visible(p.What))
+			} else {
+				_, _ = fmt.Fprintf(w, "  %s\n", visible(p.What))
+			}
+		}
+	}
+	for _, note := range r.Notes {
+		_, _ = fmt.Fprintf(w, "note: %s\n", visible(note))
+	}
+	if i := r.Items; i.Recorded+i.Selected > 0 {
+		_, _ = fmt.Fprintf(w, "items by the sound records: %d recorded, %d succeeded, %d dead letters, %d skipped, %d begun and not ended, %d never run\n",
+			i.Recorded, i.Succeeded, i.DeadLetters, i.Skipped, i.Unsettled, i.NeverRun)
+	}
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+type jobsOptions struct {
+	format format
+	limit  int
+	all    bool
+}
+
+func newJobsCommand(con *console) *cobra.Command {
+	o := jobsOptions{limit: 20}
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List the jobs, newest first",
+		Long: `List the jobs that were started in this project, newest first: below the top level of the git repository, or without one in this
+directory. With --all it lists those of all directories, and which these are.`,
+		Example: "  prodigy jobs --limit 5\n  prodigy jobs --all",
+		Args:    exactly(),
+		RunE:    func(*cobra.Command, []string) error { return runJobs(con, o) },
+	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "also those of other directories")
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().Var(positive{&o.limit}, "limit", "how many jobs to list")
+	return cmd
+}
+
+// jobStatus is what jobs and status print of a job as JSON.
+type jobStatus struct {
+	JobID       string              `json:"job_id"`
+	Workflow    string              `json:"workflow"`
+	Dir         string              `json:"dir,omitempty"` // in which it was started
+	Mode        string              `json:"mode"`
+	State       string              `json:"state"`
+	ReduceStale bool                `json:"reduce_stale,omitempty"`
+	Started     time.Time           `json:"started"`
+	DurationMS  events.Millis       `json:"duration_ms"`
+	Metrics     errorpolicy.Metrics `json:"metrics"`
+}
+
+func statusOf(s mapreduce.Summary) jobStatus {
+	meta, _ := s.Job.ReadMeta() // the summary was made from it
+	return jobStatus{
+		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
+		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
+	}
+}
+
+func (s jobStatus) stateShown() string {
+	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, Metrics: s.Metrics}.StateShown()
+}
+
+func runJobs(con *console, o jobsOptions) error {
+	home, err := homeOf(o.all)
+	if err != nil {
+		return err
+	}
+	all, err := home.List()
+	if err != nil {
+		return err
+	}
+	list := []jobStatus{}
+	for _, job := range all[:min(len(all), o.limit)] {
+		s, err := mapreduce.Summarize(job)
+		if err != nil {
+			_, _ = fmt.Fprintf(con.err, "warning: %s: %v\n", job.ID, err)
+			continue
+		}
+		list = append(list, statusOf(s))
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, list)
+	}
+	if len(all) == 0 && !o.all {
+		project := home.Project
+		home.Project = ""
+		if others, err := home.List(); err == nil && len(others) > 0 {
+			_, _ = fmt.Fprintf(con.err, "There are no jobs of %s yet (--all lists those of other directories).\n", visible(project))
+			return nil
+		}
+	}
+	return printJobs(con, list, o.all, time.Now())
+}
+
+func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
+	if len(list) == 0 {
+		_, _ = fmt.Fprintln(con.err, "There are no jobs yet.")
+		return nil
+	}
+	head := []string{"JOB", "STATE", "AGE", "DURATION", "OK", "FAILED", "ITEMS", "WORKFLOW"}
+	if dirs {
+		head = append(head, "DIRECTORY")
+	}
+	k := con.look()
+	t := newTable(con.text(), k, []string{"DURATION", "AGE", "ITEMS"}, head...)
+	for _, s := range list {
+		ok, failed, total := s.counts()
+		state := s.stateShown()
+		if k.width > 0 && k.width < narrow { // the colour and the column of failures say as much
+			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown()
+		}
+		row := []string{
+			s.JobID, k.paint(s.colour(), state), view.Rough(now.Sub(s.Started)), duration.Format(time.Duration(s.DurationMS)), ok, failed, total,
+			cmp.Or(visible(s.Workflow), "-"),
+		}
+		if dirs {
+			row = append(row, cmp.Or(visible(s.Dir), "-"))
+		}
+		t.row(row...)
+	}
+	return t.flush()
+}
+
+// colour returns the colour of the state: green only when nothing is left to do.
+func (s jobStatus) colour() colour {
+	switch s.State {
+	case string(mapreduce.Completed):
+		if s.ReduceStale || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
+			return yellow
+		}
+		return green
+	case string(mapreduce.Failed), mapreduce.StateKilled:
+		return red
+	case string(mapreduce.Paused):
+		return cyan
+	}
+	return ""
+}
+
+// counts returns the numbers of successful, failed and all items; "-" for a standard workflow, which has none.
+func (s jobStatus) counts() (ok, failed, total string) {
+	if s.Mode == string(workflow.Standard) {
+		return "-", "-", "-"
+	}
+	return fmt.Sprint(s.Metrics.Successful), fmt.Sprint(s.Metrics.Failed), fmt.Sprint(s.Metrics.TotalItems)
+}

@@ -1,0 +1,462 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
+)
+
+type logsOptions struct {
+	jobID  jobName
+	query  outputs.Query
+	format format
+	stderr bool
+	follow bool
+	failed bool
+	prefix bool
+}
+
+func newLogsCommand(con *console) *cobra.Command {
+	var o logsOptions
+	cmd := &cobra.Command{
+		Use:   "logs [job] [item]",
+		Short: "Print what the steps of a job have printed",
+		Long: `Print what the steps of a job, or those of one item, have printed, in the order of time: of every attempt and try, of hooks and handlers,
+and of setup, reduce and merge. With -f it goes on with what comes until the job ends.
+
+Lines of a whole job begin with the item, its attempt if that is not the first, and the step; then | for stdout, ! for stderr, and = for
+how a command failed. Of one item the output is printed as it is; --prefix changes either.
+
+How much is kept is set by outputs in the workflow file.`,
+		Example:           "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
+		ValidArgsFunction: completeWhy(&o.jobID),
+		Args:              atMostTwo,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			o.query.ItemID = itemID
+			if !cmd.Flags().Changed("prefix") {
+				o.prefix = o.query.ItemID == ""
+			}
+			return runLogs(cmd.Context(), con, job, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addFormat(cmd, &o.format, asJSON, asJSONL)
+	f := cmd.Flags()
+	f.StringVar(&o.query.Step, "step", "", "only this step and its hooks, by its id or name, or shell_0 for the first")
+	f.Var(positive{&o.query.Attempt}, "attempt", "only this attempt of each item")
+	f.BoolVar(&o.stderr, "stderr", false, "only stderr")
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes until the job ends")
+	f.BoolVar(&o.failed, "failed", false, "only commands that failed or were stopped")
+	f.BoolVar(&o.prefix, "prefix", false, "begin each line with its item and step (the default without an item)")
+	return cmd
+}
+
+func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) error {
+	if o.follow {
+		err := untilSignal(ctx, func(ctx context.Context) error {
+			return o.print(con, job, outputs.Follow(ctx, job.OutputsDir(), o.query, job.Running))
+		})
+		if err != nil {
+			return err
+		}
+		tellDeath(con, job)
+		return nil
+	}
+	return o.print(con, job, entriesOf(job, o.query))
+}
+
+// entriesOf returns the entries of a job that match a query. Those of an item are found by the log, without reading all others. Of an attempt that goes
+// on, or was killed with its run, the log only says when it began.
+func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
+	whole := outputs.Read(job.OutputsDir(), q)
+	if q.ItemID == "" {
+		return whole
+	}
+	var spans []outputs.Span
+	var begun, lost time.Time // of the attempt that has not ended, and of the first one that never did
+	for r, err := range events.About(job.EventsDir(), q.ItemID) {
+		if err != nil {
+			return whole
+		}
+		switch e := r.Event.(type) {
+		case events.AgentStarted:
+			if lost.IsZero() {
+				lost = begun
+			}
+			begun = r.Time
+		case events.AgentCompleted, events.AgentInterrupted:
+			begun = time.Time{}
+		case events.AgentFailed:
+			if e.AgentID != "" { // else it was refused
+				begun = time.Time{}
+			}
+		}
+		if span := events.Printed(r.Event); span != nil && r.Event.About() != "" {
+			spans = append(spans, *span)
+		}
+	}
+	if lost.IsZero() {
+		lost = begun
+	}
+	rest := int64(-1) // from where on everything is read
+	if !lost.IsZero() {
+		rest = outputs.Since(job.OutputsDir(), lost)
+		for len(spans) > 0 && spans[len(spans)-1].Offset+spans[len(spans)-1].Length > rest {
+			rest = min(rest, spans[len(spans)-1].Offset)
+			spans = spans[:len(spans)-1]
+		}
+	}
+	return func(yield func(outputs.Entry, error) bool) {
+		for _, span := range spans {
+			q.Span = span
+			for e, err := range outputs.Read(job.OutputsDir(), q) {
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+		if rest < 0 {
+			return
+		}
+		q.Span = outputs.Span{Offset: rest}
+		for e, err := range outputs.Read(job.OutputsDir(), q) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// print prints entries, and says what is missing.
+func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs.Entry, error]) error {
+	if o.failed {
+		entries = failedOnly(entries)
+	}
+	p := newLogPrinter(con, o)
+	seen, damaged := false, false
+	for e, err := range entries {
+		if broken, ok := errors.AsType[*outputs.DamagedError](err); ok {
+			_, _ = fmt.Fprintf(con.err, "damaged, and passed over: %v\n", broken)
+			damaged = true
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if e.Limit != "" {
+			_, _ = fmt.Fprintln(con.err, limitNote(e.Limit))
+			continue
+		}
+		if o.stderr {
+			e.Printed = onlyStderr(e.Printed)
+			seen = seen || len(e.Printed) > 0
+		} else {
+			seen = true
+		}
+		if err := p.entry(e); err != nil {
+			return unlessClosed(err)
+		}
+	}
+	if err := p.end(); err != nil {
+		return unlessClosed(err)
+	}
+	if !seen && o.format == asHuman {
+		_, _ = fmt.Fprintln(con.err, o.nothing(job))
+	}
+	if damaged {
+		return status(exitFailed)
+	}
+	return nil
+}
+
+// nothing says why nothing was printed.
+func (o logsOptions) nothing(job jobs.Job) string {
+	if outputs.Any(job.OutputsDir()) {
+		return fmt.Sprintf("Job %s has kept no such output.", job.ID)
+	}
+	if w, err := loadRecorded(job); err == nil && w.Outputs.Keep == outputs.None {
+		return fmt.Sprintf("Job %s keeps no outputs: its workflow says so, in outputs.", job.ID)
+	}
+	return fmt.Sprintf("Job %s has kept no outputs: its steps have printed nothing, or it was run by a version that did not keep them.", job.ID)
+}
+
+func limitNote(limit outputs.Keep) string {
+	if limit == outputs.Failed {
+		return "From here on only outputs of failed commands are kept: nine tenths of outputs.per_job are used."
+	}
+	return "From here on no outputs are kept: outputs.per_job is used up."
+}
+
+func onlyStderr(parts []outputs.Part) []outputs.Part {
+	var kept []outputs.Part
+	for _, p := range parts {
+		if p.Stream == outputs.Stderr {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// failedOnly yields the entries of commands that failed or were stopped, each when its end is known. A command without an end was stopped with
+// its run.
+func failedOnly(entries iter.Seq2[outputs.Entry, error]) iter.Seq2[outputs.Entry, error] {
+	return func(yield func(outputs.Entry, error) bool) {
+		held := map[outputs.Source][]outputs.Entry{}
+		var order []outputs.Source
+		release := func(s outputs.Source) bool {
+			for _, e := range held[s] {
+				if !yield(e, nil) {
+					return false
+				}
+			}
+			delete(held, s)
+			return true
+		}
+		for e, err := range entries {
+			if err != nil || e.Limit != "" {
+				if !yield(e, err) {
+					return
+				}
+				continue
+			}
+			if e.First && len(held[e.Source]) > 0 && !release(e.Source) { // of a run that died
+				return
+			}
+			if e.End != nil && !e.End.Failed && !e.End.Stopped {
+				delete(held, e.Source)
+				continue
+			}
+			if len(held[e.Source]) == 0 && e.End == nil {
+				order = append(order, e.Source)
+			}
+			held[e.Source] = append(held[e.Source], e)
+			if e.End != nil && !release(e.Source) {
+				return
+			}
+		}
+		for _, s := range order {
+			if !release(s) {
+				return
+			}
+		}
+	}
+}
+
+// logPrinter prints entries in one format.
+type logPrinter struct {
+	format format
+	out    io.Writer
+	events eventWriter // of JSON
+	prefix bool
+	look   look
+	safe   bool // for a terminal
+	before outputs.Source
+	open   map[lineKey][]byte // lines whose end has not come
+	middle bool               // of a line, without prefixes
+}
+
+// lineKey is a stream of a command.
+type lineKey struct {
+	source outputs.Source
+	stream outputs.Stream
+}
+
+func newLogPrinter(con *console, o logsOptions) *logPrinter {
+	p := &logPrinter{format: o.format, out: con.out, prefix: o.prefix, look: con.look(), safe: con.safe, open: map[lineKey][]byte{}}
+	switch {
+	case o.format == asJSON && !o.follow:
+		p.events = arrayWriter(con.out)
+	case o.format != asHuman:
+		p.events = eventWriter{func(line []byte) error { return writeLine(con.out, line) }, func() error { return nil }}
+	}
+	return p
+}
+
+func (p *logPrinter) entry(e outputs.Entry) error {
+	if p.format != asHuman {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		return p.events.one(line)
+	}
+	var b bytes.Buffer
+	if p.prefix {
+		p.lines(&b, e)
+	} else {
+		p.plain(&b, e)
+	}
+	_, err := p.out.Write(b.Bytes())
+	return err
+}
+
+// end prints what is left.
+func (p *logPrinter) end() error {
+	if p.format != asHuman {
+		return p.events.end()
+	}
+	var b bytes.Buffer
+	left := slices.SortedFunc(maps.Keys(p.open), func(a, b lineKey) int {
+		return cmp.Or(cmp.Compare(a.source.ItemID, b.source.ItemID), cmp.Compare(a.source.Command, b.source.Command), cmp.Compare(a.stream.String(), b.stream.String()))
+	})
+	for _, k := range left {
+		p.line(&b, k, p.open[k])
+	}
+	if p.middle && p.safe {
+		b.WriteByte('\n')
+	}
+	_, err := p.out.Write(b.Bytes())
+	return err
+}
+
+// plain adds the output as it is. On a terminal a heading tells where the next command begins.
+func (p *logPrinter) plain(b *bytes.Buffer, e outputs.Entry) {
+	if (e.First || e.Source != p.before) && len(e.Printed) > 0 {
+		if p.middle {
+			b.WriteByte('\n')
+		}
+		if p.safe {
+			b.WriteString(p.paint("1", "── "+headingOf(e.Source)+" ──") + "\n")
+		}
+		p.before, p.middle = e.Source, false
+	}
+	if e.Missing > 0 {
+		_, _ = fmt.Fprintf(b, "… [%d bytes left out] …", e.Missing)
+		p.middle = true
+	}
+	for _, part := range e.Printed {
+		b.Write(p.shown(part.Text))
+		p.middle = !bytes.HasSuffix(part.Text, []byte("\n"))
+	}
+}
+
+// headingOf names a command for people.
+func headingOf(s outputs.Source) string {
+	heading := s.Step
+	if s.Phase != "" {
+		heading = s.Phase + ", " + heading
+	}
+	if s.ItemID != "" {
+		heading = s.ItemID + ", attempt " + strconv.Itoa(s.Attempt) + ", " + heading
+	}
+	if s.Try > 1 {
+		heading += ", try " + strconv.Itoa(s.Try)
+	}
+	return visible(heading)
+}
+
+// lines adds the whole lines of an entry, each with its prefix.
+func (p *logPrinter) lines(b *bytes.Buffer, e outputs.Entry) {
+	if e.Missing > 0 {
+		for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
+			p.flush(b, lineKey{e.Source, s})
+		}
+		b.WriteString(p.prefixOf(e.Source, "=") + fmt.Sprintf("%d bytes left out\n", e.Missing))
+	}
+	for _, part := range e.Printed {
+		k := lineKey{e.Source, part.Stream}
+		text := part.Text
+		for {
+			line, rest, whole := bytes.Cut(text, []byte("\n"))
+			if !whole {
+				break
+			}
+			p.line(b, k, append(p.open[k], line...))
+			delete(p.open, k)
+			text = rest
+		}
+		if len(text) > 0 {
+			p.open[k] = append(p.open[k], text...)
+		}
+	}
+	if e.End == nil {
+		return
+	}
+	for _, s := range []outputs.Stream{outputs.Stdout, outputs.Stderr} {
+		p.flush(b, lineKey{e.Source, s})
+	}
+	if end := endOf(*e.End); end != "" {
+		b.WriteString(p.prefixOf(e.Source, "=") + p.paint(red, end) + "\n")
+	}
+}
+
+// flush adds the incomplete line of a stream.
+func (p *logPrinter) flush(b *bytes.Buffer, k lineKey) {
+	if rest := p.open[k]; len(rest) > 0 {
+		p.line(b, k, rest)
+	}
+	delete(p.open, k)
+}
+
+func (p *logPrinter) line(b *bytes.Buffer, k lineKey, text []byte) {
+	mark := "|"
+	if k.stream == outputs.Stderr {
+		mark = "!"
+	}
+	b.WriteString(p.prefixOf(k.source, mark))
+	b.Write(p.shown(bytes.TrimSuffix(text, []byte("\r"))))
+	b.WriteByte('\n')
+}
+
+// prefixOf names a command in front of a line.
+func (p *logPrinter) prefixOf(s outputs.Source, mark string) string {
+	who := s.Phase
+	if s.ItemID != "" {
+		if who = s.ItemID; s.Attempt > 1 {
+			who += "/" + strconv.Itoa(s.Attempt)
+		}
+	}
+	if who != "" {
+		who += " "
+	}
+	if who += s.Step; s.Try > 1 {
+		who += " (try " + strconv.Itoa(s.Try) + ")"
+	}
+	return p.paint("36", visible(who)+" "+mark) + " "
+}
+
+// shown returns text of others for the terminal, where no byte of it may pass for one of prodigy's own colours.
+func (p *logPrinter) shown(text []byte) []byte {
+	if !p.safe {
+		return text
+	}
+	return bytes.ToValidUTF8(text, []byte("\ufffd"))
+}
+
+func (p *logPrinter) paint(c colour, text string) string {
+	return progressLines{colours: p.look.colours}.paint(c, text)
+}
+
+// endOf says how a command failed, or nothing when it succeeded.
+func endOf(end outputs.End) string {
+	switch {
+	case end.Stopped:
+		return "stopped"
+	case end.Failed && end.ExitCode > 0:
+		return "exit code " + strconv.Itoa(end.ExitCode)
+	case end.Failed && end.ExitCode < 0:
+		return "killed, timed out or not started"
+	case end.Failed:
+		return "failed"
+	}
+	return ""
+}

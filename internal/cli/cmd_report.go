@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
+	"prodigy/internal/report"
+)
+
+type reportOptions struct {
+	jobID jobName
+	file  string // - is stdout
+}
+
+func newReportCommand(con *console) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report [job]",
+		Short: "Write a self-contained HTML report of a job",
+		Long: `Write a self-contained HTML report of a job: how it ended, what each slot did over time, throughput, failures, the slowest items,
+the dead letters and the workflow. Everything is in one file; the page loads nothing from elsewhere.`,
+		Example:           "  prodigy report latest -o report.html",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runReport(con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	cmd.Flags().StringVarP(&o.file, "out", "o", "-", "write to this file; - is stdout")
+	_ = cmd.MarkFlagFilename("out", "html")
+	return cmd
+}
+
+func runReport(con *console, o reportOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	page, err := makeReport(job)
+	if err != nil {
+		return err
+	}
+	if err := writeOut(con, o.file, page.WriteHTML); err != nil {
+		return unlessClosed(err)
+	}
+	if o.file != "-" {
+		_, _ = fmt.Fprintf(con.err, "report of %s: %s\n", job.ID, o.file)
+	}
+	return nil
+}
+
+// linesInReport is how many lines of the output of a failure a report has.
+const linesInReport = 20
+
+// makeReport makes the report of a job.
+func makeReport(job jobs.Job) (*report.Report, error) {
+	summary, err := mapreduce.Summarize(job)
+	if err != nil {
+		return nil, err
+	}
+	names := labelsInStore(job)
+	defer func() { _ = names.Close() }() // only read from
+	return report.New(reportSource(job, summary, names))
+}
+
+// reportSource returns the data for the report of a job.
+func reportSource(job jobs.Job, s mapreduce.Summary, names *storedLabels) report.Source {
+	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
+	secrets := secretsOf(job)
+	if secrets.unknown != nil {
+		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)
+	}
+	return report.Source{
+		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
+		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
+		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
+		Letters: secrets.letters(job), Label: labelsOf(job).label,
+		Printed: func(q outputs.Query) outputs.Tail { return outputs.LastLines(job.OutputsDir(), q, linesInReport) },
+		Named:   names.Label,
+	}
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+type resultsOptions struct {
+	jobID  jobName
+	status string
+	format format
+}
+
+// asTSV is CSV with tabs, which only results have.
+const asTSV format = "tsv"
+
+func newResultsCommand(con *console) *cobra.Command {
+	o := resultsOptions{format: asJSONL, status: anyStatus}
+	cmd := &cobra.Command{
+		Use:   "results [job] [item]",
+		Short: "Print the results of the items of a job",
+		Long: `Print the results of the items of a job: a row for each item that has ended, in the order of the items. While the job runs these are the
+items that have ended by now.
+
+A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt, and what steps have captured, which is
+one column of JSON in csv and tsv.`,
+		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
+		Args:              atMostTwo,
+		ValidArgsFunction: completeWhy(&o.jobID),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			return runResults(con, job, itemID, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addChoice(cmd, &o.status, "status", "only items with this status", anyStatus, "success", "failed", "skipped")
+	addChoice(cmd, (*string)(&o.format), "output", "output format", string(asJSONL), string(asJSON), string(asCSV), string(asTSV))
+	flag := cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json")
+	flag.NoOptDefVal = "true"
+	return cmd
+}
+
+// anyStatus selects all rows.
+const anyStatus = "any"
+
+// runResults prints the rows of a job, or only that of an item.
+func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) error {
+	out := bufio.NewWriter(con.out)
+	rows := o.writer(out)
+	err := eachResult(job, func(line []byte) error {
+		if o.status != anyStatus || itemID != "" {
+			var row struct {
+				ItemID string `json:"item_id"`
+				Status string `json:"status"`
+			}
+			err := json.Unmarshal(line, &row)
+			if err != nil || o.status != anyStatus && row.Status != o.status || itemID != "" && row.ItemID != itemID {
+				return err
+			}
+		}
+		return rows.one(line)
+	})
+	if err == nil {
+		err = rows.end()
+	}
+	if errors.Is(err, mapreduce.ErrNoItems) {
+		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed", job.ID, job.ID)
+	}
+	return unlessClosed(errors.Join(err, out.Flush()))
+}
+
+// resultRow is a line of results.jsonl.
+type resultRow struct {
+	ItemID     string          `json:"item_id"`
+	Index      int             `json:"index"`
+	Status     string          `json:"status"`
+	Output     string          `json:"output"`
+	ExitCode   *int            `json:"exit_code"`
+	DurationMS json.Number     `json:"duration_ms"`
+	Attempt    int             `json:"attempt"`
+	Captured   json.RawMessage `json:"captured"`
+}
+
+// eachResult calls row with each line of the results of a job, in the order of the items. The line is valid until the next.
+func eachResult(job jobs.Job, row func(line []byte) error) error {
+	read, write := io.Pipe()
+	var making errgroup.Group
+	making.Go(func() error {
+		err := mapreduce.WriteResults(job, write)
+		return errors.Join(err, write.CloseWithError(err))
+	})
+	err := eachLine(bufio.NewReaderSize(read, 64<<10), row)
+	_ = read.CloseWithError(err)
+	if made := making.Wait(); made != nil {
+		return made
+	}
+	return err
+}
+
+func eachLine(lines *bufio.Reader, do func(line []byte) error) error {
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = do(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (o resultsOptions) writer(w io.Writer) eventWriter {
+	switch o.format {
+	case asJSON:
+		return arrayWriter(w)
+	case asCSV, asTSV:
+		return resultsTable(w, o.format)
+	}
+	return eventWriter{func(line []byte) error { return writeLine(w, line) }, func() error { return nil }}
+}
+
+// resultsTable prints rows with a header.
+func resultsTable(w io.Writer, f format) eventWriter {
+	t := csv.NewWriter(w)
+	if f == asTSV {
+		t.Comma = '\t'
+	}
+	header := t.Write([]string{"item_id", "index", "status", "output", "exit_code", "duration_ms", "attempt", "captured"})
+	return eventWriter{
+		one: func(line []byte) error {
+			var row resultRow
+			if err := errors.Join(header, json.Unmarshal(line, &row)); err != nil {
+				return err
+			}
+			code := ""
+			if row.ExitCode != nil {
+				code = strconv.Itoa(*row.ExitCode)
+			}
+			return t.Write([]string{
+				row.ItemID, strconv.Itoa(row.Index), row.Status, row.Output, code, row.DurationMS.String(), strconv.Itoa(row.Attempt), string(row.Captured),
+			})
+		},
+		end: func() error {
+			t.Flush()
+			return t.Error()
+		},
+	}
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+type resumeOptions struct {
+	jobOptions
+	jobID jobName
+}
+
+func newResumeCommand(con *console) *cobra.Command {
+	var o resumeOptions
+	cmd := &cobra.Command{
+		Use:   "resume [job]",
+		Short: "Continue a job where it stopped",
+		Long: `Continue a job where it stopped. Name the job by its id, a prefix of it, or latest (the default).
+
+Finished items are not run again. Items that were running start again, and waiting retries keep their scheduled time. The exit
+codes are those of run, but 0 when the job had already completed.`,
+		Example: `  prodigy resume
+  prodigy resume mapreduce-20261120-1615 --max-parallel 2
+  prodigy resume --workflow fixed.yml`,
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			if err := o.checkPrint(); err != nil {
+				return err
+			}
+			return runResume(cmd.Context(), con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	o.add(cmd)
+	o.addPrint(cmd, "print the outputs of all items in their order, also of those that ended before")
+	f := cmd.Flags()
+	addMaxParallel(cmd, &o.maxParallel)
+	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
+	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
+	return cmd
+}
+
+func runResume(ctx context.Context, con *console, o resumeOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	earlier, completed, err := completedBefore(job)
+	switch {
+	case err != nil:
+		return err
+	case completed && o.replacement == "":
+		if err := mapreduce.UpdateResults(job); err != nil {
+			return err
+		}
+		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
+			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
+			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()), ReduceStale: earlier.ReduceStale,
+		}})
+	}
+	conclude := o.conclude
+	if completed {
+		conclude = o.nothingDone
+	}
+	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		return mapreduce.Resume(ctx, c, job)
+	})
+}
+
+// completedBefore reports whether the job has completed, and returns its summary if so.
+func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
+	if may, err := mapreduce.MayHaveCompleted(job); err != nil || !may {
+		return mapreduce.Summary{}, false, err
+	}
+	// The whole log is read, so that a resume reports damage to it.
+	s, err := mapreduce.SummarizeAnd(job, func(events.Record) {})
+	return s, s.State == string(mapreduce.Completed), err
+}
+
+// nothingDone reports that the job had already completed.
+func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
+	code := exitOK
+	if e.ReduceStale {
+		code = exitLeft
+	}
+	if !o.quiet {
+		_, _ = fmt.Fprintf(con.err, "%s\n", e.Reason)
+		e.print(con)
+	}
+	if o.keepOrder {
+		all := &itemOutput{w: con.out, ordered: true}
+		if err := errors.Join(all.endedBefore(e.Job.ID), all.close()); err != nil {
+			return unlessClosed(err)
+		}
+	}
+	if o.format == asJSON {
+		if err := printJSON(con.out, e.outcome(code)); err != nil {
+			return err
+		}
+	}
+	return status(code)
+}
+
+// again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
+func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, finishedRun) error, do work) error {
+	replacement, w, err := o.workflowOf(job)
+	if err != nil {
+		return err
+	}
+	t, err := findTools(w)
+	if err != nil {
+		return err
+	}
+	found, err := resolveRecorded(ctx, job, w, replacement)
+	if err != nil {
+		return err
+	}
+	con.hide(found.Mask)
+	con.secrets.Settings = found
+	if path := changedSince(job, replacement); path != "" && !o.quiet {
+		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
+	}
+	c := o.config(t)
+	c.Settings, c.Replacement = found, replacement
+	end, err := watch(ctx, c, newPrinter(con, o, w), do)
+	if err != nil {
+		return o.afterError(con, end, err)
+	}
+	return conclude(con, end)
+}

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/aicli"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+type runOptions struct {
+	jobOptions
+	settings settingOptions
+	path     string
+	seed     uint64
+	maxDelay time.Duration
+	dryRun   bool
+	echo     echoOptions
+
+	allowDirty bool
+}
+
+func newRunCommand(con *console) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run <workflow>",
+		Short: "Run a workflow as a new job",
+		Long: `Run a workflow as a new job.
+
+Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resume" continues it.
+
+Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow (nothing was run),
+3 completed, but items were dead-lettered or skipped, 130, 131 and 143 interrupted by a signal.`,
+		Example: `  prodigy run workflow.yml
+  prodigy run workflow.yml --max-parallel 4 --json > outcome.json`,
+		Args:              exactly("workflow"),
+		ValidArgsFunction: completeWorkflow,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			return runRun(cmd.Context(), con, o)
+		},
+	}
+	o.add(cmd)
+	o.settings.add(cmd)
+	o.settings.addWorkspace(cmd)
+	addMaxParallel(cmd, &o.maxParallel)
+	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
+	addMaxDelay(cmd, &o.maxDelay)
+	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false, "begin although the checkout has changes that are not committed, which git workspaces do not have")
+	o.addPrint(cmd, "like --print, or with --group and --line-buffer, but in the order of the items")
+	o.echo.add(cmd, "")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
+	return cmd
+}
+
+func runRun(ctx context.Context, con *console, o runOptions) error {
+	if o.dryRun {
+		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty})
+	}
+	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
+		return err
+	}
+	limit, err := delayCap(o.maxDelay)
+	if err != nil {
+		return err
+	}
+	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}, o.settings, settings.ToRun)
+	if err != nil {
+		return err
+	}
+	return o.start(ctx, con, w, limit)
+}
+
+// start runs w as a new job.
+func (o runOptions) start(ctx context.Context, con *console, w checked, limit time.Duration) error {
+	con.hide(w.settings.Mask)
+	con.secrets.Settings = w.settings
+	t, err := findTools(w.Workflow)
+	if err != nil {
+		return err
+	}
+	if !o.quiet {
+		printProblems(con.err, w.warnings, "warning: ")
+	}
+	c := o.config(t)
+	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
+	c.AllowDirty = o.allowDirty
+	p := newPrinter(con, o.jobOptions, w.Workflow)
+	p.showItems(con, o.echo, o.keepOrder)
+	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		return mapreduce.Run(ctx, c, w.Workflow, w.source)
+	})
+	if err != nil {
+		return o.afterError(con, end, err)
+	}
+	if p.echo != nil && p.echo.failure() != nil && end.State == mapreduce.Completed {
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.failure())
+	}
+	return o.conclude(con, end)
+}
+
+// tools are what a job finds on this machine: the home of all jobs, the argv of the AI coding CLI of claude steps, and how such CLIs are called
+// and read.
+type tools struct {
+	home   jobs.Home
+	claude []string
+	agents aicli.Set
+}
+
+// findTools returns the tools for w. It fails if w needs a CLI that is not installed.
+func findTools(w *workflow.Workflow) (tools, error) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return tools{}, err
+	}
+	claude, err := claudeCommand(home)
+	if err != nil {
+		return tools{}, err
+	}
+	if err := checkClaude(w, claude); err != nil {
+		return tools{}, err
+	}
+	agents, err := agentsOf(home, w)
+	if err != nil {
+		return tools{}, err
+	}
+	return tools{home, claude, agents}, checkAgents(w, agents)
+}
+
+// collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says otherwise.
+func collectionOf(w *workflow.Workflow) errorpolicy.CollectionKind {
+	if kind := w.ErrorPolicy.ErrorCollection.Kind; kind != "" {
+		return kind
+	}
+	return errorpolicy.Aggregate
+}
+
+// afterError prints the outcome of a job that an error of prodigy itself ended. If there was no job yet it returns err.
+func (o jobOptions) afterError(con *console, end finishedRun, err error) error {
+	if end.Job.ID == "" || end.State == "" {
+		return err
+	}
+	code := exitCode(err)
+	if printErr := o.printOutcome(con, end, code); printErr != nil {
+		return printErr
+	}
+	return status(code)
+}

@@ -1,0 +1,373 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+type statusOptions struct {
+	jobID  jobName
+	format format
+	watch  bool
+}
+
+func newStatusCommand(con *console) *cobra.Command {
+	var o statusOptions
+	cmd := &cobra.Command{
+		Use:   "status [job]",
+		Short: "Show the state of a job",
+		Long: `Show the state of a job, while it runs or afterwards. Name the job by its id, a prefix of it, or latest (the default).
+
+With --watch it shows the progress of the job, as run does, until the job ends.`,
+		Example:           "  prodigy status --json\n  prodigy status latest --watch",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runStatus(cmd.Context(), con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show progress until the job ends")
+	return cmd
+}
+
+func runStatus(ctx context.Context, con *console, o statusOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	if o.watch {
+		if err := watchJob(ctx, con, job); err != nil {
+			return err
+		}
+	}
+	seen := view.New()
+	summary, err := mapreduce.SummarizeAnd(job, seen.Apply)
+	if err != nil {
+		return err
+	}
+	for e, err := range outputs.Read(job.OutputsDir(), outputs.Query{Newest: newestOutputs}) {
+		if err == nil && summary.State == stateRunning {
+			seen.Output(e)
+		}
+	}
+	names := labelsInStore(job)
+	defer func() { _ = names.Close() }() // only read from
+	s := detailsOf(summary, seen, names.Label)
+	if o.format == asJSON {
+		return printJSON(con.out, s)
+	}
+	if w, err := loadRecorded(job); err == nil {
+		s.recorded = w
+	}
+	s.label = names.Label
+	s.print(con.text(), con.look(), seen, time.Now())
+	_, _ = fmt.Fprintf(con.text(), "log: %s\n", job.EventsDir())
+	switch {
+	case s.notSelected():
+		_, _ = fmt.Fprintln(con.err, mendFirst)
+		printNext(con.err, []string{resumeMended(job)})
+	case s.State != stateRunning:
+		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
+	}
+	return nil
+}
+
+// notSelected reports whether the job failed because its items could not be selected.
+func (d details) notSelected() bool {
+	m := d.Metrics
+	return d.State == string(mapreduce.Failed) && d.Phase == "map" && !d.Complete && m.Successful+m.Failed+m.Skipped+m.Rejected == 0
+}
+
+// details is what status prints of a job as JSON.
+type details struct {
+	jobStatus
+	Reason    string         `json:"reason,omitempty"`
+	Phase     string         `json:"phase,omitempty"`
+	Running   int            `json:"running"`
+	Waiting   int            `json:"waiting"`
+	NextRetry *time.Time     `json:"next_retry,omitempty"`
+	ToGo      int            `json:"to_go"`      // of the items found so far
+	Complete  bool           `json:"selected"`   // all items have been found
+	PerSecond float64        `json:"per_second"` // finished items, while it runs
+	Remaining *remaining     `json:"remaining,omitempty"`
+	Attempts  attemptTimes   `json:"attempts"`
+	Agents    []agentShown   `json:"agents"`  // running, the longest first
+	Slowest   []agentShown   `json:"slowest"` // finished
+	Breakers  []breakerShown `json:"breakers"`
+	Groups    []group        `json:"failure_groups"`
+	Merging   int            `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
+	Merged    int            `json:"merged,omitempty"`
+	Base      string         `json:"base,omitempty"`
+	Head      string         `json:"head,omitempty"`
+	Branch    string         `json:"branch,omitempty"`
+
+	recorded     *workflow.Workflow // nil: it cannot be read
+	waitsToMerge time.Duration      // the first of Merging
+	label        func(index int) string
+}
+
+// newestOutputs is how much of what a running job has printed is read to show its last lines.
+const newestOutputs = 256 << 10
+
+// remaining is the range that the rest of the map phase is expected to take.
+type remaining struct {
+	LowMS  events.Millis `json:"low_ms"`
+	HighMS events.Millis `json:"high_ms"`
+}
+
+// attemptTimes are the durations of the attempts that were not interrupted.
+type attemptTimes struct {
+	Count    int           `json:"count"`
+	Retries  int           `json:"retries"` // that were decided, of items and of steps
+	MeanMS   events.Millis `json:"mean_ms"`
+	MedianMS events.Millis `json:"median_ms"`
+	P90MS    events.Millis `json:"p90_ms"`
+	MaxMS    events.Millis `json:"max_ms"`
+}
+
+type agentShown struct {
+	ItemID     string        `json:"item_id"`
+	Label      string        `json:"label,omitempty"`
+	Attempt    int           `json:"attempt"`
+	Worker     int           `json:"worker"`
+	Step       string        `json:"step,omitempty"`
+	DurationMS events.Millis `json:"duration_ms"`
+}
+
+type breakerShown struct {
+	Scope string     `json:"scope"`
+	State string     `json:"state"`
+	Since time.Time  `json:"since"`
+	Until *time.Time `json:"until,omitempty"`
+}
+
+type group struct {
+	ErrorType string `json:"error_type"`
+	Signature string `json:"error_signature"`
+	Count     int    `json:"count"`
+	Example   string `json:"example"` // an item
+	Label     string `json:"example_label,omitempty"`
+	title     string // for people
+}
+
+// detailsOf combines the summary of a job with its view.
+func detailsOf(s mapreduce.Summary, j *view.Job, label func(index int) string) details {
+	now := time.Now()
+	running := s.State == stateRunning
+	d := details{
+		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
+		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, func(a view.Attempt) time.Duration { return a.Duration }),
+		Breakers: []breakerShown{}, Groups: []group{},
+	}
+	if running {
+		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
+		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
+		if e, ok := j.Remaining(now); ok {
+			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
+		}
+	}
+	d.Merging, d.waitsToMerge = j.Merging(now)
+	d.Merged, d.Base, d.Head, d.Branch = j.Merged, j.Base, j.Head, j.Branch
+	if next := j.NextRetry(now); !next.IsZero() {
+		d.NextRetry = &next
+	}
+	for _, b := range j.Breakers() {
+		shown := breakerShown{Scope: b.Scope, State: string(b.State), Since: b.Since}
+		if !b.Until.IsZero() {
+			shown.Until = &b.Until
+		}
+		d.Breakers = append(d.Breakers, shown)
+	}
+	for _, g := range j.Failures.Groups() {
+		d.Groups = append(d.Groups, group{ErrorType: string(g.Type), Signature: g.Signature, Count: g.Count, Example: g.Example.ItemID, Label: label(g.Example.ItemIndex), title: g.Title()})
+	}
+	return d
+}
+
+// stateRunning is the state of a job while a process runs it.
+const stateRunning = "running"
+
+func timesOf(j *view.Job) attemptTimes {
+	d := &j.Durations
+	return attemptTimes{
+		Count: d.N(), Retries: j.Retries, MeanMS: events.Millis(d.Mean()), MedianMS: events.Millis(d.Quantile(0.5)),
+		P90MS: events.Millis(d.Quantile(0.9)), MaxMS: events.Millis(d.Max()),
+	}
+}
+
+func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
+	shown := make([]agentShown, len(list))
+	for i, a := range list {
+		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Step: a.Step, DurationMS: events.Millis(took(a))}
+	}
+	return shown
+}
+
+// groupsInStatus is the number of failure groups that status prints.
+const groupsInStatus = 5
+
+func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
+	state := k.paint(d.colour(), d.stateShown())
+	if d.State == stateRunning && d.Phase != "" {
+		state += ", in phase " + d.Phase
+	}
+	_, _ = fmt.Fprintf(w, "job: %s\nworkflow: %s (mode %s)\nstate: %s%s\nstarted: %s\nduration: %s\n", d.JobID, cmp.Or(visible(d.Workflow), "-"), d.Mode,
+		state, prefixed(": ", visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
+	d.printSteps(w, j)
+	if d.Mode == string(workflow.Standard) {
+		return
+	}
+	m := d.Metrics
+	_, _ = fmt.Fprintf(w, "items: %d, successful %d, failed %d, skipped %d, rejected %d\nfailure rate: %.1f %%\n",
+		max(m.TotalItems, j.Total), m.Successful, m.Failed, m.Skipped, m.Rejected, 100*m.FailureRate)
+	d.printMerge(w)
+	d.printProgress(w, k, j, now)
+	if t := d.Attempts; t.Count > 0 {
+		_, _ = fmt.Fprintf(w, "attempts: %d, median %s, 9 of 10 within %s, longest %s\n", t.Count, duration.Format(time.Duration(t.MedianMS)),
+			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
+	}
+	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
+		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
+	}
+	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
+		example := visible(g.Example) + prefixed(", ", shorten(visible(g.Label), labelShown))
+		_, _ = fmt.Fprintln(w, k.fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, shorten(visible(g.title), 120), example)))
+	}
+	printSlowest(w, k, j.Slowest, d.label)
+	printSuggestions(w, m.FailurePatterns, d.recorded)
+}
+
+// printSteps lists the steps that ran once.
+func (d details) printSteps(w io.Writer, j *view.Job) {
+	for _, s := range j.Steps() {
+		took := ""
+		if s.Duration > 0 {
+			took = " after " + duration.Format(s.Duration.Round(time.Millisecond))
+		}
+		_, _ = fmt.Fprintf(w, "step %s%s: %s%s%s\n", visible(s.Name), prefixed(" of ", s.Phase), s.Outcome, took, prefixed(": ", visible(s.Error)))
+		if why := s.GaveUp(); why != "" {
+			_, _ = fmt.Fprintf(w, "  not retried: %s\n", why)
+		}
+	}
+	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
+		_, _ = fmt.Fprintln(w, progressLines{}.phase(j, time.Now()))
+	}
+}
+
+// printMerge prints how far the merge queue is.
+func (d details) printMerge(w io.Writer) {
+	if d.Base == "" {
+		return
+	}
+	text := fmt.Sprintf("merged: %d", d.Merged)
+	if d.Merging > 0 {
+		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging, duration.Format(d.waitsToMerge.Round(time.Second)))
+	}
+	_, _ = fmt.Fprintf(w, "%s\nhead: %s%s\n", text, d.Head, prefixed(", delivered as ", d.Branch))
+}
+
+// printProgress prints the remaining items and, while the job runs, its progress.
+func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) {
+	if d.ToGo > 0 {
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)))
+	}
+	if d.State != stateRunning {
+		return
+	}
+	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
+	for _, b := range g.breakers(j, now) {
+		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
+	}
+	for _, line := range slices.Concat(pace(j, now), g.running(j, now, cmp.Or(k.width, 200))) {
+		_, _ = fmt.Fprintln(w, line)
+	}
+}
+
+// watchJob shows the progress of a job until it ends: redrawn in place on a terminal, else one line at intervals.
+func watchJob(ctx context.Context, con *console, job jobs.Job) error {
+	w := watcher{
+		job: view.New(), screen: &screen{w: con.err, live: con.live, size: con.size},
+	}
+	recorded, _ := loadRecorded(job) // without it some details are not shown
+	w.lines = newProgressLines(con, recorded)
+	if con.live {
+		names := labelsInStore(job)
+		defer func() { _ = names.Close() }() // only read from
+		w.lines.label = names.Label
+	}
+	defer w.screen.clear()
+	return untilSignal(ctx, func(ctx context.Context) error { return w.follow(ctx, job) })
+}
+
+// watcher shows the progress of a job from its log.
+type watcher struct {
+	job    *view.Job
+	screen *screen
+	lines  progressLines
+}
+
+// follow reads the log until the job ends, and redraws at intervals even if nothing happens.
+func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
+	records := make(chan events.Record, 256)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(records)
+		return view.Follow(ctx, job.EventsDir(), job.Running, records)
+	})
+	printed := make(chan outputs.Entry, 256)
+	watched, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	if w.screen.live {
+		g.Go(func() error {
+			for e, err := range outputs.Follow(watched, job.OutputsDir(), outputs.Query{Newest: newestOutputs}, job.Running) {
+				if err != nil {
+					continue // logs reports what is damaged
+				}
+				select {
+				case printed <- e:
+				case <-watched.Done():
+					return nil
+				}
+			}
+			return nil
+		})
+	}
+	tick := time.NewTicker(w.screen.every())
+	defer tick.Stop()
+	for {
+		select {
+		case r, open := <-records:
+			if !open {
+				stopWatching()
+				return g.Wait()
+			}
+			w.job.Apply(r)
+		case e := <-printed:
+			w.job.Output(e)
+		case now := <-tick.C:
+			w.screen.progress(w.lines, w.job, now)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+type stopOptions struct {
+	jobID  jobName
+	noWait bool
+}
+
+func newStopCommand(con *console) *cobra.Command {
+	var o stopOptions
+	cmd := &cobra.Command{
+		Use:   "stop [job]",
+		Short: "Stop a running job, so that a resume continues it",
+		Long: `Stop a running job as Ctrl-C where it runs does: nothing starts any more, running agents may finish within the grace, and the job is
+paused. Wait until that is done. Stop it a second time to end what runs at once. 'prodigy resume' continues the job.`,
+		Example:           "  prodigy stop\n  prodigy stop mapreduce-20261120-1615",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runStop(cmd.Context(), con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "ask it to stop, and do not wait until it has")
+	return cmd
+}
+
+// askEvery is how often stop looks whether the job still runs.
+const askEvery = 50 * time.Millisecond
+
+func runStop(ctx context.Context, con *console, o stopOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	pid := job.Runner()
+	switch {
+	case pid == 0 && job.Running():
+		return fmt.Errorf("job %s is running, but not in a process that can be seen from here: press Ctrl-C where it runs", job.ID)
+	case pid == 0:
+		return refusef("job %s is not running", job.ID)
+	}
+	if err := terminate(pid); err != nil {
+		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, job.ID, err)
+	}
+	_, _ = fmt.Fprintf(con.err, "job %s: process %d is asked to stop\n", job.ID, pid)
+	if o.noWait {
+		return nil
+	}
+	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, job, pid) })
+}
+
+// terminate asks a process to stop.
+func terminate(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	err = p.Signal(syscall.SIGTERM)
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil // it has just ended
+	}
+	return err
+}
+
+// awaitStop waits until the process does not run the job any more.
+func awaitStop(ctx context.Context, con *console, job jobs.Job, pid int) error {
+	ticker := time.NewTicker(askEvery)
+	defer ticker.Stop()
+	for job.Runner() == pid {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	if completed, err := mapreduce.MayHaveCompleted(job); err == nil && completed {
+		_, _ = fmt.Fprintf(con.err, "job %s has completed meanwhile\n", job.ID)
+		return nil
+	}
+	_, _ = fmt.Fprintf(con.err, "job %s has stopped\n", job.ID)
+	printNext(con.err, []string{"prodigy resume " + job.ID})
+	return nil
+}

@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
+	"prodigy/internal/ui"
+	"prodigy/internal/view"
+)
+
+type uiOptions struct {
+	listen    string
+	tokenFile string
+	token     string // from the file
+	hosts     []string
+	all       bool
+	readOnly  bool
+}
+
+// shortestToken is the minimum length of a token from a file.
+const shortestToken = 16
+
+func newUICommand(con *console) *cobra.Command {
+	o := uiOptions{listen: "127.0.0.1:0"}
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Show the jobs in a browser",
+		Long: `Show the jobs in a browser: the list, a running job, its items with what happened to each and what it printed, and the dead letters.
+
+A job can be stopped, resumed and retried there: that starts 'prodigy stop', 'prodigy resume' or 'prodigy dlq retry' in the directory of
+the job, which go on when the server ends. Only browsers on this machine can do so, only for jobs of the same user, and with
+--read-only nobody.
+
+The printed address contains a token that is required for access. By default only this machine can connect; to --listen on other
+addresses, also give --token-file.`,
+		Example: "  prodigy ui\n  prodigy ui --listen 127.0.0.1:8080 --read-only",
+		Args:    exactly(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runUI(cmd.Context(), con, o) },
+	}
+	cmd.Flags().StringVar(&o.listen, "listen", o.listen, "address and port to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", fmt.Sprintf("file that holds the token, at least %d characters; by default a new random token each time", shortestToken))
+	cmd.Flags().BoolVar(&o.all, "all", false, "show the jobs of all directories, not only those of this project")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only show the jobs: nothing can be stopped, resumed or retried from the pages")
+	cmd.Flags().Var(repeated{&o.hosts}, "host", "another host:port that browsers may use (may be given more than once)")
+	return cmd
+}
+
+func runUI(ctx context.Context, con *console, o uiOptions) error {
+	if o.tokenFile != "" {
+		token, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return refusef("--token-file: %w", err)
+		}
+		if o.token = strings.TrimSpace(string(token)); o.token == "" {
+			return refusef("--token-file %s is empty", o.tokenFile)
+		}
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return refusef("%w", err)
+	}
+	if o.token == "" {
+		o.token = rand.Text()
+	}
+	hosts := append(o.hosts, hostsOf(listener.Addr())...)
+	home, err := homeOf(o.all)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	_, _ = fmt.Fprintf(con.out, "http://%s/?token=%s\n", hosts[0], o.token)
+	_, _ = fmt.Fprintln(con.err, "Open this address in a browser. Ctrl-C stops the server.")
+	return untilSignal(ctx, func(ctx context.Context) error { return serve(ctx, listener, o, hosts, home) })
+}
+
+// check rejects an address that other machines can reach unless a token was given.
+func (o uiOptions) check() error {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return usagef("--listen %q is not an address and port, such as 127.0.0.1:8080", o.listen)
+	}
+	if o.token != "" && len(o.token) < shortestToken {
+		return usagef("the token must have at least %d characters", shortestToken)
+	}
+	if ip := net.ParseIP(host); o.token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usagef("--listen %s lets other machines connect: give --token-file with a secret of at least %d characters", o.listen, shortestToken)
+	}
+	return nil
+}
+
+// hostsOf returns the host:port values that a browser may use, the one to print first.
+func hostsOf(addr net.Addr) []string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return []string{addr.String()}
+	}
+	port := fmt.Sprint(tcp.Port)
+	if tcp.IP.IsLoopback() {
+		return []string{net.JoinHostPort(tcp.IP.String(), port), net.JoinHostPort("localhost", port)}
+	}
+	if tcp.IP.IsUnspecified() {
+		return []string{net.JoinHostPort("localhost", port), net.JoinHostPort("127.0.0.1", port)}
+	}
+	return []string{tcp.String()}
+}
+
+func serve(ctx context.Context, listener net.Listener, o uiOptions, hosts []string, home jobs.Home) error {
+	var commands errgroup.Group // they outlive the server, so nobody waits for them
+	pages := ui.Server{Limits: ui.DefaultLimits(), Token: o.token, Hosts: hosts, Version: versionText(), ReadOnly: o.readOnly, Dirs: o.all, Data: ui.Data{
+		Jobs: home.List, Find: home.Find, Summary: mapreduce.Summarize, Explain: explainItem, Items: itemsShown, Report: makeReport,
+		Outputs: entriesOf, EachItem: eachItem, Labels: func(j jobs.Job) ui.Labels { return labelsInStore(j) },
+		Start: func(j jobs.Job, a ui.Action) error { return startCommand(&commands, home, j, a) },
+	}}
+	return pages.Serve(ctx, listener)
+}
+
+func explainItem(job jobs.Job, item string) (view.Explanation, json.RawMessage, error) {
+	e, err := explanationOf(job, item)
+	if err != nil {
+		return e.Explanation, nil, err
+	}
+	return e.Explanation, e.Item, nil
+}
+
+// itemsShown returns a function that names the items of a job and hides their secrets.
+func itemsShown(job jobs.Job) func(id string, item json.RawMessage) (label string, shown json.RawMessage) {
+	secrets, names := secretsOf(job), labelsOf(job)
+	return func(id string, item json.RawMessage) (string, json.RawMessage) {
+		shown := secrets.item(item)
+		return names.label(id, shown), shown
+	}
+}
+
+// eachItem yields the items of a job as they may be shown, those that are wanted by index.
+func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
+	return func(yield func(ui.Item, error) bool) {
+		store, err := items.OpenStore(job.ItemsFile())
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(ui.Item{}, err)
+			return
+		}
+		defer func() { _ = store.Close() }() // only read from
+		shown := itemsShown(job)
+		for c := store.Cursor(); c.More(); {
+			if !wanted(c.Index()) {
+				if err := c.Skip(); err != nil {
+					yield(ui.Item{}, err)
+					return
+				}
+				continue
+			}
+			it, err := c.Next()
+			if err != nil {
+				yield(ui.Item{}, err)
+				return
+			}
+			label, data := shown(it.ID, it.Shown())
+			if !yield(ui.Item{ID: it.ID, Index: it.Index, Label: label, Data: data}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// settled is how long startCommand waits for a command to be refused.
+const settled = time.Second
+
+// commandOf returns the arguments of the command that a person would type for an action.
+func commandOf(job jobs.Job, a ui.Action) []string {
+	switch a.Kind {
+	case ui.Stop:
+		return []string{"stop", job.ID}
+	case ui.Resume:
+		return []string{"resume", job.ID}
+	}
+	args := []string{"dlq", "retry", job.ID}
+	for _, item := range a.Items {
+		args = append(args, "--item", item)
+	}
+	if len(a.Items) > 0 {
+		args = append(args, "--force") // a person has looked at it
+	}
+	if a.Reduce {
+		args = append(args, "--reduce")
+	}
+	return args
+}
+
+// startCommand starts the command of an action as a process that outlives the server, in the directory of the job. What it prints is kept
+// with the job. It returns an error if the command is refused or fails right away.
+func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return err
+	}
+	args := commandOf(job, a)
+	words := []string{"prodigy"}
+	for _, arg := range args {
+		words = append(words, quoted(visible(arg)))
+	}
+	out, err := ui.CreateStarted(job, strings.Join(words, " "), time.Now())
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = meta.Dir
+	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+home.Root)
+	cmd.Stdout, cmd.Stderr = out, out // a file, which is there also when the server is not
+	process.Detach(cmd)
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	ended := make(chan error, 1)
+	g.Go(func() error {
+		failed := cmd.Wait()
+		err := errors.Join(ui.EndStarted(out, endText(cmd.ProcessState)), out.Close())
+		ended <- failed
+		return err
+	})
+	select {
+	case failed := <-ended:
+		if code := cmd.ProcessState.ExitCode(); failed != nil && (code == exitUsage || code == exitFailed) {
+			said, err := os.ReadFile(out.Name())
+			if err != nil {
+				return err
+			}
+			_, text, _ := strings.Cut(string(said), "\n") // without the command
+			text, _, _ = strings.Cut(text, "\x1e")
+			return fmt.Errorf("%s: %s", strings.Join(words, " "), strings.TrimSpace(text))
+		}
+		return nil
+	case <-time.After(settled):
+		return nil
+	}
+}
+
+func endText(state *os.ProcessState) string {
+	if code := state.ExitCode(); code >= 0 {
+		return fmt.Sprintf("exit code %d", code)
+	}
+	return "ended by a signal"
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+type validateOptions struct {
+	settings settingOptions
+	paths    []string
+	format   format
+	strict   bool
+	fix      bool
+}
+
+func newValidateCommand(con *console) *cobra.Command {
+	var o validateOptions
+	cmd := &cobra.Command{
+		Use:   "validate <workflow>...",
+		Short: "Check workflow files and report every problem",
+		Long: `Check workflow files and report every problem: errors with their position, and warnings about settings that do nothing, or not
+what they seem to. Nothing is run. A missing input file is a warning, since another program may make it before the run.
+
+Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count as errors.`,
+		Example: `  prodigy validate workflow.yml
+  prodigy validate --strict workflows/*.yml`,
+		Args:              atLeastOne("workflow"),
+		ValidArgsFunction: completeWorkflows,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.paths = args
+			return runValidate(cmd.Context(), con, o)
+		},
+	}
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
+	cmd.Flags().BoolVar(&o.fix, "fix", false, "write \"workspace: git\" into files whose agents commit or whose work is to be merged, before they are checked")
+	o.settings.add(cmd)
+	return cmd
+}
+
+// verdicts is what validate --json prints.
+type verdicts struct {
+	Valid bool      `json:"valid"` // all of them; with --strict, without a warning too
+	Files []verdict `json:"files"`
+}
+
+// verdict is the result for one file.
+type verdict struct {
+	File     string             `json:"file"`
+	Valid    bool               `json:"valid"`
+	Mode     workflow.Mode      `json:"mode,omitempty"` // of a valid one
+	Problems []workflow.Problem `json:"problems"`
+	Warnings []workflow.Problem `json:"warnings"`
+	Steps    []stepRuns         `json:"steps"`
+}
+
+// stepRuns is the maximum number of runs of one step.
+type stepRuns struct {
+	Section string `json:"section"`
+	Step    string `json:"step"`
+	Kind    string `json:"kind"`
+	Runs    int    `json:"runs"`
+}
+
+func runValidate(ctx context.Context, con *console, o validateOptions) error {
+	limit, err := delayCap(0)
+	if err != nil {
+		return err
+	}
+	all := verdicts{Valid: true, Files: []verdict{}}
+	for _, path := range o.paths {
+		if o.fix {
+			if err := addWorkspace(con, path); err != nil {
+				return err
+			}
+		}
+		v, err := judge(ctx, path, mapreduce.Config{MaxDelay: limit, InputMayCome: true}, o.settings)
+		if err != nil {
+			return err
+		}
+		all.Files = append(all.Files, v)
+		all.Valid = all.Valid && v.Valid && (!o.strict || len(v.Warnings) == 0)
+	}
+	if err := all.print(con, o.format); err != nil {
+		return err
+	}
+	if !all.Valid {
+		return status(exitUsage)
+	}
+	return nil
+}
+
+// addWorkspace writes "workspace: git" into a workflow file that was written for agents with workspaces.
+func addWorkspace(con *console, path string) error {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return refusef("%w", err)
+	}
+	fixed, ok := workflow.AddWorkspace(path, source)
+	if !ok {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.WriteFile(path, fixed, info.Mode().Perm())
+	}
+	if err != nil {
+		return fmt.Errorf("write the workflow: %w", err)
+	}
+	_, _ = fmt.Fprintf(con.err, "%s: added \"workspace: git\"\n", path)
+	return nil
+}
+
+// judge checks the file at path. Problems of the file are in the verdict; the error is for everything else.
+func judge(ctx context.Context, path string, c mapreduce.Config, o settingOptions) (verdict, error) {
+	v := verdict{File: path, Problems: []workflow.Problem{}, Warnings: []workflow.Problem{}, Steps: []stepRuns{}}
+	w, err := load(ctx, path, c, o, settings.ToCheck)
+	problems, invalid := problemsOf(err)
+	var usage *usageError
+	switch {
+	case invalid:
+		v.Problems = problems
+	case errors.As(err, &usage):
+		v.Problems = append(v.Problems, workflow.Problem{File: path, Line: 1, Col: 1, Message: err.Error()})
+	case err != nil:
+		return v, err
+	default:
+		v.Valid, v.Mode, v.Steps = true, w.Mode, allRuns(w.Workflow)
+		v.Warnings = append(v.Warnings, w.warnings...)
+	}
+	return v, nil
+}
+
+func (all verdicts) print(con *console, f format) error {
+	if f == asJSON {
+		return printJSON(con.out, all)
+	}
+	for _, v := range all.Files {
+		printProblems(con.err, v.Problems, "")
+		printProblems(con.err, v.Warnings, "warning: ")
+		if v.Valid {
+			v.print(con.text())
+		}
+	}
+	return nil
+}
+
+// print prints how often the steps of a valid file may run.
+func (v verdict) print(out io.Writer) {
+	warned := ""
+	if n := len(v.Warnings); n > 0 {
+		warned = ", " + counted(n, "warning")
+	}
+	_, _ = fmt.Fprintf(out, "%s: valid, mode %s%s\n", v.File, v.Mode, warned)
+	for _, s := range v.Steps {
+		_, _ = fmt.Fprintf(out, "  %s: %s: %s\n", s.Section, s.Step, upTo(s.Runs))
+	}
+}
+
+func allRuns(w *workflow.Workflow) []stepRuns {
+	all := []stepRuns{}
+	for at, step := range stepsOf(w) {
+		all = append(all, stepRuns{Section: at.section, Step: at.label, Kind: step.Kind(), Runs: triesOf(step.Retry)})
+	}
+	if tries := triesOf(itemPolicy(w.ErrorPolicy)); tries > 1 {
+		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: tries})
+	}
+	return all
+}

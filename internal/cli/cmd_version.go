@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersionCommand(con *console) *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  prodigy version --json",
+		Args:    exactly(),
+		RunE:    func(*cobra.Command, []string) error { return runVersion(con, f) },
+	}
+	addFormat(cmd, &f, asJSON)
+	return cmd
+}
+
+func runVersion(con *console, f format) error {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	if f == asJSON {
+		return printJSON(con.out, map[string]string{"version": versionText(), "go": runtime.Version(), "platform": platform})
+	}
+	_, err := fmt.Fprintf(con.out, "prodigy %s (%s, %s)\n", versionText(), runtime.Version(), platform)
+	return err
+}
+
+// versionText returns the version set by the linker, else the one in the build info.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	if info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/outputs"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+type whyOptions struct {
+	jobID  jobName
+	itemID string
+	format format
+}
+
+func newWhyCommand(con *console) *cobra.Command {
+	var o whyOptions
+	cmd := &cobra.Command{
+		Use:   "why [job] <item>",
+		Short: "Explain what happened to an item, and why",
+		Long: `Explain what happened to an item, and why, in order: each attempt, what failed, which rule matched, how the delay was computed,
+what the policy decided, what a resume did with it, and its present status.`,
+		Example:           "  prodigy why item_17\n  prodigy why mapreduce-20261120-1615 item_17",
+		Args:              afterJob("item"),
+		ValidArgsFunction: completeWhy(&o.jobID),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.itemID, err = nameJobAndItem(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return runWhy(con, o)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	addFormat(cmd, &o.format, asJSON)
+	return cmd
+}
+
+// explained is an explanation with the data of the item.
+type explained struct {
+	view.Explanation
+	Label string          `json:"label,omitempty"`
+	Item  json.RawMessage `json:"item,omitempty"`
+}
+
+func runWhy(con *console, o whyOptions) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	names := labelsOf(job)
+	if o.itemID, err = names.idOf(o.itemID); err != nil {
+		return err
+	}
+	e, err := explanationOf(job, o.itemID)
+	if err != nil {
+		return err
+	}
+	e.addPrinted(job)
+	con.hideSecretsOf(job)
+	e.Item = con.secrets.item(e.Item)
+	e.Label = names.label(e.ItemID, e.Item)
+	if o.format == asJSON {
+		return printJSON(con.out, e)
+	}
+	e.print(con.text(), con.look())
+	printNext(con.err, e.next(job))
+	return nil
+}
+
+func explanationOf(job jobs.Job, itemID string) (explained, error) {
+	var w *workflow.Workflow
+	if recorded, err := loadRecorded(job); err == nil {
+		w = recorded // without it, the explanation has fewer reasons
+	}
+	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, w)
+	if err != nil {
+		return explained{}, err
+	}
+	it, found, err := recordedItem(job, itemID)
+	switch {
+	case err != nil:
+		return explained{}, err
+	case !found && explanation.Status == view.Unseen:
+		return explained{}, noItem(job, itemID)
+	}
+	explanation.JobID = job.ID
+	return explained{Explanation: explanation, Item: it.Shown()}, nil
+}
+
+// addPrinted adds the end of what the steps of each attempt have printed.
+func (e explained) addPrinted(job jobs.Job) {
+	for i := range e.Entries {
+		if entry := &e.Entries[i]; entry.Outputs != nil {
+			tail := outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: e.ItemID, Attempt: entry.Attempt, Span: *entry.Outputs}, linesInWhy)
+			entry.Printed = &tail
+		}
+	}
+}
+
+// linesInWhy is how many lines of the output of an attempt why shows.
+const linesInWhy = 5
+
+// noItem returns the error for an unknown item; for a job without items it names the command to use instead.
+func noItem(job jobs.Job, itemID string) error {
+	if _, err := os.Stat(job.ItemsFile()); err != nil {
+		return refusef("job %s has no items: 'prodigy status %s' shows its steps", job.ID, job.ID)
+	}
+	return refusef("job %s has no item %q", job.ID, itemID)
+}
+
+func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
+	store, err := items.OpenStore(job.ItemsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return items.Item{}, false, nil // a standard job has no items; the log explains it
+	}
+	if err != nil {
+		return items.Item{}, false, err
+	}
+	defer func() { _ = store.Close() }()
+	return store.Find(itemID)
+}
+
+func (e explained) print(w io.Writer, k look) {
+	head := fmt.Sprintf("item %s%s of job %s", visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
+	if len(e.Item) > 0 {
+		head += ": " + shorten(visible(string(e.Item)), dataShown)
+	}
+	_, _ = fmt.Fprintln(w, k.fold(2, head))
+	for _, c := range e.Entries {
+		_, _ = fmt.Fprintln(w, k.fold(underTime, c.Time.Local().Format("2006-01-02 15:04:05.000")+"  "+visible(c.Text)))
+		for _, why := range c.Why {
+			_, _ = fmt.Fprintln(w, k.fold(underTime+2, fmt.Sprintf("%*s%s", underTime+2, "", visible(why))))
+		}
+		if c.Printed != nil {
+			e.printOutput(w, k, c)
+		}
+	}
+	_, _ = fmt.Fprintf(w, "now: %s\n", e.Now)
+}
+
+// underTime is where texts begin behind the time of an entry.
+const underTime = len("2006-01-02 15:04:05.000  ")
+
+// printOutput prints the end of what an attempt has printed, and the command that shows all of it.
+func (e explained) printOutput(w io.Writer, k look, c view.Entry) {
+	for _, line := range c.Printed.Lines {
+		mark := "|"
+		if line.Stderr {
+			mark = "!"
+		}
+		_, _ = fmt.Fprintln(w, k.fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", visible(line.Step), mark, shorten(visible(line.Text), 200))))
+	}
+	if n := c.Printed.Before; n > 0 {
+		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)
+	}
+}
+
+// next returns the commands to suggest for the status of the item.
+func (e explained) next(job jobs.Job) []string {
+	switch e.Status {
+	case view.DeadLetter, view.Rejected:
+		commands := []string{fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(e.ItemID), e.JobID)}
+		if letter, found, err := dlq.Find(job.DLQFile(), e.ItemID); err == nil && found {
+			commands = append(commands, sendAgain(letter))
+		}
+		return commands
+	case view.Unseen, view.Pending, view.Waiting, view.InFlight, view.Merging:
+		if !job.Running() {
+			return []string{"prodigy resume " + e.JobID}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package cli
+
+import (
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// completer returns the completions of an argument or flag. If the data cannot be read it returns none.
+type completer = cobra.CompletionFunc
+
+// noMore says that the completions are complete words, and not file names.
+const noMore = cobra.ShellCompDirectiveNoFileComp
+
+// offeredMost is the maximum number of items offered.
+const offeredMost = 200
+
+// completeJob completes the first argument to a job id.
+func completeJob(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noMore
+	}
+	return completeJobs(cmd, args, word)
+}
+
+// completeJobs completes to a job id, newest first, with the name of its workflow, or to latest.
+func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	all, _ := cmd.Flags().GetBool("all")
+	home, err := homeOf(all || word != "") // who begins to type an id may mean any job
+	if err != nil {
+		return nil, noMore
+	}
+	list, err := home.List()
+	if err != nil || len(list) == 0 {
+		return nil, noMore
+	}
+	offered := []string{"latest"}
+	for _, j := range list {
+		if strings.HasPrefix(j.ID, word) {
+			offered = append(offered, described(j))
+		}
+	}
+	return beginning(word, offered), noMore | cobra.ShellCompDirectiveKeepOrder
+}
+
+func described(j jobs.Job) string {
+	meta, err := j.ReadMeta()
+	if err != nil || meta.Workflow == "" {
+		return j.ID
+	}
+	return cobra.CompletionWithDesc(j.ID, visible(meta.Workflow))
+}
+
+// completeWorkflow completes the first argument to a YAML file.
+func completeWorkflow(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noMore
+	}
+	return completeWorkflows(cmd, args, word)
+}
+
+// completeWorkflows completes every argument to a YAML file.
+func completeWorkflows(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yml", "yaml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+// completeWhy completes a job, or an item of the latest one, then an item of the job.
+func completeWhy(name *jobName) completer {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			found, how := completeJobs(cmd, nil, word)
+			items, _ := completeItemOf(name)(cmd, nil, word)
+			return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+		case 1:
+			return completeItemOf(&jobName{id: args[0]})(cmd, nil, word)
+		}
+		return nil, noMore
+	}
+}
+
+// completeLetter completes the first argument to a dead letter of the latest job, or to a job, and the second to a dead letter of the job.
+func completeLetter(name *jobName) completer {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			items, how := completeLetterOf(name)(cmd, nil, word)
+			if word == "" {
+				return items, how
+			}
+			found, _ := completeJobs(cmd, nil, word)
+			return append(items, found...), how
+		case 1:
+			return completeLetterOf(&jobName{id: args[0]})(cmd, nil, word)
+		}
+		return nil, noMore
+	}
+}
+
+// completeRetry completes the first argument to a job or a dead letter of the latest one, and the others to dead letters.
+func completeRetry(name *jobName) completer {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			if !isJob(args[0], *name) {
+				args = nil
+			}
+			return completeLetterOf(name)(cmd, args, word)
+		}
+		found, how := completeJobs(cmd, nil, word)
+		items, _ := completeLetterOf(name)(cmd, nil, word)
+		return append(found, items...), how | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeLetterOf completes to the item of a dead letter of the job that the first argument names, or else of jobID.
+func completeLetterOf(name *jobName) completer {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		job, err := findJob(jobNamed(args, name))
+		if err != nil {
+			return nil, noMore
+		}
+		return lettersIn(job, word), noMore
+	}
+}
+
+// completeItemOf completes to an item of the job that the first argument names, or else of jobID. Dead letters come first, because
+// they are asked about most.
+func completeItemOf(name *jobName) completer {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		job, err := findJob(jobNamed(args, name))
+		if err != nil {
+			return nil, noMore
+		}
+		offered := lettersIn(job, word)
+		for _, id := range itemsIn(job, word) {
+			if !slices.Contains(offered, id) {
+				offered = append(offered, id)
+			}
+		}
+		return offered, noMore | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+func jobNamed(args []string, name *jobName) jobName {
+	if len(args) > 0 {
+		return jobName{id: args[0]}
+	}
+	return *name
+}
+
+// lettersIn returns the items of dead letters of a job that begin with word, as far as they can be read.
+func lettersIn(job jobs.Job, word string) []string {
+	ids, err := dlq.IDs(job.DLQFile())
+	if err != nil {
+		return nil
+	}
+	ids = beginning(word, ids)
+	return ids[:min(len(ids), offeredMost)]
+}
+
+// itemsIn returns items of a job that begin with word, as far as they can be read.
+func itemsIn(job jobs.Job, word string) []string {
+	store, err := items.OpenStore(job.ItemsFile())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = store.Close() }()
+	ids, err := store.Named(word, offeredMost)
+	if err != nil {
+		return nil
+	}
+	return beginning(word, ids)
+}
+
+func completeEventType(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, e := range events.Types() {
+		names = append(names, e.Type())
+	}
+	return beginning(word, names), noMore
+}
+
+// completeProfile completes to a profile of the workflow that the first argument names.
+func completeProfile(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, p := range workflowNamed(args).Profiles {
+		names = append(names, p.Name)
+	}
+	return beginning(word, names), noMore
+}
+
+// completeParam completes to the name of a parameter of the workflow that the first argument names.
+func completeParam(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, p := range workflowNamed(args).Parameters {
+		names = append(names, p.Name+"=")
+	}
+	return beginning(word, names), noMore | cobra.ShellCompDirectiveNoSpace
+}
+
+// workflowNamed parses the workflow that the first argument names. It returns the zero Workflow if it cannot.
+func workflowNamed(args []string) workflow.Workflow {
+	if len(args) == 0 {
+		return workflow.Workflow{}
+	}
+	source, err := os.ReadFile(args[0])
+	if err != nil {
+		return workflow.Workflow{}
+	}
+	w, err := workflow.Parse(args[0], source, workflow.ParseOptions{})
+	if err != nil {
+		return workflow.Workflow{}
+	}
+	return *w
+}
+
+// beginning returns the offered words that begin with word. Words with control characters are left out: a completion is one line, and a
+// tab ends the word.
+func beginning(word string, offered []string) []string {
+	var list []string
+	for _, o := range offered {
+		id, _, _ := strings.Cut(o, "\t")
+		if strings.HasPrefix(id, word) && visible(id) == id {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// offerNoFiles turns off file completion for flags that take numbers or durations, in cmd and its subcommands.
+func offerNoFiles(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if typ := f.Value.Type(); typ == (durationFlag{}).Type() || typ == (positive{}).Type() || typ == "uint64" {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.NoFileCompletions)
+		}
+	})
+	for _, below := range cmd.Commands() {
+		offerNoFiles(below)
+	}
+}

@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/term"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mask"
+)
+
+// console is the output of the process: results go to out, everything else to err.
+type console struct {
+	out     io.Writer // a terminal gets it through a safeWriter, whatever it is
+	err     io.Writer
+	raw     io.Writer         // what commands print to stderr; a terminal gets it as err
+	plain   bool              // err is no terminal
+	noColor bool              // the flag, or NO_COLOR is set
+	live    bool              // err is a terminal on which lines can be redrawn
+	unicode bool              // it can show more than ASCII
+	size    func() (w, h int) // of that terminal
+	wide    func() int        // of the terminal that out is; 0: it is none
+	safe    bool              // out is a terminal
+
+	secrets jobSecrets // of the job that is shown
+}
+
+// hide masks secrets in everything that is printed from now on.
+func (c *console) hide(m *mask.Masker) {
+	if m != nil {
+		c.out, c.err = m.Writer(c.out), m.Writer(c.err) // what goes to raw is masked already
+	}
+}
+
+// close prints what was held back because it could have been the beginning of a secret.
+func (c *console) close() {
+	for _, w := range []io.Writer{c.out, c.err} {
+		if w, ok := w.(*mask.Writer); ok {
+			_ = w.Close()
+		}
+	}
+}
+
+// newConsole returns a console for the terminal and the environment.
+func newConsole(out, err *os.File, getenv func(string) string) *console {
+	able := getenv("TERM") != "dumb"
+	terminal := term.IsTerminal(int(err.Fd())) && able
+	c := &console{
+		out:     out,
+		err:     &safeWriter{w: err},
+		plain:   !terminal,
+		noColor: getenv("NO_COLOR") != "",
+		live:    terminal,
+		size: func() (int, int) {
+			w, h, sizeErr := term.GetSize(int(err.Fd()))
+			if sizeErr != nil || w < 1 || h < 1 {
+				return 80, 24
+			}
+			return w, h
+		},
+		unicode: utf8Locale(getenv),
+		wide: func() int {
+			if w, _, sizeErr := term.GetSize(int(out.Fd())); sizeErr == nil && able {
+				return w
+			}
+			return 0
+		},
+	}
+	if c.raw = io.Writer(err); term.IsTerminal(int(err.Fd())) {
+		c.raw = &safeWriter{w: err} // its own, since it is written to from elsewhere
+	}
+	if term.IsTerminal(int(out.Fd())) {
+		c.out, c.safe = &safeWriter{w: out}, true
+	}
+	return c
+}
+
+// text returns the writer for human-readable results. Results for programs and the output of steps go to out directly.
+func (c *console) text() io.Writer {
+	if c.safe {
+		return c.out
+	}
+	return &safeWriter{w: c.out}
+}
+
+// look returns how lines for people are printed on out.
+func (c *console) look() look {
+	if c.wide == nil {
+		return look{}
+	}
+	width := c.wide()
+	return look{colours: width > 0 && !c.noColor, width: width}
+}
+
+// errLook returns how lines for people are printed on err.
+func (c *console) errLook() look {
+	if !c.live {
+		return look{}
+	}
+	width, _ := c.size()
+	return look{colours: c.colours(), width: width}
+}
+
+// utf8Locale reports whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set.
+func utf8Locale(getenv func(string) string) bool {
+	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG"))
+	return runtime.GOOS == "windows" || strings.Contains(strings.ReplaceAll(strings.ToUpper(locale), "-", ""), "UTF8")
+}
+
+// colours reports whether output on err is coloured.
+func (c *console) colours() bool { return !c.plain && !c.noColor }
+
+// logger returns the log for people that writes to w.
+func (c *console) logger(w io.Writer) zerolog.Logger {
+	lines := zerolog.ConsoleWriter{Out: foldingWriter{w, c}, NoColor: true, TimeFormat: "15:04:05"}
+	if c.colours() {
+		g := progressLines{colours: true}
+		lines.FormatTimestamp = func(at any) string {
+			t, err := time.Parse(time.RFC3339, fmt.Sprint(at))
+			if err != nil {
+				return fmt.Sprint(at)
+			}
+			return g.paint("90", t.Local().Format("15:04:05"))
+		}
+		lines.FormatLevel = func(level any) string {
+			word := strings.ToUpper(fmt.Sprintf("%.3s", level))
+			return g.paint(map[string]colour{"INF": green, "WAR": yellow, "ERR": red}[word], map[string]string{"INF": "INF", "WAR": "WRN", "ERR": "ERR"}[word])
+		}
+		lines.FormatMessage = func(text any) string { return g.paint("1", fmt.Sprint(text)) }
+		lines.FormatFieldName = func(name any) string { return g.paint("36", fmt.Sprint(name)+"=") }
+	}
+	return zerolog.New(lines).With().Timestamp().Logger()
+}
+
+// foldingWriter breaks the lines of the log for people at blanks, as narrow as the terminal is.
+type foldingWriter struct {
+	w   io.Writer
+	con *console
+}
+
+func (f foldingWriter) Write(p []byte) (int, error) {
+	const underMessage = len("15:04:05 WRN ")
+	text, end := strings.CutSuffix(string(p), "\n")
+	text = f.con.errLook().fold(underMessage, text)
+	if end {
+		text += "\n"
+	}
+	_, err := io.WriteString(f.w, text)
+	return len(p), err
+}
+
+// printJSON prints v as one indented document.
+func printJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// writeOut calls write with a file, written as by writeWhole, or with stdout if file is "-".
+func writeOut(con *console, file string, write func(io.Writer) error) error {
+	buffered := func(w io.Writer) error {
+		out := bufio.NewWriter(w)
+		return errors.Join(write(out), out.Flush())
+	}
+	if file == "-" {
+		return buffered(con.out)
+	}
+	err := writeWhole(file, buffered)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refusef("export to %s: there is no such directory", file)
+	case err != nil:
+		return fmt.Errorf("export to %s: %w", file, err)
+	}
+	return nil
+}
+
+// writeWhole creates or replaces the file at path with what write writes, atomically. Devices and pipes are written to directly.
+func writeWhole(path string, write func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeInto(path, write)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return jobs.Rename(f.Name(), path)
+}
+
+func writeInto(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// asker asks the user a question and reports whether the answer is yes. A nil asker means that there is no terminal to ask on.
+type asker func(question string) (bool, error)
+
+// terminalAsker returns an asker for the terminal, or nil if stdin is not one.
+func terminalAsker(con *console) asker {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	return func(question string) (bool, error) { return askYesNo(os.Stdin, con.err, question) }
+}
+
+// askYesNo reports whether the answer is y or yes; anything else counts as no.
+func askYesNo(in io.Reader, out io.Writer, question string) (bool, error) {
+	_, _ = fmt.Fprintf(out, "%s [y/N] ", question)
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes", nil
+}

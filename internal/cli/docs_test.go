@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/workflow"
+)
+
+// block is a fenced piece of a document. Behind its language may stand the name of the file that it is.
+type block struct {
+	file, lang, name, text string
+	line                   int
+}
+
+// blocksOf returns the fenced pieces of all documents in one language.
+func blocksOf(t *testing.T, lang string) []block {
+	t.Helper()
+	var all []block
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/howto/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			for _, b := range fenced(file, readFile(t, file)) {
+				if b.lang == lang {
+					all = append(all, b)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func fenced(file, text string) []block {
+	var all []block
+	var open *block
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		mark, isMark := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isMark && open != nil:
+			all = append(all, *open)
+			open = nil
+		case isMark:
+			lang, name, _ := strings.Cut(mark, " ")
+			open = &block{file: file, lang: lang, name: name, line: n + 1}
+		case open != nil:
+			open.text += line
+		}
+	}
+	return all
+}
+
+func TestEveryWorkflowInTheDocumentsIsValid(t *testing.T) {
+	blocks := blocksOf(t, "yaml")
+	if len(blocks) == 0 {
+		t.Fatal("there is no yaml in the documents")
+	}
+	for _, b := range blocks {
+		if b.name != "" && !strings.HasSuffix(b.name, ".yml") {
+			continue // a file of another program
+		}
+		name := filepath.Base(b.file) + ":" + strconv.Itoa(b.line)
+		if _, err := workflow.Parse(name, []byte(b.text), workflow.ParseOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestEveryCommandInTheDocumentsExists(t *testing.T) {
+	makefile := readFile(t, "../../Makefile")
+	for _, b := range blocksOf(t, "console") {
+		if slices.Contains(guides(t), b.file) {
+			continue // they are run
+		}
+		for line := range strings.Lines(b.text) {
+			typed, isTyped := strings.CutPrefix(line, "$ ")
+			if !isTyped {
+				continue
+			}
+			typed, _, _ = strings.Cut(typed, "#")
+			typed, _, _ = strings.Cut(typed, "|")
+			typed, _, _ = strings.Cut(typed, ">")
+			typed = strings.Replace(typed, "go run ./cmd/prodigy", "prodigy", 1)
+			words := strings.Fields(typed)
+			switch words[0] {
+			case "prodigy":
+				tryParsing(t, b.file, words[1:])
+			case "make":
+				if !strings.Contains(makefile, "\n"+words[1]+":") {
+					t.Errorf("%s: make knows no %s", b.file, words[1])
+				}
+			case "go":
+				if _, err := os.Stat("../../" + words[2]); err != nil || words[1] != "run" {
+					t.Errorf("%s: %q runs nothing that there is", b.file, typed)
+				}
+			default:
+				t.Errorf("%s: what is %q?", b.file, typed)
+			}
+		}
+	}
+}
+
+// tryParsing parses a command line as prodigy would, and runs nothing.
+func tryParsing(t *testing.T, file string, args []string) {
+	t.Helper()
+	root := newRootCommand(&console{out: io.Discard, err: io.Discard})
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		t.Errorf("%s: prodigy %v: %v", file, args, err)
+		return
+	}
+	if cmd.HasSubCommands() {
+		t.Errorf("%s: prodigy %v: names no command that does something", file, args)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Errorf("%s: prodigy %v: %v", file, args, err)
+	} else if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		t.Errorf("%s: prodigy %v: %v", file, args, err)
+	}
+}
+
+func TestEveryFlagInTheReadmeExists(t *testing.T) {
+	root := newRootCommand(&console{out: io.Discard, err: io.Discard})
+	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(readFile(t, "../../README.md"), -1) {
+		if !hasFlag(root, strings.TrimPrefix(flag, "--")) {
+			t.Errorf("README.md: no command has the flag %s", flag)
+		}
+	}
+}
+
+// hasFlag reports whether cmd or a command below it has a flag.
+func hasFlag(cmd *cobra.Command, name string) bool {
+	below := func(sub *cobra.Command) bool { return hasFlag(sub, name) }
+	return cmd.Flag(name) != nil || slices.ContainsFunc(cmd.Commands(), below)
+}
+
+func TestDelaysInTheReadmeAreThoseThatAreWaited(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)`[^|]*\\|[^|]*\\| ([0-9. ]+) \\|$")
+	rows := row.FindAllStringSubmatch(readFile(t, "../../README.md"), -1)
+	if len(rows) < 6 {
+		t.Fatalf("found %d rows of delays in the README", len(rows))
+	}
+	for _, r := range rows {
+		source := "- shell: x\n  retry_config: {attempts: 5, initial_delay: 1s, backoff: " + r[1] + "}\n"
+		w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", r[1], err)
+			continue
+		}
+		var want []time.Duration
+		for text := range strings.FieldsSeq(r[2]) {
+			seconds, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, time.Duration(seconds*float64(time.Second)))
+		}
+		if diff := cmp.Diff(want, w.Commands[0].Retry.Worst()); diff != "" {
+			t.Errorf("%s (-README +waited):\n%s", r[1], diff)
+		}
+	}
+}
+
+func TestExitCodesInTheReadmeAreThoseOfTheTable(t *testing.T) {
+	var got []string
+	for _, r := range regexp.MustCompile(`(?m)^\| ([0-9]+(?:, [0-9]+)*) \|`).FindAllStringSubmatch(readFile(t, "../../README.md"), -1) {
+		got = append(got, strings.Split(r[1], ", ")...)
+	}
+	var want []string
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitLeft, exitInterrupted, exitQuit, exitTerminated} {
+		want = append(want, strconv.Itoa(code))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

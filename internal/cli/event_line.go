@@ -1,0 +1,366 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clipperhouse/displaywidth"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+)
+
+// eventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
+// prodigy can be shown too.
+type eventLine struct {
+	Seq           int64
+	Time          time.Time
+	jobID         eventField
+	correlationID eventField
+	Type          string
+	fields        []eventField // besides those that every event has
+}
+
+// fieldsExpected is the initial capacity for fields.
+const fieldsExpected = 10
+
+func readEvent(line []byte) (eventLine, error) {
+	e := eventLine{fields: make([]eventField, 0, fieldsExpected)}
+	fields, err := fieldsOf(line)
+	if err != nil {
+		return e, fmt.Errorf("read an event: %w", err)
+	}
+	for f := range fields {
+		if err := e.take(f); err != nil {
+			return e, fmt.Errorf("read an event: %s: %w", f.name, err)
+		}
+	}
+	return e, nil
+}
+
+// take stores a field.
+func (e *eventLine) take(f eventField) error {
+	switch f.name {
+	case "seq":
+		var err error
+		e.Seq, err = strconv.ParseInt(string(f.value), 10, 64)
+		return err
+	case "time":
+		return e.Time.UnmarshalJSON(f.value)
+	case "crc": // of the line, for programs
+	case "job_id":
+		e.jobID = f
+	case "correlation_id":
+		e.correlationID = f
+	case "type":
+		e.Type = f.text()
+	default:
+		e.fields = append(e.fields, f)
+	}
+	return nil
+}
+
+// text returns the field as text, or "" when there is none.
+func (e eventLine) text(name string) string {
+	for _, f := range e.fields {
+		if f.name == name {
+			return f.text()
+		}
+	}
+	return ""
+}
+
+// rest returns the fields except those left out, as one JSON object.
+func (e eventLine) rest(leaveOut ...string) string {
+	var b strings.Builder
+	for _, f := range e.fields {
+		if slices.Contains(leaveOut, f.name) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, "%q:%s", f.name, f.value)
+	}
+	return "{" + b.String() + "}"
+}
+
+// valueShown is how many characters of a field a line shows.
+const valueShown = 120
+
+// leftOut are fields that add nothing for people; the other formats have them.
+var leftOut = []string{
+	"item_index", "step_index", "agent_id", "error_signature", "captured", "stdout_tail", "computed_delay_ms", "waited_ms", "retry", "outputs",
+	"budget_expires_at", "seed",
+}
+
+// look is how lines for people are printed. The zero look is for output without a terminal.
+type look struct {
+	colours bool
+	width   int                    // of the terminal; 0: lines are as long as they are
+	label   func(index int) string // what the items of events are called besides their ids; nil: nothing
+}
+
+// of returns a line in the colour of its event type, cut to the width of the terminal.
+func (k look) of(eventType, line string) string {
+	if k.width > 0 {
+		line = displaywidth.TruncateString(line, k.width, "…")
+	}
+	return k.paint(eventColour(eventType), line)
+}
+
+func (k look) paint(c colour, text string) string {
+	return progressLines{colours: k.colours}.paint(c, text)
+}
+
+// fold breaks text at blanks into lines that fit the terminal; those after the first are indented by so many columns. A word that is longer
+// than a line, which may be a path to copy, is left to the terminal.
+func (k look) fold(indent int, text string) string {
+	if k.width <= indent {
+		return text
+	}
+	var b strings.Builder
+	used := 0
+	for i, word := range strings.Split(text, " ") {
+		wide := displaywidth.String(plain(word))
+		switch {
+		case i == 0:
+		case used+1+wide <= k.width:
+			b.WriteByte(' ')
+			used++
+		default:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			used = indent
+		}
+		b.WriteString(word)
+		used += wide
+	}
+	return b.String()
+}
+
+// eventColour returns the colour of an event type, or "" for none.
+func eventColour(eventType string) colour {
+	switch eventType {
+	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.DLQItemAdded{}.Type():
+		return red
+	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
+		events.CircuitHalfOpen{}.Type():
+		return yellow
+	case events.CircuitClosed{}.Type(), events.JobCompleted{}.Type(), events.DLQItemRemoved{}.Type():
+		return green
+	}
+	return ""
+}
+
+// printEvent prints an event as one line, its type as it is in the log, its fields as people read them.
+func printEvent(w io.Writer, line []byte, k look) error {
+	e, err := readEvent(line)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	at := "2006-01-02 15:04:05.000"
+	if k.width > 0 && k.width < narrow {
+		at = "15:04:05"
+	}
+	fmt.Fprintf(&b, "%6d  %s  %-19s", e.Seq, e.Time.Local().Format(at), e.Type)
+	for _, f := range e.fields {
+		if !slices.Contains(leftOut, f.name) && !e.said(f) {
+			b.WriteString(f.words())
+		}
+		if f.name == "item_id" && k.label != nil {
+			b.WriteString(e.label(k.label))
+		}
+	}
+	_, err = fmt.Fprintln(w, k.of(e.Type, strings.TrimRight(b.String(), " ")))
+	return err
+}
+
+// narrow is the width of a terminal on which the date of an event would leave too little room for the rest.
+const narrow = 120
+
+// label returns " label=value" for the item of an event that has its index, or "".
+func (e eventLine) label(of func(index int) string) string {
+	index, err := strconv.Atoi(e.text("item_index"))
+	if err != nil {
+		return ""
+	}
+	label := of(index)
+	if label == "" {
+		return ""
+	}
+	return " label=" + inQuotes(shorten(label, labelShown))
+}
+
+// said reports whether the error of the event already contains the value of f.
+func (e eventLine) said(f eventField) bool {
+	switch f.name {
+	case "output":
+		return e.text("error") != ""
+	case "stderr_tail":
+		lines := lastLines(f.text(), 1)
+		return len(lines) == 0 || strings.Contains(e.text("error"), strings.TrimSpace(lines[0]))
+	}
+	return false
+}
+
+// words returns " name=value", or "" if the value is empty.
+func (f eventField) words() string {
+	switch f.name {
+	case "metrics":
+		return f.metrics()
+	case "errors":
+		return f.batch()
+	case "stderr_tail":
+		return " stderr=" + inQuotes(strings.Join(lastLines(f.text(), 1), ""))
+	}
+	if name, ok := strings.CutSuffix(f.name, "_ms"); ok {
+		var ms events.Millis
+		if ms.UnmarshalJSON(f.value) == nil {
+			return " " + name + "=" + duration.Format(time.Duration(ms))
+		}
+	}
+	if f.value[0] != '"' {
+		return " " + f.name + "=" + shorten(visible(f.text()), valueShown)
+	}
+	text := f.text()
+	if text == "" {
+		return ""
+	}
+	if t, ok := moment(text); ok {
+		text = t.Local().Format("15:04:05.000")
+	}
+	return " " + f.name + "=" + inQuotes(text)
+}
+
+// moment parses a time and reports whether text is one.
+func moment(text string) (time.Time, bool) {
+	if len(text) < len("2006-01-02T15:04:05Z") || text[len("2006-01-02")] != 'T' {
+		return time.Time{}, false // cheaper than to parse it
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	return t, err == nil
+}
+
+// metrics returns the counts that are not zero.
+func (f eventField) metrics() string {
+	var m errorpolicy.Metrics
+	if json.Unmarshal(f.value, &m) != nil {
+		return " metrics=?"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, " items=%d", m.TotalItems)
+	for _, c := range []struct {
+		name  string
+		count int
+	}{{"successful", m.Successful}, {"failed", m.Failed}, {"skipped", m.Skipped}, {"rejected", m.Rejected}} {
+		if c.count > 0 {
+			fmt.Fprintf(&b, " %s=%d", c.name, c.count)
+		}
+	}
+	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
+		fmt.Fprintf(&b, " %s=%d", t, m.ErrorTypes[t])
+	}
+	return b.String()
+}
+
+// batch returns the items of the errors and their error types.
+func (f eventField) batch() string {
+	var errs []errorpolicy.BatchError
+	if json.Unmarshal(f.value, &errs) != nil {
+		return " errors=?"
+	}
+	words := make([]string, 0, len(errs))
+	for _, e := range errs {
+		words = append(words, e.ItemID+":"+string(e.ErrorType))
+	}
+	return " " + shorten(visible(strings.Join(words, " ")), valueShown)
+}
+
+// inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.
+func inQuotes(s string) string {
+	value := shorten(oneLine(s), valueShown)
+	if value == "" || strings.ContainsAny(value, " \t\"\ufffd") {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// oneLine joins the lines of s.
+func oneLine(s string) string {
+	if !strings.ContainsAny(s, "\r\n") {
+		return visible(s)
+	}
+	return visible(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | "))
+}
+
+func trimNewline(line []byte) []byte { return bytes.TrimRight(line, "\n") }
+
+// eventField is a key of an event and its value, as they stand in the line.
+type eventField struct {
+	name  string
+	value json.RawMessage
+}
+
+// text returns a string unquoted, null as "", and anything else as JSON.
+func (f eventField) text() string {
+	if inner, ok := unescaped(f.value); ok {
+		return string(inner)
+	}
+	if len(f.value) == 0 || f.value[0] != '"' {
+		return strings.TrimPrefix(string(f.value), "null")
+	}
+	var s string
+	_ = json.Unmarshal(f.value, &s) // it is valid, and a string
+	return s
+}
+
+// unescaped returns the text between the quotes of a JSON string if it has no escapes and is ASCII.
+func unescaped(value []byte) ([]byte, bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return nil, false
+	}
+	inner := value[1 : len(value)-1]
+	for _, c := range inner {
+		if c == '\\' || c >= 0x80 {
+			return nil, false
+		}
+	}
+	return inner, true
+}
+
+// fieldsOf yields the fields of a JSON object in their order. It returns an error if object is not valid.
+func fieldsOf(object []byte) (iter.Seq[eventField], error) {
+	if !json.Valid(object) {
+		return nil, json.Unmarshal(object, new(json.RawMessage)) // returns the syntax error
+	}
+	if jsontext.Value(object).Kind() != jsontext.KindBeginObject {
+		return nil, errors.New("the line is no object")
+	}
+	return func(yield func(eventField) bool) {
+		// Valid JSON gives no errors.
+		d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+		_, _ = d.ReadToken()
+		for d.PeekKind() == jsontext.KindString {
+			name, _ := d.ReadToken()
+			f := eventField{name: name.String()}
+			value, _ := d.ReadValue()
+			end := int(d.InputOffset())
+			f.value = object[end-len(value) : end : end] // value itself is good until the next
+			if !yield(f) {
+				return
+			}
+		}
+	}, nil
+}

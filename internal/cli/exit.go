@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+// The exit codes. Scripts rely on them.
+const (
+	exitOK          = 0   // every item succeeded
+	exitFailed      = 1   // the job failed or was stopped by its policy, or prodigy could not go on
+	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
+	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results
+	exitInterrupted = 130 // stopped by SIGINT; can be resumed
+	exitQuit        = 131 // ended by SIGQUIT; can be resumed
+	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP; can be resumed
+)
+
+// statusError ends the process with an exit code; messages have already been printed.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// status returns the error for an exit code: nil for 0.
+func status(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	return statusError(code)
+}
+
+// usageError is a mistake of the caller, found before anything ran. With hint set, the message points to the help of the command.
+type usageError struct {
+	err  error
+	hint bool
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef returns a usageError about the arguments, with a hint to the help.
+func usagef(format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...), hint: true}
+}
+
+// refusef returns a usageError about something that the arguments name: a file, a job, a setting.
+func refusef(format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...)}
+}
+
+// signalError is the cause of a stop by a signal.
+type signalError struct{ signal os.Signal }
+
+func (e *signalError) Error() string { return signalName(e.signal) }
+
+func (e *signalError) exitCode() int {
+	switch e.signal {
+	case os.Interrupt:
+		return exitInterrupted
+	case syscall.SIGQUIT:
+		return exitQuit
+	}
+	return exitTerminated
+}
+
+func signalName(s os.Signal) string {
+	switch s {
+	case os.Interrupt:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	case syscall.SIGQUIT:
+		return "SIGQUIT"
+	}
+	return s.String()
+}
+
+// exitCode returns the exit code for the error that a command returned.
+func exitCode(err error) int {
+	var code statusError
+	var usage *usageError
+	var invalid *workflow.InvalidError
+	var refused *mapreduce.RefusedError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &usage), errors.As(err, &invalid), errors.As(err, &refused),
+		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous), errors.Is(err, mapreduce.ErrNoMap):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// resultCode returns the exit code for the result of a job. Stop is the signal that stopped it, or nil.
+func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
+	switch r.State {
+	case mapreduce.Completed:
+		m := r.Metrics
+		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale {
+			return exitLeft
+		}
+		return exitOK
+	case mapreduce.Paused:
+		if stop != nil {
+			return stop.exitCode()
+		}
+	case mapreduce.Failed:
+		if r.Refused {
+			return exitUsage
+		}
+	}
+	return exitFailed
+}
+
+// explain prints the error that cmd returned, unless it has been printed already.
+func explain(w io.Writer, cmd *cobra.Command, err error) {
+	var code statusError
+	if errors.As(err, &code) {
+		return
+	}
+	var invalid *workflow.InvalidError
+	if errors.As(err, &invalid) {
+		printProblems(w, invalid.Problems, "")
+		return
+	}
+	_, _ = fmt.Fprintf(w, "prodigy: %s\n", visibleLines(err.Error()))
+	var usage *usageError
+	switch {
+	case errors.As(err, &usage):
+		if usage.hint {
+			_, _ = fmt.Fprintf(w, "See '%s --help'.\n", cmd.CommandPath())
+		}
+	case errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous):
+		_, _ = fmt.Fprintln(w, "'prodigy jobs' lists the jobs.")
+	default:
+		printAdvice(w, err)
+	}
+}
+
+// printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are: one may hold a
+// caret.
+func printProblems(w io.Writer, problems []workflow.Problem, word string) {
+	for _, p := range problems {
+		p.Message = word + p.Message
+		_, _ = fmt.Fprintln(w, visibleLines(p.String()))
+	}
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// checked is a valid workflow with its settings and warnings.
+type checked struct {
+	*workflow.Workflow
+	source   []byte
+	warnings []workflow.Problem
+	dir      string
+	settings settings.Settings
+	values   []string
+}
+
+// load reads the workflow at path, finds its settings and checks it as it would be run by c, in the current directory.
+// The error is a *workflow.InvalidError with all problems if the workflow is invalid.
+func load(ctx context.Context, path string, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return checked{}, refusef("%w", err)
+	}
+	return loadSource(ctx, path, source, c, o, p)
+}
+
+// loadSource is load with the content of the file, which need not exist.
+func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Config, o settingOptions, p settings.Purpose) (checked, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return checked{}, err
+	}
+	values, err := o.values(ctx, dir)
+	if err != nil {
+		return checked{}, err
+	}
+	w, err := workflow.Parse(path, source, workflow.ParseOptions{MaxDelay: c.MaxDelay, Values: values, Workspace: workflow.WorkspaceMode(o.workspace)})
+	c.Dir, c.Environ = dir, os.Environ()
+	if err != nil {
+		return checked{}, withMore(c, err)
+	}
+	found, missing := o.resolve(ctx, w, dir, p)
+	if _, ok := problemsOf(missing); missing != nil && !ok {
+		return checked{}, missing
+	}
+	c.Settings = found
+	warnings, err := mapreduce.Check(c, w)
+	if p != settings.ToRun { // a run finds that out when it looks for its tools
+		home, homeless := jobs.FromEnv()
+		if homeless != nil {
+			return checked{}, homeless
+		}
+		if _, wrong := agentsOf(home, w); wrong != nil {
+			if _, ok := problemsOf(wrong); !ok {
+				return checked{}, wrong
+			}
+			err = joinProblems(wrong, err)
+		}
+	}
+	return checked{
+		Workflow: w, source: source, warnings: slices.Concat(found.Warnings, warnings), dir: dir, settings: found, values: values,
+	}, joinProblems(missing, err)
+}
+
+// joinProblems joins two errors with problems of the same file.
+func joinProblems(a, b error) error {
+	if first, ok := errors.AsType[*workflow.InvalidError](a); ok {
+		return first.And(b)
+	}
+	return cmp.Or(a, b)
+}
+
+// withMore adds the problems of commands and paths to those of the structure of a workflow.
+func withMore(c mapreduce.Config, err error) error {
+	var invalid *workflow.InvalidError
+	if !errors.As(err, &invalid) || invalid.Read == nil {
+		return err
+	}
+	_, more := mapreduce.Check(c, invalid.Read)
+	return invalid.And(more)
+}
+
+// workflowOf reads the workflow that a job continues with: the file that o names, which is also returned as the replacement, else the
+// recorded one.
+func (o jobOptions) workflowOf(job jobs.Job) (*mapreduce.Replacement, *workflow.Workflow, error) {
+	if o.replacement == "" {
+		w, err := loadRecorded(job)
+		return nil, w, err
+	}
+	options, err := recordedOptions(job)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, err := filepath.Abs(o.replacement)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, refusef("%w", err)
+	}
+	w, err := workflow.Parse(o.replacement, source, options)
+	return &mapreduce.Replacement{Workflow: w, Source: source, Path: path}, w, err
+}
+
+// changedSince returns the path of the workflow file of a job if it is another than the recorded one, and nothing replaces that. It
+// returns "" if the file is gone, as it may well be.
+func changedSince(job jobs.Job, replaced *mapreduce.Replacement) string {
+	meta, err := job.ReadMeta()
+	if err != nil || replaced != nil || meta.WorkflowPath == "" {
+		return ""
+	}
+	recorded, err := job.ReadWorkflow(meta)
+	if err != nil {
+		return ""
+	}
+	source, err := os.ReadFile(meta.WorkflowPath)
+	if err != nil || bytes.Equal(source, recorded) {
+		return ""
+	}
+	options, err := recordedOptions(job)
+	if err != nil {
+		return ""
+	}
+	w, err := workflow.Parse(meta.WorkflowPath, source, options)
+	if err == nil && bytes.Equal(w.Redact(source), recorded) {
+		return ""
+	}
+	return meta.WorkflowPath
+}
+
+// loadRecorded reads the recorded workflow of a job.
+func loadRecorded(job jobs.Job) (*workflow.Workflow, error) {
+	options, err := recordedOptions(job)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := job.ReadMeta()
+	var source []byte
+	if err == nil {
+		source, err = job.ReadWorkflow(meta)
+	}
+	if err != nil {
+		return nil, &mapreduce.FilesError{JobID: job.ID, Err: err}
+	}
+	return workflow.Parse(job.WorkflowFile(), source, options)
+}
+
+// recordedOptions returns the options that the workflow of a job was parsed with.
+func recordedOptions(job jobs.Job) (workflow.ParseOptions, error) {
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return workflow.ParseOptions{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
+	}
+	return workflow.ParseOptions{
+		MaxDelay: time.Duration(meta.MaxDelayMS) * time.Millisecond, Values: meta.Values, Workspace: workflow.WorkspaceMode(meta.Workspace),
+	}, nil
+}
+
+// delayCap returns the cap of delays: the flag's, else the environment's, else none.
+func delayCap(flag time.Duration) (time.Duration, error) {
+	text := os.Getenv("PRODIGY_MAX_DELAY")
+	if flag > 0 || text == "" {
+		return flag, nil
+	}
+	d, err := duration.Parse(text)
+	if err != nil {
+		return 0, refusef("PRODIGY_MAX_DELAY: %w", err)
+	}
+	return d, nil
+}
+
+// problemsOf returns the problems of a workflow if err is a *workflow.InvalidError.
+func problemsOf(err error) ([]workflow.Problem, bool) {
+	var invalid *workflow.InvalidError
+	if !errors.As(err, &invalid) {
+		return nil, false
+	}
+	return invalid.Problems, true
+}

@@ -1,0 +1,394 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
+	"prodigy/internal/retry"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+// printer shows the records of a job as they come: results on stdout, progress on stderr. Its goroutine owns all its fields; observe
+// sends it records.
+type printer struct {
+	records    chan []events.Record
+	pasts      chan errorpolicy.Metrics // of the runs before this one
+	notices    chan notice              // from elsewhere
+	steps      chan events.AgentProgress
+	outputs    chan outputs.Entry
+	collection errorpolicy.CollectionKind
+	workflow   *workflow.Workflow
+	earlier    errorpolicy.Metrics // of the runs before this one
+
+	items   *itemOutput // what items print; nil: it is not printed
+	echo    *echo       // what all commands of items print; nil: it is not shown
+	results io.Writer   // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	screen  *screen
+	lines   progressLines
+	log     zerolog.Logger
+	con     *console
+	quiet   bool
+	job     *view.Job
+}
+
+// newPrinter returns the printer of a run of w.
+func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
+	p := &printer{
+		records:    make(chan []events.Record, 64),
+		pasts:      make(chan errorpolicy.Metrics),
+		notices:    make(chan notice),
+		steps:      make(chan events.AgentProgress, 256),
+		outputs:    make(chan outputs.Entry, 256),
+		collection: collectionOf(w),
+		workflow:   w,
+		results:    con.out,
+		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
+		lines:      newProgressLines(con, w),
+		quiet:      o.quiet,
+		job:        view.Resumed(errorpolicy.Metrics{}),
+	}
+	if o.quiet {
+		p.screen = &screen{w: io.Discard, size: con.size}
+	}
+	if o.print || o.keepOrder {
+		p.items = &itemOutput{w: con.out, ordered: o.keepOrder}
+	}
+	if o.quiet || o.format == asJSON {
+		p.results = io.Discard
+	}
+	p.log, p.con = con.logger(p.screen), con
+	return p
+}
+
+// stepCounts returns the number of steps of setup, reduce and merge by phase; the steps of a standard workflow are under "".
+func stepCounts(w *workflow.Workflow) map[string]int {
+	steps := map[string]int{"": len(w.Commands)}
+	for name, p := range map[string]*workflow.Phase{"setup": w.Setup, "reduce": w.Reduce, "merge": w.Merge} {
+		if p != nil {
+			steps[name] = len(p.Commands)
+		}
+	}
+	return steps
+}
+
+// observe implements Config.Observe. It blocks while the terminal cannot keep up.
+func (p *printer) observe(batch []events.Record) { p.records <- batch }
+
+// step implements Config.Progress. It drops steps when the buffer is full: they are soon out of date.
+func (p *printer) step(e events.AgentProgress) {
+	select {
+	case p.steps <- e:
+	default:
+	}
+}
+
+// output implements Config.Printed. It drops what comes when the buffer is full, and what commands print that end before anybody could see it.
+func (p *printer) output(e outputs.Entry) {
+	if e.First && e.End != nil {
+		return
+	}
+	select {
+	case p.outputs <- e:
+	default:
+	}
+}
+
+// show prints records until the channel is closed.
+func (p *printer) show() {
+	tick := time.NewTicker(p.screen.every())
+	defer tick.Stop()
+	for {
+		select {
+		case batch, open := <-p.records:
+			if !open {
+				p.screen.clear()
+				p.closeItems()
+				return
+			}
+			p.seeTogether(batch)
+		case e := <-p.steps:
+			p.job.Step(e)
+		case e := <-p.outputs:
+			p.job.Output(e)
+		case p.earlier = <-p.pasts:
+			p.job = view.Resumed(p.earlier)
+		case n := <-p.notices:
+			p.printf("%s\n", n.text)
+			if n.state && p.job.ID != "" {
+				p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
+			}
+		case now := <-tick.C:
+			p.progress(now)
+		}
+	}
+}
+
+// seeTogether shows records, and the live lines once. What items print goes to where these were, and they come back below it at once.
+func (p *printer) seeTogether(batch []events.Record) {
+	drawn := len(p.screen.drawn) > 0
+	p.screen.together(func() { p.see(batch) }, func(width, height int) []string {
+		return p.lines.lines(p.job, time.Now(), width, height)
+	})
+	if drawn && len(p.screen.drawn) == 0 {
+		p.progress(time.Now())
+	}
+}
+
+func (p *printer) see(batch []events.Record) {
+	for _, r := range batch {
+		p.job.Apply(r)
+		p.print(r)
+	}
+	if p.lines.label == nil && p.screen.live && p.job.ID != "" {
+		p.lines.label = func(int) string { return "" }
+		if job, err := findJob(jobName{id: p.job.ID}); err == nil {
+			p.lines.label = p.con.labelsOfRun(job, p.workflow).Label
+		}
+	}
+}
+
+// progress shows the progress of the job.
+func (p *printer) progress(now time.Time) {
+	if p.job.ID == "" {
+		return
+	}
+	p.screen.progress(p.lines, p.job, now)
+}
+
+func (p *printer) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.screen, format, args...)
+}
+
+// print prints one record if it is of interest while the job runs.
+func (p *printer) print(r events.Record) {
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		p.printf("job %s%s\n", r.JobID, prefixed(": ", e.Workflow))
+	case events.JobResumed:
+		p.resumed(e)
+	case events.ItemsSelected:
+		p.selected(e)
+	case events.AgentCompleted:
+		p.itemEnded(e.ItemIndex, func() (string, error) { return outputOfItem(r.JobID, e) })
+	case events.AgentSkipped:
+		p.itemEnded(e.ItemIndex, nil)
+	case events.PhaseCompleted:
+		if e.Phase == "map" {
+			p.closeItems()
+		}
+		p.printf("%s took %s\n", e.Phase, duration.Format(time.Duration(e.DurationMS)))
+	case events.StepCompleted:
+		if !e.Printed {
+			p.result(e.Phase, e.Output)
+		}
+	case events.StepPrinted:
+		p.result(e.Phase, e.Output)
+	case events.StepSkipped:
+		p.stepSkipped(e)
+	case events.StepRetrying:
+		p.stepRetry(e)
+	case events.StepFailed:
+		p.stepFailed(e)
+	case events.AgentFailed:
+		if !e.Action.RunsAgain() {
+			p.itemEnded(e.ItemIndex, nil)
+		}
+		p.agentFailed(e)
+	case events.ErrorBatch:
+		p.batch(e)
+	case events.CircuitOpen:
+		p.circuitOpen(r.Time, e)
+	case events.CircuitHalfOpen:
+		p.log.Info().Msg(breakerOf(e.Scope) + " is half-open, testing")
+	case events.CircuitClosed:
+		p.log.Info().Msg(breakerOf(e.Scope) + " closed")
+	}
+}
+
+// circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.
+func (p *printer) circuitOpen(now time.Time, e events.CircuitOpen) {
+	var text strings.Builder
+	text.WriteString(breakerOf(e.Scope) + " open until " + e.Until.Local().Format("15:04:05"))
+	for _, b := range p.job.Breakers() {
+		if b.Scope == e.Scope {
+			text.WriteString(prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b)))
+		}
+	}
+	p.log.Warn().Msg(text.String())
+}
+
+func breakerOf(scope string) string {
+	if scope == view.WorkflowScope {
+		return "circuit breaker"
+	}
+	return "circuit breaker of step " + visible(scope)
+}
+
+// itemEnded prints the output of an item, if outputs are printed and it has one.
+func (p *printer) itemEnded(index int, output func() (string, error)) {
+	if p.echo != nil {
+		p.screen.clear()
+		p.echo.finished(index)
+		return
+	}
+	if p.items == nil {
+		return
+	}
+	var text string
+	var err error
+	if output != nil {
+		text, err = output()
+	}
+	p.screen.clear()
+	if err = errors.Join(err, p.items.ended(index, text)); err != nil {
+		p.log.Error().Err(err).Msg("print the output of an item")
+	}
+}
+
+// closeItems prints the output of items that waits for others to end.
+func (p *printer) closeItems() {
+	if p.echo != nil {
+		p.echo.close()
+	}
+	if p.items == nil {
+		return
+	}
+	if err := p.items.close(); err != nil {
+		p.log.Error().Err(err).Msg("print the output of items")
+	}
+}
+
+// outputOfItem returns what an item of a job printed.
+func outputOfItem(jobID string, e events.AgentCompleted) (string, error) {
+	if e.OutputFile == "" {
+		return e.Output, nil
+	}
+	job, err := findJob(jobName{id: jobID, all: true})
+	if err != nil {
+		return "", err
+	}
+	return mapreduce.Output(job, e)
+}
+
+func (p *printer) resumed(e events.JobResumed) {
+	if e.Reason == events.ForDeadLetters {
+		p.printf("job %s: retrying dead letters\n", p.job.ID)
+		return
+	}
+	p.printf("job %s continues: %s\n", p.job.ID, found(e, p.earlier))
+	if p.items == nil || !p.items.ordered {
+		return
+	}
+	p.screen.clear()
+	if err := p.items.endedBefore(p.job.ID); err != nil {
+		p.log.Error().Err(err).Msg("print the output of items that ended before")
+	}
+}
+
+// found describes what a resume has found, as in "812 done, 3 failed, 9 in flight, starting again, 176 to go".
+func found(e events.JobResumed, m errorpolicy.Metrics) string {
+	var words []string
+	if e.Completed+e.Pending+e.InFlight > 0 {
+		words = append(words, foundItems(e, m))
+	}
+	switch {
+	case e.StepsDone > 0 && e.Phase == "":
+		words = append(words, counted(e.StepsDone, "step")+" done")
+	case e.StepsDone > 0:
+		words = append(words, counted(e.StepsDone, "step")+" of "+e.Phase+" done")
+	case e.Phase != "" && e.Phase != "map":
+		words = append(words, e.Phase+" starts again")
+	}
+	switch {
+	case len(words) > 0:
+		return strings.Join(words, "; ")
+	case e.Phase == "map":
+		return "no items were read yet"
+	}
+	return "nothing was done yet"
+}
+
+func foundItems(e events.JobResumed, m errorpolicy.Metrics) string {
+	failed := m.Failed + m.Rejected
+	parts := []string{fmt.Sprintf("%d done", max(e.Completed-failed-m.Skipped, 0))}
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{failed, "failed"}, {m.Skipped, "skipped"}, {len(e.Attached), "still running"}, {max(e.InFlight-len(e.Attached), 0), "in flight, starting again"}, {e.Waiting, "waiting for their next attempt"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%d to go", max(e.Pending-e.Waiting, 0))), ", ")
+}
+
+func (p *printer) selected(e events.ItemsSelected) {
+	if e.TotalItems == 0 {
+		p.log.Warn().Msg("no items were selected: nothing to do")
+		return
+	}
+	p.printf("%s selected\n", counted(e.TotalItems, "item"))
+}
+
+// result prints the output of a step, except in setup.
+func (p *printer) result(phase, output string) {
+	if phase == "setup" || output == "" {
+		return
+	}
+	p.screen.clear()
+	_, _ = fmt.Fprintln(p.results, output)
+}
+
+// stepSkipped prints a skipped step outside the map phase.
+func (p *printer) stepSkipped(e events.StepSkipped) {
+	if e.ItemID == "" {
+		p.log.Info().Str("step", e.Step).Str("when", shorten(visible(e.When), 160)).Msg("skipped")
+	}
+}
+
+// stepRetry prints the retry of a step outside the map phase, unless the live lines show it. Those of items are counted: in the live lines,
+// in the line about the progress, and in the summary.
+func (p *printer) stepRetry(e events.StepRetrying) {
+	if e.ItemID != "" || p.screen.live {
+		return
+	}
+	p.log.Warn().Str("step", e.Step).Msg(fmt.Sprintf("attempt %d failed: %s; next in %s", e.Attempt, cause(e.ErrorType, e.Error),
+		duration.Format(time.Duration(e.DelayMS))))
+}
+
+// stepFailed prints a failed step outside the map phase that does not end its phase. The summary has the step that ended it, and
+// AgentFailed the failures of items.
+func (p *printer) stepFailed(e events.StepFailed) {
+	if e.ItemID != "" || e.Action == string(retry.Stop) {
+		return
+	}
+	p.log.Warn().Str("step", e.Step).Int("attempts", e.Attempts).Str("then", e.Action).
+		Msg(withMessage(ending(e.ExitCode, "", e.ErrorType), e.Error))
+}
+
+func (p *printer) agentFailed(e events.AgentFailed) {
+	if e.Action.RunsAgain() || p.collection != errorpolicy.Immediate {
+		return
+	}
+	p.log.Error().Str("action", string(e.Action)).Msg(describe(e, ""))
+	printEvidence(p.screen, p.con.errLook(), e, p.job.ID)
+}
+
+func (p *printer) batch(e events.ErrorBatch) {
+	p.log.Error().Int("size", e.Size).Msg("failures")
+	for _, one := range e.Errors {
+		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, shorten(visible(one.Error), 160))
+	}
+	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
+}

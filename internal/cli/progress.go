@@ -1,0 +1,527 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clipperhouse/displaywidth"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+	"prodigy/internal/retry"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+// progressLines formats the live lines that show the progress of a job.
+type progressLines struct {
+	colours bool
+	unicode bool
+	steps   map[string]int         // number of steps by phase, for phases other than map
+	waits   bool                   // an open breaker keeps items waiting; false: it rejects them
+	label   func(index int) string // what items are called besides their ids; nil: nothing
+}
+
+// newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
+func newProgressLines(con *console, w *workflow.Workflow) progressLines {
+	g := progressLines{colours: con.colours(), unicode: con.unicode}
+	if w != nil {
+		g.steps, g.waits = stepCounts(w), breakerWaits(w)
+	}
+	return g
+}
+
+// breakerWaits reports whether items wait while the circuit breaker over them is open.
+func breakerWaits(w *workflow.Workflow) bool {
+	c := w.ErrorPolicy.CircuitBreaker
+	return c != nil && c.OnOpen == breaker.Wait
+}
+
+const (
+	regionLines   = 10          // at most, and at most half of the terminal
+	runningShown  = 3           // agents
+	failuresShown = 2           // the newest
+	slow          = time.Second // an agent that runs for less is not shown
+)
+
+// lines returns at most regionLines lines of less than width columns.
+func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []string {
+	width-- // a full line would wrap on some terminals
+	var list []string
+	add := func(parts ...string) {
+		if line := fit(width, parts...); line != "" {
+			list = append(list, line)
+		}
+	}
+	if !j.AtItems() {
+		if done := j.Counts.Finished(); done > 0 {
+			counts := g.outcomes(j)
+			add(append([]string{g.bar(j, width, counts)}, counts...)...)
+		}
+		if j.Phase != "map" { // the line above says how that ended
+			add(cut(width, g.phase(j, now)+g.lastLine(j.Printed)))
+		}
+		add(g.nextTry(j, now))
+	} else {
+		counts := append(g.outcomes(j), activity(j, now)...)
+		add(append([]string{g.bar(j, width, counts)}, counts...)...)
+		add(cut(width, strings.Join(append(pace(j, now), g.retries(j, now)...), "  ")))
+		for _, b := range g.breakers(j, now) {
+			add(b[0])
+			for _, why := range b[1:] {
+				add("  " + why)
+			}
+		}
+		list = append(list, g.running(j, now, width)...)
+		list = append(list, g.failures(j, width)...)
+	}
+	return list[:min(len(list), max(min(regionLines, height/2), 1))]
+}
+
+// phase returns the progress of a phase other than map.
+func (g progressLines) phase(j *view.Job, now time.Time) string {
+	name, began := j.Phase, j.PhaseBegan
+	if name == "" {
+		name, began = "commands", j.RunBegan
+	}
+	if n := len(j.Phases); n > 0 && j.Phases[n-1].Name == name && j.Phases[n-1].Done {
+		return name + ": done"
+	}
+	text := fmt.Sprintf("%s: %s", name, duration.Format(now.Sub(began).Truncate(time.Second)))
+	if n := g.steps[j.Phase]; n > 0 {
+		text += fmt.Sprintf(", step %d of %d", min(j.StepsDone+1, n), n) + prefixed(": ", visible(j.StepNow))
+	}
+	return text
+}
+
+// lastLine returns the last line that a command has printed, to stand behind what runs.
+func (g progressLines) lastLine(printed string) string {
+	if printed == "" {
+		return ""
+	}
+	return g.paint(grey, "  | "+inCells(printed))
+}
+
+// nextTry returns what a step of a phase that runs once waits for, or "".
+func (g progressLines) nextTry(j *view.Job, now time.Time) string {
+	last := j.Retried.Last
+	if last.ItemID != "" || !last.Due.After(now) {
+		return ""
+	}
+	return g.paint(yellow, fmt.Sprintf("  %s runs again in %s: %s", visible(last.Step), view.Rough(last.Due.Sub(now)), cause(last.Type, last.Error)))
+}
+
+// bar draws the shares of the items that succeeded, were skipped and failed. It is empty while the number of items is not known. Its width is
+// what counts leave, which are printed behind it.
+func (g progressLines) bar(j *view.Job, width int, counts []string) string {
+	if !j.Complete || j.Total == 0 || j.Letters {
+		return ""
+	}
+	percent := fmt.Sprintf("%3d%%", 100*min(j.Counts.Finished(), j.Total)/j.Total)
+	const step, most = 5, 30 // in steps, so that it does not jump with each digit
+	begin := len("100% ")
+	left := width - begin - wide(counts)
+	cells := min(max(left-left%step, narrowBar), most, width-begin-wide(counts[:min(len(counts), 2)])) // how many have failed counts more
+	if cells < shortestBar {
+		return percent
+	}
+	return percent + " " + g.shares(j, cells)
+}
+
+// narrowBar is the number of cells of a bar that leaves counts out, and shortestBar that of one that is worth its place.
+const (
+	narrowBar   = 10
+	shortestBar = 5
+)
+
+// wide returns how many columns parts take in a line, each with two blanks before it.
+func wide(parts []string) int {
+	n := 0
+	for _, part := range parts {
+		n += 2 + displaywidth.String(plain(part))
+	}
+	return n
+}
+
+// shares draws a bar of so many cells. What is there at all has a cell of its own, and what is missing too.
+func (g progressLines) shares(j *view.Job, cells int) string {
+	c := j.Counts
+	parts := []struct {
+		n              int
+		colour         colour
+		unicode, ascii string
+	}{
+		{c.Successful, green, "█", "#"},
+		{c.Skipped, yellow, "▓", "~"},
+		{c.Failed + c.Rejected, red, "▒", "x"},
+		{max(j.Total-c.Finished(), 0), "", "░", "-"},
+	}
+	total, sizes, largest := max(j.Total, c.Finished()), make([]int, len(parts)), 0
+	used := 0
+	for i, p := range parts {
+		if sizes[i] = cells * p.n / total; p.n > 0 && sizes[i] == 0 {
+			sizes[i] = 1
+		}
+		used += sizes[i]
+		if sizes[i] > sizes[largest] {
+			largest = i
+		}
+	}
+	sizes[largest] += cells - used
+	var b strings.Builder
+	for i, p := range parts {
+		cell := p.ascii
+		if g.unicode {
+			cell = p.unicode
+		}
+		if g.unicode && g.colours && p.colour != "" {
+			cell = "█" // the colours tell the parts apart
+		}
+		b.WriteString(g.paint(p.colour, strings.Repeat(cell, sizes[i])))
+	}
+	return b.String()
+}
+
+// outcomes returns the numbers of items that have an outcome, in words.
+func (g progressLines) outcomes(j *view.Job) []string {
+	c := j.Counts
+	done := fmt.Sprintf("%d done", c.Finished())
+	if j.Complete && !j.Letters {
+		done = fmt.Sprintf("%d/%d done", c.Finished(), j.Total)
+	}
+	parts := []string{done}
+	for _, more := range []struct {
+		n      int
+		word   string
+		colour colour
+		always bool
+	}{{c.Failed, "failed", red, true}, {c.Skipped, "skipped", yellow, false}, {c.Rejected, "rejected", red, false}} {
+		text := fmt.Sprintf("%d %s", more.n, more.word)
+		switch {
+		case more.n > 0:
+			parts = append(parts, g.paint(more.colour, text))
+		case more.always:
+			parts = append(parts, text)
+		}
+	}
+	return parts
+}
+
+// activity returns what happens to the other items, in words.
+func activity(j *view.Job, now time.Time) []string {
+	parts := []string{fmt.Sprintf("%d running", j.Running(now)), fmt.Sprintf("%d waiting", j.Waiting(now))}
+	if !j.Complete && !j.Letters {
+		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
+	}
+	return parts
+}
+
+// pace returns the throughput and the estimated remaining time.
+func pace(j *view.Job, now time.Time) []string {
+	rate := j.Rate(now)
+	if rate <= 0 {
+		return nil
+	}
+	parts := []string{rateText(rate)}
+	e, ok := j.Remaining(now)
+	if !ok {
+		return parts
+	}
+	low, high := view.Rough(e.Low), view.Rough(e.High)
+	if low == high {
+		return append(parts, "eta "+low)
+	}
+	return append(parts, "eta "+low+" to "+high)
+}
+
+// rateText prints a rate per second, or per minute or hour if it is low.
+func rateText(rate float64) string {
+	for _, unit := range []struct {
+		name    string
+		seconds float64
+	}{{"s", 1}, {"min", 60}} {
+		if rate*unit.seconds >= 1 {
+			return fmt.Sprintf("%.1f/%s", rate*unit.seconds, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.1f/h", rate*3600)
+}
+
+// retries returns how often items were tried again, when the next one is due, for which types of failures, and the last of them.
+func (g progressLines) retries(j *view.Job, now time.Time) []string {
+	text := g.paint(yellow, retryCounts(j, nextRetry(j, now)))
+	if last := j.Retried.Last; last.ItemID != "" {
+		text += "; last " + visible(last.ItemID) + ": " + cause(last.Type, last.Error)
+	}
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// nextRetry returns when the first of the waiting items goes on; "" if none waits.
+func nextRetry(j *view.Job, now time.Time) string {
+	next := j.NextRetry(now)
+	if next.IsZero() {
+		return ""
+	}
+	return "next in " + view.Rough(next.Sub(now))
+}
+
+// retryCounts returns the number of retries, next, and the number for each type of failure, as in "42 retries, next in 2s: 30 network, 12 timeout".
+// It is "" if there is nothing to say.
+func retryCounts(j *view.Job, next string) string {
+	types := slices.SortedFunc(maps.Keys(j.Retried.Types), func(a, b retry.Type) int {
+		return cmp.Or(cmp.Compare(j.Retried.Types[b], j.Retried.Types[a]), cmp.Compare(a, b))
+	})
+	words := make([]string, len(types))
+	for i, t := range types {
+		words[i] = fmt.Sprintf("%d %s", j.Retried.Types[t], t)
+	}
+	text := fmt.Sprintf("%d retries", j.Retries)
+	switch {
+	case j.Retries == 1:
+		text = "1 retry"
+	case j.Retries == 0 && next == "":
+		return ""
+	}
+	return text + prefixed(", ", next) + prefixed(": ", strings.Join(words, ", "))
+}
+
+// causeShown is how many characters of the message of a failure a line shows.
+const causeShown = 160
+
+// cause returns a failure in one line: its type, unless the message says as much, and its message.
+func cause(t retry.Type, message string) string {
+	message = shorten(oneLine(message), causeShown)
+	if message == "" {
+		return string(t)
+	}
+	if t == retry.TypeCommandFailed || strings.Contains(message, strings.ReplaceAll(string(t), "_", " ")) {
+		return message
+	}
+	return string(t) + ": " + message
+}
+
+// breakers returns what each circuit breaker that is not closed does next and to items, and why it opened.
+func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
+	for _, b := range j.Breakers() {
+		text := "breaker half-open, testing"
+		if b.State == view.Open {
+			text = "breaker open, tests in " + view.Rough(b.Until.Sub(now))
+			if !b.Until.After(now) {
+				text = "breaker open, about to test"
+			}
+		}
+		if b.Scope != view.WorkflowScope {
+			text = "step " + visible(b.Scope) + ": " + text
+		}
+		line := []string{g.paint(yellow, text+prefixed(", ", g.meanwhile(j, b, now)))}
+		if why := opened(b); why != "" {
+			line = append(line, g.paint(yellow, why))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
+func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) string {
+	n := j.Held(b, now)
+	switch {
+	case n == 0:
+		return ""
+	case b.Scope == view.WorkflowScope && !g.waits:
+		return counted(n, "item") + " to be rejected"
+	case b.Scope == view.WorkflowScope:
+		return counted(n, "item") + " held back"
+	}
+	return counted(n, "item") + " waiting for it"
+}
+
+// opened returns why a breaker is open, as far as that is known.
+func opened(b view.Breaker) string {
+	if b.State != view.Open {
+		return ""
+	}
+	last := cause(b.Cause.Type, b.Cause.Error)
+	switch {
+	case b.Failures > 1:
+		return fmt.Sprintf("%d failures in a row%s", b.Failures, prefixed(", the last ", last))
+	case b.Failures == 1:
+		return "a failure" + prefixed(", ", last)
+	}
+	return last
+}
+
+// running returns lines about the agents that have been running longest.
+func (g progressLines) running(j *view.Job, now time.Time, width int) []string {
+	var list []string
+	for _, a := range j.InFlight() {
+		if now.Sub(a.Began) < slow || len(list) == runningShown {
+			break
+		}
+		list = append(list, g.attempt(a, now, width))
+	}
+	return list
+}
+
+// attempt returns a line about an agent that runs. What it is called and what it has printed share the room that is left.
+func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string {
+	head, details := "  running "+visible(a.ItemID), []string{view.Rough(now.Sub(a.Began))}
+	if a.Step != "" {
+		details = append(details, "step "+visible(a.Step))
+	}
+	if a.Due.After(now) {
+		head = "  waiting " + visible(a.ItemID)
+		details = append(details, "next try in "+view.Rough(a.Due.Sub(now)))
+	}
+	if a.Number > 1 {
+		details = append(details, fmt.Sprintf("attempt %d", a.Number))
+	}
+	printed := g.lastLine(a.Printed)
+	room := width - displaywidth.String(head) - wide(details)
+	const both = 32 // that room is enough for
+	label := ""
+	if printed == "" || room >= both {
+		label = g.labelled(a.Index, max(room/2, room-displaywidth.String(plain(printed))))
+	}
+	return cut(width, fit(width, append([]string{head, label}, details...)...)+printed)
+}
+
+// inCells is visible for text in a line whose columns are counted.
+func inCells(s string) string { return visible(strings.ReplaceAll(s, "\t", " ")) }
+
+// labelled returns what the item with this index is called, in at most so many columns with two blanks before it; "" if there is no room for
+// enough of it. Of a path the end is what tells it from others.
+func (g progressLines) labelled(index, room int) string {
+	const enough = 8
+	if room -= 2; g.label == nil || room < enough {
+		return ""
+	}
+	label := inCells(g.label(index))
+	if !strings.Contains(label, "/") {
+		return cut(room, label)
+	}
+	for i := range label {
+		if i == 0 && displaywidth.String(label) <= room {
+			return label
+		}
+		if i > 0 && displaywidth.String(label[i:]) < room {
+			return "…" + label[i:]
+		}
+	}
+	return ""
+}
+
+// failures returns lines about the newest failures.
+func (g progressLines) failures(j *view.Job, width int) []string {
+	newest := j.Failures.Newest
+	var list []string
+	for _, f := range newest[max(len(newest)-failuresShown, 0):] {
+		head, why := "  failed  "+visible(f.ItemID), cause(f.ErrorType, f.Error)
+		room := width - displaywidth.String(head)
+		label := g.labelled(f.ItemIndex, max(room/3, room-2-displaywidth.String(why)))
+		list = append(list, g.paint(red, cut(width, head+prefixed("  ", label)+"  "+why)))
+	}
+	return list
+}
+
+// statusLine returns the progress in one line, for output without a terminal.
+func (g progressLines) statusLine(j *view.Job, now time.Time) string {
+	if !j.AtItems() {
+		return g.phase(j, now)
+	}
+	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), pace(j, now))
+	if text := retryCounts(j, nextRetry(j, now)); text != "" {
+		parts = append(parts, text)
+	}
+	for _, b := range (progressLines{waits: g.waits}).breakers(j, now) {
+		parts = append(parts, strings.Join(b, ": "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// fit joins the non-empty parts with two spaces, as many as fit into width. The first one is truncated if needed.
+func fit(width int, parts ...string) string {
+	line := ""
+	for _, part := range parts {
+		switch {
+		case part == "":
+		case line == "":
+			line = cut(width, part)
+		case displaywidth.String(plain(line))+2+displaywidth.String(plain(part)) <= width:
+			line += "  " + part
+		default:
+			return line
+		}
+	}
+	return line
+}
+
+// cut returns a line that is at most width columns wide, in its colours. The ellipsis stands for what is left out.
+func cut(width int, line string) string {
+	if displaywidth.String(plain(line)) <= width {
+		return line
+	}
+	const ellipsis = "…"
+	room := width - displaywidth.String(ellipsis)
+	var b strings.Builder
+	coloured := false
+	for rest := line; rest != ""; {
+		text, after, found := strings.Cut(rest, escapeMark+"[")
+		if shown := displaywidth.TruncateString(text, max(room, 0), ""); shown != text || room <= 0 {
+			b.WriteString(shown + ellipsis)
+			break
+		}
+		b.WriteString(text)
+		room -= displaywidth.String(text)
+		if !found {
+			break
+		}
+		code, left, _ := strings.Cut(after, "m")
+		b.WriteString(escapeMark + "[" + code + "m")
+		coloured, rest = code != "0", left
+	}
+	if coloured {
+		b.WriteString(escapeMark + "[0m")
+	}
+	return b.String()
+}
+
+// colour is an SGR code: https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
+type colour string
+
+const (
+	red    colour = "31"
+	green  colour = "32"
+	yellow colour = "33"
+	cyan   colour = "36"
+	grey   colour = "90"
+
+	bold = "1;" // before a colour
+)
+
+func (g progressLines) paint(c colour, text string) string {
+	if !g.colours || c == "" || text == "" {
+		return text
+	}
+	return escapeMark + "[" + string(c) + "m" + text + escapeMark + "[0m"
+}
+
+// plain removes the colours from a line.
+func plain(line string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(line, escapeMark+"[")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		_, line, _ = strings.Cut(after, "m")
+	}
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/clipperhouse/displaywidth"
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/outputs"
+	"prodigy/internal/view"
+)
+
+var sixteen = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
+
+// seen returns a job that was shown these events, all at one moment.
+func seen(j *view.Job, list ...events.Event) *view.Job {
+	for _, e := range list {
+		j.Apply(events.Record{Time: sixteen, JobID: "j", Event: e})
+	}
+	return j
+}
+
+func retryIn(item string, index int, d time.Duration) events.AgentFailed {
+	at, delay := sixteen.Add(d), events.Millis(d)
+	return events.AgentFailed{ItemID: item, ItemIndex: index, AgentID: "x", ErrorType: "network", Error: "exit code 7: refused", Action: errorpolicy.Retry, RetryAt: &at, DelayMS: &delay}
+}
+
+// busy is a job in the middle.
+func busy() *view.Job {
+	return seen(view.New(),
+		events.JobStarted{},
+		events.PhaseStarted{Phase: "map"},
+		events.ItemsSelected{TotalItems: 10},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0},
+		events.AgentCompleted{ItemID: "a", ItemIndex: 0},
+		events.AgentStarted{ItemID: "b", ItemIndex: 1},
+		retryIn("b", 1, 12*time.Second),
+		events.AgentStarted{ItemID: "c", ItemIndex: 2},
+		events.AgentFailed{ItemID: "c", ItemIndex: 2, AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "network", Error: "exit code 7: refused"},
+		events.AgentStarted{ItemID: "d", ItemIndex: 3},
+		events.AgentFailed{ItemID: "d", ItemIndex: 3, AgentID: "x", Action: errorpolicy.Skip, ErrorType: "timeout", Error: "timed out after 1s"},
+		events.AgentStarted{ItemID: "e", ItemIndex: 4},
+		events.AgentInterrupted{ItemID: "e", ItemIndex: 4},
+		events.AgentStarted{ItemID: "f", ItemIndex: 5, Attempt: 2},
+		events.AgentStarted{ItemID: "g", ItemIndex: 6, Attempt: 1},
+		events.StepRetrying{ItemID: "g", Step: "fetch", ErrorType: "timeout", Error: "timed out after 1s"},
+		events.StepRetrying{ItemID: "g", Step: "fetch", ErrorType: "timeout", Error: "timed out after 2s"},
+		events.AgentFailed{ItemID: "h", ItemIndex: 7, Action: errorpolicy.DLQ, ErrorType: "circuit_open", Error: "refused: the circuit breaker is open"},
+		events.CircuitOpen{Scope: "workflow", ConsecutiveFailures: 5, Until: sixteen.Add(30 * time.Second)},
+	)
+}
+
+func TestTheRegionShowsHowAJobStands(t *testing.T) {
+	now := sixteen.Add(2 * time.Second)
+	for _, c := range []struct {
+		name          string
+		lines         progressLines
+		job           *view.Job
+		width, height int
+		want          []string
+	}{
+		{"wide", progressLines{unicode: true, waits: true}, busy(), 120, 40, []string{
+			" 40% ███▓▓▓▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running  1 waiting",
+			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed out after 2s",
+			"breaker open, tests in 28s, 4 items held back",
+			"  5 failures in a row, the last timeout: timed out after 1s",
+			"  running f  2s  attempt 2",
+			"  running g  2s  step fetch",
+			"  failed  d  timeout: timed out after 1s",
+			"  failed  h  circuit_open: refused: the circuit breaker is open",
+		}},
+		{"80 columns", progressLines{unicode: true}, busy(), 80, 24, []string{
+			" 40% █▓▒▒░░░░░░  4/10 done  1 failed  1 skipped  1 rejected  2 running",
+			"2.0/s  3 retries, next in 10s: 2 timeout, 1 network; last g: timeout: timed ou…",
+			"breaker open, tests in 28s, 4 items to be rejected",
+			"  5 failures in a row, the last timeout: timed out after 1s",
+			"  running f  2s  attempt 2",
+			"  running g  2s  step fetch",
+			"  failed  d  timeout: timed out after 1s",
+			"  failed  h  circuit_open: refused: the circuit breaker is open",
+		}},
+		{"narrow, without Unicode", progressLines{}, busy(), 42, 40, []string{
+			" 40% #~xx------  4/10 done  1 failed",
+			"2.0/s  3 retries, next in 10s: 2 timeout…",
+			"breaker open, tests in 28s, 4 items to b…",
+			"  5 failures in a row, the last timeout:…",
+			"  running f  2s  attempt 2",
+			"  running g  2s  step fetch",
+			"  failed  d  timeout: timed out after 1s",
+			"  failed  h  circuit_open: refused: the …",
+		}},
+		{"40 columns leave room for the failures", progressLines{unicode: true}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 400, Successful: 252, Failed: 20}),
+			events.JobResumed{Completed: 272, Pending: 128},
+		), 40, 20, []string{" 68% ██████▒░░  272/400 done  20 failed"}},
+		{"very narrow and low", progressLines{}, busy(), 12, 4, []string{" 40%", "2.0/s  3 r…"}},
+		{"colours take no room", progressLines{colours: true, unicode: true}, busy(), 42, 6, []string{
+			" 40% \xff[32m█\xff[0m\xff[33m█\xff[0m\xff[31m██\xff[0m░░░░░░  4/10 done  \xff[31m1 failed\xff[0m",
+			"2.0/s  \xff[33m3 retries, next in 10s: 2 timeout…\xff[0m",
+			"\xff[33mbreaker open, tests in 28s, 4 items to b…\xff[0m",
+		}},
+		{"the number of items is not known yet", progressLines{}, seen(view.New(),
+			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
+			events.AgentCompleted{ItemID: "a"},
+		), 120, 40, []string{"1 done  0 failed  1 running  0 waiting  2 found so far", "30.0/min", "  running b  2s"}},
+		{"a phase that runs once", progressLines{steps: map[string]int{"reduce": 3}}, seen(view.New(),
+			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "reduce"}, events.StepCompleted{Phase: "reduce"},
+		), 120, 40, []string{"reduce: 2s, step 2 of 3"}},
+		{"reduce behind a map phase", progressLines{steps: map[string]int{"reduce": 1}}, seen(view.New(),
+			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 2},
+			events.AgentStarted{ItemID: "a"}, events.AgentCompleted{ItemID: "a"},
+			events.AgentStarted{ItemID: "b", ItemIndex: 1}, events.AgentFailed{ItemID: "b", ItemIndex: 1, AgentID: "x", Action: errorpolicy.DLQ, ErrorType: "command_failed"},
+			events.PhaseCompleted{Phase: "map"}, events.PhaseStarted{Phase: "reduce"},
+			events.StepRetrying{Step: "sum", ErrorType: "network", Error: "exit code 7: refused", DelayMS: events.Millis(9 * time.Second)},
+		), 80, 24, []string{
+			"100% ###############xxxxxxxxxxxxxxx  2/2 done  1 failed",
+			"reduce: 2s, step 1 of 1",
+			"  sum runs again in 7s: network: exit code 7: refused",
+		}},
+		{"after the map phase, before the next", progressLines{}, seen(view.New(),
+			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 1},
+			events.AgentStarted{ItemID: "a"}, events.AgentCompleted{ItemID: "a"}, events.PhaseCompleted{Phase: "map"},
+		), 80, 24, []string{"100% ##############################  1/1 done  0 failed  0 running  0 waiting", "30.0/min"}},
+		{"dead letters, then reduce", progressLines{steps: map[string]int{"reduce": 1}}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 2, Successful: 1, Failed: 1}),
+			events.JobResumed{Reason: events.ForDeadLetters, Completed: 2}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
+			events.AgentCompleted{ItemID: "b", ItemIndex: 1}, events.PhaseStarted{Phase: "reduce"},
+		), 80, 24, []string{"2 done  0 failed", "reduce: 2s, step 1 of 1"}},
+		{"a phase that is over", progressLines{steps: map[string]int{"setup": 1}}, seen(view.New(),
+			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "setup"}, events.PhaseCompleted{Phase: "setup"},
+		), 80, 24, []string{"setup: done"}},
+		{"a standard workflow", progressLines{steps: map[string]int{"": 2}}, seen(view.New(),
+			events.JobStarted{Mode: "standard"},
+		), 120, 40, []string{"commands: 2s, step 1 of 2"}},
+		{"a standard workflow that is resumed", progressLines{steps: map[string]int{"": 2}}, seen(view.Resumed(errorpolicy.Metrics{}),
+			events.JobResumed{StepsDone: 1},
+		), 120, 40, []string{"commands: 2s, step 2 of 2"}},
+		{"a resume", progressLines{}, seen(view.Resumed(errorpolicy.Metrics{TotalItems: 100, Successful: 83, Failed: 4, Rejected: 1, Skipped: 2}),
+			events.JobResumed{Completed: 90, Pending: 9, InFlight: 1}, events.AgentCompleted{ItemID: "a", ItemIndex: 95},
+		), 120, 40, []string{
+			" 91% ##########################~x--  91/100 done  4 failed  2 skipped  1 rejected  0 running  0 waiting",
+			"30.0/min",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.lines.lines(c.job, now, c.width, c.height)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A line about an agent shares its room: what it is called, what it has printed.
+func TestRunningLinesShowLabelsAndTheLastLine(t *testing.T) {
+	j := seen(view.New(), events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "item_0"},
+		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 2}, events.StepRetrying{ItemID: "item_1", Step: "fetch", DelayMS: events.Millis(time.Minute)})
+	j.Output(outputs.Entry{Source: outputs.Source{ItemID: "item_0"}, Printed: []outputs.Part{{Text: []byte("reading\tpage 3 of 12 \x1b[31m, which is long\n")}}})
+	now := sixteen.Add(4 * time.Second)
+	names := []string{"src/components/button/README.md", "世界 and a title of many words that goes on and on"}
+	for width, want := range map[int][]string{
+		40: {"  running item_0  4s  | reading page 3 …", "  waiting item_1  4s  step fetch"},
+		80: {
+			"  running item_0  …components/button/README.md  4s  | reading page 3 of 12 �[31…",
+			"  waiting item_1  世界 and a title …  4s  step fetch  next try in 56s  attempt 2",
+		},
+		200: {
+			"  running item_0  src/components/button/README.md  4s  | reading page 3 of 12 �[31m, which is long",
+			"  waiting item_1  世界 and a title of many words that goes on and on  4s  step fetch  next try in 56s  attempt 2",
+		},
+	} {
+		g := progressLines{label: func(index int) string { return names[index] }}
+		if diff := cmp.Diff(want, g.running(j, now, width)); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", width, diff)
+		}
+	}
+}
+
+func TestOffATerminalOneLineSaysIt(t *testing.T) {
+	got := progressLines{}.statusLine(busy(), sixteen.Add(2*time.Second))
+	want := "4/10 done, 1 failed, 1 skipped, 1 rejected, 2 running, 1 waiting, 2.0/s, 3 retries, next in 10s: 2 timeout, 1 network, " +
+		"breaker open, tests in 28s, 4 items to be rejected: 5 failures in a row, the last timeout: timed out after 1s"
+	if got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// What an item is called cannot steer the terminal.
+func TestTheRegionIsText(t *testing.T) {
+	j := seen(view.New(), events.JobStarted{}, events.AgentStarted{ItemID: "\x1b[2Jx\ny"})
+	for _, line := range (progressLines{}).lines(j, sixteen.Add(time.Minute), 80, 24) {
+		if strings.ContainsAny(line, "\x1b\n") {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+// Whatever a job shows, a line has room for the cursor behind it, and every colour ends.
+func TestLinesFitTheTerminal(t *testing.T) {
+	j := busy()
+	j.Apply(events.Record{Time: sixteen, Event: events.AgentStarted{ItemID: strings.Repeat("界", 60), ItemIndex: 8}})
+	j.Apply(events.Record{Time: sixteen, Event: events.StepRetrying{ItemID: "g", Step: "👩‍💻\tstep", ErrorType: "network", Error: strings.Repeat("é́x", 99)}})
+	for _, g := range []progressLines{{}, {colours: true, unicode: true}} {
+		for width := 3; width < 130; width++ {
+			for _, line := range g.lines(j, sixteen.Add(time.Minute), width, 40) {
+				if wide := displaywidth.String(plain(line)); wide >= width {
+					t.Errorf("%d columns of %d: %q", wide, width, line)
+				}
+				if strings.Count(line, escapeMark+"[0m")*2 != strings.Count(line, escapeMark+"[") {
+					t.Errorf("a colour goes on: %q", line)
+				}
+			}
+		}
+	}
+}
+
+func TestTextIsFoldedAtBlanks(t *testing.T) {
+	g := progressLines{colours: true}
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"short", "short"},
+		{"twenty columns fit in", "twenty columns fit\n  in"},
+		{g.paint(red, "3 failed") + " and so many words", g.paint(red, "3 failed") + " and so many\n  words"},
+		{"see /a/path/that/is/longer/than/a/line for it", "see\n  /a/path/that/is/longer/than/a/line\n  for it"},
+		{"  | indented, and folded under it", "  | indented, and\n  folded under it"},
+		{"世界 世界 世界 世界 世界", "世界 世界 世界 世界\n  世界"},
+	} {
+		if got := (look{width: 20}).fold(2, c.text); got != c.want {
+			t.Errorf("got  %q\nwant %q", got, c.want)
+		}
+	}
+	if text := strings.Repeat("a b ", 40); (look{}).fold(2, text) != text {
+		t.Error("text that goes to no terminal was folded")
+	}
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
+)
+
+// jobOptions are the flags of every command that runs a job.
+type jobOptions struct {
+	format      format
+	quiet       bool
+	maxParallel int
+	durability  events.Durability
+	grace       time.Duration
+	stopNow     bool
+	partialOK   bool
+	logSteps    bool
+	print       bool // --print: what items print, as they end
+	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
+	maxRetries  int
+	maxCrashes  int    // of a resume
+	replacement string // --workflow: path of the replacement; empty: keep the recorded one
+}
+
+// defaultGrace is how long running steps may take to finish after a stop.
+const defaultGrace = 5 * time.Second
+
+// defaultMaxRetries is how often a dead letter may be retried.
+const defaultMaxRetries = 3
+
+// add gives cmd the flags.
+func (o *jobOptions) add(cmd *cobra.Command) {
+	addFormat(cmd, &o.format, asJSON)
+	o.addRunning(cmd)
+}
+
+// addRunning gives cmd the flags but for the output format.
+func (o *jobOptions) addRunning(cmd *cobra.Command) {
+	o.durability, o.grace, o.maxRetries = events.Batch, defaultGrace, defaultMaxRetries
+	f := cmd.Flags()
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
+	addChoice(cmd, (*string)(&o.durability), "durability", "when the log is synced to disk",
+		string(events.Batch), string(events.Strict), string(events.None))
+	f.Var(durationFlag{&o.grace}, "grace", "how long running steps may take to finish after a stop")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
+	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
+	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
+}
+
+// addPrint gives cmd the flags that print what items print.
+func (o *jobOptions) addPrint(cmd *cobra.Command, keepOrder string) {
+	cmd.Flags().BoolVar(&o.print, "print", false, "print the output of each item when it has succeeded: that of its last step")
+	cmd.Flags().BoolVar(&o.keepOrder, "keep-order", false, keepOrder)
+}
+
+func (o *jobOptions) checkPrint() error {
+	if o.format == asJSON && (o.print || o.keepOrder) {
+		return usagef("--print and --keep-order cannot be used with --json")
+	}
+	return nil
+}
+
+// config returns the configuration of a job.
+func (o jobOptions) config(t tools) mapreduce.Config {
+	return mapreduce.Config{
+		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
+		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
+		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
+		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),
+	}
+}
+
+// workRoot returns the directory of the workspaces of all jobs that PRODIGY_WORK names, made absolute, or "".
+func workRoot() string {
+	dir := os.Getenv("PRODIGY_WORK")
+	if dir == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	return abs
+}
+
+// linkedLogFileSize returns the size set by the linker, or 0.
+func linkedLogFileSize() int64 {
+	n, err := strconv.ParseInt(logFileSize, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// work runs a job: mapreduce.Run, Resume or RetryDead with their arguments bound.
+type work func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error)
+
+// watch runs do, shows its progress with p, and lets signals stop it: the first asks it to stop, the second kills running commands.
+func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finishedRun, error) {
+	kill, cancelKill := context.WithCancelCause(ctx)
+	defer cancelKill(nil)
+	stop, cancelStop := context.WithCancelCause(ctx)
+	defer cancelStop(nil)
+	signals, stopListening := listen()
+	defer stopListening()
+
+	c.Stop, c.Observe = stop, p.observe
+	if p.screen.live {
+		c.Progress, c.Printed = p.step, p.output
+	}
+	c.Earlier = func(m errorpolicy.Metrics) { p.pasts <- m }
+	if p.echo != nil {
+		c.Echo = p.echo
+		p.echo.fatal = cancelStop
+	}
+	c.Notice = func(text string) { p.notices <- notice{text: text} }
+	finished := make(chan struct{})
+	var asked *signalError
+	var g errgroup.Group
+	g.Go(func() error { p.show(); return nil })
+	g.Go(func() error {
+		asked = relay(signals, finished, p.notices, c.Grace, cancelStop, cancelKill)
+		return nil
+	})
+	result, err := do(kill, c)
+	close(finished)
+	close(p.records)
+	if groupErr := g.Wait(); groupErr != nil {
+		panic("BUG: " + groupErr.Error())
+	}
+	return finishedRun{Result: result, stop: asked, job: p.job, collection: p.collection, workflow: p.workflow, labels: p.con.labelsOfRun(result.Job, p.workflow)}, err
+}
+
+const endLeftoversName = "end-leftovers"
+
+// newEndLeftoversCommand returns the hidden command that each run starts beside itself: it ends the commands of a run that is killed.
+func newEndLeftoversCommand(*console) *cobra.Command {
+	return &cobra.Command{
+		Use:    endLeftoversName + " <files> <register> <mark> <grace>",
+		Short:  "End the commands of a prodigy that is killed, and remove their private files",
+		Args:   exactly("files", "register", "mark", "grace"),
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			grace, err := time.ParseDuration(args[3])
+			if err != nil {
+				return usagef("grace: %w", err)
+			}
+			// It ends when the prodigy that started it ends, not sooner.
+			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+			err = process.Watch(cmd.Context(), os.Stdin, args[1], args[2], grace)
+			if err = errors.Join(err, os.RemoveAll(args[0])); err != nil {
+				return fmt.Errorf("end leftovers: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// watcherCommand returns the argv of end-leftovers for mapreduce.Config, or nil if the executable cannot be found; then no watcher runs.
+func watcherCommand() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, endLeftoversName}
+}

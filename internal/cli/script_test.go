@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the files that scripts compare output with")
+
+// The test binary is prodigy too, and a claude that only says what it was asked.
+func TestMain(m *testing.M) {
+	if strings.HasSuffix(os.Args[0], ".test") {
+		handDownSignals()
+	}
+	testscript.Main(m, map[string]func(){
+		"prodigy": func() { os.Exit(Main(os.Args[1:])) },
+		"claude":  fakeClaude,
+	})
+}
+
+// handDownSignals lets the commands that tests start hear the signals that a shell ignores for what it starts in the background, such as
+// these tests. What is caught here is not ignored there.
+func handDownSignals() {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
+// fakeClaude repeats its prompt, which it takes as the real one does: from its arguments and its standard input. It fails when the
+// prompt says so. An option among its arguments does what it asks for.
+func fakeClaude() {
+	var words []string
+	for _, arg := range os.Args[1:] {
+		switch {
+		case arg == "--print", arg == "--output-format", arg == "stream-json", arg == "--verbose":
+		case arg == "--version":
+			fmt.Println("2.1.330 (Claude Code)")
+			return
+		case strings.HasPrefix(arg, "-"):
+			if err := os.WriteFile("pwned", []byte(arg), 0o600); err != nil {
+				panic(err)
+			}
+		default:
+			words = append(words, arg)
+		}
+	}
+	input, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		panic(err)
+	}
+	if len(input) > 0 {
+		words = append(words, string(input))
+	}
+	prompt := strings.Join(words, "\n")
+	if len(prompt) > 1000 {
+		fmt.Printf("claude was asked for %d bytes\n", len(prompt))
+		return
+	}
+	fmt.Println("claude was asked: " + prompt)
+	if strings.Contains(prompt, "fail") {
+		os.Exit(1)
+	}
+}
+
+// Every script is something that a user could have typed.
+func TestScripts(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the scripts need a POSIX sh")
+	}
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dir = "../../testdata/script/"
+	params := testscript.Params{
+		Dir: dir, UpdateScripts: *update,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"terminal": terminal},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
+			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(examples))
+		},
+	}
+	if testing.Short() {
+		// Under the race detector each start of a process is slow, and these use all the goroutines that there are.
+		params.Dir, params.Files = "", []string{dir + "quickstart.txtar", dir + "interrupt.txtar", dir + "interrupt_twice.txtar"}
+	}
+	runScripts(t, params)
+}

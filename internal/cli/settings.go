@@ -1,0 +1,386 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
+	"prodigy/internal/dlq"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/mask"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// settingOptions are the flags of every command that reads a workflow file.
+type settingOptions struct {
+	params     []string
+	paramFiles []string
+	profile    string
+	args       []string
+	patterns   []string
+	workspace  string // run --workspace: where the agents work; empty: as the file says
+}
+
+// add gives cmd the flags.
+func (o *settingOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Var(repeated{&o.params}, "param", "a parameter of the workflow, as NAME=VALUE (may be given more than once)")
+	_ = cmd.RegisterFlagCompletionFunc("param", completeParam)
+	f.Var(repeated{&o.paramFiles}, "param-file", "a file of parameters, in YAML or JSON; --param overrides it")
+	f.StringVar(&o.profile, "profile", "", "use the variables of this profile of the workflow")
+	_ = cmd.RegisterFlagCompletionFunc("profile", completeProfile)
+	f.Var(repeated{&o.args}, "args", "run a standard workflow once for this value, available as $ARG (may be given more than once)")
+	f.Var(repeated{&o.patterns}, "map", "run a standard workflow once for each matching file, such as 'src/**/*.py' (may be given more than once)")
+}
+
+// addWorkspace adds the flag --workspace to cmd.
+func (o *settingOptions) addWorkspace(cmd *cobra.Command) {
+	addChoice(cmd, &o.workspace, "workspace", "where the agents work, whatever the workflow says: each in a git workspace of its own, or all in this directory", string(workflow.GitWorkspace), string(workflow.SharedWorkspace))
+}
+
+// values returns the values of --args and --map, for each of which a standard workflow runs once.
+func (o settingOptions) values(ctx context.Context, dir string) ([]string, error) {
+	values := slices.Clone(o.args)
+	for _, pattern := range o.patterns {
+		before := len(values)
+		for it, err := range items.Select(ctx, &workflow.Map{Input: workflow.Input{Glob: pattern}}, items.Env{Dir: dir}) {
+			var name string
+			if err == nil {
+				err = json.Unmarshal(it.Data, &name)
+			}
+			if err != nil {
+				return nil, refusef("--map %s: %w", pattern, err)
+			}
+			values = append(values, name)
+		}
+		if len(values) == before {
+			return nil, refusef("--map %s: no file matches", pattern)
+		}
+	}
+	return values, nil
+}
+
+// resolve finds the settings of w in the current directory.
+func (o settingOptions) resolve(ctx context.Context, w *workflow.Workflow, dir string, p settings.Purpose) (settings.Settings, error) {
+	given, err := settings.Given(w, o.paramFiles, o.params)
+	if err != nil {
+		return settings.Settings{}, refusef("%w", err)
+	}
+	return resolve(ctx, w, settings.Options{Purpose: p, Dir: dir, Environ: os.Environ(), Profile: o.profile, Params: given})
+}
+
+// resolve finds the settings of w. A signal ends the commands that this may run.
+func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (settings.Settings, error) {
+	if o.Purpose == settings.ToRun {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, stopSignals()...)
+		defer stop()
+	}
+	s, err := settings.Resolve(ctx, w, o)
+	var invalid *workflow.InvalidError
+	if err != nil && !errors.As(err, &invalid) {
+		err = refusef("%w", err)
+	}
+	return s, err
+}
+
+// resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow may have other
+// secrets and lack some parameters.
+func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement) (settings.Settings, error) {
+	options, err := settingsOf(job)
+	if err != nil {
+		return settings.Settings{}, err
+	}
+	if replacement != nil {
+		options.Source = replacement.Path
+		options.Params = slices.DeleteFunc(options.Params, func(a workflow.Argument) bool { return !declared(w, a.Name) })
+	}
+	return resolve(ctx, w, options)
+}
+
+// settingsOf returns the options that a job was started with.
+func settingsOf(job jobs.Job) (settings.Options, error) {
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return settings.Options{}, &mapreduce.FilesError{JobID: job.ID, Err: err}
+	}
+	return settings.Options{
+		Dir: meta.Dir, Environ: os.Environ(), Profile: meta.Profile, Params: arguments(meta.Params), Source: meta.WorkflowPath,
+	}, nil
+}
+
+// jobSecrets are the secrets of a job for those who show its items, which are recorded unmasked.
+type jobSecrets struct {
+	settings.Settings
+	unknown error // why not even their names are known: items are hidden then
+}
+
+// secretsOf returns the secrets of a job that can be read without running a command. Secrets that cannot be read are left out.
+func secretsOf(job jobs.Job) jobSecrets {
+	w, err := loadRecorded(job)
+	if err != nil {
+		return jobSecrets{unknown: err}
+	}
+	options, err := settingsOf(job)
+	if err != nil {
+		return jobSecrets{unknown: err}
+	}
+	options.Purpose = settings.ToCheck
+	found, err := settings.Resolve(context.Background(), w, options) // it does not block
+	if err != nil && !hasSecrets(w) {
+		err = nil // a file of variables that is gone hides nothing
+	}
+	return jobSecrets{found, err}
+}
+
+// hasSecrets reports whether the workflow declares anything as secret.
+func hasSecrets(w *workflow.Workflow) bool {
+	secret := func(v workflow.EnvVar) bool { return v.Secret }
+	return len(w.Secrets) > 0 || slices.ContainsFunc(w.Env, secret) ||
+		slices.ContainsFunc(w.Profiles, func(p workflow.Profile) bool { return slices.ContainsFunc(p.Env, secret) })
+}
+
+// item returns the data of an item as it may be shown.
+func (s jobSecrets) item(data json.RawMessage) json.RawMessage {
+	if s.unknown != nil && len(data) > 0 {
+		return json.RawMessage(`"` + mask.Mark + `"`)
+	}
+	return s.Mask.JSON(data)
+}
+
+// letters returns the dead letters of a job with their items as they may be shown.
+func (s jobSecrets) letters(job jobs.Job) iter.Seq2[dlq.Entry, error] {
+	return func(yield func(dlq.Entry, error) bool) {
+		for e, err := range dlq.Each(job.DLQFile()) {
+			e.Item = s.item(e.Item)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// hideSecretsOf masks the secrets of a job in everything that is printed from now on, and warns when they are not known.
+func (c *console) hideSecretsOf(job jobs.Job) {
+	c.secrets = secretsOf(job)
+	c.hide(c.secrets.Mask)
+	if err := c.secrets.unknown; err != nil {
+		_, _ = fmt.Fprintf(c.err, "warning: items are not shown, since the secrets of job %s are not known: %v\n", job.ID, err)
+	}
+}
+
+func arguments(params map[string]json.RawMessage) []workflow.Argument {
+	var args []workflow.Argument
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		args = append(args, workflow.Argument{Name: name, Value: params[name]})
+	}
+	return args
+}
+
+func declared(w *workflow.Workflow, parameter string) bool {
+	return slices.ContainsFunc(w.Parameters, func(p workflow.Parameter) bool { return p.Name == parameter })
+}
+
+// claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
+func claudeCommand(home jobs.Home) ([]string, error) {
+	if argv := strings.Fields(os.Getenv("PRODIGY_CLAUDE_COMMAND")); len(argv) > 0 {
+		return argv, nil
+	}
+	argv, err := readConfig(filepath.Join(home.Root, "config.yml"))
+	if err != nil || len(argv) > 0 {
+		return argv, err
+	}
+	return agent.DefaultClaude(), nil
+}
+
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: the presets that are built in, changed by those in
+// PRODIGY_HOME and by its own. Without a step that needs it, nothing is read, and it is nil.
+func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
+	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
+	if w.Agents == nil && !containsStep(w, uses) {
+		return nil, nil
+	}
+	layers, err := homePresets(home)
+	if err != nil {
+		return nil, err
+	}
+	if w.Agents != nil {
+		layers = append(layers, aicli.Layer{Name: w.File, Node: w.Agents.Node})
+	}
+	set, err := aicli.Load(layers...)
+	if wrong, ok := errors.AsType[*aicli.Error](err); ok {
+		return nil, &workflow.InvalidError{Problems: []workflow.Problem{{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}}}
+	}
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	var problems []workflow.Problem
+	for _, s := range stepsOf(w) {
+		if s.Agent == nil {
+			continue
+		}
+		problem := func(format string, args ...any) {
+			problems = append(problems, workflow.Problem{File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...)})
+		}
+		p, err := set.Find(s.Agent.Preset())
+		switch {
+		case err != nil:
+			problem("use: %v", err)
+		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil:
+			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
+		case s.Agent.Model != "" && p.Options["model"] == nil:
+			problem("model: %s cannot be told which model to use", p.Name)
+		}
+	}
+	if problems != nil {
+		return nil, &workflow.InvalidError{Problems: problems}
+	}
+	return set, nil
+}
+
+func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
+	for _, s := range stepsOf(w) {
+		if is(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkAgents finds the executables of the CLIs that the agent steps of w use.
+func checkAgents(w *workflow.Workflow, set aicli.Set) error {
+	for _, s := range stepsOf(w) {
+		if s.Agent == nil {
+			continue
+		}
+		program := set[s.Agent.Preset()].Argv[0]
+		if _, err := exec.LookPath(program); err != nil {
+			return &workflow.InvalidError{Problems: []workflow.Problem{{
+				File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col,
+				Message: fmt.Sprintf("agent: %q is not an executable on PATH: install it, or set argv of agents.%s", program, s.Agent.Preset()),
+			}}}
+		}
+	}
+	return nil
+}
+
+// checkClaude finds the executable of argv, when w has a step that needs it.
+func checkClaude(w *workflow.Workflow, argv []string) error {
+	for _, step := range stepsOf(w) {
+		if step.Claude == nil {
+			continue
+		}
+		if _, err := exec.LookPath(argv[0]); err != nil {
+			return &workflow.InvalidError{Problems: []workflow.Problem{{
+				File: w.File, Line: step.Claude.Pos.Line, Col: step.Claude.Pos.Col,
+				Message: fmt.Sprintf("claude: %q is not an executable on PATH: install it, or set PRODIGY_CLAUDE_COMMAND, or agent.command in config.yml",
+					argv[0]),
+			}}}
+		}
+		return nil
+	}
+	return nil
+}
+
+// readConfig reads agent.command of a config file. A missing file is an empty one.
+func readConfig(path string) ([]string, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c := configReader{file: path}
+	argv := c.read(data)
+	if len(c.problems) > 0 {
+		return nil, &workflow.InvalidError{Problems: c.problems}
+	}
+	return argv, nil
+}
+
+// configReader reads a config file strictly and collects its problems.
+type configReader struct {
+	file     string
+	problems []workflow.Problem
+}
+
+func (c *configReader) read(data []byte) []string {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		c.complain(&yaml.Node{Line: 1, Column: 1}, "this is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	agent := c.only(doc.Content[0], "agent", "the configuration")
+	if agent == nil {
+		return nil
+	}
+	command := c.only(agent, "command", "agent")
+	if command == nil {
+		return nil
+	}
+	return c.argv(command)
+}
+
+// only returns the value of key in a mapping that may hold no other.
+func (c *configReader) only(n *yaml.Node, key, where string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		c.complain(n, "%s must be a mapping with the key %q", where, key)
+		return nil
+	}
+	var found *yaml.Node
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		switch k := n.Content[i]; {
+		case k.Value != key:
+			c.complain(k, "unknown key %q in %s (the only key is %q)", k.Value, where, key)
+		case found != nil:
+			c.complain(k, "the key %q is given twice", key)
+		default:
+			found = n.Content[i+1]
+		}
+	}
+	return found
+}
+
+// argv reads a text, which is split at blanks, or a list of texts.
+func (c *configReader) argv(n *yaml.Node) []string {
+	var argv []string
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!str":
+		argv = strings.Fields(n.Value)
+	case n.Kind == yaml.SequenceNode:
+		if n.Decode(&argv) != nil {
+			argv = nil
+		}
+	}
+	if len(argv) == 0 || argv[0] == "" {
+		c.complain(n, "agent.command must be a command line, or a list of its words")
+		return nil
+	}
+	return argv
+}
+
+func (c *configReader) complain(n *yaml.Node, format string, args ...any) {
+	c.problems = append(c.problems, workflow.Problem{File: c.file, Line: n.Line, Col: n.Column, Message: fmt.Sprintf(format, args...)})
+}

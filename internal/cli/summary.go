@@ -1,0 +1,527 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/dlq"
+	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/outputs"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+// finishedRun is the result of a run, with what is needed to print its summary.
+type finishedRun struct {
+	mapreduce.Result
+	stop       *signalError // the signal that stopped it, or nil
+	job        *view.Job
+	collection errorpolicy.CollectionKind
+	workflow   *workflow.Workflow
+	labels     *storedLabels
+}
+
+// outcome is what run --json prints.
+type outcome struct {
+	JobID       string              `json:"job_id"`
+	State       mapreduce.State     `json:"state"`
+	ReduceStale bool                `json:"reduce_stale,omitempty"`
+	ExitCode    int                 `json:"exit_code"`
+	Reason      string              `json:"reason,omitempty"`
+	DurationMS  events.Millis       `json:"duration_ms"`
+	Metrics     errorpolicy.Metrics `json:"metrics"`
+	Events      string              `json:"events"`
+	DLQ         string              `json:"dlq"`
+	ResultsFile string              `json:"results_file"`
+
+	// With workspaces.
+	Base     string `json:"base,omitempty"`
+	Head     string `json:"head,omitempty"`
+	Branch   string `json:"branch,omitempty"`
+	Into     string `json:"into,omitempty"`
+	Merged   int    `json:"merged,omitempty"`
+	Unmerged int    `json:"merging,omitempty"`
+}
+
+func (e finishedRun) outcome(code int) outcome {
+	o := outcome{
+		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
+		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
+	}
+	if m := e.Merge; m != nil {
+		o.Base, o.Head, o.Branch, o.Into, o.Merged, o.Unmerged = m.Base, m.Head, m.Branch, m.Into, m.Merged, m.Merging
+	}
+	return o
+}
+
+// conclude prints how the job ended and returns the exit code as an error.
+func (o jobOptions) conclude(con *console, e finishedRun) error {
+	code := resultCode(e.Result, e.stop, o.partialOK)
+	if err := o.printOutcome(con, e, code); err != nil {
+		return err
+	}
+	return status(code)
+}
+
+func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
+	if !o.quiet || code != exitOK {
+		e.printFailures(con)
+		printSuggestions(con.err, e.Metrics.FailurePatterns, e.workflow)
+		e.print(con)
+	}
+	if o.format == asJSON {
+		return printJSON(con.out, e.outcome(code))
+	}
+	return nil
+}
+
+// printFailures prints the failures of this run in groups, unless they were printed as they happened.
+func (e finishedRun) printFailures(con *console) {
+	if e.job != nil && e.collection == errorpolicy.Aggregate {
+		printFailures(con, e.job.Failures, e.labels)
+	}
+}
+
+// slowEnough is how long the slowest attempt must have taken for the summary to list the slowest ones.
+const slowEnough = time.Second
+
+func (e finishedRun) printSlowest(w io.Writer, k look) {
+	if e.job != nil {
+		const most = 3 // status has more
+		printSlowest(w, k, e.job.Slowest[:min(len(e.job.Slowest), most)], e.labels.Label)
+	}
+}
+
+// printSlowest lists attempts with their durations, if the first took long enough.
+func printSlowest(w io.Writer, k look, list []view.Attempt, label func(index int) string) {
+	if len(list) == 0 || list[0].Duration < slowEnough {
+		return
+	}
+	begin := "slowest:"
+	for _, a := range list {
+		line := fmt.Sprintf("%s %6s  %s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), visible(a.ItemID), inBrackets(label(a.Index)))
+		_, _ = fmt.Fprintln(w, k.fold(len(begin)+2, line))
+		begin = strings.Repeat(" ", len(begin))
+	}
+}
+
+// ifThere returns path if the file exists, else "".
+func ifThere(path string) string {
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
+func (e finishedRun) print(con *console) {
+	w, look := con.err, con.errLook()
+	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, Metrics: e.Metrics}
+	_, _ = fmt.Fprintln(w, look.fold(2, look.paint(bold+status.colour(), status.stateShown())+" in "+duration.Format(e.Duration)+prefixed(": ", strings.Join(e.counts(), ", "))))
+	if e.Failure != nil {
+		e.printStepFailure(w, look, *e.Failure)
+		e.printGaveUp(w)
+	} else if e.State != mapreduce.Completed && e.Reason != "" {
+		_, _ = fmt.Fprintln(w, look.fold(2, "reason: "+visible(e.Reason)))
+		printAdvice(w, e.Cause)
+		if e.Unknown {
+			_, _ = fmt.Fprintln(w, "its log cannot be read, so that it is not known how far it came")
+		}
+		if jobs.CannotWrite(e.Cause) && !e.Unknown {
+			_, _ = fmt.Fprintln(w, "Everything in the log is kept and counted here. Items that were running start again on resume.")
+		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
+			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
+		}
+	}
+	if e.ReduceStale {
+		_, _ = fmt.Fprintln(w, reduceStaleText)
+	}
+	e.printMerge(w)
+	if e.job != nil && e.job.Retries > 0 {
+		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
+	}
+	e.printSlowest(w, look)
+	_, _ = fmt.Fprintf(w, "job: %s\n", e.Job.ID)
+	if e.Results != "" {
+		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
+	}
+	_, _ = fmt.Fprintf(w, "log: %s\n", e.Job.EventsDir())
+	printNext(w, e.next())
+}
+
+// printMerge prints what became of the work of a job with workspaces.
+func (e finishedRun) printMerge(w io.Writer) {
+	m := e.Merge
+	if m == nil {
+		return
+	}
+	var parts []string
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(m.Merged, "merged")
+	add(e.Metrics.Successful-m.Merged, "unchanged")
+	add(m.Merging, "waiting to be merged")
+	conflicts := 0
+	letters, _ := dlq.Read(e.Job.DLQFile()) // the commands that read the queue report errors in it
+	for _, l := range letters {
+		if l.Last().ErrorType == retry.TypeMergeConflict {
+			conflicts++
+		}
+	}
+	if conflicts > 0 {
+		parts = append(parts, fmt.Sprintf("%s (prodigy dlq list %s --type merge_conflict)", counted(conflicts, "conflict"), e.Job.ID))
+	}
+	if len(parts) > 0 {
+		_, _ = fmt.Fprintln(w, strings.Join(parts, ", "))
+	}
+	switch {
+	case m.Into != "":
+		_, _ = fmt.Fprintf(w, "result: %s, as branch %s\n", m.Into, m.Branch)
+	case m.Branch != "":
+		_, _ = fmt.Fprintf(w, "result: branch %s\n", m.Branch)
+	case m.Head != m.Base:
+		_, _ = fmt.Fprintf(w, "result: %s\n", m.Hidden)
+	}
+}
+
+// printNext prints the commands to type next.
+func printNext(w io.Writer, commands []string) {
+	for _, command := range commands {
+		_, _ = fmt.Fprintf(w, "next: %s\n", command)
+	}
+}
+
+// printGaveUp prints why the step that failed the job was not retried.
+func (e finishedRun) printGaveUp(w io.Writer) {
+	if e.job == nil {
+		return
+	}
+	for _, s := range e.job.Steps() {
+		if why := s.GaveUp(); s.Name == e.Failure.Step && why != "" {
+			_, _ = fmt.Fprintf(w, "    not retried: %s\n", why)
+		}
+	}
+}
+
+// counts returns the numbers of items by outcome, in words, and of those left to do if the job has not completed.
+func (e finishedRun) counts() []string {
+	m := e.Metrics
+	if m.TotalItems == 0 {
+		return nil
+	}
+	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
+	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
+	for _, c := range []struct {
+		n    int
+		word string
+	}{{m.Failed, "failed"}, {m.Skipped, "skipped"}, {m.Rejected, "rejected"}, {toGo, "to go"}} {
+		if c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.word))
+		}
+	}
+	if toGo == 0 && e.State != mapreduce.Completed && e.job != nil && !e.job.Complete {
+		parts = append(parts, "not all items had been read")
+	}
+	return parts
+}
+
+// next returns the commands to type next.
+func (e finishedRun) next() []string {
+	if e.Unknown {
+		return []string{"prodigy fsck " + e.Job.ID}
+	}
+	if mistaken(e.Cause) {
+		return []string{resumeMended(e.Job)}
+	}
+	commands := nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
+	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == mapreduce.Completed {
+		commands = append(commands, "git merge --ff-only "+m.Branch)
+	}
+	return commands
+}
+
+// mistaken reports whether a job failed because what its workflow says of the items is not so: a mere resume would end in the same way.
+func mistaken(cause error) bool {
+	var bad *items.KeyError
+	var missing *items.MissingKeyError
+	return errors.As(cause, &bad) || errors.As(cause, &missing)
+}
+
+// resumeMended returns the command that resumes a job with its workflow file as it is then.
+func resumeMended(job jobs.Job) string {
+	command := "prodigy resume " + job.ID
+	if meta, err := job.ReadMeta(); err == nil && meta.WorkflowPath != "" {
+		command += " --workflow " + quoted(meta.WorkflowPath)
+	}
+	return command
+}
+
+// mendFirst is printed before the command that resumes a job whose items could not be selected.
+const mendFirst = "Mend the workflow file or its input first."
+
+const reduceStaleText = "reduce is older than the results: items have succeeded since it ran"
+
+// runReduce returns the command that runs reduce over the results of now.
+func runReduce(job jobs.Job) string { return "prodigy dlq retry " + job.ID + " --reduce" }
+
+// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed, inspect and retry its
+// dead letters, or list the skipped items, which only the log has.
+func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []string {
+	var commands []string
+	if reduceStale {
+		commands = append(commands, runReduce(job))
+	}
+	if !completed {
+		commands = append(commands, "prodigy resume "+job.ID)
+	}
+	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
+	switch {
+	case letter != "" && eligible:
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID)
+	case letter != "":
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+" --force")
+	case skipped > 0:
+		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
+	}
+	return commands
+}
+
+func inspect(letter string, job jobs.Job) string {
+	return fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(letter), job.ID)
+}
+
+// phaseEvidenceLines is how many lines of stderr are printed for a step that failed the job.
+const phaseEvidenceLines = 20
+
+// failed describes a failure and its step, if it has one. Phase is empty in a standard workflow.
+func failed(step, phase, what string) string {
+	if step == "" {
+		return what
+	}
+	return "step " + step + prefixed(" of ", phase) + " failed: " + what
+}
+
+// printStepFailure prints the step that failed the job, with the end of its output.
+func (e finishedRun) printStepFailure(w io.Writer, look look, f agent.Failure) {
+	var code *int
+	if f.ExitCode >= 0 {
+		code = &f.ExitCode
+	}
+	_, _ = fmt.Fprintln(w, look.fold(2, failed(f.Step, e.phase(), withMessage(ending(code, f.Signal, retry.Classify(f.Failure)), f.Message))))
+	evidence := lastLines(f.Stderr, phaseEvidenceLines)
+	if len(evidence) == 0 {
+		evidence = lastLines(f.Stdout, phaseEvidenceLines)
+	}
+	for _, line := range evidence {
+		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+shorten(visible(line), 200)))
+	}
+	switch {
+	case f.Step == "":
+	case e.workflow != nil && e.workflow.Outputs.Keep == outputs.None:
+		_, _ = fmt.Fprintf(w, "    more of its output: prodigy events ls --job-id %s --event-type StepFailed --json\n", e.Job.ID)
+	default:
+		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s --step %s\n", e.Job.ID, quoted(f.Step))
+	}
+}
+
+// phase returns the phase in which the job ended.
+func (e finishedRun) phase() string {
+	if e.job == nil {
+		return ""
+	}
+	return e.job.Phase
+}
+
+// groupsShown is the number of failure groups in the summary.
+const groupsShown = 10
+
+// printFailures prints the groups of failures, the largest first, each with an example.
+func printFailures(con *console, f view.Failures, names *storedLabels) {
+	rest := f.Ungrouped
+	for i, g := range f.Groups() {
+		if i >= groupsShown {
+			rest += g.Count
+			continue
+		}
+		printGroup(con, g, names)
+	}
+	if rest > 0 {
+		_, _ = fmt.Fprintf(con.err, "and %d more failures of other kinds: prodigy dlq list --job-id %s\n", rest, names.job.ID)
+	}
+}
+
+func printGroup(con *console, g view.FailureGroup, names *storedLabels) {
+	look, c := con.errLook(), red
+	if g.Example.Status() == errorpolicy.Skipped {
+		c = yellow
+	}
+	head := look.paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
+	_, _ = fmt.Fprintln(con.err, look.fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, shorten(visible(g.Title()), 160))))
+	word := ""
+	if g.Count > 1 {
+		word = "for example "
+	}
+	e := g.Example.AgentFailed
+	_, _ = fmt.Fprintln(con.err, look.fold(4, "  "+word+describe(e, inBrackets(names.Label(e.ItemIndex)))))
+	printEvidence(con.err, look, e, names.job.ID)
+}
+
+// describe returns one line about a failed item: its step and error. Label is printed behind its id.
+func describe(e events.AgentFailed, label string) string {
+	if e.Rejected() {
+		return e.ItemID + label + ": not run, the circuit breaker is open"
+	}
+	return e.ItemID + label + ": " + inStep(e.Step) + withMessage(ending(e.ExitCode, e.Signal, e.ErrorType), e.Error)
+}
+
+// inStep returns "step NAME: ", or "" without a step.
+func inStep(step string) string {
+	if step == "" {
+		return ""
+	}
+	return "step " + step + ": "
+}
+
+// ending describes how a command ended. For a timeout that is "timed out", not the signal that ended it.
+func ending(code *int, signal string, t retry.Type) string {
+	switch {
+	case t == retry.TypeTimeout && code == nil:
+		return "timed out"
+	case t == retry.TypeInternal:
+		return "internal error"
+	case t == retry.TypeCircuitOpen:
+		return "circuit breaker"
+	case t == retry.TypeCommitMissing:
+		return "commit_required"
+	case signal != "":
+		return "killed by " + signal
+	case code != nil && *code != 0:
+		return fmt.Sprintf("exit code %d", *code)
+	}
+	return strings.ReplaceAll(string(t), "_", " ")
+}
+
+// withMessage joins how a command ended with its message, unless the message says it already.
+func withMessage(ending, message string) string {
+	message = shorten(visible(message), 300)
+	if strings.Contains(message, ending) {
+		return message
+	}
+	return ending + ": " + message
+}
+
+// evidenceLines is how many lines of stderr are printed for a failure.
+const evidenceLines = 5
+
+// printEvidence prints the end of stderr, and the command that shows all of it.
+func printEvidence(w io.Writer, look look, e events.AgentFailed, jobID string) {
+	for _, line := range lastLines(e.StderrTail, evidenceLines) {
+		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+shorten(visible(line), 200)))
+	}
+	if e.Outputs != nil {
+		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))
+		return
+	}
+	if !e.Status().DeadLetter() {
+		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))
+		return
+	}
+	_, _ = fmt.Fprintf(w, "    full output: prodigy dlq inspect %s --job-id %s\n", quoted(e.ItemID), jobID)
+}
+
+// printSuggestions prints advice for frequent error types, from what the workflow has; a nil one has nothing.
+func printSuggestions(w io.Writer, patterns []errorpolicy.Pattern, of *workflow.Workflow) {
+	for _, p := range patterns {
+		if text := suggestion(p.PatternType, of); text != "" {
+			_, _ = fmt.Fprintf(w, "%d %s errors: %s\n", p.Frequency, p.PatternType, visible(text))
+		}
+	}
+}
+
+// suggestion returns advice for an error type, or "". It names no setting that the workflow does not have.
+func suggestion(t retry.Type, w *workflow.Workflow) string {
+	var limits []string
+	retried := false
+	if w != nil {
+		retried = itemPolicy(w.ErrorPolicy) != nil
+		if w.Map != nil && w.Map.AgentLimit() != (workflow.SecondsOrVar{}) {
+			limits = append(limits, "agent_timeout_secs")
+		}
+		for at, step := range stepsOf(w) {
+			retried = retried || step.Retry != nil
+			if step.Timeout > 0 {
+				limits = append(limits, fmt.Sprintf("the timeout of %s (%s)", at.label, duration.Format(step.Timeout)))
+			}
+		}
+	}
+	switch {
+	case t == retry.TypeTimeout && len(limits) > 0:
+		const few = 3
+		if more := len(limits) - few; more > 0 {
+			limits = append(limits[:few:few], fmt.Sprintf("%d more", more))
+		}
+		return "see what takes so long, or raise " + spelling.OneOf(limits)
+	case t == retry.TypeNetwork && retried:
+		return "Check network connectivity and retry settings"
+	case t == retry.TypeNetwork:
+		return "Check network connectivity"
+	case t == retry.TypePermission:
+		return "Verify file permissions and access rights"
+	}
+	return ""
+}
+
+// printAdvice prints what to do about err, if there is advice for it.
+func printAdvice(w io.Writer, err error) {
+	if text := advice(err); text != "" {
+		_, _ = fmt.Fprintln(w, text)
+	}
+}
+
+// advice returns what to do about err, or "" if the error says enough by itself.
+func advice(err error) string {
+	var log *events.DamagedError
+	var queue *dlq.DamagedError
+	var locked *jobs.LockedError
+	var files *mapreduce.FilesError
+	switch {
+	case mistaken(err):
+		return mendFirst
+	case errors.As(err, &locked):
+		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)
+	case jobs.CannotWrite(err):
+		return "Make room on that disk, or make it writable."
+	case process.Short(err):
+		return "Raise that limit (ulimit -n for files, ulimit -u for processes), or let fewer agents run at once (--max-parallel)."
+	case errors.Is(err, agent.ErrDir):
+		return "The commands of a job run in the directory it was started in: restore that directory."
+	case errors.Is(err, fs.ErrPermission):
+		return "The files of jobs are in PRODIGY_HOME, by default ~/.prodigy: it must be writable by the user who runs prodigy."
+	case errors.As(err, &files):
+		return fmt.Sprintf("'prodigy fsck %s' says what is damaged and what is left, and with --salvage DIR writes that out.\n"+
+			"Restore the file from a copy, or run the workflow again.", files.JobID)
+	case errors.As(err, &log):
+		return "Everything about a job is made from its log, so prodigy does not continue with a damaged one. Restore that file from a copy;\n" +
+			"'prodigy fsck' says what is damaged and what is left, and with --salvage DIR writes that out."
+	case errors.As(err, &queue):
+		return "The dead letters are made from the log: move that file away, and the next command that needs it makes it again."
+	}
+	return ""
+}

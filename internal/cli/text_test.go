@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestShortenCountsCharactersNotBytes(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"", ""}, {"abcd", "abcd"}, {"äöüß", "äöüß"}, {"äöüßx", "äöü…"}, {"abcdef", "abc…"},
+	} {
+		if got := shorten(c.in, 4); got != c.want {
+			t.Errorf("shorten(%q, 4) = %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+func TestLastLinesLeavesEmptyLinesOut(t *testing.T) {
+	got := lastLines("one\n\ntwo\r\n  \nthree", 2)
+	if diff := cmp.Diff([]string{"two", "three"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := lastLines("one\n", 5); len(got) != 1 {
+		t.Errorf("got %q, want one line", got)
+	}
+}
+
+func TestVisibleTakesControlFromTheTerminal(t *testing.T) {
+	got, want := visible("a\x1b[2J\tb\u009b\nc"), "a\ufffd[2J\tb\ufffd\ufffdc"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
