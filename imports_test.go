@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
 	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
-	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "view"},
+	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "golang.org/x/sync"},

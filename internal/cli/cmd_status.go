@@ -74,12 +74,13 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	}
 	names := labelsInStore(job)
 	defer func() { _ = names.Close() }() // only read from
-	s := detailsOf(summary, seen, names.Label)
+	var recorded *workflow.Workflow
+	if w, err := loadRecorded(job); err == nil {
+		recorded = w
+	}
+	s := detailsOf(summary, seen, recorded, names.Label)
 	if o.format == asJSON {
 		return printJSON(con.out, s)
-	}
-	if w, err := loadRecorded(job); err == nil {
-		s.recorded = w
 	}
 	s.label = names.Label
 	s.print(con.text(), con.look(), seen, time.Now())
@@ -119,12 +120,16 @@ type details struct {
 	Groups    []group        `json:"failure_groups"`
 	Merging   int            `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
 	Merged    int            `json:"merged,omitempty"`
+	Queue     []string       `json:"merge_queue,omitempty"` // ids of the first of Merging, in the order in which they are merged
+	Collided  int            `json:"collisions,omitempty"`  // merges that had a conflict
+	Verify    *verifyShown   `json:"verify,omitempty"`      // that runs
 	Base      string         `json:"base,omitempty"`
 	Head      string         `json:"head,omitempty"`
 	Branch    string         `json:"branch,omitempty"`
 
 	recorded     *workflow.Workflow // nil: it cannot be read
 	waitsToMerge time.Duration      // the first of Merging
+	queue        []view.Queued
 	label        func(index int) string
 }
 
@@ -156,6 +161,13 @@ type agentShown struct {
 	DurationMS events.Millis `json:"duration_ms"`
 }
 
+// verifyShown is the run of workspace.verify at work.
+type verifyShown struct {
+	Items      int           `json:"items"`
+	Commit     string        `json:"commit"`
+	DurationMS events.Millis `json:"duration_ms"`
+}
+
 type breakerShown struct {
 	Scope string     `json:"scope"`
 	State string     `json:"state"`
@@ -172,14 +184,22 @@ type group struct {
 	title     string // for people
 }
 
-// detailsOf combines the summary of a job with its view.
-func detailsOf(s mapreduce.Summary, j *view.Job, label func(index int) string) details {
+// detailsOf combines the summary of a job with its view. Recorded is its workflow; nil: it cannot be read.
+func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, label func(index int) string) details {
 	now := time.Now()
 	running := s.State == stateRunning
 	d := details{
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, func(a view.Attempt) time.Duration { return a.Duration }),
-		Breakers: []breakerShown{}, Groups: []group{},
+		Breakers: []breakerShown{}, Groups: []group{}, recorded: recorded,
+	}
+	d.queue = j.Queue(recorded != nil && recorded.Workspace.Order == workflow.OrderItems)
+	for _, q := range d.queue[:min(len(d.queue), queueShown)] {
+		d.Queue = append(d.Queue, q.ItemID)
+	}
+	d.Collided = j.Merges.Collisions.Before + len(j.Merges.Collisions.List)
+	if v := j.Merges.Verifying; v != nil && running {
+		d.Verify = &verifyShown{Items: len(v.ItemIDs), Commit: v.Commit, DurationMS: events.Millis(now.Sub(v.Began))}
 	}
 	if running {
 		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
@@ -205,6 +225,9 @@ func detailsOf(s mapreduce.Summary, j *view.Job, label func(index int) string) d
 	}
 	return d
 }
+
+// queueShown is how many items of the merge queue status names.
+const queueShown = 10
 
 // stateRunning is the state of a job while a process runs it.
 const stateRunning = "running"
@@ -285,7 +308,25 @@ func (d details) printMerge(w io.Writer) {
 	if d.Merging > 0 {
 		text += fmt.Sprintf(", %d waiting, the first for %s", d.Merging, duration.Format(d.waitsToMerge.Round(time.Second)))
 	}
-	_, _ = fmt.Fprintf(w, "%s\nhead: %s%s\n", text, d.Head, prefixed(", delivered as ", d.Branch))
+	if d.Collided > 0 {
+		text += ", " + counted(d.Collided, "conflict")
+	}
+	_, _ = fmt.Fprintln(w, text)
+	if v := d.Verify; v != nil {
+		_, _ = fmt.Fprintf(w, "verify %s: %s merged as %.10s\n", duration.Format(time.Duration(v.DurationMS).Truncate(time.Second)), counted(v.Items, "item"), v.Commit)
+	}
+	if len(d.queue) > 0 {
+		names := make([]string, 0, queueShown)
+		for _, q := range d.queue[:min(len(d.queue), queueShown)] {
+			names = append(names, visible(q.ItemID)+prefixed(" ", shorten(visible(d.label(q.Index)), labelShown)))
+		}
+		more := ""
+		if n := len(d.queue) - len(names); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		_, _ = fmt.Fprintf(w, "merge queue: %s%s\n", strings.Join(names, ", "), more)
+	}
+	_, _ = fmt.Fprintf(w, "head: %s%s\n", d.Head, prefixed(", delivered as ", d.Branch))
 }
 
 // printProgress prints the remaining items and, while the job runs, its progress.

@@ -83,7 +83,11 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	if recorded, err := loadRecorded(job); err == nil {
 		w = recorded // without it, the explanation has fewer reasons
 	}
-	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, w)
+	records := events.About(job.EventsDir(), itemID)
+	if w != nil && w.Workspace.Isolated() {
+		records = events.Read(job.EventsDir()) // its place in the merge queue depends on the others
+	}
+	explanation, err := view.Explain(records, itemID, w)
 	if err != nil {
 		return explained{}, err
 	}

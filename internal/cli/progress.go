@@ -214,6 +214,13 @@ func (g progressLines) outcomes(j *view.Job) []string {
 // activity returns what happens to the other items, in words.
 func activity(j *view.Job, now time.Time) []string {
 	parts := []string{fmt.Sprintf("%d running", j.Running(now)), fmt.Sprintf("%d waiting", j.Waiting(now))}
+	if n, _ := j.Merging(now); n > 0 {
+		text := fmt.Sprintf("%d merging", n)
+		if v := j.Merges.Verifying; v != nil {
+			text += fmt.Sprintf(" (verify %s)", duration.Format(now.Sub(v.Began).Truncate(time.Second)))
+		}
+		parts = append(parts, text)
+	}
 	if !j.Complete && !j.Letters {
 		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
 	}

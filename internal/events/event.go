@@ -101,6 +101,8 @@ var types = []Event{
 	WorktreeCreated{},
 	WorktreeMerged{},
 	WorktreeCleaned{},
+	VerifyStarted{},
+	VerifyCompleted{},
 	AgentProgress{},
 	StepRetrying{},
 	StepFailed{},
@@ -674,6 +676,41 @@ func (e WorktreeCleaned) masked(m Masker) Event {
 
 func (e WorktreeCleaned) normal() Event {
 	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
+// VerifyStarted records that the steps of workspace.verify begin on a commit that has the work of some items merged. One runs at a time. What a stop ends
+// has no VerifyCompleted.
+type VerifyStarted struct {
+	ItemIDs []string `json:"item_ids"` // of a batch, or of the part of one after it has failed
+	Commit  string   `json:"commit"`
+}
+
+func (VerifyStarted) Type() string { return "VerifyStarted" }
+
+func (VerifyStarted) About() string { return "" }
+
+// VerifyCompleted records how the verification that was started last has ended. It settles no item.
+type VerifyCompleted struct {
+	Commit     string `json:"commit"`
+	Passed     bool   `json:"passed"`
+	Step       string `json:"step,omitempty"` // that failed
+	Error      string `json:"error,omitempty"`
+	DurationMS Millis `json:"duration_ms"` // with the checkout
+}
+
+func (VerifyCompleted) Type() string { return "VerifyCompleted" }
+
+func (VerifyCompleted) About() string { return "" }
+
+func (e VerifyCompleted) masked(m Masker) Event {
+	e.Error = m.Text(e.Error)
+	return e
+}
+
+func (e VerifyCompleted) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Error = Clip(e.Error, MaxError)
 	return e
 }
 

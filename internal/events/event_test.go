@@ -81,6 +81,8 @@ func samples() []Event {
 			Files: []int{2, 1}, Insertions: 3, Deletions: 4, DurationMS: Millis(time.Second),
 		},
 		WorktreeCleaned{Worker: 2, Reason: "its .git is gone"},
+		VerifyStarted{ItemIDs: []string{"item_1", "item_0"}, Commit: "c0"},
+		VerifyCompleted{Commit: "c0", Passed: true, Step: "test", Error: "exit code 1", DurationMS: Millis(time.Second)},
 		AgentProgress{ItemID: "item_1", Step: "s", StepIndex: 1, Steps: 2},
 		StepRetrying{
 			Rule:   "claude/usage_limit",

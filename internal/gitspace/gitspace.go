@@ -47,6 +47,9 @@ type Config struct {
 
 	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told
 	Cleaned func(worker int, reason string)                   // a workspace was thrown away; nil: nobody is told
+
+	Verifying func(commit string, items []MergedItem)                  // Policy.Verify begins on a commit that has these merged; nil: nobody is told
+	Verified  func(commit string, o agent.Outcome, took time.Duration) // it has ended; not called after a stop
 }
 
 // Start is what a job with workspaces begins with.

@@ -173,8 +173,18 @@ func (j *job) verifying(runs *int) {
 func TestVerifyFindsExactlyTheCulprits(t *testing.T) {
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{Verify: &workflow.Verify{Batch: 8}})
 	base := j.head
-	var runs int
+	var runs, told, passed int
 	j.verifying(&runs)
+	j.Space.Verifying = func(commit string, items []MergedItem) {
+		if told++; len(items) == 0 || items[len(items)-1].Merge != commit {
+			t.Errorf("verify of %s with %d items", commit, len(items))
+		}
+	}
+	j.Space.Verified = func(_ string, o agent.Outcome, _ time.Duration) {
+		if told--; o.Failure == nil {
+			passed++
+		}
+	}
 	sound, bad := make([]Work, 8), make([]Work, 8)
 	for i := range 8 {
 		sound[i] = j.does("echo x > fine$N")
@@ -187,7 +197,7 @@ func TestVerifyFindsExactlyTheCulprits(t *testing.T) {
 			work[i] = bad[i]
 			want = append(want, bad[i].ItemID)
 		}
-		runs = 0
+		runs, passed = 0, 0
 		m, err := j.Merge(t.Context(), base, work)
 		if err != nil {
 			t.Fatal(err)
@@ -203,6 +213,9 @@ func TestVerifyFindsExactlyTheCulprits(t *testing.T) {
 		slices.Sort(want)
 		if diff := cmp.Diff(failed, want); diff != "" || len(m.Items)+len(m.Failed) != 8 {
 			t.Errorf("culprits %v, %d merged: %s", culprits, len(m.Items), diff)
+		}
+		if told != 0 || passed == 0 && len(culprits) < 8 {
+			t.Errorf("culprits %v: %d runs of verify have no end, %d passed", culprits, told, passed)
 		}
 		if most := 6*len(culprits) + 1; runs > most {
 			t.Errorf("%d culprits: %d runs, want at most %d", len(culprits), runs, most)

@@ -24,7 +24,7 @@ func (m *merger) merge(ctx context.Context, head string, work []Work) (Merged, e
 	if err != nil || len(all.Items) == 0 || m.s.Policy.Verify == nil {
 		return all, err
 	}
-	v, err := m.verify(ctx, all.Head)
+	v, err := m.verify(ctx, all.Head, all.Items)
 	if err != nil {
 		return Merged{}, err
 	}
@@ -70,13 +70,16 @@ func (m *merger) halves(ctx context.Context, head string, work []Work, merged []
 	return Merged{Head: second.Head, Items: append(first.Items, second.Items...), Failed: append(first.Failed, second.Failed...)}, nil
 }
 
-// verify runs the steps that verify in a checkout of a commit. A commit is verified once: when the first half of a batch is sound, the second half ends
+// verify runs the steps that verify in a checkout of a commit that has items merged. A commit is verified once: when the first half of a batch is sound, the second half ends
 // at the commit that has failed already.
-func (m *merger) verify(ctx context.Context, commit string) (verdict, error) {
+func (m *merger) verify(ctx context.Context, commit string, items []MergedItem) (verdict, error) {
 	if v, known := m.verified[commit]; known {
 		return v, nil
 	}
 	began := time.Now()
+	if m.s.Verifying != nil {
+		m.s.Verifying(commit, items)
+	}
 	w := m.s.workspace("verify", 0)
 	if err := m.s.prepare(ctx, w, commit, ""); err != nil {
 		return verdict{}, fmt.Errorf("verify what was merged: %w", err)
@@ -91,5 +94,8 @@ func (m *merger) verify(ctx context.Context, commit string) (verdict, error) {
 	}
 	v := verdict{outcome: o, duration: time.Since(began)}
 	m.verified[commit] = v
+	if m.s.Verified != nil {
+		m.s.Verified(commit, o, v.duration)
+	}
 	return v, nil
 }

@@ -108,6 +108,20 @@ func (j *job) gitConfig() gitspace.Config {
 		Cleaned: func(worker int, reason string) {
 			j.inbox <- message{event: events.WorktreeCleaned{Worker: worker, Reason: reason}}
 		},
+		Verifying: func(commit string, items []gitspace.MergedItem) {
+			e := events.VerifyStarted{Commit: commit}
+			for _, it := range items {
+				e.ItemIDs = append(e.ItemIDs, it.ItemID)
+			}
+			j.inbox <- message{event: e}
+		},
+		Verified: func(commit string, o agent.Outcome, took time.Duration) {
+			e := events.VerifyCompleted{Commit: commit, Passed: o.Failure == nil, DurationMS: events.Millis(took)}
+			if f := o.Failure; f != nil {
+				e.Step, e.Error = f.Step, f.Message
+			}
+			j.inbox <- message{event: e}
+		},
 	}
 }
 

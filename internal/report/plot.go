@@ -16,11 +16,12 @@ const (
 type bounds struct {
 	spans int // attempts that are drawn individually; more are summarized
 	cells int // of the summed-up lanes
+	rows  int // of each table about the merge queue
 }
 
 var (
-	plotKept = bounds{spans: 2_000, cells: 24_000} // of a report
-	pageKept = bounds{spans: 500, cells: 6_000}    // of a page that is drawn again while the job runs
+	plotKept = bounds{spans: 2_000, cells: 24_000, rows: 200} // of a report
+	pageKept = bounds{spans: 500, cells: 6_000, rows: 20}     // of a page that is drawn again while the job runs
 )
 
 // outcome is how an attempt ended.
@@ -74,18 +75,22 @@ type plot struct {
 	byID    map[string]*span
 	waiting map[int]time.Duration
 	changes [columns + 1]int // of the number of waiting items
+	queue   queue
 }
 
 // newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int, kept bounds) *plot {
-	return &plot{
+	p := &plot{
 		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
 		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
+	p.queue = newQueue(p.width)
+	return p
 }
 
 func (p *plot) see(r events.Record) {
 	now := p.axis.at(r.Time)
+	p.queued(r, now)
 	switch e := r.Event.(type) {
 	case events.JobResumed:
 		for index := range p.open {
@@ -155,14 +160,19 @@ func (p *plot) fill(s *span) {
 		lane = make([]cell, p.width)
 		p.lanes[s.Worker] = lane
 	}
+	p.fillCells(lane, s.From, s.To, s.Outcome == failed || s.Outcome == retried)
+}
+
+// fillCells adds something that took time, and has failed if bad, to the parts of the axis.
+func (p *plot) fillCells(lane []cell, start, end time.Duration, bad bool) {
 	each := p.length / time.Duration(p.width)
-	for i := p.part(s.From, p.width); i <= p.part(s.To, p.width); i++ {
+	for i := p.part(start, p.width); i <= p.part(end, p.width); i++ {
 		from, to := time.Duration(i)*each, time.Duration(i+1)*each
-		lane[i].busy += max(min(s.To, to)-max(s.From, from), 0)
+		lane[i].busy += max(min(end, to)-max(start, from), 0)
 	}
-	last := &lane[p.part(s.To, p.width)]
+	last := &lane[p.part(end, p.width)]
 	last.ended++
-	if s.Outcome == failed || s.Outcome == retried {
+	if bad {
 		last.failed++
 	}
 }
@@ -190,6 +200,8 @@ func (p *plot) finish(running bool) {
 	if running {
 		how = unended
 	}
+	p.verified(p.length, classes[how].class, classes[how].word, false)
+	p.deepen(p.length)
 	for index := range p.open {
 		p.close(index, p.length, how)
 	}

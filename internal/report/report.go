@@ -65,6 +65,7 @@ type charts struct {
 	SummedUp   bool // there are too many attempts to draw each one
 	Lengths    chart
 	Durations  *view.Durations
+	Merges     *merges // nil: the job has no workspaces
 }
 
 // slowAttempt is a row of the table of the slowest attempts.
@@ -181,6 +182,7 @@ func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bo
 	}
 	p.finish(!now.IsZero())
 	return job, charts{
+		Merges:     mergesOf(job, p, kept.rows),
 		Throughput: p.throughput(), Slots: p.slots(job.Periods()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
 	}, nil
 }
@@ -284,6 +286,9 @@ func functions() template.FuncMap {
 		"exact":   func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
 		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
 		"number":  Number,
+		"few":     namesOf,
+		"halves":  func(depth int) string { return strings.Repeat("↳ ", depth) },
+		"commit":  func(name string) string { return fmt.Sprintf("%.10s", name) },
 		"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
 		"below":   func(h, more float64) float64 { return h + more },
 		"widen":   widen,

@@ -54,11 +54,12 @@ const (
 	Evicted    Status = "gone" // a dead letter that was deleted
 )
 
-// Explain returns the explanation of an item from the records of its job. The workflow w gives the reasons of decisions; it may be nil.
+// Explain returns the explanation of an item from the records of its job. Those of other items may be left out: then it does not say how many are merged
+// before it. The workflow w gives the reasons of decisions; it may be nil.
 func Explain(records iter.Seq2[events.Record, error], itemID string, w *workflow.Workflow) (Explanation, error) {
-	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, policies: policiesOf(w), waited: map[string]time.Duration{}}
+	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, policies: policiesOf(w), waited: map[string]time.Duration{}, job: New()}
 	if w != nil {
-		x.policy = w.ErrorPolicy
+		x.policy, x.byItem = w.ErrorPolicy, w.Workspace.Order == workflow.OrderItems
 	}
 	for r, err := range records {
 		if errors.Is(err, events.ErrTorn) {
@@ -94,6 +95,9 @@ type explainer struct {
 	ended    State     // of the job; empty while it runs, or was killed
 	resolves bool      // the next attempt resolves a conflict
 	done     time.Time // when the work that is to be merged was done
+	job      *Job      // from what records there are: those of other items may not be
+	byItem   bool      // work is merged in the order of the items
+	others   bool      // there are records about other items
 }
 
 // expiry is the end of the retry budget of a step by the wall clock, which counts after a resume.
@@ -128,11 +132,13 @@ func policiesOf(w *workflow.Workflow) map[string]retry.Policy {
 
 // apply adds a record about the item or its job.
 func (x *explainer) apply(r events.Record) {
+	x.job.Apply(r)
 	if r.Event.About() == "" {
 		x.jobEvent(r)
 		return
 	}
 	if r.Event.About() != x.out.ItemID {
+		x.others = true
 		return
 	}
 	x.out.JobID = r.JobID
@@ -150,7 +156,7 @@ func (x *explainer) apply(r events.Record) {
 	case events.AgentCompleted:
 		if e.Commit != "" {
 			x.out.Status, x.done = Merging, r.Time
-			x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))), changes(e), "its work waits to be merged")
+			x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))), changes(e), "its work waits to be merged"+x.behind())
 			return
 		}
 		x.out.Status, x.letter = Succeeded, false
@@ -204,6 +210,14 @@ func (x *explainer) merged(r events.Record, e events.WorktreeMerged) {
 		why = append(why, "together with "+times(n, "other item", "other items"))
 	}
 	x.add(r, "merged as "+short(e.Commits[at]), why...)
+}
+
+// behind says how many items are merged before the item, whose work waits to be merged.
+func (x *explainer) behind() string {
+	if n := x.job.before(x.index, x.byItem); n > 0 && x.others {
+		return ", behind " + times(n, "other", "others")
+	}
+	return ""
 }
 
 // times returns a number with its noun.
@@ -557,7 +571,7 @@ func (x *explainer) now() string {
 	case Waiting:
 		return "it waits for its next attempt, due at " + x.due.Local().Format("2006-01-02 15:04:05")
 	case Merging:
-		return "its work waits to be merged"
+		return "its work waits to be merged" + x.behind()
 	case Succeeded:
 		return "done: it succeeded"
 	case DeadLetter:

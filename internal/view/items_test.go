@@ -44,7 +44,7 @@ func itemLog() iter.Seq2[events.Record, error] {
 		events.AgentCompleted{ItemIndex: 7, Attempt: 1, Commit: "c0ffee"},
 		start(8, 1),
 		events.AgentCompleted{ItemIndex: 8, Attempt: 1, Commit: "c0ffee"},
-		events.WorktreeMerged{ItemIndexes: []int{8}},
+		events.WorktreeMerged{ItemIDs: []string{"item_8"}, ItemIndexes: []int{8}, Attempts: []int{1}, Commits: []string{"c"}, Files: []int{1}},
 	}
 	return func(yield func(events.Record, error) bool) {
 		for i, e := range list {

@@ -61,8 +61,8 @@ func (j *Job) parked(now time.Time) (n int, first time.Time) {
 
 // Merging returns the number of items whose work waits to be merged, and how long the first of them has waited.
 func (j *Job) Merging(now time.Time) (n int, longest time.Duration) {
-	for _, since := range j.merging {
-		longest = max(longest, now.Sub(since))
+	for _, q := range j.merging {
+		longest = max(longest, now.Sub(q.since))
 	}
 	return len(j.merging), longest
 }

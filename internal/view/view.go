@@ -56,6 +56,7 @@ type Job struct {
 	Complete bool // the selection is over
 	Counts   Counts
 	Merged   int // items whose work was merged, in a job with workspaces
+	Merges   Merges
 	Retries  int // decided, of items and of steps
 	Retried  Retried
 	Letters  bool // dead letters are being run again
@@ -66,7 +67,7 @@ type Job struct {
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
-	merging map[int]time.Time    // items whose work waits to be merged, by index, and since when
+	merging map[int]queued       // items whose work waits to be merged, by index
 	indexes map[string]int       // of what runs, by item id
 	printed map[string]string    // last lines of commands that run, by item id
 	slots   int                  // that this run is known to have
@@ -114,7 +115,7 @@ type Attempt struct {
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]time.Time{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
@@ -152,7 +153,10 @@ func (j *Job) Apply(r events.Record) {
 	case events.PhaseStarted:
 		j.phaseStarted(r.Time, e.Phase)
 	case events.PhaseCompleted:
+		j.applyMerge(r)
 		j.phaseCompleted(e)
+	case events.VerifyStarted, events.VerifyCompleted:
+		j.applyMerge(r)
 	case events.StepCompleted:
 		j.StepsDone++
 		j.StepNow, j.Printed = "", ""
@@ -197,17 +201,12 @@ func (j *Job) applyAgent(r events.Record) {
 	case events.AgentCompleted:
 		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
 		if e.Commit != "" {
-			j.merging[e.ItemIndex] = r.Time
+			j.merging[e.ItemIndex] = queued{id: e.ItemID, seq: r.Seq, since: r.Time}
 			return
 		}
 		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
 	case events.WorktreeMerged:
-		for _, index := range e.ItemIndexes {
-			delete(j.merging, index)
-			j.settle(r.Time, index, errorpolicy.Succeeded)
-		}
-		j.Merged += len(e.ItemIndexes)
-		j.Head = e.Head
+		j.applyMerge(r)
 	case events.AgentFailed:
 		j.failed(r.Time, e)
 	case events.AgentInterrupted:
@@ -227,6 +226,7 @@ func (j *Job) started(e events.JobStarted) {
 // resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
+	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
 		j.Phase, j.PhaseBegan, j.StepsDone = e.Phase, now, e.StepsDone
@@ -255,6 +255,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 
 func (j *Job) end(s State, reason string) {
 	j.State, j.Reason = s, reason
+	j.Merges.Verifying = nil
 	j.halt()
 }
 
@@ -265,7 +266,6 @@ func (j *Job) phaseStarted(now time.Time, name string) {
 }
 
 func (j *Job) phaseCompleted(e events.PhaseCompleted) {
-	j.Head = cmp.Or(e.Head, j.Head)
 	for i := len(j.Phases) - 1; i >= 0; i-- {
 		if j.Phases[i].Name == e.Phase {
 			j.Phases[i].Done, j.Phases[i].Duration = true, time.Duration(e.DurationMS)
@@ -280,7 +280,7 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 		j.circuit.failed(WorkflowScope, e.ErrorType, e.Error)
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 	}
-	delete(j.merging, e.ItemIndex)
+	j.applyMerge(events.Record{Time: now, Event: e})
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
 		j.waiting.add(e.ItemIndex, *e.RetryAt)

@@ -1,0 +1,242 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+	"prodigy/internal/view"
+)
+
+// merges is what the page shows of the merge queue of a job with workspaces.
+type merges struct {
+	Queue      chart
+	SummedUp   bool // there are too many merges to draw each one
+	Verified   bool // there is a row of the runs of verify
+	Collisions []collision
+	Left       int // earlier collisions, that are not listed
+	Verifies   []view.Verify
+	LeftRuns   int
+	Log        []commit // the newest first
+	LeftLog    int
+}
+
+// collision is a row of the table of conflicts.
+type collision struct {
+	view.Collision
+	Became string
+}
+
+// commit is a row of the log of the branch.
+type commit struct {
+	view.Merged
+	Subject string
+}
+
+// bar is a rectangle of a track.
+type bar struct {
+	From, To time.Duration
+	Class    string
+	Title    string
+}
+
+// track is a row of bars, of one who does one thing after another.
+type track struct {
+	bars  []bar
+	cells []cell // what it did in each of the equal parts of the axis
+}
+
+// queue collects what is drawn of the merge queue.
+type queue struct {
+	merger, verify track
+	waits          map[int]bool // by item index
+	depths         [columns]int // how many waited, at most
+	depth          int          // how many wait since the last change
+	last           int          // its column
+	began          *events.VerifyStarted
+	since          time.Duration
+}
+
+func newQueue(width int) queue {
+	return queue{waits: map[int]bool{}, merger: track{cells: make([]cell, width)}, verify: track{cells: make([]cell, width)}}
+}
+
+// addTo adds a bar to a track. Bad says that it is about a failure.
+func (p *plot) addTo(t *track, b bar, bad bool) {
+	if len(t.bars) <= p.kept.spans {
+		t.bars = append(t.bars, b)
+	}
+	p.fillCells(t.cells, b.From, b.To, bad)
+}
+
+// queued adds a record about the merge queue.
+func (p *plot) queued(r events.Record, now time.Duration) {
+	q := &p.queue
+	switch e := r.Event.(type) {
+	case events.AgentCompleted:
+		if e.Commit != "" {
+			q.waits[e.ItemIndex] = true
+			p.deepen(now)
+		}
+	case events.WorktreeMerged:
+		began := max(now-time.Duration(e.DurationMS), 0)
+		title := fmt.Sprintf("%s merged as %.10s after %s", namesOf(e.ItemIDs), e.Head, exactly(time.Duration(e.DurationMS)))
+		p.addTo(&q.merger, bar{began, now, "ok", title}, false)
+		for _, index := range e.ItemIndexes {
+			delete(q.waits, index)
+		}
+		p.deepen(now)
+	case events.AgentFailed:
+		if !q.waits[e.ItemIndex] {
+			return
+		}
+		delete(q.waits, e.ItemIndex)
+		p.deepen(now)
+		class, what := "again", "was not taken: "+string(e.ErrorType)
+		if e.ErrorType == retry.TypeMergeConflict {
+			class, what = "bad", e.Error
+		}
+		p.addTo(&q.merger, bar{now, now, class, e.ItemID + ": " + cut(what, itemShown)}, true)
+	case events.VerifyStarted:
+		q.began, q.since = &e, now
+	case events.VerifyCompleted:
+		if q.began == nil {
+			return
+		}
+		class, how := "ok", "passed"
+		if !e.Passed {
+			class, how = "bad", "failed in "+e.Step+": "+cut(e.Error, itemShown)
+		}
+		p.verified(now, class, how, !e.Passed)
+	case events.JobResumed:
+		p.verified(now, "stopped", "was stopped, or running when prodigy died", false)
+	}
+}
+
+// verified ends the run of verify at work, if there is one.
+func (p *plot) verified(now time.Duration, class, how string, bad bool) {
+	q := &p.queue
+	if q.began == nil {
+		return
+	}
+	title := fmt.Sprintf("verify of %s %s after %s", namesOf(q.began.ItemIDs), how, exactly(now-q.since))
+	p.addTo(&q.verify, bar{q.since, now, class, title}, bad)
+	q.began = nil
+}
+
+// deepen notes how many items wait to be merged from now on.
+func (p *plot) deepen(now time.Duration) {
+	q := &p.queue
+	at := p.part(now, columns)
+	for i := q.last + 1; i <= at; i++ {
+		q.depths[i] = q.depth
+	}
+	q.last, q.depth = at, len(q.waits)
+	q.depths[at] = max(q.depths[at], q.depth)
+}
+
+// exactly prints a duration in milliseconds.
+func exactly(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) }
+
+// namesOf names a few items.
+func namesOf(ids []string) string {
+	const few = 8
+	if len(ids) <= few {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:few], ", "), len(ids)-few)
+}
+
+// The merge queue is drawn as a row of merges, one of runs of verify, and below how many items wait.
+const (
+	trackHeight = 16.0
+	depthHeight = 60.0
+)
+
+// mergeQueue draws the merge queue.
+func (p *plot) mergeQueue() chart {
+	q := &p.queue
+	tracks := []*track{&q.merger}
+	if len(q.verify.bars) > 0 {
+		tracks = append(tracks, &q.verify)
+	}
+	top := trackHeight * float64(len(tracks))
+	c := chart{Height: top + depthHeight, Ticks: p.ticks(), Marks: p.marks()}
+	for i, t := range tracks {
+		y := trackHeight * float64(i)
+		if p.tooMany() {
+			c.Rects = append(c.Rects, p.summed(t.cells, y, trackHeight-1)...)
+			continue
+		}
+		for _, b := range t.bars {
+			x := p.x(b.From)
+			c.Rects = append(c.Rects, rect{X: x, Y: y, W: max(p.x(b.To)-x, 2), H: trackHeight - 1, Class: b.Class, Title: b.Title})
+		}
+	}
+	most := max(slices.Max(q.depths[:]), 1)
+	var depth points
+	for i, n := range q.depths {
+		y := top + depthHeight - (depthHeight-4)*float64(n)/float64(most)
+		depth.add(width*float64(i)/columns, y)
+		depth.add(width*float64(i+1)/columns, y)
+	}
+	c.Lines = append(c.Lines, line{"waits", depth.String()})
+	c.Name = fmt.Sprintf("Merges over time, at most %d items waiting", most)
+	return c
+}
+
+// tooMany reports whether there are too many merges to draw each one.
+func (p *plot) tooMany() bool {
+	return len(p.queue.merger.bars) > p.kept.spans || len(p.queue.verify.bars) > p.kept.spans
+}
+
+// mergesOf returns what is shown of the merge queue, with at most so many rows in each table; nil: the job has no workspaces.
+func mergesOf(j *view.Job, p *plot, rows int) *merges {
+	if j.Base == "" {
+		return nil
+	}
+	m := &merges{Queue: p.mergeQueue(), SummedUp: p.tooMany(), Verified: len(p.queue.verify.bars) > 0}
+	list, left := newest(j.Merges.Collisions, rows)
+	m.Left = left
+	for _, c := range list {
+		m.Collisions = append(m.Collisions, collision{c, became(j, c)})
+	}
+	m.Verifies, m.LeftRuns = newest(j.Merges.Verifies, rows)
+	log, left := newest(j.Merges.Commits, rows)
+	m.LeftLog = left
+	for _, c := range slices.Backward(log) {
+		subject := j.Workflow + ": " + c.ItemID
+		if c.Phase != "" {
+			subject = "commits of the phase " + c.Phase
+		}
+		m.Log = append(m.Log, commit{c, subject})
+	}
+	return m
+}
+
+// newest returns the newest elements, and the number of those before.
+func newest[T any](n view.Newest[T], most int) (list []T, left int) {
+	cut := max(len(n.List)-most, 0)
+	return n.List[cut:], n.Before + cut
+}
+
+// became says what became of work that could not be merged.
+func became(j *view.Job, c view.Collision) string {
+	how := "dead letter"
+	switch {
+	case c.Resolve:
+		how = "workspace.resolve runs"
+	case c.Action.RunsAgain():
+		how = "retried"
+	case !c.Action.Status().DeadLetter():
+		how = "skipped"
+	}
+	if j.StatusOf(c.Index) == view.Succeeded {
+		how += ", done since"
+	}
+	return how
+}

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// merging is the story of a job with workspaces: one batch of which verify refuses an item, and one with a conflict.
+func merging() story {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", MaxParallel: 4, Base: "aaaaaaaaaaaaaaaa"})
+	s.at(0, events.PhaseCompleted{Phase: "setup", Head: "bbbbbbbbbbbbbbbb"})
+	for i := range 4 {
+		s.at(time.Second, events.AgentStarted{ItemID: fmt.Sprint("i", i), ItemIndex: i, Attempt: 1, Worker: i + 1, Base: "bbbbbbbbbbbbbbbb"})
+	}
+	for i := range 4 {
+		s.at(2*time.Second, events.AgentCompleted{ItemID: fmt.Sprint("i", i), ItemIndex: i, Attempt: 1, Commit: "c"})
+	}
+	s.at(3*time.Second, events.VerifyStarted{ItemIDs: []string{"i0", "i1", "i2"}, Commit: "dddddddddddddddd"})
+	s.at(4*time.Second, events.VerifyCompleted{Commit: "dddddddddddddddd", Step: "test", Error: "exit code <1>", DurationMS: events.Millis(time.Second)})
+	s.at(4*time.Second, events.VerifyStarted{ItemIDs: []string{"i0"}, Commit: "eeeeeeeeeeeeeeee"})
+	s.at(5*time.Second, events.VerifyCompleted{Commit: "eeeeeeeeeeeeeeee", Passed: true, DurationMS: events.Millis(time.Second)})
+	s.at(6*time.Second, events.WorktreeMerged{
+		ItemIDs: []string{"i0", "i2"}, ItemIndexes: []int{0, 2}, Attempts: []int{1, 1}, Commits: []string{"eeeeeeeeeeeeeeee", "ffffffffffffffff"}, Head: "ffffffffffffffff",
+		Files: []int{1, 2}, DurationMS: events.Millis(3 * time.Second),
+	})
+	s.at(6*time.Second, events.AgentFailed{ItemID: "i1", ItemIndex: 1, AgentID: "a", Attempt: 1, Error: "workspace.verify: test", ErrorType: retry.TypeVerifyFailed, Action: errorpolicy.DLQ})
+	s.at(6*time.Second, events.AgentFailed{
+		ItemID: "i3", ItemIndex: 3, AgentID: "a", Attempt: 1, Error: "conflict in <b>.go with i0", ErrorType: retry.TypeMergeConflict, Action: errorpolicy.DLQ,
+		Conflicts: []events.Conflict{{Path: "<b>.go", Message: "CONFLICT", With: []string{"i0"}}},
+	})
+	s.at(7*time.Second, events.VerifyStarted{ItemIDs: []string{"i9"}, Commit: "9999999999999999"})
+	s.at(9*time.Second, events.JobResumed{Died: new(began.Add(8 * time.Second))})
+	s.at(10*time.Second, events.JobCompleted{Head: "ffffffffffffffff"})
+	return s
+}
+
+func TestTheMergeQueueIsDrawn(t *testing.T) {
+	page := pageOf(t, merging().source())
+	for _, want := range []string{
+		"<h2>Merge queue</h2>",
+		"<title>i0, i2 merged as ffffffffff after 3s</title>",
+		"<title>i3: conflict in &lt;b&gt;.go with i0</title>",
+		"<title>i1: was not taken: verify_failed</title>",
+		"<title>verify of i0, i1, i2 failed in test: exit code &lt;1&gt; after 1s</title>",
+		"<title>verify of i0 passed after 1s</title>",
+		"<title>verify of i9 was stopped, or running when prodigy died after ",
+		"at most 4 items waiting",
+		`<code title="CONFLICT">&lt;b&gt;.go</code> with <span class="id">i0</span></td><td>dead letter</td>`,
+		"↳ i0</td>",
+		`<td class="id">ffffffffff</td><td class="text">w: i2</td>`,
+		`<td class="id">bbbbbbbbbb</td><td class="text">commits of the phase setup</td>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}
+
+func TestAJobWithoutWorkspacesHasNoMergeQueue(t *testing.T) {
+	s := merging()
+	s[0].Event = events.JobStarted{Workflow: "w", MaxParallel: 4}
+	if page := pageOf(t, s.source()); strings.Contains(page, "Merge queue") {
+		t.Error("there is a merge queue")
+	}
+}
+
+// Many merges become a summary, and their tables have a bound; how many waited is known all the same.
+func TestManyMergesAreSummedUp(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", MaxParallel: 1, Base: "a"})
+	for i := range 600 {
+		now := time.Duration(i) * time.Second
+		s.at(now, events.AgentStarted{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1, Worker: 1})
+		s.at(now+400*time.Millisecond, events.AgentCompleted{ItemID: fmt.Sprint(i), ItemIndex: i, Attempt: 1, Commit: "c"})
+		s.at(now+500*time.Millisecond, events.WorktreeMerged{
+			ItemIDs: []string{fmt.Sprint(i)}, ItemIndexes: []int{i}, Attempts: []int{1}, Commits: []string{fmt.Sprintf("%040d", i)}, Head: "h", Files: []int{1},
+			DurationMS: events.Millis(100 * time.Millisecond),
+		})
+	}
+	_, c, err := draw(s.source().Records, time.Time{}, pageKept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := c.Merges
+	if !m.SummedUp || len(m.Queue.Rects) > laneCells || len(m.Log) != pageKept.rows || m.LeftLog != 600-pageKept.rows || m.Log[0].ItemID != "599" {
+		t.Errorf("summed up %v, %d rectangles, %d commits and %d left", m.SummedUp, len(m.Queue.Rects), len(m.Log), m.LeftLog)
+	}
+}
+
+func TestTheDepthOfTheQueueIsTheMostOfEachPart(t *testing.T) {
+	p := newPlot(&axis{runs: []run{{From: began, To: began.Add(columns * time.Second)}}}, 1, pageKept)
+	done := func(at time.Duration, index int) {
+		p.queued(events.Record{Event: events.AgentCompleted{ItemIndex: index, Commit: "c"}}, at)
+	}
+	failed := func(at time.Duration, index int) {
+		p.queued(events.Record{Event: events.AgentFailed{ItemIndex: index, ErrorType: retry.TypeMergeConflict}}, at)
+	}
+	done(0, 0)
+	done(100*time.Millisecond, 1)
+	failed(200*time.Millisecond, 1)
+	done(3*time.Second, 2)
+	failed(5*time.Second, 0)
+	failed(5*time.Second, 2)
+	p.finish(false)
+	if want := []int{2, 1, 1, 2, 2, 2, 0, 0}; !slices.Equal(p.queue.depths[:len(want)], want) || p.queue.depths[columns-1] != 0 {
+		t.Errorf("got %v, want %v", p.queue.depths, want)
+	}
+}
