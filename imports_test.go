@@ -43,7 +43,7 @@ var allowed = map[string][]string{
 	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "golang.org/x/sync"},
 	"internal/outputs":     {"checksum", "jobs", "packed", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/packed":      {"jobs", "github.com/klauspost/compress"},
-	"internal/aicli":       {"filter", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
+	"internal/aicli":       {"duration", "filter", "rawjson", "retry", "spelling", "workflow", "gopkg.in/yaml.v3"},
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},

@@ -44,7 +44,9 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 	if a.MaxTurns > 0 {
 		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
 	}
-	return aiCall(call{argv: argv}, &aiRun{preset: p, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema}, prompt)
+	return aiCall(call{argv: argv}, &aiRun{
+		preset: p, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema, limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns),
+	}, prompt)
 }
 
 func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
@@ -54,6 +56,7 @@ type aiRun struct {
 	preset                  *aicli.Preset
 	allowDenied, allowEmpty bool
 	schema                  string // a file with a JSON Schema for the answer
+	limits                  aicli.Limits
 
 	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is its output, and its exit
 	// code decides, as long as it prints nothing of what the preset knows.
@@ -166,14 +169,23 @@ func (a *aiResult) fields() map[string]template.Value {
 }
 
 // judge turns the end of a command that a preset reads into a result: its answer is the output, and a failure says what the preset found.
-// Timeouts and commands that did not start are no affair of the preset.
-func (r *run) judge(st *step, b boundCommand, reading *aicli.Reading, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
+// Timeouts and commands that did not start are no affair of the preset. A command that was ended after it had printed its end has that end.
+func (r *run) judge(st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
+	reading := out.reading
+	stall := out.watch.stall()
+	if ended := out.watch.ended(); ended && (exit.TimedOut || exit.Expired) {
+		exit.Code, exit.Signal, exit.TimedOut, stall = 0, "", false, nil
+		res.code = 0
+	}
 	if exit.Start != nil || exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
 		return res, nil, false
 	}
 	a := b.aiRun
 	reading.WriteStderr([]byte(stderr))
 	v := reading.Verdict(aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty})
+	if stall != nil {
+		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
+	}
 	if a.lenient && v.Outcome == aicli.Failed && v.Rule == "" && !v.Known && (v.Plain || exit.Code != 0 || exit.Signal != "") {
 		return res, nil, false
 	}
@@ -206,7 +218,10 @@ func (r *run) judge(st *step, b boundCommand, reading *aicli.Reading, exit proce
 		Type: v.Type, Message: events.Clip(r.x.Mask.Text(v.Message), events.MaxError), ExitCode: exit.Code, Signal: exit.Signal, Exact: true,
 		RetryAfter: v.RetryAfter, ResetAt: v.Reset, Scope: v.Scope,
 	}}
-	if exit.Signal != "" {
+	switch {
+	case stall != nil:
+		f.ExitCode, f.Signal = -1, "" // the signal was prodigy's own
+	case exit.Signal != "":
 		f.ExitCode = -1
 	}
 	if v.Rule != "" {

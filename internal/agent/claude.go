@@ -65,7 +65,7 @@ func (x *Executor) readsClaude() *aiRun {
 		return nil
 	}
 	said := func(arg string) bool { return arg == "--output-format" || strings.HasPrefix(arg, "--output-format=") }
-	return &aiRun{preset: p, lenient: true, raw: !readsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
+	return &aiRun{preset: p, lenient: true, limits: p.Limits(nil, nil, 0), raw: !readsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
 }
 
 func (c claude) render(r template.Resolver) string { return c.Render(r) }

@@ -332,6 +332,7 @@ type sink struct {
 
 	reading *aicli.Reading // reads it as well; nil: nothing does
 	held    bool           // the file gets the answer, which is known at the end
+	watch   *watch         // ends the command when it does not get on; nil: nothing does
 }
 
 // release writes the answer to the file that was held for it.
@@ -348,6 +349,7 @@ func (s *sink) release(answer string) {
 func (s *sink) Write(p []byte) (int, error) {
 	if s.reading != nil {
 		_, _ = s.reading.Write(p)
+		s.watch.observe(s.reading.Signs())
 	}
 	if s.file != nil && s.err == nil && !s.held {
 		_, s.err = s.file.Write(p)

@@ -322,6 +322,8 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	}
 	if b.aiRun != nil {
 		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
+		out.watch = newWatch(b.aiRun)
+		defer out.watch.stop()
 	}
 	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
 	if err != nil {
@@ -336,7 +338,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	var failure *Failure
 	judged := false
 	if out.reading != nil {
-		res, failure, judged = r.judge(st, b, out.reading, exit, stderr.Tail(maxReadStderr), res)
+		res, failure, judged = r.judge(st, b, out, exit, stderr.Tail(maxReadStderr), res)
 	}
 	out.release(res.Output)
 	written := out.close()
@@ -418,7 +420,7 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 		limit, outer = effectiveTimeout(ctx, st.Timeout)
 		exit, err = r.x.shell().Run(r.stop, r.x.Run, process.Command{
 			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
-			Cleanup: r.a.Limits.Cleanup, Register: r.x.host.Register(), EndAll: b.ai,
+			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai,
 		}, b.program)
 		return err
 	})

@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/filter"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
+	"prodigy/internal/workflow"
 )
 
 //go:embed presets.yml
@@ -37,10 +38,13 @@ type Preset struct {
 	Parse   Format            `yaml:"parse,omitempty"`
 	Pick    map[string]*Pick  `yaml:"pick,omitempty"`
 	Take    map[string]Take   `yaml:"take,omitempty"`
+	Watch   Watching          `yaml:"watch,omitempty"`
 	Rules   []*Rule           `yaml:"rules,omitempty"`
 
 	picks []*Pick // in the order of their names
 	sums  []*source
+
+	toolBegins, toolEnds, waits []*source // of Watch
 }
 
 // Prompt says how a CLI gets its prompt.
@@ -92,6 +96,7 @@ type Pick struct {
 	line   *regexp.Regexp
 	lines  int  // of a text: how many lines from the one that matches make up its text
 	kept   bool // rules or takes look at its last line
+	sign   sign // what its lines say of how a run gets on
 
 	written *yaml.Node
 }
@@ -290,8 +295,8 @@ func (s Set) add(l Layer) error {
 				base = *parent
 				continue
 			}
-			if !slices.Contains(presetKeys(), k.Value) {
-				return at(k, "unknown key %q in agents.%s%s", k.Value, key.Value, spelling.Hint(k.Value, presetKeys(), strings.Join(presetKeys(), ", ")))
+			if keys := workflow.PresetKeys(); !slices.Contains(keys, k.Value) {
+				return at(k, "unknown key %q in agents.%s%s", k.Value, key.Value, spelling.Hint(k.Value, keys, strings.Join(keys, ", ")))
 			}
 		}
 		own := *body
@@ -308,10 +313,6 @@ func (s Set) add(l Layer) error {
 		s[key.Value] = &merged
 	}
 	return nil
-}
-
-func presetKeys() []string {
-	return []string{"extends", "tested", "argv", "args", "env", "model", "prompt", "options", "parse", "pick", "take", "rules"}
 }
 
 func withoutKey(content []*yaml.Node, name string) []*yaml.Node {
@@ -347,6 +348,7 @@ func (p Preset) with(over *Preset) Preset {
 	p.Env = merged(p.Env, over.Env)
 	p.Options = merged(p.Options, over.Options)
 	p.Take = merged(p.Take, over.Take)
+	p.Watch = p.Watch.with(over.Watch)
 	p.Pick = merged(p.Pick, over.Pick)
 	rules := slices.Clone(over.Rules)
 	for _, r := range p.Rules {
@@ -506,7 +508,7 @@ func (p *Preset) compile() error {
 		case (pick.line != nil) != (p.Parse == Text):
 			return fmt.Errorf("pick.%s: line is for parse: %s, fields are for %s", name, Text, JSONL)
 		}
-		pick.name = name
+		pick.name, pick.kept, pick.sign = name, false, 0
 		p.picks = append(p.picks, &pick)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Take)) {
@@ -525,6 +527,9 @@ func (p *Preset) compile() error {
 				p.pick(s.pick).kept = true
 			}
 		}
+	}
+	if err := p.compileWatch(); err != nil {
+		return err
 	}
 	rules := make([]*Rule, len(p.Rules))
 	for i, r := range p.Rules {

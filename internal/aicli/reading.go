@@ -38,6 +38,9 @@ type Reading struct {
 	open   map[string]int    // of a text: how many further lines belong to the pick
 	values []accumulated     // of the sources that add up, as in preset.sums
 
+	signs Signs               // without Tools
+	tools map[string]struct{} // the ids of those that run
+
 	stderr tail
 	stdout tail // with Text
 }
@@ -128,6 +131,7 @@ func (r *Reading) line(line []byte) {
 		}
 	default:
 		r.plain = firstPart(string(line), maxPlain)
+		r.sawLine(0)
 	}
 }
 
@@ -135,6 +139,7 @@ func (r *Reading) line(line []byte) {
 func (r *Reading) document(doc []byte, valid bool) {
 	types := quickType(doc)
 	checked := valid
+	var says sign
 	for _, p := range r.preset.picks {
 		if types != nil && p.types != "" && string(types) != p.types || !p.mayFit(doc) {
 			continue
@@ -151,8 +156,10 @@ func (r *Reading) document(doc []byte, valid bool) {
 		}
 		if p.fits(doc) {
 			r.picked(p, doc)
+			says |= p.sign
 		}
 	}
+	r.sawLine(says)
 }
 
 // quickType returns the value of the field type where that is the first one, or nil. Most lines of a long output are of no interest,
@@ -192,6 +199,8 @@ func (p *Pick) fits(doc []byte) bool {
 // picked takes a line that fits a pick.
 func (r *Reading) picked(p *Pick, doc []byte) {
 	r.at[p.name] = r.number
+	r.signs.Known = true
+	r.watch(p, doc)
 	if p.kept {
 		r.lines[p.name] = append(r.lines[p.name][:0], doc...)
 	}
@@ -235,8 +244,10 @@ func (r *Reading) picked(p *Pick, doc []byte) {
 
 // textLine takes a line of a text.
 func (r *Reading) textLine(line string) {
+	var says sign
 	if strings.TrimSpace(line) != "" {
 		r.plain = firstPart(line, maxPlain)
+		says = progress
 	}
 	for _, p := range r.preset.picks {
 		if more := r.open[p.name]; more > 0 {
@@ -247,6 +258,8 @@ func (r *Reading) textLine(line string) {
 		if m == nil {
 			continue
 		}
+		says |= p.sign
+		r.signs.Known = true
 		r.at[p.name] = r.number
 		r.open[p.name] = p.lines - 1
 		var fields strings.Builder
@@ -256,6 +269,9 @@ func (r *Reading) textLine(line string) {
 			}
 		}
 		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...) // textDocument makes JSON of the rest
+	}
+	if says != 0 {
+		r.sawLine(says)
 	}
 }
 
@@ -354,7 +370,7 @@ func (r *Reading) named(written string) string {
 	return r.value(&source{pick: pick, path: path})
 }
 
-// path leads to a value in a JSON document. A number is also the index in a list, and * stands for all members.
+// path leads to a value in a JSON document. A number is also the index in a list, and * stands for all members or elements.
 type path []string
 
 func parsePath(written string) path { return strings.Split(written, ".") }
@@ -391,6 +407,11 @@ func (p path) each(doc []byte, yield func([]byte) bool) bool {
 	case p[0] == "*":
 		for _, value := range rawjson.Members(doc) {
 			if !p[1:].each(value, yield) {
+				return false
+			}
+		}
+		for element := range rawjson.Elements(doc) {
+			if !p[1:].each(element, yield) {
 				return false
 			}
 		}

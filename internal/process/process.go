@@ -51,7 +51,9 @@ type Command struct {
 	Stderr  io.Writer      // the same. When it is Stdout, both are one pipe
 	Timeout time.Duration  // 0: none
 	Grace   time.Duration  // between SIGTERM and SIGKILL to the group, at a stop
-	Cleanup *time.Duration // the same at Timeout, where only ErrKill cuts it short; nil: Grace
+	Cleanup *time.Duration // the same at Timeout and Expiry, where only ErrKill cuts it short; nil: Grace
+
+	Expiry context.Context // the command is ended as at Timeout when it ends; nil: never
 
 	Register *Register // nil: the group is not recorded
 
@@ -69,6 +71,7 @@ type Exit struct {
 	Number   int    // of Signal
 	Core     bool   // Signal made it dump core
 	TimedOut bool   // Timeout ended it
+	Expired  bool   // Expiry ended it
 	Start    error  // it could not be started; all else is zero
 	Duration time.Duration
 }
@@ -109,7 +112,7 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	k := &killer{
 		group: kid.group(), marked: newMarked(c.mark, kid.group()), grace: c.Grace, cleanup: c.cleanup(), expire: kid.expire,
 	}
-	release := k.watch(ctx, c.Timeout)
+	release := k.watch(ctx, c.Timeout, c.Expiry)
 	kid.drainUntilEnd()
 	if k.hasEnded() {
 		kid.drainRest()
@@ -207,32 +210,39 @@ type killer struct {
 	gone     bool // the id of the group may no longer be signalled
 	ending   bool // the group was sent a signal
 	timedOut bool
+	expired  bool
 	limit    *time.Timer // to the timeout
 	last     *time.Timer // from SIGTERM to SIGKILL
 }
 
-// watch watches ctx and the timeout until release is called, which also kills what is left of the group.
-func (k *killer) watch(ctx context.Context, timeout time.Duration) (release func()) {
+// watch watches ctx, the timeout and the expiry until release is called, which also kills what is left of the group.
+func (k *killer) watch(ctx context.Context, timeout time.Duration, expiry context.Context) (release func()) {
 	if timeout > 0 {
 		k.mu.Lock()
-		k.limit = time.AfterFunc(timeout, k.onTimeout)
+		k.limit = time.AfterFunc(timeout, func() { k.onTimeUp(&k.timedOut) })
 		k.mu.Unlock()
+	}
+	unhookExpiry := func() bool { return true }
+	if expiry != nil {
+		unhookExpiry = context.AfterFunc(expiry, func() { k.onTimeUp(&k.expired) })
 	}
 	unhook := context.AfterFunc(ctx, func() { k.onStop(context.Cause(ctx)) })
 	return func() {
 		unhook()
+		unhookExpiry()
 		k.reap()
 		k.marked.end()
 	}
 }
 
-func (k *killer) onTimeout() {
+// onTimeUp ends the group, and notes why unless it is being ended already.
+func (k *killer) onTimeUp(why *bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.gone {
 		return
 	}
-	k.timedOut = true
+	*why = !k.expired && !k.timedOut
 	k.end(k.cleanup)
 }
 
@@ -301,12 +311,12 @@ func (k *killer) reap() {
 	k.group.close()
 }
 
-// withTimeout returns end, marked as timed out if the timeout ended the command.
+// withTimeout returns end, marked as timed out or expired if that ended the command.
 func (k *killer) withTimeout(end Exit) Exit {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.timedOut {
-		end.Code, end.TimedOut = -1, true
+	if k.timedOut || k.expired {
+		end.Code, end.TimedOut, end.Expired = -1, k.timedOut, k.expired
 	}
 	return end
 }

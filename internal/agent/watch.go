@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"prodigy/internal/aicli"
+)
+
+// watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine, while a timer waits. A nil watch
+// does nothing.
+type watch struct {
+	limits  aicli.Limits
+	lenient bool // nothing is known of the command until it prints what the preset knows
+
+	expiry context.Context
+	expire context.CancelFunc
+
+	mu    sync.Mutex
+	dog   *aicli.Watchdog // nil: the run has not begun, or is not watched yet
+	timer *time.Timer
+	due   time.Time    // of the timer; zero: it does not run
+	why   *aicli.Stall // nil: it was not ended
+}
+
+// newWatch returns the watch for a run; nil if its output is its own affair.
+func newWatch(a *aiRun) *watch {
+	if a.raw {
+		return nil
+	}
+	w := &watch{limits: a.limits, lenient: a.lenient}
+	w.expiry, w.expire = context.WithCancel(context.Background())
+	return w
+}
+
+// begin starts the clock, and returns the context that ends with the patience for the run.
+func (w *watch) begin() context.Context {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lenient {
+		w.dog = aicli.NewWatchdog(w.limits, time.Now())
+		w.arm()
+	}
+	return w.expiry
+}
+
+// observe takes the signs of the run.
+func (w *watch) observe(s aicli.Signs) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if w.dog == nil {
+		if !s.Known {
+			return
+		}
+		w.dog = aicli.NewWatchdog(w.limits, now)
+	}
+	if w.why != nil {
+		return
+	}
+	if why := w.dog.Observe(s, now); why != nil {
+		w.end(why)
+		return
+	}
+	w.arm()
+}
+
+// arm makes the timer fire no later than the run is due. A timer that fires too early is set again.
+func (w *watch) arm() {
+	due := w.dog.Due()
+	if due.IsZero() || !w.due.IsZero() && !due.Before(w.due) {
+		return
+	}
+	w.due = due
+	if w.timer == nil {
+		w.timer = time.AfterFunc(time.Until(due), w.check)
+		return
+	}
+	w.timer.Reset(time.Until(due))
+}
+
+// check ends the run if it is due.
+func (w *watch) check() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why != nil {
+		return
+	}
+	if why := w.dog.Check(time.Now()); why != nil {
+		w.end(why)
+		return
+	}
+	w.due = time.Time{}
+	w.arm()
+}
+
+func (w *watch) end(why *aicli.Stall) {
+	w.why = why
+	w.expire()
+}
+
+// stop ends the watch.
+func (w *watch) stop() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.expire()
+}
+
+// stall returns why the run was ended, or nil.
+func (w *watch) stall() *aicli.Stall {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
+}
+
+// ended reports whether the run has printed its end, and nothing after it.
+func (w *watch) ended() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dog != nil && w.dog.Ended()
+}
