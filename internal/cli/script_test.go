@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"prodigy": func() { os.Exit(Main(os.Args[1:])) },
 		"claude":  fakeClaude,
+		"gh":      fakeGH,
 	})
 }
 
@@ -72,6 +74,22 @@ func fakeClaude() {
 	if strings.Contains(prompt, "fail") {
 		os.Exit(1)
 	}
+}
+
+// fakeGH knows of no pull request, and opens one for a branch that is at the remote.
+func fakeGH() {
+	head := ""
+	for i, arg := range os.Args {
+		if arg == "--head" && i+1 < len(os.Args) {
+			head = os.Args[i+1]
+		}
+	}
+	there := exec.Command("git", "ls-remote", "--exit-code", "origin", "refs/heads/"+head).Run() == nil
+	if len(os.Args) < 3 || os.Args[1] != "pr" || os.Args[2] != "create" || head == "" || !there {
+		fmt.Fprintln(os.Stderr, "no pull requests found")
+		os.Exit(1)
+	}
+	fmt.Println("https://github.com/me/project/pull/1")
 }
 
 // Every script is something that a user could have typed.
