@@ -257,6 +257,17 @@ func TestCapturedFieldsComeBackFromTheLog(t *testing.T) {
 	same(t, "values", valuesOf(f.commands[0]), []string{"$(b)", "true", `["1","2"]`, "false", "", "true"})
 }
 
+func TestDevicesAndDescriptorsAreNotReplaced(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/dev/stdout": false, "/dev/fd/1": false, "/dev/null": false, "/proc/self/fd/1": false, "/": false,
+		"/dev/shm/none/x": true, filepath.Join(t.TempDir(), "none"): true,
+	} {
+		if got := replaceable(path); got != want {
+			t.Errorf("%s: got %t, want %t", path, got, want)
+		}
+	}
+}
+
 func TestOutputFilesHoldTheWholeOutput(t *testing.T) {
 	dir := t.TempDir()
 	run := func(script, path string, change func(*workflow.Step)) Outcome {

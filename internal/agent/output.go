@@ -292,9 +292,10 @@ func (d *destination) create() (*os.File, error) {
 	return file, nil
 }
 
-// replaceable reports whether path is a regular file, or none yet. The descriptors of a process are not, whatever they lead to.
+// replaceable reports whether path is a regular file, or none yet. The descriptors of a process are not, whatever they lead to. /dev/shm holds
+// ordinary files.
 func replaceable(path string) bool {
-	if strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/") {
+	if strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/") {
 		return false
 	}
 	info, err := os.Stat(path)
