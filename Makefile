@@ -1,4 +1,4 @@
-# Everything a developer types. `make check` is what CI runs, nothing more.
+# Everything a developer types. `make check` is what CI runs first.
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -20,8 +20,12 @@ build: ## Build bin/prodigy
 test: ## Run all tests
 	$(GO) test -timeout $(PATIENCE) ./...
 
+exhaustive: ## Run all cases of the tests that try a sample of them otherwise
+	EXHAUSTIVE=1 $(GO) test -timeout 60m ./...
+
+# The files of these tests are on the disk, not in memory.
 race: ## Run the tests under the race detector, without the long ones
-	$(GO) test -timeout $(PATIENCE) -race -short -skip TestSeedScripts ./...
+	TMPDIR=$${TMPDIR:-/tmp} $(GO) test -timeout $(PATIENCE) -race -short -skip TestSeedScripts ./...
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@set -e; for pkg in $$($(GO) list ./...); do \
@@ -121,4 +125,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test race fuzz bench bench-quick bench-code torture attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-code torture attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean

@@ -65,7 +65,8 @@ var allowed = map[string][]string{
 	"internal/posix":       {},
 	"internal/duration":    {},
 	"internal/spelling":    {},
-	"internal/trials":      {}, // for the programs of attack and torture
+	"internal/trials":      {},                   // for the programs of attack and torture
+	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 
 	"internal/rawjson":             {"github.com/go-json-experiment/json"},
 	"internal/rawjson/conformance": {}, // cases for the tests of whatever reads JSON

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"prodigy/internal/testenv"
 )
 
 var update = flag.Bool("update", false, "rewrite the files that scripts compare output with")
@@ -22,6 +24,7 @@ var update = flag.Bool("update", false, "rewrite the files that scripts compare 
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
 		handDownSignals()
+		testenv.UseMemory()
 	}
 	testscript.Main(m, map[string]func(){
 		"prodigy": func() { os.Exit(Main(os.Args[1:])) },

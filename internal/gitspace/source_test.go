@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
 
@@ -47,7 +48,7 @@ var sources = []struct {
 
 func TestWorkspacesOfEveryKindOfRepository(t *testing.T) {
 	for i, source := range sources {
-		if testing.Short() && i%8 > 0 {
+		if i%testenv.OneIn(20, 3) != 0 {
 			continue
 		}
 		t.Run(source.name, func(t *testing.T) {

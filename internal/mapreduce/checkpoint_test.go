@@ -282,7 +282,7 @@ func TestALostJournalIsMadeAgainFromTheWholeLog(t *testing.T) {
 	k := kinds()["item retries between two phases"]
 	c, whole, lines := record(t, k)
 	all := moments(t, whole.Job, parse(t, k.source).ErrorPolicy)
-	for cut := 1; cut < len(lines); cut++ {
+	for _, cut := range cuts(lines) {
 		place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
 		all[cut-1].put(t, place.job)
 		if err := os.Remove(place.job.DLQFile()); err != nil {

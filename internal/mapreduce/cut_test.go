@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/testenv"
 )
 
 // recorded is a kind of job to be cut.
@@ -60,7 +61,7 @@ func TestALogCutAfterAnyRecordResumesToTheSameEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, whole, lines := record(t, k)
-			for cut := 1; cut < len(lines); cut++ {
+			for _, cut := range cuts(lines) {
 				checkCut(t, c, k, whole, cut, strings.Join(lines[:cut], ""))
 			}
 		})
@@ -74,7 +75,7 @@ func TestALogCutAfterAnyRecordResumesFromACheckpointToTheSameEnd(t *testing.T) {
 			t.Parallel()
 			c, whole, lines := record(t, k)
 			all := moments(t, whole.Job, parse(t, k.source).ErrorPolicy)
-			for cut := 1; cut < len(lines); cut++ {
+			for _, cut := range cuts(lines) {
 				for _, at := range []int{cut, cut/2 + 1} {
 					place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
 					all[at-1].put(t, place.job)
@@ -92,7 +93,7 @@ func TestALogCutAfterAnyRecordResumesFromACheckpointToTheSameEnd(t *testing.T) {
 func TestALogCutInsideALineResumesFromTheLineBefore(t *testing.T) {
 	k := kinds()["item retries between two phases"]
 	c, whole, lines := record(t, k)
-	for cut := 1; cut < len(lines); cut++ {
+	for _, cut := range cuts(lines) {
 		next := lines[cut]
 		for _, kept := range []int{1, len(next) / 2, len(next) - 1} {
 			checkCut(t, c, k, whole, cut, strings.Join(lines[:cut], "")+next[:kept])
@@ -100,12 +101,27 @@ func TestALogCutInsideALineResumesFromTheLineBefore(t *testing.T) {
 	}
 }
 
+// cuts returns the records after which a log is cut: the first of each type, and every nth.
+func cuts(lines []string) (after []int) {
+	n := testenv.OneIn(8, 4)
+	seen := map[string]bool{}
+	for i := 1; i < len(lines); i++ {
+		_, kind, _ := strings.Cut(lines[i-1], `"type":"`)
+		kind, _, _ = strings.Cut(kind, `"`)
+		if i%n == 0 || !seen[kind] && !testing.Short() {
+			after = append(after, i)
+		}
+		seen[kind] = true
+	}
+	return after
+}
+
 // record runs a job to its end and returns its log in lines.
 func record(t *testing.T, k recorded) (c Config, whole Result, lines []string) {
 	t.Helper()
 	c = config(t, fake(k.reply))
 	c.CheckpointRecords = 1 // its last one is of the whole log, and no cut log has that record
-	synctest.Test(t, func(t *testing.T) { whole = run(t, c, k.source) })
+	whole = runInBubble(t, c, k.source)
 	return c, whole, strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
 }
 
@@ -154,7 +170,7 @@ func TestNoFinishedItemRunsAgain(t *testing.T) {
 		return answer{takes: time.Second}
 	}}
 	c, whole, lines := record(t, k)
-	for cut := 1; cut < len(lines); cut++ {
+	for _, cut := range cuts(lines) {
 		log := strings.Join(lines[:cut], "")
 		ended := int64(strings.Count(log, `"type":"AgentCompleted"`))
 		ran.Store(0)

@@ -227,7 +227,7 @@ func TestTheLogAndTheQueueCountFailuresAlike(t *testing.T) {
 // what had left the queue is not written to it again.
 func TestLettersOfAKilledRunAreThereForReaders(t *testing.T) {
 	c := config(t, fake(failing("item_1", "item_3")))
-	whole := run(t, c, workflowOf(5, 1, ""))
+	whole := runInBubble(t, c, workflowOf(5, 1, ""))
 	log := readLog(t, whole.Job)
 	for name, cut := range map[string]int{"before the first": 0, "between the two": 1, "after both": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestCatchingUpDoesNotWriteWhatHasLeftTheQueue(t *testing.T) {
 // A log that was never synced can lose its end to a power loss, and leave a queue that knows more. The queue is made again, which is told.
 func TestAQueueAheadOfItsLogIsFollowedAnewAndTold(t *testing.T) {
 	c := config(t, fake(failing("item_1", "item_3")))
-	whole := run(t, c, workflowOf(5, 1, ""))
+	whole := runInBubble(t, c, workflowOf(5, 1, ""))
 	place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_1"`))
 	journal, err := os.ReadFile(whole.Job.DLQFile())
 	if err != nil {
@@ -300,9 +300,11 @@ func TestAQueueAheadOfItsLogIsFollowedAnewAndTold(t *testing.T) {
 	c.Runner = fake(failing("item_2"))
 	var said []string
 	c.Notice = func(text string) { said = append(said, text) }
-	if _, err := Resume(t.Context(), c, place.job); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := Resume(t.Context(), c, place.job); err != nil {
+			t.Fatal(err)
+		}
+	})
 	if got, want := deadIDs(t, place.job), []string{"item_2"}; !slices.Equal(got, want) {
 		t.Errorf("dead letters: got %v, want %v", got, want)
 	}

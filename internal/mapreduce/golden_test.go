@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,7 +97,7 @@ func recordGolden(t *testing.T, root string) {
 	for name, k := range kinds() {
 		c := config(t, fake(k.reply))
 		var whole Result
-		synctest.Test(t, func(t *testing.T) { whole = run(t, c, k.source) })
+		whole = runInBubble(t, c, k.source)
 		log := readLog(t, whole.Job)
 		dir := filepath.Join(root, strings.ReplaceAll(name, " ", "-"))
 		writeGolden(t, dir, k.source, log)

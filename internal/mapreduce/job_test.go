@@ -104,6 +104,13 @@ func run(t *testing.T, c Config, source string) Result {
 	return r
 }
 
+// runInBubble runs a job to its end, with no real time for what it waits for.
+func runInBubble(t *testing.T, c Config, source string) (r Result) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { r = run(t, c, source) })
+	return r
+}
+
 func recordsOf(t *testing.T, place jobs.Job) []events.Record {
 	t.Helper()
 	var all []events.Record

@@ -81,7 +81,7 @@ func TestASummaryNoticesALogThatEndsBeforeItsCheckpoint(t *testing.T) {
 	for _, source := range []string{workflowOf(6, 2, ""), "- shell: a\n- shell: b\n- shell: c\n- shell: d\n"} {
 		c := config(t, fake(failing("item_1")))
 		c.CheckpointRecords = 1
-		r := run(t, c, source)
+		r := runInBubble(t, c, source)
 		lines := strings.SplitAfter(readLog(t, r.Job), "\n")
 		files, _ := filepath.Glob(filepath.Join(r.Job.EventsDir(), "*.jsonl"))
 		cut := strings.Join(lines[:len(lines)-3], "")

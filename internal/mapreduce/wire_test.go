@@ -208,8 +208,8 @@ const slowThroughJSON = "LogCut|QueueAhead|KilledRunAre|LogHasLost|Damaged|LostJ
 
 // All that jobs do they do as well when nothing but JSON passes between them and what runs their attempts.
 func TestJobsRunThroughJSON(t *testing.T) {
-	if *throughJSON {
-		return // this is the run with it
+	if *throughJSON || testing.Short() {
+		return // this is the run with it, or TestAnExecutorCanWrapTheLocalOne is enough
 	}
 	out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-through-json", "-test.v", "-test.skip="+slowThroughJSON).CombinedOutput()
 	if n := strings.Count(string(out), "\n--- PASS"); err != nil || n < 40 {
