@@ -75,7 +75,7 @@ func (h *history) take(rec record) {
 		h.tries[rec.ItemID]++
 	case "AgentStarted":
 		h.started(rec)
-	case "AgentInterrupted":
+	case "AgentInterrupted", "AgentLost":
 		h.ended(rec)
 	case "AgentCompleted":
 		h.ended(rec)

@@ -25,8 +25,9 @@ type Attempt struct {
 	ItemIndex     int                    `json:"item_index"`
 	ItemTotal     int                    `json:"item_total"` // 0 while unknown
 	Item          json.RawMessage        `json:"item,omitempty"`
-	Number        int                    `json:"number"` // from 1
-	Worker        int                    `json:"worker"` // slot, from 1
+	Number        int                    `json:"number"`          // from 1
+	Worker        int                    `json:"worker"`          // slot, from 1; on a worker of a fleet a slot of that
+	Token         int64                  `json:"token,omitempty"` // number of the record of its start, which no other execution has; 0: it is about no item
 	Dir           string                 `json:"dir"`
 	Base          string                 `json:"base,omitempty"`      // with workspaces: the commit it begins at
 	Resolve       string                 `json:"resolve,omitempty"`   // with workspaces: the work whose conflict with Base the steps resolve; empty: none
@@ -105,6 +106,7 @@ type Outcome struct {
 	Output   string                     `json:"output"`            // of the last step that ran, bounded (see process.Capture)
 	Captured map[string]json.RawMessage `json:"captured,omitempty"`
 	Duration time.Duration              `json:"duration"`
+	Node     string                     `json:"node,omitempty"` // the worker of a fleet that ran it
 
 	// With workspaces, also of an attempt that failed: the commit with all that it changed (empty: nothing), how many files, inserted and deleted
 	// lines that is, and how many changed files were not taken.

@@ -103,7 +103,7 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 				lost = begun
 			}
 			begun = r.Time
-		case events.AgentCompleted, events.AgentInterrupted:
+		case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
 			begun = time.Time{}
 		case events.AgentFailed:
 			if e.AgentID != "" { // else it was refused

@@ -157,6 +157,8 @@ type agentShown struct {
 	Label      string        `json:"label,omitempty"`
 	Attempt    int           `json:"attempt"`
 	Worker     int           `json:"worker"`
+	Node       string        `json:"node,omitempty"` // the worker of a fleet
+	Slot       int           `json:"slot,omitempty"` // of that worker
 	Step       string        `json:"step,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
 }
@@ -243,7 +245,7 @@ func timesOf(j *view.Job) attemptTimes {
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Step: a.Step, DurationMS: events.Millis(took(a))}
+		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a))}
 	}
 	return shown
 }

@@ -154,7 +154,7 @@ func eventColour(eventType string) colour {
 	switch eventType {
 	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.DLQItemAdded{}.Type():
 		return red
-	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
+	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.AgentLost{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
 		events.CircuitHalfOpen{}.Type():
 		return yellow
 	case events.CircuitClosed{}.Type(), events.JobCompleted{}.Type(), events.DLQItemRemoved{}.Type():

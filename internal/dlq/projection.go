@@ -120,7 +120,9 @@ func (p *Projection) apply(r events.Record) error {
 			a.Retries = append(a.Retries, StepRetry{DelayMS: e.DelayMS, Error: e.Error})
 		}
 	case events.AgentInterrupted:
-		p.interrupted(e)
+		p.givenBack(e.ItemID)
+	case events.AgentLost:
+		p.givenBack(e.ItemID)
 	case events.AgentFailed:
 		return p.failed(r, e)
 	case events.AgentCompleted:
@@ -154,14 +156,15 @@ func (p *Projection) started(now time.Time, e events.AgentStarted) {
 	a.Retries = nil // an attempt that died with its process left them
 }
 
-func (p *Projection) interrupted(e events.AgentInterrupted) {
-	a := p.mem.Active[e.ItemID]
+// givenBack forgets an attempt that ended without an outcome.
+func (p *Projection) givenBack(itemID string) {
+	a := p.mem.Active[itemID]
 	if a == nil {
 		return
 	}
 	a.Retries = nil
 	if len(a.History) == 0 {
-		delete(p.mem.Active, e.ItemID)
+		delete(p.mem.Active, itemID)
 	}
 }
 

@@ -98,6 +98,8 @@ var types = []Event{
 	QuotaPaused{},
 	QuotaResumed{},
 	AgentInterrupted{},
+	AgentPlaced{},
+	AgentLost{},
 	WorktreeCreated{},
 	WorktreeMerged{},
 	WorktreeCleaned{},
@@ -371,8 +373,10 @@ type AgentStarted struct {
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
 	Worker    int    `json:"worker"`
-	Alone     bool   `json:"alone,omitempty"` // nothing else runs meanwhile, because it may be what killed earlier runs
-	Base      string `json:"base,omitempty"`  // with workspaces: the commit it begins at
+	Alone     bool   `json:"alone,omitempty"`   // nothing else runs meanwhile, because it may be what killed earlier runs
+	Base      string `json:"base,omitempty"`    // with workspaces: the commit it begins at
+	Fleet     bool   `json:"fleet,omitempty"`   // it is given to a worker on some machine, so that it does not die with the run
+	Suspect   bool   `json:"suspect,omitempty"` // no other such attempt is given to a worker meanwhile, because it may be what killed earlier workers
 }
 
 func (AgentStarted) Type() string { return "AgentStarted" }
@@ -386,6 +390,7 @@ type AgentCompleted struct {
 	AgentID    string                     `json:"agent_id"`
 	Attempt    int                        `json:"attempt"`
 	Worker     int                        `json:"worker"`
+	Node       string                     `json:"node,omitempty"` // the worker of a fleet that ran it
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
@@ -426,6 +431,7 @@ type AgentFailed struct {
 	AgentID        string                     `json:"agent_id"`
 	Attempt        int                        `json:"attempt"`
 	Worker         int                        `json:"worker"`
+	Node           string                     `json:"node,omitempty"` // the worker of a fleet that ran it
 	DurationMS     Millis                     `json:"duration_ms"`
 	ExitCode       *int                       `json:"exit_code,omitempty"` // absent when there is none: a signal, a timeout
 	Captured       map[string]json.RawMessage `json:"captured,omitempty"`
@@ -602,6 +608,45 @@ func (e AgentInterrupted) masked(m Masker) Event {
 }
 
 func (e AgentInterrupted) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
+// AgentPlaced says which worker of a fleet runs an attempt. Of one that ends soon there is none: its end names the worker too.
+type AgentPlaced struct {
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+	Node      string `json:"node"` // name of the worker
+	Slot      int    `json:"slot"` // of that worker, from 1
+}
+
+func (AgentPlaced) Type() string { return "AgentPlaced" }
+
+func (e AgentPlaced) About() string { return e.ItemID }
+
+// AgentLost ends an attempt whose worker died, or is cut off. That is no failure and uses up no try, but its number.
+type AgentLost struct {
+	ItemID    string        `json:"item_id"`
+	ItemIndex int           `json:"item_index"`
+	AgentID   string        `json:"agent_id"`
+	Attempt   int           `json:"attempt"`
+	Node      string        `json:"node,omitempty"` // name of the worker; empty: it is not known
+	Reason    string        `json:"reason"`
+	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
+}
+
+func (AgentLost) Type() string { return "AgentLost" }
+
+func (e AgentLost) About() string { return e.ItemID }
+
+func (e AgentLost) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e AgentLost) normal() Event {
 	e.Reason = Clip(e.Reason, MaxError)
 	return e
 }
@@ -1036,6 +1081,10 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 		return e.ItemIndex, 0, true
 	case AgentInterrupted:
 		return e.ItemIndex, e.Attempt, true
+	case AgentPlaced:
+		return e.ItemIndex, e.Attempt, true
+	case AgentLost:
+		return e.ItemIndex, e.Attempt, true
 	}
 	return 0, 0, false
 }
@@ -1048,6 +1097,8 @@ func Printed(e Event) *outputs.Span {
 	case AgentFailed:
 		return e.Outputs
 	case AgentInterrupted:
+		return e.Outputs
+	case AgentLost:
 		return e.Outputs
 	case StepCompleted:
 		return e.Outputs

@@ -53,16 +53,16 @@ func samples() []Event {
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
 		ItemsSelected{TotalItems: 3},
-		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3"},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true},
 		AgentCompleted{
-			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, DurationMS: Millis(time.Second),
+			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
 			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4}, Commit: "d4e5f6", Files: 2, Insertions: 30, Deletions: 4, Discarded: 1,
 		},
 		AgentFailed{
 			Rule:   "claude/usage_limit",
 			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
-			Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
+			Node: "worker-3", Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
 			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
@@ -75,6 +75,8 @@ func samples() []Event {
 		},
 		QuotaResumed{Pool: "claude"},
 		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		AgentPlaced{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Slot: 2},
+		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		WorktreeCreated{Worker: 2, Base: "a1b2c3", DurationMS: Millis(time.Second)},
 		WorktreeMerged{
 			ItemIDs: []string{"item_1", "item_0"}, ItemIndexes: []int{1, 0}, Attempts: []int{1, 2}, Commits: []string{"c1", "c0"}, Head: "c0",

@@ -28,7 +28,8 @@ var notPrinted = map[string][]string{
 		"StepCompleted.CaptureFormat", "AgentFailed.Signal", "AgentFailed.Action", "StepFailed.Action", "StepFailed.Reason", "DLQItemRemoved.Reason",
 	},
 	"made by prodigy from nothing that was printed": {"JobStarted.Version", "OutputFile"},
-	"a checksum": {"OutputCRC"},
+	"a checksum":                  {"OutputCRC"},
+	"names of workers of a fleet": {"Node"},
 }
 
 const hidden = "hunter2"

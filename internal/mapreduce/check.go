@@ -114,6 +114,9 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 		return 1, nil
 	case w.Map.MaxParallel.Var == "":
 		n := max(1, w.Map.MaxParallel.Value)
+		if c.OnFleet {
+			return n, nil
+		}
 		if err := process.CapacityNow().Check(n); err != nil {
 			return 0, fmt.Errorf("max_parallel: %w", err)
 		}
@@ -127,6 +130,9 @@ func maxParallel(c Config, w *workflow.Workflow) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 1 {
 		return 0, fmt.Errorf("max_parallel: the variable %s is %q, which is not a whole number from 1", name, text)
+	}
+	if c.OnFleet {
+		return n, nil
 	}
 	if err := process.CapacityNow().Check(n); err != nil {
 		return 0, fmt.Errorf("max_parallel: the variable %s: %w", name, err)

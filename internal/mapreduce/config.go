@@ -28,6 +28,16 @@ type Executor interface {
 	Holds(ctx context.Context, ids []string) ([]string, error)
 }
 
+// Fleet is an Executor that gives attempts at items to workers elsewhere. What they run does not die with the run: Holds and Execute take it up
+// again. Execute may also return an error that agent.GivenBack knows.
+type Fleet interface {
+	Executor
+
+	// Hold is called once when the job begins to stop: what has not begun anywhere is to be given back at once, and attempts that wait for their
+	// next try end. What runs may go on until the context of Execute ends.
+	Hold()
+}
+
 // localExecutor is what a Config without an Executor uses.
 func localExecutor(c agent.Config, h agent.Host) Executor { return agent.New(c, h) }
 
@@ -91,7 +101,14 @@ type Config struct {
 	// belong to; one that wraps another passes both on, or something that wraps them. Nil: agent.New.
 	Executor func(c agent.Config, h agent.Host) Executor
 
+	// OnFleet says that Executor makes a Fleet, so that what this machine has room for does not limit the attempts.
+	OnFleet bool
+
 	Echo agent.Echo // shows what the commands of items print; nil: nobody does
+
+	// Abandon gives up, of a resumed job, what workers of a fleet may still run of it, which then may run twice. Without, a job that has
+	// such attempts is resumed with a Fleet only.
+	Abandon bool
 
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner

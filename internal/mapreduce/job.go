@@ -40,6 +40,7 @@ type job struct {
 	printed  printed
 	host     *host
 	executor Executor
+	fleet    Fleet // the executor, if it is one; else nil
 	space    Space // nil: the job has no workspaces
 
 	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
@@ -120,7 +121,7 @@ var errStopping = errors.New("the job is stopping")
 
 // stopped reports whether err is the result of a stop that was asked for.
 func (j *job) stopped(err error) bool {
-	return err != nil && (errors.Is(err, errStopping) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
+	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
 
 func (j *job) notice(text string) {

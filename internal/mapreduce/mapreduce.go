@@ -156,6 +156,9 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 
 // beginAgain opens what the job runs with, for another run. A job with workspaces that died before its first record begins as a new one.
 func (j *job) beginAgain(ctx context.Context) error {
+	if n := j.onFleet(); n > 0 && !j.config.OnFleet && !j.config.Abandon {
+		return &OnFleetError{JobID: j.place.ID, Attempts: n}
+	}
 	if !j.isolated() || j.state.Seq > 0 {
 		return j.equip(ctx, gitspace.Start{})
 	}
@@ -407,6 +410,9 @@ func (j *job) start() error {
 		return err
 	}
 	capacity := process.CapacityNow()
+	if j.config.OnFleet {
+		capacity.Fits, capacity.Most = j.parallel, j.parallel
+	}
 	if j.workflow.Map != nil && capacity.Fits < j.parallel {
 		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits), j.parallel))
 	}
@@ -440,6 +446,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		MaxCommands: int(j.room.Load()), Echo: j.config.Echo,
 	}, j.host)
+	j.fleet, _ = j.executor.(Fleet)
 	return nil
 }
 
@@ -558,7 +565,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 func (j *job) attached(ctx context.Context) ([]int, error) {
 	indexes := make(map[string]int, len(j.state.Running))
 	for index, f := range j.state.Running {
-		if index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
+		if f.Fleet == (j.fleet != nil) && index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
 			indexes[j.attemptID(f.ID, f.Number)] = index
 		}
 	}

@@ -2,6 +2,7 @@ package mapreduce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -59,6 +60,12 @@ func (j *job) perform(ctx context.Context, e *attemptEnd) {
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number. A stop or an error of prodigy itself
 // is not a failure of the item: the attempt is given back.
 func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
+	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
+		a := e.attempt
+		return j.record(events.AgentLost{
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Outputs: j.printed.take(a.ID),
+		}).Seq
+	}
 	if e.err != nil {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {
@@ -78,7 +85,7 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
 	wasDead := j.state.dead(a.ItemIndex)
 	r := j.record(events.AgentCompleted{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
 		Outputs: j.printed.take(a.ID),
 		Commit:  o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
@@ -105,7 +112,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		message = "retry budget exhausted: " + message
 	}
 	failed := events.AgentFailed{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
 		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,

@@ -39,6 +39,8 @@ type pool struct {
 	parked parkHeap    // agents that wait for the next try of a step
 
 	suspects []dueItem // items that run alone, when all others are done
+	lone     []dueItem // items that may be what killed workers: one of them is out at a time
+	loneOut  int       // the index of that one, -1: none is
 	alone    bool      // all others are done: one suspect at a time
 	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: no pause has begun
 
@@ -79,7 +81,10 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, due: due, suspects: suspects}
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, suspects: suspects, loneOut: -1}
+	for _, d := range due {
+		p.again(d)
+	}
 	defer close(p.idle)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
 	p.template.Batch = j.workflow.Map.Batch > 0
@@ -175,7 +180,7 @@ func (p *pool) over() bool {
 
 // exhausted reports whether nothing is left to start but suspects.
 func (p *pool) exhausted() bool {
-	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0
+	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0 && len(p.lone) == 0
 }
 
 // isolate makes the next suspect due, once nothing else is left and some time has passed.
@@ -247,6 +252,11 @@ func (p *pool) dispatch(now time.Time) bool {
 	}
 	if p.halted == nil {
 		p.isolate(now)
+		if len(p.lone) > 0 && p.loneOut < 0 {
+			p.loneOut = p.lone[0].index
+			p.due.push(p.lone[0])
+			p.lone = p.lone[1:]
+		}
 	}
 	for range burst {
 		if p.halted != nil || p.agents.Err() != nil || !p.vacant() {
@@ -257,6 +267,15 @@ func (p *pool) dispatch(now time.Time) bool {
 		}
 	}
 	return true
+}
+
+// again has an item wait for its next attempt.
+func (p *pool) again(d dueItem) {
+	if p.job.killsWorkers(d.index) {
+		p.lone = append(p.lone, d)
+		return
+	}
+	p.due.push(d)
 }
 
 // vacant reports whether one more agent may run now. It is not to begin far behind what others have done already.
@@ -287,6 +306,9 @@ func (p *pool) admitNext(now time.Time) bool {
 	}
 	it := p.take(retrying)
 	if admission.Verdict == errorpolicy.Refuse {
+		if it.Index == p.loneOut {
+			p.loneOut = -1
+		}
 		p.refuse(it)
 		return true
 	}
@@ -309,7 +331,10 @@ func (p *pool) take(retrying bool) items.Item {
 // start runs one attempt of an item in a free slot.
 func (p *pool) start(it items.Item) {
 	a := p.attempt(it, p.job.state.nextNumber(it.Index), p.takeSlot())
-	p.job.record(events.AgentStarted{ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base})
+	a.Token = p.job.record(events.AgentStarted{
+		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,
+		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut,
+	}).Seq
 	p.running++
 	p.startWorker(a)
 }
@@ -322,9 +347,12 @@ func (p *pool) adopt() {
 			slot = p.takeSlot()
 		}
 		f := p.job.state.Running[index]
+		if f.Suspect {
+			p.loneOut = index
+		}
 		p.running++
 		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-		a.Base = f.Base
+		a.Base, a.Token = f.Base, f.Token
 		p.startWorker(a)
 	}
 }
@@ -393,10 +421,14 @@ func (p *pool) handle(m message) {
 	case m.done != nil && m.done.attempt.ItemID == "":
 		p.running--
 		p.end = m.done
+	case m.done != nil && errors.Is(m.done.err, agent.ErrDetached):
+		p.running--
+		p.release(m.done, p.job.state.Seq)
 	case m.done != nil:
 		p.running--
 		seq := p.job.recordOutcome(m.done, p.halted)
 		p.haltForOwn(m.done.err)
+		p.job.condemn(m.done.attempt.ItemIndex)
 		if w, ok := p.job.state.Merging[m.done.attempt.ItemIndex]; ok && w.Seq == seq {
 			p.enqueue(m.done.attempt.ItemIndex)
 		}
@@ -420,8 +452,11 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if slot == 0 {
 		p.unpark(e.attempt.ItemIndex)
 	}
+	if e.attempt.ItemIndex == p.loneOut {
+		p.loneOut = -1
+	}
 	if w, ok := p.job.state.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
-		p.due.push(dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
+		p.again(dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
 	}
 	if e.ack != nil {
 		p.syncing++
@@ -463,6 +498,9 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 			close(p.job.halting)
 		}
 		p.grace = time.After(grace)
+		if p.job.fleet != nil {
+			p.job.fleet.Hold()
+		}
 	}
 	if grace == 0 {
 		p.kill(stopCause(v))

@@ -31,6 +31,7 @@ type state struct {
 	Waiting  map[int]pendingRetry `json:"waiting"`  // items between two attempts, by item index
 	Retrying map[string]stepRetry `json:"retrying"` // the last retry of a step by item id, of what has not ended; "" for the other phases
 	Crashes  map[int]crashes      `json:"crashes"`  // of items that were in flight when a run died
+	Losses   map[int]losses       `json:"losses"`   // of items whose workers were lost
 	Failures map[int]int          `json:"failures"` // failures so far of items that wait or are dead-lettered
 	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
@@ -76,12 +77,22 @@ type running struct {
 	Base   string         `json:"base,omitempty"`
 
 	Resolve string `json:"resolve,omitempty"` // the work whose conflict it resolves
+
+	Token   int64 `json:"token"` // number of the record of its start
+	Fleet   bool  `json:"fleet,omitempty"`
+	Suspect bool  `json:"suspect,omitempty"` // see events.AgentStarted
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
 type crashes struct {
 	Together int `json:"together"` // while others may have run too
 	Alone    int `json:"alone"`    // while nothing else ran
+}
+
+// losses is how often a worker was lost that had an attempt at an item.
+type losses struct {
+	Together int `json:"together"` // it may have had others that are as suspicious
+	Alone    int `json:"alone"`    // it had no other that is suspicious
 }
 
 // suspiciousTime is how soon after the beginning of an attempt the run must die for its item to be a suspect. An item that kills the run
@@ -111,6 +122,7 @@ func newState(p errorpolicy.Policy) *state {
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
 		Crashes:  map[int]crashes{},
+		Losses:   map[int]losses{},
 		Failures: map[int]int{},
 		LastTry:  map[int]int{},
 		Retrying: map[string]stepRetry{},
@@ -195,7 +207,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		ticket, effects := s.Policy.Started(r.Time)
-		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve}
+		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
@@ -221,8 +233,25 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		f := s.Running[e.ItemIndex]
 		s.Policy.Released(f.Ticket)
 		s.giveBack(e.ItemIndex, f, f.Number-1)
+	case events.AgentLost:
+		s.lose(e.ItemIndex)
 	}
 	return errorpolicy.Effects{}
+}
+
+// lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run again has one too.
+func (s *state) lose(index int) {
+	f := s.Running[index]
+	s.Policy.Released(f.Ticket)
+	delete(s.Running, index)
+	s.Waiting[index] = pendingRetry{ID: f.ID, Number: f.Number, Retry: f.Retry, Resolve: f.Resolve}
+	l := s.Losses[index]
+	if f.Suspect {
+		l.Alone++
+	} else {
+		l.Together++
+	}
+	s.Losses[index] = l
 }
 
 // succeed gives an item its success, by record seq.
@@ -386,6 +415,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.LastTry, index)
 	delete(s.Failures, index)
 	delete(s.Crashes, index)
+	delete(s.Losses, index)
 	delete(s.Retrying, id)
 }
 
@@ -454,7 +484,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

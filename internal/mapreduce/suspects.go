@@ -37,6 +37,11 @@ func (j *job) suspect(index int) bool {
 // quarantine records the failure of the items that were running alone when the run died, once that has happened too often. The policy decides
 // what follows as of any failure. The breaker never learns of it.
 func (j *job) quarantine() {
+	for _, index := range slices.Sorted(maps.Keys(j.state.Losses)) {
+		if index < j.store.Len() {
+			j.condemn(index)
+		}
+	}
 	if j.config.MaxCrashes <= 0 {
 		return
 	}
@@ -46,20 +51,42 @@ func (j *job) quarantine() {
 		if !waits || !w.Due.IsZero() || c.Alone < j.config.MaxCrashes || !j.suspect(index) || index >= j.store.Len() {
 			continue
 		}
-		now := time.Now()
-		message := fmt.Sprintf("prodigy died %d times while nothing but this item was running, and %d times while it was running beside others", c.Alone, c.Together)
-		f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
-		d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now, retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
-		failed := events.AgentFailed{
-			ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
-			ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
-		}
-		if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
-			failed.Reason = "its handler is not run for an item that kills prodigy"
-		}
-		if d.Action.RunsAgain() {
-			addRetry(&failed, d.Retry, now)
-		}
-		j.recordFailed(failed, j.whySkipped(false))
+		j.setAside(index, w, fmt.Sprintf("prodigy died %d times while nothing but this item was running, and %d times while it was running beside others", c.Alone, c.Together))
+	}
+}
+
+// setAside records the failure of an item that kills what runs it.
+func (j *job) setAside(index int, w pendingRetry, message string) {
+	now := time.Now()
+	f := retry.Failure{Type: retry.TypeKilledRunner, Message: message, ExitCode: -1}
+	d := j.state.Policy.Decide(errorpolicy.Outcome{ItemID: w.ID, Failure: f, Retry: w.Retry}, now, retry.NewRand(j.meta.Seed, w.ID, strconv.Itoa(w.Number)))
+	failed := events.AgentFailed{
+		ItemID: w.ID, ItemIndex: index, Attempt: w.Number, Error: message, ErrorType: retry.TypeKilledRunner,
+		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,
+	}
+	if j.workflow.ErrorPolicy.OnItemFailure.Kind == errorpolicy.Custom {
+		failed.Reason = "its handler is not run for an item that kills prodigy"
+	}
+	if d.Action.RunsAgain() {
+		addRetry(&failed, d.Retry, now)
+	}
+	j.recordFailed(failed, j.whySkipped(false))
+}
+
+// A worker that dies takes all its attempts with it, and mostly none of them is to blame. So an item is suspected only when it was among the lost
+// at several losses; then it is sent out while no other suspect is, and one whose workers are lost even so has failed.
+const (
+	lostTogether = 2 // losses after which an item is a suspect
+	lostAlone    = 2 // losses as a suspect after which it has failed
+)
+
+// killsWorkers reports whether an item may be what killed workers.
+func (j *job) killsWorkers(index int) bool { return j.state.Losses[index].Together >= lostTogether }
+
+// condemn records the failure of an item that waits for its next attempt, if its workers have been lost too often.
+func (j *job) condemn(index int) {
+	l := j.state.Losses[index]
+	if w, waits := j.state.Waiting[index]; waits && w.Due.IsZero() && l.Alone >= lostAlone {
+		j.setAside(index, w, fmt.Sprintf("its worker was lost %d times, %d of them while it ran no other item that may kill workers", l.Alone+l.Together, l.Alone))
 	}
 }

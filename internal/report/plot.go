@@ -109,6 +109,8 @@ func (p *plot) see(r events.Record) {
 		p.column(now).Succeeded++
 	case events.AgentInterrupted:
 		p.close(e.ItemIndex, now, stopped)
+	case events.AgentLost:
+		p.close(e.ItemIndex, now, stopped)
 	case events.AgentFailed:
 		p.fail(e, now)
 	}

@@ -112,6 +112,8 @@ func (a *attempt) see(event string) {
 		a.State, a.Class = "failed", "item-failed"
 	case (events.AgentInterrupted{}).Type():
 		a.State, a.Class = "stopped", "item-pending"
+	case (events.AgentLost{}).Type():
+		a.State, a.Class = "lost with its worker", "item-pending"
 	}
 }
 

@@ -160,7 +160,7 @@ func (x *explainer) apply(r events.Record) {
 			return
 		}
 		x.out.Status, x.letter = Succeeded, false
-		x.add(r, fmt.Sprintf("attempt %d succeeded after %s", e.Attempt, duration.Format(time.Duration(e.DurationMS))))
+		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node), duration.Format(time.Duration(e.DurationMS))))
 	case events.AgentFailed:
 		x.failed(r, e)
 	case events.AgentInterrupted:
@@ -171,6 +171,16 @@ func (x *explainer) apply(r events.Record) {
 			why += "; it stays a dead letter until it succeeds"
 		}
 		x.add(r, fmt.Sprintf("attempt %d was stopped: %s", e.Attempt, e.Reason), why)
+	case events.AgentPlaced:
+		x.add(r, fmt.Sprintf("attempt %d runs on %s, in slot %d there", e.Attempt, e.Node, e.Slot))
+	case events.AgentLost:
+		x.out.Status = Pending
+		why := "that is no failure and uses up no try: another attempt follows, with the next number"
+		if x.letter {
+			x.out.Status = DeadLetter
+			why += "; it stays a dead letter until it succeeds"
+		}
+		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node), e.Reason), why)
 	case events.AgentSkipped:
 		x.add(r, "counted as skipped: "+e.Reason)
 	case events.DLQItemAdded:
@@ -178,6 +188,14 @@ func (x *explainer) apply(r events.Record) {
 	case events.DLQItemRemoved:
 		x.removed(r, e)
 	}
+}
+
+// on returns the words for a worker of a fleet, or nothing when there is none.
+func on(node string) string {
+	if node == "" {
+		return ""
+	}
+	return " on " + node
 }
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
@@ -241,6 +259,12 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 		why = append(why, "in a git workspace, at "+short(e.Base))
 	}
 	x.resolves = false
+	if e.Fleet {
+		text = fmt.Sprintf("attempt %d is given to the fleet", e.Attempt)
+	}
+	if e.Suspect {
+		why = append(why, "alone of those that may be what kills workers: its worker was lost before")
+	}
 	if x.alone = e.Alone; e.Alone {
 		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))
 	}
@@ -370,7 +394,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		x.add(r, "rejected without being run", x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
 		return
 	}
-	text := fmt.Sprintf("attempt %d failed after %s%s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
+	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	if x.out.Status == Merging {
 		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)

@@ -121,6 +121,22 @@ var histories = []struct {
 		events.JobPaused{Reason: "SIGTERM"},
 		events.JobResumed{Reason: events.ForResume},
 	}},
+	{"a worker of a fleet is lost twice, and the item goes elsewhere", []events.Event{
+		events.AgentStarted{ItemID: "item_0", Attempt: 1, Worker: 3, Fleet: true},
+		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "worker-1", Slot: 2},
+		events.AgentLost{ItemID: "item_0", Attempt: 1, Node: "worker-1", Reason: "no word from it for 1m"},
+		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 3, Fleet: true},
+		events.AgentLost{ItemID: "item_0", Attempt: 2, Reason: "no word from it for 1m"},
+		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 3, Fleet: true, Suspect: true},
+		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second), Node: "worker-2"},
+	}},
+	{"a dead letter is sent again, and its worker is lost", []events.Event{
+		begun(0), failedFor("on_item_failure is dlq", 1),
+		events.DLQItemAdded{ItemID: "item_0", FailureCount: 1},
+		events.JobResumed{Reason: events.ForDeadLetters},
+		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 1, Fleet: true},
+		events.AgentLost{ItemID: "item_0", Attempt: 2, Node: "worker-1", Reason: "no word from it for 1m"},
+	}},
 	{"a step is left out, and the breaker of another opens", []events.Event{
 		begun(0),
 		events.StepSkipped{ItemID: "item_0", Step: "fetch", When: "${item.new}"},

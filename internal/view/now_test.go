@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -45,6 +46,10 @@ func TestTheLastLineOfARunningCommandIsKnown(t *testing.T) {
 	want("two", "20%")
 	j.Output(entry("a", "three", &outputs.End{}))
 	want("", "20%")
+	apply(events.AgentPlaced{ItemID: "b", ItemIndex: 1, Node: "w", Slot: 7})
+	if got := j.InFlight(); len(got) == 0 || !slices.ContainsFunc(got, func(a Attempt) bool { return a.ItemID == "b" && a.Node == "w" && a.Slot == 7 }) {
+		t.Errorf("got %+v, want b on w in slot 7", got)
+	}
 	apply(events.AgentInterrupted{ItemID: "b", ItemIndex: 1}, events.AgentStarted{ItemID: "b", ItemIndex: 1})
 	want("", "")
 

@@ -58,6 +58,7 @@ type Job struct {
 	Merged   int // items whose work was merged, in a job with workspaces
 	Merges   Merges
 	Retries  int // decided, of items and of steps
+	Lost     int // attempts whose worker of a fleet was lost
 	Retried  Retried
 	Letters  bool // dead letters are being run again
 
@@ -105,6 +106,8 @@ type Attempt struct {
 	Index    int
 	Number   int
 	Worker   int
+	Node     string // the worker of a fleet that runs it, as far as it is known
+	Slot     int    // of that worker
 	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
 	Began    time.Time
 	Due      time.Time     // of the next try of its step, while it waits for that
@@ -209,8 +212,16 @@ func (j *Job) applyAgent(r events.Record) {
 		j.applyMerge(r)
 	case events.AgentFailed:
 		j.failed(r.Time, e)
+	case events.AgentPlaced:
+		if a, runs := j.running[e.ItemIndex]; runs {
+			a.Node, a.Slot = e.Node, e.Slot
+			j.running[e.ItemIndex] = a
+		}
 	case events.AgentInterrupted:
 		j.stopped(e.ItemIndex)
+	case events.AgentLost:
+		j.stopped(e.ItemIndex)
+		j.Lost++
 	}
 }
 

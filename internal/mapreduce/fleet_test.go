@@ -1,0 +1,275 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+)
+
+// crew is a Fleet without machines: fate says what becomes of an attempt that a worker gets. What it runs outlives the runs of the job.
+type crew struct {
+	fate func(a agent.Attempt) fate
+
+	mu      sync.Mutex
+	adopted map[string]bool // IDs that a resume asked for
+	ran     map[int64]int   // how often each token was given to a worker
+	workers map[int]map[int64]context.CancelCauseFunc
+	held    int
+	hold    chan struct{}
+}
+
+// fate is what becomes of an attempt after a second.
+type fate struct {
+	err    error // nil: it succeeds
+	worker int   // that it runs on
+	kills  bool  // that worker, with all that it runs
+}
+
+func newCrew(f func(agent.Attempt) fate) *crew {
+	return &crew{fate: f, ran: map[int64]int{}, workers: map[int]map[int64]context.CancelCauseFunc{}, hold: make(chan struct{})}
+}
+
+// executor is for one run of a job.
+func (w *crew) executor(c agent.Config, h agent.Host) Executor {
+	w.hold, w.held = make(chan struct{}), 0
+	return crewExecutor{w, agent.New(c, h)}
+}
+
+type crewExecutor struct {
+	*crew
+	local Executor
+}
+
+func (w crewExecutor) Hold() {
+	w.held++
+	close(w.hold)
+}
+
+func (w crewExecutor) Holds(_ context.Context, ids []string) ([]string, error) {
+	w.crew.adopted = map[string]bool{}
+	for _, id := range ids {
+		w.crew.adopted[id] = true
+	}
+	return ids, nil
+}
+
+func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
+	if a.ItemID == "" {
+		return w.local.Execute(ctx, a)
+	}
+	f := w.fate(a)
+	life, die := context.WithCancelCause(context.Background())
+	w.mu.Lock()
+	if !w.adopted[a.ID] {
+		w.ran[a.Token]++
+	}
+	delete(w.adopted, a.ID)
+	if w.workers[f.worker] == nil {
+		w.workers[f.worker] = map[int64]context.CancelCauseFunc{}
+	}
+	w.workers[f.worker][a.Token] = die
+	w.mu.Unlock()
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-life.Done():
+	case <-ctx.Done():
+		return agent.Outcome{}, agent.ErrDetached
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.workers[f.worker], a.Token)
+	if err := context.Cause(life); err != nil {
+		return agent.Outcome{}, err
+	}
+	if f.kills {
+		lost := &agent.LostError{Node: fmt.Sprint("w", f.worker), Reason: "gone"}
+		for _, end := range w.workers[f.worker] {
+			end(lost)
+		}
+		return agent.Outcome{}, lost
+	}
+	return agent.Outcome{Node: fmt.Sprint("w", f.worker)}, f.err
+}
+
+func (w *crew) config(t *testing.T) Config {
+	c := config(t, fake(func(call) answer { return answer{} }))
+	c.Executor, c.OnFleet = w.executor, true
+	return c
+}
+
+// once fails the test if a token was given to a worker twice, or an item was settled otherwise than once.
+func (w *crew) once(t *testing.T, items int, all []events.Record) {
+	t.Helper()
+	for token, n := range w.ran {
+		if n != 1 {
+			t.Errorf("token %d was run %d times", token, n)
+		}
+	}
+	settled := map[string]int{}
+	for _, r := range all {
+		switch e := r.Event.(type) {
+		case events.AgentCompleted:
+			settled[e.ItemID]++
+		case events.AgentFailed:
+			if !e.Action.RunsAgain() {
+				settled[e.ItemID]++
+			}
+		}
+	}
+	if len(settled) != items {
+		t.Errorf("%d items were settled, want %d", len(settled), items)
+	}
+	for id, n := range settled {
+		if n != 1 {
+			t.Errorf("%s was settled %d times", id, n)
+		}
+	}
+}
+
+// erratic is a fate by a seed: some workers are lost, some attempts are given back.
+func erratic(seed uint64) func(agent.Attempt) fate {
+	return func(a agent.Attempt) fate {
+		rnd := rand.New(rand.NewPCG(seed, uint64(a.Token)))
+		f := fate{worker: rnd.IntN(3), kills: rnd.IntN(20) == 0}
+		if rnd.IntN(6) == 0 {
+			f.err = fmt.Errorf("its disk is full: %w", agent.ErrReturned)
+		}
+		return f
+	}
+}
+
+func TestALossIsNoFailure(t *testing.T) {
+	for seed := range uint64(15) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newCrew(erratic(seed))
+			r := run(t, w.config(t), workflowOf(25, 6, "error_policy: {on_item_failure: stop}\n"))
+			if r.State != Completed || r.Metrics.Successful != 25 {
+				t.Errorf("seed %d: got %s (%s) with %+v, want 25 successful", seed, r.State, r.Reason, r.Metrics)
+			}
+			all := recordsOf(t, r.Job)
+			w.once(t, 25, all)
+			next := map[string]int{}
+			for _, rec := range all {
+				switch e := rec.Event.(type) {
+				case events.AgentStarted:
+					if want := max(1, next[e.ItemID]); e.Attempt != want {
+						t.Errorf("seed %d: %s starts as attempt %d, want %d", seed, e.ItemID, e.Attempt, want)
+					}
+				case events.AgentLost: // its number is used up
+					next[e.ItemID] = e.Attempt + 1
+				case events.AgentInterrupted:
+					next[e.ItemID] = e.Attempt
+				}
+			}
+		})
+	}
+}
+
+// An item that kills its worker takes others with it each time. Only it is set aside.
+func TestOnlyTheItemThatKillsWorkersIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(func(a agent.Attempt) fate { return fate{worker: a.ItemIndex % 2, kills: a.ItemID == "item_3"} })
+		r := run(t, w.config(t), workflowOf(12, 12, ""))
+		all := recordsOf(t, r.Job)
+		w.once(t, 12, all)
+		failed, _ := told[events.AgentFailed](all)
+		if r.Metrics.Failed != 1 || len(failed) != 1 || failed[0].ItemID != "item_3" || failed[0].ErrorType != retry.TypeKilledRunner {
+			t.Errorf("got %+v and %+v, want item_3 alone, for killing its workers", r.Metrics, failed)
+		}
+		lost, _ := told[events.AgentLost](all)
+		if n := count(lost, func(e events.AgentLost) bool { return e.ItemID == "item_3" }); n != lostTogether+lostAlone {
+			t.Errorf("item_3 was lost %d times, want %d", n, lostTogether+lostAlone)
+		}
+	})
+}
+
+// What workers run goes on when the run dies, wherever that is.
+func TestALogCutWhileWorkersRunResumesToTheSameEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(erratic(3))
+		c := w.config(t)
+		whole := run(t, c, workflowOf(8, 4, ""))
+		lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
+		for cut := 2; cut < len(lines); cut++ {
+			place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
+			w := newCrew(erratic(uint64(cut)))
+			c := withHome(w.config(t), place)
+			r, err := Resume(t.Context(), c, place.job)
+			if err != nil || r.State != Completed || r.Metrics.Successful != 8 {
+				t.Fatalf("cut after %d: got %s (%s) with %+v, %v, want 8 successful", cut, r.State, r.Reason, r.Metrics, err)
+			}
+			w.once(t, 8, recordsOf(t, place.job))
+		}
+	})
+}
+
+// Attempts on workers that do not answer when the job stops stay in flight: another start could be a second execution at one time.
+func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(func(agent.Attempt) fate { return fate{} })
+		c := w.config(t)
+		ctx, kill := context.WithCancelCause(t.Context())
+		stop, ask := context.WithCancelCause(t.Context())
+		c.Stop = stop
+		time.AfterFunc(500*time.Millisecond, func() { ask(errors.New("SIGTERM")); kill(process.ErrKill) })
+		source := workflowOf(5, 3, "")
+		r, err := Run(ctx, c, parse(t, source), []byte(source))
+		if err != nil || r.State != Paused || w.held != 1 {
+			t.Fatalf("got %s (%s), %v and %d holds, want a pause and one hold", r.State, r.Reason, err, w.held)
+		}
+		if back, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(back) != 0 {
+			t.Errorf("got %+v, want nothing given back", back)
+		}
+
+		alone := c
+		alone.Executor, alone.OnFleet, alone.Stop = nil, false, nil
+		_, err = Resume(t.Context(), alone, r.Job)
+		if where, ok := errors.AsType[*OnFleetError](err); !ok || where.Attempts != 3 {
+			t.Errorf("got %v, want that 3 attempts are on the fleet", err)
+		}
+
+		c.Stop = nil
+		again, err := Resume(t.Context(), c, r.Job)
+		if err != nil || again.Metrics.Successful != 5 {
+			t.Fatalf("got %+v, %v, want 5 successful", again, err)
+		}
+		w.once(t, 5, recordsOf(t, r.Job))
+		resumed, _ := told[events.JobResumed](recordsOf(t, r.Job))
+		if len(resumed) != 1 || len(resumed[0].Attached) != 3 {
+			t.Errorf("got %+v, want 3 attached", resumed)
+		}
+	})
+}
+
+// With Abandon the attempts are given up, as those of a run that died.
+func TestAttemptsOnAFleetCanBeGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(func(agent.Attempt) fate { return fate{} })
+		c := w.config(t)
+		whole := run(t, c, workflowOf(4, 2, ""))
+		place := copyJob(t, c, whole.Job, upTo(readLog(t, whole.Job), `"type":"AgentStarted","item_id":"item_1"`))
+		c = withHome(c, place)
+		c.Executor, c.OnFleet, c.Abandon = nil, false, true
+		r, err := Resume(t.Context(), c, place.job)
+		if err != nil || r.Metrics.Successful != 4 {
+			t.Fatalf("got %+v, %v, want 4 successful", r, err)
+		}
+		started, _ := told[events.AgentStarted](recordsOf(t, place.job))
+		if n := count(started, func(e events.AgentStarted) bool { return e.ItemID == "item_1" && e.Attempt == 2 && !e.Fleet }); n != 1 {
+			t.Errorf("got %+v, want item_1 to start again here", started)
+		}
+	})
+}
