@@ -17,7 +17,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/prodigy": {"cli"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "spend", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -30,24 +30,24 @@ var allowed = map[string][]string{
 	"release":       {},
 
 	"internal/mapreduce": {
-		"agent", "aicli", "breaker", "checksum", "dlq", "errorpolicy", "events", "gitspace", "items", "jobs", "outputs", "process", "quota", "retry", "settings", "workflow",
+		"agent", "aicli", "breaker", "checksum", "dlq", "errorpolicy", "events", "gitspace", "items", "jobs", "outputs", "process", "quota", "retry", "settings", "spend", "workflow",
 		"golang.org/x/sync",
 	},
-	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
-	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "workflow"},
+	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "spend", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
-	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "golang.org/x/sync"},
+	"internal/events":      {"breaker", "checksum", "errorpolicy", "jobs", "outputs", "packed", "retry", "spelling", "spend", "golang.org/x/sync"},
 	"internal/outputs":     {"checksum", "jobs", "packed", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/packed":      {"jobs", "github.com/klauspost/compress"},
 	"internal/aicli":       {"duration", "filter", "rawjson", "retry", "spelling", "workflow", "gopkg.in/yaml.v3"},
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
-	"internal/workflow":    {"breaker", "duration", "errorpolicy", "outputs", "posix", "quota", "rawjson", "retry", "spelling", "gopkg.in/yaml.v3"},
+	"internal/workflow":    {"breaker", "duration", "errorpolicy", "outputs", "posix", "quota", "rawjson", "retry", "spelling", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"breaker", "quota", "retry", "spelling"},
 	"internal/quota":       {"breaker", "spelling"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	"internal/posix":       {},
 	"internal/duration":    {},
 	"internal/spelling":    {},
+	"internal/spend":       {},
 	"internal/trials":      {},                   // for the programs of attack and torture
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 

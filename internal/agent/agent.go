@@ -92,6 +92,7 @@ type run struct {
 
 	tryNumber  int              // of the step that runs
 	limit      *agentLimit      // of the time of the attempt; nil: none
+	ticket     AgentTicket      // of the AI coding CLI that may start, or runs
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach
 	current    string           // label of the step of the attempt's own list that runs
 	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits

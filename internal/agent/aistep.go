@@ -2,7 +2,8 @@ package agent
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -134,32 +136,34 @@ func (b *boundCommand) addSchema(dir string) error {
 	for _, arg := range option {
 		args = append(args, strings.NewReplacer("{}", value, "{file}", value).Replace(arg))
 	}
-	// In front of what names the prompt, which stays the last.
-	at := len(b.argv)
-	if run.preset.Prompt.Stdin && run.preset.Prompt.Arg != "" || !run.preset.Prompt.Stdin {
-		at = max(0, at-1)
-	}
-	b.argv = slices.Insert(slices.Clone(b.argv), at, args...)
+	b.insert(args)
 	return nil
 }
 
-// aiResult is what a run of an AI coding CLI leaves to the steps after it, beside its answer.
-type aiResult struct {
-	Outcome   aicli.Outcome   `json:"outcome"`
-	SessionID string          `json:"session_id,omitempty"`
-	Turns     int             `json:"turns,omitempty"`
-	CostUSD   *float64        `json:"cost_usd,omitempty"`
-	JSON      json.RawMessage `json:"json,omitempty"` // with a schema: the answer
+// addCap adds the arguments for what an AI coding CLI may cost, where it can hold itself to that. 0: there is no limit.
+func (b *boundCommand) addCap(most spend.USD) {
+	if b.aiRun != nil && !b.aiRun.raw && most > 0 {
+		b.insert(b.aiRun.preset.Options.Of("max_cost", most.Decimal()))
+	}
 }
 
-// fields returns the values of the names below agent.
-func (a *aiResult) fields() map[string]template.Value {
+// insert adds arguments in front of what names the prompt, which stays the last.
+func (b *boundCommand) insert(args []string) {
+	at, prompt := len(b.argv), b.aiRun.preset.Prompt
+	if prompt.Stdin && prompt.Arg != "" || !prompt.Stdin {
+		at = max(0, at-1)
+	}
+	b.argv = slices.Insert(slices.Clone(b.argv), at, args...)
+}
+
+// agentValues returns the values of the names below agent.
+func agentValues(a *events.AgentEnd) map[string]template.Value {
 	cost := ""
 	if a.CostUSD != nil {
-		cost = strconv.FormatFloat(*a.CostUSD, 'f', -1, 64)
+		cost = a.CostUSD.Decimal()
 	}
 	m := map[string]template.Value{
-		"outcome": template.Text(string(a.Outcome)), "session_id": template.Text(a.SessionID), "turns": template.Text(strconv.Itoa(a.Turns)),
+		"outcome": template.Text(a.Outcome), "session_id": template.Text(a.SessionID), "turns": template.Text(strconv.Itoa(a.Turns)),
 		"cost": template.Text(cost),
 	}
 	if a.JSON != nil {
@@ -168,20 +172,87 @@ func (a *aiResult) fields() map[string]template.Value {
 	return m
 }
 
+// The outcomes of AgentUsage that no preset gives.
+const (
+	outcomeTimeout     = "timeout"
+	outcomeInterrupted = "interrupted"
+)
+
+// recordUsage records what a run of an AI coding CLI has used.
+func (r *run) recordUsage(st *step, p *aicli.Preset, v aicli.Verdict, outcome string, took time.Duration) {
+	e := events.AgentUsage{
+		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, AgentID: r.a.ID, Attempt: r.a.Number, Step: st.label, Preset: p.Name, Model: v.Usage.Model,
+		SessionID: v.SessionID, Outcome: outcome, Partial: v.Usage.Partial, Turns: v.Usage.Turns, DurationMS: events.Millis(took),
+	}
+	if r.a.ItemID == "" {
+		e.Phase = r.a.Phase
+	}
+	if v.Rule != "" {
+		e.Rule = p.Name + "/" + v.Rule
+	}
+	if v.Usage.Counted {
+		e.Tokens = new(spend.Tokens(v.Usage.Tokens))
+	}
+	if cost, known := costOf(v.Usage); known {
+		e.CostUSD, e.CostSource = &cost, events.CostReported
+	} else {
+		e.AssumedUSD = r.ticket.Assumed
+	}
+	r.x.host.RecordUsage(r.a, r.ticket, e)
+}
+
+// costOf returns what a run has cost, as far as the CLI says. Nothing for some tokens is no cost: the CLI does not know the price of the model.
+func costOf(u aicli.Usage) (cost spend.USD, known bool) {
+	if !u.Costed || u.CostUSD == 0 && u.Tokens.Output > 0 {
+		return 0, false
+	}
+	return spend.FromFloat(u.CostUSD), true
+}
+
+// recordCutOff records what a run of an AI coding CLI had used when it was ended from outside. The error says by what.
+func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, reading *aicli.Reading, took time.Duration, err error) {
+	if reading == nil {
+		return
+	}
+	v := reading.Verdict(aicli.End{Signal: "SIGTERM", Now: time.Now()})
+	if b.aiRun.notOurs(v) {
+		return
+	}
+	outcome := outcomeInterrupted
+	if _, limited := errors.AsType[*timeUp](err); limited || errors.Is(err, errTimeUp) {
+		outcome = outcomeTimeout
+	}
+	v.Usage.Partial, v.Rule = true, ""
+	r.recordUsage(st, b.aiRun.preset, v, outcome, took)
+}
+
+// notOurs reports whether a command that may be one of the user's own has shown that it is one.
+func (a *aiRun) notOurs(v aicli.Verdict) bool {
+	return !v.Known && (a.raw || a.lenient && v.Plain)
+}
+
 // judge turns the end of a command that a preset reads into a result: its answer is the output, and a failure says what the preset found.
 // Timeouts and commands that did not start are no affair of the preset. A command that was ended after it had printed its end has that end.
-func (r *run) judge(st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
+func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
 	reading := out.reading
 	stall := out.watch.stall()
 	if ended := out.watch.ended(); ended && (exit.TimedOut || exit.Expired) {
 		exit.Code, exit.Signal, exit.TimedOut, stall = 0, "", false, nil
 		res.code = 0
 	}
-	if exit.Start != nil || exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
+	if exit.Start != nil {
 		return res, nil, false
 	}
 	a := b.aiRun
 	reading.WriteStderr([]byte(stderr))
+	if exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
+		v := reading.Verdict(aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()})
+		if exit.TimedOut && !a.notOurs(v) {
+			v.Usage.Partial, v.Rule = true, ""
+			r.recordUsage(st, a.preset, v, outcomeTimeout, exit.Duration)
+		}
+		return res, nil, false
+	}
 	v := reading.Verdict(aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty})
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
@@ -192,19 +263,24 @@ func (r *run) judge(st *step, b boundCommand, out *sink, exit process.Exit, stde
 	if a.raw && !v.Known {
 		return res, nil, false
 	}
-	end := &aiResult{Outcome: v.Outcome, SessionID: v.SessionID, Turns: v.Usage.Turns}
-	if v.Usage.Costed {
-		end.CostUSD = &v.Usage.CostUSD
+	end := &events.AgentEnd{SessionID: v.SessionID, Turns: v.Usage.Turns}
+	if cost, known := costOf(v.Usage); known {
+		end.CostUSD = &cost
 	}
 	if v.Outcome == aicli.Success && a.schema != "" {
 		answer, err := answerOf(v, res.Output, a.schema)
 		if err != nil {
 			v.Outcome, v.Type, v.Rule, v.Message = aicli.Incomplete, aicli.Incomplete.ErrorType(), "schema", err.Error()
-			end.Outcome = v.Outcome
 		}
 		end.JSON = answer
 	}
-	res.ai = end
+	end.Outcome, res.ai = string(v.Outcome), end
+	outcome := end.Outcome
+	if ctx.Err() != nil && v.Outcome != aicli.Success {
+		outcome, v.Usage.Partial = outcomeInterrupted, true
+	}
+	v.Usage.Partial = v.Usage.Partial || exit.Signal != "" || stall != nil
+	r.recordUsage(st, a.preset, v, outcome, exit.Duration)
 	if !a.raw && !v.Whole {
 		res.Output, res.masked = strings.TrimRight(v.Text, "\n"), nil
 		if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.Printed {

@@ -10,6 +10,7 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -84,6 +85,7 @@ type MapResult struct {
 	FailureRate float64       `json:"failure_rate"`
 	Duration    time.Duration `json:"duration"`
 	ResultsFile string        `json:"results_file"`
+	Spent       spend.Sum     `json:"spent"` // by AI agents
 }
 
 // MergeResult is what ${merge.…} stands for.

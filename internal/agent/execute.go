@@ -214,7 +214,7 @@ func (r *run) stepCompleted(st *step, end stepEnd) events.StepCompleted {
 	e := events.StepCompleted{
 		Phase: r.a.Phase, Step: st.label, StepIndex: st.position, Kind: st.written(), ID: st.ID, Capture: st.Capture,
 		DurationMS: events.Millis(res.duration), ExitCode: res.code, Output: shown.Output, Stderr: shown.Stderr, Masked: res.masked != nil, Printed: end.printed,
-		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation,
+		CaptureFormat: string(st.Format), Failed: res.failed, Skipped: res.skipped, Validation: res.validation, Agent: res.ai,
 	}
 	if e.Masked {
 		r.x.host.KeepUnmasked(r.a, st.position, res.Printed)

@@ -10,7 +10,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
-	"prodigy/internal/quota"
+	"prodigy/internal/spend"
 )
 
 // Host is the job that the attempts of an Executor belong to. The Executor keeps nothing that outlives an attempt except compiled steps:
@@ -59,17 +59,38 @@ type Host interface {
 	// ReleaseStep gives the breaker of a step a start back that was stopped and has no outcome.
 	ReleaseStep(b StepBreaker, t breaker.Ticket)
 
-	// AdmitAgent waits until an agent of a pool may start, and returns the worker slot that the attempt goes on in, as Pause does. While it
-	// waits for the limit of a plan, the slot serves other attempts. Each start is to be answered by ReportAgent or ReleaseAgent. The error is
-	// a stop, or says that the job has to stop because the wait would be too long.
-	AdmitAgent(ctx context.Context, a *Attempt, pool string, keepSlot bool) (slot int, t quota.Ticket, err error)
+	// AdmitAgent waits until an AI coding CLI may start: for the limit of its plan, and for the budget. It returns the worker slot that the
+	// attempt goes on in, as Pause does: while it waits, the slot serves other attempts. A refusal is the failure of a start that the item may not
+	// pay for any more. Without one, the start is to be answered by ReportAgent or ReleaseAgent. The error is a stop, or says that the job has to stop.
+	AdmitAgent(ctx context.Context, a *Attempt, ask AgentAsk, keepSlot bool) (slot int, t AgentTicket, refusal *Failure, err error)
 
-	// ReportAgent tells how an agent of a pool ended. again says that it met a limit that it may wait for, and is to ask for another start: that
-	// charges nothing.
-	ReportAgent(a *Attempt, pool string, t quota.Ticket, f *Failure) (again bool, err error)
+	// AgentCost says what an agent that runs has cost by now. It reports whether the agent has to end.
+	AgentCost(t AgentTicket, cost spend.USD) (over bool)
+
+	// RecordUsage records what a run of an admitted agent has used. What was reserved for it is free again.
+	RecordUsage(a *Attempt, t AgentTicket, e events.AgentUsage)
+
+	// ReportAgent says how an agent ended. again says that it met a limit that it may wait for, and is to ask for
+	// another start: that charges nothing.
+	ReportAgent(a *Attempt, t AgentTicket, f *Failure) (again bool, err error)
 
 	// ReleaseAgent gives a start back that was stopped and has no outcome.
-	ReleaseAgent(pool string, t quota.Ticket)
+	ReleaseAgent(t AgentTicket)
+}
+
+// AgentAsk is an AI coding CLI that wants to start.
+type AgentAsk struct {
+	Pool    string    `json:"pool"`               // of agents that share a plan
+	Step    string    `json:"step"`               // label
+	MaxCost spend.USD `json:"max_cost,omitempty"` // of the step; 0: none
+	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0: none
+}
+
+// AgentTicket is a start of an AI coding CLI that was admitted.
+type AgentTicket struct {
+	ID      int64     `json:"id"`
+	Cap     spend.USD `json:"cap,omitempty"`     // what it may cost; 0: no limit
+	Assumed spend.USD `json:"assumed,omitempty"` // what it counts against the budget if nobody learns what it has cost
 }
 
 // UnmaskedOutputs keeps outputs for Host.KeepUnmasked in memory. The zero value is ready to use.
@@ -140,13 +161,17 @@ func (h *noJob) ReportStep(b StepBreaker, t breaker.Ticket, success bool) {
 func (h *noJob) ReleaseStep(b StepBreaker, t breaker.Ticket) { h.breakers.Release(b, t) }
 
 // AdmitAgent holds nothing back: nobody else uses the plan.
-func (*noJob) AdmitAgent(_ context.Context, a *Attempt, _ string, _ bool) (int, quota.Ticket, error) {
-	return a.Worker, quota.Ticket{}, nil
+func (*noJob) AdmitAgent(_ context.Context, a *Attempt, ask AgentAsk, _ bool) (int, AgentTicket, *Failure, error) {
+	return a.Worker, AgentTicket{Cap: ask.MaxCost}, nil, nil
 }
 
-func (*noJob) ReportAgent(*Attempt, string, quota.Ticket, *Failure) (bool, error) { return false, nil }
+func (*noJob) AgentCost(AgentTicket, spend.USD) bool { return false }
 
-func (*noJob) ReleaseAgent(string, quota.Ticket) {}
+func (*noJob) RecordUsage(*Attempt, AgentTicket, events.AgentUsage) {}
+
+func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure) (bool, error) { return false, nil }
+
+func (*noJob) ReleaseAgent(AgentTicket) {}
 
 // StepBreaker names the circuit breaker of one step, which all attempts at the step share, and says how it is configured.
 type StepBreaker struct {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"prodigy/internal/events"
-	"prodigy/internal/quota"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -105,58 +104,64 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	}
 }
 
-// tryAdmitted is try for steps that may have to wait for the limit of a plan. A try that meets it charges nothing: it is made again when the limit
-// is over.
+// tryAdmitted is try for steps that may have to wait for the limit of a plan, or for the budget. A try that meets such a limit charges nothing: it
+// is made again when the limit is over.
 func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
-	pool := r.pool(st)
-	if pool == "" {
+	ask, is := r.ask(st)
+	if !is {
 		return r.try(ctx, s, st)
 	}
+	outer := r.ticket // of the step whose result this one checks, if any
+	ask.Inside = outer.ID
+	defer func() { r.ticket = outer }()
 	for {
-		ticket, err := r.admitAgent(ctx, pool)
+		ticket, refusal, err := r.admitAgent(ctx, ask)
 		if err != nil {
 			return notRun, nil, err
 		}
+		if refusal != nil {
+			refusal.Step = st.label
+			return notRun, refusal, nil
+		}
+		r.ticket = ticket
 		res, failure, err := r.try(ctx, s, st)
 		if err != nil {
-			r.x.host.ReleaseAgent(pool, ticket)
+			r.x.host.ReleaseAgent(ticket)
 			return res, failure, err
 		}
-		again, err := r.x.host.ReportAgent(r.a, pool, ticket, failure)
+		again, err := r.x.host.ReportAgent(r.a, ticket, failure)
 		if err != nil || !again {
 			return res, failure, err
 		}
 	}
 }
 
-// pool returns the pool of the agents that st starts; empty: it starts none whose output tells of limits.
-func (r *run) pool(st *step) string {
+// ask returns what st asks for before it starts an AI coding CLI. It reports false if st starts none whose output is read.
+func (r *run) ask(st *step) (AgentAsk, bool) {
 	switch c := st.command.(type) {
 	case aiStep:
-		return c.Preset()
+		return AgentAsk{Pool: c.Preset(), Step: st.label, MaxCost: c.MaxCost}, true
 	case claude:
-		if len(r.x.Claude) > 0 && r.x.readsClaude() != nil {
-			return workflow.DefaultAgent
-		}
+		return AgentAsk{Pool: workflow.DefaultAgent, Step: st.label}, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
 	}
-	return ""
+	return AgentAsk{}, false
 }
 
-// admitAgent waits until an agent of a pool may start. The time limit of the attempt does not run meanwhile.
-func (r *run) admitAgent(ctx context.Context, pool string) (quota.Ticket, error) {
+// admitAgent waits until an agent may start. The time limit of the attempt does not run meanwhile.
+func (r *run) admitAgent(ctx context.Context, ask AgentAsk) (AgentTicket, *Failure, error) {
 	resume := r.limit.suspend()
-	slot, ticket, err := r.x.host.AdmitAgent(ctx, r.a, pool, r.keepSlot)
+	slot, ticket, refusal, err := r.x.host.AdmitAgent(ctx, r.a, ask, r.keepSlot)
 	resume()
 	if ctx.Err() != nil {
-		if err == nil {
-			r.x.host.ReleaseAgent(pool, ticket)
+		if err == nil && refusal == nil {
+			r.x.host.ReleaseAgent(ticket)
 		}
-		return quota.Ticket{}, context.Cause(ctx)
+		return AgentTicket{}, nil, context.Cause(ctx)
 	}
 	if err == nil {
 		r.a.Worker = slot
 	}
-	return ticket, err
+	return ticket, refusal, err
 }
 
 // refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.

@@ -54,7 +54,7 @@ type result struct {
 
 	validation json.RawMessage // result of the validation of the step; nil: it has none
 
-	ai *aiResult // of a run of an AI coding CLI; nil: it was none
+	ai *events.AgentEnd // of a run of an AI coding CLI; nil: it was none
 }
 
 // notRun is the result of a step that could not be run.
@@ -153,11 +153,12 @@ func (s *scope) set(r result, names ...string) {
 func (r *run) completed(e events.StepCompleted) result {
 	res := result{
 		Printed: Printed{e.Output, e.Stderr}, code: e.ExitCode, duration: time.Duration(e.DurationMS),
-		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped, validation: e.Validation,
+		failed: e.Failed || e.ExitCode != 0, skipped: e.Skipped, validation: e.Validation, ai: e.Agent,
 	}
+	res.lost = e.Agent != nil && e.Agent.Masked
 	if e.Masked {
 		unmasked, known := r.x.host.Unmasked(r.a, e.Phase, e.StepIndex)
-		res.masked, res.lost = new(res.Printed), !known
+		res.masked, res.lost = new(res.Printed), res.lost || !known
 		res.Printed = unmasked
 	}
 	return res.as(workflow.CaptureFormat(e.CaptureFormat))
@@ -323,7 +324,7 @@ func (r *run) batchFile() string {
 func (r result) value() template.Value {
 	m := map[string]template.Value{}
 	if r.ai != nil {
-		m = r.ai.fields()
+		m = agentValues(r.ai)
 	}
 	for name, text := range map[string]string{
 		"output": r.Output, "stderr": r.Stderr, "exit_code": strconv.Itoa(r.code), "success": strconv.FormatBool(!r.failed && !r.skipped),
@@ -398,6 +399,12 @@ func (s *scope) mapped() (template.Value, bool) {
 		"duration":     template.Text(duration.Format(m.Duration)),
 		"duration_ms":  template.Text(strconv.FormatInt(m.Duration.Milliseconds(), 10)),
 		"results_file": template.Text(m.ResultsFile),
+		"cost":         template.Text(""),
+		"cost_unknown": template.Text(strconv.Itoa(m.Spent.Unknown)),
+		"tokens":       template.Text(strconv.FormatInt(int64(m.Spent.Tokens.All()), 10)),
+	}
+	if m.Spent.Known() || m.Spent.Agents == 0 {
+		values["cost"] = template.Text(m.Spent.Cost.Decimal())
 	}
 	if s.needsResults {
 		values["results"] = template.JSON(s.run.mapResults())

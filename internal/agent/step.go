@@ -120,6 +120,7 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 	if err := b.addSchema(r.a.Dir); err != nil {
 		return boundCommand{}, err
 	}
+	b.addCap(r.ticket.Cap)
 	if b.output, err = st.output.bind(s, b.dir); b.output != nil {
 		b.output.tag = r.outputTag(s, st)
 	}
@@ -325,9 +326,11 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		out.watch = newWatch(b.aiRun)
 		defer out.watch.stop()
 	}
+	began := time.Now()
 	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
 	if err != nil {
 		_ = out.close()
+		r.recordCutOff(ctx, st, b, out.reading, time.Since(began), err)
 		return result{}, nil, err
 	}
 	res := result{Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code, duration: exit.Duration}
@@ -338,7 +341,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	var failure *Failure
 	judged := false
 	if out.reading != nil {
-		res, failure, judged = r.judge(st, b, out, exit, stderr.Tail(maxReadStderr), res)
+		res, failure, judged = r.judge(ctx, st, b, out, exit, stderr.Tail(maxReadStderr), res)
 	}
 	out.release(res.Output)
 	written := out.close()

@@ -47,6 +47,9 @@ type Preset struct {
 	toolBegins, toolEnds, waits []*source // of Watch
 }
 
+// TellsCost reports whether the CLI says what a run has cost.
+func (p *Preset) TellsCost() bool { return len(p.Take["cost_usd"]) > 0 }
+
 // Prompt says how a CLI gets its prompt.
 type Prompt struct {
 	Stdin bool     `yaml:"stdin,omitempty"`
@@ -475,7 +478,7 @@ func takeNames() []string {
 
 // optionNames are the settings of a step that a preset can have arguments for.
 func optionNames() []string {
-	return []string{"model", "max_turns", "schema"}
+	return []string{"model", "max_turns", "max_cost", "schema"}
 }
 
 // documentNames are the names that conditions can use beside those of the picks.

@@ -430,6 +430,18 @@ func (s jobStats) rows() [][3]string {
 	}{{"p50_ms", s.Durations.P50}, {"p95_ms", s.Durations.P95}, {"max_ms", s.Durations.Max}} {
 		rows = append(rows, [3]string{"duration", d.key, msText(d.value)})
 	}
+	if t := s.Spent; t != nil {
+		number("agents_of_unknown_cost", t.Unknown)
+		if t.Known() {
+			rows = append(rows, [3]string{"cost_usd", "", t.Cost.Decimal()})
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
+			if o := t.Outcomes[name]; o.Known() {
+				rows = append(rows, [3]string{"cost_usd", name, o.Cost.Decimal()})
+			}
+		}
+		rows = append(rows, [3]string{"tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10)})
+	}
 	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
 		rows = append(rows, [3]string{"type", t, strconv.Itoa(s.Types[t])})
 	}
@@ -473,6 +485,13 @@ func (s jobStats) print(w io.Writer) error {
 	if d := s.Durations; d.Count > 0 {
 		line("took", "half of the agents up to %s, 95 %% up to %s, the longest %s", duration.Format(time.Duration(d.P50)),
 			duration.Format(time.Duration(d.P95)), duration.Format(time.Duration(d.Max)))
+	}
+	if t := s.Spent; t != nil {
+		line("cost", "%s for %s%s%s", t.CostText(), counted(t.Agents, "agent"), inBrackets(t.Doubt()), prefixed("; ", t.TokensText()))
+		for _, name := range slices.Sorted(maps.Keys(t.Outcomes)) {
+			o := t.Outcomes[name]
+			line("  "+name, "%s for %s%s", o.CostText(), counted(o.Agents, "agent"), inBrackets(o.Doubt()))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
 		line("  "+name, "%d", s.Types[name])

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -49,6 +51,7 @@ type jobStatus struct {
 	Started     time.Time           `json:"started"`
 	DurationMS  events.Millis       `json:"duration_ms"`
 	Metrics     errorpolicy.Metrics `json:"metrics"`
+	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 }
 
 func statusOf(s mapreduce.Summary) jobStatus {
@@ -56,6 +59,7 @@ func statusOf(s mapreduce.Summary) jobStatus {
 	return jobStatus{
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
+		Spent: orNil(s.Spent),
 	}
 }
 
@@ -104,6 +108,10 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 	if dirs {
 		head = append(head, "DIRECTORY")
 	}
+	costs := slices.ContainsFunc(list, func(s jobStatus) bool { return s.Spent != nil })
+	if costs {
+		head = slices.Insert(head, slices.Index(head, "WORKFLOW"), "COST")
+	}
 	k := con.look()
 	t := newTable(con.text(), k, []string{"DURATION", "AGE", "ITEMS"}, head...)
 	for _, s := range list {
@@ -114,8 +122,11 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 		}
 		row := []string{
 			s.JobID, k.paint(s.colour(), state), view.Rough(now.Sub(s.Started)), duration.Format(time.Duration(s.DurationMS)), ok, failed, total,
-			cmp.Or(visible(s.Workflow), "-"),
 		}
+		if costs {
+			row = append(row, s.cost())
+		}
+		row = append(row, cmp.Or(visible(s.Workflow), "-"))
 		if dirs {
 			row = append(row, cmp.Or(visible(s.Dir), "-"))
 		}
@@ -138,6 +149,17 @@ func (s jobStatus) colour() colour {
 		return cyan
 	}
 	return ""
+}
+
+// cost returns what its AI agents have cost, with a + where it may be more.
+func (s jobStatus) cost() string {
+	switch {
+	case s.Spent == nil:
+		return "-"
+	case s.Spent.Known() && s.Spent.Doubt() != "":
+		return s.Spent.Cost.String() + "+"
+	}
+	return s.Spent.CostText()
 }
 
 // counts returns the numbers of successful, failed and all items; "-" for a standard workflow, which has none.

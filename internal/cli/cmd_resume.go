@@ -122,6 +122,9 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	if err != nil {
 		return err
 	}
+	if err := o.checkBudget(w, t.agents); err != nil {
+		return err
+	}
 	found, err := resolveRecorded(ctx, job, w, replacement)
 	if err != nil {
 		return err

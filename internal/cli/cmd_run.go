@@ -88,6 +88,9 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	if err != nil {
 		return err
 	}
+	if err := o.checkBudget(w.Workflow, t.agents); err != nil {
+		return err
+	}
 	if !o.quiet {
 		printProblems(con.err, w.warnings, "warning: ")
 	}

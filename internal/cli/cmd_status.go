@@ -90,6 +90,10 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 		_, _ = fmt.Fprintln(con.err, mendFirst)
 		printNext(con.err, []string{resumeMended(job)})
 	case s.State != stateRunning:
+		if b := seen.Budget; b != nil && s.State == string(mapreduce.Failed) {
+			printNext(con.err, []string{resumeWithMore(job, *b)})
+			break
+		}
 		printNext(con.err, nextCommands(job, s.State == string(mapreduce.Completed), s.ReduceStale, s.Metrics.Skipped))
 	}
 	return nil
@@ -262,6 +266,7 @@ func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 		state, prefixed(": ", visible(d.Reason)), d.Started.Local().Format(time.DateTime), duration.Format(time.Duration(d.DurationMS)))
 	d.printSteps(w, j)
 	if d.Mode == string(workflow.Standard) {
+		d.printSpent(w, k, j)
 		return
 	}
 	m := d.Metrics
@@ -281,6 +286,7 @@ func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 		_, _ = fmt.Fprintln(w, k.fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, shorten(visible(g.title), 120), example)))
 	}
 	printSlowest(w, k, j.Slowest, d.label)
+	d.printSpent(w, k, j)
 	printSuggestions(w, m.FailurePatterns, d.recorded)
 }
 
@@ -298,6 +304,16 @@ func (d details) printSteps(w io.Writer, j *view.Job) {
 	}
 	if d.State == stateRunning && d.Mode == string(workflow.Standard) {
 		_, _ = fmt.Fprintln(w, progressLines{}.phase(j, time.Now()))
+	}
+}
+
+// printSpent prints what AI agents have used.
+func (d details) printSpent(w io.Writer, k look, j *view.Job) {
+	printSpent(w, k, j.Spent, finishedRun{job: j, workflow: d.recorded}.limit())
+	for _, name := range slices.Sorted(maps.Keys(j.Spent.Presets)) {
+		if sum := j.Spent.Presets[name]; len(j.Spent.Presets) > 1 {
+			_, _ = fmt.Fprintf(w, "  %s: %s for %s%s\n", visible(name), sum.CostText(), counted(sum.Agents, "agent"), prefixed("; ", sum.TokensText()))
+		}
 	}
 }
 

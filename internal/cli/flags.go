@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/process"
 	"prodigy/internal/spelling"
+	"prodigy/internal/spend"
 )
 
 // format is an output format.
@@ -142,6 +143,27 @@ func (a parallelFlag) Set(s string) error {
 // addMaxParallel adds the flag --max-parallel to cmd.
 func addMaxParallel(cmd *cobra.Command, n *int) {
 	cmd.Flags().VarP(parallelFlag{positive{n}}, "max-parallel", "j", "how many agents run at once")
+}
+
+// dollars is a flag that takes an amount of US dollars.
+type dollars struct{ value *spend.USD }
+
+func (d dollars) String() string {
+	if *d.value == 0 {
+		return ""
+	}
+	return d.value.Decimal()
+}
+
+func (d dollars) Type() string { return "dollars" }
+
+func (d dollars) Set(s string) error {
+	u, err := spend.ParseUSD(s)
+	if err != nil {
+		return err
+	}
+	*d.value = u
+	return nil
 }
 
 // addMaxDelay adds the flag --max-delay to cmd.

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -23,8 +24,8 @@ import (
 // sends it records.
 type printer struct {
 	records    chan []events.Record
-	pasts      chan errorpolicy.Metrics // of the runs before this one
-	notices    chan notice              // from elsewhere
+	pasts      chan mapreduce.Earlier // of the runs before this one
+	notices    chan notice            // from elsewhere
 	steps      chan events.AgentProgress
 	outputs    chan outputs.Entry
 	collection errorpolicy.CollectionKind
@@ -46,7 +47,7 @@ type printer struct {
 func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 	p := &printer{
 		records:    make(chan []events.Record, 64),
-		pasts:      make(chan errorpolicy.Metrics),
+		pasts:      make(chan mapreduce.Earlier),
 		notices:    make(chan notice),
 		steps:      make(chan events.AgentProgress, 256),
 		outputs:    make(chan outputs.Entry, 256),
@@ -121,8 +122,13 @@ func (p *printer) show() {
 			p.job.Step(e)
 		case e := <-p.outputs:
 			p.job.Output(e)
-		case p.earlier = <-p.pasts:
+		case past := <-p.pasts:
+			p.earlier = past.Metrics
 			p.job = view.Resumed(p.earlier)
+			p.job.Spent = past.Spent
+			if past.MaxCost != nil {
+				p.job.MaxCost = *past.MaxCost
+			}
 		case n := <-p.notices:
 			p.printf("%s\n", n.text)
 			if n.state && p.job.ID != "" {
@@ -207,6 +213,8 @@ func (p *printer) print(r events.Record) {
 		p.agentFailed(e)
 	case events.ErrorBatch:
 		p.batch(e)
+	case events.BudgetReached:
+		p.budgetReached(e)
 	case events.CircuitOpen:
 		p.circuitOpen(r.Time, e)
 	case events.CircuitHalfOpen:
@@ -214,6 +222,15 @@ func (p *printer) print(r events.Record) {
 	case events.CircuitClosed:
 		p.log.Info().Msg(breakerOf(e.Scope) + " closed")
 	}
+}
+
+// budgetReached prints that no further agent starts.
+func (p *printer) budgetReached(e events.BudgetReached) {
+	text := spend.JobSpent{Limit: e.LimitUSD, Spent: e.SpentUSD, Tokens: e.LimitTokens, Used: e.SpentTokens, Next: e.NextUSD}.Text()
+	if e.Running > 0 {
+		text += fmt.Sprintf("; no further agent starts, %s", counted(e.Running, "agent")+" may end")
+	}
+	p.log.Warn().Msg(text)
 }
 
 // circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.

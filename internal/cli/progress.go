@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -24,6 +25,7 @@ type progressLines struct {
 	steps   map[string]int         // number of steps by phase, for phases other than map
 	waits   bool                   // an open breaker keeps items waiting; false: it rejects them
 	label   func(index int) string // what items are called besides their ids; nil: nothing
+	budget  spend.USD              // of the workflow, for AI agents; 0: none
 }
 
 // newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
@@ -31,6 +33,9 @@ func newProgressLines(con *console, w *workflow.Workflow) progressLines {
 	g := progressLines{colours: con.colours(), unicode: con.unicode}
 	if w != nil {
 		g.steps, g.waits = stepCounts(w), breakerWaits(w)
+		if w.Budget.Job != nil {
+			g.budget = *w.Budget.Job
+		}
 	}
 	return g
 }
@@ -66,10 +71,11 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 			add(cut(width, g.phase(j, now)+g.lastLine(j.Printed)))
 		}
 		add(g.nextTry(j, now))
+		add(g.money(j)...)
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		add(cut(width, strings.Join(append(pace(j, now), g.retries(j, now)...), "  ")))
+		add(cut(width, strings.Join(slices.Concat(pace(j, now), g.money(j), g.retries(j, now)), "  ")))
 		for _, b := range g.breakers(j, now) {
 			add(b[0])
 			for _, why := range b[1:] {
@@ -244,6 +250,32 @@ func pace(j *view.Job, now time.Time) []string {
 	}
 	return append(parts, "eta "+low+" to "+high)
 }
+
+// money returns what AI agents have cost, and what all of them are expected to.
+func (g progressLines) money(j *view.Job) []string {
+	if j.Spent.Agents == 0 {
+		return nil
+	}
+	text := j.Spent.CostText()
+	if !j.Spent.Known() {
+		text = counted(j.Spent.Agents, "agent") + " of unknown cost"
+	}
+	if limit := cmp.Or(j.MaxCost, g.budget); limit > 0 {
+		text += " of " + limit.String()
+	}
+	if done := j.Counts.Finished(); j.AtItems() && j.Spent.Cost > 0 && done >= enoughItems && !j.Letters {
+		each := j.Spent.Cost / spend.USD(done)
+		text += fmt.Sprintf(" (%s an item", each)
+		if j.Complete && done < j.Total {
+			text += fmt.Sprintf(", about %s in all", each*spend.USD(j.Total))
+		}
+		text += ")"
+	}
+	return []string{text}
+}
+
+// enoughItems is how many items must have ended for their mean cost to say something.
+const enoughItems = 5
 
 // rateText prints a rate per second, or per minute or hour if it is low.
 func rateText(rate float64) string {
@@ -443,7 +475,7 @@ func (g progressLines) statusLine(j *view.Job, now time.Time) string {
 	if !j.AtItems() {
 		return g.phase(j, now)
 	}
-	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), pace(j, now))
+	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), pace(j, now), g.money(j))
 	if text := retryCounts(j, nextRetry(j, now)); text != "" {
 		parts = append(parts, text)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
+	"prodigy/internal/spend"
 )
 
 // jobOptions are the flags of every command that runs a job.
@@ -33,8 +33,9 @@ type jobOptions struct {
 	print       bool // --print: what items print, as they end
 	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
 	maxRetries  int
-	maxCrashes  int    // of a resume
-	replacement string // --workflow: path of the replacement; empty: keep the recorded one
+	maxCrashes  int       // of a resume
+	maxCost     spend.USD // --max-cost; 0: not given
+	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
@@ -59,6 +60,7 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	f.Var(durationFlag{&o.grace}, "grace", "how long running steps may take to finish after a stop")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
+	f.Var(dollars{&o.maxCost}, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 }
 
@@ -80,7 +82,7 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 	return mapreduce.Config{
 		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
-		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes,
+		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes, MaxCost: o.maxCost,
 		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),
 	}
 }
@@ -123,7 +125,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	if p.screen.live {
 		c.Progress, c.Printed = p.step, p.output
 	}
-	c.Earlier = func(m errorpolicy.Metrics) { p.pasts <- m }
+	c.Earlier = func(e mapreduce.Earlier) { p.pasts <- e }
 	if p.echo != nil {
 		c.Echo = p.echo
 		p.echo.fatal = cancelStop

@@ -246,6 +246,8 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 			problem("use: %v", err)
 		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil:
 			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
+		case s.Agent.MaxCost > 0 && !p.TellsCost():
+			problem("max_cost: %s does not say what it costs", p.Name)
 		case s.Agent.Model != "" && p.Options["model"] == nil:
 			problem("model: %s cannot be told which model to use", p.Name)
 		}
@@ -254,6 +256,30 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 		return nil, &workflow.InvalidError{Problems: problems}
 	}
 	return set, nil
+}
+
+// checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it costs.
+func (o jobOptions) checkBudget(w *workflow.Workflow, set aicli.Set) error {
+	if o.maxCost == 0 && w.Budget.Job == nil && w.Budget.Item == nil {
+		return nil
+	}
+	agents := false
+	for _, s := range stepsOf(w) {
+		agents = agents || s.Agent != nil || s.Claude != nil
+		if s.Agent == nil {
+			continue
+		}
+		if p := set[s.Agent.Preset()]; !p.TellsCost() {
+			return &workflow.InvalidError{Problems: []workflow.Problem{{
+				File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col,
+				Message: fmt.Sprintf("budget: %s does not say what it costs, so that no budget in money can hold it; limit its tokens instead (budget: {tokens: 20M})", p.Name),
+			}}}
+		}
+	}
+	if !agents && o.maxCost > 0 {
+		return refusef("--max-cost: no step of the workflow runs an AI agent")
+	}
+	return nil
 }
 
 func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {

@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
+	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -47,6 +48,7 @@ type outcome struct {
 	Events      string              `json:"events"`
 	DLQ         string              `json:"dlq"`
 	ResultsFile string              `json:"results_file"`
+	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 
 	// With workspaces.
 	Base     string `json:"base,omitempty"`
@@ -61,6 +63,7 @@ func (e finishedRun) outcome(code int) outcome {
 	o := outcome{
 		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
+		Spent: orNil(e.Spent),
 	}
 	if m := e.Merge; m != nil {
 		o.Base, o.Head, o.Branch, o.Into, o.Merged, o.Unmerged = m.Base, m.Head, m.Branch, m.Into, m.Merged, m.Merging
@@ -155,6 +158,7 @@ func (e finishedRun) print(con *console) {
 		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
 	}
 	e.printSlowest(w, look)
+	printSpent(w, look, e.Spent, e.limit())
 	_, _ = fmt.Fprintf(w, "job: %s\n", e.Job.ID)
 	if e.Results != "" {
 		_, _ = fmt.Fprintf(w, "results: %s\n", e.Results)
@@ -199,6 +203,49 @@ func (e finishedRun) printMerge(w io.Writer) {
 	case m.Head != m.Base:
 		_, _ = fmt.Fprintf(w, "result: %s\n", m.Hidden)
 	}
+}
+
+// orNil returns what agents have used, or nil if there were none.
+func orNil(t spend.Total) *spend.Total {
+	if t.Agents == 0 {
+		return nil
+	}
+	return &t
+}
+
+// limit returns the budget of the job in money; 0: it has none.
+func (e finishedRun) limit() spend.USD {
+	switch {
+	case e.job != nil && e.job.MaxCost > 0:
+		return e.job.MaxCost
+	case e.workflow != nil && e.workflow.Budget.Job != nil:
+		return *e.workflow.Budget.Job
+	}
+	return 0
+}
+
+// printSpent prints what AI agents have used, if there were any.
+func printSpent(w io.Writer, k look, t spend.Total, limit spend.USD) {
+	if t.Agents == 0 {
+		return
+	}
+	text := "cost: " + t.CostText()
+	if limit > 0 {
+		text += " of " + limit.String()
+	}
+	text += " for " + counted(t.Agents, "agent") + inBrackets(t.Doubt())
+	if lost := t.InVain(); lost.Agents > 0 && lost.Known() {
+		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), counted(lost.Agents, "agent"))
+	}
+	_, _ = fmt.Fprintln(w, k.fold(2, text+prefixed("; ", t.TokensText())))
+}
+
+// resumeWithMore returns the command that resumes a job whose budget is spent.
+func resumeWithMore(job jobs.Job, spent spend.JobSpent) string {
+	if spent.Tokens > 0 {
+		return resumeMended(job)
+	}
+	return "prodigy resume " + job.ID + " --max-cost " + spent.More().Decimal()
 }
 
 // printNext prints the commands to type next.
@@ -249,6 +296,9 @@ func (e finishedRun) next() []string {
 	}
 	if mistaken(e.Cause) {
 		return []string{resumeMended(e.Job)}
+	}
+	if e.Budget != nil {
+		return append([]string{resumeWithMore(e.Job, *e.Budget)}, nextCommands(e.Job, true, e.ReduceStale, 0)...)
 	}
 	commands := nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
 	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == mapreduce.Completed {

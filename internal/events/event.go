@@ -2,6 +2,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // Record is one line of the log: an event, and where and when it happened.
@@ -95,6 +97,8 @@ var types = []Event{
 	AgentCompleted{},
 	AgentFailed{},
 	AgentSkipped{},
+	AgentUsage{},
+	BudgetReached{},
 	QuotaPaused{},
 	QuotaResumed{},
 	AgentInterrupted{},
@@ -135,6 +139,8 @@ type JobStarted struct {
 	// With workspaces: the commit that the job begins at, and the branch that was checked out then; empty when HEAD was detached.
 	Base         string `json:"base,omitempty"`
 	TargetBranch string `json:"target_branch,omitempty"`
+
+	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
 }
 
 func (JobStarted) Type() string { return "JobStarted" }
@@ -154,6 +160,8 @@ type JobCompleted struct {
 	Head   string `json:"head,omitempty"`
 	Branch string `json:"branch,omitempty"`
 	Into   string `json:"into,omitempty"`
+
+	Spent *spend.Total `json:"spent,omitempty"` // by agents; absent when there were none
 }
 
 func (JobCompleted) Type() string { return "JobCompleted" }
@@ -176,6 +184,7 @@ type JobFailed struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason"`
+	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
 }
 
 func (JobFailed) Type() string { return "JobFailed" }
@@ -226,6 +235,8 @@ type JobResumed struct {
 	// Died is when the run before died, if a watcher saw that, and nobody had asked the run to stop. Nothing explains such a death, so one of the
 	// attempts that were in flight may be the cause.
 	Died *time.Time `json:"died,omitempty"`
+
+	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
@@ -297,7 +308,19 @@ type StepCompleted struct {
 
 	Validation json.RawMessage `json:"validation,omitempty"` // what its validation found
 
+	Agent *AgentEnd `json:"agent,omitempty"` // of an agent step: what is known of its agent
+
 	Outputs *outputs.Span `json:"outputs,omitempty"` // where what the step and its hooks printed is kept; absent when that is nothing
+}
+
+// AgentEnd is what a run of an AI coding CLI leaves to the steps after it, beside its answer.
+type AgentEnd struct {
+	Outcome   string          `json:"outcome"`
+	SessionID string          `json:"session_id,omitempty"`
+	Turns     int             `json:"turns,omitempty"`
+	CostUSD   *spend.USD      `json:"cost_usd,omitempty"` // absent: unknown
+	JSON      json.RawMessage `json:"json,omitempty"`     // with a schema: the answer
+	Masked    bool            `json:"masked,omitempty"`   // there were secrets in JSON, so a resume cannot use it
 }
 
 func (StepCompleted) Type() string { return "StepCompleted" }
@@ -309,12 +332,26 @@ func (e StepCompleted) masked(m Masker) Event {
 	if len(e.Validation) > 0 {
 		e.Validation = m.JSON(e.Validation)
 	}
+	if e.Agent != nil {
+		end := *e.Agent
+		end.SessionID = m.Text(end.SessionID)
+		if len(end.JSON) > 0 {
+			end.JSON = m.JSON(end.JSON)
+			end.Masked = !bytes.Equal(end.JSON, e.Agent.JSON)
+		}
+		e.Agent = &end
+	}
 	return e
 }
 
 func (e StepCompleted) normal() Event {
 	e.DurationMS = e.DurationMS.rounded()
 	e.Output, e.Stderr = valid(e.Output), valid(e.Stderr)
+	if e.Agent != nil {
+		end := *e.Agent
+		end.SessionID = Clip(end.SessionID, MaxError)
+		e.Agent = &end
+	}
 	return e
 }
 
@@ -544,6 +581,76 @@ func (e AgentSkipped) normal() Event {
 	e.Reason = Clip(e.Reason, MaxError)
 	return e
 }
+
+// AgentUsage is what one run of an AI coding CLI has used, however it ended. What is not known is absent.
+type AgentUsage struct {
+	ItemID     string        `json:"item_id,omitempty"` // empty: of a step outside the map phase
+	ItemIndex  int           `json:"item_index"`
+	Phase      string        `json:"phase,omitempty"` // of such a step
+	AgentID    string        `json:"agent_id"`
+	Attempt    int           `json:"attempt"`
+	Step       string        `json:"step"` // label
+	Preset     string        `json:"preset"`
+	Model      string        `json:"model,omitempty"`
+	SessionID  string        `json:"session_id,omitempty"`
+	Outcome    string        `json:"outcome"` // of the preset; or timeout, interrupted
+	Rule       string        `json:"rule,omitempty"`
+	CostUSD    *spend.USD    `json:"cost_usd,omitempty"`
+	CostSource string        `json:"cost_source,omitempty"` // CostReported or CostPriced
+	AssumedUSD spend.USD     `json:"assumed_usd,omitzero"`  // without a cost: what counts against the budget in its place
+	Partial    bool          `json:"partial,omitempty"`     // it was cut off: it may have used more
+	Tokens     *spend.Tokens `json:"tokens,omitempty"`
+	Turns      int           `json:"turns,omitempty"`
+	DurationMS Millis        `json:"duration_ms"`
+}
+
+// Where a cost comes from.
+const (
+	CostReported = "reported" // by the CLI
+	CostPriced   = "priced"   // from its tokens
+)
+
+func (AgentUsage) Type() string { return "AgentUsage" }
+
+func (e AgentUsage) About() string { return e.ItemID }
+
+func (e AgentUsage) masked(m Masker) Event {
+	e.Model, e.SessionID = m.Text(e.Model), m.Text(e.SessionID)
+	return e
+}
+
+func (e AgentUsage) normal() Event {
+	e.Model, e.SessionID, e.Rule = Clip(e.Model, MaxError), Clip(e.SessionID, MaxError), Clip(e.Rule, MaxError)
+	e.DurationMS = e.DurationMS.rounded()
+	return e
+}
+
+// Use returns what is added up.
+func (e AgentUsage) Use() spend.Use {
+	return spend.Use{Preset: e.Preset, Outcome: e.Outcome, Cost: e.CostUSD, Partial: e.Partial, Assumed: e.AssumedUSD, Tokens: e.Tokens}
+}
+
+// Index returns the index of the item; below 0: it is of no item.
+func (e AgentUsage) Index() int {
+	if e.ItemID == "" {
+		return -1
+	}
+	return e.ItemIndex
+}
+
+// BudgetReached says that no further agent starts, because the job has spent what it may. The job stops when those that run have ended.
+type BudgetReached struct {
+	LimitUSD    spend.USD   `json:"limit_usd,omitzero"`
+	SpentUSD    spend.USD   `json:"spent_usd,omitzero"`
+	NextUSD     spend.USD   `json:"next_usd,omitzero"` // what one more agent may cost
+	LimitTokens spend.Count `json:"limit_tokens,omitzero"`
+	SpentTokens spend.Count `json:"spent_tokens,omitzero"`
+	Running     int         `json:"running,omitempty"` // agents that may still end
+}
+
+func (BudgetReached) Type() string { return "BudgetReached" }
+
+func (BudgetReached) About() string { return "" }
 
 // QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody has to log in. It charges nothing to
 // any item.
@@ -1085,6 +1192,8 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 		return e.ItemIndex, e.Attempt, true
 	case AgentLost:
 		return e.ItemIndex, e.Attempt, true
+	case AgentUsage:
+		return e.ItemIndex, e.Attempt, e.ItemID != ""
 	}
 	return 0, 0, false
 }

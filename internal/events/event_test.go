@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -36,18 +37,21 @@ func samples() []Event {
 			PatternType: retry.TypeTimeout, Frequency: 3, Items: []string{"item_1"}, SuggestedAction: "Wait",
 		}},
 	}
+	spent := new(spend.Total)
+	spent.Add(spend.Use{Preset: "claude", Outcome: "success", Cost: new(spend.Dollar), Tokens: &spend.Tokens{Input: 1, Cached: 2, Output: 3}})
 	return []Event{
-		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main"},
-		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main"},
-		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures"},
+		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar)},
+		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
+		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent},
 		JobPaused{Reason: "SIGINT"},
-		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0)},
+		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(spend.Dollar)},
 		PhaseStarted{Phase: "map"},
 		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond), Head: "d4e5f6"},
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",
 			CaptureFormat: "lines", Failed: true, Skipped: true, Masked: true, Printed: true, Validation: json.RawMessage(`{"status":"complete"}`),
+			Agent:   &AgentEnd{Outcome: "success", SessionID: "s", Turns: 2, CostUSD: new(spend.Dollar), JSON: json.RawMessage(`{"a":1}`), Masked: true},
 			Outputs: &outputs.Span{Offset: 17, Length: 4},
 		},
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
@@ -69,6 +73,12 @@ func samples() []Event {
 			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}}, Resolve: true,
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
+		AgentUsage{
+			ItemID: "item_1", ItemIndex: 1, Phase: "reduce", AgentID: "j/item_1/1", Attempt: 1, Step: "fix", Preset: "claude", Model: "m", SessionID: "s",
+			Outcome: "success", Rule: "claude/done", CostUSD: new(spend.USD(2_520_000)), CostSource: CostReported, AssumedUSD: spend.Dollar, Partial: true,
+			Tokens: &spend.Tokens{Input: 800, Cached: 200, Output: 50}, Turns: 3, DurationMS: Millis(time.Second),
+		},
+		BudgetReached{LimitUSD: 25 * spend.Dollar, SpentUSD: 25*spend.Dollar + 1, NextUSD: spend.Dollar, LimitTokens: 10, SpentTokens: 11, Running: 2},
 		QuotaPaused{
 			Pool: "claude", Kind: "quota", Scope: "five_hour", Until: time.Date(2026, 1, 2, 8, 34, 10, 0, time.UTC),
 			ResetAt: new(time.Date(2026, 1, 2, 8, 34, 0, 0, time.UTC)), Item: "item_1", Error: "You've hit your 5-hour limit",
@@ -164,7 +174,7 @@ func TestRecordsOfEveryTypeReadBackAsTheyWere(t *testing.T) {
 }
 
 func TestEveryEventStructIsInTheListUnderItsOwnName(t *testing.T) {
-	declared := declaredStructs(t, "Record", "RetryState", "Conflict")
+	declared := declaredStructs(t, "Record", "RetryState", "Conflict", "AgentEnd")
 	var listed []string
 	for _, e := range types {
 		name := reflect.TypeOf(e).Name()

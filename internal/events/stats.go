@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // Stats counts what happened in a job. The zero value has seen nothing.
@@ -23,6 +24,7 @@ type Stats struct {
 	Retries     int                `json:"retries"`     // that the policy decided on
 	StepRetries int                `json:"step_retries"`
 	Durations   Durations          `json:"durations"`
+	Spent       *spend.Total       `json:"spent,omitempty"` // by AI agents; absent when there were none
 
 	items   idSet // marked: the agent of the first attempt was started
 	agents  idSet // the others
@@ -103,6 +105,11 @@ func (s *Stats) count(e Event) {
 		}
 	case StepRetrying:
 		s.StepRetries++
+	case AgentUsage:
+		if s.Spent == nil {
+			s.Spent = new(spend.Total)
+		}
+		s.Spent.Add(e.Use())
 	case StepFailed:
 		if e.ItemID == "" {
 			s.ErrorTypes[e.ErrorType]++

@@ -17,14 +17,14 @@ var notPrinted = map[string][]string{
 	"ids of items and attempts, which the state of a job is computed from": {"QuotaPaused.Item", "ItemID", "ItemIDs", "AgentID", "Items", "Conflicts.With"},
 	"names of commits":                 {"Base", "Commit", "Commits", "Head"},
 	"names of branches":                {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
-	"names of presets and their rules": {"Rule", "Pool"},
+	"names of presets and their rules": {"Rule", "Pool", "Preset", "Presets.<key>"},
 	"labels out of the workflow file": {
 		"Phase", "Step", "JobStarted.Workflow", "StepCompleted.ID", "StepCompleted.Capture", "Captured.<key>",
 		"CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",
 	},
 	"what the workflow file says, with nothing put in for its variables": {"StepSkipped.When", "AgentFailed.Matched", "StepRetrying.Matched"},
 	"one of a fixed set of words": {
-		"QuotaPaused.Kind", "ErrorType", "ErrorTypes.<key>", "PatternType", "SuggestedAction", "JobStarted.Mode", "JobResumed.Reason", "StepCompleted.Kind",
+		"QuotaPaused.Kind", "Outcome", "Outcomes.<key>", "AgentUsage.CostSource", "ErrorType", "ErrorTypes.<key>", "PatternType", "SuggestedAction", "JobStarted.Mode", "JobResumed.Reason", "StepCompleted.Kind",
 		"StepCompleted.CaptureFormat", "AgentFailed.Signal", "AgentFailed.Action", "StepFailed.Action", "StepFailed.Reason", "DLQItemRemoved.Reason",
 	},
 	"made by prodigy from nothing that was printed": {"JobStarted.Version", "OutputFile"},
@@ -117,7 +117,7 @@ func TestANormalEventComesBackFromTheLogAsItIs(t *testing.T) {
 
 // boundedByItsMaker reports whether a text is one of the long ones that are bounded before they get into an event.
 func boundedByItsMaker(path string) bool {
-	for _, name := range []string{".Output", "StepCompleted.Stderr", ".Captured", "StepCompleted.Validation"} {
+	for _, name := range []string{".Output", "StepCompleted.Stderr", ".Captured", "StepCompleted.Validation", "StepCompleted.Agent.JSON"} {
 		if strings.HasSuffix(path, name) {
 			return true
 		}

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/settings"
+	"prodigy/internal/spend"
 )
 
 // Executor runs the attempts of a job. *agent.Executor runs them on this machine; another one may wrap it, or send attempts elsewhere.
@@ -62,6 +63,7 @@ type Config struct {
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
 	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
+	MaxCost     spend.USD     // what agents may cost in all, from now on; 0: what it was, at first what the workflow says
 	Replacement *Replacement  // of a resume: the workflow that it goes on with; nil: the recorded one
 
 	// WorkRoot is the directory of the workspaces of all jobs; "": one of Home. Of a resumed job: ignored, they are where they were.
@@ -91,8 +93,8 @@ type Config struct {
 	// the entry.
 	Printed func(outputs.Entry)
 
-	// Earlier, when set, is called with the metrics of the earlier runs of a resumed job, before the first call of Observe.
-	Earlier func(errorpolicy.Metrics)
+	// Earlier, when set, is called with what the earlier runs of a resumed job have done, before the first call of Observe.
+	Earlier func(Earlier)
 
 	// Notice, when set, is called with messages for the user, for example about what a resume found.
 	Notice func(text string)
@@ -123,6 +125,13 @@ type Config struct {
 	CheckpointRecords int64 // how many records there are at least between two checkpoints; 0: a number that takes no time to read
 }
 
+// Earlier is what the earlier runs of a resumed job have done.
+type Earlier struct {
+	Metrics errorpolicy.Metrics
+	Spent   spend.Total // by AI agents
+	MaxCost *spend.USD  // that they may cost in all, if a command line said so
+}
+
 // State is how a run of a job ended.
 type State string
 
@@ -149,6 +158,11 @@ type Result struct {
 
 	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
 	ReduceStale bool
+
+	Spent spend.Total // by AI agents
+
+	// Budget says, of Failed, that the budget allows no further agent.
+	Budget *spend.JobSpent
 
 	// Of a job with workspaces.
 	Merge *MergeResult

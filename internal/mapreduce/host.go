@@ -17,7 +17,7 @@ type host struct {
 	job      *job
 	breakers agent.StepBreakers
 	unmasked agent.UnmaskedOutputs
-	quotas   quotas
+	starts   starts
 }
 
 var _ agent.Host = (*host)(nil)

@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -57,8 +58,9 @@ type runResult struct {
 	reason  string
 	cause   error // of what prodigy itself could not do
 	failure *agent.Failure
-	refused bool   // nothing was run
-	head    string // of a standard workflow with workspaces: the commit that it ended at
+	spent   *spend.JobSpent // the budget allows no further agent
+	refused bool            // nothing was run
+	head    string          // of a standard workflow with workspaces: the commit that it ended at
 
 	reprocessed, recovered int // of a retry of dead letters
 }

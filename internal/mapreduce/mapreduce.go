@@ -28,6 +28,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
+	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -144,7 +145,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	j.record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: j.parallel, Seed: j.meta.Seed, Version: j.config.Version,
-		Base: start.Base, TargetBranch: start.Branch,
+		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(),
 	})
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
 		if err := j.log.Flush(); err != nil {
@@ -293,7 +294,7 @@ func (j *job) open() error {
 		return err
 	}
 	if j.config.Earlier != nil {
-		j.config.Earlier(j.state.Policy.Metrics())
+		j.config.Earlier(Earlier{j.state.Policy.Metrics(), j.state.Spent.Total.Clone(), j.state.MaxCost})
 	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
 		return unusable(j.place, err)
@@ -440,7 +441,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		build = localExecutor
 	}
 	j.host = &host{job: j}
-	j.host.quotas.restore(j.state.Quotas)
+	j.host.starts.restore(j.state.Quotas, j.budget(), j.state.Spent)
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
@@ -552,7 +553,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	phase := j.state.unfinished()
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died,
+		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(),
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
@@ -595,6 +596,7 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
+		Spent: j.state.Spent.Total.Clone(), Budget: v.spent,
 	}
 	if j.state.Ended != "" {
 		result.Duration = j.state.duration(j.state.Last)
@@ -636,7 +638,23 @@ func (r *Result) countKept() {
 		r.Unknown, r.Metrics, r.Results = true, errorpolicy.New(errorpolicy.Policy{}).Metrics(), ""
 		return
 	}
-	r.Metrics, r.Duration = kept.Metrics, kept.Duration
+	r.Metrics, r.Duration, r.Spent = kept.Metrics, kept.Duration, kept.Spent
+}
+
+// maxCost returns what the command line says that agents may cost, or nil.
+func (c Config) maxCost() *spend.USD {
+	if c.MaxCost == 0 {
+		return nil
+	}
+	return &c.MaxCost
+}
+
+// spent returns what agents have used, or nil if there were none.
+func (j *job) spent() *spend.Total {
+	if j.state.Spent.Total.Agents == 0 {
+		return nil
+	}
+	return new(j.state.Spent.Total.Clone())
 }
 
 func (j *job) recordEnd(v runResult, r Result, d delivered) {
@@ -647,10 +665,10 @@ func (j *job) recordEnd(v runResult, r Result, d delivered) {
 	case Completed:
 		j.record(events.JobCompleted{
 			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale,
-			Head: d.head, Branch: d.Branch, Into: d.into,
+			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
 	case Failed:
-		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason})
+		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
 	case Paused:
 		j.record(events.JobPaused{Reason: v.reason})
 	default:

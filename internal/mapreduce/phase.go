@@ -2,10 +2,12 @@ package mapreduce
 
 import (
 	"context"
+	"errors"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -42,6 +44,9 @@ func (j *job) phaseResult(name string, end attemptEnd) runResult {
 	case j.stopped(end.err):
 		return runResult{state: Paused, reason: end.err.Error()}
 	case end.err != nil:
+		if spent, ok := errors.AsType[*spend.JobSpent](end.err); ok {
+			return runResult{state: Failed, reason: inPhase(name, spent.Error()), spent: spent}
+		}
 		return runResult{state: Failed, reason: inPhase(name, end.err.Error()), cause: end.err}
 	case f != nil:
 		return runResult{state: Failed, reason: inPhase(name, f.Message), failure: f}

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // pool is the map phase at work. All of it belongs to the goroutine of run; agents send it messages.
@@ -442,6 +443,10 @@ func (p *pool) haltForOwn(err error) {
 	if err == nil || p.halted != nil || p.agents.Err() != nil || p.job.stopped(err) {
 		return
 	}
+	if spent, ok := errors.AsType[*spend.JobSpent](err); ok {
+		p.halt(runResult{state: Failed, reason: spent.Error(), spent: spent}, untilTheyEnd)
+		return
+	}
 	p.halt(runResult{state: Failed, reason: err.Error(), cause: err}, p.stopGrace())
 }
 
@@ -486,6 +491,9 @@ func (p *pool) stopGrace() time.Duration {
 	return p.job.config.Grace
 }
 
+// untilTheyEnd is a grace without an end: what runs is paid for.
+const untilTheyEnd = time.Duration(-1)
+
 // halt begins a stop: nothing starts any more, waits end, and running agents have the grace to finish. The first reason is kept; a later
 // halt can only shorten the grace.
 func (p *pool) halt(v runResult, grace time.Duration) {
@@ -497,6 +505,8 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 		default:
 			close(p.job.halting)
 		}
+	}
+	if grace != untilTheyEnd && p.grace == nil {
 		p.grace = time.After(grace)
 		if p.job.fleet != nil {
 			p.job.fleet.Hold()

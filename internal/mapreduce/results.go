@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/spend"
 )
 
 // row is one line of results.jsonl: how one finished item ended.
@@ -27,7 +28,9 @@ type row struct {
 	DurationMS events.Millis              `json:"duration_ms"`
 	Attempt    int                        `json:"attempt"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
-	Commit     string                     `json:"commit,omitempty"` // of a job with workspaces: that has the work of the item in the result
+	CostUSD    *spend.USD                 `json:"cost_usd,omitempty"`     // of its agents, in all attempts; absent when none is known
+	Unknown    int                        `json:"cost_unknown,omitempty"` // agents of which nobody knows what they have cost
+	Commit     string                     `json:"commit,omitempty"`       // of a job with workspaces: that has the work of the item in the result
 }
 
 // mapResult returns what ${map.…} stands for. The results are made if they are not there as the log has them.
@@ -39,6 +42,7 @@ func (j *job) mapResult() (*agent.MapResult, error) {
 	return &agent.MapResult{
 		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
 		Duration: j.state.phase("map").Duration, ResultsFile: j.place.ResultsFile(),
+		Spent: j.state.Spent.Map,
 	}, nil
 }
 
@@ -238,10 +242,17 @@ func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false) // what steps have given stays as it was
 	last := make([]span, total)
+	costs := map[int]spend.Sum{}
 	unmerged := map[int]row{} // they are no rows before their work is merged
 	var offset int64
 	add := func(r row) error {
 		line.Reset()
+		if c, ok := costs[r.Index]; ok {
+			r.Unknown = c.Unknown
+			if c.Known() {
+				r.CostUSD = &c.Cost
+			}
+		}
 		if err := enc.Encode(r); err != nil {
 			return err
 		}
@@ -270,6 +281,11 @@ func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 				}
 			}
 			continue
+		}
+		if e, used := r.Event.(events.AgentUsage); used && e.ItemID != "" {
+			c := costs[e.ItemIndex]
+			c.Add(e.Use())
+			costs[e.ItemIndex] = c
 		}
 		if e, failed := r.Event.(events.AgentFailed); failed {
 			delete(unmerged, e.ItemIndex)

@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
@@ -37,6 +38,9 @@ type state struct {
 	Circuits circuits             `json:"circuits"`
 
 	Quotas map[string]events.QuotaPaused `json:"quotas,omitempty"` // the pools whose agents wait
+
+	Spent   spend.Account `json:"spent"`              // what agents have used
+	MaxCost *spend.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
 
 	// Of a job with workspaces: the commit it began at, the branch of then, the commit that the map phase began at, and the commit with all that counts.
 	Base         string          `json:"base,omitempty"`
@@ -145,7 +149,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		s.Started, s.Seed, s.Mode, s.Workflow = r.Time, e.Seed, e.Mode, e.Workflow
-		s.Base, s.Head, s.TargetBranch = e.Base, e.Base, e.TargetBranch
+		s.Base, s.Head, s.TargetBranch, s.MaxCost = e.Base, e.Base, e.TargetBranch, e.MaxCostUSD
 	case events.JobResumed:
 		s.resume(r.Time, e)
 	case events.JobCompleted:
@@ -188,6 +192,8 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Quotas[e.Pool] = e
 	case events.QuotaResumed:
 		delete(s.Quotas, e.Pool)
+	case events.AgentUsage:
+		s.Spent.Add(e.Index(), e.Step, e.Use())
 	default:
 		return s.applyAgent(r)
 	}
@@ -341,6 +347,9 @@ func retryState(e events.AgentFailed) retry.State {
 // one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.Ended, s.Reason = "", ""
+	if e.MaxCostUSD != nil {
+		s.MaxCost = e.MaxCostUSD
+	}
 	if e.Reduce && !s.Reducing {
 		s.Reducing, s.ReduceStale = true, false
 		delete(s.Phases, "reduce")
@@ -409,6 +418,7 @@ func (s *state) giveBack(index int, f running, number int) {
 
 func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	s.Status.Set(index, st)
+	s.Spent.Settle(index)
 	delete(s.Merging, index)
 	delete(s.Running, index)
 	delete(s.Waiting, index)
@@ -484,7 +494,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + len(s.Spent.Items) + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

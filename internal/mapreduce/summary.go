@@ -7,6 +7,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -23,6 +24,8 @@ type Summary struct {
 	Started  time.Time
 	Duration time.Duration // of all its runs, without the time between them
 	Metrics  errorpolicy.Metrics
+
+	Spent spend.Total // by AI agents
 
 	ReduceStale bool // of a completed job: see Result
 }
@@ -111,12 +114,21 @@ func (s *Summary) ended(e events.Event) bool {
 	case events.JobCompleted:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Completed), e.Reason, time.Duration(e.DurationMS), e.Metrics
 		s.ReduceStale = e.ReduceStale
+		s.Spent = valueOf(e.Spent)
 	case events.JobFailed:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Failed), e.Reason, time.Duration(e.DurationMS), e.Metrics
+		s.Spent = valueOf(e.Spent)
 	default:
 		return false
 	}
 	return true
+}
+
+func valueOf(t *spend.Total) spend.Total {
+	if t == nil {
+		return spend.Total{}
+	}
+	return *t
 }
 
 // summarizeFold makes the summary from the last checkpoint and the records after it.
@@ -158,6 +170,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	}
 	sum := summaryOf(place, meta)
 	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.duration(s.Last)
+	sum.Spent = s.Spent.Total.Clone()
 	if s.Ended == "" {
 		sum.State = StateKilled
 	}

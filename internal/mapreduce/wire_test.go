@@ -134,6 +134,22 @@ func (h farHost) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) {
 	h.Host.ReleaseStep(sent(b), sent(t))
 }
 
+func (h farHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (int, agent.AgentTicket, *agent.Failure, error) {
+	h.calls.Add(1)
+	slot, t, refusal, err := h.Host.AdmitAgent(ctx, new(sent(*a)), sent(ask), keepSlot)
+	return slot, sent(t), sent(refusal), err
+}
+
+func (h farHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.AgentUsage) {
+	h.calls.Add(1)
+	h.Host.RecordUsage(new(sent(*a)), sent(t), sent(e))
+}
+
+func (h farHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure) (bool, error) {
+	h.calls.Add(1)
+	return h.Host.ReportAgent(new(sent(*a)), sent(t), sent(f))
+}
+
 // The executor of a Config runs all attempts of a job, those of its phases too, and the job is told what happens in them.
 func TestAnExecutorCanWrapTheLocalOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -127,6 +127,17 @@ func (g *Gate) Admit(now time.Time) (t Ticket, wait time.Duration) {
 	return Ticket{g.closings}, 0
 }
 
+// AdmitInside is Admit for an agent that belongs to another, which may be the one that all wait for: it does not wait until others come through.
+func (g *Gate) AdmitInside(now time.Time) (t Ticket, wait time.Duration) {
+	if g.shut && now.Before(g.until) {
+		return Ticket{}, g.until.Sub(now)
+	}
+	if g.shut {
+		g.running++
+	}
+	return Ticket{g.closings}, 0
+}
+
 // Report takes how an admitted agent ended. closed is set when the gate closes by it, opened when it opens. poison says that the item is not to
 // try again: it met the limit again and again while others came through.
 func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) (closed *Closing, opened, poison bool) {

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
 )
 
@@ -151,6 +152,8 @@ func (x *explainer) apply(r events.Record) {
 		x.stepRetrying(r, e)
 	case events.StepFailed:
 		x.stepFailed(r, e)
+	case events.AgentUsage:
+		x.usage(r, e)
 	case events.StepSkipped:
 		x.add(r, fmt.Sprintf("step %s is skipped", e.Step), "its condition is false: "+e.When)
 	case events.AgentCompleted:
@@ -282,6 +285,21 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 }
 
 func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
+
+// usage says what an AI agent has used.
+func (x *explainer) usage(r events.Record, e events.AgentUsage) {
+	var sum spend.Sum
+	sum.Add(e.Use())
+	text := fmt.Sprintf("the agent of step %s (%s) ended as %s, cost %s", e.Step, e.Preset, strings.ReplaceAll(e.Outcome, "_", " "), sum.CostText())
+	var why []string
+	if tokens := sum.TokensText(); tokens != "" {
+		why = append(why, tokens)
+	}
+	if e.SessionID != "" {
+		why = append(why, "its session: "+e.SessionID)
+	}
+	x.add(r, text, why...)
+}
 
 func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	x.step = e.Step

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // State is the state of a job according to its log.
@@ -65,6 +66,10 @@ type Job struct {
 	Durations Durations // of the attempts that ended by themselves
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
+
+	Spent   spend.Total     // by AI agents
+	MaxCost spend.USD       // that they may cost in all, if a command line said so
+	Budget  *spend.JobSpent // nil: the budget allows further agents, as far as this run has asked
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
@@ -143,7 +148,8 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobStarted:
 		j.started(e)
 	case events.JobResumed:
-		j.ReduceStale = false
+		j.ReduceStale, j.Budget = false, nil
+		j.capped(e.MaxCostUSD)
 		j.resume(r.Time, e)
 	case events.JobCompleted:
 		j.end(Completed, e.Reason)
@@ -185,6 +191,10 @@ func (j *Job) Apply(r events.Record) {
 		j.circuit.change(e.Scope, HalfOpen, r.Time)
 	case events.CircuitClosed:
 		j.circuit.change(e.Scope, Closed, r.Time)
+	case events.AgentUsage:
+		j.Spent.Add(e.Use())
+	case events.BudgetReached:
+		j.Budget = &spend.JobSpent{Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens, Used: e.SpentTokens}
 	default:
 		j.applyAgent(r)
 	}
@@ -229,8 +239,16 @@ func (j *Job) started(e events.JobStarted) {
 	j.resumed = false
 	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
 	j.Base, j.Head = e.Base, e.Base
+	j.capped(e.MaxCostUSD)
 	if e.TotalItems != nil {
 		j.Total = *e.TotalItems
+	}
+}
+
+// capped notes what a command line said that agents may cost.
+func (j *Job) capped(u *spend.USD) {
+	if u != nil {
+		j.MaxCost = *u
 	}
 }
 

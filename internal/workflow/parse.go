@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/outputs"
 	"prodigy/internal/quota"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
@@ -250,6 +251,14 @@ func (r *reader) policyValue(e entry, target any) {
 		set(t)(word(r, e, outputs.Keeps()...))
 	case *outputs.Size:
 		set(t)(r.size(e))
+	case *spend.Budget:
+		r.block("budget", e, r.fields(t))
+	case *spend.USD:
+		set(t)(r.dollars(e))
+	case **spend.USD:
+		setPointer(t)(r.dollars(e))
+	case **spend.Count:
+		setPointer(t)(r.tokens(e))
 	case *errorpolicy.Policy:
 		r.errorPolicy(e)
 	case **quota.Policy:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 )
 
 // Step is one command of a phase or template. Exactly one of the command keys (see Kinds) is set.
@@ -150,14 +151,15 @@ func CaptureFormats() []CaptureFormat {
 
 // Agent is an agent step: a run of an AI coding CLI.
 type Agent struct {
-	Use         string   `yaml:"use" json:"use,omitempty"`                   // the CLI, by the name of its preset; default `claude`
-	Prompt      Text     `yaml:"prompt" json:"prompt"`                       // what it is to do, which passes no shell; required
-	Model       string   `yaml:"model" json:"model,omitempty"`               // the model; default that of the preset, else of the CLI
-	MaxTurns    int      `yaml:"max_turns" json:"max_turns,omitempty"`       // after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
-	Schema      string   `yaml:"schema" json:"schema,omitempty"`             // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
-	Args        []string `yaml:"args" json:"args,omitempty"`                 // further arguments of the CLI
-	AllowDenied bool     `yaml:"allow_denied" json:"allow_denied,omitempty"` // a tool that was not permitted does not fail the step; default false
-	AllowEmpty  bool     `yaml:"allow_empty" json:"allow_empty,omitempty"`   // nor does an empty answer; default false
+	Use         string    `yaml:"use" json:"use,omitempty"`                   // the CLI, by the name of its preset; default `claude`
+	Prompt      Text      `yaml:"prompt" json:"prompt"`                       // what it is to do, which passes no shell; required
+	Model       string    `yaml:"model" json:"model,omitempty"`               // the model; default that of the preset, else of the CLI
+	MaxCost     spend.USD `yaml:"max_cost" json:"max_cost,omitempty"`         // US dollars that this step may cost an item, over all its attempts; with more, it fails as `budget`; default no limit
+	MaxTurns    int       `yaml:"max_turns" json:"max_turns,omitempty"`       // after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
+	Schema      string    `yaml:"schema" json:"schema,omitempty"`             // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
+	Args        []string  `yaml:"args" json:"args,omitempty"`                 // further arguments of the CLI
+	AllowDenied bool      `yaml:"allow_denied" json:"allow_denied,omitempty"` // a tool that was not permitted does not fail the step; default false
+	AllowEmpty  bool      `yaml:"allow_empty" json:"allow_empty,omitempty"`   // nor does an empty answer; default false
 
 	StallTimeout *time.Duration `yaml:"stall_timeout" json:"stall_timeout,omitempty"` // how long the CLI may make no progress (see agents.md), 0s: without end; default that of the preset, 10m
 	ToolTimeout  *time.Duration `yaml:"tool_timeout" json:"tool_timeout,omitempty"`   // the same while one of its tools runs; default that of the preset, 15m

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/outputs"
 	"prodigy/internal/posix"
+	"prodigy/internal/spend"
 )
 
 // set returns a function that stores a value in target if it is valid.
@@ -163,6 +164,35 @@ func (r *reader) size(e entry) (outputs.Size, bool) {
 		r.fail(e.value, "%s: %v", e.name, err)
 	}
 	return size, err == nil
+}
+
+// dollars reads an amount of US dollars.
+func (r *reader) dollars(e entry) (spend.USD, bool) {
+	f, ok := r.number(e)
+	if !ok {
+		return 0, false
+	}
+	u, err := spend.LimitOf(f)
+	if err != nil {
+		r.fail(e.value, "%s: %v", e.name, err)
+	}
+	return u, err == nil
+}
+
+// tokens reads a number of tokens, plain or in thousands or millions.
+func (r *reader) tokens(e entry) (spend.Count, bool) {
+	text, ok := e.value.Value, isNumber(e.value)
+	if !ok {
+		text, ok = r.text(e)
+	}
+	if !ok {
+		return 0, false
+	}
+	n, err := spend.ParseCount(text)
+	if err != nil {
+		r.fail(e.value, "%s: %v", e.name, err)
+	}
+	return n, err == nil
 }
 
 func (r *reader) durations(e entry) ([]time.Duration, bool) {

@@ -24,6 +24,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/spend"
 )
 
 // Workflow is the content of a workflow file.
@@ -50,6 +51,7 @@ type Workflow struct {
 	Parameters  []Parameter        `yaml:"parameters"`   // values that a run is given by `--param` or `--param-file`; every text can name them
 	Workspace   Workspace          `yaml:"workspace"`    // where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git repository of its own, whose commits are merged; default shared
 	Agents      *AgentPresets      `yaml:"agents"`       // changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see agents.md)
+	Budget      spend.Budget       `yaml:"budget"`       // what the AI agents of the job may cost
 	Outputs     outputs.Policy     `yaml:"outputs"`      // how much is kept of what steps print, for `prodigy logs`
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error

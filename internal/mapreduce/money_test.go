@@ -1,0 +1,124 @@
+package mapreduce
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"prodigy/internal/aicli"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/spend"
+)
+
+// bill is a CLI that adds up what it has said that it costs. An agent whose cost is not a cent is never the cheaper for that of another.
+type bill struct {
+	mu    sync.Mutex
+	total spend.USD
+	calls int
+}
+
+func (b *bill) run(_ context.Context, c process.Command) (process.Exit, error) {
+	time.Sleep(time.Second)
+	b.mu.Lock()
+	b.calls++
+	cost := float64(b.calls) / 1000
+	b.total += spend.FromFloat(cost)
+	b.mu.Unlock()
+	stop := "end_turn"
+	if strings.HasSuffix(c.Input, "item_2") {
+		stop = "refusal"
+	}
+	_, err := fmt.Fprintf(c.Stdout, `{"type":"result","subtype":"success","is_error":false,"stop_reason":%q,"total_cost_usd":%g,"result":"Done."}`+"\n", stop, cost)
+	return process.Exit{}, err
+}
+
+const costly = `
+map:
+  input: [1, 2, 3, 4, 5]
+  max_parallel: 2
+  agent_template:
+    - agent: {prompt: "do ${item_id}"}
+      retry_config: {attempts: 2, initial_delay: 1s, retry_on: [refused]}
+    - agent: {prompt: "check ${item_id}"}
+reduce:
+  - agent: {prompt: sum}
+`
+
+// A job that is killed and resumed anywhere has recorded all that the log had, and all that its agents cost since.
+func TestALogCutAfterAnyRecordLosesNoMoney(t *testing.T) {
+	set, err := aicli.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first bill
+	c := config(t, first.run)
+	c.Agents = set
+	var whole Result
+	synctest.Test(t, func(t *testing.T) { whole = run(t, c, costly) })
+	if whole.Spent.Cost != first.total || whole.Spent.Agents != first.calls {
+		t.Fatalf("got %s for %d agents, want %s for %d", whole.Spent.Cost, whole.Spent.Agents, first.total, first.calls)
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
+	for cut := 1; cut < len(lines); cut++ {
+		synctest.Test(t, func(t *testing.T) {
+			place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
+			had := costs(recordsOf(t, place.job))
+			var b bill
+			again := withHome(c, place)
+			again.Runner = b.run
+			r, err := Resume(t.Context(), again, place.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if in := costs(recordsOf(t, place.job)); in != had+b.total || r.Spent.Cost != in {
+				t.Errorf("cut after record %d: the log has %s and the job says %s, want %s from before and %s since", cut, in, r.Spent.Cost, had, b.total)
+			}
+			if kept, err := Summarize(place.job); err != nil || kept.Spent.Cost != r.Spent.Cost {
+				t.Errorf("cut after record %d: the summary has %s, %v, want %s", cut, kept.Spent.Cost, err, r.Spent.Cost)
+			}
+		})
+	}
+}
+
+func costs(all []events.Record) (sum spend.USD) {
+	used, _ := told[events.AgentUsage](all)
+	for _, e := range used {
+		sum += *e.CostUSD
+	}
+	return sum
+}
+
+// An agent that waits for money others have reserved lets them end. The job stops when they have, and goes on with more.
+func TestASpentBudgetStopsTheJobWhenItsAgentsHaveEnded(t *testing.T) {
+	set, err := aicli.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var b bill
+		c := config(t, b.run)
+		c.Agents = set
+		c.MaxCost = spend.FromFloat(0.020)
+		source := strings.Replace(costly, "agent_template:", "agent_template: # with a budget", 1)
+		r := run(t, c, source)
+		if r.State != Failed || r.Budget == nil || r.Spent.Cost != b.total {
+			t.Fatalf("got %s (%s) after %s, want a stop by the budget after %s", r.State, r.Reason, r.Spent.Cost, b.total)
+		}
+		if interrupted, _ := told[events.AgentInterrupted](recordsOf(t, r.Job)); len(interrupted) == 0 {
+			t.Error("got no attempt that was given back")
+		}
+		if failed, _ := told[events.AgentFailed](recordsOf(t, r.Job)); len(failed) > 1 {
+			t.Errorf("got %d failures, want none because of the budget", len(failed))
+		}
+		c.MaxCost = spend.Dollar
+		r, err := Resume(t.Context(), c, r.Job)
+		if err != nil || r.State != Completed || r.Spent.Cost != b.total || r.Metrics.Successful != 4 {
+			t.Errorf("got %s (%s) with %+v after %s, %v, want 4 successful after %s", r.State, r.Reason, r.Metrics, r.Spent.Cost, err, b.total)
+		}
+	})
+}
