@@ -38,6 +38,8 @@ func TestRecordedRunsOfAICLIsAsSteps(t *testing.T) {
 	if err != nil || len(paths) < 100 {
 		t.Fatal(len(paths), err)
 	}
+	f := &fake{}
+	x := f.withPresets(t)
 	wrong := 0
 	for _, path := range paths {
 		var r struct {
@@ -52,15 +54,15 @@ func TestRecordedRunsOfAICLIsAsSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fake{answer: func(_ int, c process.Command) process.Exit {
+		f.answer = func(_ int, c process.Command) process.Exit {
 			_, _ = c.Stdout.Write([]byte(r.Stdout))
 			_, _ = c.Stderr.Write([]byte(r.Stderr))
 			if r.Exit < 0 {
 				return process.Exit{Code: -1, Signal: "SIGTERM"}
 			}
 			return process.Exit{Code: r.Exit}
-		}}
-		o := execute(t, f.withPresets(t), ofItem(agentStep(workflow.Agent{Use: strings.TrimSuffix(r.CLI, "197"), Prompt: prompt("do it")})))
+		}
+		o := execute(t, x, ofItem(agentStep(workflow.Agent{Use: strings.TrimSuffix(r.CLI, "197"), Prompt: prompt("do it")})))
 		got := aicli.Success
 		if o.Failure != nil {
 			got = outcomeOf(o.Failure.Type)

@@ -23,14 +23,12 @@ import (
 
 	"prodigy/internal/direct"
 	"prodigy/internal/process"
+	"prodigy/internal/testenv"
 )
 
 // TestProgramsRunWithoutAShellAsWithOne runs commands in both ways and compares all that can be seen of them.
 func TestProgramsRunWithoutAShellAsWithOne(t *testing.T) {
-	rounds := 1500
-	if testing.Short() {
-		rounds = 250
-	}
+	rounds := 1500 / testenv.OneIn(15, 5)
 	for _, shell := range []string{"dash", "bash"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +59,7 @@ func TestDeathsAreToldAsTheShellTellsThem(t *testing.T) {
 				if slices.Contains([]int{17, 18, 19, 20, 21, 22, 23, 28, 32, 33}, n) {
 					continue // they do not end a program, or no program can send them
 				}
-				l.compare(t, experiment{script: fmt.Sprintf("/bin/sh -c 'kill -%d $$; sleep 9'", n), env: []string{"PATH=" + os.Getenv("PATH")}, dir: l.dir})
+				l.compare(t, experiment{script: fmt.Sprintf("/bin/sh -c 'kill -%d $$; exit 7'", n), env: []string{"PATH=" + os.Getenv("PATH")}, dir: l.dir})
 			}
 			if l.without.Load() == 0 {
 				t.Error("got no command run without a shell")

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
 
@@ -65,15 +66,16 @@ func TestNoValueChangesADocument(t *testing.T) {
 		},
 	}
 	runs := 0
+	n := testenv.OneIn(24, 4)
 	for i, value := range hostileValues(t) {
-		if testing.Short() && i%5 != 0 {
-			continue
-		}
 		if strings.ContainsRune(value, 0) || !utf8.ValidString(value) || len(value) > 10_000 {
 			continue
 		}
 		for format, all := range contents {
-			for _, content := range all {
+			for j, content := range all {
+				if (i+j)%n != 0 {
+					continue
+				}
 				runs++
 				got, failure := filled(t, t.TempDir(), value, content, format)
 				if failure != nil {
@@ -176,8 +178,8 @@ func TestNoPathLeadsOutOfTheWorkingDirectory(t *testing.T) {
 func TestNoElementOfAForeachBecomesCode(t *testing.T) {
 	dir := t.TempDir()
 	var values []string
-	for _, value := range hostileValues(t) {
-		if utf8.ValidString(value) && !strings.ContainsRune(value, 0) && len(value) < 50_000 {
+	for i, value := range hostileValues(t) {
+		if i%testenv.OneIn(12, 4) == 0 && utf8.ValidString(value) && !strings.ContainsRune(value, 0) && len(value) < 50_000 {
 			values = append(values, value)
 		}
 	}

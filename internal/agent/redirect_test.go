@@ -18,15 +18,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
+
+	"prodigy/internal/testenv"
 )
 
 // TestRedirectionsLeaveTheSameWithoutAShellAsWithOne runs commands with redirections in both ways, and compares what is seen of them
 // and all that lies in their directory afterwards.
 func TestRedirectionsLeaveTheSameWithoutAShellAsWithOne(t *testing.T) {
-	rounds := 2000
-	if testing.Short() {
-		rounds = 400
-	}
+	rounds := 2000 / testenv.OneIn(20, 5)
 	l := newYard(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var group errgroup.Group

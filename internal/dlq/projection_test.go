@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/testenv"
 )
 
 // history makes the records of a log.
@@ -401,7 +402,7 @@ func TestAJournalCutAtAnyByteCatchesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "cut.jsonl")
-	for cut := range journal {
+	for _, cut := range testenv.Offsets(journal, 32, 8) {
 		if err := os.WriteFile(path, journal[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}

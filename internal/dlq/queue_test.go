@@ -17,6 +17,7 @@ import (
 
 	"prodigy/internal/checksum"
 	"prodigy/internal/retry"
+	"prodigy/internal/testenv"
 )
 
 var t0 = time.Date(2026, 11, 20, 16, 15, 30, 123456000, time.UTC)
@@ -276,7 +277,7 @@ func TestAJournalThatWasCutAnywhereGoesOnBehindItsLastWholeLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	states := [][]Entry{nil, {simple("a", 1)}, {simple("a", 1), simple("b", 1)}, {simple("a", 2), simple("b", 1)}, {simple("a", 2)}}
-	for cut := range len(whole) + 1 {
+	for _, cut := range append(testenv.Offsets(whole, 16, 4), len(whole)) {
 		path := filepath.Join(dir, "cut")
 		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
@@ -417,7 +418,7 @@ func TestAFlippedBitInTheJournalIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := range whole {
+	for _, at := range testenv.Offsets(whole, 32, 8) {
 		begin := bytes.LastIndexByte(whole[:at], '\n') + 1
 		before, err := journalEntries(t, whole[:begin])
 		if err != nil {

@@ -81,6 +81,7 @@ var hostile = []struct {
 }
 
 func TestAWorkspaceIsAsNewAfterAnyAgent(t *testing.T) {
+	t.Parallel()
 	content := files{"a": "1\n", "sub/b": "1\n", "sub/deep/c": "1\n", ".gitignore": "build/\n*.log\n"}
 	repo, environ := newRepo(t, content)
 	sh(t, repo, environ, "echo x > keep.log; git add -f keep.log; git commit -qm second")
@@ -93,7 +94,7 @@ func TestAWorkspaceIsAsNewAfterAnyAgent(t *testing.T) {
 	}
 	want := o.Output
 	for i, h := range hostile {
-		if i%testenv.OneIn(9, 1) != 0 {
+		if i%testenv.OneIn(10, 2) != 0 {
 			continue
 		}
 		o, w := j.run(j.attempt(h.script))
@@ -125,6 +126,7 @@ func (j *job) changedBy(w Work) string {
 }
 
 func TestAWorkspaceThatAProcessIsLeftInIsThrownAway(t *testing.T) {
+	t.Parallel()
 	if !exists("/proc/self/cwd") {
 		return // only Linux shows where a process works
 	}
@@ -141,6 +143,7 @@ func TestAWorkspaceThatAProcessIsLeftInIsThrownAway(t *testing.T) {
 }
 
 func TestAWorkspaceIsMadeAnewWhenItWasLeftHalfClean(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	made := 0
 	j.Created = func(int, string, time.Duration) { made++ }

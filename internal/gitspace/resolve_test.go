@@ -22,6 +22,7 @@ func conflicted(t *testing.T, content files, first, second string) (*job, Work) 
 }
 
 func TestAConflictIsResolvedInAWorkspaceThatHasIt(t *testing.T) {
+	t.Parallel()
 	content := files{"a": "1\n2\n3\n", "gone": "x\n", "bin": "\x00\x01", "other": "1\n"}
 	const text1, text2 = "echo one > a", "echo two > a; echo 2 > other"
 	for i, c := range []struct {
@@ -42,7 +43,7 @@ func TestAConflictIsResolvedInAWorkspaceThatHasIt(t *testing.T) {
 		{name: "binary, staged", first: "printf '\\0\\2' > bin", second: "printf '\\0\\3' > bin; echo 2 > other", resolve: "git checkout -q --ours bin; git add bin", want: "a: 1 2 3 bin: gone: x other: 2"},
 		{name: "another merge", first: text1, second: text2, resolve: "git merge --abort; git checkout -qb x HEAD~1; git commit -q --allow-empty -m x; git checkout -q -; git merge -q --no-commit --no-ff x || true", refused: "it left a merge unfinished"},
 	} {
-		if i%testenv.OneIn(4, 1) != 0 {
+		if i%testenv.OneIn(6, 2) != 0 {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -82,6 +83,7 @@ func printable(r rune) rune {
 }
 
 func TestAResolutionOfAPersonIsMerged(t *testing.T) {
+	t.Parallel()
 	j, w := conflicted(t, files{"a": "1\n"}, "echo one > a", "echo two > a; echo 2 > other")
 	if _, err := j.Deliver(t.Context(), j.head); err != nil {
 		t.Fatal(err)

@@ -47,8 +47,9 @@ var sources = []struct {
 }
 
 func TestWorkspacesOfEveryKindOfRepository(t *testing.T) {
+	t.Parallel()
 	for i, source := range sources {
-		if i%testenv.OneIn(20, 3) != 0 {
+		if i%testenv.OneIn(20, 4) != 0 {
 			continue
 		}
 		t.Run(source.name, func(t *testing.T) {
@@ -112,6 +113,7 @@ func sorted(text string) []string {
 
 // An attempt with a submodule may work in it; what it commits there would be lost.
 func TestSubmodulesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n"})
 	root := filepath.Dir(repo)
 	sh(t, root, environ, "git config --global protocol.file.allow always; git clone -q repo inner; cd repo; git submodule --quiet add ../inner inner; git commit -qm sub")
@@ -129,6 +131,7 @@ func TestSubmodulesAreLeftAlone(t *testing.T) {
 }
 
 func TestNoVariableLeadsToAnotherRepository(t *testing.T) {
+	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n"})
 	before := userState(t, repo)
 	hostile := append(slices.Clip(environ), "GIT_DIR="+repo+"/.git", "GIT_WORK_TREE="+repo, "GIT_INDEX_FILE="+repo+"/.git/index", "GIT_PREFIX=x/",
@@ -152,6 +155,7 @@ func TestNoVariableLeadsToAnotherRepository(t *testing.T) {
 
 // A home directory is a repository for some. Whoever has deleted the .git of a workspace below it must not reach that.
 func TestAnAgentWithoutARepositoryDoesNotFindOneAbove(t *testing.T) {
+	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n"})
 	home, _ := newRepo(t, files{"dotfile": "1\n"})
 	j := &job{t: t, repo: repo, environ: environ}
@@ -173,6 +177,7 @@ func TestAnAgentWithoutARepositoryDoesNotFindOneAbove(t *testing.T) {
 
 // prodigy is started by `git rebase --exec` in a linked worktree, which sets GIT_DIR for it.
 func TestARebaseThatRunsTheJobKeepsItsBranch(t *testing.T) {
+	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n"})
 	tree := filepath.Join(filepath.Dir(repo), "tree")
 	dump := filepath.Join(filepath.Dir(repo), "environ")

@@ -15,6 +15,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/retry"
+	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
 
@@ -206,6 +207,7 @@ func (j *job) sound() {
 }
 
 func TestWorkOfAgentsIsMergedAndDelivered(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n", "sub/b": "1\n"}, workflow.Workspace{})
 	before := userState(t, j.repo)
 	one := j.does("echo 2 > a")
@@ -273,6 +275,7 @@ func userState(t *testing.T, repo string) string {
 }
 
 func TestAnAttemptThatChangedNothingHasNoWork(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n", ".gitignore": "*.log\n"}, workflow.Workspace{})
 	for _, text := range []string{"true", "echo x > a; git commit -qam x; git revert --no-edit HEAD >/dev/null", "echo x > x.log", "touch a; chmod 600 a"} {
 		if w := j.does(text); w.Commit != "" {
@@ -282,6 +285,7 @@ func TestAnAttemptThatChangedNothingHasNoWork(t *testing.T) {
 }
 
 func TestWorkThatConflictsNamesThePathsAndTheOtherItems(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n2\n3\n", "b": "1\n", "dir/c": "1\n"}, workflow.Workspace{})
 	one := j.does("sed -i 1s/1/one/ a; echo more >> dir/c")
 	other := j.does("echo x > d")
@@ -303,6 +307,7 @@ func TestWorkThatConflictsNamesThePathsAndTheOtherItems(t *testing.T) {
 }
 
 func TestWorkOfAFailedAttemptIsKept(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	o, _ := j.run(j.attempt("echo 2 > a; echo new > n; exit 3"))
 	if o.Failure == nil || o.ExitCode != 3 || o.Commit == "" || o.Files != 2 || o.Insertions != 2 || o.Deletions != 1 {
@@ -318,6 +323,7 @@ func TestWorkOfAFailedAttemptIsKept(t *testing.T) {
 }
 
 func TestMergingAgainMakesTheSameCommits(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n", "b": "1\n"}, workflow.Workspace{})
 	work := []Work{j.does("echo 2 > a"), j.does("echo 2 > b"), j.does("echo 3 > c")}
 	first, err := j.Merge(t.Context(), j.head, work)
@@ -341,6 +347,7 @@ func TestMergingAgainMakesTheSameCommits(t *testing.T) {
 }
 
 func TestARestoredHubHasTheRefsOfTheLog(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	kept := j.does("echo 2 > b")
 	merged := j.does("echo 3 > c")
@@ -359,6 +366,7 @@ func TestARestoredHubHasTheRefsOfTheLog(t *testing.T) {
 }
 
 func TestAStateErrorIsNoGitError(t *testing.T) {
+	t.Parallel()
 	var state *StateError
 	if err := stateErrorf("x %d", 1); !errors.As(err, &state) || state.Reason != "x 1" {
 		t.Errorf("%v", err)
@@ -367,6 +375,7 @@ func TestAStateErrorIsNoGitError(t *testing.T) {
 
 // A ref that is deleted while git lists the refs looks broken, and git takes that for a damaged repository.
 func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
 	first := j.does("echo 2 > b")
 	w := j.workspace("1", 1)
@@ -390,7 +399,7 @@ func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
 			}
 		})
 	}
-	for n := range 10 {
+	for n := range 12 / testenv.OneIn(3, 2) {
 		commit := sh(t, w.dir, j.Space.Environ(j.environ), fmt.Sprintf("git commit -q --allow-empty -m %d; git rev-parse HEAD", n))
 		if err := j.fetchInto(t.Context(), w, commit, itemRef(1, n)); err != nil {
 			t.Errorf("fetch %d: %v", n, err)
@@ -403,6 +412,7 @@ func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
 
 // Two jobs share nothing but the objects they read, and nothing of theirs is in the way of the user.
 func TestTwoJobsAndTheirUserWorkInOneRepository(t *testing.T) {
+	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n", "b": "1\n"})
 	jobs := []*job{openJob(t, repo, repo, environ, workflow.Workspace{}), openJob(t, repo, repo, environ, workflow.Workspace{})}
 	jobs[1].config.JobID = "mapreduce-2"

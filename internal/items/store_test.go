@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/checksum"
+	"prodigy/internal/testenv"
 )
 
 func testItem(i int) Item {
@@ -224,7 +225,7 @@ func TestAStoreThatIsCutOffAnywhereIsTold(t *testing.T) {
 	if err := held(path, 10); err != nil {
 		t.Fatal(err)
 	}
-	for kept := range whole {
+	for _, kept := range testenv.Offsets(whole, 32, 8) {
 		if err := os.WriteFile(path, whole[:kept], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -242,8 +243,8 @@ func TestAFlippedBitInAStoreIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at, b := range whole {
-		line := 1 + bytes.Count(whole[:at], []byte("\n"))
+	for _, at := range testenv.Offsets(whole, 32, 8) {
+		b, line := whole[at], 1+bytes.Count(whole[:at], []byte("\n"))
 		for bit := range 8 {
 			if _, err := f.WriteAt([]byte{b ^ 1<<bit}, int64(at)); err != nil {
 				t.Fatal(err)

@@ -3,6 +3,8 @@ package template
 import (
 	"strings"
 	"testing"
+
+	"prodigy/internal/testenv"
 )
 
 var payloads = []string{
@@ -18,7 +20,7 @@ func TestPayloadsFindNoWayIntoACommand(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			for i, s := range scripts {
-				if !testing.Short() || i%5 == 0 {
+				if i%testenv.OneIn(15, 3) == 0 {
 					attack(t, shell, unfold.Replace(s))
 				}
 			}

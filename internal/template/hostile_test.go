@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"prodigy/internal/testenv"
 )
 
 // hostileCase is a case of testdata/hostile.json: a step, a value that tries to become code, and what must be printed.
@@ -87,13 +89,14 @@ func (c hostileCase) runsIn(shell string) bool {
 func TestHostileValuesNeverBecomeCode(t *testing.T) {
 	cases := hostileCases(t)
 	const chunks = 8
+	every := testenv.OneIn(12, 3)
 	for _, shell := range shells("sh", "bash") {
 		for n := range chunks {
 			t.Run(shell, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				for i, c := range cases {
-					if i%chunks == n && c.runsIn(shell) && (!testing.Short() || i%7 == 0) {
+					if i%chunks == n && c.runsIn(shell) && (i/chunks)%every == 0 {
 						t.Run(c.ID, func(t *testing.T) { c.run(t, shell, dir) })
 					}
 				}

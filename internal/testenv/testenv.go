@@ -29,3 +29,14 @@ func UseMemory() {
 		_ = os.Setenv("TMPDIR", dir)
 	}
 }
+
+// Offsets returns the places at which a file of lines is cut or damaged: every nth, where n is as for OneIn, and those around each line end.
+func Offsets(data []byte, short, plain int) (places []int) {
+	n := OneIn(short, plain)
+	for i := range data {
+		if i%n == 0 || data[i] == '\n' || i > 0 && data[i-1] == '\n' || i+1 < len(data) && data[i+1] == '\n' {
+			places = append(places, i)
+		}
+	}
+	return places
+}
