@@ -91,6 +91,7 @@ type run struct {
 	itemsFile string // the file of the items of a batch; empty: not asked for yet
 
 	tryNumber  int              // of the step that runs
+	session    string           // that its AI coding CLI is to continue; empty: none
 	limit      *agentLimit      // of the time of the attempt; nil: none
 	ticket     AgentTicket      // of the AI coding CLI that may start, or runs
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach

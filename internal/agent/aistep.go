@@ -47,8 +47,9 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
 	}
 	return aiCall(call{argv: argv}, &aiRun{
-		preset: p, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema, limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns),
-	}, prompt)
+		preset: p, prompt: prompt, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema,
+		limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns), sessions: a.Resume != workflow.ResumeNever,
+	}), nil
 }
 
 func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
@@ -56,9 +57,14 @@ func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 // aiRun is how the output of a run of an AI coding CLI is read.
 type aiRun struct {
 	preset                  *aicli.Preset
+	prompt                  string
 	allowDenied, allowEmpty bool
 	schema                  string // a file with a JSON Schema for the answer
 	limits                  aicli.Limits
+
+	sessions  bool   // it may continue one
+	session   string // that it works in; empty: it is not known yet
+	continued bool   // it was begun by a run before
 
 	// lenient says that the command may be one of the user's own that is only called like a CLI: plain text is its output, and its exit
 	// code decides, as long as it prints nothing of what the preset knows.
@@ -68,35 +74,49 @@ type aiRun struct {
 	raw bool
 }
 
-// aiCall gives a call its prompt in the way of the preset.
-func aiCall(c call, run *aiRun, prompt string) (call, error) {
+// aiCall returns a call of an AI coding CLI. Its prompt comes to it with addPrompt.
+func aiCall(c call, run *aiRun) call {
 	c.ai, c.aiRun = true, run
-	p := run.preset
-	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
-		c.defaults = append(c.defaults, name+"="+p.Env[name])
+	for _, name := range slices.Sorted(maps.Keys(run.preset.Env)) {
+		c.defaults = append(c.defaults, name+"="+run.preset.Env[name])
 	}
-	switch {
-	case len(p.Prompt.File) > 0:
-		for _, arg := range p.Prompt.File {
+	return c
+}
+
+// addPrompt gives an AI coding CLI its prompt in the way of its preset.
+func (b *boundCommand) addPrompt() error {
+	if b.aiRun == nil || b.aiRun.raw {
+		return nil
+	}
+	prompt := b.aiRun.prompt
+	if b.aiRun.continued {
+		prompt = goOn + prompt
+	}
+	switch p := b.aiRun.preset.Prompt; {
+	case len(p.File) > 0:
+		for _, arg := range p.File {
 			if arg != "{}" {
-				c.argv = append(c.argv, arg)
+				b.argv = append(b.argv, arg)
 			}
 		}
-		c.script = prompt
-		return c, nil
-	case p.Prompt.Stdin:
-		c.input = prompt
-		if p.Prompt.Arg != "" {
-			c.argv = append(c.argv, p.Prompt.Arg)
+		b.script = prompt
+		return nil
+	case p.Stdin:
+		b.input = prompt
+		if p.Arg != "" {
+			b.argv = append(b.argv, p.Arg)
 		}
-		return c, nil
+		return nil
 	}
-	if err := checkPromptArgument(c.argv[0], prompt); err != nil {
-		return call{}, err
+	if err := checkPromptArgument(b.argv[0], prompt); err != nil {
+		return err
 	}
-	c.argv = append(c.argv, prompt)
-	return c, nil
+	b.argv = append(b.argv, prompt)
+	return nil
 }
+
+// goOn is in front of the prompt of a session that is continued.
+const goOn = "You were interrupted before you had finished. Look at what is there already, and finish the work. This was the task:\n\n"
 
 // checkPromptArgument returns what is wrong with a prompt that is to be an argument.
 func checkPromptArgument(program, prompt string) error {
@@ -136,24 +156,15 @@ func (b *boundCommand) addSchema(dir string) error {
 	for _, arg := range option {
 		args = append(args, strings.NewReplacer("{}", value, "{file}", value).Replace(arg))
 	}
-	b.insert(args)
+	b.argv = append(b.argv, args...)
 	return nil
 }
 
 // addCap adds the arguments for what an AI coding CLI may cost, where it can hold itself to that. 0: there is no limit.
 func (b *boundCommand) addCap(most spend.USD) {
 	if b.aiRun != nil && !b.aiRun.raw && most > 0 {
-		b.insert(b.aiRun.preset.Options.Of("max_cost", most.Decimal()))
+		b.argv = append(slices.Clip(b.argv), b.aiRun.preset.Options.Of("max_cost", most.Decimal())...)
 	}
-}
-
-// insert adds arguments in front of what names the prompt, which stays the last.
-func (b *boundCommand) insert(args []string) {
-	at, prompt := len(b.argv), b.aiRun.preset.Prompt
-	if prompt.Stdin && prompt.Arg != "" || !prompt.Stdin {
-		at = max(0, at-1)
-	}
-	b.argv = slices.Insert(slices.Clone(b.argv), at, args...)
 }
 
 // agentValues returns the values of the names below agent.
@@ -263,7 +274,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 	if a.raw && !v.Known {
 		return res, nil, false
 	}
-	end := &events.AgentEnd{SessionID: v.SessionID, Turns: v.Usage.Turns}
+	end := &events.AgentEnd{SessionID: cmp.Or(v.SessionID, a.session), Turns: v.Usage.Turns}
 	if cost, known := costOf(v.Usage); known {
 		end.CostUSD = &cost
 	}
@@ -275,6 +286,10 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		end.JSON = answer
 	}
 	end.Outcome, res.ai = string(v.Outcome), end
+	res.sessionUnknown = v.NewSession && a.continued
+	if goesOn(v, exit) && !res.sessionUnknown {
+		res.session = end.SessionID
+	}
 	outcome := end.Outcome
 	if ctx.Err() != nil && v.Outcome != aicli.Success {
 		outcome, v.Usage.Partial = outcomeInterrupted, true

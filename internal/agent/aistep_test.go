@@ -116,7 +116,11 @@ func TestAnAgentStepLeavesItsAnswer(t *testing.T) {
 		t.Fatal(o.Failure)
 	}
 	c := f.commands[0]
-	same(t, "argv", strings.Join(c.Argv, " "), "claude --print --output-format stream-json --verbose --x --model opus --max-turns 7")
+	argv, session := c.Argv[:len(c.Argv)-2], c.Argv[len(c.Argv)-2:]
+	same(t, "argv", strings.Join(argv, " "), "claude --print --output-format stream-json --verbose --x --model opus --max-turns 7")
+	if started := eventsOf[events.AISessionStarted](f.events); session[0] != "--session-id" || len(started) != 2 || started[0].SessionID != session[1] || started[1].SessionID != "s1" {
+		t.Errorf("got %q and %+v, want the session that was given, and that the CLI has told", session, started)
+	}
 	same(t, "prompt", c.Input, "--settings=1")
 	if !slices.Contains(c.Env, "CLAUDE_CODE_MAX_RETRIES=2") || !c.EndAll {
 		t.Error("got no variables of the preset, or tools that live on")
@@ -129,6 +133,17 @@ func TestAnAgentStepLeavesItsAnswer(t *testing.T) {
 	}
 }
 
+// eventsOf returns the events of one type.
+func eventsOf[E events.Event](all []events.Event) []E {
+	var found []E
+	for _, e := range all {
+		if e, ok := e.(E); ok {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
 func TestTheFailureOfAnAgentNamesItsRule(t *testing.T) {
 	stdout := `{"type":"result","subtype":"success","is_error":true,"api_error":"usage_limit_reached","result":"You've hit your limit · resets 6:14am (UTC)"}`
 	f := &fake{answer: says(stdout, 1)}
@@ -139,9 +154,9 @@ func TestTheFailureOfAnAgentNamesItsRule(t *testing.T) {
 	same(t, "rule", failure.Rule, "claude/usage_limit")
 	same(t, "message", failure.Message, "You've hit your limit · resets 6:14am (UTC)")
 	same(t, "tries", len(f.commands), 2)
-	retrying, ok := f.events[0].(events.StepRetrying)
-	if !ok || retrying.Rule != "claude/usage_limit" || retrying.Matched != "quota" {
-		t.Errorf("got %+v", f.events[0])
+	retrying := eventsOf[events.StepRetrying](f.events)
+	if len(retrying) != 1 || retrying[0].Rule != "claude/usage_limit" || retrying[0].Matched != "quota" {
+		t.Errorf("got %+v", f.events)
 	}
 }
 
@@ -236,7 +251,7 @@ func TestTheAnswerMustFitTheSchema(t *testing.T) {
 			a := ofItem(agentStep(workflow.Agent{Prompt: prompt("x"), Schema: "s.json"}), shellStep("${agent.json.ok}"))
 			a.Dir = dir
 			failure := execute(t, f.withPresets(t), a).Failure
-			if argv := f.commands[0].Argv; argv[len(argv)-2] != "--json-schema" || argv[len(argv)-1] != schema {
+			if argv := f.commands[0].Argv; argv[len(argv)-4] != "--json-schema" || argv[len(argv)-3] != schema {
 				t.Errorf("got %q", argv)
 			}
 			switch {

@@ -46,7 +46,8 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 		if slices.Equal(x.Claude, DefaultClaude()) {
 			argv = slices.Concat(p.Argv, p.Args, p.Options.Of("model", p.Model))
 		}
-		return aiCall(call{argv: argv}, run, prompt)
+		run.prompt, run.sessions = prompt, true
+		return aiCall(call{argv: argv}, run), nil
 	}
 	if err := checkPromptArgument(x.Claude[0], prompt); err != nil {
 		return call{}, err

@@ -17,7 +17,7 @@ import (
 // whatever several attempts share, or the log has to know, goes through the Host. So an attempt can run on another machine, where a Host
 // passes the calls on: all their arguments and results survive JSON. Methods are called from many goroutines at once.
 type Host interface {
-	// Emit records what happens inside an attempt: StepRetrying, StepFailed, StepSkipped, StepPrinted, AgentProgress, and outside the
+	// Emit records what happens inside an attempt: StepRetrying, StepFailed, StepSkipped, StepPrinted, AISessionStarted, AgentProgress, and outside the
 	// map phase StepCompleted. The events of one attempt come in order.
 	Emit(a *Attempt, e events.Event)
 

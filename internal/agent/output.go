@@ -334,6 +334,9 @@ type sink struct {
 	reading *aicli.Reading // reads it as well; nil: nothing does
 	held    bool           // the file gets the answer, which is known at the end
 	watch   *watch         // ends the command when it does not get on; nil: nothing does
+
+	onSession func() // called after lines that name the session; nil: nobody is interested
+	sessions  int    // how many these were
 }
 
 // release writes the answer to the file that was held for it.
@@ -350,7 +353,12 @@ func (s *sink) release(answer string) {
 func (s *sink) Write(p []byte) (int, error) {
 	if s.reading != nil {
 		_, _ = s.reading.Write(p)
-		s.watch.observe(s.reading.Signs())
+		signs := s.reading.Signs()
+		s.watch.observe(signs)
+		if s.onSession != nil && signs.Sessions != s.sessions {
+			s.sessions = signs.Sessions
+			s.onSession()
+		}
 	}
 	if s.file != nil && s.err == nil && !s.held {
 		_, s.err = s.file.Write(p)

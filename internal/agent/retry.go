@@ -60,6 +60,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 			}
 		}
 	}
+	r.session = r.sessionBefore(s, st)
 	var before *stepEnd // the last try that ran
 	var rnd *rand.Rand
 	for {
@@ -105,7 +106,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 }
 
 // tryAdmitted is try for steps that may have to wait for the limit of a plan, or for the budget. A try that meets such a limit charges nothing: it
-// is made again when the limit is over.
+// is made again when the limit is over. Nor does one that was to continue a session that does not exist: the next one begins a session.
 func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Failure, error) {
 	ask, is := r.ask(st)
 	if !is {
@@ -128,6 +129,11 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 		if err != nil {
 			r.x.host.ReleaseAgent(ticket)
 			return res, failure, err
+		}
+		r.session = res.session
+		if res.sessionUnknown {
+			r.x.host.ReleaseAgent(ticket)
+			continue
 		}
 		again, err := r.x.host.ReportAgent(r.a, ticket, failure)
 		if err != nil || !again {

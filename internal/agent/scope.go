@@ -54,6 +54,9 @@ type result struct {
 
 	validation json.RawMessage // result of the validation of the step; nil: it has none
 
+	session        string // of an AI coding CLI, which the next try continues; empty: it begins a new one
+	sessionUnknown bool   // there was none to be continued
+
 	ai *events.AgentEnd // of a run of an AI coding CLI; nil: it was none
 }
 

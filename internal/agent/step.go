@@ -30,6 +30,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 		return notRun, nil, context.Cause(ctx)
 	}
 	b, failure, err := r.bind(s, st, st.command)
+	r.session = "" // a validation of the step has none to continue
 	if err != nil || failure != nil {
 		return notRun, failure, err
 	}
@@ -121,6 +122,10 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 		return boundCommand{}, err
 	}
 	b.addCap(r.ticket.Cap)
+	b.addSession(r.session)
+	if err := b.addPrompt(); err != nil {
+		return boundCommand{}, err
+	}
 	if b.output, err = st.output.bind(s, b.dir); b.output != nil {
 		b.output.tag = r.outputTag(s, st)
 	}
@@ -325,6 +330,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
 		out.watch = newWatch(b.aiRun)
 		defer out.watch.stop()
+		r.followSession(st, b.aiRun, out)
 	}
 	began := time.Now()
 	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)

@@ -101,6 +101,8 @@ type Pick struct {
 	kept   bool // rules or takes look at its last line
 	sign   sign // what its lines say of how a run gets on
 
+	session bool // its lines name the session
+
 	written *yaml.Node
 }
 
@@ -189,6 +191,7 @@ type Rule struct {
 	Scope        string     `yaml:"scope,omitempty"`          // a path to the name of the limit
 	Say          string     `yaml:"say,omitempty"`            // the error, where the CLI says nothing
 	About        string     `yaml:"about,omitempty"`          // a path to a text to put behind Say
+	NewSession   bool       `yaml:"new_session,omitempty"`    // the session that was to be continued does not exist: a new one is begun
 
 	condition *filter.Filter
 }
@@ -478,7 +481,7 @@ func takeNames() []string {
 
 // optionNames are the settings of a step that a preset can have arguments for.
 func optionNames() []string {
-	return []string{"model", "max_turns", "max_cost", "schema"}
+	return []string{"model", "max_turns", "max_cost", "schema", "session", "resume"}
 }
 
 // documentNames are the names that conditions can use beside those of the picks.
@@ -511,7 +514,7 @@ func (p *Preset) compile() error {
 		case (pick.line != nil) != (p.Parse == Text):
 			return fmt.Errorf("pick.%s: line is for parse: %s, fields are for %s", name, Text, JSONL)
 		}
-		pick.name, pick.kept, pick.sign = name, false, 0
+		pick.name, pick.kept, pick.sign, pick.session = name, false, 0, false
 		p.picks = append(p.picks, &pick)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Take)) {
@@ -528,6 +531,9 @@ func (p *Preset) compile() error {
 				p.sums = append(p.sums, s)
 			} else {
 				p.pick(s.pick).kept = true
+			}
+			if name == "session_id" {
+				p.pick(s.pick).session = true
 			}
 		}
 	}

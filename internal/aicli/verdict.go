@@ -32,7 +32,8 @@ type Verdict struct {
 	Whole   bool       // the answer is all of stdout, and Text is empty
 	JSON    json.RawMessage
 
-	SessionID string
+	SessionID  string
+	NewSession bool // the session that was to be continued does not exist
 
 	Reset      time.Time // with Quota: when the limit ends; zero: not known
 	ResetBy    ResetSource
@@ -84,7 +85,7 @@ func (r *Reading) Verdict(e End) Verdict {
 		v.JSON = json.RawMessage(structured)
 	}
 	if decided != nil {
-		v.Outcome, v.Rule = decided.Outcome, decided.Name
+		v.Outcome, v.Rule, v.NewSession = decided.Outcome, decided.Name, decided.NewSession
 		v.Type = cmp.Or(decided.Type, decided.Outcome.ErrorType())
 		v.Scope = r.named(decided.Scope)
 		v.RetryAfter = cmp.Or(seconds(r.named(decided.RetryAfter), time.Second), seconds(r.named(decided.RetryAfterMS), time.Millisecond))
@@ -96,16 +97,32 @@ func (r *Reading) Verdict(e End) Verdict {
 	return v
 }
 
-// SessionID returns the session of the run, as far as it is known by now.
+// SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id is none: it becomes an argument.
 func (r *Reading) SessionID() string {
 	id, _ := r.take("session_id")
+	for i, c := range []byte(id) {
+		letter := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+		if !letter && (i == 0 || c != '-' && c != '_' && c != '.') || i >= maxSessionID {
+			return ""
+		}
+	}
 	return id
 }
 
+const maxSessionID = 200
+
+// Model returns the model that the run uses, as far as it is known by now.
+func (r *Reading) Model() string {
+	model, _ := r.take("model")
+	return model
+}
+
+// Continued reports whether a run with that outcome has left work that is lost without its session: it did not end by itself.
+func (o Outcome) Continued() bool { return o == Quota || o == Auth || o == Stalled }
+
 // Usage returns what the run has used, as far as it has said so by now.
 func (r *Reading) Usage() Usage {
-	var u Usage
-	u.Model, _ = r.take("model")
+	u := Usage{Model: r.Model()}
 	if turns, _ := r.take("turns"); turns != "" {
 		u.Turns, _ = strconv.Atoi(turns)
 	}

@@ -81,6 +81,7 @@ type Signs struct {
 	Tools    int           // that run
 	Turns    int
 	Ended    bool // its last line of these was that of the end
+	Sessions int  // lines that name its session
 }
 
 // Signs returns the signs so far.
@@ -266,6 +267,9 @@ func names(name string) []string {
 
 // watch takes what a line of a pick says of tools and waits.
 func (r *Reading) watch(p *Pick, doc []byte) {
+	if p.session {
+		r.signs.Sessions++
+	}
 	for _, s := range r.preset.toolBegins {
 		if s.pick != p.name {
 			continue

@@ -99,6 +99,7 @@ var types = []Event{
 	AgentSkipped{},
 	AgentUsage{},
 	BudgetReached{},
+	AISessionStarted{},
 	QuotaPaused{},
 	QuotaResumed{},
 	AgentInterrupted{},
@@ -651,6 +652,31 @@ type BudgetReached struct {
 func (BudgetReached) Type() string { return "BudgetReached" }
 
 func (BudgetReached) About() string { return "" }
+
+// AISessionStarted says in which session an AI coding CLI works: of itself, or one that it continues. It comes as soon as the session is known.
+type AISessionStarted struct {
+	ItemID    string `json:"item_id,omitempty"`
+	Attempt   int    `json:"attempt,omitempty"`
+	Step      string `json:"step"`
+	Preset    string `json:"preset"`
+	Model     string `json:"model,omitempty"` // as the CLI calls it; empty: it has not said it by then
+	SessionID string `json:"session_id"`
+	Resumed   bool   `json:"resumed,omitempty"`
+}
+
+func (AISessionStarted) Type() string { return "AISessionStarted" }
+
+func (e AISessionStarted) About() string { return e.ItemID }
+
+func (e AISessionStarted) masked(m Masker) Event {
+	e.Model, e.SessionID = m.Text(e.Model), m.Text(e.SessionID)
+	return e
+}
+
+func (e AISessionStarted) normal() Event {
+	e.Model, e.SessionID = Clip(e.Model, MaxError), Clip(e.SessionID, MaxError)
+	return e
+}
 
 // QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody has to log in. It charges nothing to
 // any item.

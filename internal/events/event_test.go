@@ -79,6 +79,7 @@ func samples() []Event {
 			Tokens: &spend.Tokens{Input: 800, Cached: 200, Output: 50}, Turns: 3, DurationMS: Millis(time.Second),
 		},
 		BudgetReached{LimitUSD: 25 * spend.Dollar, SpentUSD: 25*spend.Dollar + 1, NextUSD: spend.Dollar, LimitTokens: 10, SpentTokens: 11, Running: 2},
+		AISessionStarted{ItemID: "item_1", Attempt: 2, Step: "s", Preset: "claude", Model: "opus", SessionID: "5f0c", Resumed: true},
 		QuotaPaused{
 			Pool: "claude", Kind: "quota", Scope: "five_hour", Until: time.Date(2026, 1, 2, 8, 34, 10, 0, time.UTC),
 			ResetAt: new(time.Date(2026, 1, 2, 8, 34, 0, 0, time.UTC)), Item: "item_1", Error: "You've hit your 5-hour limit",

@@ -418,6 +418,7 @@ var foldSums = map[int]string{
 	11: "66c6ab2607a1a8b2d7497547e9a13734446fd04a1cbb897ef6fc95942bcc6561", // conflicts that are resolved
 	12: "07eab2c2dfb64e472ecbe0fdc86490a2dcb7692f429cfbf19544b6fa9e379ae3", // attempts on workers of a fleet
 	13: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // what AI agents have used
+	14: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // sessions of agents that did not end by themselves
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -37,7 +37,8 @@ type state struct {
 	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
 
-	Quotas map[string]events.QuotaPaused `json:"quotas,omitempty"` // the pools whose agents wait
+	Quotas   map[string]events.QuotaPaused      `json:"quotas,omitempty"`   // the pools whose agents wait
+	Sessions map[string]events.AISessionStarted `json:"sessions,omitempty"` // of AI coding CLIs that have not ended by themselves, by item id; "" for the other phases
 
 	Spent   spend.Account `json:"spent"`              // what agents have used
 	MaxCost *spend.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
@@ -176,6 +177,12 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		p := s.phase(e.Phase)
 		p.Steps = append(p.Steps, e)
 		delete(s.Retrying, "")
+		delete(s.Sessions, "")
+	case events.AISessionStarted:
+		if s.Sessions == nil {
+			s.Sessions = map[string]events.AISessionStarted{}
+		}
+		s.Sessions[e.ItemID] = e
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = stepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 	case events.ErrorBatch:
@@ -194,6 +201,9 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		delete(s.Quotas, e.Pool)
 	case events.AgentUsage:
 		s.Spent.Add(e.Index(), e.Step, e.Use())
+		if k, ok := s.Sessions[e.ItemID]; ok && !agent.LeavesSession(e) && k.Step == e.Step {
+			delete(s.Sessions, e.ItemID)
+		}
 	default:
 		return s.applyAgent(r)
 	}
@@ -427,6 +437,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.Crashes, index)
 	delete(s.Losses, index)
 	delete(s.Retrying, id)
+	delete(s.Sessions, id)
 }
 
 func (s *state) phase(name string) *phase {
@@ -485,16 +496,20 @@ func (s *state) reprocessed(tried map[int]int) (ended, recovered int) {
 	return ended, recovered
 }
 
-// retried adds to an attempt the last retry of a step that an earlier run has begun for the item, if there is one.
+// retried adds to an attempt the last retry of a step that an earlier run has begun for the item, and the session of its AI coding CLI, if there
+// is one.
 func (s *state) retried(a *agent.Attempt, itemID string) {
 	if k, ok := s.Retrying[itemID]; ok {
 		a.Retrying, a.Due = &k.Event, k.Due
+	}
+	if k, ok := s.Sessions[itemID]; ok && s.Base == "" { // a workspace begins anew: the work of the session is not there any more
+		a.Session = &k
 	}
 }
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + len(s.Spent.Items) + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

@@ -148,6 +148,12 @@ func (x *explainer) apply(r events.Record) {
 		x.started(r, e)
 	case events.AgentProgress:
 		x.add(r, fmt.Sprintf("step %s begins (%d of %d)", e.Step, e.StepIndex+1, e.Steps))
+	case events.AISessionStarted:
+		text := "works in session " + e.SessionID
+		if e.Resumed {
+			text = "goes on in session " + e.SessionID
+		}
+		x.add(r, fmt.Sprintf("step %s: %s %s", e.Step, e.Preset, text))
 	case events.StepRetrying:
 		x.stepRetrying(r, e)
 	case events.StepFailed:

@@ -203,6 +203,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.verify(e)
 	case **Agent:
 		*t = r.agent(e)
+	case *SessionUse:
+		set(t)(word(r, e, ResumeAuto, ResumeNever))
 	case **AgentPresets:
 		*t = r.agentPresets(e)
 	case **WriteFile:

@@ -163,10 +163,20 @@ type Agent struct {
 
 	StallTimeout *time.Duration `yaml:"stall_timeout" json:"stall_timeout,omitempty"` // how long the CLI may make no progress (see agents.md), 0s: without end; default that of the preset, 10m
 	ToolTimeout  *time.Duration `yaml:"tool_timeout" json:"tool_timeout,omitempty"`   // the same while one of its tools runs; default that of the preset, 15m
+
+	Resume SessionUse `yaml:"resume" json:"resume,omitempty"` // a CLI that was interrupted or stalled goes on in the same session (`auto`), or begins a new one (`never`); default auto
 }
 
 // Preset returns the name of the preset.
 func (a *Agent) Preset() string { return cmp.Or(a.Use, DefaultAgent) }
+
+// SessionUse says whether a CLI goes on in the session of a run that did not end by itself.
+type SessionUse string
+
+const (
+	ResumeAuto  SessionUse = "auto"
+	ResumeNever SessionUse = "never"
+)
 
 // DefaultAgent is the preset of agent steps that name none, and of claude steps.
 const DefaultAgent = "claude"

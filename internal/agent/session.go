@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"prodigy/internal/aicli"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+)
+
+// goesOn reports whether the next try of an agent with that verdict continues its session: it did not end by itself, or its service went away
+// when it had begun to answer. Its work would be lost.
+func goesOn(v aicli.Verdict, exit process.Exit) bool {
+	switch v.Outcome {
+	case aicli.Quota, aicli.Auth, aicli.Stalled:
+		return true
+	case aicli.Overloaded:
+		return v.Usage.Tokens.Output > 0
+	case aicli.Failed:
+		return v.Rule == "" && exit.Signal != ""
+	}
+	return false
+}
+
+// LeavesSession reports whether the end of a run of an agent leaves a session that its item may go on in, as far as its record tells.
+func LeavesSession(e events.AgentUsage) bool {
+	switch aicli.Outcome(e.Outcome) {
+	case aicli.Quota, aicli.Auth, aicli.Stalled, outcomeInterrupted:
+		return true
+	case aicli.Overloaded:
+		return e.Tokens != nil && e.Tokens.Output > 0
+	case aicli.Failed:
+		return e.Rule == "" && e.Partial
+	}
+	return false
+}
+
+// sessionBefore returns the session that the first try of st is to continue, of an attempt or a run before this one; empty: none.
+func (r *run) sessionBefore(s *scope, st *step) string {
+	e := r.a.Session
+	ask, is := r.ask(st)
+	if e == nil || !is || e.Step != st.label || s.loop != nil || e.Preset != ask.Pool || (r.a.Phase != phaseMap && st.position != len(r.a.Done)) {
+		return ""
+	}
+	r.a.Session = nil
+	return e.SessionID
+}
+
+// addSession adds the arguments for the session of an AI coding CLI: for that to continue, or else for a new one, where the CLI lets it be named.
+func (b *boundCommand) addSession(id string) {
+	run := b.aiRun
+	if run == nil || run.raw || run.namesSession(b.argv) {
+		return
+	}
+	if !run.sessions {
+		id = ""
+	}
+	of := *run
+	args := of.preset.Options.Of("resume", id)
+	switch {
+	case len(args) > 0:
+		of.session, of.continued = id, true
+	case !of.lenient && len(of.preset.Options["session"]) > 0:
+		of.session = newSessionID()
+		args = of.preset.Options.Of("session", of.session)
+	}
+	b.argv, b.aiRun = append(slices.Clip(b.argv), args...), &of
+}
+
+// namesSession reports whether the arguments of a call are about a session already.
+func (a *aiRun) namesSession(argv []string) bool {
+	for _, name := range []string{"session", "resume"} {
+		if option := a.preset.Options[name]; len(option) > 0 && slices.Contains(argv[1:], option[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// newSessionID returns a UUID. It is random: an id that was used once cannot be used for another session, whatever became of the first.
+func newSessionID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// followSession records the session of a run: at once if it is known, else as soon as the CLI says it.
+func (r *run) followSession(st *step, a *aiRun, out *sink) {
+	known := ""
+	record := func(id string) {
+		if id == "" || id == known {
+			return
+		}
+		known = id
+		r.emit(events.AISessionStarted{
+			ItemID: r.a.ItemID, Attempt: r.a.Number, Step: st.label, Preset: a.preset.Name, Model: out.reading.Model(), SessionID: id,
+			Resumed: a.continued && id == a.session,
+		})
+	}
+	record(a.session)
+	out.onSession = func() { record(out.reading.SessionID()) }
+}
