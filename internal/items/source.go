@@ -170,6 +170,13 @@ func Source(in workflow.Input, e Env) (words string, free bool) {
 // errNoFile means that a text is not the name of a file, for any reason: a command can also be too long for a name.
 var errNoFile = errors.New("there is no such file")
 
+// NoFileError says that an input is no file, which it has to be.
+type NoFileError struct{ Name string }
+
+func (e *NoFileError) Error() string { return "input file " + e.Name + ": " + errNoFile.Error() }
+
+func (e *NoFileError) Unwrap() error { return errNoFile }
+
 func fileSource(name, dir string) (source, error) {
 	s := source{name: name, file: process.Resolve(dir, name)}
 	info, err := os.Stat(s.file)
@@ -177,7 +184,7 @@ func fileSource(name, dir string) (source, error) {
 		return source{}, s.wrap(err)
 	}
 	if err != nil {
-		return source{}, fmt.Errorf("input file %s: %w", name, errNoFile)
+		return source{}, &NoFileError{Name: name}
 	}
 	if info.IsDir() {
 		return source{}, fmt.Errorf("input file %s: is a directory", name)

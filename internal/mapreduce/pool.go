@@ -228,11 +228,14 @@ func (p *pool) selected() {
 		return
 	}
 	p.job.record(events.ItemsSelected{TotalItems: total})
+	if m := p.job.workflow.Map; total == 0 && p.job.isolated() && m != nil && m.Input.Glob != "" {
+		p.job.notice("with workspaces the pattern " + m.Input.Glob + " only finds what is committed, here at " + shortName(p.job.state.Head))
+	}
 	p.checkPolicy()
 }
 
 func (p *pool) haltSelecting(err error) {
-	v := runResult{state: Failed, reason: "select items: " + err.Error(), cause: err}
+	v := runResult{state: Failed, reason: "select items: " + err.Error() + p.job.uncommitted(err), cause: err}
 	var bad *items.KeyError
 	var missing *items.MissingKeyError
 	v.refused = (errors.As(err, &bad) || errors.As(err, &missing)) && p.job.workflow.Setup == nil

@@ -14,8 +14,10 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/gitspace"
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -149,6 +151,23 @@ func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	}
 	return nil
 }
+
+// uncommitted says what to do about an input file that the checkout has and the workspaces have not; empty: that is not what err is about.
+func (j *job) uncommitted(err error) string {
+	var missing *items.NoFileError
+	if !j.isolated() || !errors.As(err, &missing) {
+		return ""
+	}
+	file := process.Resolve(j.config.Dir, missing.Name)
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("; it is in %s, but not in the commit %s, at which workspaces begin: commit it and run the workflow again, or name it by its full path, %s",
+		j.config.Dir, shortName(j.state.Head), file)
+}
+
+// shortName returns the name of a commit as people write it.
+func shortName(commit string) string { return commit[:min(len(commit), 10)] }
 
 // setSteps takes over what the attempts about workspaces have in common with those of a phase, which is about to begin.
 func (j *job) setSteps(a agent.Attempt) {
