@@ -77,77 +77,81 @@ func benchSh(b *testing.B, dir string, environ []string, text string) {
 // it that adds a linked worktree for each item and merges in a checkout. Only cpu-ms/op says something; on a machine that others use as well, too.
 func BenchmarkItem(b *testing.B) {
 	for _, n := range [...]int{100, 10_000, 100_000} {
-		dir, environ := benchRepo(b, n)
-		open := func(b *testing.B) (*Space, string) {
-			c := Config{JobID: "bench", Workflow: "bench", Dir: dir, GitDir: filepath.Join(b.TempDir(), "git"), WorkDir: filepath.Join(b.TempDir(), "work"), Environ: environ, Policy: workflow.Workspace{}, Slots: 1}
-			start, err := Check(b.Context(), c, false)
-			if err != nil {
-				b.Fatal(err)
-			}
-			s, err := Open(b.Context(), c, start, start.Base, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return s, start.Base
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchItems(b, n) })
+	}
+}
+
+func benchItems(b *testing.B, n int) {
+	dir, environ := benchRepo(b, n)
+	open := func(b *testing.B) (*Space, string) {
+		c := Config{JobID: "bench", Workflow: "bench", Dir: dir, GitDir: filepath.Join(b.TempDir(), "git"), WorkDir: filepath.Join(b.TempDir(), "work"), Environ: environ, Policy: workflow.Workspace{}, Slots: 1}
+		start, err := Check(b.Context(), c, false)
+		if err != nil {
+			b.Fatal(err)
 		}
-		item := func(b *testing.B, s *Space, x Executor, head string, i int) string {
-			a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Base: head}
-			o, err := s.Execute(b.Context(), x, a)
-			if err != nil || o.Failure != nil {
-				b.Fatal(err, o.Failure)
-			}
-			if o.Commit == "" {
-				return head
-			}
-			w := Work{ItemID: a.ItemID, Index: i, Attempt: 1, Base: head, Commit: o.Commit, Date: time.Unix(1, 0)}
-			m, err := s.Merge(b.Context(), head, []Work{w})
-			if err == nil {
-				err = s.Publish(b.Context(), m.Head, []Work{w})
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-			return m.Head
+		s, err := Open(b.Context(), c, start, start.Base, nil)
+		if err != nil {
+			b.Fatal(err)
 		}
-		measure := func(name string, x editor) {
-			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				s, head := open(b)
-				head = item(b, s, editor{}, head, 0) // makes the workspace
-				began := cpu()
-				for i := range b.N {
-					head = item(b, s, x, head, i+1)
-				}
-				b.ReportMetric(float64((cpu()-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-			})
+		return s, start.Base
+	}
+	item := func(b *testing.B, s *Space, x Executor, head string, i int) string {
+		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Base: head}
+		o, err := s.Execute(b.Context(), x, a)
+		if err != nil || o.Failure != nil {
+			b.Fatal(err, o.Failure)
 		}
-		measure("changed", editor{})
-		measure("unchanged", editor{idle: true})
-		b.Run(fmt.Sprintf("new workspace/%d", n), func(b *testing.B) {
+		if o.Commit == "" {
+			return head
+		}
+		w := Work{ItemID: a.ItemID, Index: i, Attempt: 1, Base: head, Commit: o.Commit, Date: time.Unix(1, 0)}
+		m, err := s.Merge(b.Context(), head, []Work{w})
+		if err == nil {
+			err = s.Publish(b.Context(), m.Head, []Work{w})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		return m.Head
+	}
+	measure := func(name string, x editor) {
+		b.Run(name, func(b *testing.B) {
 			s, head := open(b)
+			head = item(b, s, editor{}, head, 0) // makes the workspace
 			began := cpu()
 			for i := range b.N {
-				if err := s.prepare(b.Context(), s.workspace(fmt.Sprint(i), 1), head, "x"); err != nil {
-					b.Fatal(err)
-				}
+				head = item(b, s, x, head, i+1)
 			}
 			b.ReportMetric(float64((cpu()-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-		})
-		b.Run(fmt.Sprintf("worktree and merge/%d", n), func(b *testing.B) {
-			benchSh(b, dir, environ, "git checkout -q -B bench main")
-			began := cpu()
-			for i := range b.N {
-				tree := filepath.Join(b.TempDir(), "tree")
-				benchSh(b, dir, environ, fmt.Sprintf("git worktree add -q -b agent-%d-%d %s bench 2>/dev/null", b.N, i, tree))
-				if _, err := (editor{}).Execute(b.Context(), agent.Attempt{Dir: tree, ItemIndex: i + 1}); err != nil {
-					b.Fatal(err)
-				}
-				benchSh(b, tree, environ, "git add -A; git commit -qm x")
-				benchSh(b, dir, environ, fmt.Sprintf("git merge -q --no-ff -m x agent-%[1]d-%[2]d; git worktree remove --force %[3]s; git branch -qD agent-%[1]d-%[2]d", b.N, i, tree))
-			}
-			b.ReportMetric(float64((cpu()-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-			benchSh(b, dir, environ, "git checkout -q main")
 		})
 	}
+	measure("changed", editor{})
+	measure("unchanged", editor{idle: true})
+	b.Run("new workspace", func(b *testing.B) {
+		s, head := open(b)
+		began := cpu()
+		for i := range b.N {
+			if err := s.prepare(b.Context(), s.workspace(fmt.Sprint(i), 1), head, "x"); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64((cpu()-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+	})
+	b.Run("worktree and merge", func(b *testing.B) {
+		benchSh(b, dir, environ, "git checkout -q -B bench main")
+		began := cpu()
+		for i := range b.N {
+			tree := filepath.Join(b.TempDir(), "tree")
+			benchSh(b, dir, environ, fmt.Sprintf("git worktree add -q -b agent-%d-%d %s bench 2>/dev/null", b.N, i, tree))
+			if _, err := (editor{}).Execute(b.Context(), agent.Attempt{Dir: tree, ItemIndex: i + 1}); err != nil {
+				b.Fatal(err)
+			}
+			benchSh(b, tree, environ, "git add -A; git commit -qm x")
+			benchSh(b, dir, environ, fmt.Sprintf("git merge -q --no-ff -m x agent-%[1]d-%[2]d; git worktree remove --force %[3]s; git branch -qD agent-%[1]d-%[2]d", b.N, i, tree))
+		}
+		b.ReportMetric(float64((cpu()-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		benchSh(b, dir, environ, "git checkout -q main")
+	})
 }
 
 // BenchmarkMerges measures the merges of a long job, of agents that began a while ago. Each merge should cost the same.

@@ -52,6 +52,9 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 	if err := s.repair(w); err != nil {
 		return collected{}, err
 	}
+	if want.resolve == "" && !s.isUnfinished(w) && isAt(w, base) {
+		return s.collectAtBase(ctx, w, want)
+	}
 	merging := want.resolve != "" && s.isMerging(w, want.resolve)
 	for _, u := range unfinished {
 		if exists(filepath.Join(w.gitDir(), u.file)) && !(merging && u.file == "MERGE_HEAD") {
@@ -108,6 +111,118 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 		}
 	}
 	return c, s.fetchInto(ctx, w, c.commit, want.ref)
+}
+
+// isUnfinished reports whether something is under way in a workspace.
+func (s *Space) isUnfinished(w workspace) bool {
+	for _, u := range unfinished {
+		if exists(filepath.Join(w.gitDir(), u.file)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAt reports whether HEAD of a workspace is surely at a commit. It is quicker than git, and does not know all ways to store a ref.
+func isAt(w workspace, commit string) bool {
+	for name := "HEAD"; ; {
+		data, err := os.ReadFile(filepath.Join(w.gitDir(), filepath.FromSlash(name)))
+		text := strings.TrimSpace(string(data))
+		branch, is := strings.CutPrefix(text, "ref: refs/heads/")
+		if err != nil || !is || name != "HEAD" {
+			return err == nil && text == commit
+		}
+		name = "refs/heads/" + branch
+	}
+}
+
+// collectAtBase is collect for an attempt that has made no commit. One that has made no object of git either needs no fetch: what it did is written into
+// the hub at once.
+func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (collected, error) {
+	in, index, was := s.in(w), filepath.Join(w.gitDir(), "index"), s.sealedAs(w)
+	direct := !hasObjects(w)
+	if direct {
+		in.env = append(in.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(s.hubDir(), "objects"))
+	}
+	same := was.base == want.base && was.index != "" && fileID(index) == was.index
+	if !same && !s.isPlain(index) {
+		if err := s.cleanIndex(ctx, in, w, false); err != nil {
+			return collected{}, err
+		}
+	}
+	var c collected
+	var err error
+	if !want.all {
+		c.discarded, err = s.countChanges(ctx, in)
+		return c, err
+	}
+	if err := s.addAll(ctx, in); err != nil {
+		return c, err
+	}
+	if same && fileID(index) == was.index {
+		return c, nil
+	}
+	tree, err := s.writeTree(ctx, in)
+	if err != nil {
+		return c, err
+	}
+	if err := s.describe(ctx, in, want.base, tree, &c); err != nil || c.files == 0 {
+		return c, err
+	}
+	if c.commit, err = s.commitTree(ctx, in, tree, want.message, want.base); err != nil {
+		return c, err
+	}
+	if direct {
+		return c, s.writeRef(want.ref, c.commit)
+	}
+	return c, s.fetchInto(ctx, w, c.commit, want.ref)
+}
+
+// hasObjects reports whether a workspace has objects of its own, besides those that it borrows.
+func hasObjects(w workspace) bool {
+	dir := filepath.Join(w.gitDir(), "objects")
+	all, err := os.ReadDir(dir)
+	packs, packErr := os.ReadDir(filepath.Join(dir, "pack"))
+	if err != nil || packErr != nil || len(packs) > 0 {
+		return true
+	}
+	for _, one := range all {
+		if name := one.Name(); name != "info" && name != "pack" {
+			return true
+		}
+	}
+	return false
+}
+
+// isPlain reports whether an index surely has no flags that hide changes, and nothing that is not merged.
+func (s *Space) isPlain(index string) bool {
+	entries, ok := s.readIndex(index)
+	for _, e := range entries {
+		if !e.plainFlag && !(e.skipped && s.record.Sparse) {
+			return false
+		}
+	}
+	return ok
+}
+
+// writeRef makes a ref in the hub, as git would: the refs there are files, and no other process has this one.
+func (s *Space) writeRef(ref, commit string) error {
+	file := filepath.Join(s.hubDir(), filepath.FromSlash(ref))
+	var err error
+	for range 5 { // git may be deleting the directory, which was empty
+		if err = os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			continue
+		}
+		temporary := file + ".new"
+		if err = os.WriteFile(temporary, []byte(commit+"\n"), 0o666); err == nil {
+			err = os.Rename(temporary, file)
+		}
+		if err == nil {
+			s.loose.Add(1)
+			return nil
+		}
+	}
+	return fmt.Errorf("make the ref %s: %w", ref, err)
 }
 
 func short(commit string) string { return commit[:min(len(commit), 10)] }
@@ -214,9 +329,20 @@ func (s *Space) cleanIndex(ctx context.Context, in place, w workspace, merging b
 
 // takeAll returns the tree of all files that are not ignored.
 func (s *Space) takeAll(ctx context.Context, in place) (tree string, err error) {
-	if _, err := s.git.output(ctx, in, "add", "-A", "--sparse"); err != nil {
-		return "", s.blame(err, "its files cannot be taken")
+	if err := s.addAll(ctx, in); err != nil {
+		return "", err
 	}
+	return s.writeTree(ctx, in)
+}
+
+func (s *Space) addAll(ctx context.Context, in place) error {
+	if _, err := s.git.output(ctx, in, "add", "-A", "--sparse"); err != nil {
+		return s.blame(err, "its files cannot be taken")
+	}
+	return nil
+}
+
+func (s *Space) writeTree(ctx context.Context, in place) (tree string, err error) {
 	tree, err = s.git.line(ctx, in, "write-tree")
 	if err != nil {
 		return "", s.blame(err, "its index cannot be read")

@@ -131,6 +131,7 @@ type Space struct {
 	phaseBase  string     // what Phase was called with last
 	attributes attributes
 	loose      atomic.Int64 // refs in the hub that were made since they were packed
+	sealed     sync.Map     // what is known of the workspaces that this process has sealed, by name
 	before     string       // state of the user's checkout when the Space was opened
 }
 

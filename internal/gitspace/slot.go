@@ -1,6 +1,7 @@
 package gitspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,7 @@ func (s *Space) create(ctx context.Context, w workspace, base, branch string) er
 			return err
 		}
 	}
-	if err := copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal); err != nil {
+	if err := s.sealAt(w, base); err != nil {
 		return fmt.Errorf("make a workspace: %w", err)
 	}
 	s.created(w.worker, base, time.Since(began))
@@ -108,10 +109,57 @@ func (s *Space) setUp(ctx context.Context, w workspace, base, branch string) err
 		o.Failure = &failure
 		return errors.Join(&setupFailed{o}, s.discard(w))
 	}
-	if err := copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal); err != nil {
+	if err := s.sealAt(w, base); err != nil {
 		return err
 	}
 	return s.reuse(ctx, w, base, branch)
+}
+
+// sealAt seals a workspace that is clean at a commit.
+func (s *Space) sealAt(w workspace, base string) error {
+	index := filepath.Join(w.gitDir(), "index")
+	if err := copyWithTime(index, w.seal); err != nil {
+		return err
+	}
+	// The clock of the file system has steps of some milliseconds. What an attempt changes must be newer than what is in the seal.
+	for range 5 {
+		at, err := os.Lstat(index)
+		seal, err2 := os.Lstat(w.seal)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		if newest := changeTime(at); newest == (stamp{}) || newest.before(changeTime(seal)) {
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+		if err := os.Chtimes(w.seal, seal.ModTime(), seal.ModTime()); err != nil {
+			return err
+		}
+	}
+	s.sealed.Store(w.name, sealed{base, fileID(index)})
+	return nil
+}
+
+// sealed is what is known of a workspace that this process has sealed.
+type sealed struct {
+	base  string
+	index string // identifies its index as it was then
+}
+
+// sealedAs returns what is known of a workspace; nothing, if another process has sealed it.
+func (s *Space) sealedAs(w workspace) sealed {
+	known, _ := s.sealed.Load(w.name)
+	was, _ := known.(sealed)
+	return was
+}
+
+// fileID identifies a file in its present state; empty: it cannot be told.
+func fileID(name string) string {
+	info, err := os.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || changeTime(info) == (stamp{}) {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), changeTime(info))
 }
 
 // reuse makes a workspace clean that others have used. After an error it is not to be used.
@@ -132,8 +180,17 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := os.Chmod(w.dir, 0o777&^s.umask); err != nil {
 		return err
 	}
-	if err := s.sweep(w.dir); err != nil {
-		return err
+	was := s.sealedAs(w)
+	s.sealed.Delete(w.name)
+	var left differences
+	simple := false
+	if was.base != "" {
+		left, simple = s.compare(w, taken)
+	}
+	if !simple {
+		if err := s.sweep(w.dir); err != nil {
+			return err
+		}
 	}
 	if err := removeAll(w.gitDir()); err != nil {
 		return err
@@ -144,12 +201,17 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := os.Rename(taken, filepath.Join(w.gitDir(), "index")); err != nil {
 		return err
 	}
-	// First everything goes that the index does not have. A checkout takes a file for unchanged that is seen through a link to its old directory.
-	clean := []string{"clean", "-q", "-ffdx"}
-	for _, pattern := range s.Policy.Keep {
-		clean = append(clean, "-e", pattern)
+	if simple {
+		if err := s.undo(ctx, w, left); err != nil {
+			return err
+		}
+		if err := s.move(ctx, w, was.base, base, branch); err != nil {
+			return err
+		}
+		return s.sealAt(w, base)
 	}
-	if _, err := s.git.output(ctx, s.in(w), clean...); err != nil {
+	// First everything goes that the index does not have. A checkout takes a file for unchanged that is seen through a link to its old directory.
+	if _, err := s.git.output(ctx, s.in(w), s.cleanArgs()...); err != nil {
 		return err
 	}
 	if err := s.checkOut(ctx, w, base, branch); err != nil {
@@ -158,7 +220,73 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 	if err := s.emptySubmodules(ctx, w); err != nil {
 		return err
 	}
-	return copyWithTime(filepath.Join(w.gitDir(), "index"), w.seal)
+	return s.sealAt(w, base)
+}
+
+// undo takes back what an attempt has left in a workspace: first what is more, so that nothing is seen through a link to another directory.
+func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
+	clean := false
+	for _, name := range left.extra {
+		if clean = len(s.Policy.Keep) > 0; clean {
+			break
+		}
+		if err := removeAll(filepath.Join(w.dir, name)); err != nil {
+			return err
+		}
+	}
+	if clean { // patterns may say what only git understands
+		if _, err := s.git.output(ctx, s.in(w), s.cleanArgs()...); err != nil {
+			return err
+		}
+	}
+	if len(left.changed) == 0 {
+		return nil
+	}
+	for _, name := range left.changed { // git takes a file for unchanged that was changed within the second, in its permissions for instance
+		if err := os.Remove(filepath.Join(w.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	_, err := s.git.feed(ctx, s.in(w), strings.Join(left.changed, "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin")
+	return err
+}
+
+// move makes the tracked files of a clean workspace those of another commit, and HEAD too, as a checkout would.
+func (s *Space) move(ctx context.Context, w workspace, from, to, branch string) error {
+	if from != to {
+		if _, err := s.git.output(ctx, s.in(w), "read-tree", "--reset", "-u", from, to); err != nil {
+			return err
+		}
+	}
+	zero, head := strings.Repeat("0", len(to)), to
+	now := time.Now()
+	log := fmt.Sprintf("%s %s %s <%s> %d %s\t", zero, to, s.record.Identity.Name, s.record.Identity.Email, now.Unix(), now.Format("-0700"))
+	files := map[string]string{"logs/HEAD": log + "checkout: moving from job to " + cmp.Or(branch, to) + "\n"}
+	if branch != "" {
+		head = "ref: refs/heads/" + branch
+		files["refs/heads/"+branch] = to + "\n"
+		files["logs/refs/heads/"+branch] = log + "branch: Created from " + to + "\n"
+	}
+	files["HEAD"] = head + "\n"
+	for name, text := range files {
+		file := filepath.Join(w.gitDir(), filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanArgs are the arguments of a clean of everything that the index does not have and that is not to be kept.
+func (s *Space) cleanArgs() []string {
+	args := []string{"clean", "-q", "-ffdx"}
+	for _, pattern := range s.Policy.Keep {
+		args = append(args, "-e", pattern)
+	}
+	return args
 }
 
 // checkOut makes the tracked files those of a commit, whatever is there.
