@@ -1,0 +1,266 @@
+package fingerprint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// File is the content of a file at one moment.
+type File struct {
+	Path     string `json:"path"`               // from the directory of the job, with slashes; what is no UTF-8 in it is replaced
+	Size     int64  `json:"size"`               // in bytes
+	Modified int64  `json:"modified,omitempty"` // nanoseconds since 1970; 0: so recent that it may change again and keep its time
+	Sum      string `json:"sum,omitempty"`      // first 12 bytes of the SHA-256; empty: it changed while it was read
+}
+
+// Missing is the Sum of a file that does not exist.
+const Missing = "missing"
+
+// sameStat reports whether a file has not been touched since f was made, so that it need not be read again.
+func (f File) sameStat(info fs.FileInfo) bool {
+	return f.Modified != 0 && f.Sum != "" && f.Sum != Missing && f.Size == info.Size() && f.Modified == info.ModTime().UnixNano()
+}
+
+// Changed returns the path of the first file that is not the same in both lists, which are sorted by path, or "".
+func Changed(now, before []File) string {
+	for i, f := range now {
+		if i >= len(before) || f.Path < before[i].Path {
+			return f.Path
+		}
+		if f.Path > before[i].Path {
+			return before[i].Path
+		}
+		if f.Sum != before[i].Sum || f.Sum == "" {
+			return f.Path
+		}
+	}
+	if len(before) > len(now) {
+		return before[len(now)].Path
+	}
+	return ""
+}
+
+// MaxFiles is how many files an item may be made from.
+const MaxFiles = 10_000
+
+// Files finds and reads the files that items are made from. What it has read it does not read again while size and time stay. It is safe for
+// use by several goroutines.
+type Files struct {
+	dir string
+	now func() time.Time
+
+	mu   sync.Mutex
+	read map[string]File // by path
+}
+
+// NewFiles returns a Files for paths from a directory.
+func NewFiles(dir string) *Files { return &Files{dir: dir, now: time.Now, read: map[string]File{}} }
+
+// Local returns a path within the directory, with slashes, or an error if it leads out of it.
+func (f *Files) Local(path string) (string, error) {
+	local := filepath.Clean(filepath.FromSlash(path))
+	if filepath.IsAbs(local) {
+		below, err := filepath.Rel(f.dir, local)
+		if err != nil {
+			return "", err
+		}
+		local = below
+	}
+	if path == "" || !filepath.IsLocal(local) {
+		return "", &OutsideError{Path: path, Dir: f.dir}
+	}
+	return filepath.ToSlash(local), nil
+}
+
+// OutsideError is the error for a path that leads out of the directory of a job.
+type OutsideError struct{ Path, Dir string }
+
+func (e *OutsideError) Error() string {
+	if e.Path == "" {
+		return "the path of a file is empty"
+	}
+	return fmt.Sprintf("%s is not below %s", e.Path, e.Dir)
+}
+
+// Glob returns the paths of the files that match a pattern, sorted. A directory is all files in it.
+func (f *Files) Glob(pattern string) ([]string, error) {
+	pattern, err := f.Local(pattern)
+	if err != nil {
+		return nil, err
+	}
+	matches, err := doublestar.Glob(os.DirFS(f.dir), pattern)
+	if err != nil {
+		return nil, err
+	}
+	return f.expand(matches)
+}
+
+// expand returns the paths of files, and of the files in directories among them, sorted, each once.
+func (f *Files) expand(paths []string) ([]string, error) {
+	var all []string
+	for _, path := range paths {
+		err := filepath.WalkDir(f.Full(path), func(full string, entry fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				if full == f.Full(path) {
+					all = append(all, path)
+				}
+				return nil // it has vanished
+			case err != nil:
+				return err
+			case entry.IsDir():
+				return nil
+			}
+			local, err := filepath.Rel(f.dir, full)
+			if err == nil {
+				all = append(all, filepath.ToSlash(local))
+			}
+			if len(all) > MaxFiles {
+				err = fmt.Errorf("%s: an item may be made from %d files at most", path, MaxFiles)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// Full returns the path of a file for the system.
+func (f *Files) Full(path string) string { return filepath.Join(f.dir, filepath.FromSlash(path)) }
+
+// Of returns what the files at these paths are now, sorted by path. A directory is all files in it. Known are what some of them were before: a
+// file whose size and time are still the same is not read.
+func (f *Files) Of(paths []string, known []File) ([]File, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	local := make([]string, len(paths))
+	for i, path := range paths {
+		var err error
+		if local[i], err = f.Local(path); err != nil {
+			return nil, err
+		}
+	}
+	local, err := f.expand(local)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]File, len(local))
+	for i, path := range local {
+		before := File{}
+		name := strings.ToValidUTF8(path, "\ufffd")
+		if at, ok := slices.BinarySearchFunc(known, name, func(k File, path string) int { return strings.Compare(k.Path, path) }); ok {
+			before = known[at]
+		}
+		if all[i], err = f.one(path, before); err != nil {
+			return nil, err
+		}
+		all[i].Path = name
+	}
+	return all, nil
+}
+
+// one returns what the file at a path is now.
+func (f *Files) one(path string, before File) (File, error) {
+	info, err := os.Stat(f.Full(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return File{Path: path, Sum: Missing}, nil
+	}
+	if err != nil {
+		return File{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return File{}, fmt.Errorf("%s is no file: %s", path, info.Mode().Type())
+	}
+	if before.sameStat(info) {
+		return before, nil
+	}
+	f.mu.Lock()
+	known := f.read[path]
+	f.mu.Unlock()
+	if known.sameStat(info) {
+		return known, nil
+	}
+	found, err := f.sum(path)
+	if err != nil || found.Modified == 0 {
+		return found, err
+	}
+	f.mu.Lock()
+	f.read[path] = found
+	f.mu.Unlock()
+	return found, nil
+}
+
+// readings is how often a file is read that changes while it is.
+const readings = 3
+
+// young is the age up to which a file is read again though its time is the same: clocks of file systems are coarse.
+const young = 2 * time.Second
+
+// sum reads a file.
+func (f *Files) sum(path string) (File, error) {
+	for range readings {
+		found, stable, err := f.sumOnce(path)
+		if err != nil || stable {
+			return found, err
+		}
+	}
+	return File{Path: path}, nil
+}
+
+func (f *Files) sumOnce(path string) (found File, stable bool, err error) {
+	file, err := os.Open(f.Full(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return File{Path: path, Sum: Missing}, true, nil
+	}
+	if err != nil {
+		return File{}, false, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	before, err := file.Stat()
+	if err != nil {
+		return File{}, false, err
+	}
+	digest := sha256.New()
+	size, err := io.Copy(digest, file)
+	if err != nil {
+		return File{}, false, fmt.Errorf("read %s: %w", path, err)
+	}
+	after, err := os.Stat(f.Full(path))
+	if err != nil {
+		return File{}, false, nil // it has vanished: the next reading says so
+	}
+	found = File{Path: path, Size: size, Modified: after.ModTime().UnixNano(), Sum: hex.EncodeToString(digest.Sum(nil)[:12])}
+	if f.now().Sub(after.ModTime()) < young {
+		found.Modified = 0
+	}
+	return found, os.SameFile(before, after) && before.ModTime().Equal(after.ModTime()) && before.Size() == size && after.Size() == size, nil
+}
+
+// Since returns the files as they were when an attempt began, with those marked that have changed by now: what they were is then no longer
+// known, since the attempt may have read either.
+func (f *Files) Since(began []File) []File {
+	marked := slices.Clone(began)
+	for i, was := range marked {
+		is, err := f.one(was.Path, was)
+		if err != nil || is.Sum != was.Sum {
+			marked[i] = File{Path: was.Path}
+		}
+	}
+	return marked
+}

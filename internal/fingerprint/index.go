@@ -1,0 +1,371 @@
+package fingerprint
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+
+	"prodigy/internal/checksum"
+	"prodigy/internal/jobs"
+)
+
+// Entry is what an index has of an item that has ended.
+type Entry struct {
+	Raw    Sum // digest of its data as it was written
+	Data   Sum // digest of its data, by Data
+	ID     Sum // digest of its id
+	Index  int // of the item in its job
+	Group  int // which of the index's Jobs it was run with; -1: it is not known
+	OK     bool
+	Row    Span // of the results
+	Text   Span // of the texts of the index; empty: it has none
+	number int  // of the entry
+}
+
+// Number is the number of the entry in its index, from 0.
+func (e Entry) Number() int { return e.number }
+
+// Span is a part of a file.
+type Span struct {
+	Offset int64
+	Length int
+}
+
+// Head says what an index is of. It stands at the end of the file, sealed, behind its length.
+type Head struct {
+	Shape   int    `json:"shape"`
+	Seq     int64  `json:"seq"`     // last record of the log that gave a row
+	Results string `json:"results"` // CRC32C of the results
+	Keyed   bool   `json:"keyed"`   // the items have keys
+	Fields  string `json:"fields"`  // which of their fields count: what is written
+	Entries int    `json:"entries"`
+	Slots   int    `json:"slots"` // of the hash table behind the entries, a power of two
+	Texts   int64  `json:"texts"` // bytes of texts behind these
+	Sum     string `json:"crc32c"`
+	Jobs    []Job  `json:"jobs"`
+}
+
+// shape is the version of the shape of an index. One of another version is made again.
+const shape = 1
+
+const (
+	entrySize = 12*3 + 4 + 4 + 4 + 8 + 4 + 8 + 4
+	slotSize  = 4
+)
+
+func (e Entry) append(b []byte) []byte {
+	b = append(append(append(b, e.Raw[:]...), e.Data[:]...), e.ID[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(e.Index))
+	b = binary.LittleEndian.AppendUint32(b, uint32(int32(e.Group)))
+	var ok uint32
+	if e.OK {
+		ok = 1
+	}
+	b = binary.LittleEndian.AppendUint32(b, ok)
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.Row.Offset))
+	b = binary.LittleEndian.AppendUint32(b, uint32(e.Row.Length))
+	b = binary.LittleEndian.AppendUint64(b, uint64(e.Text.Offset))
+	return binary.LittleEndian.AppendUint32(b, uint32(e.Text.Length))
+}
+
+func decodeEntry(b []byte, number int) Entry {
+	e := Entry{number: number}
+	copy(e.Raw[:], b)
+	copy(e.Data[:], b[12:])
+	copy(e.ID[:], b[24:])
+	n := binary.LittleEndian
+	e.Index, e.Group, e.OK = int(n.Uint32(b[36:])), int(int32(n.Uint32(b[40:]))), n.Uint32(b[44:]) == 1
+	e.Row = Span{int64(n.Uint64(b[48:])), int(n.Uint32(b[56:]))}
+	e.Text = Span{int64(n.Uint64(b[60:])), int(n.Uint32(b[68:]))}
+	return e
+}
+
+// identity is the digest by which an item is found again.
+func (h Head) identity(e Entry) Sum {
+	if h.Keyed {
+		return e.ID
+	}
+	return e.Data
+}
+
+// Writer makes an index. Add is called for the entries in the order of their items.
+type Writer struct {
+	path  string
+	file  *os.File
+	out   *bufio.Writer
+	sum   hash.Hash32
+	head  Head
+	ids   []Sum
+	texts *os.File // a scratch file
+	tail  *bufio.Writer
+	last  struct {
+		text string
+		span Span
+	}
+}
+
+// Create begins an index at path, which takes its place when it is closed.
+func Create(path string, head Head) (*Writer, error) {
+	file, err := os.OpenFile(path+".partial", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := os.OpenFile(path+".texts", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	w := &Writer{path: path, file: file, sum: checksum.New(), head: head, texts: texts, tail: bufio.NewWriter(texts)}
+	w.out = bufio.NewWriterSize(io.MultiWriter(file, w.sum), 1<<16)
+	w.head.Shape = shape
+	return w, nil
+}
+
+// Add adds an entry with a text, or none.
+func (w *Writer) Add(e Entry, text string) error {
+	if text != "" {
+		if text != w.last.text { // many items are made from the same files
+			w.last.text, w.last.span = text, Span{w.head.Texts, len(text)}
+			w.head.Texts += int64(len(text))
+			if _, err := w.tail.WriteString(text); err != nil {
+				return err
+			}
+		}
+		e.Text = w.last.span
+	}
+	w.ids = append(w.ids, w.head.identity(e))
+	w.head.Entries++
+	_, err := w.out.Write(e.append(w.out.AvailableBuffer()))
+	return err
+}
+
+// Discard ends an index that is not to be.
+func (w *Writer) Discard() error {
+	return errors.Join(w.file.Close(), os.Remove(w.file.Name()), w.texts.Close(), os.Remove(w.texts.Name()))
+}
+
+// Close writes the rest, and gives the file its name durably.
+func (w *Writer) Close(all []Job, seq int64, results string) error {
+	w.head.Jobs, w.head.Seq, w.head.Results = all, seq, results
+	if err := w.finish(); err != nil {
+		return errors.Join(err, w.Discard())
+	}
+	err := errors.Join(w.texts.Close(), os.Remove(w.texts.Name()))
+	if err = errors.Join(err, w.file.Sync(), w.file.Close()); err != nil {
+		return errors.Join(err, os.Remove(w.file.Name()))
+	}
+	return jobs.Rename(w.file.Name(), w.path)
+}
+
+func (w *Writer) finish() error {
+	w.head.Slots = 2
+	for w.head.Slots < 2*w.head.Entries {
+		w.head.Slots *= 2
+	}
+	slots := make([]uint32, w.head.Slots)
+	for i, id := range w.ids {
+		at := slotOf(id, w.head.Slots)
+		for n := 0; slots[at] != 0; n++ {
+			if n == maxProbes {
+				at = -1 // as good as not there: there are so many that are equal
+				break
+			}
+			at = (at + 1) & (w.head.Slots - 1)
+		}
+		if at >= 0 {
+			slots[at] = uint32(i + 1)
+		}
+	}
+	b := make([]byte, 0, 1<<12)
+	for _, slot := range slots {
+		if b = binary.LittleEndian.AppendUint32(b, slot); len(b) == cap(b) {
+			if _, err := w.out.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+	}
+	_, err := w.out.Write(b)
+	err = errors.Join(err, w.tail.Flush())
+	if _, seekErr := w.texts.Seek(0, io.SeekStart); seekErr != nil {
+		return errors.Join(err, seekErr)
+	}
+	_, copyErr := io.Copy(w.out, w.texts)
+	if err = errors.Join(err, copyErr, w.out.Flush()); err != nil {
+		return err
+	}
+	w.head.Sum = checksum.Text(w.sum)
+	head, err := json.Marshal(w.head)
+	if err != nil {
+		return err
+	}
+	head = checksum.Seal(head, 0)
+	_, err = w.file.Write(binary.LittleEndian.AppendUint32(head, uint32(len(head))))
+	return err
+}
+
+// maxProbes bounds how many slots are looked at for an item. With twice as many slots as entries only items that are equal need so many.
+const maxProbes = 64
+
+func slotOf(id Sum, slots int) int {
+	return int(binary.LittleEndian.Uint64(id[:]) & uint64(slots-1))
+}
+
+// Index is what is known of the items of a job that have ended. It is not safe for use by several goroutines.
+type Index struct {
+	Head
+	file  *os.File
+	next  int // the entry that is looked at first
+	block []byte
+	begin int // first entry in block
+	count int // entries in it
+}
+
+// ErrIndex is wrapped by the error for an index that is missing, damaged, or of another shape.
+var ErrIndex = errors.New("no index that can be used")
+
+// Open opens the index at a path and checks its sum.
+func Open(path string) (*Index, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIndex, err)
+	}
+	x := &Index{file: file}
+	if err := x.check(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrIndex, filepath.Base(path), err), file.Close())
+	}
+	return x, nil
+}
+
+func (x *Index) check() error {
+	info, err := x.file.Stat()
+	if err != nil {
+		return err
+	}
+	var end [4]byte
+	if _, err := x.file.ReadAt(end[:], info.Size()-int64(len(end))); err != nil {
+		return err
+	}
+	length := int64(binary.LittleEndian.Uint32(end[:]))
+	body := info.Size() - int64(len(end)) - length
+	if body < 0 {
+		return errors.New("it is too short")
+	}
+	head := make([]byte, length)
+	if _, err := x.file.ReadAt(head, body); err != nil {
+		return err
+	}
+	if sealed, err := checksum.Check(head); !sealed || err != nil {
+		return errors.Join(errors.New("its end is damaged"), err)
+	}
+	if err := json.Unmarshal(head, &x.Head); err != nil {
+		return err
+	}
+	if x.Shape != shape {
+		return errors.New("it has the shape of another version")
+	}
+	if body != x.textsAt()+x.Texts || x.Slots < 2 || x.Slots&(x.Slots-1) != 0 || x.Slots < x.Entries {
+		return errors.New("its parts have other sizes than it says")
+	}
+	sum := checksum.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(x.file, 0, body)); err != nil {
+		return err
+	}
+	if found := checksum.Text(sum); found != x.Sum {
+		return fmt.Errorf("the checksum is %s, but the content gives %s", x.Sum, found)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (x *Index) Close() error { return x.file.Close() }
+
+func (x *Index) slotsAt() int64 { return int64(x.Entries) * entrySize }
+func (x *Index) textsAt() int64 { return x.slotsAt() + int64(x.Slots)*slotSize }
+
+// blockEntries is how many entries are read at once. Items mostly come in the order in which they came before.
+const blockEntries = 512
+
+// At returns an entry by its number.
+func (x *Index) At(number int) (Entry, error) {
+	if number < x.begin || number >= x.begin+x.count {
+		x.begin = number
+		x.count = min(blockEntries, x.Entries-number)
+		if cap(x.block) == 0 {
+			x.block = make([]byte, 0, blockEntries*entrySize)
+		}
+		x.block = x.block[:x.count*entrySize]
+		if _, err := x.file.ReadAt(x.block, int64(number)*entrySize); err != nil {
+			x.count = 0
+			return Entry{}, err
+		}
+	}
+	at := (number - x.begin) * entrySize
+	return decodeEntry(x.block[at:at+entrySize], number), nil
+}
+
+// single is At for an entry whose neighbours are not wanted next.
+func (x *Index) single(number int) (Entry, error) {
+	if number >= x.begin && number < x.begin+x.count {
+		return x.At(number)
+	}
+	var b [entrySize]byte
+	if _, err := x.file.ReadAt(b[:], int64(number)*entrySize); err != nil {
+		return Entry{}, err
+	}
+	return decodeEntry(b[:], number), nil
+}
+
+// Next returns the entry behind the one that was found last, if there is one: mostly that of the next item.
+func (x *Index) Next() (Entry, bool, error) {
+	if x.next >= x.Entries {
+		return Entry{}, false, nil
+	}
+	e, err := x.At(x.next)
+	return e, err == nil, err
+}
+
+// Found says that an entry was that of an item.
+func (x *Index) Found(e Entry) { x.next = e.number + 1 }
+
+// Find returns the entry of the item with this digest: of its id in a job with keys, else of its data. Of several it is one that succeeded, if
+// any did.
+func (x *Index) Find(id Sum) (e Entry, found bool, err error) {
+	var slot [slotSize]byte
+	at := slotOf(id, x.Slots)
+	for range maxProbes + 1 {
+		if _, err := x.file.ReadAt(slot[:], x.slotsAt()+int64(at)*slotSize); err != nil {
+			return Entry{}, false, err
+		}
+		number := binary.LittleEndian.Uint32(slot[:])
+		if number == 0 {
+			break
+		}
+		candidate, err := x.single(int(number - 1))
+		if err != nil {
+			return Entry{}, false, err
+		}
+		if x.identity(candidate) == id {
+			if e, found = candidate, true; e.OK {
+				break
+			}
+		}
+		at = (at + 1) & (x.Slots - 1)
+	}
+	return e, found, nil
+}
+
+// Text returns the text of an entry; nil: it has none.
+func (x *Index) Text(e Entry) ([]byte, error) {
+	if e.Text.Length == 0 {
+		return nil, nil
+	}
+	data := make([]byte, e.Text.Length)
+	_, err := x.file.ReadAt(data, x.textsAt()+e.Text.Offset)
+	return data, err
+}
