@@ -48,6 +48,9 @@ type Attempt struct {
 	Map           *MapResult               `json:"map,omitempty"`      // in reduce and merge
 	Merge         *MergeResult             `json:"merge,omitempty"`    // with workspaces: in reduce and merge
 
+	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
+	Adopted bool `json:"adopted,omitempty"`
+
 	Limits Limits `json:"limits,omitzero"`
 
 	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing

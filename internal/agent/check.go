@@ -72,6 +72,8 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 		if w.Map != nil {
 			_, err := template.CompilePlain(w.Map.Label.Value, labelNames())
 			c.failed(nil, w.Map.Label.At, err)
+			c.paths(w.Map.Uses)
+			c.paths(w.Map.Produces)
 			agents := names.ofAgents(w.Map)
 			if item != nil {
 				agents = names.agent(*item).flatten()

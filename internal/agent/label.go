@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"prodigy/internal/rawjson"
@@ -81,4 +82,33 @@ func labelText(value json.RawMessage) string {
 		return string(value)
 	}
 	return ""
+}
+
+// Paths compiles texts that each stand for a path and may name the item. The error is of the first that is wrong; Check has refused it.
+func Paths(texts []workflow.Text) (func(id string, item json.RawMessage) ([]string, error), error) {
+	all := make([]*template.Plain, len(texts))
+	for i, text := range texts {
+		var err error
+		if all[i], err = template.CompilePlain(text.Value, labelNames()); err != nil {
+			return nil, err
+		}
+	}
+	return func(id string, item json.RawMessage) ([]string, error) {
+		paths := make([]string, len(all))
+		for i, text := range all {
+			var err error
+			if paths[i], err = text.Bind(labelled{id, item}); err != nil {
+				return nil, fmt.Errorf("%s: %w", texts[i].Value, err)
+			}
+		}
+		return paths, nil
+	}, nil
+}
+
+// paths checks the texts of a key that stand for paths.
+func (c *compiler) paths(texts []workflow.Text) {
+	for _, text := range texts {
+		_, err := template.CompilePlain(text.Value, labelNames())
+		c.failed(nil, text.At, err)
+	}
 }

@@ -18,9 +18,11 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/settings"
+	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -31,6 +33,7 @@ type planOptions struct {
 	maxDelay    time.Duration
 	maxParallel int
 	allowDirty  bool
+	since       sinceOptions
 }
 
 func newPlanCommand(con *console) *cobra.Command {
@@ -56,6 +59,7 @@ are stable; a time without a limit is left out.`,
 	addMaxParallel(cmd, &o.maxParallel)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
+	o.since.add(cmd)
 	return cmd
 }
 
@@ -133,10 +137,11 @@ type millis = events.Millis
 
 // planItems are the items that a run would start with.
 type planItems struct {
-	Source string       `json:"source"`
-	Total  *int         `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
-	First  []items.Item `json:"first"`
-	made   bool         // by setup, if by anybody: it is not there
+	Source string             `json:"source"`
+	Total  *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
+	First  []items.Item       `json:"first"`
+	Since  *events.Difference `json:"since,omitempty"` // with --since: how they differ from those of the earlier job
+	made   bool               // by setup, if by anybody: it is not there
 	fields items.Fields
 }
 
@@ -172,11 +177,23 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := makePlan(ctx, &w, space, slots)
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return err
+	}
+	c.Home, c.Since = home, o.since.Since
+	earlier, note, err := mapreduce.Compare(c, w.Workflow)
+	if err != nil {
+		return err
+	}
+	p, err := makePlan(ctx, &w, space, slots, earlier)
 	if err != nil {
 		return err
 	}
 	printProblems(con.err, w.warnings, "warning: ")
+	if note != "" {
+		_, _ = fmt.Fprintln(con.err, "note: "+note)
+	}
 	if o.format == asJSON {
 		return printJSON(con.out, p)
 	}
@@ -184,7 +201,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	return nil
 }
 
-func makePlan(ctx context.Context, w *checked, space *planSpace, slots int) (plan, error) {
+func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earlier *mapreduce.Comparison) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
 	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
 	if w.Workspace.Isolated() {
@@ -196,7 +213,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int) (pla
 	}
 	sample.Env, sample.Secrets, sample.Args = w.settings.Env, w.settings.Final, w.settings.Args
 	if w.Map != nil {
-		selected, err := planSelection(ctx, *w)
+		selected, err := planSelection(ctx, *w, earlier)
 		if err != nil {
 			return plan{}, err
 		}
@@ -340,7 +357,7 @@ func captures(s section) []events.StepCompleted {
 // firstItems is how many items a plan shows.
 const firstItems = 5
 
-func planSelection(ctx context.Context, w checked) (planItems, error) {
+func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison) (planItems, error) {
 	env := items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Fill: w.settings.Fill, Stdin: os.Stdin, Secret: w.settings.Mask.Holds}
 	source, free := items.Source(w.Map.Input, env)
 	selected := planItems{Source: source, First: []items.Item{}}
@@ -356,6 +373,15 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 		if err != nil {
 			return planItems{}, planError(err)
 		}
+		if earlier != nil {
+			wanted, err := earlier.Add(it)
+			if err != nil {
+				return planItems{}, err
+			}
+			if !wanted {
+				continue
+			}
+		}
 		selected.fields.Add(it.Data)
 		if total++; total <= firstItems {
 			it.Data = bytes.Clone(it.Data)
@@ -363,6 +389,9 @@ func planSelection(ctx context.Context, w checked) (planItems, error) {
 		}
 	}
 	selected.Total = &total
+	if earlier != nil {
+		selected.Since = new(earlier.Difference())
+	}
 	return selected, nil
 }
 
@@ -503,6 +532,9 @@ func (p planItems) print(w io.Writer) {
 		return
 	}
 	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, visible(p.Source))
+	if p.Since != nil {
+		_, _ = fmt.Fprintf(w, "since %s: %s\n", p.Since.JobID, visible(view.Difference(*p.Since)))
+	}
 	if *p.Total == 0 {
 		_, _ = fmt.Fprintln(w, "  a run would warn that there is nothing to do, and skip reduce and merge")
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,19 @@ type runOptions struct {
 	echo     echoOptions
 
 	allowDirty bool
+	since      sinceOptions
+}
+
+// sinceOptions are the flags about an earlier job whose results are taken over.
+type sinceOptions struct{ mapreduce.Since }
+
+func (o *sinceOptions) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Job, "since", "", "take over the results of items that have not changed since this job; latest: the latest of this workflow, none: of no job")
+	f.Var(repeated{&o.Force}, "force", "with --since: run this item though it has not changed (repeatable)")
+	f.Var(choice{&o.Only, mapreduce.OnlyChoices()}, "only", "with --since: of the items to run take only these, and leave the others out: "+strings.Join(mapreduce.OnlyChoices(), ", "))
+	f.BoolVar(&o.CheckOutputs, "check-outputs", false, "with --since: run items again whose files (produces) are not as their agents left them")
+	_ = cmd.RegisterFlagCompletionFunc("since", completeSince)
 }
 
 func newRunCommand(con *console) *cobra.Command {
@@ -56,6 +70,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	cmd.Flags().Uint64Var(&o.seed, "seed", 0, "seed for the jitter of delays, to make them repeatable; 0: random")
 	addMaxDelay(cmd, &o.maxDelay)
 	cmd.Flags().BoolVar(&o.allowDirty, "allow-dirty", false, "begin although the checkout has changes that are not committed, which git workspaces do not have")
+	o.since.add(cmd)
 	o.addPrint(cmd, "like --print, or with --group and --line-buffer, but in the order of the items")
 	o.echo.add(cmd, "")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
@@ -64,7 +79,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty})
+		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, since: o.since})
 	}
 	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
 		return err
@@ -96,7 +111,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	}
 	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values
-	c.AllowDirty = o.allowDirty
+	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
 	p := newPrinter(con, o.jobOptions, w.Workflow)
 	p.showItems(con, o.echo, o.keepOrder)
 	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {

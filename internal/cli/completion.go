@@ -52,6 +52,12 @@ func completeJobs(cmd *cobra.Command, _ []string, word string) ([]string, cobra.
 	return beginning(word, offered), noMore | cobra.ShellCompDirectiveKeepOrder
 }
 
+// completeSince completes to latest, none or a job id.
+func completeSince(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	offered, directive := completeJobs(cmd, args, word)
+	return append(beginning(word, []string{"none"}), offered...), directive
+}
+
 func described(j jobs.Job) string {
 	meta, err := j.ReadMeta()
 	if err != nil || meta.Workflow == "" {

@@ -187,6 +187,10 @@ func (p *printer) print(r events.Record) {
 		p.selected(e)
 	case events.AgentCompleted:
 		p.itemEnded(e.ItemIndex, func() (string, error) { return outputOfItem(r.JobID, e) })
+	case events.AgentReused:
+		p.itemEnded(e.ItemIndex, func() (string, error) {
+			return outputOfItem(r.JobID, events.AgentCompleted{Output: e.Output, OutputFile: e.OutputFile, OutputCRC: e.OutputCRC})
+		})
 	case events.AgentSkipped:
 		p.itemEnded(e.ItemIndex, nil)
 	case events.PhaseCompleted:
@@ -356,6 +360,9 @@ func (p *printer) selected(e events.ItemsSelected) {
 		return
 	}
 	p.printf("%s selected\n", counted(e.TotalItems, "item"))
+	if e.Since != nil {
+		p.printf("since %s: %s\n", e.Since.JobID, visible(view.Difference(*e.Since)))
+	}
 }
 
 // result prints the output of a step, except in setup.

@@ -274,6 +274,9 @@ func (e finishedRun) counts() []string {
 		return nil
 	}
 	parts := []string{fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)}
+	if e.job != nil && e.job.Reused > 0 {
+		parts[0] += fmt.Sprintf(" (%d of them unchanged, and not run)", e.job.Reused)
+	}
 	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
 	for _, c := range []struct {
 		n    int

@@ -11,6 +11,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/fingerprint"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -92,9 +93,11 @@ var types = []Event{
 	StepCompleted{},
 	StepPrinted{},
 	StepSkipped{},
+	FingerprintChanged{},
 	ItemsSelected{},
 	AgentStarted{},
 	AgentCompleted{},
+	AgentReused{},
 	AgentFailed{},
 	AgentSkipped{},
 	AgentUsage{},
@@ -263,7 +266,8 @@ const (
 
 // PhaseStarted begins the setup, map, reduce or merge phase.
 type PhaseStarted struct {
-	Phase string `json:"phase"`
+	Phase       string           `json:"phase"`
+	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"` // of map: what all of its items share; absent in logs of older versions
 }
 
 func (PhaseStarted) Type() string { return "PhaseStarted" }
@@ -395,14 +399,63 @@ func (e StepSkipped) normal() Event {
 	return e
 }
 
+// FingerprintChanged says that the items that are run from here on share another fingerprint: a resume has another workflow, or other values.
+type FingerprintChanged struct {
+	Fingerprint fingerprint.Job `json:"fingerprint"`
+}
+
+func (FingerprintChanged) Type() string { return "FingerprintChanged" }
+
+func (FingerprintChanged) About() string { return "" }
+
 // ItemsSelected records the end of the selection and the number of items.
 type ItemsSelected struct {
-	TotalItems int `json:"total_items"`
+	TotalItems int         `json:"total_items"`
+	Since      *Difference `json:"since,omitempty"` // how they differ from those of an earlier job whose results are taken over
 }
+
+// Difference is how the items of a job differ from those of an earlier one.
+type Difference struct {
+	JobID     string         `json:"job_id"`       // the earlier one
+	Unchanged int            `json:"unchanged"`    // their results are taken over
+	Changed   int            `json:"changed"`      // run again, because their fingerprint is another
+	New       int            `json:"new"`          // not among the items of the earlier job, or never run by it
+	Failed    int            `json:"failed"`       // run again, because they had failed
+	Forced    int            `json:"forced"`       // run again, because somebody asked for it
+	Gone      int            `json:"gone"`         // items of the earlier job that are none any more
+	LeftOut   int            `json:"left_out"`     // by --only
+	By        map[string]int `json:"by,omitempty"` // of Changed: how many by which part of the fingerprint, MaxParts at most
+	ByMore    int            `json:"by_more,omitempty"`
+}
+
+// MaxParts bounds the parts in a Difference.
+const MaxParts = 20
 
 func (ItemsSelected) Type() string { return "ItemsSelected" }
 
 func (ItemsSelected) About() string { return "" }
+
+func (e ItemsSelected) masked(m Masker) Event {
+	return e.with(m.Text)
+}
+
+func (e ItemsSelected) normal() Event {
+	return e.with(func(part string) string { return Clip(part, MaxError) })
+}
+
+// with returns the event with the parts of fingerprints that it names changed.
+func (e ItemsSelected) with(text func(string) string) ItemsSelected {
+	if e.Since == nil || e.Since.By == nil {
+		return e
+	}
+	d := *e.Since
+	d.By = make(map[string]int, len(e.Since.By))
+	for part, n := range e.Since.By {
+		d.By[text(part)] += n
+	}
+	e.Since = &d
+	return e
+}
 
 // AgentStarted begins one attempt of an item.
 type AgentStarted struct {
@@ -415,6 +468,20 @@ type AgentStarted struct {
 	Base      string `json:"base,omitempty"`    // with workspaces: the commit it begins at
 	Fleet     bool   `json:"fleet,omitempty"`   // it is given to a worker on some machine, so that it does not die with the run
 	Suspect   bool   `json:"suspect,omitempty"` // no other such attempt is given to a worker meanwhile, because it may be what killed earlier workers
+
+	// Reason is, of the first attempt in a job that takes over results, why the item is run: new, failed, forced, or "changed: " with the part of its
+	// fingerprint that is another.
+	Reason string `json:"reason,omitempty"`
+}
+
+func (e AgentStarted) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e AgentStarted) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
 }
 
 func (AgentStarted) Type() string { return "AgentStarted" }
@@ -444,6 +511,9 @@ type AgentCompleted struct {
 	Insertions int    `json:"insertions,omitempty"`
 	Deletions  int    `json:"deletions,omitempty"`
 	Discarded  int    `json:"discarded,omitempty"` // files that were changed and not committed, with `take: commits`
+
+	Uses     []fingerprint.File `json:"uses,omitempty"`     // the files that the item is made from, as they were when the attempt began
+	Produced []fingerprint.File `json:"produced,omitempty"` // the files that it left
 }
 
 func (AgentCompleted) Type() string { return "AgentCompleted" }
@@ -452,12 +522,64 @@ func (e AgentCompleted) About() string { return e.ItemID }
 
 func (e AgentCompleted) masked(m Masker) Event {
 	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
+	e.Uses, e.Produced = withPaths(e.Uses, m.Text), withPaths(e.Produced, m.Text)
 	return e
 }
 
 func (e AgentCompleted) normal() Event {
 	e.DurationMS = e.DurationMS.rounded()
 	e.Output = valid(e.Output)
+	e.Uses, e.Produced = withPaths(e.Uses, clipPath), withPaths(e.Produced, clipPath)
+	return e
+}
+
+// withPaths returns files with their paths changed.
+func withPaths(files []fingerprint.File, path func(string) string) []fingerprint.File {
+	if files == nil {
+		return nil
+	}
+	changed := slices.Clone(files)
+	for i := range changed {
+		changed[i].Path = path(changed[i].Path)
+	}
+	return changed
+}
+
+// clipPath bounds a path. What is cut off makes it another than the same path later, so that its item is run again.
+func clipPath(path string) string { return Clip(path, MaxError) }
+
+// AgentReused settles an item with the success of an item of an earlier job that has the same fingerprint. Nothing was run for it.
+type AgentReused struct {
+	ItemID     string                     `json:"item_id"`
+	ItemIndex  int                        `json:"item_index"`
+	FromJob    string                     `json:"from_job"` // in which it was run
+	FromItem   string                     `json:"from_item"`
+	Attempt    int                        `json:"attempt"` // there; this and what follows is of the result
+	DurationMS Millis                     `json:"duration_ms"`
+	ExitCode   int                        `json:"exit_code"`
+	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
+	Output     string                     `json:"output,omitempty"`
+	OutputFile string                     `json:"output_file,omitempty"` // as in AgentCompleted
+	OutputCRC  string                     `json:"output_crc,omitempty"`
+
+	Uses     []fingerprint.File `json:"uses,omitempty"` // the files that the item is made from, as they are
+	Produced []fingerprint.File `json:"produced,omitempty"`
+}
+
+func (AgentReused) Type() string { return "AgentReused" }
+
+func (e AgentReused) About() string { return e.ItemID }
+
+func (e AgentReused) masked(m Masker) Event {
+	e.Output, e.Captured = m.Text(e.Output), maskedFields(e.Captured, m)
+	e.Uses, e.Produced = withPaths(e.Uses, m.Text), withPaths(e.Produced, m.Text)
+	return e
+}
+
+func (e AgentReused) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Output = valid(e.Output)
+	e.Uses, e.Produced = withPaths(e.Uses, clipPath), withPaths(e.Produced, clipPath)
 	return e
 }
 
@@ -1207,6 +1329,8 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 	case AgentStarted:
 		return e.ItemIndex, e.Attempt, true
 	case AgentCompleted:
+		return e.ItemIndex, e.Attempt, true
+	case AgentReused:
 		return e.ItemIndex, e.Attempt, true
 	case AgentFailed:
 		return e.ItemIndex, e.Attempt, true

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/fingerprint"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -39,13 +40,15 @@ func samples() []Event {
 	}
 	spent := new(spend.Total)
 	spent.Add(spend.Use{Preset: "claude", Outcome: "success", Cost: new(spend.Dollar), Tokens: &spend.Tokens{Input: 1, Cached: 2, Output: 3}})
+	shared := fingerprint.Job{Steps: "0a1b2c", Values: map[string]string{"RATE": "3d4e5f"}, Version: "1"}
+	files := []fingerprint.File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
 	return []Event{
 		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar)},
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent},
 		JobPaused{Reason: "SIGINT"},
 		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(spend.Dollar)},
-		PhaseStarted{Phase: "map"},
+		PhaseStarted{Phase: "map", Fingerprint: &shared},
 		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond), Head: "d4e5f6"},
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
@@ -56,12 +59,20 @@ func samples() []Event {
 		},
 		StepPrinted{Phase: "merge", Step: "build/shell_0", Output: "mended"},
 		StepSkipped{ItemID: "item_0", Phase: "map", Step: "build", When: "item.size > 3"},
-		ItemsSelected{TotalItems: 3},
-		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true},
+		FingerprintChanged{Fingerprint: shared},
+		ItemsSelected{TotalItems: 3, Since: &Difference{
+			JobID: "i", Unchanged: 1, Changed: 3, New: 2, Failed: 1, Forced: 1, Gone: 4, LeftOut: 1, By: map[string]int{"data": 1, "uses: a.sh": 1}, ByMore: 1,
+		}},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data"},
 		AgentCompleted{
 			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
 			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4}, Commit: "d4e5f6", Files: 2, Insertions: 30, Deletions: 4, Discarded: 1,
+			Uses: files, Produced: files[1:],
+		},
+		AgentReused{
+			ItemID: "item_0", FromJob: "i", FromItem: "item_3", Attempt: 1, DurationMS: Millis(time.Second), ExitCode: 0, Captured: captured,
+			Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Uses: files[:1], Produced: files[1:],
 		},
 		AgentFailed{
 			Rule:   "claude/usage_limit",
@@ -175,7 +186,7 @@ func TestRecordsOfEveryTypeReadBackAsTheyWere(t *testing.T) {
 }
 
 func TestEveryEventStructIsInTheListUnderItsOwnName(t *testing.T) {
-	declared := declaredStructs(t, "Record", "RetryState", "Conflict", "AgentEnd")
+	declared := declaredStructs(t, "Record", "RetryState", "Conflict", "AgentEnd", "Difference")
 	var listed []string
 	for _, e := range types {
 		name := reflect.TypeOf(e).Name()

@@ -14,21 +14,21 @@ import (
 // notPrinted lists, by reason, the texts of events that no command can have printed. The name of a field alone stands for it in every
 // event; <key> is the key of a map.
 var notPrinted = map[string][]string{
-	"ids of items and attempts, which the state of a job is computed from": {"QuotaPaused.Item", "ItemID", "ItemIDs", "AgentID", "Items", "Conflicts.With"},
+	"ids of items and attempts, which the state of a job is computed from": {"QuotaPaused.Item", "ItemID", "ItemIDs", "AgentID", "Items", "Conflicts.With", "AgentReused.FromItem"},
 	"names of commits":                 {"Base", "Commit", "Commits", "Head"},
 	"names of branches":                {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
 	"names of presets and their rules": {"Rule", "Pool", "Preset", "Presets.<key>"},
 	"labels out of the workflow file": {
 		"Phase", "Step", "JobStarted.Workflow", "StepCompleted.ID", "StepCompleted.Capture", "Captured.<key>",
-		"CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",
+		"Fingerprint.Values.<key>", "CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",
 	},
-	"what the workflow file says, with nothing put in for its variables": {"StepSkipped.When", "AgentFailed.Matched", "StepRetrying.Matched"},
+	"what the workflow file says, with nothing put in for its variables": {"Fingerprint.Version", "StepSkipped.When", "AgentFailed.Matched", "StepRetrying.Matched"},
 	"one of a fixed set of words": {
 		"QuotaPaused.Kind", "Outcome", "Outcomes.<key>", "AgentUsage.CostSource", "ErrorType", "ErrorTypes.<key>", "PatternType", "SuggestedAction", "JobStarted.Mode", "JobResumed.Reason", "StepCompleted.Kind",
 		"StepCompleted.CaptureFormat", "AgentFailed.Signal", "AgentFailed.Action", "StepFailed.Action", "StepFailed.Reason", "DLQItemRemoved.Reason",
 	},
-	"made by prodigy from nothing that was printed": {"JobStarted.Version", "OutputFile"},
-	"a checksum":                  {"OutputCRC"},
+	"made by prodigy from nothing that was printed": {"JobStarted.Version", "OutputFile", "AgentReused.FromJob", "Since.JobID"},
+	"a checksum":                  {"OutputCRC", "Fingerprint.Steps", "Fingerprint.Values", "Uses.Sum", "Produced.Sum"},
 	"names of workers of a fleet": {"Node"},
 }
 

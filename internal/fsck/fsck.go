@@ -215,6 +215,9 @@ func (c *checker) record(r events.Record, f *File, line int) {
 	case events.AgentCompleted:
 		c.status[e.ItemIndex] = errorpolicy.Succeeded
 		c.output(e.OutputFile, e.OutputCRC, f, line)
+	case events.AgentReused:
+		c.status[e.ItemIndex] = errorpolicy.Succeeded
+		c.output(e.OutputFile, e.OutputCRC, f, line)
 	case events.AgentFailed:
 		if !e.Action.RunsAgain() {
 			c.status[e.ItemIndex] = e.Status()

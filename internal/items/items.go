@@ -36,6 +36,9 @@ func (it Item) Shown() json.RawMessage {
 	return it.Data
 }
 
+// ID returns the id of an item without a key.
+func ID(index int) string { return itemID(index) }
+
 func itemID(index int) string {
 	return string(strconv.AppendInt(append(make([]byte, 0, 24), "item_"...), int64(index), 10))
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -113,3 +114,32 @@ func subdirs(dir string) ([]string, error) {
 	}
 	return names, nil
 }
+
+// FingerprintKey returns the key of the fingerprints of secrets, which is made when it is first wanted. Whoever reads a fingerprint cannot find
+// the secret by trying values without it.
+func (h Home) FingerprintKey() ([]byte, error) {
+	path := filepath.Join(h.Root, "fingerprint.key")
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) == keySize || err != nil && !errors.Is(err, os.ErrNotExist) {
+		return key, err
+	}
+	key = make([]byte, keySize)
+	_, _ = cryptorand.Read(key)                          // it never fails
+	made, err := os.CreateTemp(h.Root, ".fingerprint-*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	_, err = made.Write(key)
+	err = errors.Join(err, made.Sync(), made.Close())
+	if err == nil {
+		if err = os.Link(made.Name(), path); errors.Is(err, os.ErrExist) {
+			err = nil // another process was first, and its key is the one
+		}
+	}
+	if err = errors.Join(err, os.Remove(made.Name())); err != nil {
+		return nil, fmt.Errorf("make the key of fingerprints: %w", err)
+	}
+	return os.ReadFile(path)
+}
+
+const keySize = 32

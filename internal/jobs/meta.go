@@ -33,10 +33,19 @@ type Meta struct {
 	Params       map[string]json.RawMessage `json:"params,omitempty"`    // the values of the parameters
 	Workspace    string                     `json:"workspace,omitempty"` // git, as the file or --workspace said
 	WorkDir      string                     `json:"work_dir,omitempty"`  // of its workspaces
+	Since        *Since                     `json:"since,omitempty"`     // the earlier job whose results are taken over
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.
 	Former []string `json:"former_workflow_sha256,omitempty"`
+}
+
+// Since says which results of an earlier job a job takes over: those of items that have not changed.
+type Since struct {
+	JobID        string   `json:"job_id"`
+	Force        []string `json:"force,omitempty"`         // ids of items that are run all the same
+	Only         string   `json:"only,omitempty"`          // changed, new or failed: other items that would have to be run are left out; empty: none is
+	CheckOutputs bool     `json:"check_outputs,omitempty"` // a result counts only while the files that the agent left are as it left them
 }
 
 // DamagedError says that a file of a job is not as prodigy wrote it.

@@ -68,6 +68,7 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 		}
 		problems = append(problems, agent.CheckShared(w, slots)...)
 		problems = append(problems, checkLimits(c, w)...)
+		problems = append(problems, checkFiles(c, w)...)
 	}
 	return problems, slices.Concat(w.Warnings, warnings)
 }

@@ -419,6 +419,7 @@ var foldSums = map[int]string{
 	12: "07eab2c2dfb64e472ecbe0fdc86490a2dcb7692f429cfbf19544b6fa9e379ae3", // attempts on workers of a fleet
 	13: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // what AI agents have used
 	14: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // sessions of agents that did not end by themselves
+	15: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // results that are taken over
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -75,6 +75,9 @@ type Config struct {
 	// AllowDirty lets a new job with workspaces begin though the checkout has changes, which the workspaces do not have.
 	AllowDirty bool
 
+	// Since is, of a new job, the earlier job whose results are taken over for items that have not changed.
+	Since Since
+
 	// With is, of RetryDead, a revision of the user's repository that is the work of the one item that is chosen: it is merged, and no agent runs.
 	With string
 

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/dlq"
 	"prodigy/internal/events"
+	"prodigy/internal/fingerprint"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
@@ -41,8 +42,10 @@ type job struct {
 	printed  printed
 	host     *host
 	executor Executor
-	fleet    Fleet // the executor, if it is one; else nil
-	space    Space // nil: the job has no workspaces
+	fleet    Fleet      // the executor, if it is one; else nil
+	space    Space      // nil: the job has no workspaces
+	files    *itemFiles // nil: the map phase names none
+	reuse    *reuse     // nil: no results are taken over
 
 	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
 	died           *time.Time               // when the run before died, if nothing explains that
@@ -80,9 +83,11 @@ type message struct {
 type attemptEnd struct {
 	attempt    *agent.Attempt
 	outcome    agent.Outcome
-	outputFile string // of an output that is too large for its record
-	outputCRC  string // of that file
-	err        error  // a stop, or what prodigy could not do
+	outputFile string             // of an output that is too large for its record
+	outputCRC  string             // of that file
+	uses       []fingerprint.File // that its item is made from, as they were when it began
+	produced   []fingerprint.File // that it has left
+	err        error              // a stop, or what prodigy could not do
 	ack        chan ack
 }
 

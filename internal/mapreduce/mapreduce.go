@@ -23,6 +23,7 @@ import (
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/fingerprint"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
@@ -108,6 +109,24 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 			return nil, err
 		}
 	}
+	since, note, err := resolveSince(c, w)
+	if err != nil {
+		return nil, err
+	}
+	if note != "" && c.Notice != nil {
+		c.Notice(note)
+	}
+	if since != nil { // it cannot be taken from before anything is there
+		files, err := newItemFiles(c.Dir, w.Map)
+		if err != nil {
+			return nil, &RefusedError{Reason: err.Error()}
+		}
+		r, err := newReuse(c, w, *since, fingerprint.Job{}, files)
+		if err != nil {
+			return nil, err
+		}
+		r.close()
+	}
 	now := time.Now()
 	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
 	if err != nil {
@@ -126,6 +145,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.Workspace = string(w.Workspace.Mode)
 		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
 	}
+	j.meta.Since = since
 	if w.File == "" {
 		j.meta.WorkflowPath = "" // it was made from a command line
 	}
@@ -440,6 +460,10 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	if build == nil {
 		build = localExecutor
 	}
+	var err error
+	if j.files, err = newItemFiles(j.config.Dir, j.workflow.Map); err != nil {
+		return err
+	}
 	j.host = &host{job: j}
 	j.host.starts.restore(j.state.Quotas, j.budget(), j.state.Spent)
 	j.executor = build(agent.Config{
@@ -605,7 +629,7 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 		}
 	} else {
 		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
-			err = j.refreshResults()
+			err = errors.Join(j.refreshResults(), j.refreshIndex())
 		}
 		if result.Duration = j.state.duration(time.Now()); err == nil {
 			j.recordEnd(v, result, d)

@@ -44,17 +44,27 @@ func (j *job) perform(ctx context.Context, e *attemptEnd) {
 		}
 		e.attempt.Item = it.Data
 	}
-	if e.outcome, e.err = j.executeAttempt(ctx, *e.attempt); e.err != nil || len(e.outcome.Output) <= events.MaxOutput {
+	if err := j.beginWith(e); err != nil {
+		e.fail(err.Error())
 		return
 	}
-	name := strconv.Itoa(e.attempt.ItemIndex) + "-" + strconv.Itoa(e.attempt.Number) + ".out"
-	file := filepath.Join(j.place.OutputsDir(), name)
-	if err := jobs.WriteFile(file, []byte(e.outcome.Output)); err != nil {
-		e.err = fmt.Errorf("keep the output: %w", err)
+	if e.outcome, e.err = j.executeAttempt(ctx, *e.attempt); e.err != nil {
 		return
 	}
-	e.outputFile, e.outputCRC = file, checksum.Of([]byte(e.outcome.Output))
-	e.outcome.Output = ""
+	j.endWith(e)
+	e.outcome.Output, e.outputFile, e.outputCRC, e.err = j.keepLarge(e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
+}
+
+// keepLarge writes an output that is too large for a record to a file, and returns what the record has of it.
+func (j *job) keepLarge(output string, index int, attempt string) (inline, file, sum string, err error) {
+	if len(output) <= events.MaxOutput {
+		return output, "", "", nil
+	}
+	file = filepath.Join(j.place.OutputsDir(), strconv.Itoa(index)+"-"+attempt+".out")
+	if err := jobs.WriteFile(file, []byte(output)); err != nil {
+		return "", "", "", fmt.Errorf("keep the output: %w", err)
+	}
+	return "", file, checksum.Of([]byte(output)), nil
 }
 
 // recordOutcome records the end of an attempt and what follows from it, in one record, and returns its number. A stop or an error of prodigy itself
@@ -87,8 +97,8 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 	r := j.record(events.AgentCompleted{
 		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
-		Outputs: j.printed.take(a.ID),
-		Commit:  o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
+		Outputs: j.printed.take(a.ID), Uses: e.uses, Produced: e.produced,
+		Commit: o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
 	})
 	if wasDead && o.Commit == "" {
 		j.record(events.DLQItemRemoved{ItemID: a.ItemID, Reason: "succeeded"})

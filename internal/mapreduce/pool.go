@@ -35,9 +35,9 @@ type pool struct {
 	running int         // agents that have not ended
 	syncing int         // agents that have ended and wait for the disk with their slot
 
-	fresh  *items.Item // the next new item, when it has been received
-	due    dueHeap     // items that wait for their next attempt
-	parked parkHeap    // agents that wait for the next try of a step
+	fresh  *offered // the next new item, when it has been received
+	due    dueHeap  // items that wait for their next attempt
+	parked parkHeap // agents that wait for the next try of a step
 
 	suspects []dueItem // items that run alone, when all others are done
 	lone     []dueItem // items that may be what killed workers: one of them is out at a time
@@ -67,8 +67,12 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 		return j.runPool(ctx, source{cancel: func() {}}, nil, nil) // a retry of dead letters was stopped before their work was merged
 	}
 	if !p.Started {
-		j.record(events.PhaseStarted{Phase: "map"})
+		j.record(events.PhaseStarted{Phase: "map", Fingerprint: j.fingerprint()})
 	}
+	if err := j.openReuse(); err != nil {
+		return runResult{}, err
+	}
+	defer j.closeReuse()
 	if err := j.stopping(); err != nil { // while setup ran
 		return runResult{state: Paused, reason: err.Error()}, nil
 	}
@@ -201,14 +205,19 @@ func (p *pool) isolate(now time.Time) {
 }
 
 // wanted returns the channel of new items if one could be started, else nil. So the reader of the input is only a few items ahead.
-func (p *pool) wanted() <-chan items.Item {
+func (p *pool) wanted() <-chan offered {
 	if p.halted != nil || p.fresh != nil || p.source.whole && p.source.chosen != nil {
 		return nil
 	}
 	return p.source.found
 }
 
-func (p *pool) receive(it items.Item, ok bool) {
+func (p *pool) receive(it offered, ok bool) {
+	if ok && it.reused != nil {
+		p.job.record(*it.reused)
+		p.merger.last = it.Index
+		return
+	}
 	if ok {
 		p.fresh, p.merger.last = &it, it.Index
 		return
@@ -227,7 +236,7 @@ func (p *pool) selected() {
 		p.haltSelecting(err)
 		return
 	}
-	p.job.record(events.ItemsSelected{TotalItems: total})
+	p.job.record(events.ItemsSelected{TotalItems: total, Since: p.job.reuse.difference()})
 	if m := p.job.workflow.Map; total == 0 && p.job.isolated() && m != nil && m.Input.Glob != "" {
 		p.job.notice("with workspaces the pattern " + m.Input.Glob + " only finds what is committed, here at " + shortName(p.job.state.Head))
 	}
@@ -313,7 +322,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		if it.Index == p.loneOut {
 			p.loneOut = -1
 		}
-		p.refuse(it)
+		p.refuse(it.Item)
 		return true
 	}
 	p.start(it)
@@ -322,10 +331,10 @@ func (p *pool) admitNext(now time.Time) bool {
 
 // take removes and returns the next item: the retry that is due longest, or else the new one. The data of a retry is read by
 // its agent.
-func (p *pool) take(retrying bool) items.Item {
+func (p *pool) take(retrying bool) offered {
 	if retrying {
 		d := p.due.pop()
-		return items.Item{ID: d.id, Index: d.index}
+		return offered{Item: items.Item{ID: d.id, Index: d.index}}
 	}
 	it := *p.fresh
 	p.fresh = nil
@@ -333,11 +342,11 @@ func (p *pool) take(retrying bool) items.Item {
 }
 
 // start runs one attempt of an item in a free slot.
-func (p *pool) start(it items.Item) {
-	a := p.attempt(it, p.job.state.nextNumber(it.Index), p.takeSlot())
+func (p *pool) start(it offered) {
+	a := p.attempt(it.Item, p.job.state.nextNumber(it.Index), p.takeSlot())
 	a.Token = p.job.record(events.AgentStarted{
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,
-		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut,
+		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason,
 	}).Seq
 	p.running++
 	p.startWorker(a)
@@ -356,7 +365,7 @@ func (p *pool) adopt() {
 		}
 		p.running++
 		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-		a.Base, a.Token = f.Base, f.Token
+		a.Base, a.Token, a.Adopted = f.Base, f.Token, true
 		p.startWorker(a)
 	}
 }

@@ -9,11 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/checksum"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/fingerprint"
+	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/spend"
 )
@@ -28,9 +31,16 @@ type row struct {
 	DurationMS events.Millis              `json:"duration_ms"`
 	Attempt    int                        `json:"attempt"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
+	From       *origin                    `json:"reused_from,omitempty"`  // the item of an earlier job whose result this is; absent: it was run in this one
 	CostUSD    *spend.USD                 `json:"cost_usd,omitempty"`     // of its agents, in all attempts; absent when none is known
 	Unknown    int                        `json:"cost_unknown,omitempty"` // agents of which nobody knows what they have cost
 	Commit     string                     `json:"commit,omitempty"`       // of a job with workspaces: that has the work of the item in the result
+}
+
+// origin is an item of an earlier job.
+type origin struct {
+	JobID  string `json:"job_id"`
+	ItemID string `json:"item_id"`
 }
 
 // mapResult returns what ${map.…} stands for. The results are made if they are not there as the log has them.
@@ -109,7 +119,7 @@ func makeResults(place jobs.Job, s *state) error {
 	if resultsFresh(place, s.Outcome) {
 		return nil
 	}
-	if err := writeResults(place, s); err != nil {
+	if err := writeResults(place, s, nil); err != nil {
 		return fmt.Errorf("make the results: %w", err)
 	}
 	return nil
@@ -192,19 +202,29 @@ func dropResultsAhead(place jobs.Job, outcome int64) error {
 // span is where the last row of an item stands in the file of rows as they came. An item without a row has length 0.
 type span struct {
 	offset int64
-	length int
+	length int32
+	group  int16 // which of the fingerprints of the job it was run with, from 1; 0: it is not known
+	ok     bool  // it succeeded
 }
 
 // writeResults makes the rows from the log, in the order of the items. Two passes over files keep memory small: rows as they come
 // into a scratch file, then by item index into the result. The companion comes last.
-func writeResults(place jobs.Job, s *state) (err error) {
+// With want the index of the results is made too.
+func writeResults(place jobs.Job, s *state, want *indexWanted) (err error) {
 	path := place.ResultsFile()
 	scratch, err := os.OpenFile(path+".rows", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
-	spans, err := writeRows(place, s.Total, scratch)
+	notes := &rowNotes{}
+	if want != nil {
+		if notes.scratch, err = os.OpenFile(path+".files", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, notes.scratch.Close(), os.Remove(notes.scratch.Name())) }()
+	}
+	spans, err := writeRows(place, s.Total, scratch, notes)
 	if err != nil {
 		return err
 	}
@@ -232,11 +252,84 @@ func writeResults(place jobs.Job, s *state) (err error) {
 		return err
 	}
 	m.Sum = checksum.Text(sum)
-	return m.write(place.ResultsMetaFile())
+	if err := m.write(place.ResultsMetaFile()); err != nil || want == nil {
+		return err
+	}
+	return writeIndex(place, m, spans, notes, want)
+}
+
+// rowNotes is what an index has of a job more than its rows. Without a scratch file only the groups are noted.
+type rowNotes struct {
+	groups  []fingerprint.Job
+	scratch *os.File // texts about the files of items, one after the other; nil: they are not wanted
+	offset  int64
+	texts   map[int]fingerprint.Span // by item index, of those that have files
+}
+
+func (n *rowNotes) text(index int, k kept) error {
+	if n.scratch == nil {
+		return nil
+	}
+	if len(k.Uses)+len(k.Produced) == 0 {
+		delete(n.texts, index)
+		return nil
+	}
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	if n.texts == nil {
+		n.texts = map[int]fingerprint.Span{}
+	}
+	n.texts[index] = fingerprint.Span{Offset: n.offset, Length: len(data)}
+	n.offset += int64(len(data))
+	_, err = n.scratch.Write(data)
+	return err
+}
+
+// writeIndex makes the index of rows that have just been written.
+func writeIndex(place jobs.Job, m resultsMeta, spans []span, notes *rowNotes, want *indexWanted) (err error) {
+	data, err := fingerprint.NewData(want.fields)
+	if err != nil {
+		return err
+	}
+	store, err := items.OpenStore(place.ItemsFile())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	w, err := fingerprint.Create(place.IndexFile(), fingerprint.Head{Keyed: want.keyed, Fields: strings.Join(want.fields, "\n")})
+	if err != nil {
+		return err
+	}
+	var offset int64
+	c := store.Cursor()
+	for i, sp := range spans {
+		it, err := c.Next()
+		if err != nil {
+			return errors.Join(err, w.Discard())
+		}
+		if sp.length == 0 {
+			continue
+		}
+		e := fingerprint.Entry{
+			Raw: fingerprint.Of(it.Data), Data: data.Of(it.Data), ID: fingerprint.Of([]byte(it.ID)), Index: i, Group: int(sp.group) - 1, OK: sp.ok,
+			Row: fingerprint.Span{Offset: offset, Length: int(sp.length)},
+		}
+		offset += int64(sp.length)
+		text := make([]byte, notes.texts[i].Length)
+		if _, err := notes.scratch.ReadAt(text, notes.texts[i].Offset); err != nil && len(text) > 0 {
+			return errors.Join(err, w.Discard())
+		}
+		if err := w.Add(e, string(text)); err != nil {
+			return errors.Join(err, w.Discard())
+		}
+	}
+	return w.Close(notes.groups, m.Seq, m.Sum)
 }
 
 // writeRows writes a row for each outcome in the log, and returns where the last row of each item is, by item index.
-func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
+func writeRows(place jobs.Job, total int, w io.Writer, notes *rowNotes) ([]span, error) {
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	var line bytes.Buffer
 	enc := json.NewEncoder(&line)
@@ -257,13 +350,28 @@ func writeRows(place jobs.Job, total int, w io.Writer) ([]span, error) {
 			return err
 		}
 		n, err := buffered.Write(line.Bytes())
-		last[r.Index] = span{offset: offset, length: n}
+		last[r.Index] = span{offset: offset, length: int32(n), group: int16(len(notes.groups)), ok: r.Status == errorpolicy.Succeeded.Result()}
 		offset += int64(n)
 		return err
 	}
 	for r, err := range events.Read(place.EventsDir()) {
 		if errors.Is(err, events.ErrTorn) {
 			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch e := r.Event.(type) {
+		case events.PhaseStarted:
+			if e.Fingerprint != nil {
+				notes.groups = append(notes.groups, *e.Fingerprint)
+			}
+		case events.FingerprintChanged:
+			notes.groups = append(notes.groups, e.Fingerprint)
+		case events.AgentCompleted:
+			err = notes.text(e.ItemIndex, kept{e.Uses, e.Produced})
+		case events.AgentReused:
+			err = notes.text(e.ItemIndex, kept{e.Uses, e.Produced})
 		}
 		if err != nil {
 			return nil, err
@@ -329,6 +437,15 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
 			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
+		}, true, err
+	case events.AgentReused:
+		if err := known(place, e.ItemIndex, rows); err != nil {
+			return row{}, false, err
+		}
+		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
+		return row{
+			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, From: &origin{e.FromJob, e.FromItem},
 		}, true, err
 	case events.AgentFailed:
 		if err := known(place, e.ItemIndex, rows); err != nil || !givesRow(e, rows[e.ItemIndex].length > 0) {

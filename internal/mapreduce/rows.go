@@ -32,7 +32,7 @@ func WriteResults(place jobs.Job, w io.Writer) (err error) {
 		return fmt.Errorf("make the results: %w", err)
 	}
 	defer func() { err = errors.Join(err, scratch.Close(), os.Remove(scratch.Name())) }()
-	spans, err := writeRows(place, known, scratch)
+	spans, err := writeRows(place, known, scratch, &rowNotes{})
 	if err != nil {
 		return err
 	}

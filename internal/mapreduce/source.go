@@ -8,14 +8,15 @@ import (
 	"sync/atomic"
 
 	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
 	"prodigy/internal/items"
 )
 
 // source gives a pool its items.
 type source struct {
-	found  <-chan items.Item // closed at the end
-	failed func() error      // how that ended; after found is closed
-	cancel func()            // ends it early
+	found  <-chan offered // closed at the end
+	failed func() error   // how that ended; after found is closed
+	cancel func()         // ends it early
 
 	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their turn, and then
 	// choice returns its result.
@@ -32,12 +33,19 @@ const (
 	mostBytesAhead = 1 << 30
 )
 
+// offered is an item whose turn it is.
+type offered struct {
+	items.Item
+	reused *events.AgentReused // not nil: its result is taken over, and nothing is run
+	reason string              // why it is run, in a job that takes over results
+}
+
 // feed runs a producer of items on a goroutine of the job.
-func (j *job) feed(produce func(ctx context.Context, give func(items.Item) bool) error) source {
+func (j *job) feed(produce func(ctx context.Context, give func(offered) bool) error) source {
 	ctx, cancel := context.WithCancel(context.Background())
-	found := make(chan items.Item, lead)
+	found := make(chan offered, lead)
 	var failed error
-	give := func(it items.Item) bool {
+	give := func(it offered) bool {
 		select {
 		case found <- it:
 			return true
@@ -63,26 +71,26 @@ func (j *job) selected() source {
 	}
 	if j.state.Selected || j.cutOff() {
 		close(sel.grown)
-		return j.feed(func(ctx context.Context, give func(items.Item) bool) error {
+		return j.feed(func(ctx context.Context, give func(offered) bool) error {
 			if err := sel.give(ctx, todo, give); err != nil || j.state.Selected {
 				return err
 			}
 			return fmt.Errorf("%w: what had been read of it has run (%d items); start a new job with the rest", errInputGone, j.store.Len())
 		})
 	}
-	s := j.feed(func(ctx context.Context, give func(items.Item) bool) error {
+	s := j.feed(func(ctx context.Context, give func(offered) bool) error {
 		j.agents.Go(func() error {
 			defer close(sel.grown)
 			defer close(sel.ended)
 			sel.failed = sel.record(ctx)
 			return nil
 		})
-		if j.workflow.Map.Key != "" && !sel.whole(ctx) {
+		if j.whole() && !sel.whole(ctx) {
 			return nil // choice returns how the selection ended
 		}
 		return sel.give(ctx, todo, give)
 	})
-	s.chosen, s.whole = sel.ended, j.workflow.Map.Key != ""
+	s.chosen, s.whole = sel.ended, j.whole()
 	s.choice = func() (int, error) { return j.store.Len(), sel.failed }
 	return s
 }
@@ -105,11 +113,15 @@ type selection struct {
 	failed error         // after ended is closed
 }
 
-// record selects items and records each with the job. With a key no agent has started before the end, so that what an earlier run
-// recorded does not count; else it must be what is selected now.
+// whole reports whether all items are selected before the first agent starts: their keys must be known to be different, or people are to be told
+// what has changed since an earlier job.
+func (j *job) whole() bool { return j.workflow.Map.Key != "" || j.reuse != nil }
+
+// record selects items and records each with the job. When no agent starts before the end, what an earlier run recorded does not count; else it
+// must be what is selected now.
 func (s *selection) record(ctx context.Context) error {
-	keyed := s.job.workflow.Map.Key != ""
-	if keyed {
+	whole := s.job.whole()
+	if whole {
 		if err := s.job.store.Clear(); err != nil {
 			return err
 		}
@@ -127,6 +139,15 @@ func (s *selection) record(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if s.job.reuse != nil {
+			wanted, err := s.job.reuse.choose(&it)
+			if err != nil {
+				return err
+			}
+			if !wanted {
+				continue
+			}
+		}
 		if it.Index >= known {
 			err = s.job.store.Append(s.job.masked(it))
 		} else {
@@ -137,7 +158,7 @@ func (s *selection) record(ctx context.Context) error {
 		}
 		chosen++
 		signal(s.grown)
-		if !keyed && !s.lead.wait(ctx, int64(it.Index), s.job.store.Size()) {
+		if !whole && !s.lead.wait(ctx, int64(it.Index), s.job.store.Size()) {
 			return context.Cause(ctx)
 		}
 	}
@@ -232,7 +253,7 @@ func (a *ahead) wait(ctx context.Context, index, size int64) bool {
 }
 
 // give gives the recorded items that are to be started, in order, as far as the selection has come.
-func (s *selection) give(ctx context.Context, todo func(int) bool, give func(items.Item) bool) error {
+func (s *selection) give(ctx context.Context, todo func(int) bool, give func(offered) bool) error {
 	c := s.job.store.Cursor()
 	for {
 		for c.More() {
@@ -247,7 +268,13 @@ func (s *selection) give(ctx context.Context, todo func(int) bool, give func(ite
 			if err != nil {
 				return err
 			}
-			if !give(it) {
+			next := offered{Item: it}
+			if s.job.reuse != nil {
+				if next, err = s.job.reuse.take(it); err != nil {
+					return err
+				}
+			}
+			if !give(next) {
 				return context.Cause(ctx)
 			}
 		}
@@ -282,13 +309,13 @@ func (j *job) todo() func(index int) bool {
 
 // listed gives the items with these indexes.
 func (j *job) listed(indexes []int) source {
-	return j.feed(func(_ context.Context, give func(items.Item) bool) error {
+	return j.feed(func(_ context.Context, give func(offered) bool) error {
 		for _, index := range indexes {
 			it, err := j.store.At(index)
 			if err != nil {
 				return fmt.Errorf("read the recorded items: %w", err)
 			}
-			if !give(it) {
+			if !give(offered{Item: it}) {
 				return nil
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/fingerprint"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
@@ -57,6 +58,8 @@ type state struct {
 
 	// ReduceStale says that items have succeeded since reduce, or merge if there is no reduce, began. It is false once that is to run again.
 	ReduceStale bool `json:"reduce_stale"`
+
+	Fingerprint *fingerprint.Job `json:"fingerprint,omitempty"` // what the items share that are run now; nil: the map phase has not begun, or an older version began it
 
 	Ended  State  `json:"ended"` // how the last run of the job ended; empty while it runs, or when it was killed
 	Reason string `json:"reason"`
@@ -165,7 +168,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 			s.ReduceStale = false
 		}
 		if e.Phase == "map" {
-			s.MapBase = s.Head
+			s.MapBase, s.Fingerprint = s.Head, e.Fingerprint
 		}
 		s.Phases[e.Phase] = &phase{Started: true, Began: s.duration(r.Time)}
 		s.Working = e.Phase
@@ -187,6 +190,8 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Retrying[e.ItemID] = stepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
+	case events.FingerprintChanged:
+		s.Fingerprint = &e.Fingerprint
 	case events.ItemsSelected:
 		s.Total, s.Selected = e.TotalItems, true
 		s.Policy.SetTotal(e.TotalItems)
@@ -234,6 +239,8 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		}
 		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
 		return effects
+	case events.AgentReused:
+		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
 	case events.WorktreeMerged:
 		for i, index := range e.ItemIndexes {
 			s.succeed(e.ItemIDs[i], index, r.Seq)

@@ -36,6 +36,7 @@ const (
 
 	TypeMergeConflict Type = "merge_conflict" // what an agent did cannot be merged with what others did
 	TypeVerifyFailed  Type = "verify_failed"  // it can, but then the steps of workspace.verify fail
+	TypeMissingOutput Type = "missing_output" // its agent did not leave a file that the map phase says it produces
 	TypeWorkspace     Type = "workspace"      // what an agent left in its workspace cannot be told, or its workspace not be set up
 )
 
@@ -83,6 +84,7 @@ var errorTypes = []errorType{
 	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
 	{name: TypeMergeConflict, matcher: true}, // never told by a text
 	{name: TypeVerifyFailed, matcher: true},
+	{name: TypeMissingOutput, matcher: true},
 	{name: TypeQuota, matcher: true}, // these are told by nothing but the output of an AI coding CLI
 	{name: TypeAuth, matcher: true},
 	{name: TypeRefused, matcher: true},

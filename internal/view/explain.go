@@ -170,6 +170,9 @@ func (x *explainer) apply(r events.Record) {
 		}
 		x.out.Status, x.letter = Succeeded, false
 		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node), duration.Format(time.Duration(e.DurationMS))))
+	case events.AgentReused:
+		x.out.Status = Succeeded
+		x.add(r, fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over", e.FromItem, e.FromJob), unchanged(e)...)
 	case events.AgentFailed:
 		x.failed(r, e)
 	case events.AgentInterrupted:
@@ -211,6 +214,15 @@ func (x *explainer) add(r events.Record, text string, why ...string) {
 	x.out.Entries = append(x.out.Entries, Entry{
 		Seq: r.Seq, Time: r.Time, Event: r.Event.Type(), Text: text, Why: why, Attempt: x.attempt, Outputs: events.Printed(r.Event),
 	})
+}
+
+// unchanged says by what the item was found to be the same.
+func unchanged(e events.AgentReused) []string {
+	same := []string{"its data, the steps and the values are the same as there"}
+	if n := len(e.Uses); n > 0 {
+		same = append(same, "so is the content of what it is made from: "+times(n, "file", "files"))
+	}
+	return same
 }
 
 // short returns the name of a commit as people write it.
@@ -273,6 +285,9 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	}
 	if e.Suspect {
 		why = append(why, "alone of those that may be what kills workers: its worker was lost before")
+	}
+	if e.Reason != "" {
+		why = append(why, "no earlier result is taken over: "+e.Reason)
 	}
 	if x.alone = e.Alone; e.Alone {
 		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))

@@ -70,6 +70,8 @@ func SearchItems(records iter.Seq2[events.Record, error], running bool, status S
 			s.match(e.ItemIndex, s.failure != "" && hasText(e, s.failure))
 		case events.AgentCompleted:
 			s.match(e.ItemIndex, false)
+		case events.AgentReused:
+			s.match(e.ItemIndex, false)
 		}
 	}
 	if !running {
@@ -129,6 +131,8 @@ func Courses(records iter.Seq2[events.Record, error]) (map[int]Course, error) {
 		case events.AgentCompleted:
 			index = e.ItemIndex
 			c = Course{Attempts: e.Attempt, Duration: time.Duration(e.DurationMS)}
+		case events.AgentReused:
+			index = e.ItemIndex
 		case events.AgentFailed:
 			index = e.ItemIndex
 			c = Course{

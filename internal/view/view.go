@@ -58,6 +58,7 @@ type Job struct {
 	Counts   Counts
 	Merged   int // items whose work was merged, in a job with workspaces
 	Merges   Merges
+	Reused   int // items whose results were taken over from an earlier job
 	Retries  int // decided, of items and of steps
 	Lost     int // attempts whose worker of a fleet was lost
 	Retried  Retried
@@ -218,6 +219,11 @@ func (j *Job) applyAgent(r events.Record) {
 			return
 		}
 		j.settle(r.Time, e.ItemIndex, errorpolicy.Succeeded)
+	case events.AgentReused:
+		j.found(e.ItemIndex)
+		j.Reused++
+		j.speed.before++ // it says nothing of how fast items are done
+		j.count(e.ItemIndex, errorpolicy.Succeeded)
 	case events.WorktreeMerged:
 		j.applyMerge(r)
 	case events.AgentFailed:
@@ -382,6 +388,12 @@ func (j *Job) slow(a Attempt) {
 // settle gives an item its end and takes back the one it had before. When the records from before were not shown, an item that
 // is run again as a dead letter had failed.
 func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
+	j.count(index, s)
+	j.speed.add(now)
+}
+
+// count is settle for an item that took no time.
+func (j *Job) count(index int, s errorpolicy.Status) {
 	before := j.status.At(index)
 	if before == errorpolicy.Pending && j.resumed && j.Letters {
 		before = errorpolicy.Dead
@@ -393,7 +405,6 @@ func (j *Job) settle(now time.Time, index int, s errorpolicy.Status) {
 	if count := j.Counts.of(s); count != nil {
 		*count++
 	}
-	j.speed.add(now)
 }
 
 // of returns the count that an item with status s is in; nil: none.

@@ -40,6 +40,49 @@ func withoutPositions(v any) any {
 	return v
 }
 
+// Content returns as JSON what a list of steps does. It leaves out what EqualSteps ignores, and what is null or empty, so that a later version
+// with more keys gives the same: a new field that is neither when it is not written needs omitempty.
+func Content(steps []Step) []byte {
+	all := make([]any, len(steps))
+	for i, s := range steps {
+		all[i] = withoutEmpty(stepContent(s))
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		panic("BUG: a step is no JSON: " + err.Error())
+	}
+	return data
+}
+
+// withoutEmpty removes the members of objects that are null or empty. A 0 that is written may differ from one that is not.
+func withoutEmpty(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if v[key] = withoutEmpty(value); isEmpty(v[key]) {
+				delete(v, key)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutEmpty(v[i])
+		}
+	}
+	return v
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return v == ""
+}
+
 // Change is a key whose value differs between two workflows, with its position.
 type Change struct {
 	Key string

@@ -95,6 +95,10 @@ type Map struct {
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
 	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
 	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
+	Incremental   bool         `yaml:"incremental"`        // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
+	Fingerprint   []Text       `yaml:"fingerprint"`        // the fields of an item whose change means that it has to be done again; default all
+	Uses          []Text       `yaml:"uses"`               // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
+	Produces      []Text       `yaml:"produces"`           // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
