@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/testenv"
 )
 
 const draft = "http://json-schema.org/draft-07/schema#"
@@ -277,25 +279,27 @@ func glob(t *testing.T, patterns ...string) []string {
 // Whatever the reader accepts, the schema accepts: no editor marks a file that runs. And what the reader refuses the schema
 // refuses too, but for what no schema can say. Each value of the file that holds every key is replaced by each of these.
 func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads thousands of files")
-	}
 	v := newValidator(t)
-	for _, value := range []string{"0", "-3", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"} {
+	for i, value := range []string{"0", "-3", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"} {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()
-			replaceEach(t, v, value)
+			replaceEach(t, v, value, i)
 		})
 	}
 }
 
-// replaceEach compares what the schema and the reader say of the file in which value stands in place of each value in turn.
-func replaceEach(t *testing.T, v validator, value string) {
+// replaceEach compares what the schema and the reader say of the file in which value stands in place of each value in turn, or of a sample
+// of them, which is another one for each first.
+func replaceEach(t *testing.T, v validator, value string, first int) {
+	n, place := testenv.OneIn(40, 4), first
 	root, replacement := everything(t), parseNode(t, []byte(value))
-	eachValue(root, func(n *yaml.Node) {
-		before := *n
-		defer func() { *n = before }()
-		*n = *replacement
+	eachValue(root, func(node *yaml.Node) {
+		if place++; place%n != 0 {
+			return
+		}
+		before := *node
+		defer func() { *node = before }()
+		*node = *replacement
 		reader, schema := readerSays(root), v.check(t, root)
 		switch {
 		case reader == "" && schema != nil:
