@@ -30,7 +30,7 @@ var allowed = map[string][]string{
 	"release":       {},
 
 	"internal/mapreduce": {
-		"agent", "aicli", "breaker", "checksum", "dlq", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "retry", "settings", "spend", "workflow",
+		"agent", "aicli", "breaker", "checksum", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "retry", "settings", "spend", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "golang.org/x/sync",
 	},
 	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"internal/report":      {"dlq", "duration", "errorpolicy", "events", "outputs", "retry", "view"},
 	"internal/fsck":        {"checksum", "dlq", "errorpolicy", "events", "items", "jobs", "mapreduce", "outputs"},
 	"internal/dlq":         {"checksum", "errorpolicy", "events", "jobs", "retry"},
-	"internal/events":      {"breaker", "checksum", "errorpolicy", "fingerprint", "jobs", "outputs", "packed", "retry", "spelling", "spend", "golang.org/x/sync"},
+	"internal/events":      {"breaker", "checksum", "duration", "errorpolicy", "fingerprint", "jobs", "outputs", "packed", "retry", "spelling", "spend", "golang.org/x/sync"},
 	"internal/fingerprint": {"checksum", "filter", "jobs", "github.com/bmatcuk/doublestar/v4"},
 	"internal/outputs":     {"checksum", "jobs", "packed", "process", "github.com/go-json-experiment/json", "golang.org/x/sync"},
 	"internal/packed":      {"jobs", "github.com/klauspost/compress"},

@@ -94,6 +94,7 @@ type run struct {
 	session    string           // that its AI coding CLI is to continue; empty: none
 	limit      *agentLimit      // of the time of the attempt; nil: none
 	ticket     AgentTicket      // of the AI coding CLI that may start, or runs
+	limitUse   aicli.LimitUse   // that it has told of
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach
 	current    string           // label of the step of the attempt's own list that runs
 	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits

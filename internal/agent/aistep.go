@@ -285,7 +285,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		}
 		end.JSON = answer
 	}
-	end.Outcome, res.ai = string(v.Outcome), end
+	end.Outcome, res.ai, r.limitUse = string(v.Outcome), end, v.Limit
 	res.sessionUnknown = v.NewSession && a.continued
 	if goesOn(v, exit) && !res.sessionUnknown {
 		res.session = end.SessionID
@@ -295,7 +295,9 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		outcome, v.Usage.Partial = outcomeInterrupted, true
 	}
 	v.Usage.Partial = v.Usage.Partial || exit.Signal != "" || stall != nil
-	r.recordUsage(st, a.preset, v, outcome, exit.Duration)
+	if !res.sessionUnknown { // it has done nothing
+		r.recordUsage(st, a.preset, v, outcome, exit.Duration)
+	}
 	if !a.raw && !v.Whole {
 		res.Output, res.masked = strings.TrimRight(v.Text, "\n"), nil
 		if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.Printed {

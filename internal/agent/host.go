@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
@@ -70,9 +71,9 @@ type Host interface {
 	// RecordUsage records what a run of an admitted agent has used. What was reserved for it is free again.
 	RecordUsage(a *Attempt, t AgentTicket, e events.AgentUsage)
 
-	// ReportAgent says how an agent ended. again says that it met a limit that it may wait for, and is to ask for
+	// ReportAgent says how an agent ended, and how far the limit of its plan is used up. again says that it met a limit that it may wait for, and is to ask for
 	// another start: that charges nothing.
-	ReportAgent(a *Attempt, t AgentTicket, f *Failure) (again bool, err error)
+	ReportAgent(a *Attempt, t AgentTicket, f *Failure, use aicli.LimitUse) (again bool, err error)
 
 	// ReleaseAgent gives a start back that was stopped and has no outcome.
 	ReleaseAgent(t AgentTicket)
@@ -80,7 +81,8 @@ type Host interface {
 
 // AgentAsk is an AI coding CLI that wants to start.
 type AgentAsk struct {
-	Pool    string    `json:"pool"`               // of agents that share a plan
+	Preset  string    `json:"preset"`             // the name of the preset
+	Model   string    `json:"model,omitempty"`    // that it is to use; empty: the CLI decides
 	Step    string    `json:"step"`               // label
 	MaxCost spend.USD `json:"max_cost,omitempty"` // of the step; 0: none
 	Inside  int64     `json:"inside,omitempty"`   // the ID of a start that is not reported before this one has ended; 0: none
@@ -169,7 +171,9 @@ func (*noJob) AgentCost(AgentTicket, spend.USD) bool { return false }
 
 func (*noJob) RecordUsage(*Attempt, AgentTicket, events.AgentUsage) {}
 
-func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure) (bool, error) { return false, nil }
+func (*noJob) ReportAgent(*Attempt, AgentTicket, *Failure, aicli.LimitUse) (bool, error) {
+	return false, nil
+}
 
 func (*noJob) ReleaseAgent(AgentTicket) {}
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -124,7 +125,7 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 			refusal.Step = st.label
 			return notRun, refusal, nil
 		}
-		r.ticket = ticket
+		r.ticket, r.limitUse = ticket, aicli.LimitUse{}
 		res, failure, err := r.try(ctx, s, st)
 		if err != nil {
 			r.x.host.ReleaseAgent(ticket)
@@ -135,7 +136,7 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 			r.x.host.ReleaseAgent(ticket)
 			continue
 		}
-		again, err := r.x.host.ReportAgent(r.a, ticket, failure)
+		again, err := r.x.host.ReportAgent(r.a, ticket, failure, r.limitUse)
 		if err != nil || !again {
 			return res, failure, err
 		}
@@ -146,11 +147,20 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 func (r *run) ask(st *step) (AgentAsk, bool) {
 	switch c := st.command.(type) {
 	case aiStep:
-		return AgentAsk{Pool: c.Preset(), Step: st.label, MaxCost: c.MaxCost}, true
+		return AgentAsk{Preset: c.Preset(), Model: r.x.modelOf(c.Preset(), c.Model), Step: st.label, MaxCost: c.MaxCost}, true
 	case claude:
-		return AgentAsk{Pool: workflow.DefaultAgent, Step: st.label}, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
+		ask := AgentAsk{Preset: workflow.DefaultAgent, Model: r.x.modelOf(workflow.DefaultAgent, ""), Step: st.label}
+		return ask, len(r.x.Claude) > 0 && r.x.readsClaude() != nil
 	}
 	return AgentAsk{}, false
+}
+
+// modelOf returns the model that an agent is told to use: that of its step, else that of its preset.
+func (x *Executor) modelOf(preset, model string) string {
+	if p := x.Agents[preset]; model == "" && p != nil {
+		return p.Model
+	}
+	return model
 }
 
 // admitAgent waits until an agent may start. The time limit of the attempt does not run meanwhile.

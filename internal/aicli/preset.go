@@ -6,6 +6,7 @@
 package aicli
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -30,9 +31,11 @@ type Preset struct {
 	Name    string            `yaml:"-"`
 	Tested  string            `yaml:"tested,omitempty"` // versions of the CLI that the rules were written for
 	Argv    []string          `yaml:"argv,omitempty"`
-	Args    []string          `yaml:"args,omitempty"`  // further arguments, behind Argv
-	Env     map[string]string `yaml:"env,omitempty"`   // variables that the CLI gets where nothing else sets them
-	Model   string            `yaml:"model,omitempty"` // for steps that name none
+	Args    []string          `yaml:"args,omitempty"`   // further arguments, behind Argv
+	Env     map[string]string `yaml:"env,omitempty"`    // variables that the CLI gets where nothing else sets them
+	Model   string            `yaml:"model,omitempty"`  // for steps that name none
+	Pool    string            `yaml:"pool,omitempty"`   // what agents have in common that share a plan; default the name of the preset
+	Models  map[string]string `yaml:"models,omitempty"` // limits that hold for some models only, by their names: a part of the names of these models
 	Prompt  Prompt            `yaml:"prompt,omitempty"`
 	Options Options           `yaml:"options,omitempty"`
 	Parse   Format            `yaml:"parse,omitempty"`
@@ -49,6 +52,9 @@ type Preset struct {
 
 // TellsCost reports whether the CLI says what a run has cost.
 func (p *Preset) TellsCost() bool { return len(p.Take["cost_usd"]) > 0 }
+
+// PoolName returns the pool of the agents that the preset starts.
+func (p *Preset) PoolName() string { return cmp.Or(p.Pool, p.Name) }
 
 // Prompt says how a CLI gets its prompt.
 type Prompt struct {
@@ -345,6 +351,10 @@ func (p Preset) with(over *Preset) Preset {
 	if over.Model != "" {
 		p.Model = over.Model
 	}
+	if over.Pool != "" {
+		p.Pool = over.Pool
+	}
+	p.Models = merged(p.Models, over.Models)
 	if over.Prompt.Stdin || over.Prompt.Arg != "" || over.Prompt.File != nil {
 		p.Prompt = over.Prompt
 	}
@@ -476,7 +486,7 @@ func sourceOf(n *yaml.Node) (*source, error) {
 
 // takeNames are the things that a preset can take from the output.
 func takeNames() []string {
-	return []string{"text", "json", "session_id", "model", "turns", "cost_usd", "input_tokens", "cached_tokens", "output_tokens", "message"}
+	return []string{"text", "json", "session_id", "model", "turns", "cost_usd", "input_tokens", "cached_tokens", "output_tokens", "message", "limit_used", "limit_reset", "limit_scope"}
 }
 
 // optionNames are the settings of a step that a preset can have arguments for.

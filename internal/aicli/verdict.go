@@ -40,10 +40,19 @@ type Verdict struct {
 	RetryAfter time.Duration // how long the service asks to wait; 0: it does not say
 	Scope      string        // with Quota: which limit
 
+	Limit LimitUse
+
 	Usage   Usage
 	Skipped int  // lines that were too long to be read
 	Known   bool // it printed lines that the preset knows
 	Plain   bool // it printed text that is not JSON
+}
+
+// LimitUse is how far a limit is used up that has not been reached, if the CLI says so.
+type LimitUse struct {
+	Share float64 // 1: all of it
+	Reset time.Time
+	Scope string
 }
 
 // Usage is what a run has used.
@@ -91,11 +100,27 @@ func (r *Reading) Verdict(e End) Verdict {
 		v.RetryAfter = cmp.Or(seconds(r.named(decided.RetryAfter), time.Second), seconds(r.named(decided.RetryAfterMS), time.Millisecond))
 		v.Reset, v.ResetBy = r.reset(decided, e.Now)
 	}
+	v.Limit = r.limitUse()
 	if v.Outcome != Success {
 		v.Message = r.sentence(decided, e)
 	}
 	return v
 }
+
+// limitUse returns how far the limit is used up that the run has named last.
+func (r *Reading) limitUse() (u LimitUse) {
+	share, _ := r.take("limit_used")
+	u.Share, _ = strconv.ParseFloat(share, 64)
+	reset, _ := r.take("limit_reset")
+	if at, err := strconv.ParseInt(reset, 10, 64); err == nil && at > 0 && at < maxUnix {
+		u.Reset = time.Unix(at, 0)
+	}
+	u.Scope, _ = r.take("limit_scope")
+	return u
+}
+
+// maxUnix bounds a time in seconds since 1970: that of the year 2200.
+const maxUnix = 7_258_118_400
 
 // SessionID returns the session of the run, as far as it is known by now. A text that might be more than an id is none: it becomes an argument.
 func (r *Reading) SessionID() string {

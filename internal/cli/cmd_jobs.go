@@ -52,6 +52,30 @@ type jobStatus struct {
 	DurationMS  events.Millis       `json:"duration_ms"`
 	Metrics     errorpolicy.Metrics `json:"metrics"`
 	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
+	Quota       []quotaShown        `json:"quota,omitempty"` // what agents wait for
+}
+
+// quotaShown is what agents wait for.
+type quotaShown struct {
+	Pool    string     `json:"pool"`
+	Model   string     `json:"model,omitempty"`
+	Kind    string     `json:"kind"`
+	Scope   string     `json:"scope,omitempty"`
+	State   string     `json:"state"` // paused, or probing: the time is over, and it is not known yet whether agents come through
+	Until   time.Time  `json:"until"`
+	ResetAt *time.Time `json:"reset_at,omitempty"`
+}
+
+func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
+	var shown []quotaShown
+	for _, e := range paused {
+		q := quotaShown{Pool: e.Pool, Model: e.Model, Kind: e.Kind, Scope: e.Scope, State: "paused", Until: e.Until, ResetAt: e.ResetAt}
+		if !e.Until.After(now) {
+			q.State = "probing"
+		}
+		shown = append(shown, q)
+	}
+	return shown
 }
 
 func statusOf(s mapreduce.Summary) jobStatus {
@@ -59,7 +83,7 @@ func statusOf(s mapreduce.Summary) jobStatus {
 	return jobStatus{
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
-		Spent: orNil(s.Spent),
+		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()),
 	}
 }
 
@@ -119,6 +143,12 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 		state := s.stateShown()
 		if k.width > 0 && k.width < narrow { // the colour and the column of failures say as much
 			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown()
+		}
+		for _, q := range s.Quota {
+			if left := q.Until.Sub(now); left > 0 && s.State == stateRunning {
+				state += ", paused for " + view.Rough(left)
+				break
+			}
 		}
 		row := []string{
 			s.JobID, k.paint(s.colour(), state), view.Rough(now.Sub(s.Started)), duration.Format(time.Duration(s.DurationMS)), ok, failed, total,

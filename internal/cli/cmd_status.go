@@ -356,6 +356,9 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 		return
 	}
 	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
+	for _, text := range g.paused(j, now) {
+		_, _ = fmt.Fprintln(w, text)
+	}
 	for _, b := range g.breakers(j, now) {
 		_, _ = fmt.Fprintln(w, strings.Join(b, ": "))
 	}

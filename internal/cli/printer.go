@@ -219,6 +219,8 @@ func (p *printer) print(r events.Record) {
 		p.batch(e)
 	case events.BudgetReached:
 		p.budgetReached(e)
+	case events.QuotaResumed:
+		p.log.Info().Msg("agents of " + e.Gate() + " come through again")
 	case events.CircuitOpen:
 		p.circuitOpen(r.Time, e)
 	case events.CircuitHalfOpen:

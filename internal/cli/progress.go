@@ -72,10 +72,16 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 		}
 		add(g.nextTry(j, now))
 		add(g.money(j)...)
+		for _, text := range g.paused(j, now) {
+			add(g.paint(yellow, text))
+		}
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
 		add(cut(width, strings.Join(slices.Concat(pace(j, now), g.money(j), g.retries(j, now)), "  ")))
+		for _, text := range g.paused(j, now) {
+			add(g.paint(yellow, text))
+		}
 		for _, b := range g.breakers(j, now) {
 			add(b[0])
 			for _, why := range b[1:] {
@@ -249,6 +255,15 @@ func pace(j *view.Job, now time.Time) []string {
 		return append(parts, "eta "+low)
 	}
 	return append(parts, "eta "+low+" to "+high)
+}
+
+// paused returns for what limits of plans agents wait.
+func (g progressLines) paused(j *view.Job, now time.Time) []string {
+	var list []string
+	for _, p := range j.Paused() {
+		list = append(list, "paused: "+visible(p.Words(now)))
+	}
+	return list
 }
 
 // money returns what AI agents have cost, and what all of them are expected to.
@@ -479,6 +494,7 @@ func (g progressLines) statusLine(j *view.Job, now time.Time) string {
 	if text := retryCounts(j, nextRetry(j, now)); text != "" {
 		parts = append(parts, text)
 	}
+	parts = append(parts, g.paused(j, now)...)
 	for _, b := range (progressLines{waits: g.waits}).breakers(j, now) {
 		parts = append(parts, strings.Join(b, ": "))
 	}

@@ -23,11 +23,15 @@ type screen struct {
 	width int    // that they were drawn for
 	held  []byte // written while together runs do
 	hold  bool
+
+	said time.Time // when the last line was printed, off a terminal
+	last time.Time // of the last record by then
 }
 
 const (
 	redrawEvery = 100 * time.Millisecond
 	reportEvery = 10 * time.Second // off a terminal
+	pausedEvery = 15 * time.Minute // off a terminal, while agents wait for the limit of a plan and nothing else happens
 )
 
 // every returns the interval at which progress is shown.
@@ -41,6 +45,10 @@ func (s *screen) every() time.Duration {
 // progress shows the progress of a job, redrawn in place or as another line.
 func (s *screen) progress(g progressLines, j *view.Job, now time.Time) {
 	if !s.live {
+		if len(j.Paused()) > 0 && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
+			return
+		}
+		s.said, s.last = now, j.Last
 		_, _ = fmt.Fprintln(s, g.statusLine(j, now))
 		return
 	}

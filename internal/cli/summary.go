@@ -233,7 +233,10 @@ func printSpent(w io.Writer, k look, t spend.Total, limit spend.USD) {
 	if limit > 0 {
 		text += " of " + limit.String()
 	}
-	text += " for " + counted(t.Agents, "agent") + inBrackets(t.Doubt())
+	text += " for " + counted(t.Agents, "agent")
+	if t.Known() {
+		text += inBrackets(t.Doubt())
+	}
 	if lost := t.InVain(); lost.Agents > 0 && lost.Known() {
 		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), counted(lost.Agents, "agent"))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/outputs"
@@ -803,13 +804,39 @@ func (e AISessionStarted) normal() Event {
 // QuotaPaused says that agents of a pool wait: the limit of the plan that they share is used up, or somebody has to log in. It charges nothing to
 // any item.
 type QuotaPaused struct {
-	Pool    string     `json:"pool"`               // the preset of the agents
-	Kind    string     `json:"kind"`               // quota or auth
-	Scope   string     `json:"scope,omitempty"`    // which limit, as the CLI calls it
-	Until   time.Time  `json:"until"`              // when one of them tries again
-	ResetAt *time.Time `json:"reset_at,omitempty"` // when the CLI said that the limit ends
-	Item    string     `json:"item,omitempty"`     // the one that met it
-	Error   string     `json:"error"`              // what the CLI said
+	Pool    string     `json:"pool"`                 // of the agents: their preset, unless it names another
+	Model   string     `json:"model,omitempty"`      // of which the limit is: a part of its name; empty: of the whole plan
+	Step    string     `json:"step_model,omitempty"` // the model of the step that met it, with Model
+	Kind    string     `json:"kind"`                 // quota or auth
+	Scope   string     `json:"scope,omitempty"`      // which limit, as the CLI calls it
+	Until   time.Time  `json:"until"`                // when one of them tries again
+	ResetAt *time.Time `json:"reset_at,omitempty"`   // when the CLI said that the limit ends
+	Item    string     `json:"item,omitempty"`       // the one that met it
+	Near    bool       `json:"near,omitempty"`       // it was not reached yet: pause_at
+	Error   string     `json:"error"`                // what the CLI said
+}
+
+// Gate names what waits: the pool, or its agents of a model.
+func (e QuotaPaused) Gate() string { return gateName(e.Pool, e.Model) }
+
+// Words returns what waits, for what, and until when, for people.
+func (e QuotaPaused) Words(now time.Time) string {
+	limit := "the limit of its plan"
+	switch {
+	case e.Kind == "auth":
+		limit = "somebody has to log in or to pay"
+	case e.Scope != "":
+		limit = e.Scope + " limit"
+	}
+	text := e.Gate() + ", " + limit
+	if left := e.Until.Sub(now); left > 0 {
+		at := "15:04:05"
+		if left > 12*time.Hour {
+			at = time.DateTime
+		}
+		return text + ", goes on at " + e.Until.Local().Format(at) + " (in " + duration.Format(left.Round(time.Second)) + ")"
+	}
+	return text + ", one agent tries whether it is over"
 }
 
 func (QuotaPaused) Type() string { return "QuotaPaused" }
@@ -823,13 +850,25 @@ func (e QuotaPaused) masked(m Masker) Event {
 
 func (e QuotaPaused) normal() Event {
 	e.Pool, e.Scope, e.Error = Clip(e.Pool, MaxError), Clip(e.Scope, MaxError), Clip(e.Error, MaxError)
+	e.Model, e.Step = Clip(e.Model, MaxError), Clip(e.Step, MaxError)
 	e.Until, e.ResetAt = *writtenAt(&e.Until), writtenAt(e.ResetAt)
 	return e
 }
 
 // QuotaResumed says that agents of a pool come through again.
 type QuotaResumed struct {
-	Pool string `json:"pool"`
+	Pool  string `json:"pool"`
+	Model string `json:"model,omitempty"` // as in QuotaPaused
+}
+
+// Gate names what waits: the pool, or its agents of a model.
+func (e QuotaResumed) Gate() string { return gateName(e.Pool, e.Model) }
+
+func gateName(pool, model string) string {
+	if model == "" {
+		return pool
+	}
+	return pool + "/" + model
 }
 
 func (QuotaResumed) Type() string { return "QuotaResumed" }
@@ -839,7 +878,7 @@ func (QuotaResumed) About() string { return "" }
 func (e QuotaResumed) masked(Masker) Event { return e }
 
 func (e QuotaResumed) normal() Event {
-	e.Pool = Clip(e.Pool, MaxError)
+	e.Pool, e.Model = Clip(e.Pool, MaxError), Clip(e.Model, MaxError)
 	return e
 }
 

@@ -93,9 +93,9 @@ func samples() []Event {
 		AISessionStarted{ItemID: "item_1", Attempt: 2, Step: "s", Preset: "claude", Model: "opus", SessionID: "5f0c", Resumed: true},
 		QuotaPaused{
 			Pool: "claude", Kind: "quota", Scope: "five_hour", Until: time.Date(2026, 1, 2, 8, 34, 10, 0, time.UTC),
-			ResetAt: new(time.Date(2026, 1, 2, 8, 34, 0, 0, time.UTC)), Item: "item_1", Error: "You've hit your 5-hour limit",
+			ResetAt: new(time.Date(2026, 1, 2, 8, 34, 0, 0, time.UTC)), Item: "item_1", Error: "You've hit your 5-hour limit", Model: "opus", Step: "claude-opus-4", Near: true,
 		},
-		QuotaResumed{Pool: "claude"},
+		QuotaResumed{Pool: "claude", Model: "opus"},
 		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		AgentPlaced{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Slot: 2},
 		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Outputs: &outputs.Span{Offset: 17, Length: 4}},

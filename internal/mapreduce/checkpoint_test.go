@@ -420,6 +420,7 @@ var foldSums = map[int]string{
 	13: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // what AI agents have used
 	14: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // sessions of agents that did not end by themselves
 	15: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // results that are taken over
+	16: "32c707d1bb1aeb7f8f7130291fa5bc9ebc97573c53066e5279c57f1e85de1a2e", // items that fail alike, and limits of one model
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

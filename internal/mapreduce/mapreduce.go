@@ -465,7 +465,8 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		return err
 	}
 	j.host = &host{job: j}
-	j.host.starts.restore(j.state.Quotas, j.budget(), j.state.Spent)
+	j.noticePauses()
+	j.host.starts.restore(j.config.Agents, j.state.Quotas, j.budget(), j.state.Spent)
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,

@@ -494,6 +494,9 @@ func (p *pool) checkPolicy() {
 	if reason, stop := p.job.state.Policy.Stop(); stop {
 		p.halt(runResult{state: Failed, reason: reason}, p.stopGrace())
 	}
+	if a := p.job.state.Alike; a.Items >= maxAlike && p.job.state.Total != a.Items {
+		p.halt(runResult{state: Failed, reason: fmt.Sprintf("the first %d items failed alike, as all others would: %s", a.Items, a.Signature)}, p.stopGrace())
+	}
 }
 
 func (p *pool) stopGrace() time.Duration {

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
+	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/quota"
 	"prodigy/internal/retry"
@@ -18,36 +23,77 @@ import (
 // starts are the AI coding CLIs of a job that were admitted: by the gates of their pools, and by the budget. They are used by the goroutines of the
 // attempts. The lock is held while events are emitted, so that the log has them in order.
 type starts struct {
-	mu     sync.Mutex
-	gates  map[string]*quota.Gate
-	auth   map[string]bool // a pool whose agents could not log in the last time
-	ledger *spend.Ledger
-	open   map[int64]start // by the ID of their tickets
+	mu      sync.Mutex
+	presets aicli.Set
+	gates   map[gateKey]*gate
+	ledger  *spend.Ledger
+	open    map[int64]start // by the ID of their tickets
 
-	reached bool // the budget of the job is spent, and that was recorded
+	reached bool  // the budget of the job is spent, and that was recorded
+	stop    error // no agent starts any more that has to wait: the job stops
+}
+
+// gateKey names a gate: a limit holds for a whole plan, or for its models with a name like model.
+type gateKey struct{ pool, model string }
+
+// gate is the gate of one limit.
+type gate struct {
+	quota.Gate
+	steps map[string]bool // of one that is for a model: the models of steps that have met it, whatever their names are
+	auth  bool            // agents could not log in the last time
 }
 
 // start is an admitted start that was not reported yet.
 type start struct {
-	pool  string
-	gate  quota.Ticket
+	ask   agent.AgentAsk
+	gates map[gateKey]quota.Ticket
 	grant spend.Grant
 }
 
 // restore begins where the run before ended: gates that it left closed, and what has been spent.
-func (s *starts) restore(paused map[string]events.QuotaPaused, b spend.Budget, spent spend.Account) {
-	s.gates, s.auth, s.open = map[string]*quota.Gate{}, map[string]bool{}, map[int64]start{}
-	for pool, e := range paused {
-		s.gate(pool).Restore(quota.Kind(e.Kind), e.Until)
+func (s *starts) restore(presets aicli.Set, paused map[string]events.QuotaPaused, b spend.Budget, spent spend.Account) {
+	s.presets, s.gates, s.open = presets, map[gateKey]*gate{}, map[int64]start{}
+	for _, e := range paused {
+		g := s.gate(gateKey{e.Pool, e.Model})
+		g.Restore(quota.Kind(e.Kind), e.Until)
+		g.steps[e.Step] = e.Model != ""
 	}
 	s.ledger = spend.NewLedger(b, spent)
 }
 
-func (s *starts) gate(pool string) *quota.Gate {
-	if s.gates[pool] == nil {
-		s.gates[pool] = new(quota.Gate)
+func (s *starts) gate(k gateKey) *gate {
+	if s.gates[k] == nil {
+		s.gates[k] = &gate{steps: map[string]bool{}}
 	}
-	return s.gates[pool]
+	return s.gates[k]
+}
+
+// pool returns the pool of the agents of a preset.
+func (s *starts) pool(preset string) string {
+	if p := s.presets[preset]; p != nil {
+		return p.PoolName()
+	}
+	return preset
+}
+
+// model returns the part of the names of models that a limit of a preset holds for; empty: it holds for all.
+func (s *starts) model(preset, scope string) string {
+	if p := s.presets[preset]; p != nil {
+		return p.Models[scope]
+	}
+	return ""
+}
+
+// before returns the gates that an agent has to pass: that of its pool, and those of its model.
+func (s *starts) before(ask agent.AgentAsk) []gateKey {
+	pool := s.pool(ask.Preset)
+	keys := []gateKey{{pool: pool}}
+	for k, g := range s.gates {
+		if k.pool == pool && k.model != "" && (g.steps[ask.Model] || strings.Contains(strings.ToLower(ask.Model), strings.ToLower(k.model))) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }
 
 // quotaPolicy returns what a used-up limit does.
@@ -73,22 +119,33 @@ func (j *job) budget() spend.Budget {
 // reservedWait is how often agents that wait for money that others have reserved ask again.
 const reservedWait = time.Second
 
-// admit asks the gate and the ledger at once, so that nobody holds one while it waits for the other. Without a ticket it says how long to wait.
+// admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a ticket it says how long to wait.
 func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration, err error) {
-	admit := s.gate(ask.Pool).Admit
-	if ask.Inside != 0 {
-		admit = s.gate(ask.Pool).AdmitInside
+	st := start{ask: ask, gates: map[gateKey]quota.Ticket{}}
+	release := func() {
+		for k, ticket := range st.gates {
+			s.gate(k).Release(ticket)
+		}
 	}
-	ticket, wait := admit(now)
-	if wait > 0 {
-		return t, wait, nil
+	for _, k := range s.before(ask) {
+		admit := s.gate(k).Admit
+		if ask.Inside != 0 {
+			admit = s.gate(k).AdmitInside
+		}
+		ticket, wait := admit(now)
+		if wait > 0 {
+			release()
+			return t, wait, s.stop
+		}
+		st.gates[k] = ticket
 	}
 	grant, busy, err := s.ledger.Admit(spend.Ask{Item: item, Step: ask.Step, Max: ask.MaxCost})
 	if busy || err != nil {
-		s.gate(ask.Pool).Release(ticket)
+		release()
 		return t, reservedWait, err
 	}
-	s.open[grant.ID] = start{pool: ask.Pool, gate: ticket, grant: grant}
+	st.grant = grant
+	s.open[grant.ID] = st
 	return agent.AgentTicket{ID: grant.ID, Cap: grant.Cap, Assumed: grant.Assumed}, 0, nil
 }
 
@@ -166,60 +223,128 @@ func (h *host) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.Agent
 func (h *host) ReleaseAgent(t agent.AgentTicket) {
 	h.starts.mu.Lock()
 	defer h.starts.mu.Unlock()
-	if st, ok := h.starts.close(t); ok {
-		h.starts.gate(st.pool).Release(st.gate)
+	st, _ := h.starts.close(t)
+	for k, ticket := range st.gates {
+		h.starts.gate(k).Release(ticket)
 	}
 }
 
-// ReportAgent says to the gate of a pool how an agent ended.
-func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure) (again bool, err error) {
-	p := h.job.quotaPolicy()
-	report := quota.Report{Item: a.ItemID}
-	if f != nil && p.OnQuota != quota.Fail {
-		switch f.Type {
-		case retry.TypeQuota:
-			report.Kind, report.Reset = quota.Limit, f.ResetAt
-		case retry.TypeAuth:
-			report.Kind = quota.Auth
-		}
-	}
-	q := &h.starts
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	st, ok := q.close(t)
+// ReportAgent says to the gates of a pool how an agent ended.
+func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (again bool, err error) {
+	s := &h.starts
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, ok := s.close(t)
 	if !ok {
 		return false, nil
 	}
-	if f != nil && f.Type == retry.TypeBudget && st.grant.Rest {
-		again = true // it may cost more, but there was no more left: what is left now decides
+	p, now := h.job.quotaPolicy(), time.Now()
+	limited := f != nil && p.OnQuota != quota.Fail && (f.Type == retry.TypeQuota || f.Type == retry.TypeAuth)
+	if limited {
+		return h.metLimit(a, st, f, p, now)
 	}
-	pool, now := st.pool, time.Now()
-	closed, opened, poison := q.gate(pool).Report(st.gate, report, p, h.job.meta.Seed, now)
-	refused := q.auth[pool]
-	if closed != nil || report.Kind == "" {
-		q.auth[pool] = report.Kind == quota.Auth
-	}
-	if opened {
-		h.emit(events.QuotaResumed{Pool: pool})
-	}
-	if closed != nil {
-		e := events.QuotaPaused{Pool: pool, Kind: string(closed.Kind), Scope: f.Scope, Until: closed.Until, Item: a.ItemID, Error: f.Message}
-		if !closed.ResetAt.IsZero() {
-			e.ResetAt = &closed.ResetAt
+	for k, ticket := range st.gates {
+		g := s.gate(k)
+		g.auth = false
+		if _, opened, _ := g.Report(ticket, quota.Report{Item: a.ItemID}, p, h.job.meta.Seed, now); opened {
+			h.emit(events.QuotaResumed{Pool: k.pool, Model: k.model})
 		}
-		h.emit(e)
-		most, tooLong := p.TooLong(*closed, now)
-		at := closed.Until.Local().Format(time.DateTime)
-		switch {
-		case closed.Kind == quota.Auth && refused:
-			return false, fmt.Errorf("%s: %s: log in or pay, then prodigy resume goes on", pool, f.Message)
-		case closed.Kind == quota.Limit && p.OnQuota == quota.Stop:
-			return false, fmt.Errorf("%s: %s: prodigy resume goes on, after %s", pool, f.Message, at)
-		case closed.Kind == quota.Limit && tooLong:
-			return false, fmt.Errorf("%s: %s: that is longer than max_pause (%s); prodigy resume goes on, after %s", pool, f.Message, most, at)
-		}
-		h.job.notice(fmt.Sprintf("paused: agents of %s wait until %s (in %s), no attempt is charged: %s; Ctrl-C stops, prodigy resume goes on",
-			pool, at, closed.Until.Sub(now).Round(time.Second), f.Message))
 	}
-	return again || report.Kind != "" && !poison, nil
+	if p.PauseAt != nil && use.Share >= *p.PauseAt {
+		h.nearLimit(a, st, use, p, now)
+	}
+	// An agent that may have cost more, if only there had been more left, asks again: what is left now decides.
+	return f != nil && f.Type == retry.TypeBudget && st.grant.Rest, nil
+}
+
+// metLimit closes the gate of the limit that an agent has met. The others learn nothing of that.
+func (h *host) metLimit(a *agent.Attempt, st start, f *agent.Failure, p quota.Policy, now time.Time) (again bool, err error) {
+	s := &h.starts
+	k := gateKey{pool: s.pool(st.ask.Preset)}
+	report := quota.Report{Kind: quota.Auth, Item: a.ItemID}
+	if f.Type == retry.TypeQuota {
+		report.Kind, report.Reset = quota.Limit, f.ResetAt
+		k.model = s.model(st.ask.Preset, f.Scope)
+	}
+	for other, ticket := range st.gates {
+		if other != k {
+			s.gate(other).Release(ticket)
+		}
+	}
+	g := s.gate(k)
+	if k.model != "" {
+		g.steps[st.ask.Model] = true
+	}
+	refused := g.auth
+	closed, _, poison := g.Report(st.gates[k], report, p, h.job.meta.Seed, now)
+	if closed == nil {
+		return !poison, nil
+	}
+	g.auth = closed.Kind == quota.Auth
+	e := h.pause(a, k, st, *closed, f.Scope, f.Message, now)
+	if closed.Kind == quota.Auth && refused {
+		return false, fmt.Errorf("%s: %s: log in or pay, then prodigy resume goes on", k.pool, f.Message)
+	}
+	return !poison, h.tooLong(e, *closed, p, now)
+}
+
+// nearLimit closes the gate of a limit that an agent has nearly used up. The agent itself is done.
+func (h *host) nearLimit(a *agent.Attempt, st start, use aicli.LimitUse, p quota.Policy, now time.Time) {
+	s := &h.starts
+	k := gateKey{s.pool(st.ask.Preset), s.model(st.ask.Preset, use.Scope)}
+	g := s.gate(k)
+	closed := g.Near(use.Reset, p, h.job.meta.Seed, now)
+	if closed == nil {
+		return
+	}
+	if k.model != "" {
+		g.steps[st.ask.Model] = true
+	}
+	e := h.pause(a, k, st, *closed, use.Scope, fmt.Sprintf("%.0f%% of the limit are used, and pause_at is %g", 100*use.Share, *p.PauseAt), now)
+	s.stop = h.tooLong(e, *closed, p, now)
+}
+
+// pause records and says that agents wait.
+func (h *host) pause(a *agent.Attempt, k gateKey, st start, c quota.Closing, scope, message string, now time.Time) events.QuotaPaused {
+	e := events.QuotaPaused{
+		Pool: k.pool, Model: k.model, Kind: string(c.Kind), Scope: scope, Until: c.Until, Item: a.ItemID, Near: c.Near, Error: message,
+	}
+	if k.model != "" {
+		e.Step = st.ask.Model
+	}
+	if !c.ResetAt.IsZero() {
+		e.ResetAt = &c.ResetAt
+	}
+	h.emit(e)
+	h.job.notice(pausedText(e, now))
+	return e
+}
+
+// pausedText says that agents wait, for people.
+func pausedText(e events.QuotaPaused, now time.Time) string {
+	return "paused: " + e.Words(now) + ", no attempt is charged: " + e.Error + "; Ctrl-C stops, prodigy resume goes on"
+}
+
+// tooLong returns the error with which the job stops instead of waiting.
+func (h *host) tooLong(e events.QuotaPaused, c quota.Closing, p quota.Policy, now time.Time) error {
+	most, tooLong := p.TooLong(c, now)
+	at := c.Until.Local().Format(time.DateTime)
+	switch {
+	case c.Kind != quota.Limit:
+	case p.OnQuota == quota.Stop:
+		return fmt.Errorf("%s: %s: prodigy resume goes on, after %s", e.Gate(), e.Error, at)
+	case tooLong:
+		return fmt.Errorf("%s: %s: that is longer than max_pause (%s); prodigy resume goes on, after %s", e.Gate(), e.Error, duration.Format(most), at)
+	}
+	return nil
+}
+
+// noticePauses says how long agents of a resumed job still wait.
+func (j *job) noticePauses() {
+	now := time.Now()
+	for _, name := range slices.Sorted(maps.Keys(j.state.Quotas)) {
+		if e := j.state.Quotas[name]; e.Until.After(now) {
+			j.notice("still " + pausedText(e, now))
+		}
+	}
 }

@@ -41,6 +41,8 @@ type state struct {
 	Quotas   map[string]events.QuotaPaused      `json:"quotas,omitempty"`   // the pools whose agents wait
 	Sessions map[string]events.AISessionStarted `json:"sessions,omitempty"` // of AI coding CLIs that have not ended by themselves, by item id; "" for the other phases
 
+	Alike alike `json:"alike,omitzero"` // whether all items fail with the same invalid request
+
 	Spent   spend.Account `json:"spent"`              // what agents have used
 	MaxCost *spend.USD    `json:"max_cost,omitempty"` // the budget of the job, if a command line set it
 
@@ -201,9 +203,9 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		if s.Quotas == nil {
 			s.Quotas = map[string]events.QuotaPaused{}
 		}
-		s.Quotas[e.Pool] = e
+		s.Quotas[e.Gate()] = e
 	case events.QuotaResumed:
-		delete(s.Quotas, e.Pool)
+		delete(s.Quotas, e.Gate())
 	case events.AgentUsage:
 		s.Spent.Add(e.Index(), e.Step, e.Use())
 		if k, ok := s.Sessions[e.ItemID]; ok && !agent.LeavesSession(e) && k.Step == e.Step {
@@ -280,6 +282,7 @@ func (s *state) lose(index int) {
 // succeed gives an item its success, by record seq.
 func (s *state) succeed(id string, index int, seq int64) {
 	s.Outcome = seq
+	s.Alike.add("", "")
 	for _, name := range []string{"reduce", "merge"} {
 		if p := s.Phases[name]; p != nil && p.Started {
 			s.ReduceStale = true
@@ -326,6 +329,9 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
 		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = e.Attempt, failures
 		return errorpolicy.Effects{}
+	}
+	if !e.Action.RunsAgain() {
+		s.Alike.add(e.ErrorType, e.ErrorSignature)
 	}
 	effects := s.Policy.Failed(e.ItemID, s.Running[e.ItemIndex].Ticket, e.Action, e.ErrorType, e.Error, before, now)
 	if e.Action.RunsAgain() {
@@ -404,6 +410,9 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 		}
 		s.Waiting[index] = w
 	}
+	if !s.Alike.Over {
+		s.Alike = alike{}
+	}
 	s.Policy.Resumed(now, e.Reason == events.ForDeadLetters)
 	s.Working = s.unfinished()
 	if e.Reason == events.ForDeadLetters {
@@ -431,6 +440,28 @@ func (s *state) giveBack(index int, f running, number int) {
 		return
 	}
 	s.Waiting[index] = pendingRetry{ID: f.ID, Number: number, Retry: f.Retry, Resolve: f.Resolve}
+}
+
+// alike is how many items in a row, from the first on, have failed because the service did not take what was asked of it, all with the same words.
+type alike struct {
+	Signature string `json:"signature,omitempty"`
+	Items     int    `json:"items,omitempty"`
+	Over      bool   `json:"over,omitempty"` // an item ended in another way
+}
+
+// maxAlike is how many items are enough to know that the others will fail in the same way.
+const maxAlike = 3
+
+// add notes the end of an item.
+func (a *alike) add(t retry.Type, signature string) {
+	switch {
+	case a.Over:
+	case t != retry.TypeInvalidRequest || a.Items > 0 && signature != a.Signature:
+		*a = alike{Over: true}
+	default:
+		a.Signature = signature
+		a.Items++
+	}
 }
 
 func (s *state) settle(id string, index int, st errorpolicy.Status) {

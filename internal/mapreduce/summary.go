@@ -2,6 +2,8 @@ package mapreduce
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"prodigy/internal/errorpolicy"
@@ -26,6 +28,8 @@ type Summary struct {
 	Metrics  errorpolicy.Metrics
 
 	Spent spend.Total // by AI agents
+
+	Paused []events.QuotaPaused // of a job that has not completed: what its agents wait for
 
 	ReduceStale bool // of a completed job: see Result
 }
@@ -171,6 +175,9 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	sum := summaryOf(place, meta)
 	sum.State, sum.Reason, sum.Metrics, sum.Duration = string(s.Ended), s.Reason, s.Policy.Metrics(), s.duration(s.Last)
 	sum.Spent = s.Spent.Total.Clone()
+	for _, name := range slices.Sorted(maps.Keys(s.Quotas)) {
+		sum.Paused = append(sum.Paused, s.Quotas[name])
+	}
 	if s.Ended == "" {
 		sum.State = StateKilled
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
 	"prodigy/internal/breaker"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
@@ -145,9 +146,9 @@ func (h farHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.Age
 	h.Host.RecordUsage(new(sent(*a)), sent(t), sent(e))
 }
 
-func (h farHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure) (bool, error) {
+func (h farHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (bool, error) {
 	h.calls.Add(1)
-	return h.Host.ReportAgent(new(sent(*a)), sent(t), sent(f))
+	return h.Host.ReportAgent(new(sent(*a)), sent(t), sent(f), sent(use))
 }
 
 // The executor of a Config runs all attempts of a job, those of its phases too, and the job is told what happens in them.

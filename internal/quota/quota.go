@@ -29,6 +29,7 @@ type Policy struct {
 	OnQuota  OnQuota        `yaml:"on_quota"`  // what a used-up limit does; default pause
 	MaxPause *time.Duration `yaml:"max_pause"` // the job stops, and can be resumed, when the limit resets later than that; default 6h
 	Margin   *time.Duration `yaml:"margin"`    // how long after the reset the first agent runs; default 10s
+	PauseAt  *float64       `yaml:"pause_at"`  // from which share of a limit on agents wait for its reset, before it is reached, where the CLI says how far it is; above 0, at most 1; default off
 	Jitter   *time.Duration `yaml:"jitter"`    // up to how much later, at random, since others may use the same plan; default 30s
 }
 
@@ -46,6 +47,9 @@ func (p Policy) Check() []breaker.Finding {
 		if d != nil && *d < 0 {
 			found = append(found, breaker.Finding{Field: name, Message: name + " must not be negative"})
 		}
+	}
+	if s := p.PauseAt; s != nil && !(*s > 0 && *s <= 1) {
+		found = append(found, breaker.Finding{Field: "pause_at", Message: "pause_at must be above 0, and at most 1"})
 	}
 	return found
 }
@@ -90,6 +94,7 @@ type Closing struct {
 	Until   time.Time // when the probe may run
 	ResetAt time.Time // what the CLI said; zero: nothing
 	Again   bool      // the probe met the limit, too
+	Near    bool      // the limit was not reached yet
 }
 
 // Gate is the gate of one pool. The zero Gate is open. It is not safe for concurrent use.
@@ -138,7 +143,7 @@ func (g *Gate) AdmitInside(now time.Time) (t Ticket, wait time.Duration) {
 	return Ticket{g.closings}, 0
 }
 
-// Report takes how an admitted agent ended. closed is set when the gate closes by it, opened when it opens. poison says that the item is not to
+// Report takes how an admitted agent ended. closed is set when the gate closes by it, opened when it is the first that comes through again. poison says that the item is not to
 // try again: it met the limit again and again while others came through.
 func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) (closed *Closing, opened, poison bool) {
 	current := t.Closings == g.closings
@@ -151,11 +156,11 @@ func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) 
 			return nil, false, false
 		}
 		g.misses = 0
+		opened = g.allowed == 1
 		if g.allowed *= 2; g.allowed >= wide {
 			g.shut = false
-			return nil, true, false
 		}
-		return nil, false, false
+		return nil, opened, false
 	}
 	poison = r.Kind == Limit && g.hit(r.Item)
 	if !current {
@@ -176,12 +181,28 @@ func (g *Gate) Report(t Ticket, r Report, p Policy, seed uint64, now time.Time) 
 		if g.misses > 2 { // the time that it says is not right
 			c.Until = later(c.Until, now.Add(backoff(g.misses-2)))
 		}
-		c.Until = c.Until.Add(or(p.Margin, 10*time.Second) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
+		c.Until = g.after(c.Until, p, seed)
 	default:
 		c.Until = now.Add(backoff(g.misses) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
 	}
 	g.until = c.Until
 	return c, false, poison
+}
+
+// Near closes the gate before the limit is reached, until its reset. It returns nil if the gate is closed already, or the reset is over.
+func (g *Gate) Near(reset time.Time, p Policy, seed uint64, now time.Time) *Closing {
+	if g.shut && now.Before(g.until) || !reset.After(now) {
+		return nil
+	}
+	g.closings++
+	g.shut, g.kind, g.running, g.allowed, g.misses = true, Limit, 0, 1, 0
+	g.until = g.after(reset, p, seed)
+	return &Closing{Kind: Limit, Until: g.until, ResetAt: reset, Near: true}
+}
+
+// after returns when the probe runs for a limit that ends at reset.
+func (g *Gate) after(reset time.Time, p Policy, seed uint64) time.Time {
+	return reset.Add(or(p.Margin, 10*time.Second) + jitter(or(p.Jitter, 30*time.Second), seed, g.closings))
 }
 
 // Release takes a start back whose agent was stopped.

@@ -107,13 +107,16 @@ func (p points) String() string { return string(p) }
 
 // slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a breaker was not closed are in the
 // background.
-func (p *plot) slots(periods []view.Period) chart {
+func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 	workers := slices.Sorted(maps.Keys(p.lanes))
 	row := 16.0
 	if len(workers) > 24 {
 		row = 6
 	}
 	c := chart{Height: max(row*float64(len(workers)), row), Ticks: p.ticks(), Marks: p.marks()}
+	for _, pause := range pauses {
+		c.Rects = append(c.Rects, p.pause(pause, c.Height))
+	}
 	for _, period := range periods {
 		c.Rects = append(c.Rects, p.period(period, c.Height))
 	}
@@ -132,6 +135,22 @@ func (p *plot) slots(periods []view.Period) chart {
 	}
 	c.Name = fmt.Sprintf("What each of %d slots did over time", len(workers))
 	return c
+}
+
+// pause draws a period in which agents waited for the limit of their plan.
+func (p *plot) pause(b view.Pause, height float64) rect {
+	from, to := p.axis.at(b.From), p.length
+	if !b.To.IsZero() {
+		to = p.axis.at(b.To)
+	}
+	what := "limit"
+	if b.Scope != "" {
+		what = b.Scope + " limit"
+	}
+	return rect{
+		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "pause",
+		Title: fmt.Sprintf("agents of %s waited %s for their %s: %s", b.Gate(), duration.Format((to - from).Round(time.Millisecond)), what, b.Error),
+	}
 }
 
 func (p *plot) period(b view.Period, height float64) rect {

@@ -54,6 +54,7 @@ type Report struct {
 	Steps       []stepRow
 	Groups      []group
 	Slowest     []slowAttempt
+	Dearest     []dearItem
 	DeadLetters []letter
 	MoreLetters int // beyond those that are listed
 }
@@ -71,6 +72,12 @@ type charts struct {
 // slowAttempt is a row of the table of the slowest attempts.
 type slowAttempt struct {
 	view.Attempt
+	Label string
+}
+
+// dearItem is a row of the table of the dearest items.
+type dearItem struct {
+	view.ItemCost
 	Label string
 }
 
@@ -147,6 +154,9 @@ func New(s Source) (*Report, error) {
 	for _, a := range job.Slowest {
 		r.Slowest = append(r.Slowest, slowAttempt{a, named(a.Index)})
 	}
+	for _, c := range job.Dearest() {
+		r.Dearest = append(r.Dearest, dearItem{c, named(c.Index)})
+	}
 	for _, step := range job.Steps() {
 		row := stepRow{Step: step}
 		if step.Outputs != nil && s.Printed != nil {
@@ -183,7 +193,7 @@ func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bo
 	p.finish(!now.IsZero())
 	return job, charts{
 		Merges:     mergesOf(job, p, kept.rows),
-		Throughput: p.throughput(), Slots: p.slots(job.Periods()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
+		Throughput: p.throughput(), Slots: p.slots(job.Periods(), job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
 	}, nil
 }
 

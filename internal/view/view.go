@@ -80,6 +80,8 @@ type Job struct {
 	slots   int                  // that this run is known to have
 	waiting waiting
 	circuit circuit
+	pauses  pauses
+	costs   map[int]*ItemCost // of items, by index
 	speed   speed
 	steps   steps
 	atItems bool // see AtItems
@@ -193,7 +195,11 @@ func (j *Job) Apply(r events.Record) {
 	case events.CircuitClosed:
 		j.circuit.change(e.Scope, Closed, r.Time)
 	case events.AgentUsage:
-		j.Spent.Add(e.Use())
+		j.used(e)
+	case events.QuotaPaused:
+		j.pauses.begin(r.Time, e)
+	case events.QuotaResumed:
+		j.pauses.end(r.Time, e.Gate())
 	case events.BudgetReached:
 		j.Budget = &spend.JobSpent{Limit: e.LimitUSD, Spent: e.SpentUSD, Next: e.NextUSD, Tokens: e.LimitTokens, Used: e.SpentTokens}
 	default:

@@ -297,6 +297,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.OnFailure.max_attempts", "workflow.OnIncomplete.max_attempts", "retry.Policy.attempts", "errorpolicy.Policy.max_failures",
 		"breaker.Config.failure_threshold", "breaker.Config.success_threshold", "breaker.Config.half_open_requests":
 		return atLeast(1), true
+	case "quota.Policy.pause_at":
+		return number("number above 0, at most 1", node{"exclusiveMinimum": 0, "maximum": 1}), true
 	case "errorpolicy.Policy.failure_threshold", "retry.Policy.jitter_factor":
 		return number("number from 0 to 1", node{"minimum": 0, "maximum": 1}), true
 	case "retry.Backoff.base", "retry.Backoff.multiplier":

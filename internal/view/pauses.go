@@ -1,0 +1,91 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/spend"
+)
+
+// Pause is a period in which agents of a pool waited for the limit of their plan.
+type Pause struct {
+	events.QuotaPaused
+	From, To time.Time // To is when agents came through again; zero: not yet
+}
+
+// pauses are the pauses of a job.
+type pauses struct {
+	open map[string]int // by what waits: where it is in list
+	list []Pause
+}
+
+func (p *pauses) begin(now time.Time, e events.QuotaPaused) {
+	p.end(now, e.Gate())
+	if len(p.list) >= periodsKept {
+		return
+	}
+	if p.open == nil {
+		p.open = map[string]int{}
+	}
+	p.open[e.Gate()] = len(p.list)
+	p.list = append(p.list, Pause{QuotaPaused: e, From: now})
+}
+
+func (p *pauses) end(now time.Time, gate string) {
+	if i, ok := p.open[gate]; ok {
+		p.list[i].To = now
+		delete(p.open, gate)
+	}
+}
+
+// Paused returns the pauses that agents of the job are in, by what waits.
+func (j *Job) Paused() []Pause {
+	var list []Pause
+	for _, gate := range slices.Sorted(maps.Keys(j.pauses.open)) {
+		list = append(list, j.pauses.list[j.pauses.open[gate]])
+	}
+	return list
+}
+
+// Pauses returns all pauses of the job, those that it is in included.
+func (j *Job) Pauses() []Pause { return slices.Clone(j.pauses.list) }
+
+// ItemCost is what the agents of an item have cost.
+type ItemCost struct {
+	ItemID string
+	Index  int
+	spend.Sum
+}
+
+// dearestKept is the number of dearest items that are told.
+const dearestKept = 10
+
+// Dearest returns the items whose agents have cost most, the dearest first.
+func (j *Job) Dearest() []ItemCost {
+	list := make([]ItemCost, 0, len(j.costs))
+	for _, c := range j.costs {
+		if c.Cost > 0 {
+			list = append(list, *c)
+		}
+	}
+	slices.SortFunc(list, func(a, b ItemCost) int { return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Index, b.Index)) })
+	return list[:min(len(list), dearestKept)]
+}
+
+// used adds what an agent has used.
+func (j *Job) used(e events.AgentUsage) {
+	j.Spent.Add(e.Use())
+	if e.ItemID == "" {
+		return
+	}
+	if j.costs == nil {
+		j.costs = map[int]*ItemCost{}
+	}
+	if j.costs[e.ItemIndex] == nil {
+		j.costs[e.ItemIndex] = &ItemCost{ItemID: e.ItemID, Index: e.ItemIndex}
+	}
+	j.costs[e.ItemIndex].Add(e.Use())
+}
