@@ -33,7 +33,7 @@ func newResultsCommand(con *console) *cobra.Command {
 items that have ended by now.
 
 A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt, and what steps have captured, which is
-one column of JSON in csv and tsv.`,
+one column of JSON in csv and tsv. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 		Args:              atMostTwo,
 		ValidArgsFunction: completeWhy(&o.jobID),

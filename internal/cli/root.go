@@ -30,6 +30,7 @@ var firstLevel = []struct {
 	{"why", newWhyCommand},
 	{"logs", newLogsCommand},
 	{"results", newResultsCommand},
+	{"diff", newDiffCommand},
 	{"agents", newAgentsCommand},
 	{"fsck", newFsckCommand},
 	{"report", newReportCommand},

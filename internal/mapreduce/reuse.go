@@ -116,8 +116,6 @@ func resolveSince(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	switch {
 	case err != nil:
 		return nil, "", unusable(place, err)
-	case meta.Mode != string(workflow.MapReduce):
-		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s has no items", place.ID)}
 	case meta.Dir != c.Dir:
 		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s was run in %s: what it made is there", place.ID, meta.Dir)}
 	}
@@ -208,35 +206,15 @@ func newReuse(c Config, w *workflow.Workflow, since jobs.Since, now fingerprint.
 
 // openEarlier opens the results of a job, and makes what is missing of them. Next is the job that it took results from, if it did not come to its
 // end, so that it may not have taken all of them.
-func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (e *earlierJob, next string, err error) {
-	lock, err := place.Lock()
-	if errors.Is(err, jobs.ErrLocked) {
-		return nil, "", &RefusedError{Reason: fmt.Sprintf("job %s is still running: wait for its end, stop it, or name another job with --since", place.ID)}
-	}
+func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earlierJob, next string, err error) {
+	e, meta, ended, err := openResults(place, textsOf(m.Fingerprint), "wait for its end, stop it, or name another job with --since")
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	meta, err := place.ReadMeta()
-	if err != nil {
-		return nil, "", unusable(place, err)
-	}
-	fields := textsOf(m.Fingerprint)
-	ended, err := makeIndex(place, meta, fields)
-	if err != nil {
-		return nil, "", err
-	}
-	index, err := fingerprint.Open(place.IndexFile())
-	if err != nil {
-		return nil, "", unusable(place, err)
-	}
-	rows, err := os.Open(place.ResultsFile())
-	if err != nil {
-		return nil, "", errors.Join(unusable(place, err), index.Close())
-	}
-	e = &earlierJob{place: place, index: index, rows: rows, matched: make([]uint64, index.Entries/64+1), keyed: index.Keyed && m.Key != ""}
+	index := e.index
+	e.keyed = index.Keyed && m.Key != ""
 	if index.Keyed && !e.keyed {
-		err = &RefusedError{Reason: fmt.Sprintf("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)}
+		err := &RefusedError{Reason: fmt.Sprintf("the items of job %s have keys, and those of this workflow have none: they cannot be told to be the same", place.ID)}
 		return nil, "", errors.Join(err, e.close())
 	}
 	if index.Entries > maxEntries {
@@ -249,6 +227,37 @@ func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (e *earli
 		next = meta.Since.JobID
 	}
 	return e, next, nil
+}
+
+// openResults opens the results of a job that is not running, with their index, and makes what is missing of them. It reports whether the job has
+// completed; instead is what to do about one that runs.
+func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool, err error) {
+	lock, err := place.Lock()
+	if errors.Is(err, jobs.ErrLocked) {
+		return nil, meta, false, &RefusedError{Reason: fmt.Sprintf("job %s is still running: %s", place.ID, instead)}
+	}
+	if err != nil {
+		return nil, meta, false, err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if meta, err = place.ReadMeta(); err != nil {
+		return nil, meta, false, unusable(place, err)
+	}
+	if meta.Mode != string(workflow.MapReduce) {
+		return nil, meta, false, &RefusedError{Reason: fmt.Sprintf("job %s has no items, and so no results", place.ID)}
+	}
+	if completed, err = makeIndex(place, meta, fields); err != nil {
+		return nil, meta, completed, err
+	}
+	index, err := fingerprint.Open(place.IndexFile())
+	if err != nil {
+		return nil, meta, completed, unusable(place, err)
+	}
+	rows, err := os.Open(place.ResultsFile())
+	if err != nil {
+		return nil, meta, completed, errors.Join(unusable(place, err), index.Close())
+	}
+	return &earlierJob{place: place, index: index, rows: rows, matched: make([]uint64, index.Entries/64+1)}, meta, completed, nil
 }
 
 func (e *earlierJob) close() error { return errors.Join(e.index.Close(), e.rows.Close()) }

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/dlq"
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+type diffOptions struct {
+	format format
+	all    bool
+	check  bool
+}
+
+// asMarkdown is a table for a comment on a pull request, which only diff has.
+const asMarkdown format = "markdown"
+
+func newDiffCommand(con *console) *cobra.Command {
+	var o diffOptions
+	cmd := &cobra.Command{
+		Use:   "diff <before> [after]",
+		Short: "Compare the results of two jobs",
+		Long: `Compare the results of two jobs: which items fail now and did not before, which were fixed, which printed something else or took much longer (half as
+long again, and 0.1s), which are new or gone. The second job is the latest if it is left out.
+
+Items are the same if their ids are, in jobs with a key, else if their data is. With --exit-code the exit code is 3 when an item fails that had
+succeeded.`,
+		Example:           "  prodigy diff mapreduce-20261120-1615\n  prodigy diff mapreduce-20261120-1615 latest --output markdown",
+		Args:              oneOrTwoJobs,
+		ValidArgsFunction: completeTwoJobs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runDiff(con, o, append(args, "latest")[:2])
+		},
+	}
+	addFormat(cmd, &o.format, asJSON, asMarkdown)
+	cmd.Flags().BoolVar(&o.all, "all", false, "list all items, not only the first of each list")
+	cmd.Flags().BoolVar(&o.check, "exit-code", false, "exit with 3 if an item fails that had succeeded")
+	return cmd
+}
+
+func oneOrTwoJobs(_ *cobra.Command, args []string) error {
+	if len(args) < 1 || len(args) > 2 {
+		return usagef("name the earlier job, and a later one if that is not the latest")
+	}
+	return nil
+}
+
+func completeTwoJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, noMore
+	}
+	return completeJobs(cmd, args, word)
+}
+
+func runDiff(con *console, o diffOptions, names []string) error {
+	var both [2]jobs.Job
+	for i, name := range names {
+		var err error
+		if both[i], err = findJob(jobName{id: name}); err != nil {
+			return err
+		}
+	}
+	if both[0].ID == both[1].ID {
+		return refusef("both are job %s", both[0].ID)
+	}
+	d, err := mapreduce.Compared(both[0], both[1])
+	if refused, ok := errors.AsType[*mapreduce.RefusedError](err); ok {
+		return refusef("%s", refused.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	con.hideSecretsOf(both[1])
+	switch o.format {
+	case asJSON:
+		err = printJSON(con.out, d)
+	default:
+		err = o.print(con, both, d)
+	}
+	if err == nil && o.check && len(d.Failing) > 0 {
+		err = status(exitLeft)
+	}
+	return err
+}
+
+// diffList is one list of a diff, as it is printed.
+type diffList struct {
+	name  string
+	items []mapreduce.ItemDiff
+	job   jobs.Job // that the ids are of
+}
+
+func listsOf(both [2]jobs.Job, d mapreduce.Diff) []diffList {
+	return []diffList{
+		{"newly failing", d.Failing, both[1]},
+		{"fixed", d.Fixed, both[1]},
+		{"changed output", d.Output, both[1]},
+		{"slower", d.Slower, both[1]},
+		{"new", d.New, both[1]},
+		{"gone", d.Gone, both[0]},
+	}
+}
+
+// diffShown is how many items of a list are printed.
+const diffShown = 10
+
+func (o diffOptions) print(con *console, both [2]jobs.Job, d mapreduce.Diff) error {
+	var b strings.Builder
+	markdown := o.format == asMarkdown
+	if markdown {
+		fmt.Fprintf(&b, "### prodigy diff %s %s\n\n| items | |\n| ---: | --- |\n", d.Before, d.After)
+		for _, l := range listsOf(both, d) {
+			fmt.Fprintf(&b, "| %d | %s |\n", len(l.items), l.name)
+		}
+		fmt.Fprintf(&b, "| %d | the same |\n", d.Same)
+	} else {
+		var counts []string
+		for _, l := range listsOf(both, d) {
+			if len(l.items) > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", len(l.items), l.name))
+			}
+		}
+		fmt.Fprintf(&b, "%s\n", strings.Join(append(counts, fmt.Sprintf("%d the same", d.Same)), ", "))
+	}
+	for _, l := range listsOf(both, d) {
+		if len(l.items) == 0 {
+			continue
+		}
+		o.printList(con, &b, l, markdown)
+	}
+	_, err := io.WriteString(con.text(), b.String())
+	return unlessClosed(err)
+}
+
+func (o diffOptions) printList(con *console, b *strings.Builder, l diffList, markdown bool) {
+	names := con.labelsOfRun(l.job, recordedOrNil(l.job))
+	begin, item := "%s:\n", "  %s\n"
+	if markdown {
+		begin, item = "\n**%s**\n\n", "- %s\n"
+	}
+	fmt.Fprintf(b, begin, l.name)
+	shown := l.items
+	if !o.all && len(shown) > diffShown {
+		shown = shown[:diffShown]
+	}
+	for _, d := range shown {
+		line := visible(d.ItemID) + inBrackets(names.Label(d.Index)) + diffDetail(l, d)
+		if markdown {
+			line = inMarkdown(line)
+		}
+		fmt.Fprintf(b, item, line)
+	}
+	if more := len(l.items) - len(shown); more > 0 {
+		fmt.Fprintf(b, item, fmt.Sprintf("and %d more (--all lists them)", more))
+	}
+}
+
+// recordedOrNil returns the workflow of a job, or nil when it cannot be read: then labels are guessed.
+func recordedOrNil(job jobs.Job) *workflow.Workflow {
+	w, err := loadRecorded(job)
+	if err != nil {
+		return nil
+	}
+	return w
+}
+
+// diffDetail returns what is to be known of an item: the failure, the times.
+func diffDetail(l diffList, d mapreduce.ItemDiff) string {
+	took := func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) }
+	switch l.name {
+	case "newly failing":
+		if letter, found, err := dlq.Find(l.job.DLQFile(), d.ItemID); err == nil && found {
+			last := letter.Last()
+			return fmt.Sprintf(": %s: %s", last.ErrorType, shorten(visible(last.Message), diffWidth))
+		}
+		return ": " + d.After
+	case "slower":
+		return fmt.Sprintf(": %s, before %s", took(d.AfterMS), took(d.BeforeMS))
+	case "new":
+		return ": " + d.After
+	case "gone":
+		return ": was " + d.Before
+	}
+	return ""
+}
+
+const diffWidth = 100
+
+// inMarkdown returns a text in which nothing is a mark of Markdown.
+func inMarkdown(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if strings.ContainsRune("\\`*_{}[]<>()#+-.!|~&", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

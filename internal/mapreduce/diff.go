@@ -1,0 +1,178 @@
+package mapreduce
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/fingerprint"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+)
+
+// Diff is how the results of a job differ from those of an earlier one. An item is in one list at most, the first that fits.
+type Diff struct {
+	Before  string     `json:"before"` // ids of the jobs
+	After   string     `json:"after"`
+	Failing []ItemDiff `json:"newly_failing"`  // that had succeeded
+	Fixed   []ItemDiff `json:"fixed"`          // that had not
+	Output  []ItemDiff `json:"changed_output"` // that succeeded both times, and printed something else or captured other values
+	Slower  []ItemDiff `json:"slower"`         // that succeeded both times, and took much longer
+	New     []ItemDiff `json:"new"`            // that have no result in the earlier job
+	Gone    []ItemDiff `json:"gone"`           // that have none in the later one
+	Same    int        `json:"same"`           // items that are in no list
+}
+
+// ItemDiff is an item of a Diff. The fields of the job in which it has no result are empty.
+type ItemDiff struct {
+	ItemID   string        `json:"item_id"` // in the later job, unless it is only in the earlier one
+	Index    int           `json:"index"`
+	Before   string        `json:"before,omitempty"` // status
+	After    string        `json:"after,omitempty"`
+	BeforeMS events.Millis `json:"before_ms,omitempty"`
+	AfterMS  events.Millis `json:"after_ms,omitempty"`
+}
+
+// An item has become slower when it took so much longer than before: both as a factor and at least. What is less comes from a busy machine.
+const (
+	slowerFactor = 1.5
+	slowerLeast  = 100 * time.Millisecond
+)
+
+// Compared compares the results of two jobs, which must not be running. Items are found by their ids if those of both jobs have keys, else by their
+// data. What takes long is made once, and kept with the jobs.
+func Compared(before, after jobs.Job) (d Diff, err error) {
+	d = Diff{
+		Before: before.ID, After: after.ID, Failing: []ItemDiff{}, Fixed: []ItemDiff{}, Output: []ItemDiff{}, Slower: []ItemDiff{}, New: []ItemDiff{}, Gone: []ItemDiff{},
+	}
+	a, _, _, err := openResults(before, nil, "wait for its end")
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	b, _, _, err := openResults(after, nil, "wait for its end")
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	a.keyed = a.index.Keyed && b.index.Keyed
+	if a.index.Keyed != b.index.Keyed {
+		return d, &RefusedError{Reason: "the items of one of the jobs have keys, and those of the other have none: they cannot be told to be the same"}
+	}
+	if err := d.compare(a, b); err != nil {
+		return d, err
+	}
+	return d, d.gone(a)
+}
+
+// compare adds the items of the later job.
+func (d *Diff) compare(a, b *earlierJob) error {
+	store, err := items.OpenStore(b.place.ItemsFile())
+	if err != nil {
+		return unusable(b.place, err)
+	}
+	defer func() { _ = store.Close() }() // only read from
+	c := store.Cursor()
+	lines := bufio.NewReaderSize(b.rows, 1<<16)
+	for number := range b.index.Entries {
+		x, err := b.index.At(number)
+		if err != nil {
+			return unusable(b.place, err)
+		}
+		for c.Index() < x.Index {
+			if err := c.Skip(); err != nil {
+				return unusable(b.place, err)
+			}
+		}
+		it, err := c.Next()
+		if err != nil {
+			return unusable(b.place, err)
+		}
+		now, err := readRow(lines)
+		if err != nil {
+			return unusable(b.place, err)
+		}
+		was, found, err := a.find(it, x.Raw, func() fingerprint.Sum { return x.Data })
+		if err != nil {
+			return unusable(a.place, err)
+		}
+		if !found {
+			d.New = append(d.New, ItemDiff{ItemID: now.ItemID, Index: now.Index, After: now.Status, AfterMS: now.DurationMS})
+			continue
+		}
+		then, err := a.row(was)
+		if err != nil {
+			return err
+		}
+		d.add(then, now)
+	}
+	return nil
+}
+
+func readRow(lines *bufio.Reader) (r row, err error) {
+	line, err := lines.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &r)
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return r, err
+}
+
+// add adds an item that has a result in both jobs.
+func (d *Diff) add(then, now row) {
+	item := ItemDiff{ItemID: now.ItemID, Index: now.Index, Before: then.Status, After: now.Status, BeforeMS: then.DurationMS, AfterMS: now.DurationMS}
+	succeeded := errorpolicy.Succeeded.Result()
+	switch {
+	case then.Status == succeeded && now.Status != succeeded:
+		d.Failing = append(d.Failing, item)
+	case then.Status != succeeded && now.Status == succeeded:
+		d.Fixed = append(d.Fixed, item)
+	case now.Status == succeeded && (then.Output != now.Output || !sameCaptured(then.Captured, now.Captured)):
+		d.Output = append(d.Output, item)
+	case now.Status == succeeded && now.From == nil && slower(time.Duration(then.DurationMS), time.Duration(now.DurationMS)):
+		d.Slower = append(d.Slower, item)
+	default:
+		d.Same++
+	}
+}
+
+func sameCaptured(a, b map[string]json.RawMessage) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, value := range a {
+		if string(b[name]) != string(value) {
+			return false
+		}
+	}
+	return true
+}
+
+func slower(then, now time.Duration) bool {
+	return now-then >= slowerLeast && float64(now) >= slowerFactor*float64(then)
+}
+
+// gone adds the items of the earlier job that the later one does not have.
+func (d *Diff) gone(a *earlierJob) error {
+	for number := range a.index.Entries {
+		if a.matched[number/64]&(1<<(number%64)) != 0 {
+			continue
+		}
+		x, err := a.index.At(number)
+		if err != nil {
+			return unusable(a.place, err)
+		}
+		then, err := a.row(x)
+		if err != nil {
+			return err
+		}
+		d.Gone = append(d.Gone, ItemDiff{ItemID: then.ItemID, Index: then.Index, Before: then.Status, BeforeMS: then.DurationMS})
+	}
+	return nil
+}
