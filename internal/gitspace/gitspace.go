@@ -131,8 +131,11 @@ type Space struct {
 	phaseBase  string     // what Phase was called with last
 	attributes attributes
 	loose      atomic.Int64 // refs in the hub that were made since they were packed
-	sealed     sync.Map     // what is known of the workspaces that this process has sealed, by name
-	before     string       // state of the user's checkout when the Space was opened
+	unpacked   atomic.Int64 // work that was merged since objects of the hub were packed
+	packed     string       // the head at which they were; empty: the base of the job
+	damage     damage
+	sealed     sync.Map // what is known of the workspaces that this process has sealed, by name
+	before     string   // state of the user's checkout when the Space was opened
 }
 
 // record is what a job keeps of its start.

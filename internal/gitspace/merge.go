@@ -1,6 +1,7 @@
 package gitspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,12 @@ type merger struct {
 func (m *merger) chain(ctx context.Context, head string, work []Work) (Merged, error) {
 	out := Merged{Head: head}
 	for _, w := range work {
+		if reason, lost := m.s.damage.lost[w.Commit]; lost {
+			out.Failed = append(out.Failed, Rejected{
+				Work: w, Type: retry.TypeWorkspace, Message: "the work of attempt " + strconv.Itoa(w.Attempt) + " is lost, its commit " + short(w.Commit) + " cannot be read: " + reason,
+			})
+			continue
+		}
 		began := time.Now()
 		commit, conflicts, err := m.s.mergeOne(ctx, out.Head, w)
 		if err != nil {
@@ -378,9 +385,32 @@ func (s *Space) Publish(ctx context.Context, head string, settled []Work) error 
 	if _, err := s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin"); err != nil {
 		return fmt.Errorf("set the head of the job: %w", err)
 	}
+	if s.unpacked.Add(int64(len(settled))) >= packEvery {
+		if err := s.packObjects(ctx, head); err != nil {
+			return fmt.Errorf("pack what was merged: %w", err)
+		}
+	}
 	if s.loose.Load() < maxLooseRefs {
 		return nil
 	}
 	s.loose.Store(0)
 	return s.packRefs(ctx)
+}
+
+// packEvery is how much work is merged before its objects are packed. A pack takes a tenth of the disk, and each object that is not in one is a file.
+const packEvery = 1000
+
+// packObjects packs the objects of what was merged since the last time. The history before, which is the user's, is not looked at.
+func (s *Space) packObjects(ctx context.Context, head string) error {
+	since := cmp.Or(s.packed, s.record.Base)
+	pack := filepath.Join(s.hubDir(), "objects", "pack", "pack")
+	if _, err := s.git.feed(ctx, s.hub(), head+"\n^"+since+"\n", "pack-objects", "-q", "--revs", "--unpacked", "--local", pack); err != nil {
+		return err
+	}
+	if _, err := s.git.output(ctx, s.hub(), "prune-packed", "-q"); err != nil {
+		return err
+	}
+	s.packed = head
+	s.unpacked.Store(0)
+	return nil
 }

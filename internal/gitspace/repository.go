@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"prodigy/internal/process"
 )
 
 // makeHub makes the hub and the template of a new job. The record is written last: without it they are made anew.
@@ -328,27 +330,20 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 		return err
 	}
 	s.removeOwnLocks()
-	if _, err := s.git.output(ctx, s.hub(), "cat-file", "-e", head+"^{tree}"); err != nil {
-		return fmt.Errorf("the commit %s of the job cannot be read: %w", head, err)
-	}
-	merged, err := s.git.output(ctx, s.hub(), "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
+	whole, err := s.hasTrees(ctx, head, live)
 	if err != nil {
 		return err
 	}
-	var update strings.Builder
-	fmt.Fprintf(&update, "update %s %s\n", headRef, head)
-	waits := make(map[string]bool)
-	for _, w := range live {
-		waits[w.ref()] = true
-		fmt.Fprintf(&update, "update %s %s\n", w.ref(), w.Commit)
-	}
-	for ref := range strings.Lines(merged) {
-		if ref = strings.TrimSuffix(ref, "\n"); !waits[ref] {
-			fmt.Fprintf(&update, "delete %s\n", ref)
+	if !whole || s.rebooted() {
+		if err := s.inspectHub(ctx, head, live); err != nil {
+			return err
 		}
 	}
-	if _, err := s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin"); err != nil {
+	if err := s.setRefs(ctx, head, live); err != nil {
 		return fmt.Errorf("what the job has recorded cannot be read: %w", err)
+	}
+	if err := writeSynced(s.bootFile(), []byte(process.BootID())); err != nil {
+		return err
 	}
 	if err := s.packRefs(ctx); err != nil {
 		return err
@@ -358,6 +353,30 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 		return err
 	}
 	_, err = s.git.output(ctx, s.user.place, "update-ref", s.hiddenRef(), s.record.Base)
+	return err
+}
+
+// setRefs sets the refs of the head and of the work that waits, and deletes those of what is merged.
+func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
+	merged, err := s.git.output(ctx, s.hub(), "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
+	if err != nil {
+		return err
+	}
+	var update strings.Builder
+	fmt.Fprintf(&update, "update %s %s\n", headRef, head)
+	waits := make(map[string]bool)
+	for _, w := range live {
+		waits[w.ref()] = true
+		if _, lost := s.damage.lost[w.Commit]; !lost {
+			fmt.Fprintf(&update, "update %s %s\n", w.ref(), w.Commit)
+		}
+	}
+	for ref := range strings.Lines(merged) {
+		if ref = strings.TrimSuffix(ref, "\n"); !waits[ref] {
+			fmt.Fprintf(&update, "delete %s\n", ref)
+		}
+	}
+	_, err = s.git.feed(ctx, s.hub(), update.String(), "update-ref", "--stdin")
 	return err
 }
 

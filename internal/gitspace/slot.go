@@ -121,22 +121,35 @@ func (s *Space) sealAt(w workspace, base string) error {
 	if err := copyWithTime(index, w.seal); err != nil {
 		return err
 	}
-	// The clock of the file system has steps of some milliseconds. What an attempt changes must be newer than what is in the seal.
+	if err := settle(index, w.seal); err != nil {
+		return err
+	}
+	s.sealed.Store(w.name, sealed{base, fileID(index)})
+	return nil
+}
+
+// settle waits until the clock of the file system, which has steps of some milliseconds, is past everything that is in an index and its copy, and dates
+// them then: what changes from now on is newer, and git need not read the files that were written together with the index.
+func settle(index, seal string) error {
 	for range 5 {
-		at, err := os.Lstat(index)
-		seal, err2 := os.Lstat(w.seal)
+		written, err := os.Lstat(index)
+		copied, err2 := os.Lstat(seal)
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		if newest := changeTime(at); newest == (stamp{}) || newest.before(changeTime(seal)) {
-			break
+		now := changeTime(copied)
+		if now == (stamp{}) {
+			return nil // it is not known here
+		}
+		later := time.Unix(int64(now.sec), int64(now.nsec))
+		if written.ModTime().Before(later) {
+			return errors.Join(os.Chtimes(index, later, later), os.Chtimes(seal, later, later))
 		}
 		time.Sleep(2 * time.Millisecond)
-		if err := os.Chtimes(w.seal, seal.ModTime(), seal.ModTime()); err != nil {
+		if err := os.Chtimes(seal, copied.ModTime(), copied.ModTime()); err != nil {
 			return err
 		}
 	}
-	s.sealed.Store(w.name, sealed{base, fileID(index)})
 	return nil
 }
 

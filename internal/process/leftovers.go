@@ -77,7 +77,7 @@ func endRecorded(ctx context.Context, groups []record, grace time.Duration) (end
 // strays returns the groups with a process that has the owner's mark and is in its session, or belongs to a command with EndAll. Those
 // that are recorded are not among them.
 func (o owner) strays(recorded []record) ([]record, error) {
-	if o.boot != bootID() {
+	if o.boot != BootID() {
 		return nil, nil
 	}
 	all, err := processes()
@@ -165,7 +165,7 @@ func (l leftovers) alive() (leftovers, error) {
 	for _, m := range all {
 		groups[m.group] = append(groups[m.group], m)
 	}
-	boot := bootID()
+	boot := BootID()
 	var left leftovers
 	for _, g := range l {
 		if g.boot == boot && g.is(groups[g.pid]) {

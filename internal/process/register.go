@@ -63,7 +63,7 @@ func OpenRegister(path string, grace time.Duration, argv ...string) (*Register, 
 	if err != nil {
 		return nil, fmt.Errorf("open the register of processes: %w", err)
 	}
-	r := &Register{file: file, owner: owner{session: session(), boot: bootID(), mark: rand.Text()}}
+	r := &Register{file: file, owner: owner{session: session(), boot: BootID(), mark: rand.Text()}}
 	if len(argv) > 0 {
 		r.watcher.argv = append(slices.Clip(argv), path, r.owner.mark, grace.String())
 	}

@@ -10,8 +10,8 @@ import (
 // zombieState is SZOMB of sys/proc.h.
 const zombieState = 5
 
-// bootID is the same for every boot: the times of starts are those of the calendar here.
-func bootID() string { return "-" }
+// BootID is the same for every boot: the times of starts are those of the calendar here.
+func BootID() string { return "-" }
 
 // startIDOf returns when a process started, in microseconds.
 func startIDOf(pid int) (string, bool) {

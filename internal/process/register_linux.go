@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID identifies this boot of the machine.
-func bootID() string {
+// BootID identifies this boot of the machine.
+func BootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if id = bytes.TrimSpace(id); err != nil || len(id) == 0 {
 		return "-"

@@ -29,7 +29,7 @@ func TestALeaderIsKnownByItsNumberAndByItsStart(t *testing.T) {
 				t.Errorf("got %s for two processes", startIDs[leader])
 			}
 			path := filepath.Join(t.TempDir(), "processes")
-			text := record{pid: leader, startID: startIDs[leader], boot: bootID(), mark: "mark"}.text()
+			text := record{pid: leader, startID: startIDs[leader], boot: BootID(), mark: "mark"}.text()
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}

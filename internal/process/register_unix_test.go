@@ -119,7 +119,7 @@ func TestLeftoversOfADeadRunAreEnded(t *testing.T) {
 }
 
 func TestMembersWhoseLeaderIsGoneAreEnded(t *testing.T) {
-	if bootID() == "-" {
+	if BootID() == "-" {
 		t.Skip("the environment of sleep cannot be seen here")
 	}
 	line, path := leave(t, "sleep 1000 & echo $!; wait")
@@ -157,7 +157,7 @@ func awaitGone(t *testing.T, pid int) {
 
 // The kill may come between the start of a command and its record.
 func TestACommandThatWasNotYetRecordedIsEndedByItsMark(t *testing.T) {
-	if bootID() == "-" {
+	if BootID() == "-" {
 		t.Skip("the environment of sh cannot be seen here")
 	}
 	_, path := leave(t, "echo $$; sleep 1000; true")
@@ -331,7 +331,7 @@ func TestOthersWithARecordedIDAreLeftAlone(t *testing.T) {
 			if !ok {
 				t.Fatalf("got no startID of process %d", pid)
 			}
-			forged := record{pid: pid, startID: startID, boot: bootID(), mark: "mark"}
+			forged := record{pid: pid, startID: startID, boot: BootID(), mark: "mark"}
 			forge(&forged)
 			path := filepath.Join(t.TempDir(), "processes")
 			if err := os.WriteFile(path, forged.text(), 0o600); err != nil {

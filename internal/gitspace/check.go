@@ -1,0 +1,90 @@
+package gitspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"prodigy/internal/process"
+)
+
+// What a record names was synced before, so that the hub has it, also after a loss of power. A disk can break this promise. So the objects are looked at
+// when the machine has gone down since, or something is found missing: what is lost is said, and never merged as if nothing had been.
+
+// damage is what is missing in the hub of a job.
+type damage struct {
+	lost map[string]string // why the work of a commit cannot be merged any more
+}
+
+// bootFile has the boot of the machine in which the hub was last found whole.
+func (s *Space) bootFile() string { return filepath.Join(s.GitDir, "boot") }
+
+// rebooted reports whether the machine has gone down since the hub was last found whole.
+func (s *Space) rebooted() bool {
+	boot, err := os.ReadFile(s.bootFile())
+	return err == nil && string(boot) != process.BootID()
+}
+
+// hasTrees reports whether the trees of the head and of the work that waits can be read: a quick look.
+func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, error) {
+	var names strings.Builder
+	names.WriteString(head + "^{tree}\n")
+	for _, w := range live {
+		names.WriteString(w.Commit + "^{tree}\n")
+	}
+	out, err := s.git.feed(ctx, s.hub(), names.String(), "cat-file", "--batch-check")
+	var failed *gitError
+	if errors.As(err, &failed) && failed.exit.Signal == "" {
+		return false, nil
+	}
+	return !strings.Contains(out, " missing\n"), err
+}
+
+// inspectHub looks for all objects of the head and of the work that waits. An error says that the head is not whole: nothing can be merged then.
+func (s *Space) inspectHub(ctx context.Context, head string, live []Work) error {
+	s.damage.lost = make(map[string]string)
+	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
+		return errors.Join(err, s.headLost(head, reason))
+	}
+	for _, w := range live {
+		reason, err := s.missing(ctx, w.Commit, head)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			s.damage.lost[w.Commit] = reason
+		}
+	}
+	return nil
+}
+
+// headLost is the error for a head that cannot be read.
+func (s *Space) headLost(head, reason string) error {
+	return fmt.Errorf("what was merged is damaged in %s: the commit %s of the job cannot be read: %s; what was delivered of it before is the branch %s (also %s): begin a new job there, or restore that directory from a copy, then prodigy resume",
+		s.hubDir(), short(head), reason, s.ResultBranch(), s.hiddenRef())
+}
+
+// missing says which object of a commit is missing or damaged, besides those that another commit has; empty: none.
+func (s *Space) missing(ctx context.Context, commit, known string) (reason string, err error) {
+	var failed *gitError
+	names, err := s.git.output(ctx, s.hub(), "rev-list", "--objects", "--no-object-names", commit, "^"+known)
+	if errors.As(err, &failed) && failed.exit.Signal == "" {
+		return failed.reason(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	out, err := s.git.feed(ctx, s.hub(), names, "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	if errors.As(err, &failed) && failed.exit.Signal == "" {
+		return failed.reason(), nil
+	}
+	for line := range strings.Lines(out) {
+		if name, is := strings.CutSuffix(line, " missing\n"); is {
+			return "the object " + name + " is missing or damaged", nil
+		}
+	}
+	return "", err
+}
