@@ -120,7 +120,7 @@ func (r *run) listing(ctx context.Context, st *step, b boundCommand) ([]json.Raw
 	if err := b.makeFiles(); err != nil {
 		return nil, nil, err
 	}
-	rec, end := r.record(st), stoppedEnd()
+	rec, end := r.record(st, nil), stoppedEnd()
 	defer func() { rec.close(end) }()
 	stdout, stderr := &rec.stdout, &rec.stderr
 	stdout.Limit = maxListing

@@ -88,8 +88,8 @@ type recording struct {
 	recorder       outputs.Recorder
 }
 
-// record returns what takes the output of the next command of st.
-func (r *run) record(st *step) *recording {
+// record returns what takes the output of the next command of st. a is how it is read; nil: it is not.
+func (r *run) record(st *step, a *aiRun) *recording {
 	p := new(recording)
 	p.stdout.init(r.x.Mask, &p.recorder, outputs.Stdout)
 	p.stderr.init(r.x.Mask, &p.recorder, outputs.Stderr)
@@ -98,6 +98,9 @@ func (r *run) record(st *step) *recording {
 	}
 	if policy := r.a.Outputs; policy.Keep != "" && policy.Keep != outputs.None {
 		source := outputs.Source{ItemID: r.a.ItemID, Step: st.label, Try: r.tryNumber, Command: int(r.commands.Add(1))}
+		if a != nil && !a.raw {
+			source.Agent = a.preset.Name
+		}
 		if r.a.ItemID == "" {
 			source.Phase = r.a.Phase
 		} else {

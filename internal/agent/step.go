@@ -318,7 +318,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if b.action != nil {
 		return r.runAction(ctx, st, b)
 	}
-	rec, end := r.record(st), stoppedEnd()
+	rec, end := r.record(st, b.aiRun), stoppedEnd()
 	defer func() { rec.close(end) }()
 	stdout, stderr := &rec.stdout, &rec.stderr
 	out, err := r.openOutput(ctx, b.output, stdout)

@@ -42,10 +42,12 @@ type Preset struct {
 	Pick    map[string]*Pick  `yaml:"pick,omitempty"`
 	Take    map[string]Take   `yaml:"take,omitempty"`
 	Watch   Watching          `yaml:"watch,omitempty"`
+	Show    []*Shown          `yaml:"show,omitempty"`
 	Rules   []*Rule           `yaml:"rules,omitempty"`
 
 	picks []*Pick // in the order of their names
 	sums  []*source
+	shown []*Shown
 
 	toolBegins, toolEnds, waits []*source // of Watch
 }
@@ -365,6 +367,9 @@ func (p Preset) with(over *Preset) Preset {
 	p.Options = merged(p.Options, over.Options)
 	p.Take = merged(p.Take, over.Take)
 	p.Watch = p.Watch.with(over.Watch)
+	if over.Show != nil {
+		p.Show = over.Show
+	}
 	p.Pick = merged(p.Pick, over.Pick)
 	rules := slices.Clone(over.Rules)
 	for _, r := range p.Rules {
@@ -548,6 +553,9 @@ func (p *Preset) compile() error {
 		}
 	}
 	if err := p.compileWatch(); err != nil {
+		return err
+	}
+	if err := p.compileShow(); err != nil {
 		return err
 	}
 	rules := make([]*Rule, len(p.Rules))

@@ -29,6 +29,7 @@ type logsOptions struct {
 	follow bool
 	failed bool
 	prefix bool
+	raw    bool
 }
 
 func newLogsCommand(con *console) *cobra.Command {
@@ -41,6 +42,9 @@ and of setup, reduce and merge. With -f it goes on with what comes until the job
 
 Lines of a whole job begin with the item, its attempt if that is not the first, and the step; then | for stdout, ! for stderr, and = for
 how a command failed. Of one item the output is printed as it is; --prefix changes either.
+
+What an AI coding CLI has printed is shown as a conversation: what the agent says, its tools (→) with their arguments shortened, the first line of what
+each gave back (←), and messages of the CLI (·). --raw and --output jsonl have it as it was printed.
 
 How much is kept is set by outputs in the workflow file.`,
 		Example:           "  prodigy logs -f\n  prodigy logs latest item_17 --stderr\n  prodigy logs --failed --step build",
@@ -66,11 +70,15 @@ How much is kept is set by outputs in the workflow file.`,
 	f.BoolVar(&o.stderr, "stderr", false, "only stderr")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes until the job ends")
 	f.BoolVar(&o.failed, "failed", false, "only commands that failed or were stopped")
+	f.BoolVar(&o.raw, "raw", false, "print what AI coding CLIs have printed as it is, not as a conversation")
 	f.BoolVar(&o.prefix, "prefix", false, "begin each line with its item and step (the default without an item)")
 	return cmd
 }
 
 func runLogs(ctx context.Context, con *console, job jobs.Job, o logsOptions) error {
+	if o.format == asHuman && !o.raw {
+		o.query.Render = conversations(job)
+	}
 	if o.follow {
 		err := untilSignal(ctx, func(ctx context.Context) error {
 			return o.print(con, job, outputs.Follow(ctx, job.OutputsDir(), o.query, job.Running))

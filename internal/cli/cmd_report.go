@@ -82,12 +82,16 @@ func reportSource(job jobs.Job, s mapreduce.Summary, names *storedLabels) report
 	if secrets.unknown != nil {
 		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)
 	}
+	render := conversations(job)
 	return report.Source{
 		JobID: job.ID, Workflow: s.Workflow, Mode: s.Mode, State: s.State, Reason: s.Reason, Started: s.Started, Duration: s.Duration,
 		Metrics: s.Metrics, Version: versionText(), Text: secrets.Mask.Text(string(text)), Made: time.Now(),
 		Records: func() iter.Seq2[events.Record, error] { return events.Read(job.EventsDir()) },
 		Letters: secrets.letters(job), Label: labelsOf(job).label,
-		Printed: func(q outputs.Query) outputs.Tail { return outputs.LastLines(job.OutputsDir(), q, linesInReport) },
-		Named:   names.Label,
+		Printed: func(q outputs.Query) outputs.Tail {
+			q.Render = render
+			return outputs.LastLines(job.OutputsDir(), q, linesInReport)
+		},
+		Named: names.Label,
 	}
 }

@@ -67,7 +67,7 @@ func runStatus(ctx context.Context, con *console, o statusOptions) error {
 	if err != nil {
 		return err
 	}
-	for e, err := range outputs.Read(job.OutputsDir(), outputs.Query{Newest: newestOutputs}) {
+	for e, err := range outputs.Read(job.OutputsDir(), outputs.Query{Newest: newestOutputs, Render: conversations(job)}) {
 		if err == nil && summary.State == stateRunning {
 			seen.Output(e)
 		}
@@ -403,7 +403,7 @@ func (w *watcher) follow(ctx context.Context, job jobs.Job) error {
 	defer stopWatching()
 	if w.screen.live {
 		g.Go(func() error {
-			for e, err := range outputs.Follow(watched, job.OutputsDir(), outputs.Query{Newest: newestOutputs}, job.Running) {
+			for e, err := range outputs.Follow(watched, job.OutputsDir(), outputs.Query{Newest: newestOutputs, Render: conversations(job)}, job.Running) {
 				if err != nil {
 					continue // logs reports what is damaged
 				}

@@ -104,9 +104,11 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 
 // addPrinted adds the end of what the steps of each attempt have printed.
 func (e explained) addPrinted(job jobs.Job) {
+	render := conversations(job)
 	for i := range e.Entries {
 		if entry := &e.Entries[i]; entry.Outputs != nil {
-			tail := outputs.LastLines(job.OutputsDir(), outputs.Query{ItemID: e.ItemID, Attempt: entry.Attempt, Span: *entry.Outputs}, linesInWhy)
+			q := outputs.Query{ItemID: e.ItemID, Attempt: entry.Attempt, Span: *entry.Outputs, Render: render}
+			tail := outputs.LastLines(job.OutputsDir(), q, linesInWhy)
 			entry.Printed = &tail
 		}
 	}

@@ -211,13 +211,8 @@ func claudeCommand(home jobs.Home) ([]string, error) {
 	return agent.DefaultClaude(), nil
 }
 
-// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: the presets that are built in, changed by those in
-// PRODIGY_HOME and by its own. Without a step that needs it, nothing is read, and it is nil.
-func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
-	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
-	if w.Agents == nil && !containsStep(w, uses) {
-		return nil, nil
-	}
+// loadPresets returns the presets of a workflow.
+func loadPresets(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	layers, err := homePresets(home)
 	if err != nil {
 		return nil, err
@@ -225,7 +220,17 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	if w.Agents != nil {
 		layers = append(layers, aicli.Layer{Name: w.File, Node: w.Agents.Node})
 	}
-	set, err := aicli.Load(layers...)
+	return aicli.Load(layers...)
+}
+
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: the presets that are built in, changed by those in
+// PRODIGY_HOME and by its own. Without a step that needs it, nothing is read, and it is nil.
+func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
+	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
+	if w.Agents == nil && !containsStep(w, uses) {
+		return nil, nil
+	}
+	set, err := loadPresets(home, w)
 	if wrong, ok := errors.AsType[*aicli.Error](err); ok {
 		return nil, &workflow.InvalidError{Problems: []workflow.Problem{{File: wrong.File, Line: wrong.Line, Col: wrong.Col, Message: wrong.Message}}}
 	}
@@ -244,7 +249,7 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 		switch {
 		case err != nil:
 			problem("use: %v", err)
-		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil:
+		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil && p.Watch.Turn == "":
 			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
 		case s.Agent.MaxCost > 0 && !p.TellsCost():
 			problem("max_cost: %s does not say what it costs", p.Name)

@@ -47,6 +47,9 @@ func decodeQuick(line []byte) (e Entry, ok bool) {
 	if c.has(`,"command":`) {
 		e.Command = int(c.number())
 	}
+	if c.has(`,"agent":`) {
+		e.Agent = c.text()
+	}
 	e.First = c.has(`,"first":true`)
 	if c.has(`,"missing":`) {
 		e.Missing = c.number()

@@ -44,8 +44,9 @@ type Source struct {
 	Phase   string `json:"phase,omitempty"` // of a step that is of no item; empty in a standard workflow
 	Attempt int    `json:"attempt,omitempty"`
 	Step    string `json:"step"`
-	Try     int    `json:"try,omitempty"` // of the step
-	Command int    `json:"command"`       // numbers the commands of the attempt, in the order of their starts
+	Try     int    `json:"try,omitempty"`   // of the step
+	Command int    `json:"command"`         // numbers the commands of the attempt, in the order of their starts
+	Agent   string `json:"agent,omitempty"` // the preset that its stdout is read by; empty: none
 }
 
 // Part is what a command printed to one of its streams without a break by the other.
@@ -158,6 +159,7 @@ func (e Entry) appendLine(b []byte) ([]byte, error) {
 		number(`,"try":`, int64(e.Try))
 	}
 	number(`,"command":`, int64(e.Command))
+	text(`,"agent":`, e.Agent)
 	if e.First {
 		b = append(b, `,"first":true`...)
 	}

@@ -336,7 +336,7 @@ func (w writer) Write(p []byte) (int, error) {
 
 func TestALineIsWhatEncodingJSONWouldWrite(t *testing.T) {
 	entries := append(numbered(3), Entry{Time: noon, Limit: Failed},
-		Entry{Time: noon, Source: Source{Phase: "setup", Attempt: 1, Step: "a", Try: 2, Command: 9}, Missing: 7, Offset: 17, Printed: []Part{{Stderr, []byte("\xff\x00")}, {Stdout, []byte("<&>\u2028")}}, End: &End{Failed: true, Stopped: true, ExitCode: -1}})
+		Entry{Time: noon, Source: Source{Phase: "setup", Attempt: 1, Step: "a", Try: 2, Command: 9, Agent: "claude"}, Missing: 7, Offset: 17, Printed: []Part{{Stderr, []byte("\xff\x00")}, {Stdout, []byte("<&>\u2028")}}, End: &End{Failed: true, Stopped: true, ExitCode: -1}})
 	for _, e := range entries {
 		line, err := e.appendLine(nil)
 		if err != nil {

@@ -48,6 +48,10 @@ type Query struct {
 	// Newest limits what is read of the store as it is now to about as many bytes at its end. 0: all.
 	Newest int64
 	Step   string // its label, or a part of it between slashes: the steps of hooks stand below their step, as in build/shell_0
+
+	// Render returns what the stdout of a command is shown through; nil: it is shown as it is. first says that its beginning is kept. Render nil:
+	// that of no command is.
+	Render func(s Source, first bool) Renderer
 }
 
 // Read yields the entries of the store in dir that match q, in order, and then, without an end to their span, what commands that go on, or
@@ -55,8 +59,13 @@ type Query struct {
 // last line is left out. There is nothing to read where there is no store.
 func Read(dir string, q Query) iter.Seq2[Entry, error] {
 	if q.Span.Length > 0 {
-		return readStore(dir, q)
+		return rendered(readStore(dir, q), q.Render)
 	}
+	return rendered(readWithTails(dir, q), q.Render)
+}
+
+// readWithTails is Read without a span.
+func readWithTails(dir string, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		t := tails{dir: dir, query: q}
 		defer t.close()
@@ -94,6 +103,10 @@ func readStore(dir string, q Query) iter.Seq2[Entry, error] {
 
 // Follow is Read, and goes on with what comes until ctx ends or nobody runs the job. Running reports whether somebody does.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
+	return rendered(follow(ctx, dir, q, running), q.Render)
+}
+
+func follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		r := newReader(dir, q)
 		r.growing = true

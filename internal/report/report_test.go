@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ func TestOutputsAreFolded(t *testing.T) {
 	}
 	page := pageOf(t, src)
 	want := []outputs.Query{{Step: "prepare", Span: *span}, {ItemID: "a", Attempt: 1, Span: *span}}
-	if !slices.Equal(asked, want) {
+	if !reflect.DeepEqual(asked, want) {
 		t.Errorf("asked for %+v, want %+v", asked, want)
 	}
 	for text, n := range map[string]int{

@@ -1,0 +1,272 @@
+package aicli
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"prodigy/internal/filter"
+	"prodigy/internal/rawjson"
+)
+
+// Shown says what people see of the lines of a pick. Exactly one of Say, Tool, Result and Note is set.
+type Shown struct {
+	Of   string            `yaml:"of"`             // the pick
+	Each string            `yaml:"each,omitempty"` // a path to parts of the line, each of which is looked at; default the line itself
+	If   map[string]string `yaml:"if,omitempty"`   // texts that fields of the part must have
+
+	Say    string `yaml:"say,omitempty"`    // a path to what the agent says
+	Join   bool   `yaml:"join,omitempty"`   // what it says goes on in the next line
+	Tool   string `yaml:"tool,omitempty"`   // a path to the name of a tool that it uses
+	Args   string `yaml:"args,omitempty"`   // with tool: a path to what it is given
+	Result string `yaml:"result,omitempty"` // a path to what the tool gave back
+	Note   string `yaml:"note,omitempty"`   // a path to a message of the CLI
+
+	each, say, tool, args, result, note path
+}
+
+// compileShow checks p.Show.
+func (p *Preset) compileShow() error {
+	p.shown = make([]*Shown, len(p.Show))
+	for i, written := range p.Show {
+		s := *written
+		if p.pick(s.Of) == nil {
+			return fmt.Errorf("show: there is no pick %q", s.Of)
+		}
+		if p.Parse != JSONL {
+			return fmt.Errorf("show is for parse: %s: a text is shown as it is", JSONL)
+		}
+		set := 0
+		for _, f := range []struct {
+			written string
+			to      *path
+			what    int
+		}{{s.Each, &s.each, 0}, {s.Say, &s.say, 1}, {s.Tool, &s.tool, 1}, {s.Args, &s.args, 0}, {s.Result, &s.result, 1}, {s.Note, &s.note, 1}} {
+			if f.written != "" {
+				*f.to = parsePath(f.written)
+				set += f.what
+			}
+		}
+		if set != 1 {
+			return fmt.Errorf("show of %s: write one of say, tool, result and note", s.Of)
+		}
+		p.shown[i] = &s
+	}
+	return nil
+}
+
+const (
+	shownArgument  = 80  // characters of an argument of a tool
+	shownArguments = 300 // of all of them
+	shownResult    = 160 // of the first line of a result
+)
+
+// Transcript makes a conversation for people of what a CLI prints: what the agent says, its tools with their arguments shortened, and the first
+// line of each result. It is for one goroutine at a time.
+type Transcript struct {
+	preset *Preset
+	line   []byte // the start of a line that is not complete
+	long   bool   // it is too long
+	cut    bool   // its beginning is not known
+	middle bool   // of what the agent says
+	out    bytes.Buffer
+}
+
+// Transcript returns a Transcript of one run. cut says that its first line may be without its beginning.
+func (p *Preset) Transcript(cut bool) *Transcript { return &Transcript{preset: p, cut: cut} }
+
+// Gap says that something is missing here.
+func (t *Transcript) Gap() { t.line, t.long, t.cut = t.line[:0], false, true }
+
+// Write takes what was printed, and returns what people see of it: whole lines, except where the agent goes on in the middle of one.
+func (t *Transcript) Write(p []byte) []byte {
+	if t.preset.Parse == Text {
+		return p
+	}
+	t.out.Reset()
+	for {
+		before, after, whole := bytes.Cut(p, []byte("\n"))
+		if t.long = t.long || len(t.line)+len(before) > maxLine; t.long {
+			t.line = nil
+		} else {
+			t.line = append(t.line, before...)
+		}
+		if !whole {
+			break
+		}
+		t.end()
+		p = after
+	}
+	return bytes.Clone(t.out.Bytes())
+}
+
+// Close returns the rest.
+func (t *Transcript) Close() []byte {
+	t.out.Reset()
+	if len(t.line) > 0 {
+		t.end()
+	}
+	t.newLine()
+	return bytes.Clone(t.out.Bytes())
+}
+
+// end takes the end of a line.
+func (t *Transcript) end() {
+	line, long, cut := bytes.TrimSpace(t.line), t.long, t.cut
+	t.line, t.long, t.cut = t.line[:0], false, false
+	switch {
+	case long:
+		t.add("· ", "a line of more than "+strconv.Itoa(maxLine>>20)+" MiB")
+	case len(line) == 0:
+	case line[0] == '[' && rawjson.Valid(line):
+		for element := range rawjson.Elements(line) {
+			t.document(element)
+		}
+	case line[0] == '{' && rawjson.Valid(line):
+		t.document(line)
+	case !cut:
+		t.add("", string(line))
+	}
+}
+
+// document shows what is to be seen of one document.
+func (t *Transcript) document(doc []byte) {
+	for _, s := range t.preset.shown {
+		if !t.preset.pick(s.Of).fits(doc) {
+			continue
+		}
+		if s.each == nil {
+			t.part(s, doc)
+			continue
+		}
+		for part := range s.each.all(doc) {
+			t.part(s, part)
+		}
+	}
+}
+
+func (t *Transcript) part(s *Shown, part []byte) {
+	for name, want := range s.If {
+		if raw := parsePath(name).in(part); raw == nil || !filter.ValueOf(raw).Equal(filter.ValueOf([]byte(jsonText(want)))) {
+			return
+		}
+	}
+	switch {
+	case s.say != nil:
+		text := textOf(s.say.in(part))
+		if s.Join {
+			t.out.WriteString(harmless(text))
+			t.middle = text != "" && !strings.HasSuffix(text, "\n") || text == "" && t.middle
+			return
+		}
+		if strings.TrimSpace(text) != "" {
+			t.add("", strings.TrimRight(text, "\n"))
+		}
+	case s.tool != nil:
+		if name := textOf(s.tool.in(part)); name != "" {
+			t.add("→ ", strings.TrimSpace(oneLine(name, shownArgument)+" "+arguments(s.args.in(part))))
+		}
+	case s.result != nil:
+		t.add("  ← ", folded(contentOf(s.result.in(part))))
+	case s.note != nil:
+		if text := textOf(s.note.in(part)); strings.TrimSpace(text) != "" {
+			t.add("· ", oneLine(text, maxSentence))
+		}
+	}
+}
+
+// add adds whole lines.
+func (t *Transcript) add(mark, text string) {
+	t.newLine()
+	t.out.WriteString(mark + harmless(text) + "\n")
+}
+
+func (t *Transcript) newLine() {
+	if t.middle {
+		t.out.WriteByte('\n')
+		t.middle = false
+	}
+}
+
+// arguments returns what a tool is given, on one line.
+func arguments(raw []byte) string {
+	if len(raw) == 0 || raw[0] != '{' {
+		return oneLine(textOf(raw), shownArguments)
+	}
+	var b strings.Builder
+	for quoted, value := range rawjson.Members(raw) {
+		text := oneLine(textOf(value), shownArgument)
+		if value[0] == '"' {
+			text = strconv.Quote(text)
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(oneLine(rawjson.Unquote(quoted), shownArgument) + "=" + text)
+		if b.Len() > 4*shownArguments {
+			break
+		}
+	}
+	return oneLine(b.String(), shownArguments)
+}
+
+// contentOf returns the text of a result: that of its parts, if it is a list of them.
+func contentOf(raw []byte) string {
+	if len(raw) == 0 || raw[0] != '[' {
+		return textOf(raw)
+	}
+	var b strings.Builder
+	for element := range rawjson.Elements(raw) {
+		text := textOf(path{"text"}.in(element))
+		if text == "" && len(element) > 0 && element[0] == '{' {
+			text = "[" + textOf(path{"type"}.in(element)) + "]"
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// folded returns the first line of a text, and how many follow.
+func folded(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "(nothing)"
+	}
+	first, rest, _ := strings.Cut(text, "\n")
+	line := oneLine(first, shownResult)
+	switch n := strings.Count(rest, "\n") + 1; {
+	case rest == "":
+		return line
+	case n == 1:
+		return line + "  (1 more line)"
+	default:
+		return line + "  (" + strconv.Itoa(n) + " more lines)"
+	}
+}
+
+// oneLine returns a text on one line, of at most so many characters.
+func oneLine(text string, most int) string {
+	if len(text) > 8*most {
+		text = text[:8*most] // what follows is cut anyway
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// harmless replaces what a terminal would obey: in JSON it was written as an escape that nobody obeys.
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ReplaceAll(text, "\r\n", "\n"))
+}
