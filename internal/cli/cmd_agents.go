@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/aicli"
+	"prodigy/internal/duration"
 	"prodigy/internal/jobs"
+	"prodigy/internal/process"
 )
 
 func newAgentsCommand(con *console) *cobra.Command {
@@ -152,18 +155,26 @@ The exit code is 1 if the CLI that is named is not there, or none of them is.`,
 				}
 				names = args
 			}
+			paths, versions := make([]string, len(names)), make([]string, len(names))
+			var asked sync.WaitGroup
+			for i, name := range names {
+				path, err := exec.LookPath(set[name].Argv[0])
+				if err != nil {
+					continue
+				}
+				paths[i] = path
+				asked.Go(func() { versions[i] = versionOf(cmd.Context(), path, versionPatience) })
+			}
+			asked.Wait()
 			found := 0
 			w := tabwriter.NewWriter(con.text(), 0, 0, 2, ' ', 0)
 			_, _ = fmt.Fprintln(w, "NAME\tPROGRAM\tVERSION\tTESTED WITH\tPROMPT")
-			for _, name := range names {
-				p := set[name]
-				path, err := exec.LookPath(p.Argv[0])
-				version := "-"
-				if err != nil {
-					path = "not found: " + p.Argv[0]
+			for i, name := range names {
+				p, path, version := set[name], paths[i], versions[i]
+				if path == "" {
+					path, version = "not found: "+p.Argv[0], "-"
 				} else {
 					found++
-					version = versionOf(cmd.Context(), path)
 				}
 				_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", visible(name), visible(path), visible(version), visible(cmp.Or(p.Tested, "-")), p.Prompt)
 			}
@@ -178,15 +189,18 @@ The exit code is 1 if the CLI that is named is not there, or none of them is.`,
 	}
 }
 
-// versionOf returns what a program prints for --version.
-func versionOf(ctx context.Context, path string) string {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	c := exec.CommandContext(ctx, path, "--version")
-	c.WaitDelay = time.Second
-	out, err := c.Output()
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	if err != nil || line == "" {
+// versionPatience is how long a CLI may take to say its version. The slowest needs five seconds on a slow machine.
+const versionPatience = 10 * time.Second
+
+// versionOf returns what a program prints for --version, if it does so within patience. Nothing of it is left afterwards.
+func versionOf(ctx context.Context, path string, patience time.Duration) string {
+	var out process.Capture
+	exit, err := process.Run(ctx, process.Command{Argv: []string{path, "--version"}, Stdout: &out, Timeout: patience, Grace: time.Second, EndAll: true})
+	line, _, _ := strings.Cut(strings.TrimSpace(out.Text()), "\n")
+	switch {
+	case exit.TimedOut:
+		return "no answer in " + duration.Format(patience)
+	case err != nil || exit.Start != nil || exit.Code != 0 || line == "":
 		return "unknown"
 	}
 	return line
