@@ -337,6 +337,7 @@ type sink struct {
 	reading *aicli.Reading // reads it as well; nil: nothing does
 	held    bool           // the file gets the answer, which is known at the end
 	watch   *watch         // ends the command when it does not get on; nil: nothing does
+	costs   *meter         // ends the command when it has cost what it may; nil: nothing does
 
 	onSession func() // called after lines that name the session; nil: nobody is interested
 	sessions  int    // how many these were
@@ -358,6 +359,7 @@ func (s *sink) Write(p []byte) (int, error) {
 		_, _ = s.reading.Write(p)
 		signs := s.reading.Signs()
 		s.watch.observe(signs)
+		s.costs.observe(s)
 		if s.onSession != nil && signs.Sessions != s.sessions {
 			s.sessions = signs.Sessions
 			s.onSession()

@@ -330,6 +330,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
 		out.watch = newWatch(b.aiRun)
 		defer out.watch.stop()
+		out.costs = newMeter(b.aiRun, r.x.host, r.ticket)
 		r.followSession(st, b.aiRun, out)
 	}
 	began := time.Now()

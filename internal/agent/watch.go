@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"prodigy/internal/aicli"
+	"prodigy/internal/spend"
 )
 
 // watch ends a run of an AI coding CLI that does not get on. What the CLI prints is observed by one goroutine, while a timer waits. A nil watch
@@ -100,6 +101,54 @@ func (w *watch) check() {
 	w.due = time.Time{}
 	w.arm()
 }
+
+// endFor ends the run for a reason that is not its silence.
+func (w *watch) endFor(why *aicli.Stall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why == nil {
+		w.end(why)
+	}
+}
+
+// meter watches what a run of an AI coding CLI costs that cannot hold itself to a limit.
+type meter struct {
+	host   Host
+	ticket AgentTicket
+	seen   float64
+}
+
+// newMeter returns the meter of a run; nil if the CLI holds itself to its limit.
+func newMeter(a *aiRun, h Host, t AgentTicket) *meter {
+	if a.raw || a.preset.Options["max_cost"] != nil || t.ID == 0 {
+		return nil
+	}
+	return &meter{host: h, ticket: t}
+}
+
+// observe ends the run when it has cost what it may.
+func (m *meter) observe(s *sink) {
+	if m == nil {
+		return
+	}
+	dollars, known := s.reading.Cost()
+	if !known || dollars <= m.seen {
+		return
+	}
+	m.seen = dollars
+	cost := spend.FromFloat(dollars)
+	if s.watch == nil || !m.host.AgentCost(m.ticket, cost) {
+		return
+	}
+	message := "it has cost " + cost.String() + ", and the budget of the job is spent"
+	if m.ticket.Cap > 0 && cost >= m.ticket.Cap {
+		message = "it has cost " + cost.String() + ", and may cost " + m.ticket.Cap.String()
+	}
+	s.watch.endFor(&aicli.Stall{Rule: ruleMaxCost, Outcome: aicli.Budget, Message: message})
+}
+
+// ruleMaxCost is the rule of an agent that was ended because of what it costs.
+const ruleMaxCost = "max_cost"
 
 func (w *watch) end(why *aicli.Stall) {
 	w.why = why

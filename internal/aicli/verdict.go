@@ -169,6 +169,20 @@ func (r *Reading) Usage() Usage {
 	return u
 }
 
+// Cost returns what the run has cost by now in US dollars, where the CLI says so while it runs.
+func (r *Reading) Cost() (dollars float64, known bool) {
+	sources := r.preset.Take["cost_usd"]
+	if len(sources) == 0 || !sources[0].sum {
+		return 0, false
+	}
+	for i, s := range r.preset.sums {
+		if s == sources[0] {
+			return r.values[i].sum, r.values[i].any
+		}
+	}
+	return 0, false
+}
+
 // sentence returns the CLI's own sentence about a failure, or what is known instead.
 func (r *Reading) sentence(rule *Rule, e End) string {
 	own, _ := r.take("message")

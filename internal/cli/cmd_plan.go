@@ -22,6 +22,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/settings"
+	"prodigy/internal/spend"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -33,6 +34,7 @@ type planOptions struct {
 	maxDelay    time.Duration
 	maxParallel int
 	allowDirty  bool
+	maxCost     spend.USD
 	since       sinceOptions
 }
 
@@ -57,6 +59,7 @@ are stable; a time without a limit is left out.`,
 	addFormat(cmd, &o.format, asJSON)
 	addMaxDelay(cmd, &o.maxDelay)
 	addMaxParallel(cmd, &o.maxParallel)
+	addMaxCost(cmd, &o.maxCost)
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
 	o.since.add(cmd)
@@ -76,6 +79,7 @@ type plan struct {
 	WorstItem    *millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
 	WorstMap     *millis       `json:"worst_map_ms,omitempty"`              // absent when nothing limits it, or the number of items is not known
 	WorstJob     *millis       `json:"worst_job_ms,omitempty"`              // the same
+	Cost         *planCost     `json:"cost,omitempty"`                      // of AI agents; absent when there are none
 	Workspace    *planSpace    `json:"workspace,omitempty"`                 // with workspaces
 	Unlimited    string        `json:"unlimited,omitempty"`                 // the first step that nothing limits, if there is one
 }
@@ -188,6 +192,9 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	}
 	p, err := makePlan(ctx, &w, space, slots, earlier)
 	if err != nil {
+		return err
+	}
+	if p.Cost, err = planCostOf(w.Workflow, o.maxCost, p.Items); err != nil {
 		return err
 	}
 	printProblems(con.err, w.warnings, "warning: ")
@@ -487,6 +494,9 @@ func (p plan) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", spell(*p.WorstWaiting))
 	}
 	p.printWorst(w)
+	if p.Cost != nil {
+		p.Cost.print(w)
+	}
 	_, _ = fmt.Fprintln(w, "nothing was run")
 }
 

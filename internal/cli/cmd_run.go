@@ -79,7 +79,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, since: o.since})
+		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost, since: o.since})
 	}
 	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
 		return err

@@ -166,6 +166,11 @@ func (d dollars) Set(s string) error {
 	return nil
 }
 
+// addMaxCost adds the flag --max-cost to cmd.
+func addMaxCost(cmd *cobra.Command, u *spend.USD) {
+	cmd.Flags().Var(dollars{u}, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
+}
+
 // addMaxDelay adds the flag --max-delay to cmd.
 func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(durationFlag{d}, "max-delay", "upper limit for delays that set none of their own (also: PRODIGY_MAX_DELAY)")

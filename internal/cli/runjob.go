@@ -60,7 +60,7 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	f.Var(durationFlag{&o.grace}, "grace", "how long running steps may take to finish after a stop")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
-	f.Var(dollars{&o.maxCost}, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
+	addMaxCost(cmd, &o.maxCost)
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 }
 

@@ -207,7 +207,12 @@ func (h *host) budgetReached(spent *spend.JobSpent) {
 func (h *host) AgentCost(t agent.AgentTicket, cost spend.USD) (over bool) {
 	h.starts.mu.Lock()
 	defer h.starts.mu.Unlock()
-	return h.starts.ledger.Live(t.ID, cost)
+	own, job := h.starts.ledger.Live(t.ID, cost)
+	if st, ok := h.starts.open[t.ID]; ok && job && !own {
+		st.grant.Rest = true // it may have cost more, if only there had been more left
+		h.starts.open[t.ID] = st
+	}
+	return own || job
 }
 
 // RecordUsage records what an agent has used.

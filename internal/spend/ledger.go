@@ -192,25 +192,23 @@ func (l *Ledger) reserved() USD {
 	return sum
 }
 
-// Live notes what a running agent has cost by now. It reports whether the agent has to end: it has reached its cap, or the agents together the
-// budget of the job.
-func (l *Ledger) Live(id int64, cost USD) (over bool) {
+// Live notes what a running agent has cost by now. It reports whether the agent has reached its cap, or all agents together the budget of the job:
+// then it has to end.
+func (l *Ledger) Live(id int64, cost USD) (own, job bool) {
 	w := l.running[id]
 	if w == nil {
-		return false
+		return false, false
 	}
 	w.live = max(w.live, cost)
-	if w.cap > 0 && w.live >= w.cap {
-		return true
-	}
+	own = w.cap > 0 && w.live >= w.cap
 	if l.budget.Job == nil {
-		return false
+		return own, false
 	}
 	sum := l.account.Total.Cost + l.account.Total.Assumed
 	for _, w := range l.running {
 		sum += w.live
 	}
-	return sum >= *l.budget.Job
+	return own, sum >= *l.budget.Job
 }
 
 // Add adds what an attempt has used.

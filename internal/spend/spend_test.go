@@ -187,7 +187,8 @@ func schedules(t *testing.T, n uint64, limits func(*rand.Rand) (Budget, USD), st
 			a.callsLeft--
 			over := a.grant.Cap > 0 && a.cost >= a.grant.Cap
 			if streams {
-				over = l.Live(a.grant.ID, a.cost)
+				own, job := l.Live(a.grant.ID, a.cost)
+				over = own || job
 			}
 			if spent > *b.Job+USD(together)*call { // those that have ended since the last start may have passed their caps too
 				t.Fatalf("seed %d: %s are spent of %s, with %d running and calls of up to %s", seed, spent, *b.Job, together, call)
