@@ -29,7 +29,7 @@ type record struct {
 
 	Commit  string   `json:"commit"`   // with workspaces: what an attempt did
 	Head    string   `json:"head"`     // and the result so far
-	ItemIDs []string `json:"item_ids"` // that were merged
+	ItemIDs []string `json:"item_ids"` // that were merged, or are verified
 
 	Time    time.Time  `json:"time"`
 	RetryAt *time.Time `json:"retry_at"`
@@ -65,6 +65,19 @@ func (r *round) logBytes() []byte {
 		all = append(all, data[:bytes.LastIndexByte(data, '\n')+1]...)
 	}
 	return all
+}
+
+// logFile returns a file of the log of the job. A run that was killed before its first record has left a job without one.
+func (r *round) logFile() (string, bool) {
+	files, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*"))
+	i := slices.IndexFunc(files, func(name string) bool {
+		data, err := os.ReadFile(name)
+		return err == nil && (bytes.IndexByte(data, '\n') >= 0 || strings.HasSuffix(name, ".zst"))
+	})
+	if i < 0 {
+		return "", false
+	}
+	return files[i], true
 }
 
 func unpack(data []byte) ([]byte, error) {

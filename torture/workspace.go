@@ -148,12 +148,12 @@ func (r *round) userState() (string, error) {
 // judgeWorkspaces looks at the repositories of a job, by git alone.
 func (r *round) judgeWorkspaces(all []record) (wrong []error) {
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	logs, _ := filepath.Glob(filepath.Join(r.home(), "events", "*", "*", "events-*"))
-	if len(logs) == 0 {
+	log, ok := r.logFile()
+	if !ok {
 		return []error{errors.New("there is no log")}
 	}
-	job := filepath.Base(filepath.Dir(logs[0])) // a run that was killed before it began a log has left another
-	hub := filepath.Join(r.home(), "state", filepath.Base(filepath.Dir(filepath.Dir(logs[0]))), job, "git", "hub")
+	job := filepath.Base(filepath.Dir(log))
+	hub := filepath.Join(r.home(), "state", filepath.Base(filepath.Dir(filepath.Dir(log))), job, "git", "hub")
 	head := r.base
 	var merged []string
 	kept := map[string]string{} // item → commit of its last failure
@@ -161,7 +161,9 @@ func (r *round) judgeWorkspaces(all []record) (wrong []error) {
 		if rec.Head != "" {
 			head = rec.Head
 		}
-		merged = append(merged, rec.ItemIDs...)
+		if rec.Type == "WorktreeMerged" {
+			merged = append(merged, rec.ItemIDs...)
+		}
 		if rec.Type == "AgentFailed" && rec.Commit != "" {
 			kept[rec.ItemID] = rec.Commit
 		}
@@ -175,11 +177,11 @@ func (r *round) judgeWorkspaces(all []record) (wrong []error) {
 			add("%s in %s is %s, want %s (%v)", w.ref, w.dir, at, head, err)
 		}
 	}
-	log, err := git(hub, "log", "--reverse", "--first-parent", "--format=%(trailers:key=Prodigy-Item,valueonly,separator=%x2C)", r.base+".."+head)
+	history, err := git(hub, "log", "--reverse", "--first-parent", "--format=%(trailers:key=Prodigy-Item,valueonly,separator=%x2C)", r.base+".."+head)
 	if err != nil {
 		return append(wrong, err)
 	}
-	if got := strings.Fields(log); !slices.Equal(got, merged) {
+	if got := strings.Fields(history); !slices.Equal(got, merged) {
 		add("merged by the history: %v, by the log: %v", got, merged)
 	}
 	for i, id := range merged {
