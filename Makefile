@@ -25,7 +25,7 @@ exhaustive: ## Run all cases of the tests that try a sample of them otherwise
 
 # The files of these tests are on the disk, not in memory.
 race: ## Run the tests under the race detector, without the long ones
-	TMPDIR=$${TMPDIR:-/tmp} $(GO) test -timeout $(PATIENCE) -race -short -skip TestSeedScripts ./...
+	TMPDIR=$${TMPDIR:-/tmp} $(GO) test -timeout $(PATIENCE) -race -short ./...
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@set -e; for pkg in $$($(GO) list ./...); do \

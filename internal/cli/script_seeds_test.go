@@ -27,8 +27,9 @@ func TestSeedScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runScripts(t, testscript.Params{
-		Dir: "../../testdata/script/seeds",
+	const dir = "../../testdata/script/seeds/"
+	params := testscript.Params{
+		Dir: dir,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"faster":      faster,
 			"samemetrics": sameMetrics,
@@ -38,7 +39,11 @@ func TestSeedScripts(t *testing.T) {
 			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
 			return os.CopyFS(filepath.Join(env.WorkDir, "workflows"), os.DirFS(workflows))
 		},
-	})
+	}
+	if testing.Short() {
+		params.Dir, params.Files = "", []string{dir + "metrics.txtar"}
+	}
+	runScripts(t, params)
 }
 
 func TestAllWorkflowsAreParsedWithoutProblems(t *testing.T) {

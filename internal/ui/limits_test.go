@@ -82,6 +82,7 @@ func request(address, method, path, more string) string {
 }
 
 func TestNobodyHoldsAConnectionWithoutARequest(t *testing.T) {
+	t.Parallel()
 	address := limited(t, short, none)
 	for name, text := range map[string]string{
 		"silence":              "",
@@ -138,6 +139,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 // A stream lasts longer than the limits of a request and an answer.
 func TestAStreamStaysAlive(t *testing.T) {
+	t.Parallel()
 	var more atomic.Bool
 	address := limited(t, short, func() []jobs.Job {
 		if more.Load() {

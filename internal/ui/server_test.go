@@ -291,6 +291,7 @@ func TestTheStreamOfAJobThatHasEndedEnds(t *testing.T) {
 
 // A stream of a job that goes on ends when its browser goes, and leaves nothing behind.
 func TestAStreamEndsWithItsBrowser(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	lock, err := s.job.Lock()
 	if err != nil {
