@@ -15,9 +15,10 @@ import (
 // allowed is the picture of the packages: which of them, and which outside modules, each may import besides the standard
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
-	"cmd/prodigy": {"cli"},
+	"cmd/prodigy":       {"cli"},
+	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "spend", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "spend", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -29,6 +30,11 @@ var allowed = map[string][]string{
 	"torture":       {"trials", "github.com/klauspost/compress"},
 	"release":       {},
 
+	"internal/natsfleet": {
+		"agent", "aicli", "breaker", "events", "fleet", "mapreduce", "mask", "outputs", "process", "spend",
+		"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "gopkg.in/yaml.v3",
+	},
+	"internal/fleet": {"agent", "events", "mapreduce", "outputs"},
 	"internal/mapreduce": {
 		"agent", "aicli", "breaker", "checksum", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "retry", "settings", "spend", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "golang.org/x/sync",

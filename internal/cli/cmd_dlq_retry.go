@@ -28,6 +28,7 @@ type dlqRetryOptions struct {
 	dryRun bool
 	reduce bool
 	with   string
+	fleet  fleetOptions
 }
 
 func newDLQRetryCommand(con *console) *cobra.Command {
@@ -43,6 +44,9 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 				return err
 			}
 			o.items = append(o.items, items...)
+			if o.fleet.wanted() && con.link == nil && !o.dryRun {
+				return becomeFleet()
+			}
 			return runDLQRetry(cmd.Context(), con, o)
 		},
 	}
@@ -50,6 +54,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	o.add(cmd)
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
+	o.fleet.add(cmd)
 	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
 	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
@@ -91,7 +96,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		return o.announce(con, choice)
 	}
 	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, e, choice) }
-	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, o.fleet, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		c.With = o.with
 		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 			if err := choice.make(q.Each(), nil); err != nil {

@@ -15,6 +15,7 @@ import (
 type resumeOptions struct {
 	jobOptions
 	jobID jobName
+	fleet fleetOptions
 }
 
 func newResumeCommand(con *console) *cobra.Command {
@@ -38,6 +39,9 @@ codes are those of run, but 0 when the job had already completed.`,
 			if err := o.checkPrint(); err != nil {
 				return err
 			}
+			if o.fleet.wanted() && con.link == nil {
+				return becomeFleet()
+			}
 			return runResume(cmd.Context(), con, o)
 		},
 	}
@@ -46,6 +50,8 @@ codes are those of run, but 0 when the job had already completed.`,
 	o.addPrint(cmd, "print the outputs of all items in their order, also of those that ended before")
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
+	o.fleet.add(cmd)
+	cmd.Flags().Lookup("fleet").Usage += "; none: give up what they may still run"
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd
@@ -73,7 +79,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	if completed {
 		conclude = o.nothingDone
 	}
-	return o.again(ctx, con, job, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, o.fleet, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Resume(ctx, c, job)
 	})
 }
@@ -113,12 +119,19 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 }
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
-func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, conclude func(*console, finishedRun) error, do work) error {
+func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fleetOptions, conclude func(*console, finishedRun) error, do work) error {
 	replacement, w, err := o.workflowOf(job)
 	if err != nil {
 		return err
 	}
-	t, err := findTools(w)
+	if err := on.check(w); err != nil {
+		return err
+	}
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return err
+	}
+	t, err := findTools(w, on.wanted())
 	if err != nil {
 		return err
 	}
@@ -136,7 +149,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, concl
 	}
 	c := o.config(t)
 	c.Settings, c.Replacement = found, replacement
-	end, err := watch(ctx, c, newPrinter(con, o, w), do)
+	end, err := watch(ctx, c, newPrinter(con, o, w), on.on(con, t, w, meta.Dir, o.grace, do))
 	if err != nil {
 		return o.afterError(con, end, err)
 	}

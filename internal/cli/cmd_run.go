@@ -29,6 +29,7 @@ type runOptions struct {
 
 	allowDirty bool
 	since      sinceOptions
+	fleet      fleetOptions
 }
 
 // sinceOptions are the flags about an earlier job whose results are taken over.
@@ -60,6 +61,9 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
+			if o.fleet.wanted() && con.link == nil && !o.dryRun {
+				return becomeFleet()
+			}
 			return runRun(cmd.Context(), con, o)
 		},
 	}
@@ -73,6 +77,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	o.since.add(cmd)
 	o.addPrint(cmd, "like --print, or with --group and --line-buffer, but in the order of the items")
 	o.echo.add(cmd, "")
+	o.fleet.add(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
 	return cmd
 }
@@ -88,9 +93,15 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}, o.settings, settings.ToRun)
+	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, OnFleet: o.fleet.wanted()}, o.settings, settings.ToRun)
 	if err != nil {
 		return err
+	}
+	if err := o.fleet.check(w.Workflow); err != nil {
+		return err
+	}
+	if o.fleet.wanted() && (o.echo.group || o.echo.lines || o.echo.ungroup) {
+		return usagef("what items print while they run cannot be shown with --fleet: --print shows it when they end, and prodigy logs --follow as it comes")
 	}
 	return o.start(ctx, con, w, limit)
 }
@@ -99,7 +110,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 func (o runOptions) start(ctx context.Context, con *console, w checked, limit time.Duration) error {
 	con.hide(w.settings.Mask)
 	con.secrets.Settings = w.settings
-	t, err := findTools(w.Workflow)
+	t, err := findTools(w.Workflow, o.fleet.wanted())
 	if err != nil {
 		return err
 	}
@@ -114,9 +125,9 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
 	p := newPrinter(con, o.jobOptions, w.Workflow)
 	p.showItems(con, o.echo, o.keepOrder)
-	end, err := watch(ctx, c, p, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	end, err := watch(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir, o.grace, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)
-	})
+	}))
 	if err != nil {
 		return o.afterError(con, end, err)
 	}
@@ -134,8 +145,8 @@ type tools struct {
 	agents aicli.Set
 }
 
-// findTools returns the tools for w. It fails if w needs a CLI that is not installed.
-func findTools(w *workflow.Workflow) (tools, error) {
+// findTools returns the tools for w. It fails if w needs a CLI that is not installed, unless its items run on other machines.
+func findTools(w *workflow.Workflow, elsewhere bool) (tools, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return tools{}, err
@@ -144,12 +155,15 @@ func findTools(w *workflow.Workflow) (tools, error) {
 	if err != nil {
 		return tools{}, err
 	}
-	if err := checkClaude(w, claude); err != nil {
+	if !elsewhere {
+		err = checkClaude(w, claude)
+	}
+	if err != nil {
 		return tools{}, err
 	}
 	agents, err := agentsOf(home, w)
-	if err != nil {
-		return tools{}, err
+	if err != nil || elsewhere {
+		return tools{home, claude, agents}, err
 	}
 	return tools{home, claude, agents}, checkAgents(w, agents)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
 
+	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
 )
@@ -34,6 +35,8 @@ type console struct {
 	size    func() (w, h int) // of that terminal
 	wide    func() int        // of the terminal that out is; 0: it is none
 	safe    bool              // out is a terminal
+
+	link fleet.Link // nil: this program reaches no broker
 
 	secrets jobSecrets // of the job that is shown
 }

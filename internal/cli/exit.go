@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
@@ -92,12 +93,14 @@ func exitCode(err error) int {
 	var usage *usageError
 	var invalid *workflow.InvalidError
 	var refused *mapreduce.RefusedError
+	var onFleet *mapreduce.OnFleetError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &usage), errors.As(err, &invalid), errors.As(err, &refused),
+		errors.As(err, &onFleet), errors.Is(err, fleet.ErrRefused),
 		errors.Is(err, jobs.ErrNotFound), errors.Is(err, jobs.ErrAmbiguous), errors.Is(err, mapreduce.ErrNoMap):
 		return exitUsage
 	}

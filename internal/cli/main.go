@@ -14,6 +14,8 @@ import (
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
+
+	"prodigy/internal/fleet"
 )
 
 // Set by the linker.
@@ -23,9 +25,10 @@ var (
 )
 
 // Main runs the program with its arguments, without its name, and returns the exit code.
-func Main(args []string) int {
+// Link reaches the broker of a fleet; nil: prodigy-fleet is run for what needs one.
+func Main(args []string, link fleet.Link) int {
 	growStack(0)
-	return run(args)
+	return run(args, link)
 }
 
 // growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper calls, takes a
@@ -41,8 +44,14 @@ func growStack(depth int) byte {
 }
 
 // run is Main on a stack that is large enough.
-func run(args []string) int {
+func run(args []string, link fleet.Link) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
+	if con.link = link; link != nil {
+		if err := checkBecome(); err != nil {
+			explain(con.err, nil, err)
+			return exitCode(err)
+		}
+	}
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
 	var p profiles

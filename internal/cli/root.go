@@ -36,6 +36,9 @@ var firstLevel = []struct {
 	{"report", newReportCommand},
 	{"ui", newUICommand},
 	{"clean", newCleanCommand},
+	{"worker", newWorkerCommand},
+	{"broker", newBrokerCommand},
+	{"fleet", newFleetCommand},
 	{"version", newVersionCommand},
 	{endLeftoversName, newEndLeftoversCommand},
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"prodigy/internal/natsfleet"
+
 	"prodigy/internal/testenv"
 )
 
@@ -27,9 +29,11 @@ func TestMain(m *testing.M) {
 		testenv.UseMemory()
 	}
 	testscript.Main(m, map[string]func(){
-		"prodigy": func() { os.Exit(Main(os.Args[1:])) },
-		"claude":  fakeClaude,
-		"gh":      fakeGH,
+		"prodigy":       func() { os.Exit(Main(os.Args[1:], nil)) },
+		"prodigy-fleet": func() { os.Exit(Main(os.Args[1:], natsfleet.Link{})) },
+
+		"claude": fakeClaude,
+		"gh":     fakeGH,
 	})
 }
 

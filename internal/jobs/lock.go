@@ -77,6 +77,22 @@ func gone(pid int) bool {
 	return err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
+// LockWorker makes the directory of a worker and locks it, so that no other process uses it. The kernel frees it when the process dies.
+func LockWorker(dir string) (unlock func() error, err error) {
+	if err := MakeDirs(dir); err != nil {
+		return nil, err
+	}
+	file := flock.New(filepath.Join(dir, "lock"))
+	locked, err := file.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if !locked {
+		return nil, fmt.Errorf("another worker uses %s", dir)
+	}
+	return file.Unlock, nil
+}
+
 // Running reports whether a process holds the lock.
 func (j Job) Running() bool {
 	if _, err := os.Stat(j.lockFile()); err != nil {

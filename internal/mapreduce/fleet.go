@@ -9,7 +9,7 @@ type OnFleetError struct {
 }
 
 func (e *OnFleetError) Error() string {
-	return fmt.Sprintf("workers of a fleet may still run attempts of job %s: %d", e.JobID, e.Attempts)
+	return fmt.Sprintf("workers of a fleet may still run items of job %s: %d; resume it with --fleet (--fleet none gives them up, and they may run twice)", e.JobID, e.Attempts)
 }
 
 // onFleet is the number of attempts that workers of a fleet may still run.

@@ -77,6 +77,18 @@ func (r *Register) Close() error {
 	return r.file.Close()
 }
 
+// Beat has the watcher kill everything that the register has if this process does not call it again within d, because it is frozen. With d 0 it
+// may be silent. Without a watcher there is no effect.
+func (r *Register) Beat(d time.Duration) {
+	if r == nil {
+		return
+	}
+	if lifeline := r.watcher.alive.Load(); lifeline != nil {
+		_ = lifeline.SetWriteDeadline(time.Now().Add(time.Second)) // a watcher that is frozen reads nothing
+		_, _ = lifeline.WriteString(d.String() + "\n")
+	}
+}
+
 // guard sees to it that the watcher is there before a command starts, which may kill this process at once.
 func (r *Register) guard() {
 	if r != nil {

@@ -5,6 +5,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -423,5 +424,51 @@ func BenchmarkRegister(b *testing.B) {
 	}
 	for b.Loop() {
 		register.End(register.Begin(os.Getpid()))
+	}
+}
+
+// A process that is frozen cannot end its commands. Its watcher does, in time.
+func TestWhatASilentProcessRunsIsKilled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "processes")
+	r, err := OpenRegister(path, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	lifeline, beats := io.Pipe()
+	watched := make(chan error, 1)
+	go func() { watched <- Watch(t.Context(), lifeline, path, r.owner.mark, time.Second) }()
+	say := func(text string) {
+		if _, err := beats.Write([]byte(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	ended := make(chan Exit, 1)
+	go func() {
+		exit, err := Run(t.Context(), Command{Argv: []string{"sleep", "60"}, Register: r})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- exit
+	}()
+	say("1h\n")
+	say("0s\n")
+	select {
+	case exit := <-ended:
+		t.Fatalf("it ended with %+v although its owner may be silent", exit)
+	case <-time.After(100 * time.Millisecond):
+	}
+	say("50ms\n")
+	select {
+	case exit := <-ended:
+		if exit.Signal != "SIGKILL" {
+			t.Errorf("got %+v, want SIGKILL", exit)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the command still runs")
+	}
+	_ = beats.Close()
+	if err := <-watched; err != nil {
+		t.Error(err)
 	}
 }

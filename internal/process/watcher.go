@@ -1,11 +1,13 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,8 +16,34 @@ import (
 //
 // The kernel gives a lifeline its end only after every command that was being started has become the program it was to run, since
 // until then that has the other end too. So none is missed that carries its environment on.
+//
+// When a beat (see Register.Beat) is not followed by another in time, what runs is killed at once: its owner is frozen.
 func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
-	_, _ = io.Copy(io.Discard, lifeline) // an error is an end as well
+	silence := time.NewTimer(0)
+	silence.Stop()
+	beats := make(chan time.Duration)
+	go func() {
+		defer close(beats)
+		for lines := bufio.NewScanner(lifeline); lines.Scan(); { // an error is an end as well
+			if d, err := time.ParseDuration(lines.Text()); err == nil {
+				beats <- d
+			}
+		}
+	}()
+	for alive := true; alive; {
+		var d time.Duration
+		select {
+		case d, alive = <-beats:
+			silence.Stop()
+			if d > 0 {
+				silence.Reset(d)
+			}
+		case <-silence.C:
+			if owner, running, err := readRegister(path); err == nil && owner.mark == mark {
+				_, _ = endGroups(ctx, owner, running, 0)
+			}
+		}
+	}
 	died := time.Now()
 	owner, running, err := readRegister(path)
 	if err != nil || owner.mark != mark {
@@ -29,8 +57,9 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 // watcher is a process that calls Watch. Its zero value is none.
 type watcher struct {
 	argv     []string
-	process  *exec.Cmd // nil: none was started
-	lifeline *os.File  // nobody writes to it
+	process  *exec.Cmd               // nil: none was started
+	lifeline *os.File                // only Beat writes to it
+	alive    atomic.Pointer[os.File] // the lifeline, once there is one
 }
 
 // start starts the watcher in a session of its own, so that what ends the owner does not end it too. When it cannot be
@@ -52,6 +81,7 @@ func (w *watcher) start() {
 		return
 	}
 	w.process, w.lifeline = cmd, lifeline
+	w.alive.Store(lifeline)
 }
 
 // dismiss ends the watcher before it sees the end of its lifeline.

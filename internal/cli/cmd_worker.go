@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
+)
+
+type workerOptions struct {
+	join     string
+	slots    int
+	labels   []string
+	name     string
+	dir      string
+	insecure bool
+	grace    time.Duration
+}
+
+func newWorkerCommand(con *console) *cobra.Command {
+	o := workerOptions{grace: defaultGrace}
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Run items of the jobs of a fleet on this machine",
+		Long: `Run items of the jobs of a fleet on this machine, until it is ended.
+
+The items run in the directory of the run, which must be shared with this machine, or in that of --dir. SIGTERM or Ctrl-C has the worker finish what it
+runs and take no more; a second one gives what runs back, and it goes elsewhere.`,
+		Example: `  prodigy worker --join nats://127.0.0.1:4222
+  prodigy worker --join tls://broker:4222 --slots 8 --label gpu`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return con.linked(func() error { return runWorker(cmd.Context(), con, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.join, "join", "", "the broker, as nats://HOST:4222 (also: PRODIGY_FLEET)")
+	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: one for each CPU)")
+	f.Var(repeated{&o.labels}, "label", "what this worker has, for --requires (may be given more than once)")
+	f.StringVar(&o.name, "name", "", "its name (default: that of the machine)")
+	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
+	f.BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
+	f.Var(durationFlag{&o.grace}, "grace", "what commands that a worker before has left get to end in")
+	return cmd
+}
+
+func runWorker(ctx context.Context, con *console, o workerOptions) error {
+	address := fleetAddress(cmp.Or(o.join, os.Getenv("PRODIGY_FLEET")), o.insecure)
+	if address.URL == "" {
+		return usagef("--join is missing: the broker, as nats://HOST:4222")
+	}
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return err
+	}
+	machine, _ := os.Hostname()
+	name := cmp.Or(o.name, machine, "worker")
+	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
+		return usagef("--name: %q cannot be the name of a directory", name)
+	}
+	if o.dir != "" {
+		if o.dir, err = filepath.Abs(o.dir); err != nil {
+			return err
+		}
+	}
+	dir := filepath.Join(home.Root, "workers", name)
+	unlock, err := jobs.LockWorker(dir)
+	if err != nil {
+		return refusef("%w: give each worker of a machine another --name", err)
+	}
+	defer func() { _ = unlock() }()
+	kill, cancelKill := context.WithCancel(ctx)
+	defer cancelKill()
+	drain, cancelDrain := context.WithCancel(ctx)
+	defer cancelDrain()
+	signals, stopListening := listen()
+	defer stopListening()
+	go func() {
+		<-signals
+		cancelDrain()
+		<-signals
+		cancelKill()
+	}()
+	err = con.link.Work(kill, fleet.WorkerOptions{
+		Address: address, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
+		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
+		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
+	})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+// Package fleet is what a coordinator and its workers have in common, whatever carries their messages: who they are, what they are asked to do,
+// and the Book of the attempts that are out.
+//
+// The coordinator is the process that runs the job, and the only one that decides. An attempt has a token, the number of the record of its
+// start. A worker runs a token only after the coordinator has granted it, and the Book grants each at most once. What the broker
+// delivers twice, forgets or reorders so makes no difference.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/mapreduce"
+)
+
+// Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
+const Protocol = 1
+
+// ErrRefused is wrapped by the errors of what is not done at all, before anything has run.
+var ErrRefused = errors.New("refused")
+
+// Limits of the lease: how long a worker may be silent before its attempts are lost.
+const (
+	DefaultLease = time.Minute
+	LeastLease   = 15 * time.Second
+	LeastHere    = 2 * time.Second // when the broker is on this machine
+)
+
+// Address says where the broker is, and who asks.
+type Address struct {
+	URL      string
+	Insecure bool   // plain TCP is allowed past this machine
+	CA       string // file of the certificate that signed that of the broker; empty: those of the system
+	Cert     string // files of a certificate of one's own and of its key; empty: none
+	Key      string
+	NKey     string // file of the seed of an NKEY; empty: none
+}
+
+// JobOptions are the options of a coordinator.
+type JobOptions struct {
+	Address
+	Version  string
+	Lease    time.Duration
+	Requires []string      // labels that a worker must have
+	Dir      string        // directory of the run
+	Grace    time.Duration // what running attempts get to finish in at a stop
+	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
+	Agents   bool          // there are steps that need that
+	Claude   []string      // argv of the AI coding CLI of claude steps
+}
+
+// WorkerOptions are the options of a worker.
+type WorkerOptions struct {
+	Address
+	Version string
+	Name    string
+	Slots   int
+	Labels  []string
+	Dir     string // where commands run, instead of the directory of the run; empty: there
+	Home    string // directory of private files and the register
+	Environ []string
+	Grace   time.Duration
+	Watcher []string // as mapreduce.Config.Watcher
+	Say     func(text string)
+
+	Drain context.Context // when it ends, the worker takes no more, and ends when it has finished what it has
+}
+
+// BrokerOptions are the options of the broker that is built in.
+type BrokerOptions struct {
+	Listen   string // host:port
+	Store    string // directory
+	Insecure bool   // it may listen on more than the loopback
+	Config   string // file of a configuration of nats-server; empty: none
+	Version  string
+	Say      func(text string)
+}
+
+// Node is a worker as it describes itself.
+type Node struct {
+	V        int      `json:"v"`
+	Instance string   `json:"instance"` // of the process: no other worker ever has it
+	Name     string   `json:"name"`
+	Host     string   `json:"host"`
+	Version  string   `json:"version"`
+	Labels   []string `json:"labels,omitempty"`
+	Slots    int      `json:"slots"`
+	Busy     int      `json:"busy"`
+	Draining bool     `json:"draining,omitempty"`
+	Began    time.Time
+	Every    time.Duration      `json:"every"`          // how often it says this
+	Holds    map[string][]int64 `json:"holds"`          // tokens by the key of their job
+	Refuses  map[string]string  `json:"refuses"`        // jobs that it takes no part in, and why
+	Jobs     map[string]string  `json:"jobs,omitempty"` // ids of the jobs by their keys
+}
+
+// Crew gives the attempts of one job to workers.
+type Crew interface {
+	// Executor is for mapreduce.Config.
+	Executor(c agent.Config, h agent.Host) mapreduce.Executor
+	// Notify sets who gets messages for people.
+	Notify(notice func(text string))
+	// Settle is called with records that are durable, in order.
+	Settle([]events.Record)
+	// Close ends the part of this process. What still runs goes on.
+	Close() error
+}
+
+// Link carries the messages of a fleet.
+type Link interface {
+	Join(ctx context.Context, o JobOptions) (Crew, error)
+	Work(ctx context.Context, o WorkerOptions) error
+	Serve(ctx context.Context, o BrokerOptions) error
+	// Nodes returns the workers that answer.
+	Nodes(ctx context.Context, a Address) ([]Node, error)
+	// Drain asks workers with a name to finish and end, and returns how many heard that.
+	Drain(ctx context.Context, a Address, name string) (int, error)
+}

@@ -1,0 +1,245 @@
+// Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (crew.go), the worker (worker.go), and a broker
+// for a first fleet (broker.go).
+//
+// The stream PRODIGY_RUN has the attempts that are out, one message each, and PRODIGY_OUT what workers report of them, until the coordinator
+// has it on disk. The bucket prodigy-jobs has the jobs, and the object store prodigy-files what is too large for a message. All else are
+// plain requests. Whatever the broker loses is made again: package fleet says why that is safe.
+package natsfleet
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
+)
+
+const (
+	runStream  = "PRODIGY_RUN"
+	outStream  = "PRODIGY_OUT"
+	jobsBucket = "prodigy-jobs"
+	filesStore = "prodigy-files"
+
+	maxBody = 256 << 10 // bytes of a message; what is larger becomes an object
+
+	requestTime = 5 * time.Second
+)
+
+// Link is a fleet.Link over NATS.
+type Link struct{}
+
+var _ fleet.Link = Link{}
+
+// ErrNoBroker is wrapped by the error of a broker that cannot be reached at the start.
+var ErrNoBroker = errors.New("the broker cannot be reached")
+
+// hub is a connection to the broker.
+type hub struct {
+	nc *nats.Conn
+	js jetstream.JetStream
+}
+
+// connect reaches the broker. who is shown by it. onReconnect is called whenever the connection is there again.
+func connect(ctx context.Context, a fleet.Address, who string, onReconnect func()) (*hub, error) {
+	if err := checkPlain(a); err != nil {
+		return nil, err
+	}
+	options := []nats.Option{
+		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
+		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1), nats.Timeout(requestTime),
+		nats.ReconnectHandler(func(*nats.Conn) { onReconnect() }), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}
+	if a.CA != "" {
+		options = append(options, nats.RootCAs(a.CA))
+	}
+	if a.Cert != "" {
+		options = append(options, nats.ClientCert(a.Cert, a.Key))
+	}
+	if a.NKey != "" {
+		key, err := nats.NkeyOptionFromSeed(a.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("the key of the fleet: %w", err)
+		}
+		options = append(options, key)
+	}
+	nc, err := nats.Connect(a.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, shown(a.URL), err)
+	}
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = ready(ctx, js)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("the broker at %s: %w", shown(a.URL), err)
+	}
+	return &hub{nc: nc, js: js}, nil
+}
+
+// checkPlain refuses to send what is a shell on each worker in the clear over a network.
+func checkPlain(a fleet.Address) error {
+	for one := range strings.SplitSeq(a.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("%w: %q is no address of a broker: write it as nats://HOST:4222 or tls://HOST:4222", fleet.ErrRefused, shown(one))
+		}
+		if u.Scheme == "tls" || u.Scheme == "wss" || a.Insecure || loopback(u.Hostname()) {
+			continue
+		}
+		return fmt.Errorf("%w: whoever can read or write what goes to %s has a shell on each worker: use tls:// (or --insecure, in a network that nobody else uses)", fleet.ErrRefused, u.Host)
+	}
+	return nil
+}
+
+// leastLease returns how short a lease may be.
+func leastLease(a fleet.Address) time.Duration {
+	for one := range strings.SplitSeq(a.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(one)); err != nil || !loopback(u.Hostname()) {
+			return fleet.LeastLease
+		}
+	}
+	return fleet.LeastHere
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// shown returns a URL without its password.
+func shown(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "the given address"
+	}
+	return u.Redacted()
+}
+
+// ready makes what the fleet needs of the broker, unless it is there. A broker that has just started may not answer yet, and then never does.
+func ready(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := ensure(ctx, js)
+		if err == nil || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func ensure(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, c := range []jetstream.StreamConfig{
+		{
+			Name: runStream, Subjects: []string{"prodigy.run.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+			MaxMsgsPerSubject: 1, DiscardNewPerSubject: true,
+		},
+		{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew},
+	} {
+		if _, err := js.Stream(ctx, c.Name); err == nil {
+			continue
+		}
+		if _, err := js.CreateStream(ctx, c); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return err
+		}
+	}
+	if _, err := js.KeyValue(ctx, jobsBucket); err != nil {
+		if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: jobsBucket}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			return err
+		}
+	}
+	if _, err := js.ObjectStore(ctx, filesStore); err != nil {
+		if _, err := js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: filesStore}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// put keeps an object.
+func (h *hub) put(ctx context.Context, name string, data []byte) error {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err == nil {
+		_, err = store.PutBytes(ctx, name, data)
+	}
+	return err
+}
+
+// get returns an object.
+func (h *hub) get(ctx context.Context, name string) ([]byte, error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return nil, err
+	}
+	return store.GetBytes(ctx, name)
+}
+
+// drop removes the objects whose names begin with prefix.
+func (h *hub) drop(ctx context.Context, prefix string) error {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return err
+	}
+	list, err := store.List(ctx)
+	if errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil
+	}
+	for _, o := range list {
+		if strings.HasPrefix(o.Name, prefix) {
+			err = errors.Join(err, store.Delete(ctx, o.Name))
+		}
+	}
+	return err
+}
+
+// stubbornly calls do until it succeeds or ctx ends, with growing pauses.
+func stubbornly(ctx context.Context, do func(ctx context.Context) error) error {
+	pause := 20 * time.Millisecond
+	for {
+		one, cancel := context.WithTimeout(ctx, requestTime)
+		err := do(one)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+		pause = min(2*pause, 2*time.Second)
+	}
+}
+
+// keyOf returns the name of a job in the subjects of the fleet. Two homes can have jobs of one id: their seeds differ.
+func keyOf(jobID string, seed uint64) string {
+	safe := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, jobID)
+	return fmt.Sprintf("%s-%x", safe, seed)
+}
+
+func newInstance() string { return rand.Text() }
+
+// every returns how often workers say what they hold.
+func every(lease time.Duration) time.Duration {
+	return min(max(lease/8, 250*time.Millisecond), 5*time.Second)
+}

@@ -1,0 +1,151 @@
+package natsfleet
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+)
+
+// twice is a script that says so when an item runs more than once.
+const twice = `echo run >> runs-${item}; sleep 0.3`
+
+// once checks that all items have succeeded and none ran twice.
+func (f *field) once(r mapreduce.Result, items int) {
+	f.t.Helper()
+	if r.State != mapreduce.Completed || r.Metrics.Successful != items {
+		f.t.Fatalf("got %s (%s) with %+v, want %d successful", r.State, r.Reason, r.Metrics, items)
+	}
+	files, err := filepath.Glob(filepath.Join(f.root, "runs-*"))
+	if err != nil || len(files) != items {
+		f.t.Errorf("%d items ran, %v, want %d", len(files), err, items)
+	}
+	for _, path := range files {
+		if data, err := os.ReadFile(path); err != nil || strings.Count(string(data), "run") != 1 {
+			f.t.Errorf("%s: %q, %v, want one run", filepath.Base(path), data, err)
+		}
+	}
+}
+
+// whenRunning calls do once some items have begun.
+func (f *field) whenRunning(do func()) {
+	go func() {
+		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+			if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= 4 {
+				do()
+				return
+			}
+		}
+	}()
+}
+
+func (f *field) restart(lose bool) {
+	port := f.broker.Addr().String()
+	port = port[strings.LastIndexByte(port, ':')+1:]
+	f.broker.Shutdown()
+	f.broker.WaitForShutdown()
+	if lose {
+		if err := os.RemoveAll(filepath.Join(f.root, "store")); err != nil {
+			f.t.Error(err)
+		}
+	}
+	n := 0
+	for _, digit := range port {
+		n = 10*n + int(digit-'0')
+	}
+	f.start(n)
+}
+
+func TestABrokerThatIsRestartedCostsNothing(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 3, nil)
+	f.whenRunning(func() { f.restart(false) })
+	f.once(f.run(source(9, 6, twice, ""), nil), 9)
+}
+
+func TestABrokerThatLosesItsDiskIsGivenAnewWhatIsOut(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 3, nil)
+	f.whenRunning(func() { f.restart(true) })
+	f.once(f.run(source(9, 6, twice, ""), nil), 9)
+}
+
+// A worker that is drained finishes what it runs, and another takes the rest.
+func TestADrainedWorkerFinishesWhatItHas(t *testing.T) {
+	f := newField(t)
+	a := f.worker("a", 3, nil)
+	f.whenRunning(func() {
+		f.worker("b", 3, nil)
+		a.drain()
+	})
+	r := f.run(source(12, 6, twice, ""), nil)
+	f.once(r, 12)
+	select {
+	case <-a.done:
+	case <-time.After(10 * time.Second):
+		t.Error("the drained worker goes on")
+	}
+	for _, rec := range recordsOf(t, r.Job) {
+		if e, ok := rec.Event.(events.AgentLost); ok {
+			t.Errorf("got %+v, want nothing lost", e)
+		}
+	}
+}
+
+// A worker that is ended gives back what it runs: the same number starts elsewhere at once.
+func TestAnEndedWorkerGivesBackWhatItHas(t *testing.T) {
+	f := newField(t)
+	a := f.worker("a", 3, nil)
+	f.whenRunning(func() {
+		f.worker("b", 3, nil)
+		a.kill()
+	})
+	r := f.run(source(8, 4, "echo run >> runs-${item}; sleep 0.5", ""), nil)
+	if r.Metrics.Successful != 8 {
+		t.Fatalf("got %s (%s) with %+v, want 8 successful", r.State, r.Reason, r.Metrics)
+	}
+	back := 0
+	for _, rec := range recordsOf(t, r.Job) {
+		switch e := rec.Event.(type) {
+		case events.AgentInterrupted:
+			back++
+		case events.AgentStarted:
+			if e.Attempt != 1 {
+				t.Errorf("%s starts as attempt %d, want 1", e.ItemID, e.Attempt)
+			}
+		}
+	}
+	if back == 0 {
+		t.Error("nothing was given back")
+	}
+}
+
+// A worker that lacks something takes no part, and says why.
+func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
+	f := newField(t)
+	old := f.worker("old", 3, func(o *fleet.WorkerOptions) { o.Version = "older" })
+	f.worker("a", 2, nil)
+	f.once(f.run(source(4, 4, twice, ""), nil), 4)
+	if !strings.Contains(old.said.String(), "run by prodigy test, and this worker is prodigy older") {
+		t.Errorf("got %q, want both versions", old.said)
+	}
+}
+
+// Attempts that a worker is only asking for are not listed: a new coordinator would believe that they run there.
+func TestAWorkerListsOnlyWhatItWasGranted(t *testing.T) {
+	w := &worker{jobs: map[string]*workerJob{}, held: map[string]*holding{}}
+	j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute}}
+	w.jobs["j"] = j
+	for token, granted := range map[int64]bool{1: false, 2: true} {
+		h := &holding{job: j, token: token, granted: granted}
+		w.held[h.name()] = h
+	}
+	if got := w.describe().Holds["j"]; len(got) != 1 || got[0] != 2 {
+		t.Errorf("got %v, want only 2", got)
+	}
+}

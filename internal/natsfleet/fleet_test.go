@@ -1,0 +1,263 @@
+package natsfleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/mask"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// field is a fleet in this process: a broker, and workers whose commands are real.
+type field struct {
+	t      *testing.T
+	root   string
+	broker *server.Server
+	lease  time.Duration
+}
+
+func newField(t *testing.T) *field {
+	t.Helper()
+	f := &field{t: t, root: t.TempDir(), lease: 4 * time.Second}
+	f.start(0)
+	t.Cleanup(func() { f.broker.Shutdown(); f.broker.WaitForShutdown() })
+	return f
+}
+
+// start starts the broker on its store.
+func (f *field) start(port int) {
+	f.t.Helper()
+	s, err := startBroker(fleet.BrokerOptions{Listen: fmt.Sprintf("127.0.0.1:%d", port), Store: filepath.Join(f.root, "store")})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.broker = s
+}
+
+func (f *field) address() fleet.Address { return fleet.Address{URL: f.broker.ClientURL()} }
+
+// member is a worker of a field.
+type member struct {
+	drain, kill context.CancelFunc
+	done        chan struct{}
+	said        *log
+}
+
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *log) add(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(text + "\n")
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// worker starts a worker and waits until it has said that it is there.
+func (f *field) worker(name string, slots int, change func(*fleet.WorkerOptions)) *member {
+	f.t.Helper()
+	drain, ask := context.WithCancel(context.Background())
+	ctx, kill := context.WithCancel(context.Background())
+	m := &member{drain: ask, kill: kill, done: make(chan struct{}), said: new(log)}
+	o := fleet.WorkerOptions{
+		Address: f.address(), Version: "test", Name: name, Slots: slots, Home: filepath.Join(f.root, name), Environ: os.Environ(), Grace: time.Second,
+		Say: m.said.add, Drain: drain,
+	}
+	if change != nil {
+		change(&o)
+	}
+	go func() {
+		defer close(m.done)
+		if err := (Link{}).Work(ctx, o); err != nil {
+			m.said.add(err.Error())
+		}
+	}()
+	f.t.Cleanup(func() {
+		kill()
+		select {
+		case <-m.done:
+		case <-time.After(30 * time.Second):
+			f.t.Errorf("worker %s does not end", name)
+		}
+	})
+	return m
+}
+
+// config returns how a job is run on the fleet, and what closes its part of it.
+func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.Crew) {
+	f.t.Helper()
+	o := fleet.JobOptions{Address: f.address(), Version: "test", Lease: f.lease, Dir: f.root}
+	if change != nil {
+		change(&o)
+	}
+	c, err := (Link{}).Join(f.t.Context(), o)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c.Notify(func(text string) { f.t.Log("notice: " + text) })
+	return mapreduce.Config{
+		Home: jobs.Home{Root: filepath.Join(f.root, "home")}, Dir: f.root, Environ: os.Environ(), Version: "test", Durability: events.Batch,
+		Grace: time.Second, MaxRetries: 3, Executor: c.Executor, OnFleet: true, Observe: c.Settle,
+	}, c
+}
+
+// run runs a workflow to its end.
+func (f *field) run(source string, change func(*mapreduce.Config)) mapreduce.Result {
+	f.t.Helper()
+	c, crew := f.config(nil)
+	if change != nil {
+		change(&c)
+	}
+	w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r, err := mapreduce.Run(f.t.Context(), c, w, []byte(source))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := crew.Close(); err != nil {
+		f.t.Error(err)
+	}
+	return r
+}
+
+func recordsOf(t *testing.T, place jobs.Job) []events.Record {
+	t.Helper()
+	var all []events.Record
+	for r, err := range events.Read(place.EventsDir()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// source returns a workflow over the numbers from 1 to n, whose command is a script.
+func source(n, slots int, script, more string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: w\nmode: mapreduce\n%smap:\n  max_parallel: %d\n  input: [", more, slots)
+	for i := range n {
+		fmt.Fprintf(&b, "%d,", i+1)
+	}
+	fmt.Fprintf(&b, "]\n  agent_template:\n    - shell: |\n        %s\n", strings.ReplaceAll(script, "\n", "\n        "))
+	return b.String()
+}
+
+// Items run on both workers, and all that happens in them is known here as if they had run here.
+func TestAJobRunsOnTwoWorkers(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 3, nil)
+	f.worker("b", 3, nil)
+	r := f.run(source(40, 8, `echo "ran ${item} in $PRODIGY_WORKER_ID"; sleep 0.02; [ ${item} != 7 ]`, ""), nil)
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 39 || r.Metrics.Failed != 1 {
+		t.Fatalf("got %s (%s) with %+v, want 39 successful and one failed", r.State, r.Reason, r.Metrics)
+	}
+	nodes, outputs := map[string]int{}, 0
+	for _, rec := range recordsOf(t, r.Job) {
+		switch e := rec.Event.(type) {
+		case events.AgentCompleted:
+			nodes[e.Node]++
+			if strings.HasPrefix(e.Output, "ran ") && e.Outputs != nil {
+				outputs++
+			}
+		case events.AgentFailed:
+			nodes[e.Node]++
+		}
+	}
+	if nodes["a"]+nodes["b"] != 40 || nodes["a"] < 5 || nodes["b"] < 5 || outputs != 39 {
+		t.Errorf("got %v and %d outputs, want 40 on both, and 39", nodes, outputs)
+	}
+	js := connected(t, f)
+	for _, name := range []string{runStream, outStream} {
+		if info := streamInfo(t, js, name); info.Msgs != 0 || info.Consumers != 0 {
+			t.Errorf("%s: %d messages and %d consumers are left", name, info.Msgs, info.Consumers)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(f.root, ".prodigy-fleet-*")); len(left) > 0 {
+		t.Errorf("left in the directory of the run: %v", left)
+	}
+}
+
+func TestRetriesBreakersCapturesAndSecretsWorkOnWorkers(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	const secret = "s3cr3t-of-the-fleet"
+	r := f.run(`mode: mapreduce
+env: {SHELL_TOKEN: {secret: true, value: `+secret+`}}
+setup:
+  - shell: echo "from setup"
+    capture: prepared
+map:
+  max_parallel: 4
+  input: [1, 2, 3, 4]
+  agent_template:
+    - shell: |
+        n=$(cat tries-${item} 2>/dev/null || echo 0); echo $((n+1)) > tries-${item}
+        [ "$n" -ge 2 ] || { echo "connection refused" >&2; exit 1; }
+        echo "${prepared}: $SHELL_TOKEN"
+      retry_config: {attempts: 5, initial_delay: 200ms, backoff: fixed, circuit_breaker: {failure_threshold: 100}}
+      capture: said
+    - shell: |
+        test "${said}" = "from setup: $SHELL_TOKEN"
+`, func(c *mapreduce.Config) {
+		c.Settings = settings.Settings{Env: []workflow.EnvVar{{Name: "SHELL_TOKEN", Secret: true}}, Secrets: map[string]string{"SHELL_TOKEN": secret}, Mask: mask.New([]string{secret})}
+	})
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 4 {
+		t.Fatalf("got %s (%s) with %+v, want 4 successful", r.State, r.Reason, r.Metrics)
+	}
+	retries := 0
+	for _, rec := range recordsOf(t, r.Job) {
+		if _, ok := rec.Event.(events.StepRetrying); ok {
+			retries++
+		}
+	}
+	if retries != 8 {
+		t.Errorf("got %d retries, want 8", retries)
+	}
+	f.broker.Shutdown()
+	f.broker.WaitForShutdown()
+	_ = filepath.WalkDir(filepath.Join(f.root, "store"), func(path string, d os.DirEntry, err error) error {
+		if data, readErr := os.ReadFile(path); err == nil && readErr == nil && strings.Contains(string(data), secret) {
+			t.Errorf("%s has the secret", path)
+		}
+		return nil
+	})
+}
+
+// What is too large for a message goes by other ways.
+func TestLargeItemsAndOutputsArrive(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	big := strings.Repeat("x", 600<<10)
+	r := f.run("mode: mapreduce\nmap:\n  input: [\""+big+"\", \"small\"]\n  agent_template:\n    - shell: 'wc -c < \"$PRODIGY_ITEM_FILE\"; head -c 700000 /dev/zero | tr \"\\\\0\" y'\n      capture: all\n", nil)
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 2 {
+		t.Fatalf("got %s (%s) with %+v, want 2 successful", r.State, r.Reason, r.Metrics)
+	}
+	for _, rec := range recordsOf(t, r.Job) {
+		if e, ok := rec.Event.(events.AgentCompleted); ok && len(e.Captured["all"]) < 700000 {
+			t.Errorf("%s: captured %d bytes, want 700,000", e.ItemID, len(e.Captured["all"]))
+		}
+	}
+}

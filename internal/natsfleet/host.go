@@ -1,0 +1,262 @@
+package natsfleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
+	"prodigy/internal/breaker"
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/outputs"
+	"prodigy/internal/process"
+	"prodigy/internal/spend"
+)
+
+// workerHost is the job that attempts on a worker belong to: it passes on what the coordinator has to know or to decide.
+type workerHost struct {
+	w   *worker
+	job *workerJob
+}
+
+var _ agent.Host = (*workerHost)(nil)
+
+var errHalting = errors.New("the job is stopping")
+
+func (h *workerHost) holding(a *agent.Attempt) *holding {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	return h.w.held[(&holding{job: h.job, token: a.Token}).name()]
+}
+
+func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
+	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
+	if k := h.holding(a); k != nil && err == nil {
+		h.w.report(k, fleet.Report{Kind: fleet.Event, Event: line})
+	}
+}
+
+func (h *workerHost) Output(a *agent.Attempt, e outputs.Entry) {
+	if k := h.holding(a); k != nil && !e.Provisional {
+		h.w.report(k, fleet.Report{Kind: fleet.Printed, Entry: &e})
+	}
+}
+
+func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
+	k := h.holding(a)
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	if k != nil {
+		k.at = &e
+	}
+}
+
+// Pause waits between two tries. The worker decides alone that others get the slot; the coordinator is told, so that it sends more.
+func (h *workerHost) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (int, error) {
+	k := h.holding(a)
+	if k == nil || keepSlot || d < 50*time.Millisecond {
+		return a.Worker, h.wait(ctx, d)
+	}
+	due := time.Now().Add(d)
+	h.w.report(k, fleet.Report{Kind: fleet.Parked, For: d})
+	return h.without(ctx, k, func() error { return h.wait(ctx, time.Until(due)) })
+}
+
+// without calls do while others have the slot of an attempt, and returns the slot that it goes on in.
+func (h *workerHost) without(ctx context.Context, k *holding, do func() error) (int, error) {
+	h.w.mu.Lock()
+	slot := k.slot
+	k.slot = 0
+	h.w.mu.Unlock()
+	if slot > 0 {
+		h.w.release(slot)
+	}
+	err := do()
+	if err != nil {
+		return 0, err
+	}
+	woken := make(chan int, 1)
+	h.w.mu.Lock()
+	h.w.waking = append(h.w.waking, woken)
+	h.w.mu.Unlock()
+	h.w.kick()
+	select {
+	case slot = <-woken:
+	case <-ctx.Done():
+		h.unwake(woken)
+		return 0, context.Cause(ctx)
+	case <-h.halting():
+		h.unwake(woken)
+		return 0, errHalting
+	}
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	k.slot = slot
+	return slot, nil
+}
+
+// unwake gives up the wait for a slot.
+func (h *workerHost) unwake(woken chan int) {
+	h.w.mu.Lock()
+	for i, c := range h.w.waking {
+		if c == woken {
+			h.w.waking = append(h.w.waking[:i:i], h.w.waking[i+1:]...)
+			break
+		}
+	}
+	h.w.mu.Unlock()
+	select {
+	case slot := <-woken:
+		h.w.release(slot)
+	default:
+	}
+}
+
+func (h *workerHost) halting() chan struct{} {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	return h.job.halting
+}
+
+func (h *workerHost) wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-h.halting():
+		return errHalting
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *workerHost) Stopping() error { return nil }
+
+func (h *workerHost) Lowered(most int, why error) {
+	h.w.o.Say(process.Shortage(why) + ": fewer commands at once from now on")
+}
+
+func (h *workerHost) Register() *process.Register { return h.w.register }
+
+// KeepUnmasked is for phases, which do not run here.
+func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
+
+func (h *workerHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
+	var r unmaskedResult
+	err := h.w.ask(h.job.life, h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
+	return r.Printed, err == nil && r.OK
+}
+
+func (h *workerHost) AdmitStep(ctx context.Context, b agent.StepBreaker) (breaker.Ticket, string, error) {
+	var r stepResult
+	err := h.w.ask(ctx, h.job, callAdmitStep, 0, stepArgs{Breaker: b}, &r)
+	return r.Ticket, r.Refusal, err
+}
+
+func (h *workerHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d time.Duration) (string, error) {
+	var r stepResult
+	err := h.w.ask(ctx, h.job, callStepRefusal, 0, stepArgs{Breaker: b, After: d}, &r)
+	return r.Refusal, err
+}
+
+func (h *workerHost) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
+	var r stepResult
+	_ = h.w.ask(h.job.life, h.job, callReportStep, 0, stepArgs{Breaker: b, Ticket: t, Success: success}, &r)
+}
+
+// ReleaseStep does not wait: a coordinator that is away has forgotten the start.
+func (h *workerHost) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) {
+	go func() {
+		ctx, cancel := context.WithTimeout(h.w.life, h.job.Lease)
+		defer cancel()
+		_ = h.w.ask(ctx, h.job, callReleaseStep, 0, stepArgs{Breaker: b, Ticket: t}, new(stepResult))
+	}()
+}
+
+// AdmitAgent waits for the coordinator. After a moment others have the slot.
+func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (int, agent.AgentTicket, *agent.Failure, error) {
+	var r agentResult
+	answered := make(chan error, 1)
+	go func() {
+		answered <- h.w.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
+	}()
+	k := h.holding(a)
+	soon := time.After(time.Second)
+	if keepSlot || k == nil {
+		soon = nil
+	}
+	slot := a.Worker
+	var err error
+	select {
+	case err = <-answered:
+	case <-soon:
+		slot, err = h.without(ctx, k, func() error { return <-answered })
+	}
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	if r.Owner != "" && r.Refusal == nil {
+		h.job.tickets[r.Ticket.ID] = r.Owner
+		if err != nil {
+			h.release(r.Ticket)
+		}
+	}
+	return slot, r.Ticket, r.Refusal, err
+}
+
+// owner returns the coordinator that gave a ticket.
+func (h *workerHost) owner(t agent.AgentTicket) string {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	return h.job.tickets[t.ID]
+}
+
+// forget forgets a ticket that is answered.
+func (h *workerHost) forget(t agent.AgentTicket) {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	delete(h.job.tickets, t.ID)
+}
+
+// AgentCost says what an agent has cost by now, and whether it has to end. The coordinator is not waited for.
+func (h *workerHost) AgentCost(t agent.AgentTicket, cost spend.USD) bool {
+	ctx, cancel := context.WithTimeout(h.job.life, time.Second)
+	defer cancel()
+	var r agentResult
+	err := h.w.ask(ctx, h.job, callAgentCost, 0, agentArgs{Ticket: t, Owner: h.owner(t), Cost: cost}, &r)
+	return err == nil && r.Over
+}
+
+// RecordUsage waits until the coordinator has it: what an agent has cost is not to be lost.
+func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.AgentUsage) {
+	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
+	if err == nil {
+		_ = h.w.ask(h.job.life, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Owner: h.owner(t), Usage: line}, new(agentResult))
+	}
+}
+
+func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (bool, error) {
+	var r agentResult
+	err := h.w.ask(h.job.life, h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Owner: h.owner(t), Failure: f, Use: use}, &r)
+	h.forget(t)
+	return r.Again, err
+}
+
+func (h *workerHost) ReleaseAgent(t agent.AgentTicket) {
+	h.w.mu.Lock()
+	defer h.w.mu.Unlock()
+	h.release(t)
+}
+
+// release gives a start back without waiting. It is called with the lock held.
+func (h *workerHost) release(t agent.AgentTicket) {
+	owner := h.job.tickets[t.ID]
+	delete(h.job.tickets, t.ID)
+	go func() {
+		ctx, cancel := context.WithTimeout(h.w.life, h.job.Lease)
+		defer cancel()
+		_ = h.w.ask(ctx, h.job, callReleaseAgent, 0, agentArgs{Ticket: t, Owner: owner}, new(agentResult))
+	}()
+}
