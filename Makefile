@@ -63,6 +63,9 @@ TRIALS ?= 2000
 attack-damage: ## Damage files of jobs at TRIALS random places (2,000), and look whether each is harmless or told
 	$(GO) run ./attack/damage -trials $(TRIALS) -seed $(SEED)
 
+agents-live: ## Run the real AI coding CLIs against a server that plays failures; skips what cannot be installed
+	$(GO) run ./live $(LIVE)
+
 scale: ## Run a job of 200,000 items and look at its memory
 	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
 

@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"attack/shell":  {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
 	"torture":       {"trials", "github.com/klauspost/compress"},
 	"release":       {},
+	"live":          {},
 
 	"internal/natsfleet": {
 		"agent", "aicli", "breaker", "events", "fleet", "mapreduce", "mask", "outputs", "process", "spend",
@@ -82,7 +83,7 @@ var allowed = map[string][]string{
 
 func TestPackagesImportOnlyWhatThePictureAllows(t *testing.T) {
 	seen := map[string]bool{}
-	for _, path := range sources(t, "attack", "bench", "cmd", "internal", "release", "torture") {
+	for _, path := range sources(t, "attack", "bench", "cmd", "internal", "live", "release", "torture") {
 		pkg := filepath.ToSlash(filepath.Dir(path))
 		seen[pkg] = true
 		checkImports(t, pkg, path)

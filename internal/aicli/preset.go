@@ -49,6 +49,9 @@ type Preset struct {
 	sums  []*source
 	shown []*Shown
 
+	scanner   *scanner // nil: every line takes the slow path
+	scanPicks []scanPick
+
 	toolBegins, toolEnds, waits []*source // of Watch
 }
 
@@ -103,7 +106,6 @@ const (
 type Pick struct {
 	name   string
 	fields []fieldTest
-	types  string // the value of the field type; empty: any
 	line   *regexp.Regexp
 	lines  int  // of a text: how many lines from the one that matches make up its text
 	kept   bool // rules or takes look at its last line
@@ -121,7 +123,7 @@ func (p *Pick) MarshalYAML() (any, error) { return p.written, nil }
 type fieldTest struct {
 	path   path
 	want   filter.Value
-	needle []byte // what a line that fits holds
+	quoted []byte // the value, if it is a text
 }
 
 // Take says where a thing is in the output: the first of its sources that has something.
@@ -419,12 +421,9 @@ func (p *Pick) UnmarshalYAML(n *yaml.Node) error {
 			quoted := value.Value
 			if value.Tag == "!!str" {
 				quoted = jsonText(value.Value)
-				t.needle = []byte(quoted)
-				if key == "type" {
-					p.types = value.Value
+				if !strings.Contains(quoted, `\`) {
+					t.quoted = []byte(quoted)
 				}
-			} else {
-				t.needle = []byte(jsonText(t.path[len(t.path)-1]))
 			}
 			t.want = filter.ValueOf([]byte(quoted))
 			p.fields = append(p.fields, t)
@@ -570,6 +569,7 @@ func (p *Preset) compile() error {
 		rules[i] = &compiled
 	}
 	p.Rules = rules
+	p.compileScan()
 	return nil
 }
 

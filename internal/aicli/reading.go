@@ -38,6 +38,9 @@ type Reading struct {
 	open   map[string]int    // of a text: how many further lines belong to the pick
 	values []accumulated     // of the sources that add up, as in preset.sums
 
+	found   [][][]byte  // by the scanner of the preset, in the line of now
+	fitting []*scanPick // the picks of that line
+
 	signs Signs               // without Tools
 	tools map[string]struct{} // the ids of those that run
 
@@ -51,6 +54,18 @@ type accumulated struct {
 	sum  float64
 	text strings.Builder
 	seen map[string]struct{}
+}
+
+// first reports whether id has not been met before, and notes it.
+func (v *accumulated) first(id []byte) bool {
+	if _, seen := v.seen[string(id)]; seen {
+		return false
+	}
+	if v.seen == nil || len(v.seen) >= maxOnce {
+		v.seen = map[string]struct{}{}
+	}
+	v.seen[string(id)] = struct{}{}
+	return true
 }
 
 // Read returns a Reading of one run of the CLI.
@@ -137,13 +152,12 @@ func (r *Reading) line(line []byte) {
 
 // document takes one JSON document.
 func (r *Reading) document(doc []byte, valid bool) {
-	types := quickType(doc)
+	if r.quick(doc) {
+		return
+	}
 	checked := valid
 	var says sign
 	for _, p := range r.preset.picks {
-		if types != nil && p.types != "" && string(types) != p.types || !p.mayFit(doc) {
-			continue
-		}
 		if !checked {
 			if !rawjson.Valid(doc) {
 				doc = bytes.ToValidUTF8(doc, []byte("\uFFFD"))
@@ -160,30 +174,6 @@ func (r *Reading) document(doc []byte, valid bool) {
 		}
 	}
 	r.sawLine(says)
-}
-
-// quickType returns the value of the field type where that is the first one, or nil. Most lines of a long output are of no interest,
-// and that is known by it.
-func quickType(doc []byte) []byte {
-	rest, ok := bytes.CutPrefix(doc, []byte(`{"type":"`))
-	if !ok {
-		return nil
-	}
-	end := bytes.IndexByte(rest[:min(len(rest), 64)], '"')
-	if end < 0 || bytes.IndexByte(rest[:end], '\\') >= 0 {
-		return nil
-	}
-	return rest[:end]
-}
-
-// mayFit reports whether doc holds what a line that fits holds.
-func (p *Pick) mayFit(doc []byte) bool {
-	for _, f := range p.fields {
-		if !bytes.Contains(doc, f.needle) {
-			return false
-		}
-	}
-	return true
 }
 
 func (p *Pick) fits(doc []byte) bool {
@@ -213,14 +203,9 @@ func (r *Reading) picked(p *Pick, doc []byte) {
 			continue
 		}
 		if s.once != nil {
-			id := string(s.once.in(doc))
-			if _, seen := v.seen[id]; seen {
+			if !v.first(s.once.in(doc)) {
 				continue
 			}
-			if v.seen == nil || len(v.seen) >= maxOnce {
-				v.seen = map[string]struct{}{}
-			}
-			v.seen[id] = struct{}{}
 		}
 		switch {
 		case s.count:

@@ -275,12 +275,7 @@ func (r *Reading) watch(p *Pick, doc []byte) {
 			continue
 		}
 		for id := range s.path.all(doc) {
-			if r.tools == nil {
-				r.tools = map[string]struct{}{}
-			}
-			if len(r.tools) < maxTools {
-				r.tools[string(id)] = struct{}{}
-			}
+			r.toolBegins(id)
 		}
 	}
 	for _, s := range r.preset.toolEnds {
@@ -299,6 +294,15 @@ func (r *Reading) watch(p *Pick, doc []byte) {
 			r.signs.Waits++
 			r.signs.Wait = d
 		}
+	}
+}
+
+func (r *Reading) toolBegins(id []byte) {
+	if r.tools == nil {
+		r.tools = map[string]struct{}{}
+	}
+	if len(r.tools) < maxTools {
+		r.tools[string(id)] = struct{}{}
 	}
 }
 

@@ -7,7 +7,9 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"iter"
+	"math/bits"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -71,7 +73,7 @@ func Compact(buf *[]byte, raw []byte) []byte {
 func Elements(raw []byte) iter.Seq[[]byte] {
 	return func(yield func(element []byte) bool) {
 		for i := firstPart(raw, '['); i < len(raw); {
-			end := valueEnd(raw, i)
+			end := ValueEnd(raw, i)
 			if !yield(raw[i:end]) {
 				return
 			}
@@ -84,9 +86,9 @@ func Elements(raw []byte) iter.Seq[[]byte] {
 func Members(raw []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(quoted, value []byte) bool) {
 		for i := firstPart(raw, '{'); i < len(raw); {
-			colon := valueEnd(raw, i)
+			colon := ValueEnd(raw, i)
 			start := nextPart(raw, colon)
-			end := valueEnd(raw, start)
+			end := ValueEnd(raw, start)
 			if !yield(raw[i:colon], raw[start:end]) {
 				return
 			}
@@ -138,17 +140,8 @@ func skipBlanks(raw []byte, i int) int {
 
 // stringEnd returns where the string that starts at i has ended.
 func stringEnd(raw []byte, i int) int {
-	const short = 16 // up to here a plain loop is faster than a search
-	for j, c := range raw[i+1 : min(len(raw), i+1+short)] {
-		if c == '"' {
-			return i + j + 2
-		}
-		if c == '\\' {
-			break
-		}
-	}
 	for i++; i < len(raw); {
-		n := bytes.IndexByte(raw[i:], '"')
+		n := quote(raw[i:])
 		if n < 0 {
 			return len(raw)
 		}
@@ -164,8 +157,25 @@ func stringEnd(raw []byte, i int) int {
 	return len(raw)
 }
 
-// valueEnd returns where the value that starts at i has ended.
-func valueEnd(raw []byte, i int) int {
+// quote returns where the first quote is, or -1. Most are near: eight bytes at a time are faster there than a search.
+func quote(raw []byte) int {
+	const near, ones, highs, quotes = 48, 0x0101010101010101, 0x8080808080808080, 0x2222222222222222
+	i := 0
+	for ; i < near && i+8 <= len(raw); i += 8 {
+		x := binary.LittleEndian.Uint64(raw[i:]) ^ quotes // a byte that is a quote is zero now
+		if zero := (x - ones) &^ x & highs; zero != 0 {
+			return i + bits.TrailingZeros64(zero)/8
+		}
+	}
+	n := bytes.IndexByte(raw[i:], '"')
+	if n < 0 {
+		return -1
+	}
+	return i + n
+}
+
+// ValueEnd returns where the value that starts at i has ended.
+func ValueEnd(raw []byte, i int) int {
 	depth := 0
 	for i < len(raw) {
 		switch c := raw[i]; c {
