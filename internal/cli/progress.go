@@ -247,7 +247,7 @@ func pace(j *view.Job, now time.Time) []string {
 	}
 	parts := []string{rateText(rate)}
 	e, ok := j.Remaining(now)
-	if !ok {
+	if !ok || len(j.Paused()) > 0 {
 		return parts
 	}
 	low, high := view.Rough(e.Low), view.Rough(e.High)

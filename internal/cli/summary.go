@@ -237,7 +237,7 @@ func printSpent(w io.Writer, k look, t spend.Total, limit spend.USD) {
 	if t.Known() {
 		text += inBrackets(t.Doubt())
 	}
-	if lost := t.InVain(); lost.Agents > 0 && lost.Known() {
+	if lost := t.InVain(); lost.Cost > 0 {
 		text += fmt.Sprintf(", %s of it for %s without success", lost.CostText(), counted(lost.Agents, "agent"))
 	}
 	_, _ = fmt.Fprintln(w, k.fold(2, text+prefixed("; ", t.TokensText())))

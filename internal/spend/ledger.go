@@ -217,9 +217,6 @@ func (l *Ledger) Add(item int, step string, u Use) { l.account.Add(item, step, u
 // Release ends a grant, after Add.
 func (l *Ledger) Release(id int64) { delete(l.running, id) }
 
-// Total returns what has been used by now.
-func (l *Ledger) Total() Total { return l.account.Total.Clone() }
-
 // Running returns how many agents run.
 func (l *Ledger) Running() int { return len(l.running) }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
 
@@ -75,9 +76,26 @@ func (j *Job) Dearest() []ItemCost {
 	return list[:min(len(list), dearestKept)]
 }
 
-// used adds what an agent has used.
+// pausedNow notes that agents of a pool wait, among them the one that met the limit.
+func (j *Job) pausedNow(now time.Time, e events.QuotaPaused) {
+	j.pauses.begin(now, e)
+	if index, ok := j.indexes[e.Item]; ok && !e.Near {
+		j.at(e.Item, j.running[index].Step, e.Until)
+	}
+}
+
+// used adds what an agent has used. One that met the limit of its plan waits for the end of the pause, which another has begun.
 func (j *Job) used(e events.AgentUsage) {
 	j.Spent.Add(e.Use())
+	if e.Outcome == string(retry.TypeQuota) || e.Outcome == string(retry.TypeAuth) {
+		var until time.Time
+		for _, p := range j.Paused() {
+			if p.Until.After(until) {
+				until = p.Until
+			}
+		}
+		j.at(e.ItemID, e.Step, until)
+	}
 	if e.ItemID == "" {
 		return
 	}

@@ -197,7 +197,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.AgentUsage:
 		j.used(e)
 	case events.QuotaPaused:
-		j.pauses.begin(r.Time, e)
+		j.pausedNow(r.Time, e)
 	case events.QuotaResumed:
 		j.pauses.end(r.Time, e.Gate())
 	case events.BudgetReached:
