@@ -154,7 +154,8 @@ func benchItems(b *testing.B, n int) {
 	})
 }
 
-// BenchmarkMerges measures the merges of a long job, of agents that began a while ago. Each merge should cost the same.
+// BenchmarkMerges measures the merges of a long job, of agents that began a while ago, and what a resume costs then until the first agent can start. Each
+// merge should cost the same: -benchtime 10000x shows it, in some minutes.
 func BenchmarkMerges(b *testing.B) {
 	dir, environ := benchRepo(b, 1000)
 	c := Config{JobID: "bench", Workflow: "bench", Dir: dir, GitDir: filepath.Join(b.TempDir(), "git"), WorkDir: filepath.Join(b.TempDir(), "work"), Environ: environ, Slots: 1}
@@ -169,7 +170,7 @@ func BenchmarkMerges(b *testing.B) {
 	heads := []string{start.Base}
 	const behind = 64 // agents that run at once
 	began := cpu()
-	var merging time.Duration
+	each := make([]time.Duration, 0, b.N)
 	for i := range b.N {
 		base := heads[max(0, len(heads)-behind)]
 		a := agent.Attempt{Phase: "map", ItemID: fmt.Sprintf("item_%d", i), ItemIndex: i, Number: 1, Worker: 1, Base: base}
@@ -183,14 +184,32 @@ func BenchmarkMerges(b *testing.B) {
 		if err != nil || len(m.Items) != 1 {
 			b.Fatal(err, m.Failed)
 		}
-		merging += cpu() - before
+		each = append(each, cpu()-before)
 		if err := s.Publish(b.Context(), m.Head, []Work{w}); err != nil {
 			b.Fatal(err)
 		}
 		heads = append(heads, m.Head)
 	}
+	report := func(name string, list []time.Duration) {
+		var sum time.Duration
+		for _, d := range list {
+			sum += d
+		}
+		b.ReportMetric(float64(sum.Microseconds())/1000/float64(len(list)), name)
+	}
 	b.ReportMetric(float64((cpu()-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
-	b.ReportMetric(float64(merging.Microseconds())/1000/float64(b.N), "merge-cpu-ms/op")
+	few := min(100, b.N)
+	report("first-merge-cpu-ms", each[:few])
+	report("last-merge-cpu-ms", each[b.N-few:])
+	b.StopTimer()
+	before := time.Now()
+	if s, err = Open(b.Context(), c, start, heads[len(heads)-1], nil); err != nil {
+		b.Fatal(err)
+	}
+	if err := s.prepare(b.Context(), s.workspace("1", 1), heads[len(heads)-1], "x"); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(time.Since(before).Microseconds())/1000, "resume-ms")
 }
 
 // addition is an Executor whose attempts add a file each.
