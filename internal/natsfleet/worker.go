@@ -52,6 +52,7 @@ type worker struct {
 	held     map[string]*holding // by job and token
 	free     []int               // slots, the next one last
 	waking   []chan int          // attempts that wait for a slot to go on in
+	guarded  time.Time           // when the watcher kills what runs if it has not heard of this process; zero: it does not
 	proof    time.Time           // when the broker last proved that it hears this worker
 	rest     time.Time           // nothing begins before, after something went wrong here
 	resting  time.Duration       // how long the last rest was
@@ -388,12 +389,25 @@ func (w *worker) fence(now time.Time) {
 	}
 }
 
+// frozen reports whether this process has been silent for so long that its watcher has killed what it ran. It is called with the lock held.
+func (w *worker) frozen(now time.Time) bool { return !w.guarded.IsZero() && now.After(w.guarded) }
+
 // beat has what runs killed in time even if this process is frozen from now on.
 func (w *worker) beat(now time.Time) {
 	w.mu.Lock()
+	if w.frozen(now) { // what ran has been killed
+		for _, h := range w.held {
+			h.fenced = true
+			if h.cancel != nil {
+				h.cancel(errNoContact)
+			}
+		}
+	}
 	left := time.Duration(0)
+	w.guarded = time.Time{}
 	if len(w.held) > 0 {
 		left = max(w.proof.Add(w.shortest()*5/6).Sub(now), time.Millisecond)
+		w.guarded = now.Add(left)
 	}
 	w.mu.Unlock()
 	w.register.Beat(left)
@@ -730,7 +744,7 @@ func (w *worker) run(h *holding) {
 	free()
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o}
 	w.mu.Lock()
-	fenced := h.fenced || w.outOfContact(time.Now()) // it may be its watcher that has killed it
+	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
 	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting)
 	w.mu.Unlock()
 	switch {
@@ -914,10 +928,9 @@ func (w *worker) executor(ctx context.Context, h *holding) (*jobExecutor, error)
 // command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing.
 func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
 	w.mu.Lock()
-	out := w.outOfContact(time.Now())
+	out := w.outOfContact(time.Now()) || w.frozen(time.Now())
 	w.mu.Unlock()
 	if out {
-		w.fence(time.Now())
 		return process.Exit{}, errNoContact
 	}
 	return process.Run(ctx, c)
