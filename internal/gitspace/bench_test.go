@@ -179,7 +179,7 @@ func BenchmarkMerges(b *testing.B) {
 			b.Fatal(err, o.Failure)
 		}
 		before := cpu()
-		w := Work{ItemID: a.ItemID, Index: i, Attempt: 1, Base: base, Commit: o.Commit, Date: time.Unix(1, 0)}
+		w := Work{ItemID: a.ItemID, Index: i, Attempt: 1, Base: base, Commit: o.Commit, Date: time.Now()}
 		m, err := s.Merge(b.Context(), heads[len(heads)-1], []Work{w})
 		if err != nil || len(m.Items) != 1 {
 			b.Fatal(err, m.Failed)
