@@ -271,7 +271,7 @@ func (c cli) version(dir string) string {
 	cmd := exec.CommandContext(ctx, c.path(dir), "--version")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	out, _ := cmd.Output()
-	for _, word := range strings.Fields(string(out)) {
+	for word := range strings.FieldsSeq(string(out)) {
 		if _, err := strconv.Atoi(word[:1]); err == nil {
 			return word
 		}

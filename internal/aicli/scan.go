@@ -2,6 +2,7 @@ package aicli
 
 import (
 	"bytes"
+	"strings"
 
 	"prodigy/internal/filter"
 	"prodigy/internal/rawjson"
@@ -30,10 +31,10 @@ func newScanner() *scanner { return &scanner{root: &scanNode{slot: -1}, slots: m
 
 // add returns the slot of a path; below 0: the slow path has to look for it.
 func (s *scanner) add(p path) int {
-	key := ""
+	var key strings.Builder
 	node := s.root
 	for _, name := range p {
-		key += "." + name
+		key.WriteString("." + name)
 		if name == "*" {
 			if node.every == nil {
 				node.every = &scanNode{slot: -1}
@@ -58,7 +59,7 @@ func (s *scanner) add(p path) int {
 	}
 	if node.slot < 0 {
 		node.slot = len(s.slots)
-		s.slots[key] = node.slot
+		s.slots[key.String()] = node.slot
 	}
 	return node.slot
 }
