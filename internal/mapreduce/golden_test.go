@@ -96,8 +96,7 @@ func recordGolden(t *testing.T, root string) {
 	}
 	for name, k := range kinds() {
 		c := config(t, fake(k.reply))
-		var whole Result
-		whole = runInBubble(t, c, k.source)
+		whole := runInBubble(t, c, k.source)
 		log := readLog(t, whole.Job)
 		dir := filepath.Join(root, strings.ReplaceAll(name, " ", "-"))
 		writeGolden(t, dir, k.source, log)

@@ -44,7 +44,6 @@ type crew struct {
 	opening sync.Mutex
 	key     string // of the job; empty: not opened yet
 	probe   string // path of the file
-	jobs    jetstream.KeyValue
 	hear    jetstream.ConsumeContext
 	heard   chan struct{} // closed when the reports of before have been heard
 	once    sync.Once     // closes it
