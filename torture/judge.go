@@ -21,6 +21,7 @@ type history struct {
 	crashes  map[string]int       // item → how often it was in flight when a run died
 	tries    map[string]int       // item → step retries
 	flights  map[string]int       // item → attempt
+	unmerged map[string]bool      // items whose work waits to be merged
 	steps    map[string]int       // step → how often it was completed
 	letters  bool                 // dead letters are being sent again
 	due      map[string]time.Time // item → when its next attempt may start
@@ -35,7 +36,7 @@ const tolerance = 5 * time.Millisecond
 func newHistory() *history {
 	return &history{
 		status: map[string]string{}, attempts: map[string]int{}, errors: map[string]string{}, crashes: map[string]int{},
-		tries: map[string]int{}, flights: map[string]int{}, steps: map[string]int{}, due: map[string]time.Time{},
+		unmerged: map[string]bool{}, tries: map[string]int{}, flights: map[string]int{}, steps: map[string]int{}, due: map[string]time.Time{},
 	}
 }
 
@@ -79,8 +80,10 @@ func (h *history) take(rec record) {
 		h.ended(rec)
 	case "AgentCompleted":
 		h.ended(rec)
-		if rec.Commit == "" { // else it is settled when that is merged
+		if rec.Commit == "" {
 			h.settle(rec, "success")
+		} else {
+			h.unmerged[rec.ItemID] = true // it is settled when that is merged, which may be in the next run
 		}
 	case "WorktreeMerged":
 		for _, id := range rec.ItemIDs {
@@ -134,9 +137,10 @@ func (h *history) failed(rec record) {
 }
 
 func (h *history) settle(rec record, status string) {
-	if was := h.status[rec.ItemID]; was != "" && (was != "failed" || !h.letters) {
+	if was := h.status[rec.ItemID]; was != "" && (was != "failed" || !h.letters && !h.unmerged[rec.ItemID]) {
 		h.add("%s: settled twice, %s and %s", rec.ItemID, was, status)
 	}
+	delete(h.unmerged, rec.ItemID)
 	h.status[rec.ItemID] = status
 }
 
