@@ -51,6 +51,10 @@ SEED   ?= 0
 torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for losses
 	$(GO) run ./torture -rounds $(ROUNDS) -seed $(SEED)
 
+FLEETS ?= 20
+torture-fleet: ## Run FLEETS jobs (20) on fleets whose processes are killed and frozen, look for losses and what ran twice
+	$(GO) run ./torture/fleet -rounds $(FLEETS) -seed $(SEED)
+
 SCRIPTS ?= 10000
 attack-shell: ## Run SCRIPTS random scripts (10,000) with values that show when they are run, against what validate says
 	$(GO) run ./attack/shell -scripts $(SCRIPTS) -seed $(SEED)

@@ -77,7 +77,7 @@ func (j *job) setAside(index int, w pendingRetry, message string) {
 // at several losses; then it is sent out while no other suspect is, and one whose workers are lost even so has failed.
 const (
 	lostTogether = 2 // losses after which an item is a suspect
-	lostAlone    = 2 // losses as a suspect after which it has failed
+	lostAlone    = 3 // losses as a suspect after which it has failed
 )
 
 // killsWorkers reports whether an item may be what killed workers.

@@ -389,13 +389,17 @@ func (w *worker) fence(now time.Time) {
 	}
 }
 
+// afterFreeze is how long nothing begins after this process was frozen.
+const afterFreeze = 2 * time.Second
+
 // frozen reports whether this process has been silent for so long that its watcher has killed what it ran. It is called with the lock held.
 func (w *worker) frozen(now time.Time) bool { return !w.guarded.IsZero() && now.After(w.guarded) }
 
 // beat has what runs killed in time even if this process is frozen from now on.
 func (w *worker) beat(now time.Time) {
 	w.mu.Lock()
-	if w.frozen(now) { // what ran has been killed
+	if w.frozen(now) { // what ran has been killed, and the watcher may still be at it
+		w.rest = now.Add(afterFreeze)
 		for _, h := range w.held {
 			h.fenced = true
 			if h.cancel != nil {
@@ -597,7 +601,7 @@ func (w *worker) schedule(now time.Time) {
 		w.waking[0] <- w.take()
 		w.waking = w.waking[1:]
 	}
-	for len(w.free) > 0 && len(w.queue) > 0 {
+	for len(w.free) > 0 && len(w.queue) > 0 && !now.Before(w.rest) {
 		h := w.queue[0]
 		w.queue = w.queue[1:]
 		h.slot = w.take()

@@ -39,8 +39,12 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 				silence.Reset(d)
 			}
 		case <-silence.C:
+			// Once, unlike after a death: its owner may go on and start others.
 			if owner, running, err := readRegister(path); err == nil && owner.mark == mark {
-				_, _ = endGroups(ctx, owner, running, 0)
+				if strays, err := owner.strays(running); err == nil {
+					running = append(running, strays...)
+				}
+				_, _ = endRecorded(ctx, running, 0)
 			}
 		}
 	}
