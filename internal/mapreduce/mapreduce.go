@@ -714,6 +714,9 @@ func (j *job) close() error {
 	if j.store != nil {
 		errs = append(errs, j.store.Close())
 	}
+	if j.reuse != nil {
+		j.reuse.close()
+	}
 	if j.register != nil {
 		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))
 	}

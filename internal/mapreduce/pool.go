@@ -72,7 +72,6 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 	if err := j.openReuse(); err != nil {
 		return runResult{}, err
 	}
-	defer j.closeReuse()
 	if err := j.stopping(); err != nil { // while setup ran
 		return runResult{state: Paused, reason: err.Error()}, nil
 	}

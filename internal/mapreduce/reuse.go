@@ -168,13 +168,6 @@ func (j *job) openReuse() error {
 	return nil
 }
 
-func (j *job) closeReuse() {
-	if j.reuse != nil {
-		j.reuse.close()
-		j.reuse = nil
-	}
-}
-
 // newReuse opens the earlier jobs. Now is what the items share that are run now.
 func newReuse(c Config, w *workflow.Workflow, since jobs.Since, now fingerprint.Job, files *itemFiles) (*reuse, error) {
 	data, err := fingerprint.NewData(textsOf(w.Map.Fingerprint))

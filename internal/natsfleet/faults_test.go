@@ -34,14 +34,14 @@ func (f *field) once(r mapreduce.Result, items int) {
 
 // whenRunning calls do once some items have begun.
 func (f *field) whenRunning(do func()) {
-	go func() {
+	f.doing.Go(func() {
 		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 			if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= 4 {
 				do()
 				return
 			}
 		}
-	}()
+	})
 }
 
 func (f *field) restart(lose bool) {

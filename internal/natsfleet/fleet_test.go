@@ -27,13 +27,14 @@ type field struct {
 	root   string
 	broker *server.Server
 	lease  time.Duration
+	doing  sync.WaitGroup // what happens while a job runs
 }
 
 func newField(t *testing.T) *field {
 	t.Helper()
 	f := &field{t: t, root: t.TempDir(), lease: 4 * time.Second}
 	f.start(0)
-	t.Cleanup(func() { f.broker.Shutdown(); f.broker.WaitForShutdown() })
+	t.Cleanup(func() { f.doing.Wait(); f.broker.Shutdown(); f.broker.WaitForShutdown() })
 	return f
 }
 
