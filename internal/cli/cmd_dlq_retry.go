@@ -44,6 +44,9 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 				return err
 			}
 			o.items = append(o.items, items...)
+			if err := o.fleet.find(cmd); err != nil {
+				return err
+			}
 			if o.fleet.wanted() && con.link == nil && !o.dryRun {
 				return becomeFleet()
 			}

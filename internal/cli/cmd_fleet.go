@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +16,8 @@ import (
 )
 
 type fleetCommandOptions struct {
-	url      string
-	insecure bool
-	format   format
+	broker brokerOptions
+	format format
 }
 
 func newFleetCommand(con *console) *cobra.Command {
@@ -31,6 +29,9 @@ func newFleetCommand(con *console) *cobra.Command {
 		Example: "  prodigy fleet ls --fleet nats://127.0.0.1:4222",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.broker.need("fleet"); err != nil {
+				return err
+			}
 			return con.linked(func() error { return runFleetList(cmd.Context(), con, o) })
 		},
 	}
@@ -41,23 +42,17 @@ func newFleetCommand(con *console) *cobra.Command {
 		Example: "  prodigy fleet drain worker-3",
 		Args:    exactly("worker"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.broker.need("fleet"); err != nil {
+				return err
+			}
 			return con.linked(func() error { return runFleetDrain(cmd.Context(), con, o, args[0]) })
 		},
 	}
 	for _, cmd := range []*cobra.Command{list, drain} {
-		cmd.Flags().StringVar(&o.url, "fleet", "", "the broker, as nats://HOST:4222 (also: PRODIGY_FLEET)")
-		cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
+		o.broker.add(cmd, "fleet", "the broker")
 		group.AddCommand(cmd)
 	}
 	return group
-}
-
-func (o fleetCommandOptions) address() (fleet.Address, error) {
-	a := fleetAddress(cmp.Or(o.url, os.Getenv("PRODIGY_FLEET")), o.insecure)
-	if a.URL == "" {
-		return a, usagef("--fleet is missing: the broker, as nats://HOST:4222")
-	}
-	return a, nil
 }
 
 // nodeShown is a worker as `fleet ls --json` prints it.
@@ -81,11 +76,7 @@ type jobHeld struct {
 }
 
 func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) error {
-	a, err := o.address()
-	if err != nil {
-		return err
-	}
-	nodes, err := con.link.Nodes(ctx, a)
+	nodes, err := con.link.Nodes(ctx, o.broker.found)
 	if err != nil {
 		return err
 	}
@@ -131,11 +122,7 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 }
 
 func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, name string) error {
-	a, err := o.address()
-	if err != nil {
-		return err
-	}
-	n, err := con.link.Drain(ctx, a, name)
+	n, err := con.link.Drain(ctx, o.broker.found, name)
 	if err != nil {
 		return err
 	}

@@ -67,13 +67,27 @@ In both, the item is named as with xargs and GNU parallel, and is one argument w
 If nothing names it, it is the last argument. With --batch, {} is an argument for each item of the batch.
 
 It is a job like those of run: with a log, dead letters and resume. --save writes the workflow file that does the same. Commands print
-to stdout and stderr, each item as a whole when it has ended; failures and how the job ended go to stderr.`,
+to stdout and stderr, each item as a whole when it has ended; failures and how the job ended go to stderr. With --fleet only what the
+items that have succeeded print is shown.`,
 		Example: `  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # behind: find . -name '*.png' -print0 |
   prodigy map --glob '**/*.go' -- gofmt -l {}
   prodigy map --json items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.take(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.given = cmd.Flags().Changed("backoff")
+			if !o.dryRun && o.save == "" {
+				if err := o.fleet.find(cmd); err != nil {
+					return err
+				}
+			}
+			if o.fleet.wanted() {
+				if err := o.showAtEnd(); err != nil {
+					return err
+				}
+				if con.link == nil {
+					return becomeFleet()
+				}
+			}
 			return runMap(cmd.Context(), con, o)
 		},
 	}
@@ -97,6 +111,7 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 	addMaxDelay(cmd, &o.maxDelay)
 	f.BoolVarP(&o.keepOrder, "keep-order", "k", false, "show what commands print in the order of the items")
 	o.echo.add(cmd, echoGrouped)
+	o.fleet.add(cmd)
 	f.BoolVar(&o.dryRun, "dry-run", false, "print the command of each item, and run nothing")
 	f.StringVar(&o.save, "save", "", "write the workflow that does the same to this file, and run nothing")
 	return cmd
@@ -139,7 +154,7 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		}
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Value.String() != "false" && slices.Contains([]string{"durability", "grace", "keep-order", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now"}, f.Name) {
+		if f.Value.String() != "false" && slices.Contains([]string{"durability", "fleet", "grace", "insecure", "keep-order", "lease", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now"}, f.Name) {
 			o.forRun = append(o.forRun, "--"+f.Name)
 			if f.Value.Type() != "bool" {
 				o.forRun = append(o.forRun, f.Value.String())
@@ -147,6 +162,15 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		}
 	})
 	return o.echo.check(o.jobOptions)
+}
+
+// showAtEnd shows what commands print as run --print does: what those on other machines print is known when they have ended.
+func (o *mapOptions) showAtEnd() error {
+	if o.echo.group || o.echo.lines || o.echo.ungroup || o.echo.tag {
+		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --fleet: what commands print is shown when they have succeeded, and by prodigy logs as it comes")
+	}
+	o.echo, o.print = echoOptions{}, true
+	return nil
 }
 
 // mapFile is the workflow file that does what map does. Its keys are those of package workflow, in the order in which they are written.
@@ -163,6 +187,7 @@ type mapPhase struct {
 	JSONPath    string    `yaml:"json_path,omitempty"`
 	Batch       int       `yaml:"batch,omitempty"`
 	MaxParallel int       `yaml:"max_parallel,omitempty"`
+	Requires    []string  `yaml:"requires,omitempty,flow"`
 	Steps       []mapStep `yaml:"agent_template"`
 }
 
@@ -191,7 +216,7 @@ func (o *mapOptions) file() ([]byte, error) {
 	if err != nil {
 		return nil, refusef("%w", err)
 	}
-	w := mapFile{Name: o.name(), Map: mapPhase{JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel}, OnItemFailure: o.onFailure}
+	w := mapFile{Name: o.name(), Map: mapPhase{JSONPath: o.path, Batch: o.batch, MaxParallel: o.maxParallel, Requires: o.fleet.requires}, OnItemFailure: o.onFailure}
 	lines := "lines"
 	if o.nul {
 		lines = "nul"
@@ -305,7 +330,7 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 	if o.dryRun || o.save != "" {
 		purpose = settings.ToPlan
 	}
-	w, err := loadSource(ctx, "the command", source, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel}, o.settings, purpose)
+	w, err := loadSource(ctx, "the command", source, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, OnFleet: o.fleet.wanted()}, o.settings, purpose)
 	if err != nil {
 		return o.explained(err, source)
 	}
@@ -315,6 +340,9 @@ func runMap(ctx context.Context, con *console, o mapOptions) error {
 		return o.saveAs(con, source)
 	case o.dryRun:
 		return printCommands(ctx, con.text(), w)
+	}
+	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
+		return err
 	}
 	o.quiet = o.quiet || !con.live
 	return o.start(ctx, con, w, limit)

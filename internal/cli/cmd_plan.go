@@ -72,6 +72,7 @@ type plan struct {
 	Mode         workflow.Mode `json:"mode"`
 	Items        *planItems    `json:"items,omitempty"`        // with a map phase
 	MaxParallel  int           `json:"max_parallel,omitempty"` // with a map phase
+	Requires     []string      `json:"requires,omitempty"`     // of the workers of a fleet
 	Steps        []planStep    `json:"steps"`
 	ItemRuns     int           `json:"item_runs,omitempty"` // with a map phase
 	ItemDelays   []millis      `json:"item_delays_ms,omitempty"`
@@ -231,7 +232,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemRuns = triesOf(itemPolicy(w.ErrorPolicy))
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(*w))
-		p.MaxParallel = slots
+		p.MaxParallel, p.Requires = slots, fleetOptions{}.labels(w.Workflow)
 	}
 	p.estimate(w.Workflow)
 	for _, s := range sectionsOf(w.Workflow) {
@@ -477,6 +478,9 @@ func (p plan) print(w io.Writer) {
 	if p.Items != nil {
 		p.Items.print(w)
 		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
+	}
+	if len(p.Requires) > 0 {
+		_, _ = fmt.Fprintf(w, "requires: %s\n", strings.Join(p.Requires, ", "))
 	}
 	if p.Workspace != nil {
 		p.Workspace.print(w)

@@ -39,6 +39,9 @@ codes are those of run, but 0 when the job had already completed.`,
 			if err := o.checkPrint(); err != nil {
 				return err
 			}
+			if err := o.fleet.find(cmd); err != nil {
+				return err
+			}
 			if o.fleet.wanted() && con.link == nil {
 				return becomeFleet()
 			}
@@ -51,7 +54,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
-	cmd.Flags().Lookup("fleet").Usage += "; none: give up what they may still run"
+	cmd.Flags().Lookup("fleet").Usage += ", and give up what they may still run"
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd
@@ -124,7 +127,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err != nil {
 		return err
 	}
-	if err := on.check(w); err != nil {
+	if err := on.check(con, w, o.quiet); err != nil {
 		return err
 	}
 	meta, err := job.ReadMeta()

@@ -61,6 +61,9 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
+			if err := o.fleet.find(cmd); err != nil {
+				return err
+			}
 			if o.fleet.wanted() && con.link == nil && !o.dryRun {
 				return becomeFleet()
 			}
@@ -97,7 +100,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.fleet.check(w.Workflow); err != nil {
+	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
 		return err
 	}
 	if o.fleet.wanted() && (o.echo.group || o.echo.lines || o.echo.ungroup) {

@@ -17,13 +17,12 @@ import (
 )
 
 type workerOptions struct {
-	join     string
-	slots    int
-	labels   []string
-	name     string
-	dir      string
-	insecure bool
-	grace    time.Duration
+	broker brokerOptions
+	slots  int
+	labels []string
+	name   string
+	dir    string
+	grace  time.Duration
 }
 
 func newWorkerCommand(con *console) *cobra.Command {
@@ -39,25 +38,23 @@ runs and take no more; a second one gives what runs back, and it goes elsewhere.
   prodigy worker --join tls://broker:4222 --slots 8 --label gpu`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.broker.need("join"); err != nil {
+				return err
+			}
 			return con.linked(func() error { return runWorker(cmd.Context(), con, o) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.join, "join", "", "the broker, as nats://HOST:4222 (also: PRODIGY_FLEET)")
+	o.broker.add(cmd, "join", "the broker")
 	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: one for each CPU)")
-	f.Var(repeated{&o.labels}, "label", "what this worker has, for --requires (may be given more than once)")
+	f.Var(labelsFlag{&o.labels}, "label", "what this worker has, for requires (may be given more than once)")
 	f.StringVar(&o.name, "name", "", "its name (default: that of the machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
-	f.BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
 	f.Var(durationFlag{&o.grace}, "grace", "what commands that a worker before has left get to end in")
 	return cmd
 }
 
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
-	address := fleetAddress(cmp.Or(o.join, os.Getenv("PRODIGY_FLEET")), o.insecure)
-	if address.URL == "" {
-		return usagef("--join is missing: the broker, as nats://HOST:4222")
-	}
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err
@@ -91,7 +88,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 		cancelKill()
 	}()
 	err = con.link.Work(kill, fleet.WorkerOptions{
-		Address: address, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
+		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
 		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
 		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
 	})

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,53 +23,145 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// fleetOptions are the flags of the commands that run a job, for one on a fleet.
-type fleetOptions struct {
-	url      string // of the broker; empty: none is asked for; noFleet: what it may still run is given up
-	lease    time.Duration
-	requires []string
+// brokerOptions are the flags that say where the broker of a fleet is, and what was found by them.
+type brokerOptions struct {
+	url      string
 	insecure bool
-	offered  bool // the command has these flags
+
+	found fleet.Address
+	lease time.Duration // that the configuration gives; 0: none
 }
 
-// noFleet as the URL of a resume gives up what workers may still run.
+// add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
+func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
+	cmd.Flags().StringVar(&o.url, name, "", usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
+	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
+}
+
+// find finds the broker by the flags, else the environment, else the configuration. Its URL is empty if there is none.
+func (o *brokerOptions) find() error {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return err
+	}
+	c, err := readConfig(home)
+	if err != nil {
+		return err
+	}
+	o.lease = c.fleet.lease
+	o.found = fleet.Address{
+		URL: cmp.Or(o.url, os.Getenv("PRODIGY_FLEET"), c.fleet.url), Insecure: o.insecure || c.fleet.insecure,
+		CA: cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.fleet.ca), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.fleet.nkey),
+		Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
+	}
+	if o.found.Cert == "" && o.found.Key == "" {
+		o.found.Cert, o.found.Key = c.fleet.cert, c.fleet.key
+	}
+	if o.found.URL == noFleet {
+		o.found.URL = ""
+	}
+	return nil
+}
+
+// need is find for what cannot do without a broker. name is the flag for it.
+func (o *brokerOptions) need(name string) error {
+	if err := o.find(); err != nil {
+		return err
+	}
+	if o.found.URL == "" {
+		return usagef("--%s is missing: the broker, as nats://HOST:4222", name)
+	}
+	return nil
+}
+
+// fleetOptions are the flags of the commands that run a job, for one on a fleet.
+type fleetOptions struct {
+	brokerOptions
+	leaseOf  time.Duration
+	requires []string
+}
+
+// noFleet as the broker is none: the items run here. Given to a resume by its flag, it gives up what workers may still run.
 const noFleet = "none"
 
 func (o *fleetOptions) add(cmd *cobra.Command) {
-	o.lease, o.offered = fleet.DefaultLease, true
+	o.leaseOf = fleet.DefaultLease
+	o.brokerOptions.add(cmd, "fleet", "run the items on the workers of this broker")
 	f := cmd.Flags()
-	f.StringVar(&o.url, "fleet", "", "run the items on the workers of this broker, as nats://HOST:4222 (also: PRODIGY_FLEET)")
-	f.Var(durationFlag{&o.lease}, "lease", "how long a worker may be silent before its items go elsewhere")
-	f.Var(repeated{&o.requires}, "requires", "only workers with this label (may be given more than once)")
-	f.BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
+	f.Lookup("fleet").Usage += "; none: here"
+	f.Var(durationFlag{&o.leaseOf}, "lease", "how long a worker may be silent before its items go elsewhere")
+	f.Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
-// address returns the broker that is asked for, by the flag or the environment.
-func (o fleetOptions) address() fleet.Address {
-	return fleetAddress(cmp.Or(o.url, os.Getenv("PRODIGY_FLEET")), o.insecure)
-}
-
-func fleetAddress(url string, insecure bool) fleet.Address {
-	return fleet.Address{
-		URL: url, Insecure: insecure, CA: os.Getenv("PRODIGY_FLEET_CA"), Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
-		NKey: os.Getenv("PRODIGY_FLEET_NKEY"),
+// find finds the broker, and the lease.
+func (o *fleetOptions) find(cmd *cobra.Command) error {
+	if err := o.brokerOptions.find(); err != nil {
+		return err
 	}
+	if o.lease > 0 && !cmd.Flags().Changed("lease") {
+		o.leaseOf = o.lease
+	}
+	return nil
 }
 
-// wanted reports whether the job is to run on a fleet.
-func (o fleetOptions) wanted() bool {
-	return o.offered && o.address().URL != "" && o.address().URL != noFleet
+// labelsFlag is a flag for labels of workers, which may be given more than once.
+type labelsFlag struct{ labels *[]string }
+
+func (l labelsFlag) String() string { return strings.Join(*l.labels, " ") }
+func (l labelsFlag) Type() string   { return "label" }
+
+func (l labelsFlag) Set(text string) error {
+	if !workflow.IsWorkerLabel(text) {
+		return errors.New("no label of a worker: use letters, digits, and . _ / : = + - behind the first")
+	}
+	*l.labels = append(*l.labels, text)
+	return nil
 }
 
-// check refuses what a fleet cannot do, before anything runs.
-func (o fleetOptions) check(w *workflow.Workflow) error {
+// wanted reports whether the job is to run on a fleet. The broker has been looked for.
+func (o fleetOptions) wanted() bool { return o.found.URL != "" }
+
+// labels returns what a worker must have to run items of w.
+func (o fleetOptions) labels(w *workflow.Workflow) []string {
+	all := slices.Clone(o.requires)
+	if w.Map != nil {
+		for _, label := range w.Map.Requires {
+			all = append(all, label.Value)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack it only warns of.
+func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) error {
+	if !o.wanted() {
+		return o.checkHere(con, w, quiet)
+	}
 	switch {
-	case !o.wanted():
-		return nil
 	case w.Mode == workflow.Standard:
-		return refusef("--fleet is for a workflow with a map: its commands would all run here")
+		return refusef("--fleet is for a workflow with a map: its commands would all run here (--fleet none runs it)")
 	case w.Workspace.Isolated():
 		return refusef("workspace: %s is not supported with --fleet: workers share the directory of the run", w.Workspace.Mode)
+	}
+	return nil
+}
+
+func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) error {
+	here := runtime.GOOS + "/" + runtime.GOARCH
+	var unknown []string
+	for _, label := range o.labels(w) {
+		system, _, ok := strings.Cut(label, "/")
+		switch {
+		case label == here:
+		case ok && slices.Contains([]string{"darwin", "freebsd", "linux", "netbsd", "openbsd", "windows"}, system):
+			return refusef("the items require %s, and without --fleet they would run here, on %s", label, here)
+		default:
+			unknown = append(unknown, label)
+		}
+	}
+	if len(unknown) > 0 && !quiet {
+		_, _ = fmt.Fprintf(con.err, "warning: the items require %s, which is for the workers of a fleet: without --fleet they run here, whatever this machine has\n", strings.Join(unknown, ", "))
 	}
 	return nil
 }
@@ -86,7 +180,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			return mapreduce.Result{}, err
 		}
 		crew, err := con.link.Join(ctx, fleet.JobOptions{
-			Address: o.address(), Version: versionText(), Lease: o.lease, Requires: o.requires, Dir: dir, Grace: grace,
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Requires: o.labels(w), Dir: dir, Grace: grace,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude,
 		})
 		if err != nil {

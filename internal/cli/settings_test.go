@@ -17,7 +17,7 @@ func TestConfigNamesTheClaudeCommandAsTextOrList(t *testing.T) {
 		{"agent:\n  command: [my claude, --print]\n", []string{"my claude", "--print"}},
 	} {
 		r := configReader{file: "config.yml"}
-		got := r.read([]byte(c.in))
+		got := r.read([]byte(c.in)).claude
 		if diff := cmp.Diff(c.want, got); diff != "" || len(r.problems) > 0 {
 			t.Errorf("%q: %v\n%s", c.in, r.problems, diff)
 		}
@@ -34,6 +34,12 @@ func TestConfigIsReadStrictly(t *testing.T) {
 		{"agent: {command: [[a]]}\n", "config.yml:1:18: agent.command must be"},
 		{"agent: x\n", "config.yml:1:8: agent must be a mapping"},
 		{"- a\n", "config.yml:1:1: the configuration must be a mapping"},
+		{"fleet: nats://a\n", "config.yml:1:8: fleet must be a mapping with the keys url, "},
+		{"fleet: {urls: nats://a}\n", `config.yml:1:9: unknown key "urls" in fleet`},
+		{"fleet: {url: [a]}\n", "config.yml:1:14: fleet.url must be a text"},
+		{"fleet: {insecure: 7}\n", "config.yml:1:19: fleet.insecure must be true or false"},
+		{"fleet: {lease: soon}\n", "config.yml:1:16: fleet.lease: "},
+		{"fleet: {cert: a}\n", "config.yml:1:8: fleet.cert and fleet.key need each other"},
 		{"a: [\n", "config.yml:1:1: this is not YAML"},
 	} {
 		r := configReader{file: "config.yml"}

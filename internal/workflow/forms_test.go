@@ -290,6 +290,9 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return revision, true
 	case "workflow.Verify.batch":
 		return atLeast(1), true
+	case "workflow.Map.requires":
+		label := form{schema: node{"type": scalars(), "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
+		return either("list of labels, or one label", label, listOf(label, "")), true
 	case "workflow.Map.batch":
 		return atLeast(1), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,6 +42,7 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = withReader(keys, "offset", func(e entry) { set(&m.Offset)(r.atLeast(e, 0)) })
 	keys = withReader(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
 	keys = withReader(keys, "batch", func(e entry) { set(&m.Batch)(r.atLeast(e, 1)) })
+	keys = withReader(keys, "requires", func(e entry) { m.Requires = r.workerLabels(e) })
 	keys = withReader(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
 	keys = withReader(keys, "error_policy", r.errorPolicy)
 	var timeouts *block
@@ -83,6 +85,31 @@ func (r *reader) distinct(e entry) (string, bool) {
 		return "item", ok
 	}
 	return r.nonBlank(e)
+}
+
+// workerLabels reads a list of labels of workers, or a single one.
+func (r *reader) workerLabels(e entry) []Text {
+	all := r.textList(e)
+	for i, t := range all {
+		if !IsWorkerLabel(t.Value) {
+			r.fail(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col}, "%s: %q is no label of a worker: use letters, digits, and . _ / : = + - behind the first", e.name, t.Value)
+		}
+		if slices.ContainsFunc(all[:i], func(o Text) bool { return o.Value == t.Value }) {
+			r.warn(&yaml.Node{Line: t.Pos.Line, Column: t.Pos.Col}, "%s: %s is given twice", e.name, t.Value)
+		}
+	}
+	return all
+}
+
+// IsWorkerLabel reports whether a worker of a fleet can have this label.
+func IsWorkerLabel(text string) bool {
+	for i, r := range text {
+		isWord := r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !isWord && (i == 0 || !strings.ContainsRune("._/:=+-", r)) {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // agentTemplate reads a list of steps, or a mapping with commands.
