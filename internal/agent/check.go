@@ -72,6 +72,9 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 		if w.Map != nil {
 			_, err := template.CompilePlain(w.Map.Label.Value, labelNames())
 			c.failed(nil, w.Map.Label.At, err)
+			if per := w.Map.Rate.Per; per != nil {
+				c.paths([]workflow.Text{*per})
+			}
 			c.paths(w.Map.Uses)
 			c.paths(w.Map.Produces)
 			agents := names.ofAgents(w.Map)

@@ -84,6 +84,21 @@ func labelText(value json.RawMessage) string {
 	return ""
 }
 
+// Keys compiles a text that says which items have something in common, such as a limit. An item for which it cannot be told has the key "".
+func Keys(text workflow.Text) (func(id string, item json.RawMessage) string, error) {
+	of, err := template.CompilePlain(text.Value, labelNames())
+	if err != nil {
+		return nil, err
+	}
+	return func(id string, item json.RawMessage) string {
+		key, err := of.Bind(labelled{id, item})
+		if err != nil {
+			return ""
+		}
+		return key
+	}, nil
+}
+
 // Paths compiles texts that each stand for a path and may name the item. The error is of the first that is wrong; Check has refused it.
 func Paths(texts []workflow.Text) (func(id string, item json.RawMessage) ([]string, error), error) {
 	all := make([]*template.Plain, len(texts))

@@ -73,6 +73,7 @@ type plan struct {
 	Items        *planItems    `json:"items,omitempty"`        // with a map phase
 	MaxParallel  int           `json:"max_parallel,omitempty"` // with a map phase
 	Requires     []string      `json:"requires,omitempty"`     // of the workers of a fleet
+	Rate         string        `json:"rate,omitempty"`         // how often agents start at most
 	Steps        []planStep    `json:"steps"`
 	ItemRuns     int           `json:"item_runs,omitempty"` // with a map phase
 	ItemDelays   []millis      `json:"item_delays_ms,omitempty"`
@@ -233,6 +234,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel, p.Requires = slots, fleetOptions{}.labels(w.Workflow)
+		p.Rate = rateOf(w.Workflow)
 	}
 	p.estimate(w.Workflow)
 	for _, s := range sectionsOf(w.Workflow) {
@@ -478,6 +480,7 @@ func (p plan) print(w io.Writer) {
 	if p.Items != nil {
 		p.Items.print(w)
 		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
+		printRate(w, p.Rate)
 	}
 	if len(p.Requires) > 0 {
 		_, _ = fmt.Fprintf(w, "requires: %s\n", strings.Join(p.Requires, ", "))

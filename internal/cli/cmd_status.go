@@ -355,6 +355,9 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 	if d.State != stateRunning {
 		return
 	}
+	if d.recorded != nil {
+		printRate(w, rateOf(d.recorded))
+	}
 	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
 	for _, text := range g.paused(j, now) {
 		_, _ = fmt.Fprintln(w, text)

@@ -78,7 +78,7 @@ func (m *Machine) Metrics() Metrics {
 	metrics := Metrics{
 		TotalItems: m.mem.Counts.settled(),
 		Successful: m.mem.Counts[Succeeded], Failed: m.mem.Counts[Dead], Skipped: m.mem.Counts[Skipped], Rejected: m.mem.Counts[Rejected],
-		FailureRate: rate(m.mem.Counts[Dead], m.mem.Counts.finished()),
+		FailureRate: share(m.mem.Counts[Dead], m.mem.Counts.finished()),
 		ErrorTypes:  map[retry.Type]int{}, FailurePatterns: []Pattern{},
 	}
 	if m.mem.TotalKnown {
@@ -104,7 +104,7 @@ func pattern(typ retry.Type, e *tally) Pattern {
 	return Pattern{PatternType: typ, Frequency: e.Count, Items: slices.Clone(e.Items), SuggestedAction: action}
 }
 
-func rate(failed, finished int) float64 {
+func share(failed, finished int) float64 {
 	if finished == 0 {
 		return 0
 	}

@@ -47,7 +47,7 @@ func (m *Machine) checkRate() {
 	if limit == nil || t.Finished == 0 || t.Finished < m.enough() {
 		return
 	}
-	if r := rate(t.Failed, t.Finished); r > *limit {
+	if r := share(t.Failed, t.Finished); r > *limit {
 		m.halt("%d of %d failed, which is more than the failure_threshold of %v", t.Failed, t.Finished, *limit)
 	}
 }

@@ -116,6 +116,7 @@ var types = []Event{
 	VerifyCompleted{},
 	AgentProgress{},
 	StepRetrying{},
+	StepRetried{},
 	StepFailed{},
 	CircuitOpen{},
 	CircuitHalfOpen{},
@@ -473,15 +474,17 @@ type AgentStarted struct {
 	// Reason is, of the first attempt in a job that takes over results, why the item is run: new, failed, forced, or "changed: " with the part of its
 	// fingerprint that is another.
 	Reason string `json:"reason,omitempty"`
+
+	Key string `json:"key,omitempty"` // which of the limits of a map phase with `per` it takes a turn of; without one: that of the items without a key
 }
 
 func (e AgentStarted) masked(m Masker) Event {
-	e.Reason = m.Text(e.Reason)
+	e.Reason, e.Key = m.Text(e.Reason), m.Text(e.Key)
 	return e
 }
 
 func (e AgentStarted) normal() Event {
-	e.Reason = Clip(e.Reason, MaxError)
+	e.Reason, e.Key = Clip(e.Reason, MaxError), Clip(e.Key, MaxError)
 	return e
 }
 
@@ -1097,6 +1100,16 @@ func (e StepRetrying) normal() Event {
 	e.BudgetLeftMS, e.BudgetExpiresAt = roundedAt(e.BudgetLeftMS), writtenAt(e.BudgetExpiresAt)
 	return e
 }
+
+// StepRetried says that a step is tried again, after its wait. It is only written in a job with a limit of its starts, which it takes a turn of.
+type StepRetried struct {
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+}
+
+func (StepRetried) Type() string { return "StepRetried" }
+
+func (e StepRetried) About() string { return e.ItemID }
 
 // StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
 // follows, which has it then.

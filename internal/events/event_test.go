@@ -63,7 +63,7 @@ func samples() []Event {
 		ItemsSelected{TotalItems: 3, Since: &Difference{
 			JobID: "i", Unchanged: 1, Changed: 3, New: 2, Failed: 1, Forced: 1, Gone: 4, LeftOut: 1, By: map[string]int{"data": 1, "uses: a.sh": 1}, ByMore: 1,
 		}},
-		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data"},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data", Key: "example.com"},
 		AgentCompleted{
 			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
@@ -113,6 +113,7 @@ func samples() []Event {
 			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
 			DelayMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
 		},
+		StepRetried{ItemID: "item_1", ItemIndex: 1},
 		StepFailed{
 			Rule:   "claude/usage_limit",
 			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",

@@ -26,6 +26,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
+	"prodigy/internal/rate"
 )
 
 // exactly compares all fields.
@@ -309,7 +310,7 @@ func TestTheJSONOfAStateHasAllOfIt(t *testing.T) {
 func fill(v reflect.Value, name string) {
 	v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // also where a field is private
 	switch {
-	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]():
+	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
 	case v.Type() == reflect.TypeFor[errorpolicy.Statuses]():
@@ -350,7 +351,7 @@ func fillKind(v reflect.Value, name string) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(len(name)) * int64(time.Millisecond))
-	case reflect.Uint8, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(len(name)))
 	default:
 		panic("BUG: nothing to fill " + name + " with")
@@ -421,6 +422,7 @@ var foldSums = map[int]string{
 	14: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // sessions of agents that did not end by themselves
 	15: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // results that are taken over
 	16: "32c707d1bb1aeb7f8f7130291fa5bc9ebc97573c53066e5279c57f1e85de1a2e", // items that fail alike, and limits of one model
+	17: "80e028b6481205805f273999b5a43e59eafb722c8a03c5b72c24c76f4abf7a22", // turns of a limit of the starts
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -43,6 +43,8 @@ func kinds() map[string]recorded {
 				"reduce:\n  - shell: reduce ${map.successful} ${seen}\n  - shell: last\n")},
 		"step retries": {items: 5, same: true, reply: failing("item_2"), source: strings.Replace(workflowOf(5, 3, ""), "- shell: work",
 			"- shell: work\n      retry_config: {attempts: 3, initial_delay: 2s}\n    - shell: more", 1)},
+		"a rate for each key": {items: 6, same: true, reply: failing("item_2"), source: rated(3, `{limit: 1/2s, burst: 2, per: "${item.host}"}`,
+			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s}\n", "a", "a", "a", "b", "a", "b")},
 		"skipped items": {items: 4, same: true, reply: flaky, source: workflowOf(4, 2, "error_policy: {on_item_failure: skip}\n")},
 		"a breaker that opens": {items: 8, reply: failing("item_1", "item_2", "item_3"), source: workflowOf(8, 1,
 			"error_policy:\n  circuit_breaker: {failure_threshold: 2, success_threshold: 2, half_open_requests: 1, timeout: 20s, on_open: wait}\n")},

@@ -42,29 +42,53 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some time, unless it has to keep it or
 // there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
+	turn := a.ItemID != "" && h.job.workflow.Map.Rate.Limit.Count > 0
 	if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil { // the workspace of the slot is the agent's
-		return a.Worker, h.wait(ctx, time.Now().Add(d))
+		if err := h.wait(ctx, time.Now().Add(d)); err != nil || !turn {
+			return a.Worker, err
+		}
+		return h.ask(ctx, a)
 	}
-	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait())
+	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait(), turn)
 }
 
-// await waits d in the map phase, and gives the slot to others after some time.
-func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter) (slot int, err error) {
+// ask waits for a turn of the limit of starts, and keeps its slot meanwhile.
+func (h *host) ask(ctx context.Context, a *agent.Attempt) (slot int, err error) {
+	k := &parking{index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), turn: true, keeps: true}
+	h.job.inbox <- message{park: k}
+	select {
+	case <-k.wake:
+		return a.Worker, nil
+	case <-h.job.halting:
+		return 0, errStopping
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// await waits d in the map phase, and gives the slot to others after some time. With turn it takes a turn of the limit of starts then.
+func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool) (slot int, err error) {
 	due := time.Now().Add(d)
 	if after.Never || after.Time > 0 {
 		if after.Never || d <= after.Time {
-			return a.Worker, h.wait(ctx, due)
+			if err := h.wait(ctx, due); err != nil || !turn {
+				return a.Worker, err
+			}
+			return h.ask(ctx, a)
 		}
 		if err := h.wait(ctx, due.Add(after.Time-d)); err != nil {
 			return 0, err
 		}
 	}
-	k := &parking{index: a.ItemIndex, due: due, wake: make(chan int, 1)}
+	k := &parking{index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn}
 	h.job.inbox <- message{park: k}
 	select {
 	case slot := <-k.wake:
 		if slot == sameSlot {
-			return a.Worker, h.wait(ctx, due)
+			if err := h.wait(ctx, due); err != nil || !turn {
+				return a.Worker, err
+			}
+			return h.ask(ctx, a)
 		}
 		return slot, nil
 	case <-h.job.halting:

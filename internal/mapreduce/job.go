@@ -100,8 +100,12 @@ type ack struct {
 // parking is an agent that waits for the next try of a step and has left its slot to others.
 type parking struct {
 	index int // of its item
+	id    string
 	due   time.Time
 	wake  chan int // the slot it continues in, or sameSlot
+	turn  bool     // it takes a turn of the limit of starts, if there is one
+	keeps bool     // it has kept its slot, and only asks for the turn
+	gone  bool     // it has ended meanwhile
 }
 
 // record appends an event, applies it, and appends what follows from it for people to read.

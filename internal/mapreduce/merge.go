@@ -132,6 +132,9 @@ func (p *pool) horizon() int64 {
 	for _, d := range p.suspects {
 		first = min(first, d.index)
 	}
+	for it := range p.turns.starts.all() {
+		first = min(first, it.Index)
+	}
 	switch {
 	case p.fresh != nil:
 		first = min(first, p.fresh.Index)

@@ -49,6 +49,8 @@ type pool struct {
 
 	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
 
+	turns turns // of a job with a limit of its starts
+
 	held bool      // the breaker admitted nothing when it was last asked
 	hold time.Time // when to ask it again; zero: after the next outcome
 
@@ -93,6 +95,9 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
 	p.template.Batch = j.workflow.Map.Batch > 0
 	limits, err := j.limits()
+	if err == nil {
+		p.turns, err = j.newTurns()
+	}
 	if err != nil {
 		return runResult{}, err
 	}
@@ -184,7 +189,7 @@ func (p *pool) over() bool {
 
 // exhausted reports whether nothing is left to start but suspects.
 func (p *pool) exhausted() bool {
-	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0 && len(p.lone) == 0
+	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0 && len(p.lone) == 0 && p.turns.starts.len() == 0
 }
 
 // isolate makes the next suspect due, once nothing else is left and some time has passed.
@@ -270,6 +275,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			p.lone = p.lone[1:]
 		}
 	}
+	p.serveAsking(now)
 	for range burst {
 		if p.halted != nil || p.agents.Err() != nil || !p.vacant() {
 			return false
@@ -307,6 +313,9 @@ func (p *pool) vacant() bool {
 
 // admitNext starts, rejects or holds the next item, as the policy decides. It reports false when there is nothing to do now.
 func (p *pool) admitNext(now time.Time) bool {
+	if p.turns.keyOf != nil {
+		return p.admitByKey(now)
+	}
 	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
 	if !retrying && p.fresh == nil {
 		return false
@@ -314,6 +323,10 @@ func (p *pool) admitNext(now time.Time) bool {
 	admission := p.job.state.Policy.Admit(now)
 	if admission.Verdict == errorpolicy.Hold {
 		p.held, p.hold = true, admission.Until
+		return false
+	}
+	if at := p.job.state.Rate.Next("", now); at.After(now) && admission.Verdict == errorpolicy.Run {
+		p.held, p.hold = true, at
 		return false
 	}
 	it := p.take(retrying)
@@ -324,7 +337,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		p.refuse(it.Item)
 		return true
 	}
-	p.start(it)
+	p.start(it, "")
 	return true
 }
 
@@ -340,12 +353,12 @@ func (p *pool) take(retrying bool) offered {
 	return it
 }
 
-// start runs one attempt of an item in a free slot.
-func (p *pool) start(it offered) {
+// start runs one attempt of an item in a free slot. The key is that of the limits that it takes a turn of.
+func (p *pool) start(it offered, key string) {
 	a := p.attempt(it.Item, p.job.state.nextNumber(it.Index), p.takeSlot())
 	a.Token = p.job.record(events.AgentStarted{
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,
-		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason,
+		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason, Key: key,
 	}).Seq
 	p.running++
 	p.startWorker(a)
@@ -423,6 +436,8 @@ func (p *pool) handle(m message) {
 		p.job.record(p.job.printed.withOutputs(m.event, m.from))
 	case m.printed != nil:
 		p.haltForOwn(p.job.printed.keep(m.printed))
+	case m.park != nil && m.park.keeps:
+		p.turns.asking.add(p.job.state.Running[m.park.index].Key, m.park)
 	case m.park != nil:
 		p.park(m.park)
 	case m.synced != nil:
@@ -465,6 +480,7 @@ func (p *pool) haltForOwn(err error) {
 func (p *pool) release(e *attemptEnd, seq int64) {
 	slot := p.slotOf[e.attempt.ItemIndex]
 	delete(p.slotOf, e.attempt.ItemIndex)
+	p.turns.forget(e.attempt.ItemIndex)
 	if slot == 0 {
 		p.unpark(e.attempt.ItemIndex)
 	}
@@ -555,6 +571,7 @@ func (p *pool) arm(t *time.Timer) {
 		return
 	}
 	vacant := p.vacant()
+	sooner(p.turns.next(next, vacant, p.held))
 	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
 	}
@@ -625,7 +642,7 @@ func (h *parkHeap) Pop() any {
 
 // park takes the slot of an agent that waits, unless too many wait already.
 func (p *pool) park(k *parking) {
-	if len(p.parked) >= maxParked {
+	if len(p.parked)+p.turns.woken.len() >= maxParked {
 		k.wake <- sameSlot
 		return
 	}
@@ -645,13 +662,21 @@ func (p *pool) unpark(index int) {
 // wake gives a free slot to the agent that has been due longest. It returns false when none is due.
 func (p *pool) wake(now time.Time) bool {
 	if len(p.parked) == 0 || p.parked[0].due.After(now) {
-		return false
+		return p.wakeInTurn(now)
 	}
 	k := heap.Pop(&p.parked).(*parking)
-	slot := p.takeSlot()
+	if k.turn && p.job.state.Rate.Limits() {
+		p.turns.woken.add(p.job.state.Running[k.index].Key, k)
+		return true
+	}
+	p.unparkTo(k, p.takeSlot())
+	return true
+}
+
+// unparkTo has a parked agent go on in a slot.
+func (p *pool) unparkTo(k *parking, slot int) {
 	p.slotOf[k.index] = slot
 	k.wake <- slot
-	return true
 }
 
 func (p *pool) takeSlot() int {

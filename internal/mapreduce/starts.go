@@ -183,7 +183,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil {
 			slot, err = a.Worker, h.wait(ctx, time.Now().Add(wait))
 		} else {
-			slot, err = h.await(ctx, a, wait, workflow.ParkAfter{})
+			slot, err = h.await(ctx, a, wait, workflow.ParkAfter{}, false)
 		}
 		if err != nil {
 			return 0, t, nil, err

@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/fingerprint"
+	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
@@ -16,6 +17,7 @@ import (
 // of the job, as JSON, so each field must survive that; a test holds foldVersion against the shape of it.
 type state struct {
 	Policy   *errorpolicy.Machine `json:"policy"` // without what the workflow says
+	Rate     *rate.Limiter        `json:"rate"`   // without the limit
 	Started  time.Time            `json:"started"`
 	Seq      int64                `json:"seq"`     // of the last record
 	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
@@ -91,6 +93,8 @@ type running struct {
 	Token   int64 `json:"token"` // number of the record of its start
 	Fleet   bool  `json:"fleet,omitempty"`
 	Suspect bool  `json:"suspect,omitempty"` // see events.AgentStarted
+
+	Key string `json:"key,omitempty"` // see events.AgentStarted
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -128,6 +132,7 @@ type stepRetry struct {
 func newState(p errorpolicy.Policy) *state {
 	return &state{
 		Policy:   errorpolicy.New(p),
+		Rate:     rate.NewLimiter(p.Rate),
 		Phases:   map[string]*phase{},
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
@@ -229,8 +234,9 @@ func (s *state) duration(now time.Time) time.Duration {
 func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
+		s.Rate.Start(e.Key, r.Time)
 		ticket, effects := s.Policy.Started(r.Time)
-		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect}
+		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
@@ -260,6 +266,8 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.giveBack(e.ItemIndex, f, f.Number-1)
 	case events.AgentLost:
 		s.lose(e.ItemIndex)
+	case events.StepRetried:
+		s.Rate.Start(s.Running[e.ItemIndex].Key, r.Time)
 	}
 	return errorpolicy.Effects{}
 }
@@ -547,7 +555,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

@@ -156,6 +156,8 @@ func (x *explainer) apply(r events.Record) {
 		x.add(r, fmt.Sprintf("step %s: %s %s", e.Step, e.Preset, text))
 	case events.StepRetrying:
 		x.stepRetrying(r, e)
+	case events.StepRetried:
+		x.add(r, "it had its turn: the step is tried again")
 	case events.StepFailed:
 		x.stepFailed(r, e)
 	case events.AgentUsage:

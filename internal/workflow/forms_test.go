@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
@@ -203,6 +204,10 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("list, command, or placeholder of a list", filled(), form{schema: node{"type": "array"}}), true
 	case reflect.TypeFor[SecondsOrVar]():
 		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
+	case reflect.TypeFor[Rate]():
+		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
+	case reflect.TypeFor[rate.Limit]():
+		return rateForm(), true
 	case reflect.TypeFor[*ParkAfter]():
 		return either("duration or seconds, also 0, or `never`", span(), atLeast(0), oneWord("never")), true
 	case reflect.TypeFor[TimeoutPolicy]():
@@ -293,6 +298,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.Map.requires":
 		label := form{schema: node{"type": scalars(), "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
 		return either("list of labels, or one label", label, listOf(label, "")), true
+	case "workflow.Rate.burst":
+		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true
 	case "workflow.Map.batch":
 		return atLeast(1), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":
@@ -338,6 +345,11 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return pattern("^[^\\x00\"\\r\\n\uFFFD]$", "a character"), true
 	}
 	return form{}, false
+}
+
+// rateForm is starts and a time, such as 40/s.
+func rateForm() form {
+	return pattern(`^ *[1-9][0-9]* */ *([0-9]+`+unitPattern+`|`+unitPattern+`)+ *$`, "starts and a time, as in `40/s`")
 }
 
 // constantForm is a text without placeholders.

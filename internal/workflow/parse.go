@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
 	"prodigy/internal/quota"
+	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
@@ -215,6 +216,10 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.validate(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
+	case *Rate:
+		set(t)(r.rate(e))
+	case *rate.Limit:
+		set(t)(r.rateLimit(e))
 	case **ParkAfter:
 		setPointer(t)(r.parkAfter(e))
 	case *IntOrVar:

@@ -58,11 +58,14 @@ func (r *reader) mapPhase(e entry) *Map {
 	if b.has("batch") && b.has("key") {
 		r.fail(b.at("batch"), `"batch" and "key" exclude each other: a batch has no key of its own`)
 	}
+	if b.has("batch") && m.Rate.Per != nil {
+		r.fail(b.at("rate"), `"batch" and "per" of the rate exclude each other: the items of a batch may have different ones`)
+	}
 	r.require(b, "input")
 	r.require(b, "agent_template")
 	r.checkTimeouts(m, b, timeouts)
 	r.warnOfAgentLimit(m, b, timeouts)
-	r.w.ErrorPolicy.OnTimeout = m.Timeouts.Action
+	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit
 	return m
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/rate"
 	"prodigy/internal/spend"
 )
 
@@ -93,6 +94,7 @@ type Map struct {
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	Batch         int          `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
+	Rate          Rate         `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
 	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
 	Requires      []Text       `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
 	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
@@ -104,6 +106,13 @@ type Map struct {
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 	Pos           Pos
+}
+
+// Rate is how often agents may start.
+type Rate struct {
+	Limit rate.Limit `yaml:"limit"` // such as `40/s`, `100/min`, `1000/h` or `3/10s`; required
+	Burst *int       `yaml:"burst"` // how many may start at once after a time without any; default as many as there are in a tenth of a second, at least 1
+	Per   *Text      `yaml:"per"`   // a text such as `${item.host}`: items for which it is the same have one limit, each such group its own. Items for which it cannot be told have one limit together; default one limit for all items
 }
 
 // ParkAfter is how long an agent that waits for the next try of a step keeps its slot, before another agent may use it.

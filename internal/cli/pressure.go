@@ -1,0 +1,26 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"prodigy/internal/workflow"
+)
+
+// rateOf returns how often the agents of a workflow start at most, for people; "": there is no limit.
+func rateOf(w *workflow.Workflow) string {
+	if w.Map == nil || w.Map.Rate.Limit.Count == 0 {
+		return ""
+	}
+	text := w.Map.Rate.Limit.String()
+	if per := w.Map.Rate.Per; per != nil {
+		text += " for each " + per.Value
+	}
+	return text
+}
+
+func printRate(w io.Writer, rate string) {
+	if rate != "" {
+		_, _ = fmt.Fprintf(w, "starts: at most %s\n", visible(rate))
+	}
+}

@@ -1,0 +1,168 @@
+package mapreduce
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+)
+
+// turns are what waits for its turn, of a job with a limit of its starts. Nothing of it has a slot but what asks from within one.
+type turns struct {
+	keyOf  func(id string, item json.RawMessage) string // nil: all items have one limit
+	starts lanes[offered]                               // items, with keyOf; without their data, which their agents read
+	woken  lanes[*parking]                              // agents whose wait for the next try of a step is over
+	asking lanes[*parking]                              // the same of those that have kept their slots
+}
+
+// mostHeld bounds the items that wait for the turns of their keys. When there are so many, those behind them wait too, whatever their keys are.
+const mostHeld = 1 << 16
+
+// newTurns returns what the workflow says about starts.
+func (j *job) newTurns() (turns, error) {
+	per := j.workflow.Map.Rate.Per
+	if per == nil {
+		return turns{}, nil
+	}
+	of, err := agent.Keys(*per)
+	if err != nil {
+		return turns{}, fmt.Errorf("rate: %w", err)
+	}
+	return turns{keyOf: func(id string, item json.RawMessage) string {
+		return bounded(j.config.Settings.Mask.Text(of(id, item)))
+	}}, nil
+}
+
+// maxKey bounds a key, in bytes.
+const maxKey = 200
+
+// bounded returns a key that is valid and not too long. Of a longer one it has the beginning, and a checksum of all of it.
+func bounded(key string) string {
+	key = strings.ToValidUTF8(key, "\ufffd")
+	if len(key) <= maxKey {
+		return key
+	}
+	return fmt.Sprintf("%s… %x", events.Clip(key, maxKey/2), sha256.Sum256([]byte(key)))[:maxKey/2+40]
+}
+
+// next returns when something may have its turn that could go on then, or latest if that is sooner.
+func (t *turns) next(latest time.Time, vacant, held bool) time.Time {
+	sooner := func(at time.Time, ok bool) {
+		if ok && at.Before(latest) {
+			latest = at
+		}
+	}
+	sooner(t.asking.due())
+	if vacant {
+		sooner(t.woken.due())
+	}
+	if vacant && !held {
+		sooner(t.starts.due())
+	}
+	return latest
+}
+
+// forget removes the agent of an item that has ended, should it wait.
+func (t *turns) forget(index int) {
+	for _, l := range []*lanes[*parking]{&t.woken, &t.asking} {
+		for k := range l.all() {
+			if k.index == index {
+				k.gone = true
+			}
+		}
+	}
+}
+
+// takeTurn returns the agent whose turn it is, and records that.
+func (p *pool) takeTurn(l *lanes[*parking], now time.Time) (*parking, bool) {
+	for {
+		_, k, ok := l.next(now, p.job.state.Rate.Next)
+		if !ok {
+			return nil, false
+		}
+		l.pop()
+		if !k.gone {
+			p.job.record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
+			return k, true
+		}
+	}
+}
+
+// serveAsking has agents go on that have kept their slots.
+func (p *pool) serveAsking(now time.Time) {
+	for p.halted == nil {
+		k, ok := p.takeTurn(&p.turns.asking, now)
+		if !ok {
+			return
+		}
+		k.wake <- p.slotOf[k.index]
+	}
+}
+
+// wakeInTurn gives a free slot to an agent whose turn it is. It returns false when there is none.
+func (p *pool) wakeInTurn(now time.Time) bool {
+	k, ok := p.takeTurn(&p.turns.woken, now)
+	if ok {
+		p.unparkTo(k, p.takeSlot())
+	}
+	return ok
+}
+
+// admitByKey is admitNext for a job whose items have limits by their keys.
+func (p *pool) admitByKey(now time.Time) bool {
+	if len(p.due) > 0 && !p.due[0].due.After(now) {
+		d := p.due.pop()
+		it, err := p.job.store.At(d.index)
+		if err != nil {
+			p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
+			return false
+		}
+		p.turns.starts.add(p.turns.keyOf(it.ID, it.Data), offered{Item: items.Item{ID: d.id, Index: d.index}})
+		return true
+	}
+	key, it, waited := p.turns.starts.next(now, p.job.state.Rate.Next)
+	if !waited && p.fresh == nil {
+		return false
+	}
+	admission := p.job.state.Policy.Admit(now)
+	if admission.Verdict == errorpolicy.Hold {
+		p.held, p.hold = true, admission.Until
+		return false
+	}
+	switch {
+	case waited:
+		p.turns.starts.pop()
+	default:
+		it, key = *p.fresh, p.turns.keyOf(p.fresh.ID, p.fresh.Data)
+		if p.turns.starts.has(key) || p.job.state.Rate.Next(key, now).After(now) {
+			return p.setAside(key)
+		}
+		p.fresh = nil
+	}
+	if admission.Verdict == errorpolicy.Refuse {
+		if it.Index == p.loneOut {
+			p.loneOut = -1
+		}
+		p.refuse(it.Item)
+		return true
+	}
+	p.start(it, key)
+	return true
+}
+
+// setAside has the new item wait for its turn, so that others can go before it. It reports false when too many wait.
+func (p *pool) setAside(key string) bool {
+	if p.turns.starts.len() >= mostHeld {
+		return false
+	}
+	it := *p.fresh
+	it.Data, p.fresh = nil, nil
+	p.turns.starts.add(key, it)
+	return true
+}

@@ -1,0 +1,188 @@
+package rate
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func TestParseReadsStartsAndTime(t *testing.T) {
+	for text, want := range map[string]Limit{
+		"40/s":       {Count: 40, Per: time.Second},
+		"100/m":      {Count: 100, Per: time.Minute},
+		"100/min":    {Count: 100, Per: time.Minute},
+		"1000/h":     {Count: 1000, Per: time.Hour},
+		"1/d":        {Count: 1, Per: 24 * time.Hour},
+		"3/10s":      {Count: 3, Per: 10 * time.Second},
+		" 3 / 1m30s": {Count: 3, Per: 90 * time.Second},
+		"10000/s":    {Count: 10000, Per: time.Second},
+	} {
+		got, err := Parse(text)
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v and %v, want %+v", text, got, err, want)
+		}
+		if again, err := Parse(got.String()); err != nil || again != got {
+			t.Errorf("%s: written as %q, which is %+v and %v", text, got, again, err)
+		}
+	}
+}
+
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"0/s":                     "starts nothing",
+		"-5/s":                    "starts nothing",
+		"40":                      "write 40/s",
+		"fast":                    "is no rate",
+		"1.5/s":                   "want a whole number",
+		"/s":                      "want a whole number",
+		"40/":                     "want a time behind the slash",
+		"40/0s":                   "want a time behind the slash",
+		"40/s/s":                  "want a time behind the slash",
+		"40/fortnight":            "want a time behind the slash",
+		"10001/s":                 "more than the 10,000 starts",
+		"9223372036854775807/h":   "more than the 10,000 starts",
+		"99999999999999999999/s":  "want a whole number",
+		"1/2d":                    "less than the one start in a day",
+		"1/99999999999999999999h": "want a time behind the slash",
+	} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestABurstComesAtOnceAndThenTheRate(t *testing.T) {
+	l := NewLimiter(Limit{Count: 10, Per: time.Second, Burst: 3})
+	var got []time.Duration
+	now := noon
+	for range 6 {
+		if at := l.Next("", now); at.After(now) {
+			now = at
+		}
+		l.Start("", now)
+		got = append(got, now.Sub(noon))
+	}
+	for i, want := range []time.Duration{0, 0, 0, 100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond} {
+		if got[i] != want {
+			t.Errorf("start %d: got it after %s, want %s", i, got[i], want)
+		}
+	}
+}
+
+func TestNoLimitNeverWaits(t *testing.T) {
+	l := NewLimiter(Limit{})
+	for range 100 {
+		l.Start("a", noon)
+	}
+	if at := l.Next("a", noon); at.After(noon) || l.Keys() > 0 {
+		t.Errorf("got %v and %d keys, want now and none", at, l.Keys())
+	}
+}
+
+// TestAClockThatWasSetBackCostsOneInterval: the time of the last start says nothing when it is in the future.
+func TestAClockThatWasSetBackCostsOneInterval(t *testing.T) {
+	l := NewLimiter(Limit{Count: 1, Per: time.Minute, Burst: 2})
+	l.Start("", noon)
+	l.Start("", noon)
+	earlier := noon.Add(-5 * time.Hour)
+	if wait := l.Next("", earlier).Sub(earlier); wait != time.Minute {
+		t.Errorf("wait: got %s, want %s", wait, time.Minute)
+	}
+	l.Start("", earlier.Add(time.Minute))
+	if wait := l.Next("", earlier.Add(time.Minute)).Sub(earlier); wait != 2*time.Minute {
+		t.Errorf("wait after a start: got %s, want %s", wait, 2*time.Minute)
+	}
+}
+
+// TestNoWindowHasMoreStartsThanAllowed lets keys start as early as they may, and counts the starts of each in every window of time. Now and
+// then the limiter is written and read, as by a checkpoint.
+func TestNoWindowHasMoreStartsThanAllowed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := Limit{Count: rapid.IntRange(1, 50).Draw(t, "count"), Per: time.Second, Burst: rapid.IntRange(0, 5).Draw(t, "burst")}
+		l, now := NewLimiter(limit), noon
+		starts := map[string][]time.Time{}
+		for range rapid.IntRange(1, 60).Draw(t, "starts") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "pause")) * time.Millisecond)
+			key := strconv.Itoa(rapid.IntRange(0, 2).Draw(t, "key"))
+			if l.Next(key, now).After(now) {
+				continue
+			}
+			l.Start(key, now)
+			starts[key] = append(starts[key], now)
+			if rapid.Bool().Draw(t, "checkpoint") {
+				again, asked := NewLimiter(limit), now.Add(time.Millisecond)
+				data, err := json.Marshal(l)
+				if err == nil {
+					err = json.Unmarshal(data, again)
+				}
+				if err != nil || !again.Next(key, asked).Equal(l.Next(key, asked)) {
+					t.Fatalf("after a checkpoint: got %v and %v, want %v", again.Next(key, asked), err, l.Next(key, asked))
+				}
+				l = again
+			}
+		}
+		for key, times := range starts {
+			for i := range times {
+				for k := i; k < len(times); k++ {
+					if n, most := k-i+1, int(limit.burst())+int(times[k].Sub(times[i])/limit.interval()); n > most {
+						t.Fatalf("key %s: %d starts in %s, want at most %d", key, n, times[k].Sub(times[i]), most)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestMemoryIsFlatWithAnyNumberOfKeys: keys whose buckets are full are forgotten, and beyond a bound keys share buckets, which makes them slower
+// and never faster.
+func TestMemoryIsFlatWithAnyNumberOfKeys(t *testing.T) {
+	quick := NewLimiter(Limit{Count: 1000, Per: time.Second, Burst: 1})
+	for i := range 200_000 {
+		quick.Start(strconv.Itoa(i), noon.Add(time.Duration(i)*time.Millisecond))
+	}
+	if got := quick.Keys(); got > 4*minSweep {
+		t.Errorf("keys that are full again: got %d kept, want at most %d", got, 4*minSweep)
+	}
+	slow := NewLimiter(Limit{Count: 1, Per: time.Hour, Burst: 1})
+	last := ""
+	for i := range maxKeys + 50_000 {
+		last = strconv.Itoa(i)
+		slow.Start(last, noon)
+	}
+	if got := slow.Keys(); got > maxKeys+sharedKeys {
+		t.Errorf("keys that wait: got %d kept, want at most %d", got, maxKeys+sharedKeys)
+	}
+	if at := slow.Next(last, noon); !at.After(noon) {
+		t.Error("a key beyond the bound may start again at once, want that it waits")
+	}
+	for i := range maxKeys + 1 {
+		slow.Start("x", noon.Add(time.Duration(2+i)*time.Hour))
+	}
+	if got := slow.Keys(); got > 4*minSweep {
+		t.Errorf("keys after their time: got %d kept", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"40/s", "1/d", "0/s", "3/10s", "/", "9/9/9"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := Parse(text)
+		if err != nil {
+			return
+		}
+		if l.interval() < fastest || l.interval() > slowest || l.burst() < 1 {
+			t.Errorf("%q: got %+v with an interval of %s and a burst of %d", text, l, l.interval(), l.burst())
+		}
+		if again, err := Parse(l.String()); err != nil || again != l {
+			t.Errorf("%q: written as %q, which is %+v and %v", text, l.String(), again, err)
+		}
+	})
+}
