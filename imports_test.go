@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"internal/fleet": {"agent", "events", "mapreduce", "outputs"},
 	"internal/mapreduce": {
 		"agent", "aicli", "breaker", "checksum", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "rate", "retry", "settings", "spend", "workflow",
-		"github.com/bmatcuk/doublestar/v4", "golang.org/x/sync",
+		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
 	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},

@@ -143,12 +143,15 @@ type millis = events.Millis
 
 // planItems are the items that a run would start with.
 type planItems struct {
-	Source string             `json:"source"`
-	Total  *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
-	First  []items.Item       `json:"first"`
-	Since  *events.Difference `json:"since,omitempty"` // with --since: how they differ from those of the earlier job
-	made   bool               // by setup, if by anybody: it is not there
-	fields items.Fields
+	Source  string             `json:"source"`
+	Total   *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
+	First   []items.Item       `json:"first"`
+	Job     string             `json:"job,omitempty"`     // whose results are the items
+	Select  workflow.Select    `json:"select,omitempty"`  // which of them
+	Refused string             `json:"refused,omitempty"` // why they cannot be the items now
+	Since   *events.Difference `json:"since,omitempty"`   // with --since: how they differ from those of the earlier job
+	made    bool               // by setup, if by anybody: it is not there
+	fields  items.Fields
 }
 
 // planStep is what would be run for one step.
@@ -192,9 +195,20 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	p, err := makePlan(ctx, &w, space, slots, earlier)
+	in, err := mapreduce.OpenInput(c, w.Workflow)
+	refused, isRefused := errors.AsType[*mapreduce.RefusedError](err)
+	if err != nil && !isRefused {
+		return err
+	}
+	if in != nil {
+		defer func() { _ = in.Close() }() // only read from
+	}
+	p, err := makePlan(ctx, &w, space, slots, earlier, in)
 	if err != nil {
 		return err
+	}
+	if isRefused {
+		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
 	}
 	if p.Cost, err = planCostOf(w.Workflow, o.maxCost, p.Items); err != nil {
 		return err
@@ -210,7 +224,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	return nil
 }
 
-func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earlier *mapreduce.Comparison) (plan, error) {
+func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earlier *mapreduce.Comparison, in *mapreduce.Input) (plan, error) {
 	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
 	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
 	if w.Workspace.Isolated() {
@@ -222,7 +236,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 	}
 	sample.Env, sample.Secrets, sample.Args = w.settings.Env, w.settings.Final, w.settings.Args
 	if w.Map != nil {
-		selected, err := planSelection(ctx, *w, earlier)
+		selected, err := planSelection(ctx, *w, earlier, in)
 		if err != nil {
 			return plan{}, err
 		}
@@ -367,10 +381,16 @@ func captures(s section) []events.StepCompleted {
 // firstItems is how many items a plan shows.
 const firstItems = 5
 
-func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison) (planItems, error) {
+func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison, in *mapreduce.Input) (planItems, error) {
 	env := items.Env{Dir: w.dir, Environ: w.settings.Environ(os.Environ()), Fill: w.settings.Fill, Stdin: os.Stdin, Secret: w.settings.Mask.Holds}
+	if in != nil {
+		env.Results = in.Results
+	}
 	source, free := items.Source(w.Map.Input, env)
 	selected := planItems{Source: source, First: []items.Item{}}
+	if in != nil {
+		selected.Source, selected.Job, selected.Select = "the results of job "+in.Job.ID, in.Job.ID, in.Select()
+	}
 	if !free || w.Map.Input.Stdin && term.IsTerminal(int(os.Stdin.Fd())) {
 		return selected, nil
 	}
@@ -536,6 +556,10 @@ func (p plan) heading(section string) string {
 }
 
 func (p planItems) print(w io.Writer) {
+	if p.Refused != "" {
+		_, _ = fmt.Fprintf(w, "items: from %s: %s (a run would be refused)\n", visible(p.Source), visible(p.Refused))
+		return
+	}
 	if p.Total == nil && p.Source == items.Stdin {
 		_, _ = fmt.Fprintln(w, "items: from standard input, which is a terminal and was not read")
 		return
@@ -548,7 +572,11 @@ func (p planItems) print(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "items: from a command, which was not run: %s\n", visible(p.Source))
 		return
 	}
-	_, _ = fmt.Fprintf(w, "items: %d from %s\n", *p.Total, visible(p.Source))
+	which := ""
+	if p.Job != "" {
+		which = fmt.Sprintf(" (%s)", p.Select)
+	}
+	_, _ = fmt.Fprintf(w, "items: %d from %s%s\n", *p.Total, visible(p.Source), which)
 	if p.Since != nil {
 		_, _ = fmt.Fprintf(w, "since %s: %s\n", p.Since.JobID, visible(view.Difference(*p.Since)))
 	}

@@ -22,6 +22,7 @@ type runOptions struct {
 	jobOptions
 	settings settingOptions
 	path     string
+	rest     []string // further workflows, which run one after the other
 	seed     uint64
 	maxDelay time.Duration
 	dryRun   bool
@@ -47,27 +48,32 @@ func (o *sinceOptions) add(cmd *cobra.Command) {
 func newRunCommand(con *console) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run <workflow>",
+		Use:   "run <workflow>...",
 		Short: "Run a workflow as a new job",
 		Long: `Run a workflow as a new job.
+
+Several workflows run one after the other, each as a job of its own, with the same flags. All are checked before the first begins. When a
+job does not end with exit code 0, the others do not run, and that is the exit code. A later one can take the results of an earlier one as its
+items, with input: {job: latest:NAME}.
 
 Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resume" continues it.
 
 Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow (nothing was run),
 3 completed, but items were dead-lettered or skipped, 130, 131 and 143 interrupted by a signal.`,
 		Example: `  prodigy run workflow.yml
-  prodigy run workflow.yml --max-parallel 4 --json > outcome.json`,
-		Args:              exactly("workflow"),
+  prodigy run workflow.yml --max-parallel 4 --json > outcome.json
+  prodigy run convert.yml upload.yml`,
+		Args:              atLeastOne("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.path = args[0]
+			o.path, o.rest = args[0], args[1:]
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
 			if o.fleet.wanted() && con.link == nil && !o.dryRun {
 				return becomeFleet()
 			}
-			return runRun(cmd.Context(), con, o)
+			return runAll(cmd.Context(), con, o)
 		},
 	}
 	o.add(cmd)
@@ -83,6 +89,91 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 	o.fleet.add(cmd)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be done, like plan, and run nothing")
 	return cmd
+}
+
+// runAll runs the workflows one after the other, until one does not end with exit code 0.
+func runAll(ctx context.Context, con *console, o runOptions) error {
+	if len(o.rest) == 0 {
+		return runRun(ctx, con, o)
+	}
+	all, err := o.each(ctx)
+	if err != nil {
+		return err
+	}
+	out, errs, secrets := con.out, con.err, con.secrets
+	for i, one := range all {
+		if i > 0 { // each job hides secrets of its own
+			con.close()
+			con.out, con.err, con.secrets = out, errs, secrets
+		}
+		if err := runRun(ctx, con, one); err != nil {
+			if !o.dryRun && i+1 < len(all) {
+				_, _ = fmt.Fprintf(con.err, "not run, because %s did not end with exit code 0: %s\n", visible(one.path), visible(strings.Join(o.rest[i:], " ")))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// each returns the options for each of the workflows, after it has looked for mistakes in all of them. A file that is missing may be made by the
+// workflows before.
+func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
+	limit, err := delayCap(o.maxDelay)
+	if err != nil {
+		return nil, err
+	}
+	var all []runOptions
+	wanted := map[string]bool{} // parameters that a workflow has
+	stdin := ""
+	for i, path := range append([]string{o.path}, o.rest...) {
+		one := o
+		one.path, one.rest = path, nil
+		if one.settings.params, err = paramsFor(path, o.settings.params, wanted); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+		w, err := load(ctx, path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, OnFleet: o.fleet.wanted(), InputMayCome: i > 0}, one.settings, settings.ToPlan)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := findTools(w.Workflow, o.fleet.wanted() || o.dryRun); err != nil {
+			return nil, err
+		}
+		if w.Map != nil && w.Map.Input.Stdin {
+			if stdin != "" {
+				return nil, refusef("both %s and %s read their items from standard input, which can be read once", stdin, path)
+			}
+			stdin = path
+		}
+	}
+	for _, text := range o.settings.params {
+		if name, _, _ := strings.Cut(text, "="); !wanted[name] {
+			return nil, refusef("--param %s: none of the workflows has this parameter", name)
+		}
+	}
+	return all, nil
+}
+
+// paramsFor returns those of the values of --param that are for a workflow, and notes their names in wanted. A file that is no workflow has all of
+// them, so that the mistake is found where it is read.
+func paramsFor(path string, params []string, wanted map[string]bool) ([]string, error) {
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	w, err := workflow.Parse(path, source, workflow.ParseOptions{})
+	if err != nil {
+		return params, nil
+	}
+	var own []string
+	for _, text := range params {
+		name, _, _ := strings.Cut(text, "=")
+		if declared(w, name) {
+			own, wanted[name] = append(own, text), true
+		}
+	}
+	return own, nil
 }
 
 func runRun(ctx context.Context, con *console, o runOptions) error {

@@ -51,6 +51,18 @@ type explained struct {
 	view.Explanation
 	Label string          `json:"label,omitempty"`
 	Item  json.RawMessage `json:"item,omitempty"`
+	From  []madeFrom      `json:"from,omitempty"` // the items of other jobs that it is made from, the nearest job first
+
+	more int // items of the nearest job that are not in From
+}
+
+// madeFrom is an item of another job whose result an item is made from.
+type madeFrom struct {
+	JobID    string `json:"job_id"`
+	Workflow string `json:"workflow,omitempty"`
+	ItemID   string `json:"item_id"`
+	Now      string `json:"now,omitempty"`  // how it ended
+	Gone     string `json:"gone,omitempty"` // why nothing is known of it
 }
 
 func runWhy(con *console, o whyOptions) error {
@@ -74,6 +86,7 @@ func runWhy(con *console, o whyOptions) error {
 		return printJSON(con.out, e)
 	}
 	e.print(con.text(), con.look())
+	e.printFrom(con.text(), con.look())
 	printNext(con.err, e.next(job))
 	return nil
 }
@@ -99,7 +112,75 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 		return explained{}, noItem(job, itemID)
 	}
 	explanation.JobID = job.ID
-	return explained{Explanation: explanation, Item: it.Shown()}, nil
+	e := explained{Explanation: explanation, Item: it.Shown()}
+	e.follow(job, it.From)
+	return e, nil
+}
+
+const (
+	originsShown  = 5  // items of a batch that are followed back
+	originsBehind = 20 // jobs that an item is followed back through
+)
+
+// follow adds the items of other jobs that an item with these origins is made from, and what those were made from.
+func (e *explained) follow(job jobs.Job, from []string) {
+	e.more = max(0, len(from)-originsShown)
+	for _, itemID := range from[:min(len(from), originsShown)] {
+		place, origins := job, []string{itemID}
+		for range originsBehind {
+			meta, err := place.ReadMeta()
+			if err != nil || meta.Input == nil || len(origins) == 0 {
+				break
+			}
+			var made madeFrom
+			made, place, origins = originOf(meta.Input.JobID, origins[0])
+			e.From = append(e.From, made)
+		}
+	}
+}
+
+// originOf returns what is known of an item of a job that others are made from, with the job and the origins of the item itself.
+func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []string) {
+	made = madeFrom{JobID: jobID, ItemID: itemID}
+	job, err := findJob(jobName{id: jobID, all: true})
+	if err != nil {
+		made.Gone = "the job was cleaned"
+		return made, job, nil
+	}
+	meta, err := job.ReadMeta()
+	if err != nil {
+		made.Gone = err.Error()
+		return made, job, nil
+	}
+	made.Workflow = meta.Workflow
+	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, nil)
+	if err != nil {
+		made.Gone = err.Error()
+		return made, job, nil
+	}
+	made.Now = explanation.Now
+	it, _, err := recordedItem(job, itemID)
+	if err != nil {
+		made.Gone = err.Error()
+	}
+	return made, job, it.From
+}
+
+// printFrom prints what the item is made from, and the commands that explain the items there.
+func (e explained) printFrom(w io.Writer, k look) {
+	for _, from := range e.From {
+		line := fmt.Sprintf("made from the result of item %s of job %s", visible(from.ItemID), from.JobID)
+		switch {
+		case from.Gone != "":
+			line += ": " + visible(from.Gone)
+		default:
+			line += fmt.Sprintf(" (%s): %s; more: prodigy why %s %s", visible(from.Workflow), visible(from.Now), from.JobID, quoted(from.ItemID))
+		}
+		_, _ = fmt.Fprintln(w, k.fold(2, line))
+	}
+	if e.more > 0 {
+		_, _ = fmt.Fprintf(w, "and from %s more of that job\n", counted(e.more, "item"))
+	}
 }
 
 // addPrinted adds the end of what the steps of each attempt have printed.

@@ -147,6 +147,8 @@ type JobStarted struct {
 	TargetBranch string `json:"target_branch,omitempty"`
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
+
+	InputJob string `json:"input_job,omitempty"` // the job whose results are the items; items.jsonl has which item each comes from
 }
 
 func (JobStarted) Type() string { return "JobStarted" }

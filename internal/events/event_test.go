@@ -43,7 +43,7 @@ func samples() []Event {
 	shared := fingerprint.Job{Steps: "0a1b2c", Values: map[string]string{"RATE": "3d4e5f"}, Version: "1"}
 	files := []fingerprint.File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
 	return []Event{
-		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar)},
+		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9"},
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent},
 		JobPaused{Reason: "SIGINT"},

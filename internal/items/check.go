@@ -31,7 +31,7 @@ const largeFile = 4 << 20
 // SelectedAtOnce reports whether the items are surely selected in a moment: a list in the workflow, file names, or a file that is not large.
 func SelectedAtOnce(m *workflow.Map, e Env) bool {
 	s, err := resolve(m.Input, e)
-	if err != nil || s.command != "" || s.stdin {
+	if err != nil || s.command != "" || s.stdin || s.job {
 		return false
 	}
 	if s.file == "" {

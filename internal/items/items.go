@@ -26,6 +26,9 @@ type Item struct {
 
 	// Masked is Data with the secrets masked that were known when it was chosen. Nil: it holds none.
 	Masked json.RawMessage `json:"masked,omitempty"`
+
+	// From are the ids of the items of another job whose results Data is made from, with an input of that kind. It has more than one of a batch.
+	From []string `json:"from,omitempty"`
 }
 
 // Shown returns the data as people may see it.
@@ -56,6 +59,12 @@ type Env struct {
 
 	// Secret reports whether a text holds a secret. Such a text cannot be the name of an item, since names are in every event. Nil: none does.
 	Secret func(text string) bool
+
+	// Results calls emit with each result of the job that is the input, and the id of its item there. The result is compact and only valid
+	// during the call. It returns the error of emit at once. Nil: the input is of another kind.
+	Results func(emit func(itemID string, result []byte) error) error
+
+	origin *string // where the pipeline learns of the item of the result that is being emitted
 
 	// Register records the running command. It may be nil.
 	Register *process.Register

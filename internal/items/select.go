@@ -1,6 +1,7 @@
 package items
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -55,14 +56,19 @@ func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, e
 
 // run sends the values of a source through the pipeline.
 func (c *pipeline) run(ctx context.Context, src source, e Env) error {
+	e.origin = &c.origin
 	if c.order == nil {
 		return cmp.Or(src.each(ctx, e, c.path, c.filtered(ctx, c.emit)), c.path.missed.err())
 	}
 	sorted := &sorter{dir: e.Temp}
 	defer sorted.close()
-	var key []byte
+	var key, with []byte
 	err := src.each(ctx, e, c.path, c.filtered(ctx, func(raw []byte) error {
 		key = c.order.AppendKey(key[:0], raw)
+		if src.job {
+			with = append(append(append(with[:0], c.origin...), 0), raw...)
+			raw = with
+		}
 		return sorted.add(key, raw)
 	}))
 	if err := cmp.Or(err, c.path.missed.err()); err != nil {
@@ -71,6 +77,10 @@ func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	return sorted.each(func(_, raw []byte) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if src.job {
+			origin, data, _ := bytes.Cut(raw, []byte{0}) // ids have no NUL
+			c.origin, raw = string(origin), data
 		}
 		return c.emit(raw)
 	})
@@ -84,13 +94,15 @@ type pipeline struct {
 	distinct *dedup         // nil: all pass
 	skip     int            // items left to skip
 	limit    *int
-	keys     *keys  // nil: the index names an item
-	next     int    // index of the next item
-	chosen   int    // values chosen so far
-	batch    int    // values in an item; 0: the value is the item
-	batched  []byte // the array of the values of the next item so far; empty: there are none
-	inBatch  int    // number of these
-	stopped  bool   // the caller of Select wants no more
+	keys     *keys    // nil: the index names an item
+	next     int      // index of the next item
+	chosen   int      // values chosen so far
+	batch    int      // values in an item; 0: the value is the item
+	batched  []byte   // the array of the values of the next item so far; empty: there are none
+	inBatch  int      // number of these
+	origin   string   // with results of a job as input: the item of the one at hand
+	origins  []string // of the values in the batch
+	stopped  bool     // the caller of Select wants no more
 	yield    func(Item, error) bool
 }
 
@@ -179,6 +191,9 @@ func (c *pipeline) emit(raw []byte) error {
 		c.batched, separator = c.batched[:0], '['
 	}
 	c.batched = append(append(c.batched, separator), raw...)
+	if n := len(c.origins); c.origin != "" && (n == 0 || c.origins[n-1] != c.origin) {
+		c.origins = append(c.origins, c.origin)
+	}
 	if c.inBatch++; c.inBatch == c.batch {
 		return c.yieldBatch()
 	}
@@ -195,6 +210,12 @@ func (c *pipeline) yieldBatch() error {
 // yieldItem yields raw as the next item. The error is errStop when no more values are wanted.
 func (c *pipeline) yieldItem(raw []byte) error {
 	it := Item{Index: c.next, Data: raw}
+	switch {
+	case c.batch > 0:
+		it.From, c.origins = c.origins, nil
+	case c.origin != "":
+		it.From = []string{c.origin}
+	}
 	if c.keys == nil {
 		it.ID = itemID(it.Index)
 	} else {

@@ -21,13 +21,14 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// source is a resolved input: exactly one of command, file, glob, stdin and list is set.
+// source is a resolved input: exactly one of command, file, glob, stdin, job and list is set.
 type source struct {
 	command string
 	file    string // its path
 	name    string // its name in the workflow
 	glob    string
 	stdin   bool
+	job     bool
 	list    []json.RawMessage
 
 	format    string // empty: sniffed
@@ -58,6 +59,8 @@ func locate(in workflow.Input, e Env) (source, error) {
 		return source{glob: pattern}, checkGlob(pattern)
 	case in.Stdin:
 		return source{stdin: true}, nil
+	case in.Job != "":
+		return source{job: true}, nil
 	case in.Text != "":
 		return e.fileOrCommand(in.Text)
 	}
@@ -121,12 +124,23 @@ func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error
 		return s.eachOfGlob(ctx, e, p, emit)
 	case s.stdin:
 		return s.eachOfStdin(ctx, e, p, emit)
+	case s.job:
+		return eachOfJob(e, p, emit)
 	case p.empty():
 		return eachOfList(s.list, emit)
 	}
 	whole := append([]byte("["), bytes.Join(toBytes(s.list), []byte(","))...)
 	f := &peekReader{r: bytes.NewReader(append(whole, ']'))}
 	return inPlace(f.selected(p, emit), "input", nil)
+}
+
+// eachOfJob calls emit with what the path selects in each result of another job.
+func eachOfJob(e Env, p path, emit func([]byte) error) error {
+	emit = p.evaluator(emit)
+	return e.Results(func(itemID string, result []byte) error {
+		*e.origin = itemID
+		return emit(result)
+	})
 }
 
 func toBytes(list []json.RawMessage) [][]byte {
@@ -159,6 +173,8 @@ func Source(in workflow.Input, e Env) (words string, free bool) {
 		return s.command, false
 	case s.stdin:
 		return Stdin, true
+	case s.job:
+		return in.Job, e.Results != nil
 	case s.glob != "":
 		return s.glob, true
 	case s.file != "":

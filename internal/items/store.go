@@ -214,6 +214,18 @@ func appendLine(b []byte, it Item) ([]byte, error) {
 	if it.Masked != nil {
 		line = append(append(line, `,"masked":`...), it.Masked...)
 	}
+	for i, id := range it.From {
+		separator := ","
+		if i == 0 {
+			separator = `,"from":[`
+		}
+		if line, err = jsontext.AppendQuote(append(line, separator...), id); err != nil {
+			return nil, err
+		}
+	}
+	if len(it.From) > 0 {
+		line = append(line, ']')
+	}
 	return append(checksum.Seal(append(line, '}'), start), '\n'), nil
 }
 

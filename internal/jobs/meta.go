@@ -34,10 +34,17 @@ type Meta struct {
 	Workspace    string                     `json:"workspace,omitempty"` // git, as the file or --workspace said
 	WorkDir      string                     `json:"work_dir,omitempty"`  // of its workspaces
 	Since        *Since                     `json:"since,omitempty"`     // the earlier job whose results are taken over
+	Input        *Input                     `json:"input,omitempty"`     // the job whose results are the items
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.
 	Former []string `json:"former_workflow_sha256,omitempty"`
+}
+
+// Input is the job whose results are the items of a job. It is chosen once: a resume takes the same.
+type Input struct {
+	JobID  string `json:"job_id"`
+	Select string `json:"select"` // success, failed or all
 }
 
 // Since says which results of an earlier job a job takes over: those of items that have not changed.

@@ -127,6 +127,10 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		}
 		r.close()
 	}
+	input, err := chosenInput(c, w)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
 	if err != nil {
@@ -145,7 +149,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.Workspace = string(w.Workspace.Mode)
 		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
 	}
-	j.meta.Since = since
+	j.meta.Since, j.meta.Input = since, input
 	if w.File == "" {
 		j.meta.WorkflowPath = "" // it was made from a command line
 	}
@@ -165,7 +169,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	j.record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: j.parallel, Seed: j.meta.Seed, Version: j.config.Version,
-		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(),
+		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
 	})
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
 		if err := j.log.Flush(); err != nil {

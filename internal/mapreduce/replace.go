@@ -105,6 +105,14 @@ func (j *job) chooseAgain(recorded *workflow.Workflow) error {
 	if j.workflow.Map == nil || !j.unchosen(recorded) {
 		return nil
 	}
+	if in := j.workflow.Map.Input; in.Job != recorded.Map.Input.Job || in.Select != recorded.Map.Input.Select {
+		c := j.config
+		c.Dir = j.meta.Dir
+		var err error
+		if j.meta.Input, err = chosenInput(c, j.workflow); err != nil {
+			return err
+		}
+	}
 	return j.store.Clear()
 }
 

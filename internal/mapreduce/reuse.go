@@ -225,7 +225,7 @@ func openEarlier(place jobs.Job, m *workflow.Map, now fingerprint.Job) (_ *earli
 // openResults opens the results of a job that is not running, with their index, and makes what is missing of them. It reports whether the job has
 // completed; instead is what to do about one that runs.
 func openResults(place jobs.Job, fields []string, instead string) (e *earlierJob, meta jobs.Meta, completed bool, err error) {
-	lock, err := place.Lock()
+	lock, err := lockEnded(place)
 	if errors.Is(err, jobs.ErrLocked) {
 		return nil, meta, false, &RefusedError{Reason: fmt.Sprintf("job %s is still running: %s", place.ID, instead)}
 	}
@@ -578,14 +578,10 @@ func eachCapture(steps []workflow.Step, see func(name string)) {
 
 // makeIndex makes the results of a job and their index, unless they are as the log has them. It reports whether the job has completed. Its lock is held.
 func makeIndex(place jobs.Job, meta jobs.Meta, fields []string) (completed bool, err error) {
-	known, err := recordedState(place, meta)
+	s, err := endState(place, meta)
 	if err != nil {
 		return false, err
 	}
-	if err := followLog(known.rest, known.state.apply, func([]events.Record) error { return nil }); err != nil {
-		return false, unusable(place, err)
-	}
-	s := known.state
 	completed = s.Ended == Completed
 	if resultsFresh(place, s.Outcome) && indexFresh(place, fields) {
 		return completed, nil

@@ -172,7 +172,7 @@ func (j *job) selectionEnv() items.Env {
 	known := j.config.Settings.With(j.captured())
 	return items.Env{
 		Dir: j.config.Dir, Environ: known.Environ(j.config.Environ), Fill: known.Fill, Stdin: j.config.Stdin,
-		Temp: j.temp, Register: j.register,
+		Temp: j.temp, Register: j.register, Results: j.inputResults(),
 		Secret: j.config.Settings.Mask.Holds,
 	}
 }

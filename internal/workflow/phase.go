@@ -143,7 +143,7 @@ func (r *reader) input(e entry) (Input, bool) {
 }
 
 // inputKinds are the keys that name the source of an input. It has exactly one of them.
-var inputKinds = []string{"file", "command", "glob", "stdin"}
+var inputKinds = []string{"file", "command", "glob", "stdin", "job"}
 
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
@@ -152,14 +152,41 @@ func (r *reader) inputSource(e entry, in *Input) {
 	keys = withReader(keys, "command", func(e entry) { set(&in.Command)(r.nonBlank(e)) })
 	keys = withReader(keys, "glob", func(e entry) { set(&in.Glob)(r.nonBlank(e)) })
 	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
+	keys = withReader(keys, "job", func(e entry) { r.inputJob(e, in) })
+	keys = withReader(keys, "select", func(e entry) { set(&in.Select)(word(r, e, SelectSuccess, SelectFailed, SelectAll)) })
 	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.block("input", e, keys)
 	if b.has("delimiter") && cmp.Or(in.Format, FormatOfFile(in.File)) != "csv" {
 		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv", or a file that ends with .csv`)
 	}
+	if b.has("select") && !b.has("job") {
+		r.fail(b.written["select"].key, `"select" is only for a "job"`)
+	}
+	if b.has("format") && b.has("job") {
+		r.fail(b.written["format"].key, `"format" is not for a "job": its results are JSON`)
+	}
 	r.atMostOne(b, inputKinds)
 	r.require(b, inputKinds...)
+}
+
+// inputJob reads the name of the job whose results are the items.
+func (r *reader) inputJob(e entry, in *Input) {
+	text, ok := r.nonBlank(e)
+	if !ok {
+		return
+	}
+	in.Job = text
+	name, latest := strings.CutPrefix(text, LatestOf)
+	switch {
+	case latest && strings.TrimSpace(name) == "":
+		r.fail(e.value, "job: want the name of a workflow after %q", LatestOf)
+	case latest, strings.Contains(text, "$"), strings.HasPrefix(text, string(MapReduce)+"-"), text[0] >= '0' && text[0] <= '9':
+	case text == strings.TrimSuffix(LatestOf, ":"):
+		r.fail(e.value, "job: latest of which workflow? write latest:NAME")
+	default:
+		r.fail(e.value, "job: %q is no id of a job; the latest job of the workflow of that name is latest:%s", text, text)
+	}
 }
 
 // delimiter reads the character between the fields of CSV.

@@ -139,7 +139,7 @@ func (d *described) example(root *yaml.Node, k keyDoc) string {
 			if here == "" && slices.Contains(places, key) {
 				here = text
 			}
-			if anywhere == "" {
+			if isText := n.Content[i+1].Tag == "!!str"; anywhere == "" && (isText || k.form.words != "text") {
 				anywhere = text
 			}
 		}

@@ -156,13 +156,34 @@ type Input struct {
 	Command string            `yaml:"command"` // a shell command whose output is read
 	Glob    string            `yaml:"glob"`    // a pattern of file names, `**` for any directories: the names are the items; with a format, what the files hold
 	Stdin   bool              `yaml:"stdin"`   // the standard input of prodigy is read
+	Job     string            `yaml:"job"`     // the results of another job are the items: `latest:NAME` for the latest job of that workflow in this project, or the id of a job
 	Items   []json.RawMessage // a YAML list: the items themselves
 	Format  string            `yaml:"format"` // what the data is; default told by the file's extension, else by its look
+
+	Select Select `yaml:"select"` // of a job: the results that are taken; default `success`
 
 	Delimiter rune `yaml:"delimiter"` // the character between the fields of `format: csv`; default `,`
 
 	Pos Pos
 }
+
+// Select says which results of a job are taken.
+type Select string
+
+// The choices of Select.
+const (
+	SelectSuccess Select = "success" // those of items that succeeded
+	SelectFailed  Select = "failed"  // those of items that failed for good; not of skipped ones
+	SelectAll     Select = "all"
+)
+
+// Takes reports whether a result with this status is taken.
+func (s Select) Takes(status string) bool {
+	return s == SelectAll || status == string(cmp.Or(s, SelectSuccess))
+}
+
+// LatestOf is what the job of an input begins with that is named by its workflow.
+const LatestOf = "latest:"
 
 // Format is a format of the data of items. Package items reads it.
 type Format struct {

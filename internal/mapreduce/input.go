@@ -1,0 +1,273 @@
+package mapreduce
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// Input is a job whose results are the items of another, as they were when it was opened.
+type Input struct {
+	Job   jobs.Job
+	takes workflow.Select
+	keyed bool // its items have keys, which are their ids
+	rows  *os.File
+	store *items.Store
+}
+
+// OpenInput finds and opens the job that is the input of w. It returns nil when the input is of another kind. A *RefusedError says why the job
+// cannot be the input now.
+func OpenInput(c Config, w *workflow.Workflow) (*Input, error) {
+	if w.Map == nil || w.Map.Input.Job == "" {
+		return nil, nil
+	}
+	named := w.Map.Input.Job
+	if strings.Contains(named, "$") {
+		var err error
+		if named, err = c.Settings.Fill(named); err != nil {
+			return nil, &RefusedError{Reason: "input: " + err.Error()}
+		}
+	}
+	name, latest := strings.CutPrefix(named, workflow.LatestOf)
+	var place jobs.Job
+	var err error
+	if latest {
+		place, err = latestNamed(c, name)
+	} else if place, err = c.Home.Find(named); errors.Is(err, jobs.ErrNotFound) {
+		err = &RefusedError{Reason: fmt.Sprintf("input: there is no job %q, or it was cleaned; 'prodigy jobs' lists those that are there", named)}
+	} else if errors.Is(err, jobs.ErrAmbiguous) {
+		err = &RefusedError{Reason: "input: " + err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openInput(place, w.Map.Input.Select, latest)
+}
+
+// latestNamed returns the latest job of the workflow with this name in the project of the run.
+func latestNamed(c Config, name string) (jobs.Job, error) {
+	home := c.Home
+	home.Project = jobs.Project(c.Dir)
+	all, err := home.List()
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	for _, place := range all {
+		if meta, err := place.ReadMeta(); err == nil && meta.Workflow == name {
+			return place, nil
+		}
+	}
+	return jobs.Job{}, &RefusedError{Reason: fmt.Sprintf("input: no job of a workflow %q is there in this project (%s): run that workflow first; its jobs may also have been cleaned", name, home.Project)}
+}
+
+// openInput opens the results of a job, and makes what is missing of them. With whole every item must have one.
+func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err error) {
+	refused := func(format string, args ...any) error {
+		return &RefusedError{Reason: "input: job " + place.ID + " " + fmt.Sprintf(format, args...)}
+	}
+	lock, err := lockEnded(place)
+	if errors.Is(err, jobs.ErrLocked) {
+		return nil, refused("is still running: wait for its end, or stop it")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return nil, unusable(place, err)
+	}
+	if meta.Mode != string(workflow.MapReduce) {
+		return nil, refused("has no items, and so no results: its workflow is a standard one")
+	}
+	s, err := endState(place, meta)
+	if err != nil {
+		return nil, err
+	}
+	why := ""
+	if s.Reason != "" {
+		why = ": " + s.Reason
+	}
+	switch settled := s.Status.Settled(); {
+	case settled == 0 && !(s.Selected && s.Total == 0):
+		return nil, refused("has no results%s", why)
+	case whole && (!s.Selected || settled < s.Total):
+		return nil, refused("has not come to its end: %d of %s items have results ('prodigy resume %s' continues it; named by its id, what it has is taken)", settled, total(s), place.ID)
+	case !s.Selected:
+		return nil, refused("has not chosen all its items yet ('prodigy resume %s' continues it)", place.ID)
+	}
+	if err := makeResults(place, s); err != nil {
+		return nil, err
+	}
+	in := &Input{Job: place, takes: takes, keyed: keyed(place, meta)}
+	if in.rows, err = os.Open(place.ResultsFile()); err != nil {
+		return nil, unusable(place, err)
+	}
+	if in.store, err = items.OpenStore(place.ItemsFile()); err != nil {
+		return nil, errors.Join(unusable(place, err), in.rows.Close())
+	}
+	return in, nil
+}
+
+func total(s *state) string {
+	if !s.Selected {
+		return "an unknown number of"
+	}
+	return fmt.Sprint(s.Total)
+}
+
+// readerPatience is how long another process may take to read the results of a job that has ended, for which it holds the lock.
+const readerPatience = 10 * time.Second
+
+// lockEnded locks a job that has ended. Others that only read its results at the same time are waited for.
+func lockEnded(place jobs.Job) (*jobs.Lock, error) {
+	for since := time.Now(); ; {
+		lock, err := place.Lock() // it has some patience of its own
+		if !errors.Is(err, jobs.ErrLocked) || time.Since(since) > readerPatience {
+			return lock, err
+		}
+		last, failed := lastWord(place.EventsDir())
+		switch last.(type) {
+		case events.JobCompleted, events.JobFailed, events.JobPaused:
+		default:
+			return nil, errors.Join(err, failed)
+		}
+	}
+}
+
+// endState returns the state of a job at the end of its log. Its lock is held.
+func endState(place jobs.Job, meta jobs.Meta) (*state, error) {
+	known, err := recordedState(place, meta)
+	if err != nil {
+		return nil, err
+	}
+	if err := followLog(known.rest, known.state.apply, func([]events.Record) error { return nil }); err != nil {
+		return nil, unusable(place, err)
+	}
+	return known.state, nil
+}
+
+// Select returns which results are taken.
+func (in *Input) Select() workflow.Select {
+	if in.takes == "" {
+		return workflow.SelectSuccess
+	}
+	return in.takes
+}
+
+// Close closes the files. They were only read from.
+func (in *Input) Close() error { return errors.Join(in.rows.Close(), in.store.Close()) }
+
+// Results calls emit with each result that is taken, in the order of the items, and the id of its item. A result is an object with what does not
+// change when the same item is run again with the same outcome: with status, exit_code, output, captured and item, and with item_id if the items
+// have keys. Secrets that the job has masked are masked. The result is only valid during the call.
+func (in *Input) Results(emit func(itemID string, result []byte) error) error {
+	if _, err := in.rows.Seek(0, io.SeekStart); err != nil {
+		return unusable(in.Job, err)
+	}
+	cursor, lines := in.store.Cursor(), bufio.NewReaderSize(in.rows, 64<<10)
+	var b []byte
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return nil
+		}
+		var r struct {
+			ItemID   string          `json:"item_id"`
+			Index    int             `json:"index"`
+			Status   string          `json:"status"`
+			Output   json.RawMessage `json:"output"`
+			ExitCode json.RawMessage `json:"exit_code"`
+			Captured json.RawMessage `json:"captured"`
+		}
+		if err == nil {
+			err = json.Unmarshal(line, &r)
+		}
+		if err != nil {
+			return unusable(in.Job, fmt.Errorf("%s: %w", in.Job.ResultsFile(), err))
+		}
+		if !in.Select().Takes(r.Status) {
+			continue
+		}
+		for cursor.Index() < r.Index && cursor.More() && err == nil {
+			err = cursor.Skip()
+		}
+		if err == nil && !cursor.More() {
+			err = fmt.Errorf("%s: item %d is missing", in.Job.ItemsFile(), r.Index)
+		}
+		if err != nil {
+			return unusable(in.Job, err)
+		}
+		it, err := cursor.Next()
+		if err != nil {
+			return unusable(in.Job, err)
+		}
+		b = append(b[:0], '{')
+		if in.keyed {
+			if b, err = jsontext.AppendQuote(append(b, `"item_id":`...), it.ID); err != nil {
+				return unusable(in.Job, err)
+			}
+			b = append(b, ',')
+		}
+		b = append(append(append(b, `"status":"`...), r.Status...), `","exit_code":`...)
+		b = append(append(append(b, r.ExitCode...), `,"output":`...), r.Output...)
+		if r.Captured != nil {
+			b = append(append(b, `,"captured":`...), r.Captured...)
+		}
+		b = append(append(append(b, `,"item":`...), it.Shown()...), '}')
+		if err := emit(it.ID, b); err != nil {
+			return err
+		}
+	}
+}
+
+// inputResults returns the results of the job that is the input, for the selection of items; nil: the input is of another kind.
+func (j *job) inputResults() func(emit func(itemID string, result []byte) error) error {
+	if j.meta.Input == nil {
+		return nil
+	}
+	return func(emit func(itemID string, result []byte) error) (err error) {
+		place, err := j.config.Home.Find(j.meta.Input.JobID)
+		if errors.Is(err, jobs.ErrNotFound) {
+			return fmt.Errorf("input: job %s, whose results are the items, was cleaned before all were read: start a new job", j.meta.Input.JobID)
+		}
+		if err != nil {
+			return err
+		}
+		in, err := openInput(place, workflow.Select(j.meta.Input.Select), false)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, in.Close()) }()
+		return in.Results(emit)
+	}
+}
+
+// chosenInput returns what is recorded of the job that is the input of a new job, or nil. The job must be fit to be read from now.
+func chosenInput(c Config, w *workflow.Workflow) (*jobs.Input, error) {
+	in, err := OpenInput(c, w)
+	if in == nil || err != nil {
+		return nil, err
+	}
+	return &jobs.Input{JobID: in.Job.ID, Select: string(in.Select())}, in.Close()
+}
+
+// inputJob returns the id of the job that is the input, or "".
+func (j *job) inputJob() string {
+	if j.meta.Input == nil {
+		return ""
+	}
+	return j.meta.Input.JobID
+}
