@@ -43,7 +43,8 @@ type step struct {
 	onSuccess []*step
 	onCode    map[int][]*step
 	onFailure []*step
-	fallback  command // nil: none
+	fallback  command         // nil: none
+	after     *template.Plain // the file that says when to try again; nil: none
 }
 
 // variable is one of an env block, compiled: a text, a command whose output is the value, a literal or a secret.
@@ -179,6 +180,9 @@ func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix str
 	policy := s.policy()
 	if policy.OnFailure.Kind == retry.Fallback {
 		s.fallback = c.command(s, compileShell, policy.OnFailure.Command, s.anywhere, inner.after(w).failed())
+	}
+	if after := policy.RetryAfter; after != nil && after.File != "" {
+		s.after = c.plain(s, workflow.Text{Value: after.File, Pos: s.Pos}, inner)
 	}
 	if policy.CircuitBreaker != nil {
 		if c.breakers == nil {

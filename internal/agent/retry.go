@@ -1,8 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"time"
 
 	"prodigy/internal/aicli"
@@ -80,6 +84,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		if rnd == nil {
 			rnd = retry.NewRand(r.x.Seed, r.a.ItemID, st.label)
 		}
+		r.heedRetryAfter(s, st, res, failure)
 		d := st.policy().Next(state, failure.Failure, time.Now(), rnd)
 		failure.Type = d.Type
 		end := stepEnd{result: res, failure: failure, attempts: d.State.Attempts, reason: d.Reason}
@@ -208,7 +213,7 @@ func (r *run) resumed(st *step) retry.State {
 func (r *run) stepRetrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {
 	e := events.StepRetrying{
 		ItemID: r.a.ItemID, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message, Rule: f.Rule, Matched: d.Matched,
-		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), WaitedMS: events.Millis(d.State.Waited),
+		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), AskedMS: events.Millis(d.Asked), WaitedMS: events.Millis(d.State.Waited),
 	}
 	if st.policy().Budget > 0 {
 		left, expires := events.Millis(d.BudgetLeft), d.State.ExpiresAt
@@ -227,4 +232,39 @@ func (r *run) pause(ctx context.Context, d time.Duration) error {
 		r.a.Worker = slot
 	}
 	return err
+}
+
+// heedRetryAfter adds to a failure how long the service asks to wait, by all that the try printed, and by the file that the step names.
+func (r *run) heedRetryAfter(s *scope, st *step, res result, f *Failure) {
+	after := st.policy().RetryAfter
+	if after == nil || f.RetryAfter > 0 {
+		return
+	}
+	texts := []string{res.Output, res.Stderr}
+	if st.after != nil {
+		if path, err := st.after.Bind(s.binding(st)); err == nil {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(cmp.Or(res.dir, r.a.Dir), path)
+			}
+			texts = append(texts, headOf(path))
+		}
+	}
+	f.RetryAfter, _ = after.Asked(time.Now(), texts...)
+}
+
+// maxHead bounds what is read of the file of a retry_after.
+const maxHead = 64 << 10
+
+// headOf returns the beginning of a regular file; "" if there is none.
+func headOf(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return "" // a pipe would wait for its writer
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // only read from
+	data, _ := io.ReadAll(io.LimitReader(file, maxHead))
+	return string(data)
 }

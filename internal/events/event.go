@@ -1080,8 +1080,9 @@ type StepRetrying struct {
 	Rule            string     `json:"rule,omitempty"`    // as in AgentFailed
 	Matched         string     `json:"matched,omitempty"` // the entry of retry_on that recognised it
 	ComputedDelayMS Millis     `json:"computed_delay_ms"`
-	DelayMS         Millis     `json:"delay_ms"`  // after jitter
-	WaitedMS        Millis     `json:"waited_ms"` // this delay included
+	DelayMS         Millis     `json:"delay_ms"`           // after jitter
+	AskedMS         Millis     `json:"asked_ms,omitempty"` // what the service has asked for, if it has
+	WaitedMS        Millis     `json:"waited_ms"`          // this delay included
 	BudgetLeftMS    *Millis    `json:"budget_left_ms,omitempty"`
 	BudgetExpiresAt *time.Time `json:"budget_expires_at,omitempty"`
 }
@@ -1099,6 +1100,7 @@ func (e StepRetrying) normal() Event {
 	e.Rule = Clip(e.Rule, MaxError)
 	e.Error = Clip(e.Error, MaxError)
 	e.ComputedDelayMS, e.DelayMS, e.WaitedMS = e.ComputedDelayMS.rounded(), e.DelayMS.rounded(), e.WaitedMS.rounded()
+	e.AskedMS = e.AskedMS.rounded()
 	e.BudgetLeftMS, e.BudgetExpiresAt = roundedAt(e.BudgetLeftMS), writtenAt(e.BudgetExpiresAt)
 	return e
 }

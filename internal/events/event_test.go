@@ -111,7 +111,7 @@ func samples() []Event {
 		StepRetrying{
 			Rule:   "claude/usage_limit",
 			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
-			DelayMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
+			DelayMS: delay, AskedMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
 		},
 		StepRetried{ItemID: "item_1", ItemIndex: 1},
 		StepFailed{

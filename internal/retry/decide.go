@@ -32,6 +32,7 @@ type Decision struct {
 	Type       Type          // of the failure
 	Matched    string        // the entry of retry_on that recognised the failure, as it is written there; empty when none did
 	Computed   time.Duration // before jitter
+	Asked      time.Duration // that the service wants to be left alone; 0: it has not said so
 	Delay      time.Duration // to wait now, what the service asks for at least; with Reason Budget: what the budget had no room for
 	BudgetLeft time.Duration // after this delay; meaningless without a budget
 	State      State         // to carry to the next failure
@@ -53,7 +54,11 @@ func (p Policy) Next(s State, f Failure, now time.Time, rnd *rand.Rand) Decision
 		return d
 	}
 	d.Computed = p.Computed(d.State.Attempts)
-	d.Delay = max(p.spread(d.Computed, s.Previous, rnd), f.RetryAfter)
+	d.Delay = p.spread(d.Computed, s.Previous, rnd)
+	if d.Asked = p.asked(f, now); p.RetryAfter != nil && d.Asked > 0 && p.Jitter != NoJitter {
+		d.Delay = plus(d.Asked, d.Delay) // or all whom a service has told the same would come back at once
+	}
+	d.Delay = max(d.Delay, d.Asked)
 	if p.overBudget(d, now) {
 		d.Reason = Budget
 		return d

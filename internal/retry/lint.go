@@ -31,7 +31,7 @@ func (p Policy) Ineffective(written func(key string) bool) []breaker.Finding {
 }
 
 func (l *linter) singleTry() {
-	for _, key := range []string{"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on", "retry_budget"} {
+	for _, key := range []string{"backoff", "initial_delay", "max_delay", "jitter", "jitter_factor", "retry_on", "retry_after", "retry_budget"} {
 		l.Add("%s has no effect with attempts: 1, which is the first try alone", []any{key}, key)
 	}
 }

@@ -22,6 +22,7 @@ type Policy struct {
 	Jitter         Jitter          `yaml:"jitter"`                        // how the delays are spread; default false
 	JitterFactor   float64         `yaml:"jitter_factor"`                 // with `jitter: true`: a delay d is drawn from d·(1−f) to d·(1+f)
 	RetryOn        []Matcher       `yaml:"retry_on"`                      // which failures are tried again: any match is enough; default any failure that is not permanent
+	RetryAfter     *After          `yaml:"retry_after"`                   // whether the next try waits as long as the service has asked for, if that is longer than the backoff; with a jitter, the backoff comes on top. `true` reads the header of HTTP; default false
 	Budget         time.Duration   `yaml:"retry_budget"`                  // how long all the waiting may take together; default no limit
 	OnFailure      FailureAction   `yaml:"on_failure"`                    // what follows when the tries are used up; default stop
 	CircuitBreaker *breaker.Config `yaml:"circuit_breaker"`               // refuses to run the step while it keeps failing, for all agents at once; default none
@@ -70,6 +71,9 @@ func (p Policy) Check() []breaker.Finding {
 	report(p.Budget >= 0, "retry_budget", "retry_budget must not be negative")
 	found = append(found, breaker.Under("backoff", p.Backoff.Check())...)
 	found = append(found, checkMatchers(p.RetryOn)...)
+	if p.RetryAfter != nil {
+		found = append(found, breaker.Under("retry_after", p.RetryAfter.check())...)
+	}
 	found = append(found, p.OnFailure.check()...)
 	if p.CircuitBreaker != nil {
 		found = append(found, breaker.Under("circuit_breaker", p.CircuitBreaker.Check())...)

@@ -330,6 +330,9 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	text := fmt.Sprintf("step %s failed on try %d%s: %s", e.Step, e.Attempt, of(p.Attempts, known), e.Error)
 	why := append(ruled(e.Rule), matched(p, known, e.ErrorType, e.Matched))
 	why = append(why, x.delay(p, known, e.Step, e.Attempt, time.Duration(e.ComputedDelayMS), time.Duration(e.DelayMS)))
+	if e.AskedMS > 0 {
+		why = append(why, "the service asked for "+duration.Format(time.Duration(e.AskedMS)))
+	}
 	if e.BudgetExpiresAt != nil {
 		x.budget = expiry{step: e.Step, at: *e.BudgetExpiresAt, counts: x.budget.counts && x.budget.step == e.Step}
 	}

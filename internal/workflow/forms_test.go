@@ -249,6 +249,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.jitter(), true
 	case reflect.TypeFor[retry.Backoff]():
 		return l.backoff(), true
+	case reflect.TypeFor[*retry.After]():
+		return either("true or false, or [mapping](#retry_after)", truth(), l.block(reflect.TypeFor[retry.After](), "retry_after")), true
 	case reflect.TypeFor[[]retry.Matcher]():
 		return l.matchers(), true
 	case reflect.TypeFor[retry.FailureAction]():
@@ -319,6 +321,10 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return l.itemRetry(), true
 	case "retry.Policy.circuit_breaker":
 		return l.stepBreaker(), true
+	case "retry.After.pattern", "retry.After.file":
+		return filled(), true
+	case "retry.After.max":
+		return timeout(), true
 	case "workflow.callOptions.backoff":
 		return oneWord(retry.Fixed, retry.Linear, retry.Exponential), true
 	case "workflow.Step.on_success":

@@ -282,6 +282,8 @@ func (r *reader) policyValue(e entry, target any) {
 		set(t)(r.backoff(e))
 	case *retry.Jitter:
 		set(t)(r.jitter(e))
+	case **retry.After:
+		*t = r.retryAfter(e)
 	case *[]retry.Matcher:
 		*t = r.matchers(e)
 	case *retry.FailureAction:

@@ -118,6 +118,9 @@ func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
 		"on_failure":      "what follows for an item is said by on_item_failure",
 		"circuit_breaker": "that of an error policy stands beside its retry_config",
 	})
+	if a := p.policy.RetryAfter; a != nil && a.File != "" {
+		r.fail(descend(p.at["retry_after"], "file"), "file of retry_after is only for the retry_config of a step, whose directory it is in")
+	}
 	return p.policy, ok
 }
 
@@ -182,6 +185,23 @@ func (r *reader) jitter(e entry) (retry.Jitter, bool) {
 		r.fail(e.value, "%v", err)
 	}
 	return j, err == nil
+}
+
+// retryAfter reads true, false, or a mapping.
+func (r *reader) retryAfter(e entry) *retry.After {
+	a := new(retry.After)
+	if e.value.Kind == yaml.MappingNode {
+		keys := r.fields(a)
+		keys = withReader(keys, "pattern", func(e entry) { set(&a.Pattern)(r.nonBlank(e)) })
+		keys = withReader(keys, "file", func(e entry) { set(&a.File)(r.nonBlank(e)) })
+		keys = withReader(keys, "max", func(e entry) { set(&a.Max)(r.duration(e, true)) })
+		r.block("retry_after", e, keys)
+		return a
+	}
+	if wanted, ok := r.boolean(e); !ok || !wanted {
+		return nil
+	}
+	return a
 }
 
 // matchers reads retry_on: a list of matchers, or a single one.

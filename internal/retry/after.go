@@ -1,0 +1,137 @@
+package retry
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+)
+
+// After is how a failed try says how long the service wants its next call to wait: as the header Retry-After of HTTP in what the command printed,
+// as by curl -i, or as the text that a pattern finds.
+type After struct {
+	Pattern string        `yaml:"pattern"` // a regular expression (RE2) that finds it, in its first group if there is one: seconds, a duration, a date or a Unix time; default the header `Retry-After`
+	File    string        `yaml:"file"`    // a file that is read for it besides what the command printed, such as the one of `curl -D`; only of a step. A relative path starts at the step's working directory
+	Max     time.Duration `yaml:"max"`     // how long the wait is at most, whatever is asked for; default 1h
+}
+
+const defaultMaxAfter = time.Hour
+
+// Most returns the longest wait.
+func (a After) Most() time.Duration { return cmp.Or(a.Max, defaultMaxAfter) }
+
+func (a After) check() []breaker.Finding {
+	var found []breaker.Finding
+	if a.Max < 0 {
+		found = append(found, breaker.Finding{Field: "max", Message: "max of retry_after must be more than 0s"})
+	}
+	if a.Pattern != "" {
+		if err := checkPattern(a.Pattern); err != nil {
+			found = append(found, breaker.Finding{Field: "pattern", Message: "retry_after: " + err.Error()})
+		}
+	}
+	return found
+}
+
+// Asked returns how long a failed try asks to wait, at most Most. It reports false if none of the texts says so. Of several times the last counts, in
+// the last text that has one. A date counts from the header Date of the same text, if there is one, so that it does not matter whether the clocks of
+// both sides agree; else from now.
+func (a After) Asked(now time.Time, texts ...string) (wait time.Duration, ok bool) {
+	for _, text := range texts {
+		for _, value := range a.values(text) {
+			if d, is := waitOf(value, text, now); is {
+				wait, ok = min(max(d, 0), a.Most()), true
+			}
+		}
+	}
+	return wait, ok
+}
+
+// values returns what may be a time, in order.
+func (a After) values(text string) []string {
+	if a.Pattern == "" {
+		return headers(text, "retry-after")
+	}
+	re, err := regexp.Compile(a.Pattern)
+	if err != nil {
+		return nil // Check has refused it
+	}
+	var values []string
+	for _, m := range re.FindAllStringSubmatch(text, -1) {
+		values = append(values, m[min(1, len(m)-1)])
+	}
+	return values
+}
+
+// headers returns the values of a header, in any case of letters, also behind the < of curl -v.
+func headers(text, name string) []string {
+	var values []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "<"))
+		key, value, ok := strings.Cut(line, ":")
+		if ok && strings.EqualFold(strings.TrimSpace(key), name) {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return values
+}
+
+// firstUnixTime is the smallest number that is a time and no number of seconds to wait, which would be 31 years.
+const firstUnixTime = 1_000_000_000
+
+// waitOf reads seconds, a duration such as 1m30s, a date, or a Unix time.
+func waitOf(value, text string, now time.Time) (time.Duration, bool) {
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+		switch {
+		case !(seconds >= 0): // also not a number
+			return 0, false
+		case seconds >= 1000*firstUnixTime: // in milliseconds, or nonsense, which is bounded
+			return sinceServer(time.UnixMilli(int64(min(seconds, 1e15))), text, now), true
+		case seconds >= firstUnixTime:
+			return sinceServer(time.Unix(int64(seconds), 0), text, now), true
+		}
+		return time.Duration(seconds * float64(time.Second)), true
+	}
+	if d, err := duration.Parse(value); err == nil {
+		return d, true
+	}
+	at, ok := date(value)
+	if !ok {
+		return 0, false
+	}
+	return sinceServer(at, text, now), true
+}
+
+// sinceServer returns the time until at by the clock of who has written text, if that says what it is, else by ours.
+func sinceServer(at time.Time, text string, now time.Time) time.Duration {
+	dates := headers(text, "date")
+	if len(dates) > 0 {
+		if its, ok := date(dates[len(dates)-1]); ok {
+			return at.Sub(its)
+		}
+	}
+	return at.Sub(now)
+}
+
+// date reads a date in one of the forms of HTTP (RFC 9110, 5.6.7), or as in RFC 3339.
+func date(text string) (time.Time, bool) {
+	for _, layout := range []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// asked returns how long failure f asks to wait, by what is known of it.
+func (p Policy) asked(f Failure, now time.Time) time.Duration {
+	if f.RetryAfter > 0 || p.RetryAfter == nil {
+		return f.RetryAfter
+	}
+	wait, _ := p.RetryAfter.Asked(now, f.Stdout, f.Stderr)
+	return wait
+}
