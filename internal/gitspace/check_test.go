@@ -31,6 +31,21 @@ func (j *job) goDown() {
 	}
 }
 
+// What git and prodigy were writing in the hub when they were killed is not taken for a ref, and in nobody's way.
+func TestHalfWrittenRefsAreRemoved(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
+	work := j.does("echo 2 > a")
+	for name, text := range map[string]string{work.ref() + ".new": "", "packed-refs.new": "# pack-refs with: peeled", "packed-refs.lock": "", "tmp_ref_1": ""} {
+		if err := os.WriteFile(filepath.Join(j.hubDir(), name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.reopen(work)
+	j.merges(work)
+	j.sound()
+}
+
 // Work that a loss of power has damaged fails with a reason; the others are merged.
 func TestDamagedWorkIsToldAndTheOthersMerged(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -205,7 +205,8 @@ func (s *Space) isPlain(index string) bool {
 	return ok
 }
 
-// writeRef makes a ref in the hub, as git would: the refs there are files, and no other process has this one.
+// writeRef makes a ref in the hub, as git would: the refs there are files, and no other process has this one. It is written outside of refs, where git
+// would take a half-written file for a ref.
 func (s *Space) writeRef(ref, commit string) error {
 	file := filepath.Join(s.hubDir(), filepath.FromSlash(ref))
 	var err error
@@ -213,7 +214,7 @@ func (s *Space) writeRef(ref, commit string) error {
 		if err = os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			continue
 		}
-		temporary := file + ".new"
+		temporary := filepath.Join(s.hubDir(), "tmp_"+strings.ReplaceAll(ref, "/", "_"))
 		if err = os.WriteFile(temporary, []byte(commit+"\n"), 0o666); err == nil {
 			err = os.Rename(temporary, file)
 		}

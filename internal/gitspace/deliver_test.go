@@ -276,6 +276,69 @@ func TestPhasesShareOneWorkspaceThatNobodyCleans(t *testing.T) {
 	}
 }
 
+// A kill in the middle of the move of the job's workspace leaves some files of one commit and some of the other. The next run finishes the move, and
+// keeps what the phase before did not commit.
+func TestAMoveThatWasKilledIsFinished(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		killed string // what git did before it was killed, in the workspace: $to is the commit to move to
+		again  string // the same, of the run after that
+		sparse []string
+	}{
+		"before anything":        {killed: "true"},
+		"a file is new":          {killed: "git show $to:new > new"},
+		"a file is half written": {killed: "rm a; printf 2 > a; : > .git/index.lock"},
+		"a file is gone":         {killed: "rm gone; rmdir gone 2> /dev/null || true"},
+		"a directory is a file":  {killed: "rm d/x; rmdir d; git show $to:d > d"},
+		"a directory is a link":  {killed: "rm e/x; rmdir e; ln -s keep e"},
+		"a file is a directory":  {killed: "rm f; mkdir f; git show $to:f/x > f/x; : > .git/index.lock"},
+		"all files are written":  {killed: "git read-tree -u -m HEAD $to"},
+		"all is done":            {killed: "git reset -q --keep $to"},
+		"killed twice":           {killed: "git show $to:new > new; rm a", again: "rm -f new gone"},
+		"only some directories":  {killed: "git show $to:new > new; rm a", sparse: []string{"d", "e", "keep"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			content := files{"a": "1\n", "gone": "1\n", "d/x": "1\n", "e/x": "1\n", "f": "1\n", "keep/x": "kept\n", "other/y": "1\n"}
+			j := newJob(t, content, workflow.Workspace{Sparse: c.sparse})
+			dir, err := j.Phase(t.Context(), j.head)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sh(t, dir, j.Space.Environ(j.environ), "echo mine > keep/x; echo left > untracked; git add keep/x")
+			change := "echo 22 > a; rm gone d/x f; rmdir d; echo 2 > d; mkdir f; echo 2 > f/x; rm e/x; rmdir e; ln -s keep e; echo 2 > new"
+			if c.sparse != nil {
+				change = "echo 22 > a; rm gone; echo 2 > new"
+			}
+			j.merges(j.does(change))
+			kill := func(command, text string) {
+				t.Helper()
+				shim := filepath.Join(t.TempDir(), "git")
+				text = "#!/bin/sh\nset -e\ncase \"$*\" in *'" + command + "'*) to=" + j.head + "\n" + text + "\nkill -9 $$;; esac\nexec git \"$@\"\n"
+				if err := os.WriteFile(shim, []byte(text), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				j.git.path = shim
+				if dir, err := j.Phase(t.Context(), j.head); err == nil {
+					t.Fatalf("%s: nothing was killed", dir)
+				}
+				j.reopen()
+			}
+			kill("reset -q --keep", c.killed)
+			if c.again != "" {
+				kill("checkout-index", c.again)
+			}
+			if _, err := j.Phase(t.Context(), j.head); err != nil {
+				t.Fatal(err)
+			}
+			got := sh(t, dir, j.Space.Environ(j.environ), "git rev-parse HEAD; git status --porcelain --untracked-files=all; cat keep/x")
+			if want := j.head + "\n M keep/x\n?? untracked\nmine"; got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
 func TestAStandardWorkflowIsCollectedAtItsEnd(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})

@@ -4,12 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 )
 
 const phaseRef = "refs/phases/head" // in the hub: where the phases of the job were last seen
 
 func (s *Space) job() workspace { return s.workspace("job", 0) }
+
+// moving names the file that is there while the workspace is moved from one commit to another. It has both.
+func (w workspace) moving() string { return w.dir + ".moving" }
 
 // Phase returns the directory in which the phases of the job run, with head in it. The workspace is made once and never cleaned: what a phase did not
 // commit is there for the next. It is moved to head, which is refused with a *StateError when a change would be lost.
@@ -38,9 +47,13 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 	return s.start(w)
 }
 
-// moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays.
+// moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays. A file beside the workspace says that git is
+// at work: a git that was killed has left some files of one commit and some of the other, which it would refuse to touch again.
 func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	in := s.in(w)
+	if err := s.finishMove(ctx, w); err != nil {
+		return err
+	}
 	at, err := s.git.line(ctx, in, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 	var failed *gitError
 	if errors.As(err, &failed) {
@@ -57,11 +70,75 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	if err := s.fetchInto(ctx, w, at, "refs/phases/"+short(at)); err != nil {
 		return err
 	}
-	if _, err := s.git.output(ctx, in, "reset", "-q", "--keep", head); err != nil {
+	move := func(args ...string) error {
+		_, err := s.git.output(ctx, in, append(args, head)...)
 		if errors.As(err, &failed) && failed.exit.Signal == "" {
 			return stateErrorf("the workspace of the job, %s, cannot be moved to what was merged: %s", w.dir, failed.reason())
 		}
 		return err
+	}
+	if err := move("read-tree", "-n", "-m", "-u", at); err != nil { // changes nothing, and fails if a change would be lost
+		return err
+	}
+	if err := writeSynced(w.moving(), []byte(at+" "+head)); err != nil {
+		return err
+	}
+	if err := move("reset", "-q", "--keep"); err != nil {
+		return err
+	}
+	return os.Remove(w.moving())
+}
+
+// finishMove finishes a move of the job's workspace that was cut off. All files that differ between the two commits are the move's: it had begun only
+// because no change was in its way, and no phase has run since.
+func (s *Space) finishMove(ctx context.Context, w workspace) error {
+	data, err := os.ReadFile(w.moving())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	from, to, _ := strings.Cut(string(data), " ")
+	if err := removeLocks(w.gitDir()); err != nil {
+		return err
+	}
+	in := s.in(w)
+	var lists [2][]string // of changed files: all, and those that the new commit has
+	for i, filter := range [...]string{"", "d"} {
+		out, err := s.git.output(ctx, in, "diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter="+filter, from, to)
+		if err != nil {
+			return err
+		}
+		lists[i] = fields(out)
+	}
+	slices.Sort(lists[0]) // a link goes before what was in the directory of its name, which is not to be looked for behind the link
+	for _, name := range lists[0] {
+		if err := removeTracked(w.dir, name); err != nil {
+			return err
+		}
+	}
+	if _, err := s.git.output(ctx, in, "reset", "-q", to); err != nil {
+		return err
+	}
+	if _, err := s.git.feed(ctx, in, strings.Join(lists[1], "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin"); err != nil {
+		return err
+	}
+	return os.Remove(w.moving())
+}
+
+// removeTracked removes a file below dir, and the directories that are empty then. What is a directory now stays.
+func removeTracked(dir, name string) error {
+	for name != "." {
+		err := os.Remove(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY): // a directory with files
+			return nil
+		case err != nil:
+			return err
+		}
+		name = path.Dir(name)
 	}
 	return nil
 }

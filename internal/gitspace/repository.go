@@ -329,6 +329,9 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 	if err := removeLocks(s.hubDir()); err != nil {
 		return err
 	}
+	if err := removeHalfRefs(filepath.Join(s.hubDir(), "refs")); err != nil {
+		return err
+	}
 	s.removeOwnLocks()
 	whole, err := s.hasTrees(ctx, head, live)
 	if err != nil {
@@ -390,10 +393,20 @@ func removeLocks(dir string) error {
 			return err
 		case entry.IsDir() && filepath.Dir(name) == filepath.Join(dir, "objects") && len(entry.Name()) == 2:
 			return fs.SkipDir // loose objects, which have no locks
-		case !entry.IsDir() && (strings.HasSuffix(name, ".lock") || strings.HasPrefix(entry.Name(), "tmp_")):
+		case !entry.IsDir() && (strings.HasSuffix(name, ".lock") || strings.HasPrefix(entry.Name(), "tmp_") || name == filepath.Join(dir, "packed-refs.new")):
 			return os.Remove(name)
 		}
 		return nil
+	})
+}
+
+// removeHalfRefs removes refs of the hub that earlier versions were writing, under such names, when they were killed.
+func removeHalfRefs(dir string) error {
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && strings.HasSuffix(name, ".new") {
+			return os.Remove(name)
+		}
+		return err
 	})
 }
 

@@ -393,8 +393,8 @@ func (s *Space) keeps(name string) bool {
 
 // discard deletes a workspace. It is renamed first, so that nothing takes a half deleted one for a workspace.
 func (s *Space) discard(w workspace) error {
-	for _, seal := range [...]string{w.seal, w.seal + ".taken", w.seal + ".tmp"} {
-		if err := os.Remove(seal); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range [...]string{w.seal, w.seal + ".taken", w.seal + ".tmp", w.moving()} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
