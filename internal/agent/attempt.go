@@ -51,6 +51,10 @@ type Attempt struct {
 	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
 	Adopted bool `json:"adopted,omitempty"`
 
+	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of this one before it runs anything,
+	// so that an item that kills workers can be told from its bystanders.
+	Lost bool `json:"lost,omitempty"`
+
 	Limits Limits `json:"limits,omitzero"`
 
 	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing

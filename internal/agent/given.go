@@ -6,6 +6,8 @@ import "errors"
 type LostError struct {
 	Node   string // name of the worker; empty: it is not known
 	Reason string
+
+	Unbegun bool // nothing says that it had begun
 }
 
 func (e *LostError) Error() string { return e.Reason }

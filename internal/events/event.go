@@ -933,6 +933,7 @@ type AgentLost struct {
 	Attempt   int           `json:"attempt"`
 	Node      string        `json:"node,omitempty"` // name of the worker; empty: it is not known
 	Reason    string        `json:"reason"`
+	Unbegun   bool          `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
 	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }
 

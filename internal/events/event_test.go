@@ -98,7 +98,7 @@ func samples() []Event {
 		QuotaResumed{Pool: "claude", Model: "opus"},
 		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		AgentPlaced{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Slot: 2},
-		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Unbegun: true, Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		WorktreeCreated{Worker: 2, Base: "a1b2c3", DurationMS: Millis(time.Second)},
 		WorktreeMerged{
 			ItemIDs: []string{"item_1", "item_0"}, ItemIndexes: []int{1, 0}, Attempts: []int{1, 2}, Commits: []string{"c1", "c0"}, Head: "c0",

@@ -5,14 +5,25 @@ import (
 	"time"
 )
 
-// Book is what a coordinator knows of the attempts that it has given out. It decides which worker may run one, and which are lost. It has no
+// Book is what a coordinator knows of the attempts that it has given out. It decides which worker gets one, and which are lost. It has no
 // clock, and is not safe for concurrent use.
+//
+// Workers offer slots in rounds: an attempt that is given to a worker in a round that the worker has closed is refused by it. So when a worker
+// lists all that it holds after it has closed the round of an attempt, and the attempt is not among them, it will never run it.
 type Book struct {
 	Lease time.Duration
 	Every time.Duration // how often workers say what they hold
 
-	flights map[int64]*flight
-	began   time.Time
+	flights  map[int64]*flight
+	stations map[string]*station
+	queue    []int64    // attempts that wait for a worker; some may have ended since
+	ready    []*station // that have offered more than they were given
+
+	began    time.Time
+	adopted  int             // attempts that the run before gave out, nobody knows to whom
+	expected map[string]bool // instances that may have those, and have not said so yet
+	unsure   bool            // others may have them too
+	died     bool            // some who may have had them are gone
 }
 
 // Holder is a slot of a worker.
@@ -23,20 +34,72 @@ type Holder struct {
 }
 
 type flight struct {
-	holder  Holder    // of whom it was granted to; zero: nobody, or nobody knows
-	adopted bool      // the run before gave it out, to whom is not known
-	listed  time.Time // when its holder last said that it has it
-	missed  bool      // the broker has given up whoever held it
+	token   int64
+	at      *station // whom it was given to; nil: nobody, or nobody knows
+	round   int64    // in which it was
+	given   time.Time
+	adopted bool // nobody knows whom the run before gave it to
+	began   bool // its worker has reported something of it
+}
+
+// station is a worker.
+type station struct {
+	instance, node string
+	heard          time.Time
+	round          int64
+	credit, given  int64 // attempts of this round that it takes, and that it was given
+	queued         bool  // it is among the ready
+	away           bool  // it was not connected in this round
+	flights        map[int64]*flight
+}
+
+// Word is what a worker says of itself to a coordinator.
+type Word struct {
+	Instance string  `json:"instance"`
+	Node     string  `json:"node"`            // name
+	Round    int64   `json:"round"`           // of its offer
+	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
+	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
+	Holds    []int64 `json:"holds,omitempty"` // tokens
+	After    string  `json:"after,omitempty"` // instance that it comes after, and whose commands it has ended
+	Gone     bool    `json:"gone,omitempty"`  // it ends, and holds nothing
+}
+
+// Grant is an attempt that a worker is given.
+type Grant struct {
+	Token    int64
+	Instance string
+	Round    int64
+}
+
+// Loss is an attempt whose worker is lost.
+type Loss struct {
+	Token int64
+	Node  string // name of the worker; empty: it is not known
+	Began bool   // it had begun
 }
 
 // NewBook returns an empty book of a coordinator that begins now.
 func NewBook(lease, every time.Duration, now time.Time) *Book {
-	return &Book{Lease: lease, Every: every, flights: map[int64]*flight{}, began: now}
+	return &Book{Lease: lease, Every: every, flights: map[int64]*flight{}, stations: map[string]*station{}, expected: map[string]bool{}, began: now}
 }
 
-// Add enters an attempt that is given out, or one that the run before had given out.
-func (b *Book) Add(token int64, adopted bool, now time.Time) {
-	b.flights[token] = &flight{adopted: adopted, listed: now}
+// Expect says which instances may hold attempts that the run before gave out. With others there may be more that nobody knows of.
+func (b *Book) Expect(instances []string, others bool, now time.Time) {
+	b.unsure, b.began = others, now
+	for _, name := range instances {
+		b.expected[name] = true
+	}
+}
+
+// Add enters an attempt that is to be given out, or one that the run before may have given out.
+func (b *Book) Add(token int64, adopted bool) {
+	b.flights[token] = &flight{token: token, adopted: adopted}
+	if adopted {
+		b.adopted++
+		return
+	}
+	b.queue = append(b.queue, token)
 }
 
 // End removes an attempt and returns its holder. It reports false if there is none with this token: what is reported of it counts no more.
@@ -46,112 +109,268 @@ func (b *Book) End(token int64) (Holder, bool) {
 		return Holder{}, false
 	}
 	delete(b.flights, token)
-	return f.holder, true
+	if f.adopted {
+		b.adopted--
+	}
+	if f.at == nil {
+		return Holder{}, true
+	}
+	delete(f.at.flights, token)
+	return Holder{Instance: f.at.instance, Node: f.at.node}, true
 }
 
-// Holder returns who holds an attempt. It reports false if there is none with this token.
-func (b *Book) Holder(token int64) (Holder, bool) {
+// Reported notes that a worker has reported something of an attempt. It reports false if that does not count: the attempt is not out, or it is
+// another worker's.
+func (b *Book) Reported(token int64, who Holder, now time.Time) bool {
 	f, ok := b.flights[token]
-	if !ok {
-		return Holder{}, false
+	if !ok || f.at == nil && !f.adopted || f.at != nil && f.at.instance != who.Instance {
+		return false
 	}
-	return f.holder, true
+	if f.at == nil {
+		b.bind(f, b.station(who.Instance, who.Node, now))
+	}
+	f.began, f.at.heard = true, now
+	return true
 }
 
 // Len is the number of attempts that are out.
 func (b *Book) Len() int { return len(b.flights) }
 
-// Hears notes what a worker says that it holds.
-func (b *Book) Hears(who Holder, tokens []int64, now time.Time) {
-	for _, token := range tokens {
-		f, ok := b.flights[token]
-		if !ok {
-			continue
-		}
-		if f.holder.Instance == "" && f.adopted {
-			f.holder = Holder{Instance: who.Instance, Node: who.Node}
-		}
-		if f.holder.Instance == who.Instance {
-			f.listed = now
+func (b *Book) station(instance, node string, now time.Time) *station {
+	s := b.stations[instance]
+	if s == nil {
+		s = &station{instance: instance, flights: map[int64]*flight{}, heard: now}
+		b.stations[instance] = s
+	}
+	s.node = node
+	return s
+}
+
+// bind notes who has an attempt that the run before gave out.
+func (b *Book) bind(f *flight, s *station) {
+	f.at, f.adopted, f.began, f.round = s, false, true, s.round
+	s.flights[f.token] = f
+	b.adopted--
+}
+
+// Hear takes what a worker says. over are attempts that it has and is to end. again says that something that it was given has not arrived:
+// it is to close the round and list what it has.
+func (b *Book) Hear(w Word, now time.Time) (over []int64, again bool) {
+	s := b.station(w.Instance, w.Node, now)
+	s.heard = now
+	if w.Round > s.round {
+		s.round, s.credit, s.given, s.away = w.Round, 0, 0, false
+	}
+	if w.Round == s.round && !s.away {
+		s.credit = max(s.credit, w.Credit)
+	}
+	if w.Full {
+		over, again = b.list(s, w, now)
+		delete(b.expected, w.Instance)
+	}
+	if w.After != "" {
+		b.succeeded(w.After)
+	}
+	b.offered(s)
+	if w.Gone {
+		b.gone(s)
+	}
+	b.release()
+	return over, again
+}
+
+// list compares all that a worker has with what it should have.
+func (b *Book) list(s *station, w Word, now time.Time) (over []int64, again bool) {
+	if w.Round < s.round {
+		return nil, false // it has said more since
+	}
+	has := make(map[int64]bool, len(w.Holds))
+	for _, token := range w.Holds {
+		has[token] = true
+		f := b.flights[token]
+		switch {
+		case f == nil, f.at != s && !f.adopted:
+			over = append(over, token)
+		case f.adopted:
+			b.bind(f, s)
 		}
 	}
+	var back []int64
+	for token, f := range s.flights {
+		switch {
+		case has[token]:
+		case f.round < w.Round: // it never arrived, and is refused if it does
+			back = append(back, token)
+		case now.Sub(f.given) > 2*b.Every:
+			again = true
+		}
+	}
+	b.takeBack(s, back)
+	return over, again
+}
+
+// takeBack has attempts that were given to a worker wait again, before all others.
+func (b *Book) takeBack(s *station, tokens []int64) {
+	slices.Sort(tokens)
+	for _, token := range tokens {
+		b.flights[token].at = nil
+		delete(s.flights, token)
+	}
+	b.queue = append(tokens, b.queue...)
+}
+
+// Undelivered notes that grants of a round could not be delivered, since their worker was not connected. It is given no more before it offers
+// to take some in another round.
+func (b *Book) Undelivered(instance string, round int64, tokens []int64) {
+	s := b.stations[instance]
+	if s == nil || s.round != round {
+		return
+	}
+	s.credit, s.away = s.given, true
+	var back []int64
+	for _, token := range tokens {
+		if f := s.flights[token]; f != nil && f.round == round && !f.began {
+			back = append(back, token)
+		}
+	}
+	b.takeBack(s, back)
+}
+
+// succeeded notes that what an instance had has been ended by the one after it.
+func (b *Book) succeeded(instance string) {
+	if b.expected[instance] {
+		delete(b.expected, instance)
+		b.died = true
+	}
+	if s := b.stations[instance]; s != nil {
+		s.heard = time.Time{}
+	}
+}
+
+// gone forgets a worker that has ended. What it was given and never took, others get.
+func (b *Book) gone(s *station) {
+	delete(b.expected, s.instance)
+	if len(s.flights) == 0 {
+		b.forget(s)
+	}
+}
+
+func (b *Book) forget(s *station) {
+	s.credit = s.given
+	delete(b.stations, s.instance)
+}
+
+// Ended notes that an instance has ended and holds nothing.
+func (b *Book) Ended(instance string) {
+	delete(b.expected, instance)
+	if s := b.stations[instance]; s != nil {
+		b.gone(s)
+	}
+	b.release()
+}
+
+// offered puts a worker among those that are given attempts, if it takes any.
+func (b *Book) offered(s *station) {
+	if !s.queued && s.given < s.credit {
+		s.queued = true
+		b.ready = append(b.ready, s)
+	}
+}
+
+// release has the attempts of the run before given out that nobody can have.
+func (b *Book) release() {
+	if b.adopted == 0 || b.unsure || len(b.expected) > 0 || b.died {
+		return
+	}
+	var free []int64
+	for token, f := range b.flights {
+		if f.adopted {
+			f.adopted = false
+			free = append(free, token)
+		}
+	}
+	slices.Sort(free)
+	b.adopted = 0
+	b.queue = append(free, b.queue...)
+}
+
+// Grants gives attempts that wait to workers that have offered to take some, one at a time to each in turn.
+func (b *Book) Grants(now time.Time) []Grant {
+	var grants []Grant
+	for len(b.ready) > 0 {
+		s := b.ready[0]
+		if s.given >= s.credit {
+			b.ready = b.ready[1:]
+			s.queued = false
+			continue
+		}
+		f := b.next()
+		if f == nil {
+			break
+		}
+		b.ready = append(b.ready[1:], s)
+		s.given++
+		f.at, f.round, f.given = s, s.round, now
+		s.flights[f.token] = f
+		grants = append(grants, Grant{f.token, s.instance, s.round})
+	}
+	return grants
+}
+
+// next removes and returns the attempt that has waited longest, or nil.
+func (b *Book) next() *flight {
+	for len(b.queue) > 0 {
+		token := b.queue[0]
+		b.queue = b.queue[1:]
+		if f := b.flights[token]; f != nil && f.at == nil && !f.adopted {
+			return f
+		}
+	}
+	b.queue = nil
+	return nil
 }
 
 // Deaf says that the coordinator could not hear anybody until now.
 func (b *Book) Deaf(now time.Time) {
-	for _, f := range b.flights {
-		f.listed = now
+	for _, s := range b.stations {
+		s.heard = now
 	}
 	b.began = now
 }
 
-// Word is the answer to a claim.
-type Word string
-
-const (
-	Run  Word = "run"  // it is yours
-	Over Word = "over" // nobody is to run it any more: forget it, and have the broker forget it
-	Held Word = "held" // another worker has it: forget it
-	Wait Word = "wait" // ask again later
-)
-
-// Claim answers a worker that was delivered an attempt. first says that the broker delivers it for the first time and has had it since it was first
-// given out, so that nobody can have run it unless the broker forgot.
-func (b *Book) Claim(token int64, who Holder, first bool, now time.Time) (w Word, again time.Duration) {
-	f, ok := b.flights[token]
-	switch {
-	case !ok:
-		return Over, 0
-	case f.holder.Instance == who.Instance, f.holder.Instance == "" && !f.adopted:
-		f.holder, f.listed = who, now
-		return Run, 0
-	case f.holder.Instance == "" && first:
-		if rest := 2*b.Every - now.Sub(b.began); rest > 0 {
-			return Wait, rest // who holds it has not spoken yet
-		}
-		f.holder, f.listed = who, now
-		return Run, 0
-	}
-	if rest := b.Lease - now.Sub(f.listed); rest > 0 {
-		if f.holder.Instance != "" && now.Sub(f.listed) < 3*b.Every {
-			return Held, 0
-		}
-		return Wait, rest
-	}
-	f.missed = true
-	return Wait, b.Every
-}
-
-// Silent returns the attempts that nobody has been heard to hold for a lease, in order. They are lost, unless there are reports of them that
+// Silent returns the attempts of workers that have not been heard of for a lease, in order. They are lost, unless there are reports of them that
 // have not been read.
-func (b *Book) Silent(now time.Time) []int64 {
-	var lost []int64
-	for token, f := range b.flights {
-		if (f.holder.Instance != "" || f.missed) && now.Sub(f.listed) >= b.Lease {
-			lost = append(lost, token)
+func (b *Book) Silent(now time.Time) []Loss {
+	var lost []Loss
+	for _, s := range b.stations {
+		if now.Sub(s.heard) < b.Lease {
+			continue
+		}
+		for token, f := range s.flights {
+			lost = append(lost, Loss{Token: token, Node: s.node, Began: f.began})
+		}
+		if len(s.flights) == 0 {
+			b.forget(s)
 		}
 	}
-	slices.Sort(lost)
+	if b.adopted > 0 && (now.Sub(b.began) >= b.Lease || b.died && !b.unsure && len(b.expected) == 0) {
+		for token, f := range b.flights {
+			if f.adopted {
+				lost = append(lost, Loss{Token: token})
+			}
+		}
+	}
+	slices.SortFunc(lost, func(a, b Loss) int { return int(a.Token - b.Token) })
 	return lost
 }
 
-// Unheld returns the attempts that no worker is known to hold, in order.
+// Unheld returns the attempts that no worker was given, in order.
 func (b *Book) Unheld() []int64 {
 	var list []int64
 	for token, f := range b.flights {
-		if f.holder.Instance == "" && !f.adopted {
+		if f.at == nil && !f.adopted {
 			list = append(list, token)
 		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// Tokens returns all attempts that are out, in order.
-func (b *Book) Tokens() []int64 {
-	list := make([]int64, 0, len(b.flights))
-	for token := range b.flights {
-		list = append(list, token)
 	}
 	slices.Sort(list)
 	return list

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -18,97 +19,233 @@ const (
 
 func at(d time.Duration) time.Time { return start.Add(d) }
 
-func worker(name string) Holder { return Holder{Instance: name, Node: name, Slot: 1} }
+func offer(who string, round, credit int64, holds ...int64) Word {
+	return Word{Instance: who, Node: who, Round: round, Credit: credit, Full: true, Holds: holds}
+}
 
-func TestClaims(t *testing.T) {
+// given returns who was given what, in order.
+func given(grants []Grant) []string {
+	var list []string
+	for _, g := range grants {
+		list = append(list, fmt.Sprintf("%s:%d", g.Instance, g.Token))
+	}
+	return list
+}
+
+func TestAttemptsGoRoundThoseThatTakeSome(t *testing.T) {
+	b := NewBook(lease, often, start)
+	for token := range int64(6) {
+		b.Add(token+1, false)
+	}
+	b.Hear(offer("a", 1, 3), start)
+	b.Hear(offer("b", 1, 1), start)
+	b.Hear(offer("c", 1, 0), start)
+	if got, want := given(b.Grants(start)), []string{"a:1", "b:2", "a:3", "a:4"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	b.Hear(offer("b", 1, 1, 2), start) // says nothing new
+	if got := given(b.Grants(start)); got != nil {
+		t.Errorf("got %v, want none: nobody takes more", got)
+	}
+	if got := b.Unheld(); !slices.Equal(got, []int64{5, 6}) {
+		t.Errorf("got %v, want 5 and 6 to wait", got)
+	}
+	b.End(1)
+	b.Hear(Word{Instance: "a", Round: 1, Credit: 4}, start)
+	if got, want := given(b.Grants(start)), []string{"a:5"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 	for name, c := range map[string]struct {
-		adopted bool
-		before  func(b *Book)
-		who     string
-		first   bool
-		after   time.Duration
-		want    Word
-		again   time.Duration
+		then func(b *Book) (again bool)
+		want []string // given to b then
 	}{
-		"of one that is not out": {before: func(b *Book) { b.End(1) }, who: "a", first: true, want: Over},
-		"the first":              {who: "a", first: true, want: Run},
-		"the first of one that was delivered before":           {who: "a", want: Run},
-		"repeated by its holder":                               {before: granted("a"), who: "a", first: true, after: time.Second, want: Run},
-		"of one that another holds, who was heard of":          {before: granted("a"), who: "b", after: 2 * time.Second, want: Held},
-		"of one that another holds, who is silent":             {before: granted("a"), who: "b", after: 5 * time.Second, want: Wait, again: 3 * time.Second},
-		"of one that another held":                             {before: granted("a"), who: "b", after: lease, want: Wait, again: often},
-		"of one of before, while its holder may not have said": {adopted: true, who: "a", first: true, after: time.Second, want: Wait, again: time.Second},
-		"of one of before that was never delivered":            {adopted: true, who: "a", first: true, after: 2 * time.Second, want: Run},
-		"of one of before that was delivered":                  {adopted: true, who: "a", after: 2 * time.Second, want: Wait, again: 6 * time.Second},
-		"of one of before that was delivered and nobody has":   {adopted: true, who: "a", after: lease, want: Wait, again: often},
-		"of one of before whose holder spoke": {
-			adopted: true, before: func(b *Book) { b.Hears(worker("a"), []int64{1}, start) }, who: "b", first: true,
-			after: 2 * time.Second, want: Held,
-		},
+		"it is on the way": {then: func(b *Book) bool {
+			_, again := b.Hear(offer("a", 1, 1), at(often))
+			return again
+		}},
+		"it has it in another round": {then: func(b *Book) bool {
+			_, again := b.Hear(offer("a", 2, 0, 1), at(often))
+			return again
+		}},
+		"it has closed the round without it": {want: []string{"b:1"}, then: func(b *Book) bool {
+			_, again := b.Hear(offer("a", 2, 0), at(often))
+			return again
+		}},
+		"it was not connected": {want: []string{"b:1"}, then: func(b *Book) bool {
+			b.Undelivered("a", 1, []int64{1})
+			return false
+		}},
+		"it was not connected in the round before": {then: func(b *Book) bool {
+			b.Undelivered("a", 0, []int64{1})
+			return false
+		}},
+		"it ends": {want: []string{"b:1"}, then: func(b *Book) bool {
+			w := offer("a", 2, 0)
+			w.Gone = true
+			_, again := b.Hear(w, at(often))
+			return again
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBook(lease, often, start)
-			b.Add(1, c.adopted, start)
-			if c.before != nil {
-				c.before(b)
+			b.Add(1, false)
+			b.Hear(offer("a", 1, 1), start)
+			b.Grants(start)
+			if c.then(b) {
+				t.Error("it is asked to say everything again")
 			}
-			word, again := b.Claim(1, worker(c.who), c.first, at(c.after))
-			if word != c.want || again != c.again {
-				t.Errorf("got %s, %s, want %s, %s", word, again, c.want, c.again)
+			b.Hear(offer("b", 1, 1), at(often))
+			if got := given(b.Grants(at(often))); !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+	b := NewBook(lease, often, start)
+	b.Add(1, false)
+	b.Hear(offer("a", 1, 1), start)
+	b.Grants(start)
+	if _, again := b.Hear(offer("a", 1, 1), at(3*often)); !again {
+		t.Error("what does not arrive for a long time is not asked after")
+	}
+	if over, _ := b.Hear(offer("a", 2, 0, 1, 7), at(3*often)); !slices.Equal(over, []int64{7}) {
+		t.Errorf("got %v, want that 7 is over, which is not out", over)
+	}
+}
+
+func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
+	b := NewBook(lease, often, start)
+	for token := range int64(4) {
+		b.Add(token, false)
+	}
+	b.Hear(offer("a", 1, 2), start)
+	b.Hear(offer("b", 1, 1), start)
+	b.Grants(start) // a has 0 and 2, b has 1, and 3 waits
+	b.Reported(2, Holder{Instance: "a"}, start)
+	b.Hear(offer("b", 1, 1, 1), at(time.Second))
+	if got := b.Silent(at(lease - 1)); got != nil {
+		t.Errorf("got %v, want none before the lease is over", got)
+	}
+	want := []Loss{{Token: 0, Node: "a"}, {Token: 2, Node: "a", Began: true}}
+	if got := b.Silent(at(lease)); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	b.Deaf(at(lease))
+	if got := b.Silent(at(2*lease - 1)); got != nil {
+		t.Errorf("got %v, want none: nobody could be heard", got)
+	}
+	next := offer("a2", 1, 0)
+	next.After = "a"
+	b.Hear(next, at(lease))
+	if got := b.Silent(at(lease)); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v at once, when the worker after it has ended them", got, want)
+	}
+}
+
+// What waits for a worker when the run dies is given out at once by the next, when all who may have it have said what they have.
+func TestWhatTheRunBeforeGaveOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		expected []string
+		others   bool
+		words    []Word
+		after    time.Duration
+		queued   []int64
+		lost     []int64
+	}{
+		"nobody had anything":         {words: []Word{offer("a", 1, 0)}, queued: []int64{1, 2}},
+		"it has one":                  {expected: []string{"a"}, words: []Word{offer("a", 1, 0, 2)}, queued: []int64{1}},
+		"another has not spoken":      {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2)}},
+		"nobody knows who there were": {others: true, words: []Word{offer("a", 1, 0, 2)}},
+		"another has ended":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, queued: []int64{1}},
+		"another was ended":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b2", Full: true, After: "b"}}, lost: []int64{1}},
+		"another is silent":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBook(lease, often, start)
+			b.Expect(c.expected, c.others, start)
+			b.Add(1, true)
+			b.Add(2, true)
+			for _, w := range c.words {
+				b.Hear(w, start)
+			}
+			for range c.after / often {
+				b.Hear(offer("a", 1, 0, 2), at(c.after))
+			}
+			if got := b.Unheld(); !slices.Equal(got, c.queued) {
+				t.Errorf("%v wait for a worker, want %v", got, c.queued)
+			}
+			var lost []int64
+			for _, l := range b.Silent(at(c.after)) {
+				lost = append(lost, l.Token)
+			}
+			if !slices.Equal(lost, c.lost) {
+				t.Errorf("%v are lost, want %v", lost, c.lost)
 			}
 		})
 	}
 }
 
-func granted(who string) func(*Book) {
-	return func(b *Book) { b.Claim(1, worker(who), true, start) }
+// modelWorker is a worker of the model below.
+type modelWorker struct {
+	round, credit, got int64
+	owner              int
+	holds              map[int64]bool // what it has taken and is not told to be settled
+	running            map[int64]bool
+	contact            time.Time // when the coordinator last heard of it
+	cut                bool
 }
 
-func TestOnlyAHolderThatIsSilentForALeaseIsLost(t *testing.T) {
-	b := NewBook(lease, often, start)
-	for token := range int64(3) {
-		b.Add(token, false, start)
-	}
-	b.Claim(1, worker("a"), true, start)
-	b.Claim(2, worker("b"), true, start)
-	b.Hears(worker("b"), []int64{0, 1, 2}, at(time.Second)) // it has only the last
-	if got := b.Silent(at(lease - 1)); got != nil {
-		t.Errorf("got %v, want none before the lease is over", got)
-	}
-	if got := b.Silent(at(lease)); !slices.Equal(got, []int64{1}) {
-		t.Errorf("got %v, want 1, which a has", got)
-	}
-	b.Add(3, true, start)
-	b.Claim(3, worker("a"), false, at(lease))
-	if got := b.Silent(at(lease)); !slices.Equal(got, []int64{1, 3}) {
-		t.Errorf("got %v, want also 3, which the broker delivers again and nobody has", got)
-	}
-	b.End(3)
-	b.Deaf(at(lease))
-	if got := b.Silent(at(2*lease - 1)); got != nil {
-		t.Errorf("got %v, want none: nobody could be heard", got)
-	}
-	if got := b.Unheld(); !slices.Equal(got, []int64{0}) {
-		t.Errorf("got %v, want 0", got)
-	}
+// grantOnWay is what a coordinator has sent.
+type grantOnWay struct {
+	Grant
+	owner int
 }
 
-// A broker that doubles, forgets and reorders, workers that die or are cut off, and a coordinator that is killed and comes back: no token is
-// run twice, and no two executions of what replaces it overlap, as long as workers end what they hold within 5/6 of a lease without contact.
-func TestNoTokenRunsTwiceWhateverTheBrokerDoes(t *testing.T) {
+// Messages that are lost or come late, workers that are cut off for any time, and a coordinator that is killed and comes back: no token is
+// run twice, and none is given up while it runs, as long as workers end what they hold within 5/6 of a lease without contact.
+func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := start
+		now, owner := start, 1
 		b := NewBook(lease, often, now)
-		type run struct {
-			who     string
-			contact time.Time // of the worker, when the book last heard of it
+		workers := map[string]*modelWorker{}
+		for _, name := range []string{"a", "b", "c"} {
+			workers[name] = &modelWorker{holds: map[int64]bool{}, running: map[int64]bool{}, contact: now, owner: 1}
 		}
-		running, ran := map[int64]*run{}, map[int64]int{}
-		cut := map[string]bool{}
-		out := map[int64]bool{} // tokens that are in flight by the log
+		out, ran := map[int64]bool{}, map[int64]int{} // tokens that are in flight by the log; how often each ran
+		members := map[string]bool{}
 		next := int64(1)
-		delivered := map[int64]int{}
+		var way []grantOnWay
 		name := rapid.SampledFrom([]string{"a", "b", "c"})
+		deal := func() {
+			for _, g := range b.Grants(now) {
+				way = append(way, grantOnWay{g, owner})
+			}
+		}
+		say := func(who string) {
+			w := workers[who]
+			if w.cut {
+				return
+			}
+			if w.owner != owner {
+				w.owner = owner
+				w.round++
+				w.credit, w.got = 0, 0
+			}
+			members[who] = true
+			w.contact = now
+			over, again := b.Hear(Word{Instance: who, Node: who, Round: w.round, Credit: w.credit, Full: true, Holds: slices.Sorted(maps.Keys(w.holds))}, now)
+			for _, token := range over {
+				delete(w.holds, token)
+				delete(w.running, token)
+			}
+			if again {
+				w.round++
+				w.credit, w.got = 0, 0
+			}
+			deal()
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				for token, n := range ran {
@@ -117,87 +254,112 @@ func TestNoTokenRunsTwiceWhateverTheBrokerDoes(t *testing.T) {
 					}
 				}
 			},
-			"give out": func(t *rapid.T) {
-				b.Add(next, false, now)
+			"give out": func(*rapid.T) {
+				b.Add(next, false)
 				out[next] = true
 				next++
+				deal()
 			},
-			"deliver": func(t *rapid.T) {
-				if next == 1 {
-					t.Skip("nothing is out")
+			"offer": func(t *rapid.T) {
+				who := name.Draw(t, "worker")
+				if w := workers[who]; w.credit-w.got < 3 {
+					w.credit++
 				}
-				token, who := rapid.Int64Range(1, next-1).Draw(t, "token"), name.Draw(t, "worker")
-				if r := running[token]; cut[who] || r != nil && r.who == who {
+				say(who)
+			},
+			"close the round": func(t *rapid.T) {
+				w := workers[name.Draw(t, "worker")]
+				w.round++
+				w.credit, w.got = 0, 0
+			},
+			"say": func(t *rapid.T) { say(name.Draw(t, "worker")) },
+			"arrive": func(t *rapid.T) {
+				if len(way) == 0 {
+					t.Skip("nothing is on the way")
+				}
+				i := rapid.IntRange(0, len(way)-1).Draw(t, "which")
+				g := way[i]
+				way = slices.Delete(way, i, i+1)
+				w := workers[g.Instance]
+				if rapid.IntRange(0, 4).Draw(t, "lost") == 0 || w.owner != g.owner || w.round != g.Round || w.got >= w.credit {
 					return
 				}
-				delivered[token]++
-				word, _ := b.Claim(token, worker(who), delivered[token] == 1, now)
-				switch word {
-				case Run:
-					if r := running[token]; r != nil {
-						t.Fatalf("token %d is granted to %s while %s runs it", token, who, r.who)
-					}
-					running[token] = &run{who, now}
-					ran[token]++
+				w.got++
+				w.holds[g.Token], w.running[g.Token] = true, true
+				ran[g.Token]++
+			},
+			"not connected": func(t *rapid.T) {
+				if len(way) == 0 {
+					t.Skip("nothing is on the way")
+				}
+				g := way[0]
+				way = way[1:]
+				if g.owner == owner {
+					b.Undelivered(g.Instance, g.Round, []int64{g.Token})
+					deal()
 				}
 			},
 			"end": func(t *rapid.T) {
-				for token, r := range running {
-					if !cut[r.who] {
-						b.End(token)
-						delete(running, token)
-						delete(out, token)
-						return
-					}
+				who := name.Draw(t, "worker")
+				w := workers[who]
+				running := slices.Sorted(maps.Keys(w.running))
+				if len(running) == 0 {
+					return
+				}
+				token := running[0]
+				delete(w.running, token)
+				if !w.cut && w.owner == owner && b.Reported(token, Holder{Instance: who}, now) {
+					b.End(token)
+					delete(out, token)
+					delete(w.holds, token)
 				}
 			},
-			"cut off": func(t *rapid.T) { cut[name.Draw(t, "worker")] = true },
-			"heal":    func(t *rapid.T) { delete(cut, name.Draw(t, "worker")) },
+			"cut off": func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = true },
+			"heal":    func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = false },
 			"pass": func(t *rapid.T) {
 				for range rapid.IntRange(1, 20).Draw(t, "seconds") {
 					now = now.Add(time.Second)
-					for token, r := range running {
-						switch {
-						case !cut[r.who]:
-							b.Hears(worker(r.who), []int64{token}, now)
-							r.contact = now
-						case now.Sub(r.contact) > lease*5/6:
-							delete(running, token) // it has killed it
+					for _, who := range []string{"a", "b", "c"} {
+						w := workers[who]
+						if say(who); now.Sub(w.contact) > lease*5/6 {
+							clear(w.running) // it has killed it
 						}
 					}
-					for _, token := range b.Silent(now) {
-						if r := running[token]; r != nil {
-							t.Fatalf("token %d is lost while %s runs it", token, r.who)
+					for _, lost := range b.Silent(now) {
+						for who, w := range workers {
+							if w.running[lost.Token] {
+								t.Fatalf("token %d is lost while %s runs it", lost.Token, who)
+							}
 						}
-						b.End(token)
-						delete(out, token)
+						b.End(lost.Token)
+						delete(out, lost.Token)
 					}
 				}
 			},
 			"kill the coordinator": func(t *rapid.T) {
+				owner++
 				b = NewBook(lease, often, now)
-				for token := range out {
-					b.Add(token, true, now)
+				forgotten := rapid.Bool().Draw(t, "nobody knows who there were")
+				if forgotten {
+					b.Expect(nil, true, now)
+				} else {
+					b.Expect(slices.Sorted(maps.Keys(members)), false, now)
 				}
-				for token, r := range running { // those that can be heard say what they have
-					if !cut[r.who] {
-						b.Hears(worker(r.who), []int64{token}, now)
-						r.contact = now
-					}
+				for token := range out {
+					b.Add(token, true)
 				}
 			},
 		})
 	})
 }
 
-func ExampleBook_Claim() {
+func ExampleBook() {
 	b := NewBook(time.Minute, 5*time.Second, start)
-	b.Add(17, false, start)
-	word, _ := b.Claim(17, Holder{Instance: "x", Node: "worker-1", Slot: 2}, true, start)
-	fmt.Println(word)
-	word, _ = b.Claim(17, Holder{Instance: "y", Node: "worker-2", Slot: 1}, false, start.Add(time.Second))
-	fmt.Println(word)
+	b.Add(17, false)
+	b.Hear(Word{Instance: "x", Node: "worker-1", Round: 1, Credit: 2, Full: true}, start)
+	for _, g := range b.Grants(start) {
+		fmt.Println(g.Token, "for", g.Instance)
+	}
 	// Output:
-	// run
-	// held
+	// 17 for x
 }

@@ -2,8 +2,8 @@
 // and the Book of the attempts that are out.
 //
 // The coordinator is the process that runs the job, and the only one that decides. An attempt has a token, the number of the record of its
-// start. A worker runs a token only after the coordinator has granted it, and the Book grants each at most once. What the broker
-// delivers twice, forgets or reorders so makes no difference.
+// start. Workers offer slots, and the Book gives each token to at most one of them. What is lost on the way, comes twice or late so makes no
+// difference.
 package fleet
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 1
+const Protocol = 2
 
 // ErrRefused is wrapped by the errors of what is not done at all, before anything has run.
 var ErrRefused = errors.New("refused")

@@ -2,9 +2,11 @@ package fleet
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 )
 
@@ -42,15 +44,79 @@ type Spec struct {
 	Layers   []string      `json:"layers,omitempty"`
 }
 
-// Task is an attempt that is given out: what it has besides its spec.
+// Task is an attempt that is given to a worker: what it has besides its spec.
 type Task struct {
-	V       int             `json:"v"`
-	Token   int64           `json:"token"`
-	Spec    string          `json:"spec"` // digest
-	Again   bool            `json:"again,omitempty"`
-	Wait    time.Duration   `json:"wait,omitempty"` // until the next try of the step that it goes on with
-	Attempt json.RawMessage `json:"attempt,omitempty"`
-	Ref     string          `json:"ref,omitempty"` // object that has Attempt instead
+	Token     int64                `json:"token"`
+	Spec      string               `json:"spec,omitempty"` // name
+	ItemID    string               `json:"item_id,omitempty"`
+	ItemIndex int                  `json:"item_index,omitempty"`
+	ItemTotal int                  `json:"item_total,omitempty"`
+	Number    int                  `json:"number,omitempty"`
+	Item      json.RawMessage      `json:"item,omitempty"`
+	Lost      bool                 `json:"lost,omitempty"`
+	Retrying  *events.StepRetrying `json:"retrying,omitempty"`
+	Wait      time.Duration        `json:"wait,omitempty"` // until the next try of the step that it goes on with
+	Ref       string               `json:"ref,omitempty"`  // object that has all this but the token instead
+}
+
+// NewTask returns the task of an attempt. The session of an AI coding CLI is not in it: it is on the machine that it was begun on.
+func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
+	t := Task{
+		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
+		Retrying: a.Retrying,
+	}
+	if !a.Due.IsZero() {
+		t.Wait = max(0, a.Due.Sub(now))
+	}
+	return t
+}
+
+// Attempt returns the attempt of a task that has arrived, in a slot.
+func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agent.Attempt {
+	a := spec.Template
+	a.CorrelationID = jobID + "/" + t.ItemID
+	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
+	a.ItemID, a.ItemIndex, a.ItemTotal, a.Number, a.Item, a.Lost, a.Token = t.ItemID, t.ItemIndex, t.ItemTotal, t.Number, t.Item, t.Lost, t.Token
+	a.Worker, a.Retrying = slot, t.Retrying
+	if t.Retrying != nil {
+		a.Due = arrived.Add(t.Wait)
+	}
+	return a
+}
+
+// NewSpec returns what attempts have in common with a.
+func NewSpec(a agent.Attempt) Spec {
+	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.Lost = "", "", "", nil, nil, nil, false, false
+	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
+	return Spec{Template: a}
+}
+
+// Up is what a worker sends to the coordinator of a job.
+type Up struct {
+	V     int    `json:"v"`
+	Owner string `json:"owner"` // the coordinator that it is for
+	Host  string `json:"host,omitempty"`
+	Word
+	Refuses string            `json:"refuses,omitempty"` // why it takes no part
+	Reports []json.RawMessage `json:"reports,omitempty"` // each a Report; those of an attempt in order
+}
+
+// Down is what the coordinator of a job sends to a worker.
+type Down struct {
+	V       int       `json:"v"`
+	Key     string    `json:"key"`   // of the job
+	Owner   string    `json:"owner"` // who sends it
+	Round   int64     `json:"round"` // of the offer that Tasks answer
+	Tasks   []Task    `json:"tasks,omitempty"`
+	Settled []Settled `json:"settled,omitempty"`
+	Over    []int64   `json:"over,omitempty"`  // tokens that are given up: what runs of them is to be killed
+	Again   bool      `json:"again,omitempty"` // something may not have arrived: close the round and say everything again
+}
+
+// Settled says that the reports of an attempt up to an index are on disk, or that nobody wants them.
+type Settled struct {
+	Token int64 `json:"token"`
+	Index int   `json:"index"`
 }
 
 // Kind says what a Report is about.
@@ -65,6 +131,7 @@ const (
 	Returned Kind = "returned" // it was stopped, and is given back
 	Broken   Kind = "broken"   // the worker could not run it
 	Dropped  Kind = "dropped"  // the worker had no contact and has killed it
+	Gone     Kind = "gone"     // of no attempt: the worker has ended and holds nothing
 )
 
 // Report is what a worker says of an attempt.
@@ -80,19 +147,6 @@ type Report struct {
 	Outcome *agent.Outcome `json:"outcome,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
 	Ref     string         `json:"ref,omitempty"` // object that has the report instead
-}
-
-// Claim asks for the right to run an attempt.
-type Claim struct {
-	Token  int64  `json:"token"`
-	Holder Holder `json:"holder"`
-	First  bool   `json:"first"`
-}
-
-// ClaimAnswer answers it.
-type ClaimAnswer struct {
-	Word  Word          `json:"word"`
-	Again time.Duration `json:"again,omitempty"`
 }
 
 // Call is a call of a method of agent.Host by a worker. It is repeated with the same ID until it is answered, and has its effect once.

@@ -30,9 +30,13 @@ type Executor interface {
 }
 
 // Fleet is an Executor that gives attempts at items to workers elsewhere. What they run does not die with the run: Holds and Execute take it up
-// again. Execute may also return an error that agent.GivenBack knows.
+// again. Execute is for attempts that are about no item.
 type Fleet interface {
 	Executor
+
+	// Submit takes an attempt at an item, which stays unchanged until it has ended, and returns before that. done is called once, must not block, and
+	// gets what Execute would return; its error may also be one that agent.GivenBack knows.
+	Submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error))
 
 	// Hold is called once when the job begins to stop: what has not begun anywhere is to be given back at once, and attempts that wait for their
 	// next try end. What runs may go on until the context of Execute ends.

@@ -25,6 +25,7 @@ type crew struct {
 	adopted map[string]bool // IDs that a resume asked for
 	ran     map[int64]int   // how often each token was given to a worker
 	workers map[int]map[int64]context.CancelCauseFunc
+	lost    []agent.Attempt
 	held    int
 	hold    chan struct{}
 }
@@ -34,6 +35,8 @@ type fate struct {
 	err    error // nil: it succeeds
 	worker int   // that it runs on
 	kills  bool  // that worker, with all that it runs
+
+	unbegun bool // nobody knows whether it had begun when its worker was killed
 }
 
 func newCrew(f func(agent.Attempt) fate) *crew {
@@ -62,6 +65,10 @@ func (w crewExecutor) Holds(_ context.Context, ids []string) ([]string, error) {
 		w.crew.adopted[id] = true
 	}
 	return ids, nil
+}
+
+func (w crewExecutor) Submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error)) {
+	go func() { done(w.Execute(ctx, *a)) }()
 }
 
 func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
@@ -95,7 +102,8 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 		return agent.Outcome{}, err
 	}
 	if f.kills {
-		lost := &agent.LostError{Node: fmt.Sprint("w", f.worker), Reason: "gone"}
+		w.lost = append(w.lost, a)
+		lost := &agent.LostError{Node: fmt.Sprint("w", f.worker), Reason: "gone", Unbegun: f.unbegun}
 		for _, end := range w.workers[f.worker] {
 			end(lost)
 		}
@@ -192,6 +200,27 @@ func TestOnlyTheItemThatKillsWorkersIsSetAside(t *testing.T) {
 		lost, _ := told[events.AgentLost](all)
 		if n := count(lost, func(e events.AgentLost) bool { return e.ItemID == "item_3" }); n != lostTogether+lostAlone {
 			t.Errorf("item_3 was lost %d times, want %d", n, lostTogether+lostAlone)
+		}
+	})
+}
+
+// An item that was only on its way to workers that were lost is not to blame, however often that happens.
+func TestALossBeforeTheBeginningIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(func(a agent.Attempt) fate {
+			return fate{worker: a.ItemIndex, kills: a.ItemID == "item_3" && a.Number <= 9, unbegun: true}
+		})
+		r := run(t, w.config(t), workflowOf(5, 3, ""))
+		all := recordsOf(t, r.Job)
+		w.once(t, 5, all)
+		lost, _ := told[events.AgentLost](all)
+		if r.Metrics.Successful != 5 || len(lost) != 9 || !lost[0].Unbegun {
+			t.Errorf("got %+v after %+v, want all successful after 9 losses", r.Metrics, lost)
+		}
+		for _, a := range w.lost {
+			if a.Lost != (a.Number > 1) {
+				t.Errorf("attempt %d: Lost is %v", a.Number, a.Lost)
+			}
 		}
 	})
 }

@@ -144,6 +144,9 @@ func (j *job) beginWith(e *attemptEnd) error {
 	}
 	var err error
 	e.uses, err = j.files.used(e.attempt.ItemID, e.attempt.Item, nil)
+	if e.attempt.Adopted {
+		err = nil // it has begun, and its end is wanted in any case
+	}
 	for i := range e.uses {
 		if e.attempt.Adopted {
 			e.uses[i] = fingerprint.File{Path: e.uses[i].Path}

@@ -23,9 +23,26 @@ func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	if j.config.Durability == events.Strict && a.ItemID != "" {
 		e.ack = make(chan ack, 1)
 	}
-	if e.err = j.log.Flush(); e.err == nil {
-		j.perform(ctx, e)
+	if e.err = j.log.Flush(); e.err == nil && j.makeReady(e) {
+		if j.fleet != nil && a.ItemID != "" {
+			j.fleet.Submit(ctx, e.attempt, func(o agent.Outcome, err error) {
+				e.outcome, e.err = o, err
+				j.agents.Go(func() error {
+					j.conclude(e)
+					j.sendEnd(e)
+					return nil
+				})
+			})
+			return
+		}
+		e.outcome, e.err = j.executeAttempt(ctx, a)
+		j.conclude(e)
 	}
+	j.sendEnd(e)
+}
+
+// sendEnd sends the end of an attempt to the owner.
+func (j *job) sendEnd(e *attemptEnd) {
 	j.inbox <- message{done: e}
 	if e.ack == nil {
 		return
@@ -35,20 +52,26 @@ func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	j.inbox <- message{synced: &k}
 }
 
-func (j *job) perform(ctx context.Context, e *attemptEnd) {
+// makeReady completes an attempt with what is not known of it before it runs. It reports false if it has ended by that.
+func (j *job) makeReady(e *attemptEnd) bool {
 	if e.attempt.ItemID != "" && e.attempt.Item == nil {
 		it, err := j.store.At(e.attempt.ItemIndex)
 		if err != nil {
 			e.err = fmt.Errorf("read the recorded item: %w", err)
-			return
+			return false
 		}
 		e.attempt.Item = it.Data
 	}
 	if err := j.beginWith(e); err != nil {
 		e.fail(err.Error())
-		return
+		return false
 	}
-	if e.outcome, e.err = j.executeAttempt(ctx, *e.attempt); e.err != nil {
+	return true
+}
+
+// conclude adds to the end of an attempt what is found here.
+func (j *job) conclude(e *attemptEnd) {
+	if e.err != nil {
 		return
 	}
 	j.endWith(e)
@@ -73,7 +96,7 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
 		return j.record(events.AgentLost{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Outputs: j.printed.take(a.ID),
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Unbegun: lost.Unbegun, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if e.err != nil {

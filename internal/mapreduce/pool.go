@@ -391,6 +391,7 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a.Outputs = p.job.printed.granted()
 	p.job.state.retried(&a, it.ID)
 	a.Number, a.Worker = number, slot
+	a.Lost = p.job.fleet != nil && number-1 > p.job.state.Failures[it.Index] // of attempts that are lost there is a number and no failure
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = p.job.attemptID(it.ID, number)
 	if p.job.space != nil {
@@ -405,8 +406,15 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	return a
 }
 
-// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one.
+// startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a fleet does not keep its goroutine.
 func (p *pool) startWorker(a agent.Attempt) {
+	if p.job.fleet != nil && a.ItemID != "" {
+		p.job.agents.Go(func() error {
+			p.job.execute(p.agents, a)
+			return nil
+		})
+		return
+	}
 	select {
 	case p.idle <- a:
 	default:

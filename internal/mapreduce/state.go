@@ -265,19 +265,23 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.Policy.Released(f.Ticket)
 		s.giveBack(e.ItemIndex, f, f.Number-1)
 	case events.AgentLost:
-		s.lose(e.ItemIndex)
+		s.lose(e.ItemIndex, e.Unbegun)
 	case events.StepRetried:
 		s.Rate.Start(s.Running[e.ItemIndex].Key, r.Time)
 	}
 	return errorpolicy.Effects{}
 }
 
-// lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run again has one too.
-func (s *state) lose(index int) {
+// lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run again has one too. One that is not known
+// to have begun is not counted against the item.
+func (s *state) lose(index int, unbegun bool) {
 	f := s.Running[index]
 	s.Policy.Released(f.Ticket)
 	delete(s.Running, index)
 	s.Waiting[index] = pendingRetry{ID: f.ID, Number: f.Number, Retry: f.Retry, Resolve: f.Resolve}
+	if unbegun {
+		return
+	}
 	l := s.Losses[index]
 	if f.Suspect {
 		l.Alone++

@@ -179,8 +179,7 @@ func (c *crew) invoke(q fleet.Call) (any, error) {
 		if f == nil {
 			return nil, errNotOut
 		}
-		a := f.attempt
-		p, ok := c.host.Unmasked(&a, args.Phase, args.Step)
+		p, ok := c.host.Unmasked(f.attempt, args.Phase, args.Step)
 		return unmaskedResult{p, ok}, nil
 	}
 	return nil, errors.New("there is no method " + q.Method)
@@ -262,11 +261,14 @@ func (c *crew) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	a := f.attempt
 	switch q.Method {
 	case callAdmitAgent:
-		_, t, refusal, err := c.host.AdmitAgent(f.stop, &a, args.Ask, args.KeepSlot)
+		c.mu.Lock()
+		stop := f.context()
+		c.mu.Unlock()
+		_, t, refusal, err := c.host.AdmitAgent(stop, a, args.Ask, args.KeepSlot)
 		if err == nil && refusal == nil {
 			c.hold(q.From, "agent "+strconv.FormatInt(t.ID, 10), func() { c.host.ReleaseAgent(t) })
 		}
-		if err != nil && f.stop.Err() == nil {
+		if err != nil && stop.Err() == nil {
 			c.broke(f, err)
 		}
 		return agentResult{Ticket: t, Owner: c.owner, Refusal: refusal}, err
@@ -276,14 +278,14 @@ func (c *crew) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 			return nil, err
 		}
 		if e, ok := rec.Event.(events.AgentUsage); ok {
-			c.host.RecordUsage(&a, args.Ticket, e)
+			c.host.RecordUsage(a, args.Ticket, e)
 		}
 		return agentResult{}, nil
 	}
 	if !c.drops(q.From, named) {
 		return agentResult{}, nil
 	}
-	again, err := c.host.ReportAgent(&a, args.Ticket, args.Failure, args.Use)
+	again, err := c.host.ReportAgent(a, args.Ticket, args.Failure, args.Use)
 	if err != nil {
 		c.broke(f, err)
 	}

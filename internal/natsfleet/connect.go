@@ -1,9 +1,10 @@
 // Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (crew.go), the worker (worker.go), and a broker
 // for a first fleet (broker.go).
 //
-// The stream PRODIGY_RUN has the attempts that are out, one message each, and PRODIGY_OUT what workers report of them, until the coordinator
-// has it on disk. The bucket prodigy-jobs has the jobs, and the object store prodigy-files what is too large for a message. All else are
-// plain requests. Whatever the broker loses is made again: package fleet says why that is safe.
+// Coordinators and workers talk by plain messages: fleet.Up and fleet.Down. Both keep what they have said until the other has it, and say it again when
+// it may have been lost. The broker keeps three things: the bucket prodigy-jobs the jobs, the object store prodigy-files what is too large for a
+// message, and the stream PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again: package fleet
+// says why that is safe.
 package natsfleet
 
 import (
@@ -23,7 +24,6 @@ import (
 )
 
 const (
-	runStream  = "PRODIGY_RUN"
 	outStream  = "PRODIGY_OUT"
 	jobsBucket = "prodigy-jobs"
 	filesStore = "prodigy-files"
@@ -144,16 +144,8 @@ func ready(ctx context.Context, js jetstream.JetStream) error {
 func ensure(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	for _, c := range []jetstream.StreamConfig{
-		{
-			Name: runStream, Subjects: []string{"prodigy.run.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
-			MaxMsgsPerSubject: 1, DiscardNewPerSubject: true,
-		},
-		{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew},
-	} {
-		if _, err := js.Stream(ctx, c.Name); err == nil {
-			continue
-		}
+	if _, err := js.Stream(ctx, outStream); err != nil {
+		c := jetstream.StreamConfig{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew}
 		if _, err := js.CreateStream(ctx, c); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err
 		}
@@ -187,6 +179,18 @@ func (h *hub) get(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	return store.GetBytes(ctx, name)
+}
+
+// has reports whether an object is kept.
+func (h *hub) has(ctx context.Context, name string) (bool, error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err == nil {
+		_, err = store.GetInfo(ctx, name)
+	}
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // drop removes the objects whose names begin with prefix.

@@ -42,43 +42,88 @@ type crew struct {
 	work sync.WaitGroup
 
 	opening sync.Mutex
-	key     string // of the job; empty: not opened yet
-	probe   string // path of the file
+	putting sync.Mutex      // of specs
+	key     string          // of the job; empty: not opened yet
+	probe   string          // path of the file
+	noted   map[string]bool // instances that are in members
+	members *os.File        // the same: it has the instances that were given something
+	returns string          // subjects of what could not be delivered
 	hear    jetstream.ConsumeContext
 	heard   chan struct{} // closed when the reports of before have been heard
 	once    sync.Once     // closes it
 
-	mu        sync.Mutex
-	job       fleet.Job
-	book      *fleet.Book
-	flights   map[int64]*flight
-	awaited   map[string]bool            // ids of attempts that the run before left, which Execute has not been called with yet
-	unsettled map[string][]jetstream.Msg // reports of ends whose records are not durable, by agent id; nil: there is no report
-	specs     map[string]string          // digests of the specs that the broker has, by that of the attempt and what else is in it
-	calls     map[string]*call
-	tickets   map[string][]ticket // of half-open breakers and quotas, by instance
-	notice    func(string)
-	seen      map[string]time.Time // when instances were heard of
-	refused   map[string]bool      // instances whose refusal was told
-	held      bool
-	detached  bool // some attempts may still run
-	stopping  sync.Once
+	sending  chan struct{} // something is to be sent
+	mu       sync.Mutex
+	job      fleet.Job
+	book     *fleet.Book
+	flights  map[int64]*flight
+	awaited  map[string]bool        // ids of attempts that the run before left, which Submit has not been called with yet
+	settling map[string][]*settling // ends whose records are not durable, by agent id, in order
+	ending   map[int64]*settling    // the same by token
+	stations map[string]*station
+	dirty    []string           // instances that something is to be sent to
+	ups      *nats.Subscription // nil: workers are not heard yet
+	objects  map[string][]byte  // specs, by name
+	specs    map[string]string  // names of the specs that the broker has, by that of the attempt and what else is in it
+	calls    map[string]*call
+	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
+	notice   func(string)
+	seen     map[string]time.Time // when instances were heard of
+	refused  map[string]bool      // instances whose refusal was told
+	stops    map[context.Context]bool
+	held     bool
+	detached bool // some attempts may still run
+	stopping sync.Once
 }
 
 // flight is an attempt that is out.
 type flight struct {
-	attempt agent.Attempt
-	end     chan flightEnd // gets one value
-	last    int            // index of the last report
-	broke   error          // that the job is to stop with, which a call of the worker was answered with
-	stop    context.Context
+	attempt *agent.Attempt
+	spec    string // name
+	done    func(agent.Outcome, error)
+	last    int   // index of the last report; -1: nobody knows, since the run before was told of some
+	broke   error // that the job is to stop with, which a call of the worker was answered with
+	of      context.Context
+	ctx     context.Context // ends with the attempt; nil: nobody has asked for it
 	cancel  context.CancelFunc
+}
+
+// context returns a context that ends with the attempt. It is called with the lock held.
+func (f *flight) context() context.Context {
+	if f.ctx == nil {
+		f.ctx, f.cancel = context.WithCancel(f.of)
+	}
+	return f.ctx
+}
+
+// settling is the end of an attempt that is not on disk yet.
+type settling struct {
+	token    int64
+	index    int    // of the report
+	instance string // whose it is; empty: there is no report
+	msgs     []jetstream.Msg
+}
+
+// station is what is to be sent to a worker.
+type station struct {
+	dirty   bool
+	tasks   map[int64][]*flight // by the round that they answer
+	settled []fleet.Settled
+	over    []int64
+	again   bool
+	numbers int
+	sent    map[int]sent // tasks that may be on the way, by the number of their message
+}
+
+// sent are tasks that one message had.
+type sent struct {
+	round  int64
+	tokens []int64
 }
 
 type flightEnd struct {
 	outcome agent.Outcome
 	err     error
-	msg     jetstream.Msg // that says so; nil: none does
 }
 
 // Join connects the coordinator of a job.
@@ -95,8 +140,9 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 		return nil, err
 	}
 	c := &crew{
-		o: o, owner: newInstance(), curve: curve, curvID: public, heard: make(chan struct{}), flights: map[int64]*flight{},
-		unsettled: map[string][]jetstream.Msg{}, specs: map[string]string{}, calls: map[string]*call{}, tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{},
+		o: o, owner: newInstance(), curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
+		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, calls: map[string]*call{},
+		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
 		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -151,8 +197,11 @@ func (c *crew) open(ctx context.Context, jobID string) error {
 	if _, err := c.nc.Request("prodigy.ask."+key+".owner", nil, 500*time.Millisecond); err == nil {
 		return fmt.Errorf("%w: job %s is run by another coordinator of this fleet", fleet.ErrRefused, jobID)
 	}
+	c.mu.Lock()
+	adopts := len(c.awaited) > 0
+	c.mu.Unlock()
 	c.probe = filepath.Join(c.o.Dir, ".prodigy-fleet-"+key)
-	if err := os.WriteFile(c.probe, []byte(key+"\n"), 0o600); err != nil {
+	if err := c.openMembers(key, adopts); err != nil {
 		return fmt.Errorf("make the file by which workers find the directory of the run: %w", err)
 	}
 	c.mu.Lock()
@@ -160,15 +209,14 @@ func (c *crew) open(ctx context.Context, jobID string) error {
 		V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease, Requires: c.o.Requires, Dir: c.o.Dir,
 		Probe: filepath.Base(c.probe), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0,
 	}
-	adopts := len(c.awaited) > 0
 	c.mu.Unlock()
 	c.key = key
+	c.returns = nats.NewInbox()
 	for subject, answer := range map[string]nats.MsgHandler{
 		"prodigy.ask." + key + ".owner": func(m *nats.Msg) { _ = m.Respond([]byte(c.owner)) },
-		"prodigy.ask." + key + ".claim": c.claim,
 		"prodigy.ask." + key + ".call":  func(m *nats.Msg) { go c.call(m) },
 		"prodigy.live." + key:           c.progress,
-		"prodigy.node":                  c.node,
+		c.returns + ".>":                c.returned,
 	} {
 		if _, err := c.nc.Subscribe(subject, answer); err != nil {
 			return err
@@ -178,36 +226,51 @@ func (c *crew) open(ctx context.Context, jobID string) error {
 	if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return err
 	}
-	if err := c.establish(ctx); err != nil {
+	if err := c.keep(ctx); err != nil {
 		return err
 	}
-	if !adopts {
-		if err := c.listen(); err != nil {
-			return err
-		}
-	}
+	c.work.Go(c.send)
 	c.work.Go(c.look)
-	return nil
+	if adopts {
+		return nil
+	}
+	return c.begin(ctx)
 }
 
-// establish makes the consumers and the entry of the job, unless they are there.
-func (c *crew) establish(ctx context.Context) error {
+// begin hears the workers, and tells them of the job. All attempts that the run before left must be known by then, or what is reported of them
+// would be late.
+func (c *crew) begin(ctx context.Context) error {
+	if err := c.listen(); err != nil {
+		return err
+	}
+	select {
+	case <-c.heard:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ups, err := c.nc.Subscribe("prodigy.up.*."+c.key, c.up)
+	if err != nil {
+		return err
+	}
+	if err := ups.SetPendingLimits(-1, -1); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.ups = ups
+	c.mu.Unlock()
+	return c.announce(ctx)
+}
+
+// keep makes what the broker needs for the job, unless it is there.
+func (c *crew) keep(ctx context.Context) error {
 	if err := ensure(ctx, c.js); err != nil {
 		return err
 	}
-	if _, err := c.js.CreateOrUpdateConsumer(ctx, runStream, jetstream.ConsumerConfig{
-		Durable: c.key, FilterSubject: "prodigy.run." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.o.Lease, MaxDeliver: -1,
-		MaxAckPending: -1, MaxWaiting: 8192, InactiveThreshold: 7 * 24 * time.Hour,
-	}); err != nil {
-		return err
-	}
-	if _, err := c.js.CreateOrUpdateConsumer(ctx, outStream, jetstream.ConsumerConfig{
+	_, err := c.js.CreateOrUpdateConsumer(ctx, outStream, jetstream.ConsumerConfig{
 		Durable: c.key, FilterSubject: "prodigy.out.*." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.o.Lease, MaxDeliver: -1,
 		MaxAckPending: -1, InactiveThreshold: 7 * 24 * time.Hour,
-	}); err != nil {
-		return err
-	}
-	return c.announce(ctx)
+	})
+	return err
 }
 
 // announce writes the entry of the job.
@@ -225,7 +288,7 @@ func (c *crew) announce(ctx context.Context) error {
 	return err
 }
 
-// listen begins to take reports. All attempts that the run before left must be known by then, or their reports would be late.
+// listen begins to take the reports that workers have left with the broker.
 func (c *crew) listen() error {
 	ctx, cancel := context.WithTimeout(c.life, requestTime)
 	defer cancel()
@@ -239,7 +302,7 @@ func (c *crew) listen() error {
 		reached()
 	}
 	hear, err := consumer.Consume(func(m jetstream.Msg) {
-		c.report(m)
+		c.left(m)
 		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Consumer >= backlog {
 			reached()
 		}
@@ -257,148 +320,231 @@ func (c *crew) listen() error {
 	return nil
 }
 
-// Execute gives an attempt at an item to a worker and waits for its end. All others run here.
+// Execute runs an attempt that is about no item, here.
 func (c *crew) Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
-	if a.ItemID == "" {
-		return c.local.Execute(ctx, a)
-	}
-	e := c.give(ctx, a)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if errors.Is(e.err, agent.ErrDetached) {
-		c.detached = true
-		return e.outcome, e.err
-	}
-	c.unsettled[a.ID] = append(c.unsettled[a.ID], e.msg)
-	return e.outcome, e.err
+	return c.local.Execute(ctx, a)
 }
 
-// give gives an attempt to a worker and waits for its end.
-func (c *crew) give(ctx context.Context, a agent.Attempt) flightEnd {
-	if err := c.open(ctx, a.JobID); err != nil {
-		return flightEnd{err: err}
+// Submit gives an attempt at an item to a worker.
+func (c *crew) Submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error)) {
+	if err := c.submit(ctx, a, done); err != nil {
+		done(agent.Outcome{}, err)
 	}
-	f := &flight{attempt: a, end: make(chan flightEnd, 1)}
-	f.stop, f.cancel = context.WithCancel(ctx)
-	defer f.cancel()
+}
+
+func (c *crew) submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error)) error {
+	if err := c.open(ctx, a.JobID); err != nil {
+		return err
+	}
+	spec, err := c.spec(ctx, *a)
+	if err != nil {
+		return err
+	}
 	c.mu.Lock()
 	adopted := c.awaited[a.ID]
 	delete(c.awaited, a.ID)
 	last := adopted && len(c.awaited) == 0
-	held := c.held && !adopted
-	if !held {
-		c.flights[a.Token] = f
-		c.book.Add(a.Token, adopted, time.Now())
+	if c.held && !adopted || ctx.Err() != nil && !adopted {
+		c.settling[a.ID] = append(c.settling[a.ID], &settling{})
+		c.mu.Unlock()
+		return fmt.Errorf("the job is stopping: %w", agent.ErrReturned)
 	}
-	c.mu.Unlock()
-	if held {
-		return flightEnd{err: fmt.Errorf("the job is stopping: %w", agent.ErrReturned)}
-	}
-	if last {
-		if err := c.listen(); err != nil {
-			return flightEnd{err: err}
-		}
-	}
+	f := &flight{attempt: a, spec: spec, done: done, of: ctx}
 	if adopted {
-		select {
-		case <-c.heard:
-		case <-ctx.Done():
-		}
+		f.last = -1
 	}
-	if err := c.publish(f, adopted); err != nil {
-		return flightEnd{err: err}
+	c.flights[a.Token] = f
+	c.book.Add(a.Token, adopted)
+	if !c.stops[ctx] {
+		c.stops[ctx] = true
+		context.AfterFunc(ctx, func() { c.stop(ctx) })
 	}
-	select {
-	case e := <-f.end:
-		return e
-	case <-ctx.Done():
+	c.deal(time.Now())
+	c.mu.Unlock()
+	if !last {
+		return nil
 	}
-	c.stop(context.Cause(ctx))
-	select {
-	case e := <-f.end:
-		return e
-	case <-time.After(c.c.Grace + patience):
+	return c.unlessSettled(a.Token, c.begin(ctx))
+}
+
+// unlessSettled drops an error about an attempt whose end is known already.
+func (c *crew) unlessSettled(token int64, err error) error {
+	if err == nil {
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case e := <-f.end:
-		return e
-	default:
+	if c.flights[token] == nil {
+		return nil
 	}
-	c.book.End(a.Token)
-	delete(c.flights, a.Token)
-	return flightEnd{err: agent.ErrDetached}
+	delete(c.flights, token)
+	c.book.End(token)
+	return err
 }
 
 // patience is how long workers may take to answer a stop besides the grace.
 const patience = 3 * time.Second
 
-// settle ends a flight. It reports false if the attempt is not out: who reported that is late. It is called with the lock held.
-func (c *crew) settle(token int64, e flightEnd) bool {
+// settle ends a flight. by is the report that says so; zero: none does. It reports false if the attempt is not out: who reported that is late. It is
+// called with the lock held.
+func (c *crew) settle(token int64, e flightEnd, by settling) bool {
 	f, ok := c.flights[token]
 	if !ok {
 		return false
 	}
 	h, _ := c.book.End(token)
 	delete(c.flights, token)
-	f.cancel()
+	if f.cancel != nil {
+		f.cancel()
+	}
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok && lost.Node == "" {
 		lost.Node = h.Node
 	}
-	f.end <- e
+	if f.broke != nil && e.err != nil {
+		e.err = f.broke
+	}
+	c.settling[f.attempt.ID] = append(c.settling[f.attempt.ID], &by)
+	if by.instance != "" {
+		c.ending[token] = &by
+	}
+	f.done(e.outcome, e.err)
 	return true
 }
 
-// publish has the broker take an attempt, whatever time that takes.
-func (c *crew) publish(f *flight, again bool) error {
-	a := f.attempt
-	spec, err := c.spec(f.stop, a)
-	if err != nil {
-		return c.unlessOver(f, err)
+// deal gives attempts that wait to workers that take some. It is called with the lock held.
+func (c *crew) deal(now time.Time) {
+	if c.held {
+		c.giveBack()
+		return
 	}
-	own := agent.Attempt{
-		ID: a.ID, CorrelationID: a.CorrelationID, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Item: a.Item, Number: a.Number,
-		Retrying: a.Retrying, Token: a.Token, Adopted: a.Adopted, // a session of an AI coding CLI is on the machine that it was begun on
-	}
-	task := fleet.Task{V: fleet.Protocol, Token: a.Token, Spec: spec, Again: again}
-	if !a.Due.IsZero() {
-		task.Wait = max(0, time.Until(a.Due))
-	}
-	if task.Attempt, err = json.Marshal(own); err != nil {
-		return err
-	}
-	if len(task.Attempt) > maxBody {
-		task.Ref = c.key + "/task-" + strconv.FormatInt(a.Token, 10)
-		if err := stubbornly(f.stop, func(ctx context.Context) error { return c.put(ctx, task.Ref, task.Attempt) }); err != nil {
-			return c.unlessOver(f, err)
+	for _, g := range c.book.Grants(now) {
+		s := c.station(g.Instance)
+		if s.tasks == nil {
+			s.tasks = map[int64][]*flight{}
 		}
-		task.Attempt = nil
+		s.tasks[g.Round] = append(s.tasks[g.Round], c.flights[g.Token])
 	}
-	data, err := json.Marshal(task)
-	if err != nil {
-		return err
-	}
-	m := &nats.Msg{Subject: fmt.Sprintf("prodigy.run.%s.%d", c.key, a.Token), Data: data, Header: nats.Header{}}
-	if !again {
-		m.Header.Set(nats.MsgIdHdr, c.key+"."+strconv.FormatInt(a.Token, 10))
-	}
-	err = stubbornly(f.stop, func(ctx context.Context) error {
-		_, err := c.js.PublishMsg(ctx, m)
-		if err != nil && strings.Contains(err.Error(), "maximum messages per subject exceeded") {
-			return nil // the broker has it
-		}
-		return err
-	})
-	return c.unlessOver(f, err)
 }
 
-// unlessOver drops an error about an attempt that has ended or is being stopped: that is seen elsewhere.
-func (c *crew) unlessOver(f *flight, err error) error {
-	if f.stop.Err() != nil {
-		return nil
+// station returns what is to be sent to a worker, which will be soon. It is called with the lock held.
+func (c *crew) station(instance string) *station {
+	s := c.stations[instance]
+	if s == nil {
+		s = &station{sent: map[int]sent{}}
+		c.stations[instance] = s
 	}
-	return err
+	if !s.dirty {
+		s.dirty = true
+		c.dirty = append(c.dirty, instance)
+	}
+	select {
+	case c.sending <- struct{}{}:
+	default:
+	}
+	return s
+}
+
+// send sends what there is for workers, until the crew is closed.
+func (c *crew) send() {
+	for {
+		select {
+		case <-c.sending:
+		case <-c.life.Done():
+			return
+		}
+		c.mu.Lock()
+		for len(c.dirty) > 0 {
+			instance := c.dirty[0]
+			c.dirty = c.dirty[1:]
+			s := c.stations[instance]
+			if s == nil {
+				continue
+			}
+			d := fleet.Down{V: fleet.Protocol, Key: c.key, Owner: c.owner, Settled: s.settled, Over: s.over, Again: s.again}
+			rounds := s.tasks
+			s.dirty, s.settled, s.over, s.again, s.tasks = false, nil, nil, false, nil
+			c.mu.Unlock()
+			c.sendTo(instance, d, rounds)
+			c.mu.Lock()
+		}
+		c.mu.Unlock()
+	}
+}
+
+// sendTo sends to a worker, in more than one message if that would be too large.
+func (c *crew) sendTo(instance string, d fleet.Down, rounds map[int64][]*flight) {
+	for _, round := range slices.Sorted(maps.Keys(rounds)) {
+		size := 0
+		d.Round = round
+		for _, f := range rounds[round] {
+			t := fleet.NewTask(f.attempt, f.spec, time.Now())
+			if len(t.Item) > maxBody {
+				c.work.Go(func() { c.sendLarge(instance, round, t) })
+				continue
+			}
+			if size += len(t.Item); size > maxBody {
+				c.publish(instance, d)
+				d, size = fleet.Down{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round}, len(t.Item)
+			}
+			d.Tasks = append(d.Tasks, t)
+		}
+		if len(d.Tasks) > 0 {
+			c.publish(instance, d)
+			d = fleet.Down{V: fleet.Protocol, Key: c.key, Owner: c.owner}
+		}
+	}
+	if len(d.Settled)+len(d.Over) > 0 || d.Again {
+		c.publish(instance, d)
+	}
+}
+
+// sendLarge sends a task that is too large for a message.
+func (c *crew) sendLarge(instance string, round int64, t fleet.Task) {
+	data := encoded(t)
+	ref := c.key + "/task-" + strconv.FormatInt(t.Token, 10)
+	if stubbornly(c.life, func(ctx context.Context) error { return c.put(ctx, ref, data) }) == nil {
+		c.publish(instance, fleet.Down{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round, Tasks: []fleet.Task{{Token: t.Token, Ref: ref}}})
+	}
+}
+
+// publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.
+func (c *crew) publish(instance string, d fleet.Down) {
+	m := &nats.Msg{Subject: "prodigy.down." + instance, Data: encoded(d)}
+	if len(d.Tasks) > 0 {
+		tokens := make([]int64, len(d.Tasks))
+		for i, t := range d.Tasks {
+			tokens[i] = t.Token
+		}
+		c.mu.Lock()
+		if s := c.stations[instance]; s != nil {
+			s.numbers++
+			s.sent[s.numbers] = sent{d.Round, tokens}
+			m.Reply = c.returns + "." + instance + "." + strconv.Itoa(s.numbers)
+		}
+		c.mu.Unlock()
+	}
+	_ = c.nc.PublishMsg(m) // without a connection it is said again when there is one
+}
+
+// returned takes back what could not be delivered.
+func (c *crew) returned(m *nats.Msg) {
+	words := strings.Split(m.Subject, ".")
+	if len(words) < 2 || m.Header.Get("Status") != "503" {
+		return
+	}
+	instance := words[len(words)-2]
+	number, err := strconv.Atoi(words[len(words)-1])
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.stations[instance]; s != nil {
+		what := s.sent[number]
+		delete(s.sent, number)
+		c.book.Undelivered(instance, what.round, what.tokens)
+		c.deal(time.Now())
+	}
 }
 
 // spec has the broker keep what the attempt has in common with others, and returns its name.
@@ -410,43 +556,78 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	if name != "" {
 		return name, nil
 	}
-	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted = "", "", "", nil, nil, nil, false
-	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
-	s := fleet.Spec{Template: a, Seed: c.c.Seed, LogSteps: c.c.LogSteps, Claude: c.c.Claude, Agents: c.o.Agents, Layers: c.o.Layers}
+	s := fleet.NewSpec(a)
+	s.Seed, s.LogSteps, s.Claude, s.Agents, s.Layers = c.c.Seed, c.c.LogSteps, c.c.Claude, c.o.Agents, c.o.Layers
 	data, err := json.Marshal(s)
 	if err != nil {
 		return "", err
 	}
 	name = c.key + "/spec-" + digest(data)
-	if err := stubbornly(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
-		return "", err
-	}
+	c.putting.Lock()
+	defer c.putting.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.specs[known] = name
-	return name, nil
+	_, put := c.objects[name]
+	c.specs[known], c.objects[name] = name, data
+	c.mu.Unlock()
+	if put {
+		return name, nil
+	}
+	return name, stubbornly(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
 }
 
 // Hold gives back what no worker has, and has those wait no longer that wait.
 func (c *crew) Hold() {
 	c.mu.Lock()
 	c.held = true
-	for _, token := range c.book.Unheld() {
-		c.settle(token, flightEnd{err: fmt.Errorf("the job is stopping: %w", agent.ErrReturned)})
-	}
+	c.giveBack()
 	c.mu.Unlock()
 	c.setStop(fleet.Hold)
 }
 
-// stop ends what runs.
-func (c *crew) stop(cause error) {
+// giveBack gives back what no worker has. It is called with the lock held.
+func (c *crew) giveBack() {
+	for _, token := range c.book.Unheld() {
+		c.settle(token, flightEnd{err: fmt.Errorf("the job is stopping: %w", agent.ErrReturned)}, settling{})
+	}
+}
+
+// stop ends what runs of the attempts of a context that has ended. Those that workers do not answer for in time go on.
+func (c *crew) stop(ctx context.Context) {
+	c.mu.Lock()
+	delete(c.stops, ctx)
+	out := false
+	for _, f := range c.flights {
+		out = out || f.of == ctx
+	}
+	c.mu.Unlock()
+	if !out {
+		return
+	}
 	c.stopping.Do(func() {
 		how := fleet.Grace
-		if errors.Is(cause, process.ErrKill) {
+		if errors.Is(context.Cause(ctx), process.ErrKill) {
 			how = fleet.Kill
 		}
 		c.setStop(how)
 	})
+	select {
+	case <-time.After(c.c.Grace + patience):
+	case <-c.life.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for token, f := range c.flights {
+		if f.of != ctx {
+			continue
+		}
+		c.book.End(token)
+		delete(c.flights, token)
+		c.detached = true
+		if f.cancel != nil {
+			f.cancel()
+		}
+		f.done(agent.Outcome{}, agent.ErrDetached)
+	}
 }
 
 // setStop tells the workers how far to stop. A stop is never taken back by a weaker one.
@@ -462,21 +643,7 @@ func (c *crew) setStop(s fleet.Stop) {
 	}
 	c.job.Stop = s
 	c.mu.Unlock()
-	c.work.Go(func() {
-		_ = stubbornly(c.life, c.announce)
-		if s == fleet.Hold { // what is queued is over
-			_ = stubbornly(c.life, c.purge)
-		}
-	})
-}
-
-// purge empties the queue of the job. What workers hold they go on with.
-func (c *crew) purge(ctx context.Context) error {
-	stream, err := c.js.Stream(ctx, runStream)
-	if err != nil {
-		return err
-	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject("prodigy.run."+c.key+".>"))
+	c.work.Go(func() { _ = stubbornly(c.life, c.announce) })
 }
 
 // Settle acknowledges the reports whose ends are durable now.
@@ -497,17 +664,23 @@ func (c *crew) Settle(records []events.Record) {
 			continue
 		}
 		c.mu.Lock()
-		queue := c.unsettled[id]
-		var m jetstream.Msg
-		if len(queue) > 0 {
-			m = queue[0]
-			c.unsettled[id] = queue[1:]
-			if len(queue) == 1 {
-				delete(c.unsettled, id)
-			}
+		queue := c.settling[id]
+		if len(queue) == 0 {
+			c.mu.Unlock()
+			continue
+		}
+		end := queue[0]
+		c.settling[id] = queue[1:]
+		if len(queue) == 1 {
+			delete(c.settling, id)
+		}
+		if end.instance != "" {
+			delete(c.ending, end.token)
+			s := c.station(end.instance)
+			s.settled = append(s.settled, fleet.Settled{Token: end.token, Index: end.index})
 		}
 		c.mu.Unlock()
-		if m != nil {
+		for _, m := range end.msgs {
 			_ = m.Ack()
 		}
 	}
@@ -531,15 +704,16 @@ func (c *crew) Close() error {
 	_ = c.nc.FlushWithContext(ctx) // the acknowledgements
 	c.end()
 	c.work.Wait()
-	_ = os.Remove(c.probe)
+	_ = c.members.Close()
 	if !clean {
 		return nil
 	}
+	_ = os.Remove(c.probe)
 	kv, err := c.js.KeyValue(ctx, jobsBucket)
 	if err == nil {
 		err = kv.Purge(ctx, c.key)
 	}
-	err = errors.Join(err, c.js.DeleteConsumer(ctx, runStream, c.key), c.js.DeleteConsumer(ctx, outStream, c.key), c.purge(ctx))
+	err = errors.Join(err, c.js.DeleteConsumer(ctx, outStream, c.key))
 	if stream, e := c.js.Stream(ctx, outStream); e == nil {
 		err = errors.Join(err, stream.Purge(ctx, jetstream.WithPurgeSubject("prodigy.out.*."+c.key+".>")))
 	}
@@ -550,13 +724,118 @@ func (c *crew) Close() error {
 	return nil
 }
 
-// report takes what a worker says of an attempt.
-func (c *crew) report(m jetstream.Msg) {
+// up takes what a worker says.
+func (c *crew) up(m *nats.Msg) {
+	var u fleet.Up
+	if json.Unmarshal(m.Data, &u) != nil || u.V != fleet.Protocol || u.Owner != c.owner || u.Instance == "" {
+		return
+	}
+	for _, raw := range u.Reports {
+		var r fleet.Report
+		if json.Unmarshal(raw, &r) == nil && r.V == fleet.Protocol {
+			c.report(r, u.Instance, nil)
+		}
+	}
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[u.Instance] = now
+	if u.Refuses != "" {
+		told := c.refused[u.Instance]
+		c.refused[u.Instance] = true
+		if !told {
+			notice := c.notice
+			go notice(fmt.Sprintf("worker %s takes no part: %s", u.Node, u.Refuses))
+		}
+		return
+	}
+	if !c.noted[u.Instance] {
+		if err := c.member("+", u.Instance); err != nil {
+			return // it is given nothing, since a resume would not know that it was; it will say so again
+		}
+		c.noted[u.Instance] = true
+	}
+	s := c.station(u.Instance)
+	if u.Full {
+		clear(s.sent)
+	}
+	over, again := c.book.Hear(u.Word, now)
+	for _, token := range over {
+		if c.ending[token] == nil {
+			s.over = append(s.over, token)
+		}
+	}
+	s.again = s.again || again
+	c.deal(now)
+	if u.Gone {
+		_ = c.member("-", u.Instance)
+		delete(c.stations, u.Instance)
+	}
+}
+
+// openMembers opens the file by which workers find the directory, and which has the instances that were given something. A resume reads there who may
+// have what the run before gave out.
+func (c *crew) openMembers(key string, adopts bool) error {
+	var before []byte
+	if adopts {
+		before, _ = os.ReadFile(c.probe)
+	}
+	f, err := os.OpenFile(c.probe, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	c.members = f
+	text := key + "\n"
+	known := map[string]bool{}
+	lines := strings.Split(string(before), "\n")
+	for _, line := range lines[min(1, len(lines)):] {
+		if instance, ok := strings.CutPrefix(line, "+"); ok {
+			known[instance] = true
+		} else if instance, ok := strings.CutPrefix(line, "-"); ok {
+			delete(known, instance)
+		}
+	}
+	for instance := range known {
+		c.noted[instance] = true
+		text += "+" + instance + "\n"
+	}
+	c.mu.Lock()
+	c.book.Expect(slices.Collect(maps.Keys(known)), adopts && lines[0] != key, time.Now())
+	c.mu.Unlock()
+	if _, err := f.WriteString(text); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// member notes that an instance may be given something from now on, or has nothing any more.
+func (c *crew) member(sign, instance string) error {
+	if _, err := c.members.WriteString(sign + instance + "\n"); err != nil {
+		return err
+	}
+	return c.members.Sync()
+}
+
+// left takes a report that a worker has left with the broker.
+func (c *crew) left(m jetstream.Msg) {
 	var r fleet.Report
 	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol {
 		_ = m.Ack() // nobody will ever be able to read it
 		return
 	}
+	if r.Kind == fleet.Gone {
+		c.mu.Lock()
+		c.book.Ended(r.Holder.Instance)
+		c.deal(time.Now())
+		c.mu.Unlock()
+		_ = m.Ack()
+		return
+	}
+	c.report(r, r.Holder.Instance, m)
+}
+
+// report takes what a worker says of an attempt. m is the message of a report that was left with the broker.
+func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	if r.Ref != "" {
 		ref := r.Ref
 		err := stubbornly(c.life, func(ctx context.Context) error {
@@ -574,20 +853,26 @@ func (c *crew) report(m jetstream.Msg) {
 			return
 		}
 	}
-	now := time.Now()
+	r.Holder.Instance = instance
 	c.mu.Lock()
 	f, out := c.flights[r.Token]
-	if h, _ := c.book.Holder(r.Token); out && h.Instance != "" && h.Instance != r.Holder.Instance {
-		out = false // it was given to another since
-	}
-	if !out || f.last >= r.Index {
+	switch {
+	case !out && c.ending[r.Token] != nil: // repeated, and not on disk yet
+		if m != nil {
+			end := c.ending[r.Token]
+			end.msgs = append(end.msgs, m)
+		}
 		c.mu.Unlock()
-		_ = m.Ack() // late, or repeated
+		return
+	case !out || !c.book.Reported(r.Token, r.Holder, time.Now()), f.last >= r.Index:
+		c.settled(r, m)
+		return
+	case f.last >= 0 && r.Index != f.last+1: // one before it is missing, and will come again
+		c.mu.Unlock()
 		return
 	}
 	f.last = r.Index
-	c.book.Hears(r.Holder, []int64{r.Token}, now)
-	e := flightEnd{msg: m}
+	e := flightEnd{}
 	switch r.Kind {
 	case fleet.Ended:
 		if r.Outcome == nil {
@@ -603,18 +888,29 @@ func (c *crew) report(m jetstream.Msg) {
 	case fleet.Dropped:
 		e.err = &agent.LostError{Node: r.Holder.Node, Reason: r.Reason}
 	default:
-		a := f.attempt
-		stop := f.stop
+		a, stop := f.attempt, f.context()
 		c.mu.Unlock()
-		c.inside(stop, &a, r)
-		_ = m.Ack()
+		c.inside(stop, a, r)
+		c.mu.Lock()
+		c.settled(r, m)
 		return
 	}
-	if f.broke != nil && e.err != nil {
-		e.err = f.broke
+	by := settling{token: r.Token, index: r.Index, instance: instance}
+	if m != nil {
+		by.msgs = []jetstream.Msg{m}
 	}
-	c.settle(r.Token, e)
+	c.settle(r.Token, e, by)
 	c.mu.Unlock()
+}
+
+// settled tells a worker that a report is not needed any more. It is called with the lock held, and releases it.
+func (c *crew) settled(r fleet.Report, m jetstream.Msg) {
+	s := c.station(r.Holder.Instance)
+	s.settled = append(s.settled, fleet.Settled{Token: r.Token, Index: r.Index})
+	c.mu.Unlock()
+	if m != nil {
+		_ = m.Ack()
+	}
 }
 
 // inside passes on what happens inside an attempt.
@@ -632,40 +928,6 @@ func (c *crew) inside(stop context.Context, a *agent.Attempt, r fleet.Report) {
 		}
 	case fleet.Parked: // another may be sent to the worker meanwhile; that goes on without asking
 		go func() { _, _ = c.host.Pause(stop, a, r.For, false) }()
-	}
-}
-
-// claim answers a worker that wants to run an attempt.
-func (c *crew) claim(m *nats.Msg) {
-	var q fleet.Claim
-	if json.Unmarshal(m.Data, &q) != nil {
-		return
-	}
-	c.mu.Lock()
-	word, again := c.book.Claim(q.Token, q.Holder, q.First, time.Now())
-	c.mu.Unlock()
-	answer, err := json.Marshal(fleet.ClaimAnswer{Word: word, Again: again})
-	if err == nil {
-		_ = m.Respond(answer)
-	}
-}
-
-// node hears what a worker says of itself.
-func (c *crew) node(m *nats.Msg) {
-	var n fleet.Node
-	if json.Unmarshal(m.Data, &n) != nil || n.V != fleet.Protocol {
-		return
-	}
-	c.mu.Lock()
-	c.book.Hears(fleet.Holder{Instance: n.Instance, Node: n.Name}, n.Holds[c.key], time.Now())
-	c.seen[n.Instance] = time.Now()
-	why, told := n.Refuses[c.key], c.refused[n.Instance]
-	if why != "" {
-		c.refused[n.Instance] = true
-	}
-	c.mu.Unlock()
-	if why != "" && !told {
-		c.tell("worker %s takes no part: %s", n.Name, why)
 	}
 }
 
@@ -697,31 +959,44 @@ func (c *crew) deaf() {
 	}
 }
 
-// reconcile has the broker know again what it should. again says that it was away.
+// reconcile has the broker know again what it should. again says that it was away: workers that see the entry of the job say everything again.
 func (c *crew) reconcile(again bool) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
-	if c.key == "" || c.life.Err() != nil {
-		return
-	}
-	if stubbornly(c.life, c.establish) != nil {
+	if c.key == "" || c.life.Err() != nil || stubbornly(c.life, c.keep) != nil {
 		return
 	}
 	c.mu.Lock()
-	clear(c.specs)
-	held := c.held
-	listens := c.hear != nil
-	flights := slices.Collect(maps.Values(c.flights))
+	listens := c.ups != nil
+	objects := maps.Clone(c.objects)
 	c.mu.Unlock()
 	if again && listens { // a consumer that was made anew has forgotten who waits for it
 		_ = stubbornly(c.life, func(context.Context) error { return c.listen() })
 	}
-	if held {
-		return
+	for name, data := range objects {
+		_ = stubbornly(c.life, func(ctx context.Context) error {
+			if !again {
+				if has, err := c.has(ctx, name); has || err != nil {
+					return err
+				}
+			}
+			return c.put(ctx, name, data)
+		})
 	}
-	for _, f := range flights {
-		_ = c.publish(f, true)
+	if listens && (again || !c.announced(c.life)) {
+		_ = stubbornly(c.life, c.announce)
 	}
+}
+
+// announced reports whether the broker has the entry of the job.
+func (c *crew) announced(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	kv, err := c.js.KeyValue(ctx, jobsBucket)
+	if err == nil {
+		_, err = kv.Get(ctx, c.key)
+	}
+	return err == nil
 }
 
 // heardAll reports whether the broker has no reports that it has not delivered.
@@ -737,7 +1012,7 @@ func (c *crew) look() {
 	tick := time.NewTicker(c.book.Every)
 	defer tick.Stop()
 	checked := time.Now()
-	var suspected []int64 // that were silent the last time
+	var suspected []fleet.Loss // that were silent the last time
 	for {
 		select {
 		case <-c.life.Done():
@@ -756,16 +1031,21 @@ func (c *crew) look() {
 		now := time.Now()
 		c.mu.Lock()
 		silent := c.book.Silent(now)
+		unread := 0
+		if c.ups != nil {
+			unread, _, _ = c.ups.Pending()
+		}
 		c.mu.Unlock()
-		if len(silent) > 0 && !c.heardAll() { // the end of some may be among what is to be read
+		if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
 			silent = nil
 		}
 		c.mu.Lock()
-		for _, token := range silent {
-			if !slices.Contains(suspected, token) {
+		for _, lost := range silent {
+			if !slices.Contains(suspected, lost) {
 				continue // what was read when it was asked about has been taken by the next time
 			}
-			c.settle(token, flightEnd{err: &agent.LostError{Reason: fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)}})
+			reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
+			c.settle(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, settling{})
 		}
 		suspected = silent
 		var back []ticket

@@ -21,6 +21,12 @@ func (f *field) once(r mapreduce.Result, items int) {
 	if r.State != mapreduce.Completed || r.Metrics.Successful != items {
 		f.t.Fatalf("got %s (%s) with %+v, want %d successful", r.State, r.Reason, r.Metrics, items)
 	}
+	f.ranOnce(items)
+}
+
+// ranOnce checks that so many items have run, each once.
+func (f *field) ranOnce(items int) {
+	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join(f.root, "runs-*"))
 	if err != nil || len(files) != items {
 		f.t.Errorf("%d items ran, %v, want %d", len(files), err, items)
@@ -35,13 +41,20 @@ func (f *field) once(r mapreduce.Result, items int) {
 // whenRunning calls do once some items have begun.
 func (f *field) whenRunning(do func()) {
 	f.doing.Go(func() {
-		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
-			if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= 4 {
-				do()
-				return
-			}
+		if f.untilRunning(4) {
+			do()
 		}
 	})
+}
+
+// untilRunning waits until so many items have begun.
+func (f *field) untilRunning(items int) bool {
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= items {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *field) restart(lose bool) {
@@ -133,19 +146,5 @@ func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
 	f.once(f.run(source(4, 4, twice, ""), nil), 4)
 	if !strings.Contains(old.said.String(), "run by prodigy test, and this worker is prodigy older") {
 		t.Errorf("got %q, want both versions", old.said)
-	}
-}
-
-// Attempts that a worker is only asking for are not listed: a new coordinator would believe that they run there.
-func TestAWorkerListsOnlyWhatItWasGranted(t *testing.T) {
-	w := &worker{jobs: map[string]*workerJob{}, held: map[string]*holding{}}
-	j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute}}
-	w.jobs["j"] = j
-	for token, granted := range map[int64]bool{1: false, 2: true} {
-		h := &holding{job: j, token: token, granted: granted}
-		w.held[h.name()] = h
-	}
-	if got := w.describe().Holds["j"]; len(got) != 1 || got[0] != 2 {
-		t.Errorf("got %v, want only 2", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,35 +36,30 @@ type worker struct {
 	curveID  string
 	register *process.Register
 	temp     string
-	inbox    string
+	after    string // instance of the worker before with this home
 
 	life context.Context // ends when the worker is to end
 	end  context.CancelFunc
 	runs sync.WaitGroup
 
 	mu       sync.Mutex
+	space    *sync.Cond // of mu: reports have been taken, or nobody wants them
 	node     fleet.Node
 	asked    int
 	jobs     map[string]*workerJob
-	turn     int                 // of the jobs, whose next request it is
-	requests map[int]*request    // that are open, by the last word of their reply subject
-	numbered int                 // requests so far
-	queue    []*holding          // delivered, and waiting for a slot
+	turn     int                 // of the jobs, whose next offer it is
+	turned   time.Time           // when offers last went round
+	queue    []*holding          // given to this worker, and waiting for a slot
 	held     map[string]*holding // by job and token
 	free     []int               // slots, the next one last
 	waking   []chan int          // attempts that wait for a slot to go on in
+	idle     chan *holding       // of goroutines that wait for another attempt
 	guarded  time.Time           // when the watcher kills what runs if it has not heard of this process; zero: it does not
 	proof    time.Time           // when the broker last proved that it hears this worker
 	rest     time.Time           // nothing begins before, after something went wrong here
 	resting  time.Duration       // how long the last rest was
 	stopping bool                // takes no more
 	changed  chan struct{}       // somebody should look
-}
-
-// request is a request for one attempt.
-type request struct {
-	job     *workerJob
-	expires time.Time
 }
 
 // workerJob is a job as a worker sees it.
@@ -73,11 +69,14 @@ type workerJob struct {
 	life    context.Context // ends when the job is to be ended here
 	cancel  context.CancelCauseFunc
 	halting chan struct{}    // closed when waits are to end
-	ran     map[int64]bool   // tokens that were run here
 	tickets map[int64]string // of AI agents that were admitted: the coordinator that did
-	silent  time.Time        // the coordinator was away then: nothing is asked for before
 	refuses string           // why the worker takes no part; empty: it does
-	joined  time.Time
+
+	round, credit, got int64      // of the offer, and how many attempts of it have arrived
+	dirty              bool       // there is something to say
+	full               bool       // all that is held is to be said
+	outbox             []*holding // that have reports that were not sent
+	unread             int        // bytes of reports that the coordinator has not taken
 
 	executors map[string]*jobExecutor // by spec
 	secrets   map[string]string       // once asked for
@@ -90,30 +89,43 @@ type jobExecutor struct {
 	spec fleet.Spec
 }
 
-// holding is an attempt that this worker was delivered.
+// holding is an attempt that this worker was given.
 type holding struct {
 	job     *workerJob
 	token   int64
 	task    fleet.Task
-	reply   string // where it is acknowledged
-	first   bool   // see fleet.Book.Claim
-	slot    int    // 0: it waits
-	began   int    // the slot that it began in
-	index   int    // of the last report
+	slot    int // 0: it waits
+	began   int // the slot that it began in
 	arrived time.Time
 
-	granted bool // the coordinator has said that this worker may run it
-	fenced  bool
-	cancel  context.CancelCauseFunc
-	at      *events.AgentProgress // not told yet
-	reports sync.Mutex            // they come in order
+	fenced bool
+	over   bool // nobody wants to know how it ends
+	cancel context.CancelCauseFunc
+	at     *events.AgentProgress // not told yet
+
+	reports  []report   // that the coordinator has not taken, in order
+	sent     int        // how many of them were sent
+	index    int        // of the last report
+	ended    bool       // the last of them is its end
+	spilling bool       // they are being left with the broker
+	left     bool       // its end is with the broker
+	making   sync.Mutex // reports come in order
+}
+
+// report is a fleet.Report as JSON.
+type report struct {
+	data  []byte
+	index int
+	made  time.Time
 }
 
 // Work runs a worker until it is drained or ctx ends.
 func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	w := &worker{
-		o: o, jobs: map[string]*workerJob{}, requests: map[int]*request{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now(),
+		o: o, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *holding),
 	}
+	w.space = sync.NewCond(&w.mu)
+	defer close(w.idle)
 	host, _ := os.Hostname()
 	w.node = fleet.Node{
 		V: fleet.Protocol, Instance: newInstance(), Name: o.Name, Host: host, Version: o.Version, Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
@@ -139,15 +151,13 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer func() { _ = os.RemoveAll(w.temp) }()
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
-	w.inbox = nats.NewInbox()
-	deliveries, err := w.nc.Subscribe(w.inbox+".*", w.delivered)
+	down, err := w.nc.Subscribe("prodigy.down."+w.node.Instance, w.delivered)
+	if err == nil {
+		err = down.SetPendingLimits(-1, -1)
+	}
 	if err != nil {
 		return err
 	}
-	defer func() { // or the broker would deliver what it was asked for
-		_ = deliveries.Unsubscribe()
-		_ = w.nc.FlushTimeout(time.Second)
-	}()
 	if _, err := w.nc.Subscribe("prodigy.drain", func(m *nats.Msg) {
 		if name := string(m.Data); name == w.o.Name {
 			_ = m.Respond([]byte(w.node.Instance))
@@ -184,8 +194,15 @@ func (w *worker) prepare() error {
 	if len(watcher) > 0 {
 		watcher = append(slices.Clip(watcher), w.temp)
 	}
-	w.register, err = process.OpenRegister(path, w.o.Grace, watcher...)
-	return err
+	if w.register, err = process.OpenRegister(path, w.o.Grace, watcher...); err != nil {
+		return err
+	}
+	// Coordinators are told that what the worker before had is ended.
+	last := filepath.Join(w.o.Home, "instance")
+	if before, err := os.ReadFile(last); err == nil {
+		w.after = strings.TrimSpace(string(before))
+	}
+	return os.WriteFile(last, []byte(w.node.Instance+"\n"), 0o600)
 }
 
 // loop keeps the worker going.
@@ -196,6 +213,7 @@ func (w *worker) loop(ctx context.Context) error {
 	var said, renewed time.Time
 	for {
 		w.schedule(time.Now())
+		w.speak(false)
 		select {
 		case <-w.changed:
 			continue
@@ -212,18 +230,19 @@ func (w *worker) loop(ctx context.Context) error {
 			if now.Sub(said) >= w.every() {
 				said = now
 				w.reconsider()
-				w.say()
+				w.sayAll()
+				w.speak(false)
+				w.progress()
 			}
+			w.leave(now)
 			if now.Sub(renewed) >= w.lease()/4 {
 				renewed = now
 				go w.renew()
 			}
 		}
-		w.mu.Lock()
-		ended := w.stopping && len(w.held) == 0
-		w.mu.Unlock()
-		if ended {
+		if w.finished() {
 			w.runs.Wait()
+			w.sayGone()
 			w.o.Say("worker " + w.o.Name + " has ended")
 			return nil
 		}
@@ -245,13 +264,43 @@ func (w *worker) drain() {
 		return
 	}
 	w.stopping, w.node.Draining = true, true
-	for _, h := range w.queue { // it did not begin: another worker may have it at once
-		_ = w.nc.Publish(h.reply, []byte("-NAK"))
-		delete(w.held, h.name())
+	running := len(w.held)
+	for _, h := range w.held {
+		if h.ended {
+			running--
+		}
+	}
+	running -= len(w.queue)
+	w.giveBackQueued("the worker is being ended")
+	for _, j := range w.jobs {
+		w.withdraw(j)
+	}
+	w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d", w.o.Name, running))
+	w.kick()
+}
+
+// giveBackQueued gives back what has not begun. It is called with the lock held.
+func (w *worker) giveBackQueued(reason string) {
+	for _, h := range w.queue {
+		h.ended = true
+		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: reason}) })
 	}
 	w.queue = nil
-	w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d", w.o.Name, len(w.held)))
-	w.kick()
+}
+
+// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does.
+func (w *worker) finished() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopping {
+		return false
+	}
+	for _, h := range w.held {
+		if !h.left {
+			return false
+		}
+	}
+	return true
 }
 
 // giveBack ends what runs, with the grace.
@@ -267,6 +316,7 @@ func (w *worker) giveBack() {
 
 var (
 	errGivenBack = errors.New("the worker is being ended")
+	errGivenUp   = fmt.Errorf("the coordinator has given it up: %w", process.ErrKill)
 	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
 )
 
@@ -297,9 +347,7 @@ func (w *worker) describe() fleet.Node {
 	n.Every, n.Busy = every(w.shortest()), w.o.Slots-len(w.free)
 	n.Holds, n.Refuses, n.Jobs = map[string][]int64{}, map[string]string{}, map[string]string{}
 	for _, h := range w.held {
-		if h.granted && !h.fenced { // to list one that is asked for would look as if this worker had been granted it by the coordinator before
-			n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
-		}
+		n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
 	}
 	for key, j := range w.jobs {
 		n.Jobs[key] = j.ID
@@ -310,9 +358,8 @@ func (w *worker) describe() fleet.Node {
 	return n
 }
 
-// say tells all coordinators that the worker lives and what it holds, and which steps its attempts are at.
-func (w *worker) say() {
-	_ = w.nc.Publish("prodigy.node", encoded(w.describe()))
+// progress tells coordinators which steps attempts are at.
+func (w *worker) progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range w.held {
@@ -327,28 +374,189 @@ func (w *worker) say() {
 	}
 }
 
-// renew keeps the leases of all that is held. The answer of the broker proves that it has heard.
-func (w *worker) renew() {
+// sayAll has all coordinators told what this worker holds.
+func (w *worker) sayAll() {
 	w.mu.Lock()
-	sent := time.Now()
-	last := ""
+	defer w.mu.Unlock()
+	for _, j := range w.jobs {
+		j.dirty, j.full = true, true
+	}
+}
+
+// again has a coordinator told everything anew: something may have been lost on the way. It is called with the lock held.
+func (w *worker) again(j *workerJob) {
+	w.restate(j)
+	w.kick()
+}
+
+func (w *worker) restate(j *workerJob) {
+	w.withdraw(j)
+	j.outbox = nil
 	for _, h := range w.held {
-		if h.fenced {
+		if h.job == j && len(h.reports) > 0 {
+			h.sent = 0
+			j.outbox = append(j.outbox, h)
+		}
+	}
+}
+
+// withdraw closes the round of the offers to a job: what answers them from now on is refused. It is called with the lock held.
+func (w *worker) withdraw(j *workerJob) {
+	j.round++
+	j.credit, j.got = 0, 0
+	j.dirty, j.full = true, true
+}
+
+// speak sends what there is to say to coordinators. gone says that the worker ends.
+func (w *worker) speak(gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.nc.IsConnected() {
+		return // everything is said when it is
+	}
+	for _, j := range w.jobs {
+		if j.V != fleet.Protocol {
+			continue // it could not read it
+		}
+		for j.dirty || len(j.outbox) > 0 || gone {
+			if !w.speakTo(j, gone) {
+				w.restate(j) // next time
+				break
+			}
+			if gone {
+				break
+			}
+		}
+	}
+}
+
+// speakTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
+func (w *worker) speakTo(j *workerJob, gone bool) bool {
+	u := fleet.Up{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Word: fleet.Word{
+		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full, Gone: gone,
+	}}
+	if j.full {
+		u.After = w.after
+		for _, h := range w.held {
+			if h.job == j {
+				u.Holds = append(u.Holds, h.token)
+			}
+		}
+	}
+	size := 0
+	for len(j.outbox) > 0 && size < maxBody {
+		h := j.outbox[0]
+		for h.sent < len(h.reports) && size < maxBody {
+			u.Reports = append(u.Reports, h.reports[h.sent].data)
+			size += len(h.reports[h.sent].data)
+			h.sent++
+		}
+		if h.sent == len(h.reports) {
+			j.outbox = j.outbox[1:]
+		}
+	}
+	j.dirty, j.full = false, false
+	return w.nc.Publish("prodigy.up."+w.node.Instance+"."+j.key, encoded(u)) == nil
+}
+
+// unheard is how long the coordinator may take to write down a report before it is left with the broker.
+const unheard = 2 * time.Second
+
+// leave leaves reports with the broker that no coordinator takes.
+func (w *worker) leave(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	patience := unheard
+	if w.stopping {
+		patience /= 4
+	}
+	for _, h := range w.held {
+		if len(h.reports) == 0 || h.spilling || now.Sub(h.reports[0].made) < patience {
 			continue
 		}
-		if last != "" {
-			_ = w.nc.Publish(last, []byte("+WPI"))
-		}
-		last = h.reply
+		h.spilling = true
+		w.runs.Go(func() { w.leaveReports(h) })
 	}
-	if last == "" {
+}
+
+// leaveReports leaves the reports of an attempt with the broker.
+func (w *worker) leaveReports(h *holding) {
+	ctx, cancel := context.WithTimeout(w.life, requestTime)
+	defer cancel()
+	for {
+		w.mu.Lock()
+		if len(h.reports) == 0 || ctx.Err() != nil {
+			h.spilling = false
+			h.left = h.ended && len(h.reports) == 0
+			w.mu.Unlock()
+			w.kick()
+			return
+		}
+		r := h.reports[0]
+		w.mu.Unlock()
+		m := &nats.Msg{Subject: fmt.Sprintf("prodigy.out.%s.%s.%d", w.node.Instance, h.job.key, h.token), Data: r.data, Header: nats.Header{}}
+		m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
+		one, cancelOne := context.WithTimeout(ctx, unheard)
+		_, err := w.js.PublishMsg(one, m)
+		cancelOne()
+		if err != nil {
+			w.mu.Lock()
+			h.spilling = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Lock()
+		w.taken(h, r.index)
+		w.mu.Unlock()
+	}
+}
+
+// taken forgets reports up to an index. It is called with the lock held.
+func (w *worker) taken(h *holding, index int) {
+	n := 0
+	for n < len(h.reports) && h.reports[n].index <= index {
+		h.job.unread -= len(h.reports[n].data)
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	h.reports, h.sent = h.reports[n:], max(0, h.sent-n)
+	w.space.Broadcast()
+}
+
+// sayGone tells coordinators that the worker has ended, also those that are away.
+func (w *worker) sayGone() {
+	w.speak(true)
+	ctx, cancel := context.WithTimeout(w.life, unheard)
+	defer cancel()
+	w.mu.Lock()
+	keys := slices.Collect(maps.Keys(w.jobs))
+	w.mu.Unlock()
+	for _, key := range keys {
+		subject := "prodigy.ask." + key + ".owner"
+		if _, err := w.nc.RequestWithContext(ctx, subject, nil); err == nil {
+			continue // it has heard it
+		}
+		data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}})
+		_, _ = w.js.Publish(ctx, fmt.Sprintf("prodigy.out.%s.%s.0", w.node.Instance, key), data)
+	}
+}
+
+// renew has the broker prove that it hears this worker: that coordinators do too is up to it.
+func (w *worker) renew() {
+	w.sayAll()
+	w.speak(false)
+	w.mu.Lock()
+	sent, busy := time.Now(), len(w.held) > 0
+	if !busy {
 		w.proof = sent
 	}
 	w.mu.Unlock()
-	if last == "" {
+	if !busy {
 		return
 	}
-	if _, err := w.nc.Request(last, []byte("+WPI"), w.lease()/4); err == nil {
+	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); err == nil {
 		w.mu.Lock()
 		if sent.After(w.proof) {
 			w.proof = sent
@@ -380,10 +588,7 @@ func (w *worker) fence(now time.Time) {
 			n++
 		}
 	}
-	for _, h := range w.queue {
-		delete(w.held, h.name())
-	}
-	w.queue = nil
+	w.giveBackQueued("its worker had no contact with the broker")
 	if n > 0 {
 		w.o.Say(fmt.Sprintf("no contact with the broker for most of the lease: killed what ran, %d", n))
 	}
@@ -419,7 +624,9 @@ func (w *worker) beat(now time.Time) {
 
 func (w *worker) reconnected() {
 	w.mu.Lock()
-	clear(w.requests) // the broker has forgotten them
+	for _, j := range w.jobs {
+		w.again(j)
+	}
 	w.mu.Unlock()
 	go w.renew()
 	w.kick()
@@ -457,7 +664,7 @@ func (w *worker) follow(kv jetstream.KeyValue, updates jetstream.KeyWatcher) {
 			case !ok:
 				return
 			case u == nil: // all that there are; a job that runs here may be unknown to a broker that lost its disk
-				for _, key := range w.idle() {
+				for _, key := range w.idleJobs() {
 					if known != nil && !known[key] {
 						w.forget(key)
 					}
@@ -496,8 +703,8 @@ func bucketOf(ctx context.Context, kv jetstream.KeyValue) string {
 	return ""
 }
 
-// idle returns the keys of the jobs that nothing is held of.
-func (w *worker) idle() []string {
+// idleJobs returns the keys of the jobs that nothing is held of.
+func (w *worker) idleJobs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	busy := map[string]bool{}
@@ -518,7 +725,7 @@ func (w *worker) update(key string, now fleet.Job) {
 	w.mu.Lock()
 	j := w.jobs[key]
 	if j == nil {
-		j = &workerJob{key: key, ran: map[int64]bool{}, tickets: map[int64]string{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, joined: time.Now()}
+		j = &workerJob{key: key, tickets: map[int64]string{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 		w.jobs[key] = j
 	}
@@ -544,9 +751,25 @@ func (w *worker) update(key string, now fleet.Job) {
 	case fleet.Kill:
 		j.cancel(fmt.Errorf("the job is stopping: %w", process.ErrKill))
 	}
+	if now.Stop != "" {
+		w.giveBackOf(j)
+	}
+	w.again(j) // a new coordinator wants to know everything, and one that was away
 	w.mu.Unlock()
-	w.kick()
-	go w.say() // a new coordinator wants to know at once
+}
+
+// giveBackOf gives back what has not begun of a job. It is called with the lock held.
+func (w *worker) giveBackOf(j *workerJob) {
+	others := w.queue
+	w.queue = nil
+	for _, h := range others {
+		if h.job != j {
+			w.queue = append(w.queue, h)
+			continue
+		}
+		h.ended = true
+		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: "the job is stopping"}) })
+	}
 }
 
 // reconsider looks whether the worker can take part by now in jobs that it has refused.
@@ -588,12 +811,22 @@ func (w *worker) forget(key string) {
 	delete(w.jobs, key)
 	if j != nil {
 		j.cancel(fmt.Errorf("the job is gone: %w", process.ErrKill))
+		for name, h := range w.held {
+			if h.job == j && (h.ended || slices.Contains(w.queue, h)) {
+				delete(w.held, name)
+			}
+		}
+		w.queue = slices.DeleteFunc(w.queue, func(h *holding) bool { return h.job == j })
+		w.space.Broadcast()
 	}
 	w.mu.Unlock()
 	w.kick()
 }
 
-// schedule gives free slots to attempts that go on, then to those that wait, and asks for as many as there are slots left.
+// goRound is how long slots are offered to one job before another one is offered them.
+const goRound = 300 * time.Millisecond
+
+// schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs.
 func (w *worker) schedule(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -606,40 +839,66 @@ func (w *worker) schedule(now time.Time) {
 		w.queue = w.queue[1:]
 		h.slot = w.take()
 		h.began = h.slot
-		w.runs.Go(func() { w.run(h) })
-	}
-	for id, r := range w.requests {
-		if now.After(r.expires.Add(500 * time.Millisecond)) {
-			delete(w.requests, id)
-		}
-	}
-	if w.stopping || now.Before(w.rest) || w.outOfContact(now) {
-		return
+		w.start(h)
 	}
 	var open []*workerJob
+	offered := 0
 	for _, j := range w.jobs {
-		if j.refuses == "" && j.Stop == "" && !now.Before(j.silent) {
+		if j.refuses == "" && j.Stop == "" {
 			open = append(open, j)
 		}
+		offered += int(j.credit - j.got)
 	}
+	rests := w.stopping || now.Before(w.rest) || w.outOfContact(now)
+	free := len(w.free) - len(w.queue)
+	if rests {
+		free = 0
+	}
+	if offered > free || len(open) > 1 && offered > 0 && now.Sub(w.turned) > goRound {
+		for _, j := range w.jobs {
+			if j.credit > j.got {
+				w.withdraw(j)
+			}
+		}
+		offered = 0
+	}
+	if len(open) == 0 || offered >= free {
+		return
+	}
+	w.turned = now
 	slices.SortFunc(open, func(a, b *workerJob) int { return cmp.Compare(a.key, b.key) })
-	expires := 5 * time.Second
-	if len(open) > 1 {
-		expires = 300 * time.Millisecond // so that slots go round
-	}
-	for len(open) > 0 && len(w.requests) < len(w.free) {
+	for ; offered < free; offered++ {
 		j := open[w.turn%len(open)]
 		w.turn++
-		w.numbered++
-		id := w.numbered
-		w.requests[id] = &request{job: j, expires: now.Add(expires)}
-		body := fmt.Sprintf(`{"batch":1,"expires":%d}`, expires.Nanoseconds())
-		if w.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+runStream+"."+j.key, w.inbox+"."+strconv.Itoa(id), []byte(body)) != nil {
-			delete(w.requests, id)
-			return // there is no connection
-		}
+		j.credit++
+		j.dirty = true
 	}
 }
+
+// start has an idle goroutine, whose stack has grown already, or a new one run an attempt.
+func (w *worker) start(h *holding) {
+	w.runs.Add(1)
+	select {
+	case w.idle <- h:
+	default:
+		go func() {
+			for ok := true; ok; {
+				w.run(h)
+				w.runs.Done()
+				select {
+				case h, ok = <-w.idle:
+				case <-w.life.Done():
+					return
+				case <-time.After(idleTime):
+					return
+				}
+			}
+		}()
+	}
+}
+
+// idleTime is how long a goroutine waits for another attempt.
+const idleTime = time.Second
 
 func (w *worker) take() int {
 	slot := w.free[len(w.free)-1]
@@ -655,101 +914,77 @@ func (w *worker) release(slot int) {
 	w.kick()
 }
 
-// delivered takes an attempt, or the word that there is none.
+// delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
+	var d fleet.Down
+	if json.Unmarshal(m.Data, &d) != nil || d.V != fleet.Protocol {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.kick()
-	if m.Reply == "" || m.Header.Get("Status") != "" {
-		id, _ := strconv.Atoi(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:])
-		if status := m.Header.Get("Status"); w.requests[id] != nil && status != "404" && status != "408" { // the consumer is gone or moves
-			w.requests[id].job.silent = time.Now().Add(250 * time.Millisecond)
+	j := w.jobs[d.Key]
+	if j == nil || j.Owner != d.Owner {
+		return
+	}
+	for _, t := range d.Tasks {
+		h := &holding{job: j, token: t.Token, task: t, arrived: time.Now()}
+		if d.Round != j.round || j.got >= j.credit || w.held[h.name()] != nil {
+			continue // the offer was taken back
 		}
-		delete(w.requests, id)
-		return
+		j.got++
+		w.held[h.name()] = h
+		w.queue = append(w.queue, h)
 	}
-	parts := strings.Split(m.Reply, ".") // $JS.ACK.[domain.account.]stream.consumer.delivered.sseq.dseq.time.pending[.token]
-	h := &holding{reply: m.Reply, arrived: time.Now()}
-	if json.Unmarshal(m.Data, &h.task) != nil || h.task.V != fleet.Protocol {
-		_ = w.nc.Publish(m.Reply, []byte("-NAK {\"delay\": 5000000000}")) // others may be able to read it
-		return
-	}
-	h.token = h.task.Token
-	key, deliveries := consumerOf(parts)
-	h.first = deliveries == 1 && !h.task.Again
-	j := w.jobs[key]
-	w.answered(j)
-	if j == nil || w.stopping {
-		_ = w.nc.Publish(m.Reply, []byte("-NAK"))
-		return
-	}
-	h.job = j
-	if known := w.held[h.name()]; known != nil {
-		known.reply = m.Reply // it is delivered again, and goes on
-		return
-	}
-	if j.ran[h.token] {
-		_ = w.nc.Publish(m.Reply, []byte("+ACK")) // its end has been reported
-		return
-	}
-	w.held[h.name()] = h
-	w.queue = append(w.queue, h)
-}
-
-// answered forgets the oldest request of a job: what is delivered does not say which request it answers.
-func (w *worker) answered(j *workerJob) {
-	oldest := 0
-	for id, r := range w.requests {
-		if r.job == j && (oldest == 0 || id < oldest) {
-			oldest = id
+	for _, e := range d.Settled {
+		h := w.held[(&holding{job: j, token: e.Token}).name()]
+		if h == nil {
+			continue
+		}
+		w.taken(h, e.Index)
+		if h.ended && len(h.reports) == 0 && e.Index >= h.index {
+			delete(w.held, h.name())
 		}
 	}
-	delete(w.requests, oldest)
+	for _, token := range d.Over {
+		w.giveUp(j, token)
+	}
+	if d.Again {
+		w.again(j)
+	}
 }
 
-// consumerOf returns the consumer and the number of deliveries of the subject that acknowledges a message, in words.
-func consumerOf(words []string) (consumer string, deliveries int) {
-	at := 2 // stream
-	if len(words) > 9 {
-		at = 4 // behind the domain and the account
+// giveUp ends an attempt that the coordinator has given up. It is called with the lock held.
+func (w *worker) giveUp(j *workerJob, token int64) {
+	h := w.held[(&holding{job: j, token: token}).name()]
+	if h == nil {
+		return
 	}
-	if len(words) < at+3 {
-		return "", 0
+	if at := slices.Index(w.queue, h); at >= 0 || h.left {
+		delete(w.held, h.name())
+		if at >= 0 {
+			w.queue = slices.Delete(w.queue, at, at+1)
+		}
+		return
 	}
-	n, err := strconv.Atoi(words[at+2])
-	if err != nil {
-		return "", 0
+	if h.ended { // that is answered
+		return
 	}
-	return words[at+1], n
+	h.over = true
+	if h.cancel != nil {
+		h.cancel(errGivenUp)
+	}
 }
 
 func (h *holding) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
 
-// run asks for the right to run an attempt, runs it, and reports how it ended.
+// run runs an attempt, and reports how it ended.
 func (w *worker) run(h *holding) {
-	slot := h.slot
-	free := func() {
-		if slot > 0 {
-			w.release(slot)
-			slot = 0
-		}
-	}
-	defer free()
-	if !w.granted(h) {
-		w.mu.Lock()
-		delete(w.held, h.name())
-		w.mu.Unlock()
-		return
-	}
 	o, err := w.execute(h)
-	w.mu.Lock()
-	slot = h.slot
-	w.mu.Unlock()
-	free()
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o}
 	w.mu.Lock()
 	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
-	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting)
+	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
 	w.mu.Unlock()
 	switch {
 	case fenced:
@@ -764,12 +999,7 @@ func (w *worker) run(h *holding) {
 		w.resting = 0
 		w.mu.Unlock()
 	}
-	w.report(h, r)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.nc.Publish(h.reply, []byte("+ACK"))
-	delete(w.held, h.name())
-	w.kick()
+	w.finish(h, r)
 }
 
 // broken has the worker rest after it could not do something itself, longer each time.
@@ -779,63 +1009,6 @@ func (w *worker) broken(err error) {
 	w.resting = min(max(2*w.resting, 5*time.Second), time.Minute)
 	w.rest = time.Now().Add(w.resting)
 	w.o.Say(fmt.Sprintf("could not run an attempt, which is given back: %v; rests for %s", err, w.resting))
-}
-
-// granted asks the coordinator whether this worker may run an attempt.
-func (w *worker) granted(h *holding) bool {
-	j := h.job
-	q := encoded(fleet.Claim{Token: h.token, Holder: w.holder(h), First: h.first})
-	for range 3 {
-		if w.isFenced(h) || j.life.Err() != nil {
-			break
-		}
-		m, err := w.nc.Request("prodigy.ask."+j.key+".claim", q, 2*time.Second)
-		var answer fleet.ClaimAnswer
-		if err == nil {
-			err = json.Unmarshal(m.Data, &answer)
-		}
-		if err != nil { // the coordinator is away; it stays queued
-			w.mu.Lock()
-			j.silent = time.Now().Add(2 * time.Second)
-			w.mu.Unlock()
-			break
-		}
-		switch answer.Word {
-		case fleet.Run:
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if h.fenced || j.ran[h.token] {
-				return false
-			}
-			j.ran[h.token], h.granted = true, true
-			return true
-		case fleet.Over:
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			_ = w.nc.Publish(h.reply, []byte("+ACK"))
-			return false
-		case fleet.Held: // whoever has it keeps its lease
-			return false
-		case fleet.Wait:
-			if answer.Again > 2*time.Second {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				_ = w.nc.Publish(h.reply, fmt.Appendf(nil, "-NAK {\"delay\": %d}", answer.Again.Nanoseconds()))
-				return false
-			}
-			time.Sleep(answer.Again)
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_ = w.nc.Publish(h.reply, []byte("-NAK {\"delay\": 2000000000}"))
-	return false
-}
-
-func (w *worker) isFenced(h *holding) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return h.fenced
 }
 
 func (w *worker) holder(h *holding) fleet.Holder {
@@ -854,32 +1027,44 @@ func (w *worker) execute(h *holding) (agent.Outcome, error) {
 		cancel(errNoContact)
 	}
 	w.mu.Unlock()
+	if h.task.Ref != "" {
+		data, err := w.fetch(ctx, h.task.Ref)
+		if err == nil {
+			err = json.Unmarshal(data, &h.task)
+		}
+		if err != nil {
+			return agent.Outcome{}, fmt.Errorf("fetch the attempt: %w", err)
+		}
+	}
 	x, err := w.executor(ctx, h)
 	if err != nil {
 		return agent.Outcome{}, err
 	}
-	a := x.spec.Template
-	var own agent.Attempt
-	data := []byte(h.task.Attempt)
-	if h.task.Ref != "" {
-		if data, err = w.get(ctx, h.task.Ref); err != nil {
-			return agent.Outcome{}, fmt.Errorf("fetch the attempt: %w", err)
-		}
-	}
-	if err := json.Unmarshal(data, &own); err != nil {
-		return agent.Outcome{}, fmt.Errorf("read the attempt: %w", err)
-	}
-	a.ID, a.CorrelationID, a.ItemID, a.ItemIndex, a.ItemTotal, a.Item = own.ID, own.CorrelationID, own.ItemID, own.ItemIndex, own.ItemTotal, own.Item
-	a.Number, a.Retrying, a.Token, a.Worker, a.Adopted = own.Number, own.Retrying, own.Token, h.slot, own.Adopted
-	if own.Retrying != nil {
-		a.Due = h.arrived.Add(h.task.Wait)
-	}
+	a := h.task.Attempt(x.spec, h.job.ID, h.slot, h.arrived)
 	if w.o.Dir != "" {
 		a.Dir = w.o.Dir
+	}
+	if a.Lost { // it may be what kills workers: that it has begun must be known before it does it again
+		w.report(h, fleet.Report{Kind: fleet.Placed})
+		w.speak(false)
+		_ = w.nc.FlushTimeout(time.Second)
+		return x.Execute(ctx, a)
 	}
 	placed := time.AfterFunc(100*time.Millisecond, func() { w.report(h, fleet.Report{Kind: fleet.Placed}) })
 	defer placed.Stop()
 	return x.Execute(ctx, a)
+}
+
+// errObjectGone is the error about an object that the broker has lost.
+var errObjectGone = errors.New("the broker has lost it")
+
+// fetch returns an object.
+func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
+	data, err := w.get(ctx, name)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return nil, errObjectGone
+	}
+	return data, err
 }
 
 // executor returns what runs the attempts of a spec.
@@ -890,7 +1075,7 @@ func (w *worker) executor(ctx context.Context, h *holding) (*jobExecutor, error)
 	if x := j.executors[h.task.Spec]; x != nil {
 		return x, nil
 	}
-	data, err := w.get(ctx, h.task.Spec)
+	data, err := w.fetch(ctx, h.task.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("fetch the steps: %w", err)
 	}
@@ -940,31 +1125,74 @@ func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, 
 	return process.Run(ctx, c)
 }
 
-// report has the broker keep what happened, whatever time that takes. Reports of an attempt come in order.
+// mostUnread is how many bytes of reports of a job are kept until the coordinator has taken them or the broker has: then what is printed waits.
+const mostUnread = 8 << 20
+
+// report has the coordinator told what happened. Reports of an attempt come in order.
 func (w *worker) report(h *holding, r fleet.Report) {
-	h.reports.Lock()
-	defer h.reports.Unlock()
+	h.making.Lock()
+	defer h.making.Unlock()
 	w.mu.Lock()
-	known := w.jobs[h.job.key] != nil
-	w.mu.Unlock()
-	if !known {
-		return // the job is over, and nobody listens any more
+	for h.job.unread > mostUnread && w.jobs[h.job.key] == h.job && !h.fenced && w.life.Err() == nil {
+		w.space.Wait()
 	}
-	h.index++
-	r.V, r.Token, r.Index, r.Holder = fleet.Protocol, h.token, h.index, w.holder(h)
+	w.mu.Unlock()
+	one, ok := w.encode(h, r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok {
+		w.add(h, one)
+	}
+}
+
+// finish frees the slot of an attempt and reports its end, in one message.
+func (w *worker) finish(h *holding, r fleet.Report) {
+	h.making.Lock()
+	defer h.making.Unlock()
+	one, ok := w.encode(h, r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.slot > 0 {
+		w.free = append(w.free, h.slot)
+		h.slot = 0
+	}
+	h.ended = true
+	if h.over || !ok {
+		delete(w.held, h.name())
+		w.kick()
+		return
+	}
+	w.add(h, one)
+}
+
+// encode makes the next report of an attempt. What is too large for a message becomes an object. It reports false if nobody wants to know it.
+func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
+	w.mu.Lock()
+	wanted := w.jobs[h.job.key] == h.job
+	w.mu.Unlock()
+	if !wanted {
+		return report{}, false // the job is over, and nobody listens any more
+	}
+	r.V, r.Token, r.Index, r.Holder = fleet.Protocol, h.token, h.index+1, w.holder(h)
 	data := encoded(r)
-	subject := fmt.Sprintf("prodigy.out.%s.%s.%d", w.node.Instance, h.job.key, h.token)
 	if len(data) > maxBody {
-		ref := fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, h.index)
+		ref := fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index)
 		if stubbornly(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
-			return
+			return report{}, false
 		}
 		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
 	}
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
-	m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, h.index))
-	_ = stubbornly(w.life, func(ctx context.Context) error {
-		_, err := w.js.PublishMsg(ctx, m)
-		return err
-	})
+	h.index++
+	return report{data: data, index: r.Index, made: time.Now()}, true
+}
+
+// add puts a report among those to be sent. It is called with the lock held.
+func (w *worker) add(h *holding, r report) {
+	j := h.job
+	j.unread += len(r.data)
+	h.reports = append(h.reports, r)
+	if !slices.Contains(j.outbox, h) {
+		j.outbox = append(j.outbox, h)
+	}
+	w.kick()
 }
