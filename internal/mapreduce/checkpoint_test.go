@@ -423,6 +423,7 @@ var foldSums = map[int]string{
 	15: "7eb05453aa4c72e82be3d2c2b230efbfd24e3529f7abb24ce5aad5af72e890de", // results that are taken over
 	16: "32c707d1bb1aeb7f8f7130291fa5bc9ebc97573c53066e5279c57f1e85de1a2e", // items that fail alike, and limits of one model
 	17: "80e028b6481205805f273999b5a43e59eafb722c8a03c5b72c24c76f4abf7a22", // turns of a limit of the starts
+	18: "80e028b6481205805f273999b5a43e59eafb722c8a03c5b72c24c76f4abf7a22", // waits that a service asked for; losses before the beginning
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {
