@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 		"agent", "aicli", "breaker", "events", "fleet", "mapreduce", "mask", "outputs", "process", "spend",
 		"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "gopkg.in/yaml.v3",
 	},
-	"internal/fleet": {"agent", "events", "mapreduce", "outputs"},
+	"internal/fleet": {"agent", "events", "mapreduce", "outputs", "gopkg.in/yaml.v3"},
 	"internal/mapreduce": {
 		"agent", "aicli", "breaker", "checksum", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "rate", "retry", "settings", "spend", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",

@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -13,31 +15,47 @@ import (
 
 func newBrokerCommand(con *console) *cobra.Command {
 	var o fleet.BrokerOptions
+	var dir string
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run a broker for a fleet",
 		Long: `Run a broker for a fleet: a NATS server with JetStream. Any other one of version 2.10 or later does as well.
 
-Without --config it listens on this machine only. With it, it is set up by a configuration file of nats-server, which says how it is reached by TLS and
-who may use it.`,
-		Example: "  prodigy broker\n  prodigy broker --config nats.conf",
+Without --dir and --config it listens on this machine only. --dir names a directory broker that prodigy fleet init has made: with TLS, and with credentials
+for all who may use it. --config names any configuration of nats-server. SIGHUP has either read again.`,
+		Example: "  prodigy broker\n  prodigy broker --dir fleet/broker",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return con.linked(func() error { return runBroker(cmd.Context(), con, o) })
+			if dir != "" && o.Config != "" {
+				return usagef("--dir and --config exclude each other")
+			}
+			return con.linked(func() error { return runBroker(cmd.Context(), con, dir, o) })
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "", "HOST:PORT (default: 127.0.0.1:4222, or what --config says)")
 	f.StringVar(&o.Store, "store", "", "directory of its files (default: broker below PRODIGY_HOME, or what --config says)")
+	f.StringVar(&dir, "dir", "", "a directory of fleet init: its nats.conf is the configuration, and names of files start there")
 	f.StringVar(&o.Config, "config", "", "a configuration file of nats-server")
 	f.BoolVar(&o.Insecure, "insecure", false, "allow other machines to connect without TLS")
 	return cmd
 }
 
-func runBroker(ctx context.Context, con *console, o fleet.BrokerOptions) error {
+func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOptions) error {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err
+	}
+	if dir != "" { // as nats-server would, the configuration names files from there
+		if o.Store != "" {
+			if o.Store, err = filepath.Abs(o.Store); err != nil {
+				return err
+			}
+		}
+		if err := os.Chdir(dir); err != nil {
+			return refusef("--dir: %w", err)
+		}
+		o.Config = "nats.conf"
 	}
 	if o.Config == "" {
 		o.Listen = cmp.Or(o.Listen, "127.0.0.1:4222")
@@ -47,10 +65,21 @@ func runBroker(ctx context.Context, con *console, o fleet.BrokerOptions) error {
 	defer cancel()
 	signals, stopListening := listen()
 	defer stopListening()
+	reload := make(chan os.Signal)
 	go func() {
-		<-signals
-		cancel()
+		for s := range signals {
+			if s != syscall.SIGHUP || o.Config == "" {
+				cancel()
+				return
+			}
+			select {
+			case reload <- s:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
+	o.Reload = reload
 	o.Version, o.Say = versionText(), con.sayer()
 	return con.link.Serve(ctx, o)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,81 @@ func newFleetCommand(con *console) *cobra.Command {
 		o.broker.add(cmd, "fleet", "the broker")
 		group.AddCommand(cmd)
 	}
+	group.AddCommand(newFleetInitCommand(con), newFleetAddCommand(con))
 	return group
+}
+
+func newFleetInitCommand(con *console) *cobra.Command {
+	var o fleet.InitOptions
+	cmd := &cobra.Command{
+		Use:   "init <directory>",
+		Short: "Make the configuration of a broker with TLS, and credentials for all",
+		Long: `Make the configuration of a broker with TLS, and credentials for all, in a directory. No file is overwritten.
+
+The directory broker goes to the machine of the broker, where prodigy broker --dir or nats-server runs it. coordinator.yml is for who runs jobs, worker.yml
+for workers, observer.yml for who may only look: each with --credentials. Workers that each have credentials of their own (--worker) cannot speak
+for one another. With three hosts the brokers are a cluster, which goes on when one of them is gone.`,
+		Example: `  prodigy fleet init fleet --host broker.example.com
+  prodigy fleet init fleet --host broker.example.com --worker desk --worker attic`,
+		Args: exactly("directory"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.Dir = args[0]
+			return con.linked(func() error {
+				made, err := con.link.Init(o)
+				return con.printMade(made, err)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Var(repeated{&o.Hosts}, "host", "name or address by which the others reach the broker, with :PORT if it is another (three for a cluster; default: the name of this machine)")
+	f.IntVar(&o.Port, "port", 4222, "where the broker listens")
+	f.Var(repeated{&o.Workers}, "worker", "credentials of its own for the worker of this name (may be given more than once; default: one file for all workers)")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if o.Port < 1 || o.Port > 65535 {
+			return usagef("--port %d: want a number from 1 to 65535", o.Port)
+		}
+		if len(o.Hosts) > 0 {
+			return nil
+		}
+		name, err := os.Hostname()
+		o.Hosts = []string{name}
+		return err
+	}
+	return cmd
+}
+
+func newFleetAddCommand(con *console) *cobra.Command {
+	role := string(fleet.WorkerRole)
+	var words []string
+	for _, r := range fleet.Roles() {
+		words = append(words, string(r))
+	}
+	cmd := &cobra.Command{
+		Use:   "add <directory> <name>",
+		Short: "Make credentials for one more worker of a fleet",
+		Long: `Make credentials for one more worker of a fleet, or coordinator or observer, in the directory of prodigy fleet init. The broker has to get the new
+users.conf, and to read it: kill -HUP.`,
+		Example: "  prodigy fleet add fleet cellar",
+		Args:    exactly("directory", "name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return con.linked(func() error {
+				made, err := con.link.Add(args[0], fleet.Role(role), args[1])
+				return con.printMade(made, err)
+			})
+		},
+	}
+	addChoice(cmd, &role, "role", "what it may do", words...)
+	return cmd
+}
+
+// printMade prints the names of files that were made.
+func (c *console) printMade(made []string, err error) error {
+	for _, path := range made {
+		if _, err := fmt.Fprintln(c.text(), path); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // nodeShown is a worker as `fleet ls --json` prints it.

@@ -26,13 +26,14 @@ type config struct {
 
 // fleetConfig is the block fleet of a configuration. Relative names of files start at the directory of the configuration.
 type fleetConfig struct {
-	url      string
-	ca       string
-	cert     string
-	key      string
-	nkey     string
-	insecure bool
-	lease    time.Duration // 0: not given
+	url         string
+	credentials string
+	ca          string
+	cert        string
+	key         string
+	nkey        string
+	insecure    bool
+	lease       time.Duration // 0: not given
 }
 
 // claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
@@ -102,7 +103,7 @@ func (r *configReader) fleet(n *yaml.Node, f *fleetConfig) {
 		}}
 	}
 	r.mapping(n, "fleet", configKeys{
-		text("url", &f.url), file("ca", &f.ca), file("cert", &f.cert), file("key", &f.key), file("nkey", &f.nkey),
+		text("url", &f.url), file("credentials", &f.credentials), file("ca", &f.ca), file("cert", &f.cert), file("key", &f.key), file("nkey", &f.nkey),
 		{"insecure", func(n *yaml.Node) {
 			if n.Tag != "!!bool" || n.Decode(&f.insecure) != nil {
 				r.complain(n, "fleet.insecure must be true or false")

@@ -25,8 +25,9 @@ import (
 
 // brokerOptions are the flags that say where the broker of a fleet is, and what was found by them.
 type brokerOptions struct {
-	url      string
-	insecure bool
+	url         string
+	credentials string
+	insecure    bool
 
 	found fleet.Address
 	lease time.Duration // that the configuration gives; 0: none
@@ -35,6 +36,7 @@ type brokerOptions struct {
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
 func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
 	cmd.Flags().StringVar(&o.url, name, "", usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
+	cmd.Flags().StringVar(&o.credentials, "credentials", "", "a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
 	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
 }
 
@@ -50,16 +52,42 @@ func (o *brokerOptions) find() error {
 	}
 	o.lease = c.fleet.lease
 	o.found = fleet.Address{
-		URL: cmp.Or(o.url, os.Getenv("PRODIGY_FLEET"), c.fleet.url), Insecure: o.insecure || c.fleet.insecure,
-		CA: cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.fleet.ca), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.fleet.nkey),
+		Insecure: o.insecure || c.fleet.insecure,
+		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.fleet.ca), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.fleet.nkey),
 		Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
 	}
 	if o.found.Cert == "" && o.found.Key == "" {
 		o.found.Cert, o.found.Key = c.fleet.cert, c.fleet.key
 	}
-	if o.found.URL == noFleet {
-		o.found.URL = ""
+	// The first that names a broker by its URL or by credentials does. Credentials serve for a broker that is named before them, too.
+	for _, from := range []struct{ url, credentials string }{
+		{o.url, o.credentials},
+		{os.Getenv("PRODIGY_FLEET"), os.Getenv("PRODIGY_FLEET_CREDENTIALS")},
+		{c.fleet.url, c.fleet.credentials},
+	} {
+		o.found.URL = cmp.Or(o.found.URL, from.url)
+		if o.found.URL == noFleet {
+			o.found = fleet.Address{}
+			return nil
+		}
+		if from.credentials != "" {
+			return o.use(from.credentials)
+		}
 	}
+	return nil
+}
+
+// use takes what a file of credentials says.
+func (o *brokerOptions) use(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return refusef("the credentials of the fleet: %w", err)
+	}
+	c, err := fleet.ParseCredentials(data)
+	if err != nil {
+		return refusef("%s: %w", path, err)
+	}
+	c.Use(&o.found)
 	return nil
 }
 
@@ -69,7 +97,7 @@ func (o *brokerOptions) need(name string) error {
 		return err
 	}
 	if o.found.URL == "" {
-		return usagef("--%s is missing: the broker, as nats://HOST:4222", name)
+		return usagef("--%s or --credentials is missing: the broker, as nats://HOST:4222, or a file that names it", name)
 	}
 	return nil
 }

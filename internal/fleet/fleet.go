@@ -9,6 +9,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"prodigy/internal/agent"
@@ -17,7 +18,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 2
+const Protocol = 3
 
 // ErrRefused is wrapped by the errors of what is not done at all, before anything has run.
 var ErrRefused = errors.New("refused")
@@ -37,6 +38,12 @@ type Address struct {
 	Cert     string // files of a certificate of one's own and of its key; empty: none
 	Key      string
 	NKey     string // file of the seed of an NKEY; empty: none
+
+	Role  Role     // of the credentials; empty: there are none
+	CAPEM string   // as CA, itself
+	Seed  string   // as NKey, itself
+	Sign  string   // see Credentials
+	Trust []string // see Credentials
 }
 
 // JobOptions are the options of a coordinator.
@@ -77,6 +84,15 @@ type BrokerOptions struct {
 	Config   string // file of a configuration of nats-server; empty: none
 	Version  string
 	Say      func(text string)
+	Reload   <-chan os.Signal // each has the configuration read again
+}
+
+// InitOptions are what the files of a fleet are made for.
+type InitOptions struct {
+	Dir     string   // that is made
+	Hosts   []string // of the brokers: names or addresses by which the others reach them
+	Port    int
+	Workers []string // names; each gets credentials of its own
 }
 
 // Node is a worker as it describes itself.
@@ -118,4 +134,8 @@ type Link interface {
 	Nodes(ctx context.Context, a Address) ([]Node, error)
 	// Drain asks workers with a name to finish and end, and returns how many heard that.
 	Drain(ctx context.Context, a Address, name string) (int, error)
+	// Init makes the configuration of brokers and the credentials of all roles, and returns the names of the files. It overwrites nothing.
+	Init(o InitOptions) ([]string, error)
+	// Add makes credentials for one more member of the fleet whose files are in dir. It returns the names of the files that were made or changed.
+	Add(dir string, role Role, name string) ([]string, error)
 }

@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,15 +22,33 @@ func (Link) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	if err != nil {
 		return err
 	}
-	o.Say("broker ready: prodigy worker --join " + s.ClientURL())
-	<-ctx.Done()
-	s.Shutdown()
-	s.WaitForShutdown()
-	return nil
+	if o.Config == "" {
+		o.Say("broker ready: prodigy worker --join " + s.ClientURL())
+	} else {
+		o.Say("broker ready at " + s.ClientURL())
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			s.Shutdown()
+			s.WaitForShutdown()
+			return nil
+		case <-o.Reload:
+			config, err := brokerConfig(o)
+			if err == nil {
+				err = s.ReloadOptions(config)
+			}
+			if err != nil {
+				o.Say("the configuration stays as it is: " + err.Error())
+				continue
+			}
+			o.Say("the configuration was read again")
+		}
+	}
 }
 
-// startBroker starts a nats-server in this process.
-func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
+// brokerConfig returns the configuration of a broker.
+func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	config := &server.Options{}
 	if o.Config != "" {
 		var err error
@@ -56,7 +75,17 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
 		return nil, fmt.Errorf("%w: whoever reaches %s without TLS has a shell on each worker: listen on 127.0.0.1, give --config with tls (or --insecure, in a network that nobody else uses)", fleet.ErrRefused, o.Listen)
 	}
-	config.JetStream, config.NoSigs, config.NoLog, config.ServerName = true, true, true, "prodigy-broker"
+	config.JetStream, config.NoSigs, config.NoLog = true, true, true
+	config.ServerName = cmp.Or(config.ServerName, "prodigy-broker")
+	return config, nil
+}
+
+// startBroker starts a nats-server in this process.
+func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
+	config, err := brokerConfig(o)
+	if err != nil {
+		return nil, err
+	}
 	s, err := server.NewServer(config)
 	if err != nil {
 		return nil, err
@@ -75,12 +104,12 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 
 // gather asks all workers something and returns the answers that come within a moment.
 func gather(ctx context.Context, a fleet.Address, subject string, data []byte) ([]*nats.Msg, error) {
-	h, err := connect(ctx, a, "observer", func() {})
+	h, err := connect(ctx, a, "observer", func(context.Context, *hub) error { return nil }, func() {})
 	if err != nil {
 		return nil, err
 	}
 	defer h.nc.Close()
-	inbox := nats.NewInbox()
+	inbox := h.nc.NewInbox()
 	sub, err := h.nc.SubscribeSync(inbox)
 	if err == nil {
 		err = h.nc.PublishRequest(subject, inbox, data)
@@ -91,8 +120,12 @@ func gather(ctx context.Context, a fleet.Address, subject string, data []byte) (
 	var answers []*nats.Msg
 	wait, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	defer context.AfterFunc(h.denied, cancel)()
 	for {
 		m, err := sub.NextMsgWithContext(wait)
+		if h.denied.Err() != nil {
+			return nil, context.Cause(h.denied)
+		}
 		if errors.Is(err, nats.ErrNoResponders) || wait.Err() != nil {
 			return answers, nil
 		}
@@ -105,6 +138,9 @@ func gather(ctx context.Context, a fleet.Address, subject string, data []byte) (
 
 // Nodes returns the workers that answer.
 func (Link) Nodes(ctx context.Context, a fleet.Address) ([]fleet.Node, error) {
+	if err := a.May(fleet.ObserverRole); err != nil {
+		return nil, err
+	}
 	answers, err := gather(ctx, a, "prodigy.nodes", nil)
 	var nodes []fleet.Node
 	for _, m := range answers {
@@ -118,6 +154,9 @@ func (Link) Nodes(ctx context.Context, a fleet.Address) ([]fleet.Node, error) {
 
 // Drain asks workers to finish.
 func (Link) Drain(ctx context.Context, a fleet.Address, name string) (int, error) {
+	if err := a.May(fleet.Coordinator); err != nil {
+		return 0, err
+	}
 	answers, err := gather(ctx, a, "prodigy.drain", []byte(name))
 	n := 0
 	for _, m := range answers {

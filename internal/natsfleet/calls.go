@@ -92,7 +92,7 @@ const (
 // call answers a call of a worker. Repeated with the same id it has no second effect.
 func (c *crew) call(m *nats.Msg) {
 	var q fleet.Call
-	if json.Unmarshal(m.Data, &q) != nil {
+	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
 	}
 	c.mu.Lock()
@@ -308,7 +308,7 @@ func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int
 	data := encoded(q)
 	for {
 		one, cancel := context.WithTimeout(ctx, pendingAfter+time.Second)
-		m, err := w.nc.RequestWithContext(one, "prodigy.ask."+j.key+".call", data)
+		m, err := w.nc.RequestWithContext(one, callSubject(q.From, j.key), data)
 		cancel()
 		if err != nil {
 			select {

@@ -8,8 +8,11 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/fleet"
 )
@@ -45,45 +49,85 @@ var ErrNoBroker = errors.New("the broker cannot be reached")
 type hub struct {
 	nc *nats.Conn
 	js jetstream.JetStream
+	id string // what all instances on this connection begin with
+
+	denied context.Context // ends, with the reason, when the broker does not let these credentials do something
+	deny   context.CancelCauseFunc
 }
 
-// connect reaches the broker. who is shown by it. onReconnect is called whenever the connection is there again.
-func connect(ctx context.Context, a fleet.Address, who string, onReconnect func()) (*hub, error) {
+// connect reaches the broker, and has ready find out whether it can be used. who is shown by it. onReconnect is called whenever the connection is there
+// again.
+func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *hub) error, onReconnect func()) (*hub, error) {
 	if err := checkPlain(a); err != nil {
 		return nil, err
 	}
+	h := &hub{id: newInstance()}
+	h.denied, h.deny = context.WithCancelCause(context.Background())
 	options := []nats.Option{
 		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
 		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1), nats.Timeout(requestTime),
-		nats.ReconnectHandler(func(*nats.Conn) { onReconnect() }), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+		nats.IgnoreAuthErrorAbort(), // a broker that reads its users again refuses for a moment
+		nats.ReconnectHandler(func(*nats.Conn) { onReconnect() }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				h.deny(fmt.Errorf("%w: it does not let these credentials do this: %w", fleet.ErrRefused, err))
+			}
+		}),
 	}
-	if a.CA != "" {
+	options, err := h.authenticated(options, a)
+	if err != nil {
+		return nil, err
+	}
+	if h.nc, err = nats.Connect(a.URL, options...); err != nil {
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, shown(a.URL), err)
+	}
+	if h.js, err = jetstream.New(h.nc); err == nil {
+		err = ready(ctx, h)
+	}
+	if err != nil {
+		h.nc.Close()
+		return nil, fmt.Errorf("the broker at %s: %w", shown(a.URL), err)
+	}
+	return h, nil
+}
+
+// authenticated adds how the broker and this side prove who they are.
+func (h *hub) authenticated(options []nats.Option, a fleet.Address) ([]nats.Option, error) {
+	switch {
+	case a.CA != "":
 		options = append(options, nats.RootCAs(a.CA))
+	case a.CAPEM != "":
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM([]byte(a.CAPEM)) {
+			return nil, fmt.Errorf("%w: ca in the credentials is no certificate", fleet.ErrRefused)
+		}
+		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 	}
 	if a.Cert != "" {
 		options = append(options, nats.ClientCert(a.Cert, a.Key))
 	}
-	if a.NKey != "" {
+	if a.Seed == "" {
+		if a.NKey == "" {
+			return options, nil
+		}
 		key, err := nats.NkeyOptionFromSeed(a.NKey)
 		if err != nil {
 			return nil, fmt.Errorf("the key of the fleet: %w", err)
 		}
-		options = append(options, key)
+		return append(options, key), nil
 	}
-	nc, err := nats.Connect(a.URL, options...)
-	if err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, shown(a.URL), err)
-	}
-	js, err := jetstream.New(nc)
+	pair, err := nkeys.FromSeed([]byte(a.Seed))
 	if err == nil {
-		err = ready(ctx, js)
+		h.id, err = pair.PublicKey()
 	}
 	if err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("the broker at %s: %w", shown(a.URL), err)
+		return nil, fmt.Errorf("%w: seed in the credentials: %w", fleet.ErrRefused, err)
 	}
-	return &hub{nc: nc, js: js}, nil
+	return append(options, nats.Nkey(h.id, pair.Sign), nats.CustomInboxPrefix(inboxOf(h.id))), nil
 }
+
+// instance returns a name for this process that no other one ever has.
+func (h *hub) instance() string { return h.id + "-" + newInstance() }
 
 // checkPlain refuses to send what is a shell on each worker in the clear over a network.
 func checkPlain(a fleet.Address) error {
@@ -124,26 +168,43 @@ func shown(text string) string {
 	return u.Redacted()
 }
 
-// ready makes what the fleet needs of the broker, unless it is there. A broker that has just started may not answer yet, and then never does.
-func ready(ctx context.Context, js jetstream.JetStream) error {
+// usable waits until the broker answers. One that has just started may not, and then never does.
+func usable(ctx context.Context, h *hub) error {
+	return h.until(ctx, func(ctx context.Context) error {
+		_, err := h.js.AccountInfo(ctx)
+		return err
+	})
+}
+
+// furnished makes what the fleet needs of the broker, unless it is there.
+func furnished(ctx context.Context, h *hub) error {
+	return h.until(ctx, func(ctx context.Context) error { return ensure(ctx, h.js) })
+}
+
+// until calls do until it succeeds, or cannot.
+func (h *hub) until(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	defer context.AfterFunc(h.denied, cancel)()
 	for {
-		err := ensure(ctx, js)
-		if err == nil || errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || ctx.Err() != nil {
+		one, cancelOne := context.WithTimeout(ctx, 2*time.Second)
+		err := do(one)
+		cancelOne()
+		switch {
+		case err == nil, errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return err
+		case h.denied.Err() != nil:
+			return context.Cause(h.denied)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return err
+			return cmp.Or(context.Cause(h.denied), err)
 		}
 	}
 }
 
 func ensure(ctx context.Context, js jetstream.JetStream) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	if _, err := js.Stream(ctx, outStream); err != nil {
 		c := jetstream.StreamConfig{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew}
 		if _, err := js.CreateStream(ctx, c); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -172,13 +233,23 @@ func (h *hub) put(ctx context.Context, name string, data []byte) error {
 	return err
 }
 
+// objectName returns the name of an object, which ends with the digest of its content: whoever was told the name sees whether it was altered.
+func objectName(prefix string, data []byte) string { return prefix + "-" + digest(data) }
+
+// errAltered is the error about an object that is not what its name says.
+var errAltered = errors.New("somebody has altered it")
+
 // get returns an object.
 func (h *hub) get(ctx context.Context, name string) ([]byte, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return nil, err
 	}
-	return store.GetBytes(ctx, name)
+	data, err := store.GetBytes(ctx, name)
+	if err == nil && !strings.HasSuffix(name, objectName("", data)) {
+		return nil, errAltered
+	}
+	return data, err
 }
 
 // has reports whether an object is kept.

@@ -131,6 +131,9 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 	if least := leastLease(o.Address); o.Lease < least {
 		return nil, fmt.Errorf("%w: --lease: %s is too short: %s at least", fleet.ErrRefused, o.Lease, least)
 	}
+	if err := o.May(fleet.Coordinator); err != nil {
+		return nil, err
+	}
 	curve, err := nkeys.CreateCurveKeys()
 	if err != nil {
 		return nil, err
@@ -146,10 +149,11 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
-	c.hub, err = connect(ctx, o.Address, "coordinator", c.reconnected)
+	c.hub, err = connect(ctx, o.Address, "coordinator", furnished, c.reconnected)
 	if err != nil {
 		return nil, err
 	}
+	context.AfterFunc(c.denied, func() { c.tell("the broker: %v", context.Cause(c.denied)) })
 	return c, nil
 }
 
@@ -194,7 +198,7 @@ func (c *crew) open(ctx context.Context, jobID string) error {
 		return nil
 	}
 	key := keyOf(jobID, c.c.Seed)
-	if _, err := c.nc.Request("prodigy.ask."+key+".owner", nil, 500*time.Millisecond); err == nil {
+	if _, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond); err == nil {
 		return fmt.Errorf("%w: job %s is run by another coordinator of this fleet", fleet.ErrRefused, jobID)
 	}
 	c.mu.Lock()
@@ -211,12 +215,12 @@ func (c *crew) open(ctx context.Context, jobID string) error {
 	}
 	c.mu.Unlock()
 	c.key = key
-	c.returns = nats.NewInbox()
+	c.returns = c.nc.NewInbox()
 	for subject, answer := range map[string]nats.MsgHandler{
-		"prodigy.ask." + key + ".owner": func(m *nats.Msg) { _ = m.Respond([]byte(c.owner)) },
-		"prodigy.ask." + key + ".call":  func(m *nats.Msg) { go c.call(m) },
-		"prodigy.live." + key:           c.progress,
-		c.returns + ".>":                c.returned,
+		ownerSubject(key):     func(m *nats.Msg) { _ = m.Respond([]byte(c.owner)) },
+		callSubject("*", key): func(m *nats.Msg) { go c.call(m) },
+		liveSubject("*", key): c.progress,
+		c.returns + ".>":      c.returned,
 	} {
 		if _, err := c.nc.Subscribe(subject, answer); err != nil {
 			return err
@@ -248,7 +252,7 @@ func (c *crew) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	ups, err := c.nc.Subscribe("prodigy.up.*."+c.key, c.up)
+	ups, err := c.nc.Subscribe(upSubject("*", c.key), c.up)
 	if err != nil {
 		return err
 	}
@@ -501,7 +505,7 @@ func (c *crew) sendTo(instance string, d fleet.Down, rounds map[int64][]*flight)
 // sendLarge sends a task that is too large for a message.
 func (c *crew) sendLarge(instance string, round int64, t fleet.Task) {
 	data := encoded(t)
-	ref := c.key + "/task-" + strconv.FormatInt(t.Token, 10)
+	ref := objectName(c.key+"/task-"+strconv.FormatInt(t.Token, 10), data)
 	if stubbornly(c.life, func(ctx context.Context) error { return c.put(ctx, ref, data) }) == nil {
 		c.publish(instance, fleet.Down{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round, Tasks: []fleet.Task{{Token: t.Token, Ref: ref}}})
 	}
@@ -509,7 +513,7 @@ func (c *crew) sendLarge(instance string, round int64, t fleet.Task) {
 
 // publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.
 func (c *crew) publish(instance string, d fleet.Down) {
-	m := &nats.Msg{Subject: "prodigy.down." + instance, Data: encoded(d)}
+	m := &nats.Msg{Subject: downSubject(instance), Data: encoded(d)}
 	if len(d.Tasks) > 0 {
 		tokens := make([]int64, len(d.Tasks))
 		for i, t := range d.Tasks {
@@ -562,7 +566,7 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name = c.key + "/spec-" + digest(data)
+	name = objectName(c.key+"/spec", data)
 	c.putting.Lock()
 	defer c.putting.Unlock()
 	c.mu.Lock()
@@ -727,7 +731,7 @@ func (c *crew) Close() error {
 // up takes what a worker says.
 func (c *crew) up(m *nats.Msg) {
 	var u fleet.Up
-	if json.Unmarshal(m.Data, &u) != nil || u.V != fleet.Protocol || u.Owner != c.owner || u.Instance == "" {
+	if json.Unmarshal(m.Data, &u) != nil || u.V != fleet.Protocol || u.Owner != c.owner || u.Instance == "" || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
 	for _, raw := range u.Reports {
@@ -735,6 +739,9 @@ func (c *crew) up(m *nats.Msg) {
 		if json.Unmarshal(raw, &r) == nil && r.V == fleet.Protocol {
 			c.report(r, u.Instance, nil)
 		}
+	}
+	if u.After != "" && !follows(u.Instance, u.After) {
+		u.After = ""
 	}
 	now := time.Now()
 	c.mu.Lock()
@@ -819,7 +826,7 @@ func (c *crew) member(sign, instance string) error {
 // left takes a report that a worker has left with the broker.
 func (c *crew) left(m jetstream.Msg) {
 	var r fleet.Report
-	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol {
+	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol || !sentBy(r.Holder.Instance, m.Subject(), 2) {
 		_ = m.Ack() // nobody will ever be able to read it
 		return
 	}
@@ -840,8 +847,8 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 		ref := r.Ref
 		err := stubbornly(c.life, func(ctx context.Context) error {
 			data, err := c.get(ctx, ref)
-			if errors.Is(err, jetstream.ErrObjectNotFound) { // the broker lost it
-				r = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report"}
+			if errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, errAltered) {
+				r = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report, or somebody altered it"}
 				return nil
 			}
 			if err == nil {

@@ -25,6 +25,7 @@ import (
 type field struct {
 	t      *testing.T
 	root   string
+	dir    string // of fleet init; empty: the broker takes everybody
 	broker *server.Server
 	lease  time.Duration
 	doing  sync.WaitGroup // what happens while a job runs

@@ -128,22 +128,27 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer close(w.idle)
 	host, _ := os.Hostname()
 	w.node = fleet.Node{
-		V: fleet.Protocol, Instance: newInstance(), Name: o.Name, Host: host, Version: o.Version, Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
+		V: fleet.Protocol, Name: o.Name, Host: host, Version: o.Version, Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
 	}
 	for slot := o.Slots; slot > 0; slot-- {
 		w.free = append(w.free, slot)
 	}
-	var err error
+	err := o.May(fleet.WorkerRole)
+	if err != nil {
+		return err
+	}
 	if w.curve, err = nkeys.CreateCurveKeys(); err != nil {
 		return err
 	}
 	if w.curveID, err = w.curve.PublicKey(); err != nil {
 		return err
 	}
-	if w.hub, err = connect(ctx, o.Address, "worker "+o.Name, w.reconnected); err != nil {
+	if w.hub, err = connect(ctx, o.Address, "worker "+o.Name, usable, w.reconnected); err != nil {
 		return err
 	}
 	defer w.nc.Close()
+	w.node.Instance = w.instance()
+	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
 	if err := w.prepare(); err != nil {
 		return err
 	}
@@ -151,7 +156,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer func() { _ = os.RemoveAll(w.temp) }()
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
-	down, err := w.nc.Subscribe("prodigy.down."+w.node.Instance, w.delivered)
+	down, err := w.nc.Subscribe(downSubject(w.node.Instance), w.delivered)
 	if err == nil {
 		err = down.SetPendingLimits(-1, -1)
 	}
@@ -368,7 +373,7 @@ func (w *worker) progress() {
 		}
 		line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: h.job.ID, Event: *h.at})
 		if err == nil {
-			_ = w.nc.Publish("prodigy.live."+h.job.key, line)
+			_ = w.nc.Publish(liveSubject(w.node.Instance, h.job.key), line)
 		}
 		h.at = nil
 	}
@@ -456,7 +461,7 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 		}
 	}
 	j.dirty, j.full = false, false
-	return w.nc.Publish("prodigy.up."+w.node.Instance+"."+j.key, encoded(u)) == nil
+	return w.nc.Publish(upSubject(w.node.Instance, j.key), encoded(u)) == nil
 }
 
 // unheard is how long the coordinator may take to write down a report before it is left with the broker.
@@ -494,7 +499,7 @@ func (w *worker) leaveReports(h *holding) {
 		}
 		r := h.reports[0]
 		w.mu.Unlock()
-		m := &nats.Msg{Subject: fmt.Sprintf("prodigy.out.%s.%s.%d", w.node.Instance, h.job.key, h.token), Data: r.data, Header: nats.Header{}}
+		m := &nats.Msg{Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data, Header: nats.Header{}}
 		m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
 		one, cancelOne := context.WithTimeout(ctx, unheard)
 		_, err := w.js.PublishMsg(one, m)
@@ -534,12 +539,11 @@ func (w *worker) sayGone() {
 	keys := slices.Collect(maps.Keys(w.jobs))
 	w.mu.Unlock()
 	for _, key := range keys {
-		subject := "prodigy.ask." + key + ".owner"
-		if _, err := w.nc.RequestWithContext(ctx, subject, nil); err == nil {
+		if _, err := w.nc.RequestWithContext(ctx, ownerSubject(key), nil); err == nil {
 			continue // it has heard it
 		}
 		data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}})
-		_, _ = w.js.Publish(ctx, fmt.Sprintf("prodigy.out.%s.%s.0", w.node.Instance, key), data)
+		_, _ = w.js.Publish(ctx, outSubject(w.node.Instance, key, "0"), data)
 	}
 }
 
@@ -1176,7 +1180,7 @@ func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
 	r.V, r.Token, r.Index, r.Holder = fleet.Protocol, h.token, h.index+1, w.holder(h)
 	data := encoded(r)
 	if len(data) > maxBody {
-		ref := fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index)
+		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
 		if stubbornly(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
 			return report{}, false
 		}

@@ -1,0 +1,69 @@
+package fleet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Role is what somebody may do in a fleet.
+type Role string
+
+const (
+	Coordinator  Role = "coordinator" // runs jobs
+	WorkerRole   Role = "worker"      // runs attempts of them
+	ObserverRole Role = "observer"    // asks for the workers
+)
+
+// Roles returns all roles.
+func Roles() []Role { return []Role{Coordinator, WorkerRole, ObserverRole} }
+
+// Credentials are a file that has all that somebody needs to take part in a fleet. They are secret.
+type Credentials struct {
+	Role  Role     `yaml:"role"`
+	Name  string   `yaml:"name,omitempty"`
+	URL   string   `yaml:"url"`
+	CA    string   `yaml:"ca,omitempty"`    // certificate that signed that of the broker, as PEM; empty: those of the system
+	Seed  string   `yaml:"seed,omitempty"`  // of the NKEY that the broker knows; empty: none
+	Sign  string   `yaml:"sign,omitempty"`  // of a coordinator: the seed of the key that it signs jobs with
+	Trust []string `yaml:"trust,omitempty"` // of a worker: the public keys of the coordinators whose jobs it runs; none: those of all
+}
+
+// ParseCredentials reads a credentials file strictly.
+func ParseCredentials(data []byte) (Credentials, error) {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	var c Credentials
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, fmt.Errorf("no credentials of a fleet: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	for _, r := range Roles() {
+		if c.Role == r {
+			if c.URL == "" {
+				return c, errors.New("no credentials of a fleet: url is missing")
+			}
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("no credentials of a fleet: the role is %q, which is none of coordinator, worker, observer", c.Role)
+}
+
+// Use has a connect by these credentials. What it says already of the broker and its certificate stays.
+func (c Credentials) Use(a *Address) {
+	if a.URL == "" {
+		a.URL = c.URL
+	}
+	a.Role, a.CAPEM, a.Seed, a.Sign, a.Trust = c.Role, c.CA, c.Seed, c.Sign, append(a.Trust, c.Trust...)
+}
+
+// May returns why the holder of these credentials cannot do what a role can.
+func (a Address) May(role Role) error {
+	if a.Role == "" || a.Role == role || a.Role == Coordinator && role == ObserverRole {
+		return nil
+	}
+	return fmt.Errorf("%w: these are the credentials of the role %s: those of the role %s are needed", ErrRefused, a.Role, role)
+}

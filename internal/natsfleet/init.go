@@ -1,0 +1,398 @@
+package natsfleet
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nkeys"
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/fleet"
+)
+
+// validFor is how long certificates are valid.
+const validFor = 10 * 365 * 24 * time.Hour
+
+// routePort is added to the port of a broker for that of the routes between brokers.
+const routePort = 2000
+
+const (
+	usersFile = "users.conf"
+	usersHead = "# Who may use the broker, and for what. Made by prodigy fleet init; prodigy fleet add adds to it. To revoke somebody, remove the entry and reload\n" +
+		"# the broker: kill -HUP, or nats-server --signal reload.\nusers = [\n"
+	usersTail = "]\n"
+)
+
+// Init makes the configuration of brokers and the credentials of all roles.
+func (Link) Init(o fleet.InitOptions) ([]string, error) {
+	hosts, err := brokersOf(o)
+	if err != nil {
+		return nil, err
+	}
+	ca, server, serverKey, err := certificates(hosts)
+	if err != nil {
+		return nil, err
+	}
+	sign, err := newKey(nkeys.CreateAccount)
+	if err != nil {
+		return nil, err
+	}
+	base := fleet.Credentials{URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public}}
+	files := map[string]string{}
+	users := usersHead
+	workers := o.Workers
+	if len(workers) == 0 {
+		workers = []string{""}
+	}
+	members := []identity{{fleet.Coordinator, ""}, {fleet.ObserverRole, ""}}
+	for _, name := range workers {
+		members = append(members, identity{fleet.WorkerRole, name})
+	}
+	for _, m := range members {
+		if files[m.file()] != "" {
+			return nil, fmt.Errorf("%w: there are two workers of the name %s", fleet.ErrRefused, m.name)
+		}
+		text, entry, err := m.credentials(base)
+		if err != nil {
+			return nil, err
+		}
+		files[m.file()] = text
+		users += entry
+	}
+	for _, h := range hosts {
+		files[filepath.Join(h.dir, "nats.conf")] = h.config(hosts)
+		files[filepath.Join(h.dir, usersFile)] = users + usersTail
+		files[filepath.Join(h.dir, "ca.pem")] = ca
+		files[filepath.Join(h.dir, "server.pem")] = server
+		files[filepath.Join(h.dir, "server-key.pem")] = serverKey
+	}
+	return makeFiles(o.Dir, files)
+}
+
+// Add makes credentials for one more member.
+func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, identity{fleet.Coordinator, ""}.file()))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is not the directory of a fleet init: %w", fleet.ErrRefused, dir, err)
+	}
+	base, err := fleet.ParseCredentials(data)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := nkeys.FromSeed([]byte(base.Sign))
+	if err != nil {
+		return nil, fmt.Errorf("the key that jobs are signed with: %w", err)
+	}
+	public, err := signer.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	base.Trust = []string{public}
+	m := identity{role, name}
+	text, entry, err := m.credentials(base)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
+	if err != nil || len(lists) == 0 {
+		return nil, fmt.Errorf("%w: there is no broker*/%s in %s", fleet.ErrRefused, usersFile, dir)
+	}
+	changed := map[string]string{}
+	for _, path := range lists {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		before, ok := strings.CutSuffix(strings.TrimRight(string(data), " \r\n")+"\n", usersTail)
+		if !ok {
+			return nil, fmt.Errorf("%w: %s does not end with %q as it was made", fleet.ErrRefused, path, strings.TrimSpace(usersTail))
+		}
+		changed[path] = before + entry + usersTail
+	}
+	made, err := makeFiles(dir, map[string]string{m.file(): text})
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range slices.Sorted(maps.Keys(changed)) {
+		if err := replaceFile(path, changed[path]); err != nil {
+			return made, err
+		}
+		made = append(made, path)
+	}
+	return made, nil
+}
+
+// broker is a host that a broker runs on.
+type broker struct {
+	host string
+	port int
+	dir  string
+}
+
+func brokersOf(o fleet.InitOptions) ([]broker, error) {
+	if n := len(o.Hosts); n != 1 && n != 3 && n != 5 {
+		return nil, fmt.Errorf("%w: one broker, or three or five as a cluster, and not %d", fleet.ErrRefused, n)
+	}
+	var list []broker
+	for _, text := range o.Hosts {
+		b := broker{host: text, port: o.Port}
+		if host, port, err := net.SplitHostPort(text); err == nil {
+			if b.port, err = strconv.Atoi(port); err != nil || b.port < 1 || b.port > 65535 {
+				return nil, fmt.Errorf("%w: %q is no port", fleet.ErrRefused, port)
+			}
+			b.host = host
+		}
+		if net.ParseIP(b.host) == nil && !isHostName(b.host) {
+			return nil, fmt.Errorf("%w: %q is no name or address of a host", fleet.ErrRefused, text)
+		}
+		b.dir = "broker"
+		if len(o.Hosts) > 1 {
+			b.dir = "broker-" + strings.ReplaceAll(b.host, ":", "_")
+			if slices.ContainsFunc(list, func(o broker) bool { return o.host == b.host }) {
+				b.dir += "-" + strconv.Itoa(b.port)
+			}
+		}
+		if slices.ContainsFunc(list, func(o broker) bool { return o.host == b.host && o.port == b.port }) {
+			return nil, fmt.Errorf("%w: the host %s is given twice", fleet.ErrRefused, text)
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+func isHostName(text string) bool {
+	for label := range strings.SplitSeq(text, ".") {
+		if label == "" || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (b broker) address() string { return net.JoinHostPort(b.host, strconv.Itoa(b.port)) }
+
+func urlOf(hosts []broker) string {
+	var all []string
+	for _, h := range hosts {
+		all = append(all, "tls://"+h.address())
+	}
+	return strings.Join(all, ",")
+}
+
+// config returns the configuration of nats-server.
+func (b broker) config(all []broker) string {
+	text := fmt.Sprintf(`# A broker of a prodigy fleet, made by prodigy fleet init. Names of files are relative to this directory:
+#   prodigy broker --dir THIS-DIRECTORY
+#   cd THIS-DIRECTORY && nats-server --config nats.conf
+server_name: "%s"
+listen: "0.0.0.0:%d"
+# http: "127.0.0.1:8222"  # numbers about the queue, for monitoring; whoever reaches this port can read them
+jetstream {
+  store_dir: "jetstream"
+  # sync_interval: always  # every message is on disk before it is acknowledged; the fleet does not need that, and is about half as fast with it
+}
+tls {
+  cert_file: "server.pem"
+  key_file: "server-key.pem"
+  timeout: 5
+}
+authorization {
+  include "users.conf"
+}
+`, net.JoinHostPort(b.host, strconv.Itoa(b.port)), b.port)
+	if len(all) == 1 {
+		return text
+	}
+	var routes []string
+	for _, h := range all {
+		routes = append(routes, fmt.Sprintf("    \"nats-route://%s\"\n", net.JoinHostPort(h.host, strconv.Itoa(h.port+routePort))))
+	}
+	return text + fmt.Sprintf(`cluster {
+  name: "prodigy"
+  listen: "0.0.0.0:%d"
+  routes: [
+%s  ]
+  tls {
+    cert_file: "server.pem"
+    key_file: "server-key.pem"
+    ca_file: "ca.pem"
+    verify: true
+    timeout: 5
+  }
+}
+`, b.port+routePort, strings.Join(routes, ""))
+}
+
+// identity is somebody who gets credentials.
+type identity struct {
+	role fleet.Role
+	name string // empty: the only one of the role
+}
+
+// file returns the name of the credentials.
+func (m identity) file() string {
+	if m.name == "" {
+		return string(m.role) + ".yml"
+	}
+	return string(m.role) + "-" + m.name + ".yml"
+}
+
+// credentials makes a key for a member, and returns the credentials and the entry in the configuration of the broker.
+func (m identity) credentials(base fleet.Credentials) (text, entry string, err error) {
+	if strings.Trim(m.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+		return "", "", fmt.Errorf("%w: %q is no name: use letters, digits, and . - _", fleet.ErrRefused, m.name)
+	}
+	k, err := newKey(nkeys.CreateUser)
+	if err != nil {
+		return "", "", err
+	}
+	c := base
+	c.Role, c.Name, c.Seed = m.role, m.name, k.seed
+	if m.role != fleet.Coordinator {
+		c.Sign = ""
+	}
+	if m.role != fleet.WorkerRole {
+		c.Trust = nil
+	}
+	data, err := yaml.Marshal(c)
+	if err != nil {
+		return "", "", err
+	}
+	return "# Credentials for a prodigy fleet. Keep them secret.\n" + string(data), user(m.role, m.name, k.public), nil
+}
+
+type key struct{ seed, public string }
+
+func newKey(create func() (nkeys.KeyPair, error)) (key, error) {
+	pair, err := create()
+	if err != nil {
+		return key{}, err
+	}
+	seed, err := pair.Seed()
+	if err != nil {
+		return key{}, err
+	}
+	public, err := pair.PublicKey()
+	return key{string(seed), public}, err
+}
+
+// certificates makes an authority, and a certificate of all brokers that it signs, as PEM. The key of the authority is thrown away, so that nobody can
+// make another certificate with it.
+func certificates(hosts []broker) (ca, server, serverKey string, err error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", "", err
+	}
+	now := time.Now()
+	authority := &x509.Certificate{
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy fleet"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
+	if err != nil {
+		return "", "", "", err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", "", err
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: serial(), Subject: pkix.Name{CommonName: "prodigy broker"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // routes need both
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h.host); ip != nil {
+			leaf.IPAddresses = append(leaf.IPAddresses, ip)
+		} else if !slices.Contains(leaf.DNSNames, h.host) {
+			leaf.DNSNames = append(leaf.DNSNames, h.host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), caKey)
+	if err != nil {
+		return "", "", "", err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return "", "", "", err
+	}
+	block := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	return block("CERTIFICATE", caDER), block("CERTIFICATE", der), block("PRIVATE KEY", keyDER), nil
+}
+
+func serial() *big.Int {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it never fails
+	return new(big.Int).SetBytes(b)
+}
+
+// makeFiles writes files below dir with mode 0600, and returns their paths. It overwrites none: if one exists, or cannot be written, none is left behind.
+func makeFiles(dir string, files map[string]string) (made []string, err error) {
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return nil, fmt.Errorf("%w: %s exists, and nothing is overwritten", fleet.ErrRefused, filepath.Join(dir, name))
+		}
+	}
+	defer func() {
+		if err != nil {
+			for _, path := range made {
+				_ = os.Remove(path)
+			}
+			made = nil
+		}
+	}()
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return made, err
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return made, fmt.Errorf("%w: %s exists, and nothing is overwritten", fleet.ErrRefused, path)
+		}
+		if err != nil {
+			return made, err
+		}
+		made = append(made, path)
+		_, err = f.WriteString(files[name])
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// replaceFile replaces the file at path at once.
+func replaceFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

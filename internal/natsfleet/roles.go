@@ -1,0 +1,105 @@
+package natsfleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/fleet"
+)
+
+// The subjects of the fleet. What a worker sends has its id in the subject, which is the public key of its credentials if it has some: so the broker can
+// hold each worker to its own. Its instance begins with the id.
+
+func upSubject(instance, key string) string { return "prodigy.up." + idOf(instance) + "." + key }
+
+func outSubject(instance, key, token string) string {
+	return "prodigy.out." + idOf(instance) + "." + key + "." + token
+}
+
+func callSubject(instance, key string) string {
+	return "prodigy.ask." + key + ".call." + idOf(instance)
+}
+
+func liveSubject(instance, key string) string { return "prodigy.live." + key + "." + idOf(instance) }
+func ownerSubject(key string) string          { return "prodigy.ask." + key + ".owner" }
+func downSubject(instance string) string      { return "prodigy.down." + idOf(instance) + "." + instance }
+
+// idOf returns the id that an instance begins with.
+func idOf(instance string) string {
+	id, _, _ := strings.Cut(instance, "-")
+	return id
+}
+
+// sentBy reports whether a message with this subject can be of an instance: its id is the word at that position, from 0.
+func sentBy(instance, subject string, position int) bool {
+	words := strings.Split(subject, ".")
+	return position < len(words) && idOf(instance) == words[position]
+}
+
+// follows reports whether an instance may say that it comes after another one, whose commands it has ended: those with credentials only of the same.
+func follows(instance, other string) bool {
+	a, b := idOf(instance), idOf(other)
+	return a == b || !nkeys.IsValidPublicUserKey(a) && !nkeys.IsValidPublicUserKey(b)
+}
+
+// inboxOf is the prefix of the subjects that answers to somebody go to. Nobody else may read them.
+func inboxOf(id string) string { return "_INBOX_" + id }
+
+// permissions are the subjects that somebody may publish on and subscribe to.
+type permissions struct{ publish, subscribe []string }
+
+// permissionsOf returns the least that a member of a fleet needs. All may answer what they are asked besides.
+func permissionsOf(role fleet.Role, id string) permissions {
+	p := permissions{subscribe: []string{inboxOf(id) + ".>"}}
+	jobs, files := "KV_"+jobsBucket, "OBJ_"+filesStore
+	// Objects and buckets are read by consumers of one's own.
+	reads := func(streams ...string) {
+		for _, s := range streams {
+			p.publish = append(p.publish, "$JS.API.STREAM.INFO."+s, "$JS.API.DIRECT.GET."+s+".>", "$JS.API.CONSUMER.CREATE."+s, "$JS.API.CONSUMER.CREATE."+s+".>",
+				"$JS.API.CONSUMER.DELETE."+s+".>", "$JS.API.CONSUMER.INFO."+s+".>")
+		}
+	}
+	switch role {
+	case fleet.Coordinator:
+		for _, s := range []string{outStream, jobs, files} {
+			p.publish = append(p.publish, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.PURGE."+s)
+		}
+		reads(outStream, jobs, files)
+		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.CONSUMER.MSG.NEXT."+outStream+".*", "$JS.ACK."+outStream+".>", "$JS.FC.>",
+			"$KV."+jobsBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", "prodigy.nodes", "prodigy.drain")
+		p.subscribe = append(p.subscribe, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>")
+	case fleet.WorkerRole:
+		reads(jobs, files)
+		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.STREAM.INFO."+outStream, "$JS.FC.>", "$O."+filesStore+".>", "prodigy.ask.*.owner",
+			"prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
+		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", "prodigy.nodes")
+	case fleet.ObserverRole:
+		p.publish = append(p.publish, "prodigy.nodes")
+	}
+	slices.Sort(p.publish)
+	slices.Sort(p.subscribe)
+	return p
+}
+
+// user returns the entry of a member in the configuration of nats-server.
+func user(role fleet.Role, name, id string) string {
+	p := permissionsOf(role, id)
+	list := func(subjects []string) string {
+		return "        \"" + strings.Join(subjects, "\"\n        \"") + "\"\n"
+	}
+	return fmt.Sprintf(`  # %s %s
+  {
+    nkey: %s
+    permissions: {
+      publish: { allow: [
+%s      ] }
+      subscribe: { allow: [
+%s      ] }
+      allow_responses: { max: 1, expires: "1m" }
+    }
+  }
+`, role, name, id, list(p.publish), list(p.subscribe))
+}

@@ -1,0 +1,229 @@
+package natsfleet
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/mask"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// freePort returns a port that nobody listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// securedField is a field whose broker and credentials fleet init has made.
+func securedField(t *testing.T, workers ...string) *field {
+	t.Helper()
+	f := &field{t: t, root: t.TempDir(), lease: 4 * time.Second}
+	f.dir = filepath.Join(f.root, "fleet")
+	if _, err := (Link{}).Init(fleet.InitOptions{Dir: f.dir, Hosts: []string{"127.0.0.1"}, Port: freePort(t), Workers: workers}); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Join(f.dir, "broker"))
+	f.restartFrom("nats.conf")
+	t.Cleanup(func() { f.doing.Wait(); f.broker.Shutdown(); f.broker.WaitForShutdown() })
+	return f
+}
+
+func (f *field) restartFrom(config string) {
+	f.t.Helper()
+	s, err := startBroker(fleet.BrokerOptions{Config: config})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.broker = s
+}
+
+// as returns the address that the credentials in a file of the fleet give.
+func (f *field) as(file string) fleet.Address {
+	f.t.Helper()
+	data, err := os.ReadFile(filepath.Join(f.dir, file))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c, err := fleet.ParseCredentials(data)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var a fleet.Address
+	c.Use(&a)
+	return a
+}
+
+// Coordinator and workers can do all of their work with what their roles allow: secrets, large items and outputs, retries, and a worker that is added later.
+func TestRolesAllowAllThatIsNeeded(t *testing.T) {
+	f := securedField(t, "a")
+	a := f.worker("a", 2, func(o *fleet.WorkerOptions) { o.Address = f.as("worker-a.yml") })
+	for until := time.Now().Add(20 * time.Second); !strings.Contains(a.said.String(), "takes attempts"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("the worker does not join: %s", a.said)
+		}
+	}
+	files, err := (Link{}).Add(f.dir, fleet.WorkerRole, "late")
+	if err != nil || len(files) != 2 {
+		t.Fatalf("added %v, %v, want the credentials and the users", files, err)
+	}
+	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
+	if err == nil {
+		err = f.broker.ReloadOptions(config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := f.worker("late", 2, func(o *fleet.WorkerOptions) { o.Address = f.as("worker-late.yml") })
+
+	const secret = "s3cr3t-of-the-fleet"
+	big := strings.Repeat("x", 300<<10)
+	c, of := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
+	c.Settings = settings.Settings{Env: []workflow.EnvVar{{Name: "SHELL_TOKEN", Secret: true}}, Secrets: map[string]string{"SHELL_TOKEN": secret}, Mask: mask.New([]string{secret})}
+	text := `mode: mapreduce
+env: {SHELL_TOKEN: {secret: true, value: ` + secret + `}}
+map:
+  max_parallel: 4
+  input: [1, 2, 3, 4, 5, 6, 7, "` + big + `"]
+  agent_template:
+    - shell: |
+        sleep 0.2
+        test "$SHELL_TOKEN" = "s3cr3t-of""-the-fleet"
+        head -c 300000 /dev/zero | tr '\0' y
+      capture: all
+      retry_config: {attempts: 2, circuit_breaker: {failure_threshold: 100}}
+`
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := of.Close(); err != nil {
+		t.Error(err)
+	}
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 8 {
+		t.Fatalf("got %s (%s) with %+v, want 8 successful", r.State, r.Reason, r.Metrics)
+	}
+	nodes, err := (Link{}).Nodes(t.Context(), f.as("observer.yml"))
+	if err != nil || len(nodes) != 2 {
+		t.Errorf("the observer sees %+v, %v, want two workers: %s, %s", nodes, err, a.said, late.said)
+	}
+	if n, err := (Link{}).Drain(t.Context(), f.as("coordinator.yml"), "a"); n != 1 || err != nil {
+		t.Errorf("drained %d, %v, want 1", n, err)
+	}
+	if err := context.Cause(of.(*crew).denied); err != nil {
+		t.Errorf("the coordinator was refused something: %v", err)
+	}
+	for _, m := range []*member{a, late} {
+		if strings.Contains(m.said.String(), "ermission") {
+			t.Errorf("a worker was refused something: %s", m.said)
+		}
+	}
+}
+
+func publish(subject string) func(h *hub) error {
+	return func(h *hub) error { return h.nc.PublishRequest(subject, h.nc.NewInbox(), nil) }
+}
+
+func subscribe(subject string) func(h *hub) error {
+	return func(h *hub) error {
+		_, err := h.nc.Subscribe(subject, func(*nats.Msg) {})
+		return err
+	}
+}
+
+// What is not of a role the broker refuses, whatever program asks.
+func TestRolesRefuseAllElse(t *testing.T) {
+	f := securedField(t, "a", "b")
+	b, err := connect(t.Context(), f.as("worker-b.yml"), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.nc.Close()
+	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", furnished, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	coordinator.nc.Close()
+	for _, c := range []struct {
+		file string
+		do   func(h *hub) error
+	}{
+		{"worker-a.yml", publish(downSubject(b.instance()))},
+		{"worker-a.yml", publish("$KV." + jobsBucket + ".job")},
+		{"worker-a.yml", publish(outSubject(b.instance(), "job", "1"))},
+		{"worker-a.yml", publish(upSubject(b.instance(), "job"))},
+		{"worker-a.yml", publish(callSubject(b.instance(), "job"))},
+		{"worker-a.yml", publish(liveSubject(b.instance(), "job"))},
+		{"worker-a.yml", subscribe(downSubject(b.instance()))},
+		{"worker-a.yml", publish("prodigy.drain")},
+		{"worker-a.yml", publish("$JS.API.STREAM.CREATE.PRODIGY_MINE")},
+		{"worker-a.yml", publish("$JS.API.STREAM.DELETE." + outStream)},
+		{"worker-a.yml", publish("$JS.API.STREAM.PURGE." + outStream)},
+		{"worker-a.yml", publish("$JS.API.CONSUMER.CREATE." + outStream + ".mine")},
+		{"worker-a.yml", publish("$JS.API.CONSUMER.DELETE." + outStream + ".job")},
+		{"worker-a.yml", subscribe("prodigy.>")},
+		{"worker-a.yml", subscribe("prodigy.ask.>")},
+		{"worker-a.yml", subscribe("_INBOX.>")},
+		{"worker-a.yml", subscribe(inboxOf(b.id) + ".>")},
+		{"worker-a.yml", subscribe("$JS.API.>")},
+		{"coordinator.yml", publish(outSubject(b.instance(), "job", "1"))},
+		{"coordinator.yml", publish("$JS.API.STREAM.DELETE." + outStream)},
+		{"coordinator.yml", subscribe(inboxOf(b.id) + ".>")},
+		{"observer.yml", publish(downSubject(b.instance()))},
+		{"observer.yml", publish("prodigy.drain")},
+		{"observer.yml", publish("$JS.API.INFO")},
+		{"observer.yml", publish("$JS.API.STREAM.CREATE." + outStream)},
+		{"observer.yml", publish("$KV." + jobsBucket + ".job")},
+		{"observer.yml", publish("prodigy.ask.job.call." + b.id)},
+		{"observer.yml", subscribe("prodigy.down.>")},
+		{"observer.yml", subscribe("$KV.>")},
+	} {
+		h, err := connect(t.Context(), f.as(c.file), "test", func(_ context.Context, h *hub) error { return c.do(h) }, func() {})
+		if err == nil {
+			select {
+			case <-h.denied.Done():
+			case <-time.After(2 * time.Second):
+				t.Errorf("%s may do what it must not", c.file)
+			}
+			h.nc.Close()
+		}
+	}
+	plain := f.as("worker-a.yml")
+	plain.Seed = ""
+	if _, err := connect(t.Context(), plain, "test", usable, func() {}); err == nil {
+		t.Error("somebody without a key was let in")
+	}
+	strange := f.as("worker-a.yml")
+	k, err := newKey(nkeys.CreateUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strange.Seed = k.seed
+	if _, err := connect(t.Context(), strange, "test", usable, func() {}); err == nil {
+		t.Error("somebody with an unknown key was let in")
+	}
+	other := f.as("worker-a.yml")
+	other.CAPEM = ""
+	if _, err := connect(t.Context(), other, "test", usable, func() {}); err == nil {
+		t.Error("a broker with a certificate of nobody known was believed")
+	}
+}
