@@ -93,7 +93,8 @@ type MapResult struct {
 	FailureRate float64       `json:"failure_rate"`
 	Duration    time.Duration `json:"duration"`
 	ResultsFile string        `json:"results_file"`
-	Spent       spend.Sum     `json:"spent"` // by AI agents
+	MissingFile string        `json:"missing_file,omitempty"` // only where a step names it
+	Spent       spend.Sum     `json:"spent"`                  // by AI agents
 }
 
 // MergeResult is what ${merge.…} stands for.

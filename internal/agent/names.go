@@ -78,7 +78,7 @@ var (
 		"worktree", "source_branch", "target_branch", "session_id", "commit_count", "commit_ids", "commits", "file_count", "file_list", "modified_files",
 	}
 	mapFields = []string{
-		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file", "cost", "cost_unknown", "tokens",
+		"total", "successful", "failed", "skipped", "failure_rate", "duration", "duration_ms", "results", "results_file", "missing_file", "cost", "cost_unknown", "tokens",
 	}
 )
 

@@ -402,6 +402,7 @@ func (s *scope) mapped() (template.Value, bool) {
 		"duration":     template.Text(duration.Format(m.Duration)),
 		"duration_ms":  template.Text(strconv.FormatInt(m.Duration.Milliseconds(), 10)),
 		"results_file": template.Text(m.ResultsFile),
+		"missing_file": template.Text(m.MissingFile),
 		"cost":         template.Text(""),
 		"cost_unknown": template.Text(strconv.Itoa(m.Spent.Unknown)),
 		"tokens":       template.Text(strconv.FormatInt(int64(m.Spent.Tokens.All()), 10)),

@@ -241,14 +241,14 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 }
 
 // nothing reports that there is nothing to run, and why.
-func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale bool) error {
+func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale, reduceHeld bool) error {
 	job, left := c.job, len(c.named)
 	code := exitOK
-	if left > 0 && !o.partialOK || reduceStale {
+	if left > 0 && !o.partialOK || reduceStale || reduceHeld {
 		code = exitLeft
 	}
 	if o.format == asJSON {
-		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left}
+		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ReduceHeld: reduceHeld, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left}
 		if err := printJSON(con.out, r); err != nil {
 			return err
 		}
@@ -260,6 +260,10 @@ func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale bool
 			_, _ = fmt.Fprintf(con.err, "None of %s fits --type and --filter.\n", counted(c.total, "dead letter"))
 		default:
 			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
+		}
+		if reduceHeld {
+			_, _ = fmt.Fprintln(con.err, reduceHeldText)
+			printNext(con.err, []string{runReduce(job)})
 		}
 		if reduceStale {
 			_, _ = fmt.Fprintln(con.err, reduceStaleText)
@@ -280,7 +284,7 @@ type retried struct {
 // concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
 func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterChoice) error {
 	if e.State == "" {
-		return o.nothing(con, c, e.ReduceStale)
+		return o.nothing(con, c, e.ReduceStale, e.ReduceHeld)
 	}
 	left, err := c.left()
 	if err != nil {
@@ -320,7 +324,7 @@ func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 	switch {
 	case !done:
 		return resultCode(e.Result, e.stop, o.partialOK)
-	case left > 0 && !o.partialOK, e.ReduceStale, e.State == mapreduce.Paused && o.reduce:
+	case left > 0 && !o.partialOK, e.ReduceStale, e.ReduceHeld, e.State == mapreduce.Paused && o.reduce:
 		return exitLeft
 	}
 	return exitOK

@@ -48,6 +48,7 @@ type jobStatus struct {
 	Mode        string              `json:"mode"`
 	State       string              `json:"state"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
+	ReduceHeld  bool                `json:"reduce_held,omitempty"`
 	Started     time.Time           `json:"started"`
 	DurationMS  events.Millis       `json:"duration_ms"`
 	Metrics     errorpolicy.Metrics `json:"metrics"`
@@ -81,14 +82,14 @@ func quotasShown(paused []events.QuotaPaused, now time.Time) []quotaShown {
 func statusOf(s mapreduce.Summary) jobStatus {
 	meta, _ := s.Job.ReadMeta() // the summary was made from it
 	return jobStatus{
-		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, Started: s.Started,
+		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
 		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()),
 	}
 }
 
 func (s jobStatus) stateShown() string {
-	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, Metrics: s.Metrics}.StateShown()
+	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Metrics: s.Metrics}.StateShown()
 }
 
 func runJobs(con *console, o jobsOptions) error {
@@ -142,7 +143,7 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 		ok, failed, total := s.counts()
 		state := s.stateShown()
 		if k.width > 0 && k.width < narrow { // the colour and the column of failures say as much
-			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale}.StateShown()
+			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld}.StateShown()
 		}
 		for _, q := range s.Quota {
 			if left := q.Until.Sub(now); left > 0 && s.State == stateRunning {
@@ -169,7 +170,7 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 func (s jobStatus) colour() colour {
 	switch s.State {
 	case string(mapreduce.Completed):
-		if s.ReduceStale || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
+		if s.ReduceStale || s.ReduceHeld || s.Metrics.Failed+s.Metrics.Rejected+s.Metrics.Skipped > 0 {
 			return yellow
 		}
 		return green

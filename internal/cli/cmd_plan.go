@@ -75,7 +75,8 @@ type plan struct {
 	Requires     []string      `json:"requires,omitempty"`     // of the workers of a fleet
 	Rate         string        `json:"rate,omitempty"`         // how often agents start at most
 	Steps        []planStep    `json:"steps"`
-	ItemRuns     int           `json:"item_runs,omitempty"` // with a map phase
+	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
+	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
 	ItemDelays   []millis      `json:"item_delays_ms,omitempty"`
 	WorstWaiting *millis       `json:"worst_waiting_per_item_ms,omitempty"` // with a map phase
 	WorstItem    *millis       `json:"worst_per_item_ms,omitempty"`         // with a map phase; absent when nothing limits it
@@ -225,7 +226,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 }
 
 func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earlier *mapreduce.Comparison, in *mapreduce.Input) (plan, error) {
-	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}}
+	p := plan{Workflow: w.Name, Mode: w.Mode, Steps: []planStep{}, ReduceWhen: w.ReduceWhen.Conditions()}
 	sample := agent.Attempt{Workflow: w.Name, Number: 1, Dir: w.dir}
 	if w.Workspace.Isolated() {
 		sample.Base = "HEAD" // or what it is by then
@@ -549,6 +550,9 @@ func (p plan) printWorst(w io.Writer) {
 
 // heading returns the heading of a section; for the map phase it names the item whose commands are shown.
 func (p plan) heading(section string) string {
+	if (section == "reduce" || section == "merge") && len(p.ReduceWhen) > 0 {
+		return section + ", when " + strings.Join(p.ReduceWhen, " and ")
+	}
 	if section == "map" && len(p.Items.First) > 0 {
 		return "map, as for " + p.Items.First[0].ID
 	}

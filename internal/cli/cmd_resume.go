@@ -75,7 +75,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 		}
 		return o.nothingDone(con, finishedRun{Result: mapreduce.Result{
 			Job: earlier.Job, State: mapreduce.Completed, Reason: "the job had completed before; nothing was run",
-			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()), ReduceStale: earlier.ReduceStale,
+			Metrics: earlier.Metrics, Duration: earlier.Duration, Results: ifThere(job.ResultsFile()), ReduceStale: earlier.ReduceStale, ReduceHeld: earlier.ReduceHeld,
 		}})
 	}
 	conclude := o.conclude
@@ -100,7 +100,7 @@ func completedBefore(job jobs.Job) (mapreduce.Summary, bool, error) {
 // nothingDone reports that the job had already completed.
 func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 	code := exitOK
-	if e.ReduceStale {
+	if e.ReduceStale || e.ReduceHeld {
 		code = exitLeft
 	}
 	if !o.quiet {

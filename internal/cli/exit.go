@@ -112,7 +112,7 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	switch r.State {
 	case mapreduce.Completed:
 		m := r.Metrics
-		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale {
+		if m.Failed+m.Skipped+m.Rejected > 0 && !partialOK || r.ReduceStale || r.ReduceHeld {
 			return exitLeft
 		}
 		return exitOK

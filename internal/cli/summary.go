@@ -41,6 +41,7 @@ type outcome struct {
 	JobID       string              `json:"job_id"`
 	State       mapreduce.State     `json:"state"`
 	ReduceStale bool                `json:"reduce_stale,omitempty"`
+	ReduceHeld  bool                `json:"reduce_held,omitempty"` // it did not run, since reduce_when does not hold
 	ExitCode    int                 `json:"exit_code"`
 	Reason      string              `json:"reason,omitempty"`
 	DurationMS  events.Millis       `json:"duration_ms"`
@@ -61,7 +62,7 @@ type outcome struct {
 
 func (e finishedRun) outcome(code int) outcome {
 	o := outcome{
-		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
+		JobID: e.Job.ID, State: e.State, ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, ExitCode: code, Reason: e.Reason, DurationMS: events.Millis(e.Duration),
 		Metrics: e.Metrics, Events: e.Job.EventsDir(), DLQ: ifThere(e.Job.DLQFile()), ResultsFile: e.Results,
 		Spent: orNil(e.Spent),
 	}
@@ -133,7 +134,7 @@ func ifThere(path string) string {
 // print prints the summary of a run: how it ended, the counts, where the log is, and what to type next.
 func (e finishedRun) print(con *console) {
 	w, look := con.err, con.errLook()
-	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, Metrics: e.Metrics}
+	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
 	_, _ = fmt.Fprintln(w, look.fold(2, look.paint(bold+status.colour(), status.stateShown())+" in "+duration.Format(e.Duration)+prefixed(": ", strings.Join(e.counts(), ", "))))
 	if e.Failure != nil {
 		e.printStepFailure(w, look, *e.Failure)
@@ -149,6 +150,13 @@ func (e finishedRun) print(con *console) {
 		} else if process.Short(e.Cause) || errors.Is(e.Cause, agent.ErrDir) {
 			_, _ = fmt.Fprintln(w, "No item failed because of this. Items that were running start again on resume.")
 		}
+	}
+	if e.ReduceHeld {
+		why := e.Reason
+		if !strings.Contains(why, "reduce_when") {
+			why = reduceHeldText
+		}
+		_, _ = fmt.Fprintln(w, look.fold(2, visible(why)))
 	}
 	if e.ReduceStale {
 		_, _ = fmt.Fprintln(w, reduceStaleText)
@@ -307,6 +315,9 @@ func (e finishedRun) next() []string {
 		return append([]string{resumeWithMore(e.Job, *e.Budget)}, nextCommands(e.Job, true, e.ReduceStale, 0)...)
 	}
 	commands := nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
+	if e.ReduceHeld {
+		commands = append(commands, runReduce(e.Job))
+	}
 	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == mapreduce.Completed {
 		commands = append(commands, "git merge --ff-only "+m.Branch)
 	}
@@ -331,6 +342,8 @@ func resumeMended(job jobs.Job) string {
 
 // mendFirst is printed before the command that resumes a job whose items could not be selected.
 const mendFirst = "Mend the workflow file or its input first."
+
+const reduceHeldText = "reduce did not run, since its condition (reduce_when) did not hold"
 
 const reduceStaleText = "reduce is older than the results: items have succeeded since it ran"
 

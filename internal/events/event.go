@@ -91,6 +91,7 @@ var types = []Event{
 	JobResumed{},
 	PhaseStarted{},
 	PhaseCompleted{},
+	PhaseSkipped{},
 	StepCompleted{},
 	StepPrinted{},
 	StepSkipped{},
@@ -162,6 +163,8 @@ type JobCompleted struct {
 	Reason     string              `json:"reason"`
 	// ReduceStale says that items have succeeded since reduce and merge ran, which do not know of it.
 	ReduceStale bool `json:"reduce_stale,omitempty"`
+	// ReduceHeld says that reduce and merge did not run, since their condition did not hold.
+	ReduceHeld bool `json:"reduce_held,omitempty"`
 
 	// With workspaces: the commit with everything that was merged, the branch it was delivered as (empty when nothing was, or the branch could not
 	// be moved), and the branch of `into` that was moved to it.
@@ -291,6 +294,26 @@ func (PhaseCompleted) About() string { return "" }
 
 func (e PhaseCompleted) normal() Event {
 	e.DurationMS = e.DurationMS.rounded()
+	return e
+}
+
+// PhaseSkipped says that the job ends without a phase, and those after it, because a condition does not hold.
+type PhaseSkipped struct {
+	Phase  string `json:"phase"`
+	Reason string `json:"reason"`
+}
+
+func (PhaseSkipped) Type() string { return "PhaseSkipped" }
+
+func (PhaseSkipped) About() string { return "" }
+
+func (e PhaseSkipped) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e PhaseSkipped) normal() Event {
+	e.Reason = Clip(e.Reason, MaxError)
 	return e
 }
 

@@ -44,12 +44,13 @@ func samples() []Event {
 	files := []fingerprint.File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
 	return []Event{
 		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9"},
-		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
+		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, ReduceHeld: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent},
 		JobPaused{Reason: "SIGINT"},
 		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(spend.Dollar)},
 		PhaseStarted{Phase: "map", Fingerprint: &shared},
 		PhaseCompleted{Phase: "map", DurationMS: Millis(500 * time.Microsecond), Head: "d4e5f6"},
+		PhaseSkipped{Phase: "reduce", Reason: "9 of 10 items succeeded, and reduce_when asks for success_rate >= 0.95"},
 		StepCompleted{
 			Phase: "setup", Step: "build", StepIndex: 1, Kind: "shell", ID: "b", Capture: "out",
 			DurationMS: Millis(time.Second), ExitCode: 1, Output: "line\nline", Stderr: "warn",

@@ -48,6 +48,9 @@ func (j Job) ResultsFile() string { return j.state("results.jsonl") }
 // ResultsMetaFile returns the path of the file that says which part of the log the results were made from, and their checksum.
 func (j Job) ResultsMetaFile() string { return j.state("results.meta.json") }
 
+// MissingFile returns the path of the list of the items without a success, which is made for the phases after the map phase that ask for it.
+func (j Job) MissingFile() string { return j.state("missing.jsonl") }
+
 // IndexFile returns the path of the index by which another job finds the results of the items that it has too.
 func (j Job) IndexFile() string { return j.state("results.index") }
 

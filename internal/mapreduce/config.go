@@ -166,6 +166,9 @@ type Result struct {
 	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
 	ReduceStale bool
 
+	// Reduce and merge did not run, since their condition did not hold. Of a completed job.
+	ReduceHeld bool
+
 	Spent spend.Total // by AI agents
 
 	// Budget says, of Failed, that the budget allows no further agent.

@@ -63,6 +63,7 @@ type runResult struct {
 	failure *agent.Failure
 	spent   *spend.JobSpent // the budget allows no further agent
 	refused bool            // nothing was run
+	held    bool            // the phases after the map phase did not run, since their condition does not hold
 	head    string          // of a standard workflow with workspaces: the commit that it ended at
 
 	reprocessed, recovered int // of a retry of dead letters

@@ -75,10 +75,11 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return Result{}, err
 	}
 	ids, err := j.chosen(choose)
-	reduce = reduce || j.workflow.ReduceOnRetry && (len(ids) > 0 || j.state.ReduceStale)
+	held := j.reduceHeld()
+	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.state.ReduceStale)
 	if err == nil && len(ids) == 0 && !reduce {
 		err = j.refreshResults()
-		return Result{Job: place, ReduceStale: j.state.ReduceStale}, errors.Join(err, j.close())
+		return Result{Job: place, ReduceStale: j.state.ReduceStale, ReduceHeld: held}, errors.Join(err, j.close())
 	}
 	if err == nil {
 		err = j.beginAgain(ctx)
@@ -90,7 +91,7 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	if err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
-	v, err := j.retryDead(ctx, ids, reduce, work)
+	v, err := j.retryDead(ctx, ids, reduce, held, work)
 	return j.finish(ctx, v, err)
 }
 
@@ -507,6 +508,12 @@ func (j *job) runLast(ctx context.Context) (runResult, error) {
 		if p == nil {
 			continue
 		}
+		if m := j.state.Policy.Metrics(); !j.state.Reducing && !j.reduced() {
+			if unmet := j.workflow.ReduceWhen.Unmet(m.Successful, m.TotalItems); unmet != "" {
+				j.record(events.PhaseSkipped{Phase: name, Reason: unmet})
+				return runResult{state: Completed, reason: name + " was not run: " + unmet, held: true}, nil
+			}
+		}
 		result, err := j.mapResult()
 		if err != nil {
 			return runResult{}, err
@@ -518,6 +525,16 @@ func (j *job) runLast(ctx context.Context) (runResult, error) {
 	return runResult{state: Completed}, nil
 }
 
+// reduced reports whether a phase after the map phase has begun.
+func (j *job) reduced() bool {
+	return j.state.phase("reduce").Started || j.state.phase("merge").Started
+}
+
+// reduceHeld reports whether the job has completed without the phases after the map phase, since their condition did not hold.
+func (j *job) reduceHeld() bool {
+	return j.workflow.ReduceWhen != nil && j.state.Ended == Completed && j.state.Total > 0 && !j.reduced()
+}
+
 // lastPhases yields the names and steps of the phases after the map phase, in order.
 func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 	return func(yield func(string, *workflow.Phase) bool) {
@@ -526,8 +543,8 @@ func (j *job) lastPhases() iter.Seq2[string, *workflow.Phase] {
 }
 
 // retryDead runs dead letters again, and the phases after the map phase if they are asked for.
-// Work takes the place of what an agent would do for the one item.
-func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool, work *gitspace.Work) (runResult, error) {
+// Those that the run before held back are asked for when their condition holds now. Work takes the place of what an agent would do for the one item.
+func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool, work *gitspace.Work) (runResult, error) {
 	reduce = reduce || j.state.Reducing
 	if err := j.recordResumed(ctx, events.ForDeadLetters, reduce); err != nil {
 		return runResult{}, err
@@ -565,7 +582,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce bool, work
 		}
 		return v, nil
 	}
-	if !reduce {
+	if !reduce && !held {
 		return v, nil
 	}
 	last, err := j.runLast(ctx)
@@ -625,7 +642,8 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
-		Spent: j.state.Spent.Total.Clone(), Budget: v.spent,
+		ReduceHeld: v.held,
+		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent,
 	}
 	if j.state.Ended != "" {
 		result.Duration = j.state.duration(j.state.Last)
@@ -693,7 +711,7 @@ func (j *job) recordEnd(v runResult, r Result, d delivered) {
 	switch v.state {
 	case Completed:
 		j.record(events.JobCompleted{
-			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale,
+			DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, ReduceStale: j.state.ReduceStale, ReduceHeld: v.held,
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
 	case Failed:

@@ -49,11 +49,57 @@ func (j *job) mapResult() (*agent.MapResult, error) {
 		return nil, err
 	}
 	m := j.state.Policy.Metrics()
+	missing := ""
+	if namesAny(stepsOf(j.workflow.Reduce), "missing_file") || namesAny(stepsOf(j.workflow.Merge), "missing_file") {
+		missing = j.place.MissingFile()
+		if err := j.writeMissing(missing); err != nil {
+			return nil, fmt.Errorf("list the items without a success: %w", err)
+		}
+	}
 	return &agent.MapResult{
 		Total: m.TotalItems, Successful: m.Successful, Failed: m.Failed, Skipped: m.Skipped, FailureRate: m.FailureRate,
-		Duration: j.state.phase("map").Duration, ResultsFile: j.place.ResultsFile(),
+		Duration: j.state.phase("map").Duration, ResultsFile: j.place.ResultsFile(), MissingFile: missing,
 		Spent: j.state.Spent.Map,
 	}, nil
+}
+
+// writeMissing writes the items that have not succeeded to a file, each as a line of JSON, in order.
+func (j *job) writeMissing(path string) (err error) {
+	partial := path + ".partial"
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(out)
+	lines := json.NewEncoder(buffered)
+	lines.SetEscapeHTML(false)
+	cursor := j.store.Cursor()
+	for i := range j.state.Total {
+		status := j.state.Status.At(i)
+		if status == errorpolicy.Succeeded {
+			err = cursor.Skip()
+		} else {
+			var it items.Item
+			if it, err = cursor.Next(); err == nil {
+				err = lines.Encode(missingItem{it.ID, i, status.Result(), it.Shown()})
+			}
+		}
+		if err != nil {
+			return errors.Join(err, out.Close())
+		}
+	}
+	if err := errors.Join(buffered.Flush(), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	return jobs.Rename(partial, path)
+}
+
+// missingItem is a line of missing.jsonl: an item that has not succeeded.
+type missingItem struct {
+	ItemID string          `json:"item_id"`
+	Index  int             `json:"index"`
+	Status string          `json:"status"` // failed or skipped
+	Item   json.RawMessage `json:"item"`
 }
 
 // makeResults makes the results, unless they are whole and have every outcome that the log has.

@@ -32,6 +32,7 @@ type Summary struct {
 	Paused []events.QuotaPaused // of a job that has not completed: what its agents wait for
 
 	ReduceStale bool // of a completed job: see Result
+	ReduceHeld  bool // the same
 }
 
 // StateShown returns the state for people, who are to see at once that a job has completed but not all of its items have succeeded.
@@ -39,6 +40,9 @@ func (s Summary) StateShown() string {
 	shown := s.State
 	if s.State == string(Completed) && s.Metrics.Failed+s.Metrics.Rejected > 0 {
 		shown += " with failures"
+	}
+	if s.ReduceHeld {
+		shown += ", reduce not run"
 	}
 	if s.ReduceStale {
 		shown += ", reduce stale"
@@ -117,7 +121,7 @@ func (s *Summary) ended(e events.Event) bool {
 	switch e := e.(type) {
 	case events.JobCompleted:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Completed), e.Reason, time.Duration(e.DurationMS), e.Metrics
-		s.ReduceStale = e.ReduceStale
+		s.ReduceStale, s.ReduceHeld = e.ReduceStale, e.ReduceHeld
 		s.Spent = valueOf(e.Spent)
 	case events.JobFailed:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Failed), e.Reason, time.Duration(e.DurationMS), e.Metrics
@@ -159,7 +163,7 @@ func recordedState(place jobs.Job, meta jobs.Meta) (restored, error) {
 
 // summary folds the rest of a log, and shows all of it to see. What of the rest the state knows already is not folded again.
 func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record)) (Summary, error) {
-	s, known := k.state, k.state.Seq
+	s, known, held := k.state, k.state.Seq, false
 	for r, err := range k.rest {
 		if errors.Is(err, events.ErrTorn) {
 			break
@@ -169,6 +173,9 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		}
 		if r.Seq > known {
 			s.apply(r)
+		}
+		if e, ended := r.Event.(events.JobCompleted); ended {
+			held = e.ReduceHeld
 		}
 		see(r)
 	}
@@ -185,6 +192,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		sum.State = "running"
 	}
 	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
+	sum.ReduceHeld = sum.State == string(Completed) && held
 	return sum, nil
 }
 

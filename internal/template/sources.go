@@ -58,7 +58,7 @@ func (c *compiler) sources(script string) []taint.Source {
 			continue
 		case s.expr.has("file") || s.expr.root == itemsFile && c.names.root(itemsFile):
 			src.File, src.JSON, src.Places = true, false, nil
-		case s.expr.isOfMap("results_file"):
+		case s.expr.isOfMap("results_file"), s.expr.isOfMap("missing_file"):
 			src.File, src.JSON, src.Places = true, true, nil
 		case c.harmless(s.expr):
 			continue

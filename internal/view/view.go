@@ -41,6 +41,7 @@ type Job struct {
 	Head        string    // with workspaces: the commit with all that was merged
 	Branch      string    // with workspaces: that it was delivered as
 	Reason      string    // of the state
+	ReduceHeld  bool      // of the state Completed: reduce did not run, since its condition did not hold
 	ReduceStale bool      // of the state Completed: items have succeeded since reduce ran
 	Began       time.Time // first record
 	Last        time.Time // last record
@@ -151,12 +152,12 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobStarted:
 		j.started(e)
 	case events.JobResumed:
-		j.ReduceStale, j.Budget = false, nil
+		j.ReduceStale, j.ReduceHeld, j.Budget = false, false, nil
 		j.capped(e.MaxCostUSD)
 		j.resume(r.Time, e)
 	case events.JobCompleted:
 		j.end(Completed, e.Reason)
-		j.ReduceStale = e.ReduceStale
+		j.ReduceStale, j.ReduceHeld = e.ReduceStale, e.ReduceHeld
 		j.Head, j.Branch = cmp.Or(e.Head, j.Head), e.Branch
 	case events.JobFailed:
 		j.end(Failed, e.Reason)

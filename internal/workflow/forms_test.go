@@ -208,6 +208,12 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
 	case reflect.TypeFor[rate.Limit]():
 		return rateForm(), true
+	case reflect.TypeFor[*ReduceWhen]():
+		some := l.block(reflect.TypeFor[ReduceWhen](), "reduce_when")
+		some.schema = node{"allOf": []node{some.schema, {"minProperties": 1}}}
+		return some, true
+	case reflect.TypeFor[*Bound]():
+		return pattern(`^ *([<>]=?) *[0-9.]+([eE][-+]?[0-9]+)? *%? *$`, "comparison, as in `>= 0.95`"), true
 	case reflect.TypeFor[*ParkAfter]():
 		return either("duration or seconds, also 0, or `never`", span(), atLeast(0), oneWord("never")), true
 	case reflect.TypeFor[TimeoutPolicy]():

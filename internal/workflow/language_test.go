@@ -116,6 +116,7 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		Phase{},
 		Map{},
 		Input{},
+		ReduceWhen{},
 		Timeouts{},
 		Step{},
 		OnFailure{},

@@ -92,6 +92,9 @@ func (r *reader) checkMode(b *block) {
 		r.checkStandard(b)
 		return
 	}
+	if b.has("reduce_when") && !b.has("reduce") && !b.has("merge") {
+		r.fail(b.written["reduce_when"].key, `"reduce_when" needs a "reduce" or a "merge", which it holds back`)
+	}
 	r.require(b, "map")
 	if commands, ok := b.written["commands"]; ok && b.has("map") {
 		r.fail(commands.key, `%q and "map" exclude each other: the steps of a map phase are its agent_template`, commands.name)
@@ -114,7 +117,7 @@ func (r *reader) checkStandard(b *block) {
 		"reduce": `: write its steps at the end of "commands"`,
 		"merge":  `: the commands run in this directory, so nothing is merged; write "workspace: git", or its steps at the end of "commands", or delete it`,
 	}
-	items := append([]string{"setup", "reduce", "error_policy", "handlers"}, rootPolicyKeys...)
+	items := append([]string{"setup", "reduce", "reduce_when", "error_policy", "handlers"}, rootPolicyKeys...)
 	if cmp.Or(r.options.Workspace, r.w.Workspace.Mode) != GitWorkspace {
 		items = append(items, "merge")
 	}
@@ -222,6 +225,10 @@ func (r *reader) workflowValue(e entry, target any) {
 		set(t)(r.rateLimit(e))
 	case **ParkAfter:
 		setPointer(t)(r.parkAfter(e))
+	case **ReduceWhen:
+		set(t)(r.reduceWhen(e))
+	case **Bound:
+		set(t)(r.bound(e))
 	case *IntOrVar:
 		set(t)(r.intOrVar(e))
 	case *ExitSteps:

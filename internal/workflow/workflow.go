@@ -43,6 +43,8 @@ type Workflow struct {
 
 	ReduceOnRetry bool `yaml:"reduce_on_retry"` // whether to run reduce and merge again after a retry of dead letters, as `dlq retry --reduce` does; default false
 
+	ReduceWhen *ReduceWhen `yaml:"reduce_when"` // when reduce and merge run: else the job ends without them, with exit code 3; default always
+
 	ErrorPolicy errorpolicy.Policy `yaml:"error_policy"` // what a failed item does to itself and to the job; written here, in the map, or its plain keys at the root
 	Handlers    map[string][]Step  `yaml:"handlers"`     // named lists of steps, for `on_item_failure: custom:<name>`
 	Env         []EnvVar           `yaml:"env"`          // variables of every command, in the order of the file: each sees those before it
