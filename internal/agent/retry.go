@@ -212,7 +212,7 @@ func (r *run) resumed(st *step) retry.State {
 
 func (r *run) stepRetrying(st *step, f *Failure, d retry.Decision) events.StepRetrying {
 	e := events.StepRetrying{
-		ItemID: r.a.ItemID, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message, Rule: f.Rule, Matched: d.Matched,
+		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, Step: st.label, Attempt: d.State.Attempts, ErrorType: d.Type, Error: f.Message, Rule: f.Rule, Matched: d.Matched,
 		ComputedDelayMS: events.Millis(d.Computed), DelayMS: events.Millis(d.Delay), AskedMS: events.Millis(d.Asked), WaitedMS: events.Millis(d.State.Waited),
 	}
 	if st.policy().Budget > 0 {

@@ -41,12 +41,12 @@ func TestFailedStepIsTriedAgainAfterItsDelay(t *testing.T) {
 		left, expires := []events.Millis{ms(9 * time.Second), ms(7 * time.Second)}, began.Add(10*time.Second)
 		same(t, "events", f.events, []events.Event{
 			events.StepRetrying{
-				ItemID: "item_4", Step: "shell_0", Attempt: 1, ErrorType: retry.TypeCommandFailed, Error: "exit code 7",
+				ItemID: "item_4", ItemIndex: 4, Step: "shell_0", Attempt: 1, ErrorType: retry.TypeCommandFailed, Error: "exit code 7",
 				ComputedDelayMS: ms(time.Second), DelayMS: ms(time.Second), WaitedMS: ms(time.Second),
 				BudgetLeftMS: &left[0], BudgetExpiresAt: &expires,
 			},
 			events.StepRetrying{
-				ItemID: "item_4", Step: "shell_0", Attempt: 2, ErrorType: retry.TypeCommandFailed, Error: "exit code 7",
+				ItemID: "item_4", ItemIndex: 4, Step: "shell_0", Attempt: 2, ErrorType: retry.TypeCommandFailed, Error: "exit code 7",
 				ComputedDelayMS: ms(2 * time.Second), DelayMS: ms(2 * time.Second), WaitedMS: ms(3 * time.Second),
 				BudgetLeftMS: &left[1], BudgetExpiresAt: &expires,
 			},

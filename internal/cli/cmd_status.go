@@ -352,6 +352,9 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 	if d.ToGo > 0 {
 		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)))
 	}
+	if text := adapted(j); text != "" {
+		_, _ = fmt.Fprintln(w, text)
+	}
 	if d.State != stateRunning {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
 
@@ -23,4 +24,12 @@ func printRate(w io.Writer, rate string) {
 	if rate != "" {
 		_, _ = fmt.Fprintf(w, "starts: at most %s\n", visible(rate))
 	}
+}
+
+// adapted returns how many agents run at once, in a job that finds that out, and why; "": it has not changed that yet.
+func adapted(j *view.Job) string {
+	if j.Limit == nil {
+		return ""
+	}
+	return "limit: " + j.Limit.Words() + ", because " + visible(j.Limit.Reason)
 }

@@ -82,6 +82,7 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 		for _, text := range g.paused(j, now) {
 			add(g.paint(yellow, text))
 		}
+		add(adapted(j))
 		for _, b := range g.breakers(j, now) {
 			add(b[0])
 			for _, why := range b[1:] {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"prodigy/internal/adapt"
 	"prodigy/internal/breaker"
 	"prodigy/internal/retry"
 )
@@ -66,6 +67,7 @@ func newBreaker(p Policy) *breaker.Breaker {
 // Effects are notifications that follow from an applied record. No state depends on them.
 type Effects struct {
 	Transitions []breaker.Transition
+	Limit       *adapt.Change
 	Batch       []BatchError // a full batch of collected errors, with error_collection batched
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"prodigy/internal/adapt"
 	"prodigy/internal/breaker"
 	"prodigy/internal/quota"
 	"prodigy/internal/rate"
@@ -27,6 +28,7 @@ type Policy struct {
 	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
 	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
 	Quota             *quota.Policy   `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
+	Adapt             adapt.Config    // of the number of agents at once, which the map phase sets; zero: none
 	Rate              rate.Limit      // of the starts of agents, which the map phase sets; zero: none
 	OnTimeout         TimeoutAction   // timeout_action of the map phase; empty: a timeout is a failure like any other
 }

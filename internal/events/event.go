@@ -118,6 +118,7 @@ var types = []Event{
 	AgentProgress{},
 	StepRetrying{},
 	StepRetried{},
+	ConcurrencyChanged{},
 	StepFailed{},
 	CircuitOpen{},
 	CircuitHalfOpen{},
@@ -687,7 +688,7 @@ func (e AgentFailed) normal() Event {
 	e.DelayMS, e.RetryAt = roundedAt(e.DelayMS), writtenAt(e.RetryAt)
 	if e.Retry != nil {
 		state := *e.Retry
-		state.WaitedMS, state.PreviousMS = state.WaitedMS.rounded(), state.PreviousMS.rounded()
+		state.WaitedMS, state.PreviousMS, state.AskedMS = state.WaitedMS.rounded(), state.PreviousMS.rounded(), state.AskedMS.rounded()
 		state.ExpiresAt = writtenAt(state.ExpiresAt)
 		e.Retry = &state
 	}
@@ -710,6 +711,7 @@ type RetryState struct {
 	Attempts   int        `json:"attempts"`
 	WaitedMS   Millis     `json:"waited_ms"`
 	PreviousMS Millis     `json:"previous_ms"`
+	AskedMS    Millis     `json:"asked_ms,omitempty"` // how long the service has asked to be left alone, if it has
 	ExpiresAt  *time.Time `json:"budget_expires_at,omitempty"`
 }
 
@@ -1097,6 +1099,7 @@ func (e AgentProgress) About() string { return e.ItemID }
 // StepRetrying records that a step failed and will be retried. ItemID is empty outside the map phase.
 type StepRetrying struct {
 	ItemID          string     `json:"item_id,omitempty"`
+	ItemIndex       int        `json:"item_index,omitempty"`
 	Step            string     `json:"step"`
 	Attempt         int        `json:"attempt"` // the one that failed
 	ErrorType       retry.Type `json:"error_type"`
@@ -1138,6 +1141,27 @@ type StepRetried struct {
 func (StepRetried) Type() string { return "StepRetried" }
 
 func (e StepRetried) About() string { return e.ItemID }
+
+// ConcurrencyChanged says that another number of agents runs at once, or that they start more or less often, of a job that adapts both.
+type ConcurrencyChanged struct {
+	Limit  int     `json:"limit"` // agents at once
+	Before int     `json:"before"`
+	Rate   float64 `json:"rate,omitempty"` // starts in a second at most; 0: there is no limit
+	Reason string  `json:"reason"`
+}
+
+// Words returns the limits, for people.
+func (e ConcurrencyChanged) Words() string {
+	text := fmt.Sprintf("%d at once", e.Limit)
+	if e.Rate > 0 {
+		text += fmt.Sprintf(", %.3g/s", e.Rate)
+	}
+	return text
+}
+
+func (ConcurrencyChanged) Type() string { return "ConcurrencyChanged" }
+
+func (ConcurrencyChanged) About() string { return "" }
 
 // StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
 // follows, which has it then.

@@ -81,7 +81,7 @@ func samples() []Event {
 			Node: "worker-3", Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
-			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
+			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
 			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}}, Resolve: true,
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},
@@ -111,10 +111,11 @@ func samples() []Event {
 		AgentProgress{ItemID: "item_1", Step: "s", StepIndex: 1, Steps: 2},
 		StepRetrying{
 			Rule:   "claude/usage_limit",
-			ItemID: "item_1", Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
+			ItemID: "item_1", ItemIndex: 1, Step: "s", Attempt: 1, ErrorType: retry.TypeNetwork, Error: "refused", Matched: "network", ComputedDelayMS: delay,
 			DelayMS: delay, AskedMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
 		},
 		StepRetried{ItemID: "item_1", ItemIndex: 1},
+		ConcurrencyChanged{Limit: 12, Before: 8, Rate: 48.5, Reason: "calls take no longer than with fewer at once"},
 		StepFailed{
 			Rule:   "claude/usage_limit",
 			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",

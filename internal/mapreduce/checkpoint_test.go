@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"prodigy/internal/adapt"
 	"prodigy/internal/breaker"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
@@ -310,7 +311,7 @@ func TestTheJSONOfAStateHasAllOfIt(t *testing.T) {
 func fill(v reflect.Value, name string) {
 	v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // also where a field is private
 	switch {
-	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]():
+	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]() || v.Type() == reflect.TypeFor[adapt.Config]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
 	case v.Type() == reflect.TypeFor[errorpolicy.Statuses]():
@@ -349,6 +350,8 @@ func fillKind(v reflect.Value, name string) {
 		v.SetString("<" + name + ">")
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(float64(len(name)) / 2)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(len(name)) * int64(time.Millisecond))
 	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
@@ -424,6 +427,7 @@ var foldSums = map[int]string{
 	16: "32c707d1bb1aeb7f8f7130291fa5bc9ebc97573c53066e5279c57f1e85de1a2e", // items that fail alike, and limits of one model
 	17: "80e028b6481205805f273999b5a43e59eafb722c8a03c5b72c24c76f4abf7a22", // turns of a limit of the starts
 	18: "80e028b6481205805f273999b5a43e59eafb722c8a03c5b72c24c76f4abf7a22", // waits that a service asked for; losses before the beginning
+	19: "00e5443c791b28175830855f8fd3d57796b7253234d09bb192e252e4813be398", // agents at once that adapt
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

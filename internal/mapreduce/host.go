@@ -42,7 +42,7 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some time, unless it has to keep it or
 // there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	turn := a.ItemID != "" && h.job.workflow.Map.Rate.Limit.Count > 0
+	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil)
 	if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil { // the workspace of the slot is the agent's
 		if err := h.wait(ctx, time.Now().Add(d)); err != nil || !turn {
 			return a.Worker, err

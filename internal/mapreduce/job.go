@@ -119,6 +119,9 @@ func (j *job) record(e events.Event) events.Record {
 	for _, t := range effects.Transitions {
 		j.record(events.Circuit(scopeWorkflow, t))
 	}
+	if c := effects.Limit; c != nil {
+		j.record(events.ConcurrencyChanged{Limit: c.Limit, Before: c.Before, Rate: c.Rate, Reason: c.Reason})
+	}
 	if len(effects.Batch) > 0 {
 		j.record(events.ErrorBatch{Size: len(effects.Batch), Errors: effects.Batch})
 	}

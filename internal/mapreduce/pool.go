@@ -260,7 +260,7 @@ const burst = 256
 
 // dispatch starts what may start now. It returns true when it stopped before it was done.
 func (p *pool) dispatch(now time.Time) bool {
-	p.held = false
+	p.held, p.turns.all = false, time.Time{}
 	if p.source.chosen == nil || !now.Before(p.total) {
 		p.total = time.Time{}
 	}
@@ -308,7 +308,7 @@ func (p *pool) vacant() bool {
 		return p.running == 0 && p.syncing == 0
 	}
 	busy := p.job.parallel - len(p.free)
-	return len(p.free) > 0 && int64(busy) < p.job.room.Load()
+	return len(p.free) > 0 && int64(busy) < p.job.room.Load() && busy < p.job.state.Adapt.AtOnce()
 }
 
 // admitNext starts, rejects or holds the next item, as the policy decides. It reports false when there is nothing to do now.
@@ -325,7 +325,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		p.held, p.hold = true, admission.Until
 		return false
 	}
-	if at := p.job.state.Rate.Next("", now); at.After(now) && admission.Verdict == errorpolicy.Run {
+	if at := p.job.state.nextTurn(now); at.After(now) && admission.Verdict == errorpolicy.Run {
 		p.held, p.hold = true, at
 		return false
 	}
@@ -673,7 +673,7 @@ func (p *pool) wake(now time.Time) bool {
 		return p.wakeInTurn(now)
 	}
 	k := heap.Pop(&p.parked).(*parking)
-	if k.turn && p.job.state.Rate.Limits() {
+	if k.turn && p.job.state.takesTurns() {
 		p.turns.woken.add(p.job.state.Running[k.index].Key, k)
 		return true
 	}

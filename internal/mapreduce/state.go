@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"time"
 
+	"prodigy/internal/adapt"
 	"prodigy/internal/agent"
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
@@ -18,6 +19,7 @@ import (
 type state struct {
 	Policy   *errorpolicy.Machine `json:"policy"` // without what the workflow says
 	Rate     *rate.Limiter        `json:"rate"`   // without the limit
+	Adapt    *adapt.Limiter       `json:"adapt"`  // without its bounds
 	Started  time.Time            `json:"started"`
 	Seq      int64                `json:"seq"`     // of the last record
 	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
@@ -94,7 +96,9 @@ type running struct {
 	Fleet   bool  `json:"fleet,omitempty"`
 	Suspect bool  `json:"suspect,omitempty"` // see events.AgentStarted
 
-	Key string `json:"key,omitempty"` // see events.AgentStarted
+	Key    string    `json:"key,omitempty"`    // see events.AgentStarted
+	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero: with the attempt
+	Waited bool      `json:"waited,omitempty"` // it waited for a try, so that how long it takes says nothing
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -133,6 +137,7 @@ func newState(p errorpolicy.Policy) *state {
 	return &state{
 		Policy:   errorpolicy.New(p),
 		Rate:     rate.NewLimiter(p.Rate),
+		Adapt:    adapt.New(p.Adapt),
 		Phases:   map[string]*phase{},
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
@@ -195,6 +200,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 		s.Sessions[e.ItemID] = e
 	case events.StepRetrying:
 		s.Retrying[e.ItemID] = stepRetry{Event: e, Due: r.Time.Add(time.Duration(e.DelayMS))}
+		return errorpolicy.Effects{Limit: s.stepFailed(r.Time, e)}
 	case events.ErrorBatch:
 		_ = s.Policy.Remainder()
 	case events.FingerprintChanged:
@@ -235,12 +241,14 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.AgentStarted:
 		s.Rate.Start(e.Key, r.Time)
+		s.Adapt.Start(r.Time)
 		ticket, effects := s.Policy.Started(r.Time)
 		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentCompleted:
 		effects := s.Policy.AttemptSucceeded(s.Running[e.ItemIndex].Ticket, r.Time)
+		effects.Limit = s.ended(e.ItemIndex, adapt.End{Kind: adapt.Good, Took: time.Duration(e.DurationMS)}, r.Time)
 		if e.Commit != "" {
 			s.awaitMerge(r, e)
 			return effects
@@ -267,7 +275,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	case events.AgentLost:
 		s.lose(e.ItemIndex, e.Unbegun)
 	case events.StepRetried:
-		s.Rate.Start(s.Running[e.ItemIndex].Key, r.Time)
+		s.retriedStep(r.Time, e)
 	}
 	return errorpolicy.Effects{}
 }
@@ -345,7 +353,13 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	if !e.Action.RunsAgain() {
 		s.Alike.add(e.ErrorType, e.ErrorSignature)
 	}
+	end := adapt.End{Kind: kindOf(e.ErrorType)}
+	if e.Retry != nil {
+		end.Asked = time.Duration(e.Retry.AskedMS)
+	}
+	limit := s.ended(e.ItemIndex, end, now)
 	effects := s.Policy.Failed(e.ItemID, s.Running[e.ItemIndex].Ticket, e.Action, e.ErrorType, e.Error, before, now)
+	effects.Limit = limit
 	if e.Action.RunsAgain() {
 		delete(s.Running, e.ItemIndex)
 		delete(s.Merging, e.ItemIndex)

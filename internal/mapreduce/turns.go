@@ -19,6 +19,7 @@ type turns struct {
 	starts lanes[offered]                               // items, with keyOf; without their data, which their agents read
 	woken  lanes[*parking]                              // agents whose wait for the next try of a step is over
 	asking lanes[*parking]                              // the same of those that have kept their slots
+	all    time.Time                                    // when to ask again what may start, whatever its key is; zero: nothing was held
 }
 
 // mostHeld bounds the items that wait for the turns of their keys. When there are so many, those behind them wait too, whatever their keys are.
@@ -58,6 +59,10 @@ func (t *turns) next(latest time.Time, vacant, held bool) time.Time {
 			latest = at
 		}
 	}
+	if !t.all.IsZero() {
+		sooner(t.all, true)
+		return latest
+	}
 	sooner(t.asking.due())
 	if vacant {
 		sooner(t.woken.due())
@@ -82,6 +87,9 @@ func (t *turns) forget(index int) {
 // takeTurn returns the agent whose turn it is, and records that.
 func (p *pool) takeTurn(l *lanes[*parking], now time.Time) (*parking, bool) {
 	for {
+		if l.len() == 0 || p.heldForAll(now) {
+			return nil, false
+		}
 		_, k, ok := l.next(now, p.job.state.Rate.Next)
 		if !ok {
 			return nil, false
@@ -92,6 +100,18 @@ func (p *pool) takeTurn(l *lanes[*parking], now time.Time) (*parking, bool) {
 			return k, true
 		}
 	}
+}
+
+// heldForAll reports whether nothing may start now whatever its key is, and has the loop come back when that is over.
+func (p *pool) heldForAll(now time.Time) bool {
+	at := p.job.state.Adapt.Next(now)
+	if !at.After(now) {
+		return false
+	}
+	if p.turns.all.IsZero() || at.Before(p.turns.all) {
+		p.turns.all = at
+	}
+	return true
 }
 
 // serveAsking has agents go on that have kept their slots.
@@ -128,6 +148,9 @@ func (p *pool) admitByKey(now time.Time) bool {
 	}
 	key, it, waited := p.turns.starts.next(now, p.job.state.Rate.Next)
 	if !waited && p.fresh == nil {
+		return false
+	}
+	if p.heldForAll(now) {
 		return false
 	}
 	admission := p.job.state.Policy.Admit(now)

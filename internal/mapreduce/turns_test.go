@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,4 +213,97 @@ func TestServingManyKeysAsksFewLimits(t *testing.T) {
 	if served != keys*each || asked > 3*served {
 		t.Errorf("served %d, asked %d times, want %d and at most three times as many", served, asked, keys*each)
 	}
+}
+
+// rationed is a service that takes so many calls in a second, and keeps them waiting when there are more than ten at once.
+type rationed struct {
+	mu     sync.Mutex
+	perSec float64
+	tokens float64
+	at     time.Time
+	calls  int
+	asked  int
+	no     int
+}
+
+func (s *rationed) answer() (takes time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.at.IsZero() {
+		s.at, s.tokens = now, 5
+	}
+	s.tokens = min(5, s.tokens+now.Sub(s.at).Seconds()*s.perSec)
+	s.at = now
+	if s.asked++; s.tokens < 1 {
+		s.no++
+		return 2 * time.Millisecond, false
+	}
+	s.tokens--
+	s.calls++
+	time.AfterFunc(100*time.Millisecond, func() {
+		s.mu.Lock()
+		s.calls--
+		s.mu.Unlock()
+	})
+	return 100 * time.Millisecond * time.Duration(max(10, s.calls)) / 10, true
+}
+
+// TestAJobFindsTheRateOfAService: hardly a call is refused, nothing is lost, and the time is close to the best. Retries are of the step or of the item.
+func TestAJobFindsTheRateOfAService(t *testing.T) {
+	for name, more := range map[string]string{
+		"retries of the step": "      retry_config: {attempts: 20, initial_delay: 1s, retry_after: true}\n",
+		"retries of the item": "error_policy:\n  on_item_failure: retry\n  retry_config: {attempts: 20, initial_delay: 1s, retry_after: true}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 600
+				s := &rationed{perSec: 50}
+				c := config(t, fake(func(call) answer {
+					takes, ok := s.answer()
+					if ok {
+						return answer{takes: takes}
+					}
+					return answer{takes: takes, code: 22, stdout: "HTTP/1.1 429\r\nRetry-After: 1\r\n"}
+				}))
+				source := strings.Replace(rated(1, "1/s", more, slices.Repeat([]string{"a"}, n)...), "max_parallel: 1\n  rate: 1/s", "concurrency: {min: 2, max: 64, adapt: true}", 1)
+				began := time.Now()
+				r := run(t, c, source)
+				took := time.Since(began)
+				if r.Metrics.Successful != n {
+					t.Errorf("%d of %d succeeded", r.Metrics.Successful, n)
+				}
+				if best := time.Duration(float64(n) / s.perSec * float64(time.Second)); took > best*11/10+time.Second || s.no > n/50 {
+					t.Errorf("took %s with %d refused, want about %s and few", took, s.no, best)
+				}
+				if told, _ := told[events.ConcurrencyChanged](recordsOf(t, r.Job)); len(told) == 0 || len(told) > 10 {
+					t.Errorf("got changes %+v", told)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAdaptedJobBeginsWithTheLeastAndStaysWithinBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most, now := 0, 0
+		var mu sync.Mutex
+		c := config(t, fake(func(call) answer {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			time.AfterFunc(time.Second, func() { mu.Lock(); now--; mu.Unlock() })
+			return answer{takes: time.Second}
+		}))
+		source := strings.Replace(rated(1, "1/s", "", slices.Repeat([]string{"a"}, 60)...), "max_parallel: 1\n  rate: 1/s", "concurrency: {min: 1, max: 6, adapt: true}", 1)
+		r := run(t, c, source)
+		if r.Metrics.Successful != 60 || most != 6 {
+			t.Errorf("%d succeeded, %d at once, want 60 and 6", r.Metrics.Successful, most)
+		}
+		_, at := turnsOf(recordsOf(t, r.Job))
+		if at[1] < time.Second {
+			t.Errorf("the second starts after %s, want one at first", at[1])
+		}
+	})
 }

@@ -69,9 +69,10 @@ type Job struct {
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
 
-	Spent   spend.Total     // by AI agents
-	MaxCost spend.USD       // that they may cost in all, if a command line said so
-	Budget  *spend.JobSpent // nil: the budget allows further agents, as far as this run has asked
+	Spent   spend.Total                // by AI agents
+	MaxCost spend.USD                  // that they may cost in all, if a command line said so
+	Limit   *events.ConcurrencyChanged // the last; nil: there was none
+	Budget  *spend.JobSpent            // nil: the budget allows further agents, as far as this run has asked
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
@@ -189,6 +190,8 @@ func (j *Job) Apply(r events.Record) {
 		}
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		j.at(e.ItemID, e.Step, due)
+	case events.ConcurrencyChanged:
+		j.Limit = &e
 	case events.CircuitOpen:
 		j.circuit.open(e, r.Time)
 	case events.CircuitHalfOpen:

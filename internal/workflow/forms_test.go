@@ -308,6 +308,10 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return either("list of labels, or one label", label, listOf(label, "")), true
 	case "workflow.Rate.burst":
 		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true
+	case "workflow.Concurrency.min", "workflow.Concurrency.max":
+		return atLeast(1), true
+	case "workflow.Concurrency.adapt":
+		return form{schema: node{"const": true}, words: "`true`"}, true
 	case "workflow.Map.batch":
 		return atLeast(1), true
 	case "workflow.Map.offset", "workflow.Map.max_items", "workflow.callOptions.retry":

@@ -104,7 +104,7 @@ func TestAKeyWrittenTwiceIsRefusedAtEveryLevel(t *testing.T) {
 
 func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 	written := map[string]bool{}
-	for _, name := range []string{"everything", "batch", "glob", "stdin", "command", "job"} {
+	for _, name := range []string{"everything", "concurrency", "batch", "glob", "stdin", "command", "job"} {
 		mappings(valid(t, name), "root", func(n *yaml.Node, _ string) {
 			for i := 0; i < len(n.Content); i += 2 {
 				written[n.Content[i].Value] = true

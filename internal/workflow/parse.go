@@ -219,6 +219,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.validate(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
+	case **Concurrency:
+		*t = r.concurrency(e)
 	case *Rate:
 		set(t)(r.rate(e))
 	case *rate.Limit:

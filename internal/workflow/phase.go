@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/adapt"
 )
 
 const defaultParallel = 10
@@ -65,6 +67,13 @@ func (r *reader) mapPhase(e entry) *Map {
 	r.require(b, "agent_template")
 	r.checkTimeouts(m, b, timeouts)
 	r.warnOfAgentLimit(m, b, timeouts)
+	if c := m.Concurrency; c != nil {
+		if b.has("max_parallel") {
+			r.fail(b.at("max_parallel"), `"max_parallel" and "concurrency" exclude each other: write max of concurrency instead`)
+		}
+		m.MaxParallel = IntOrVar{Value: max(c.Max, 1)}
+		r.w.ErrorPolicy.Adapt = adapt.Config{Min: c.Min, Max: c.Max}
+	}
 	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit
 	return m
 }

@@ -6,6 +6,26 @@ import (
 	"prodigy/internal/rate"
 )
 
+// concurrency reads the bounds of the number of agents at once.
+func (r *reader) concurrency(e entry) *Concurrency {
+	c := &Concurrency{Min: 1}
+	keys := r.fields(c)
+	keys = withReader(keys, "min", func(e entry) { set(&c.Min)(r.atLeast(e, 1)) })
+	keys = withReader(keys, "max", func(e entry) { set(&c.Max)(r.atLeast(e, 1)) })
+	b := r.block("concurrency", e, keys)
+	if b == nil {
+		return nil
+	}
+	r.require(b, "max")
+	switch {
+	case !c.Adapt:
+		r.fail(b.at("adapt"), `concurrency without "adapt: true" is always the same: write max_parallel instead`)
+	case b.has("max") && c.Min > c.Max:
+		r.fail(b.at("min"), "min must not be more than max, which is %d", c.Max)
+	}
+	return c
+}
+
 // rate reads a limit as text, or a mapping with one.
 func (r *reader) rate(e entry) (Rate, bool) {
 	var v Rate

@@ -96,6 +96,7 @@ type Map struct {
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	Batch         int          `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
+	Concurrency   *Concurrency `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
 	Rate          Rate         `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
 	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
 	Requires      []Text       `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
@@ -108,6 +109,13 @@ type Map struct {
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
 	Pos           Pos
+}
+
+// Concurrency is how many agents run at once, between bounds.
+type Concurrency struct {
+	Min   int  `yaml:"min"`   // how many at least, and at first; default 1
+	Max   int  `yaml:"max"`   // how many at most; required. `--max-parallel` can lower it
+	Adapt bool `yaml:"adapt"` // that the number follows how the agents fare; required, since otherwise it is `max_parallel`
 }
 
 // Rate is how often agents may start.

@@ -1,0 +1,336 @@
+// Package adapt finds out how much a service takes: how many calls at once, and how many in a second.
+//
+// A Limiter is a pure state machine: starts, ends and the clock go in, limits come out, so that a replay of a log ends with the same. It has two parts,
+// each a published algorithm:
+//
+//   - How many run at once follows the time that they take, by the Gradient2 limit of Netflix's concurrency-limits, over windows of outcomes, after a
+//     slow start as that of TCP (RFC 5681). Overload that a service tells by 5xx, a timeout or a broken connection cuts it by a third.
+//   - How many start in a second follows what a service refuses with 429. As in the adaptive retries of the AWS SDKs, there is no such limit before the
+//     first refusal; then it is the cubic function of CUBIC (RFC 9438) around what the service has taken of late.
+package adapt
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"prodigy/internal/duration"
+)
+
+// Config are the bounds. The zero Config is no limit.
+type Config struct {
+	Min, Max int // calls at once
+}
+
+// Kind is what the end of a call says of the service.
+type Kind int
+
+const (
+	Other      Kind = iota // nothing: it failed for a reason of its own
+	Good                   // it succeeded
+	Refused                // there were too many calls
+	Overloaded             // it did not answer, or could not
+)
+
+// End is the end of a call.
+type End struct {
+	Kind  Kind
+	Began time.Time
+	Took  time.Duration // of a good one; 0: it says nothing of the service, as when there were waits in it
+	Asked time.Duration // of a refused one: how long the service wants to be left alone; 0: it does not say
+	Calls int           // that ran when it ended, itself among them
+}
+
+// Change is a change that is worth telling. There are few: after the first ones, at most one in changePause.
+type Change struct {
+	Limit  int
+	Before int
+	Rate   float64 // starts in a second; 0: no limit
+	Reason string
+}
+
+const (
+	// Of Gradient2.
+	tolerance = 1.5 // by how much calls may take longer than usual
+	headroom  = 4   // calls that may wait at the service
+	smoothing = 0.2
+	longTerm  = 10_000 // outcomes in which longer times become usual
+
+	overloadCut = 2.0 / 3
+
+	// Of the cubic function.
+	refusalCut  = 0.9
+	climb       = 120 // calls after a refusal until the rate is as before
+	breather    = 3   // calls that are left out after a refusal
+	enoughCalls = 20
+	kept        = 64 // starts and good ends by which is told what a service takes
+
+	firstPause  = 200 * time.Millisecond // between the first changes that are told; later ones are further apart
+	changePause = 10 * time.Second
+	enoughEnds  = 5
+	mostHold    = time.Hour
+)
+
+// Limiter is the state machine. It is not safe for concurrent use.
+type Limiter struct {
+	config Config
+	mem    memory
+}
+
+// memory is what a limiter remembers: everything but its configuration. It is what a checkpoint has of it.
+type memory struct {
+	Limit  float64   `json:"limit,omitempty"`
+	Steady bool      `json:"steady,omitempty"` // the slow start is over
+	Usual  float64   `json:"usual,omitempty"`  // seconds that calls take when there are few
+	Ends   int       `json:"ends,omitempty"`   // outcomes in the window
+	Window int       `json:"window,omitempty"` // outcomes that make the window full
+	Sum    float64   `json:"sum,omitempty"`    // seconds that they took
+	Busy   bool      `json:"busy,omitempty"`   // at least half of the limit was in use at one of them
+	Cut    time.Time `json:"cut,omitzero"`     // when the limit was cut last: what began before says nothing new
+
+	Good    []time.Time `json:"good,omitempty"`   // the newest good ends, in order
+	Starts  []time.Time `json:"starts,omitempty"` // the newest starts
+	Most    float64     `json:"most,omitempty"`   // starts in a second that the service took when it refused; 0: it has not
+	Refused time.Time   `json:"refused,omitzero"`
+	Again   int         `json:"again,omitempty"` // refusals one soon after the other
+	Since   int         `json:"since,omitempty"` // good ends since then
+	Next    time.Time   `json:"next,omitzero"`   // when the next start has its turn
+	Hold    time.Time   `json:"hold,omitzero"`   // nothing starts before, since the service has asked for that
+
+	Told     time.Time `json:"told,omitzero"` // the last change that was told
+	ToldOf   int       `json:"told_of,omitempty"`
+	Tellings int       `json:"tellings,omitempty"`
+	ToldRate float64   `json:"told_rate,omitempty"`
+}
+
+// New returns a limiter that begins with the least.
+func New(c Config) *Limiter {
+	return &Limiter{config: c, mem: memory{Limit: float64(c.Min), ToldOf: c.Min}}
+}
+
+// Limits reports whether there is a limit.
+func (l *Limiter) Limits() bool { return l.config.Max > 0 }
+
+// MarshalJSON encodes what the limiter remembers.
+func (l *Limiter) MarshalJSON() ([]byte, error) { return json.Marshal(l.mem) }
+
+// UnmarshalJSON restores what a limiter of the same configuration remembered.
+func (l *Limiter) UnmarshalJSON(data []byte) error {
+	l.mem = memory{}
+	return json.Unmarshal(data, &l.mem)
+}
+
+// AtOnce returns how many calls may run.
+func (l *Limiter) AtOnce() int {
+	if !l.Limits() {
+		return math.MaxInt
+	}
+	return min(max(int(l.mem.Limit), l.config.Min, 1), l.config.Max)
+}
+
+// Rate returns how many calls may start in a second at now; 0: there is no limit.
+func (l *Limiter) Rate(now time.Time) float64 {
+	if l.mem.Most == 0 {
+		return 0
+	}
+	x := float64(now.Sub(l.mem.Refused))/float64(l.recovery()) - 1
+	if x < -1 { // the clock was set back
+		x = -1
+	}
+	if x > 10 {
+		return 0 // far beyond what was refused: if the service still has a limit, that is another one
+	}
+	return l.mem.Most * (1 + (1-refusalCut)*x*x*x)
+}
+
+// recovery returns how long it takes after a refusal until the rate is as before.
+func (l *Limiter) recovery() time.Duration {
+	return time.Duration(min(max(climb/l.mem.Most, 2), 3600) * float64(time.Second))
+}
+
+// Next returns when the next call may start: at once, if that is not after now.
+func (l *Limiter) Next(now time.Time) time.Time {
+	if l.mem.Hold.After(now) && !l.mem.Hold.After(now.Add(mostHold)) {
+		return l.mem.Hold
+	}
+	rate := l.Rate(now)
+	if rate == 0 {
+		return now
+	}
+	next, interval := l.mem.Next, time.Duration(float64(time.Second)/rate)
+	if latest := now.Add(breather * interval); next.After(latest) { // the clock was set back, or the rate has risen
+		next = latest
+	}
+	return next
+}
+
+// Start records the start of a call.
+func (l *Limiter) Start(now time.Time) {
+	if !l.Limits() {
+		return
+	}
+	l.mem.Starts = newest(l.mem.Starts, now)
+	rate := l.Rate(now)
+	if rate == 0 {
+		return
+	}
+	interval := time.Duration(float64(time.Second) / rate)
+	next := l.Next(now)
+	if earliest := now.Add(-interval / 2); next.Before(earliest) { // a start that is a little late is made up for
+		next = earliest
+	}
+	l.mem.Next = next.Add(interval)
+}
+
+// End records the end of a call. It returns a change that is worth telling, or nil.
+func (l *Limiter) End(e End, now time.Time) *Change {
+	if !l.Limits() {
+		return nil
+	}
+	reason := ""
+	switch e.Kind {
+	case Good:
+		l.mem.Good = newest(l.mem.Good, now)
+		l.mem.Since++
+		reason = l.measure(e)
+	case Refused:
+		reason = l.refused(e, now)
+	case Overloaded:
+		if e.Began.After(l.mem.Cut) {
+			l.mem.Limit = max(l.mem.Limit*overloadCut, float64(l.config.Min))
+			l.mem.Cut, l.mem.Steady = now, true
+			l.resetWindow()
+			reason = "the service did not answer, or said that it cannot"
+		}
+	}
+	return l.tell(reason, now)
+}
+
+// measure adds the time that a call took to the window, and moves the limit when the window is full.
+func (l *Limiter) measure(e End) (reason string) {
+	if e.Took <= 0 {
+		return ""
+	}
+	m := &l.mem
+	m.Ends++
+	m.Sum += e.Took.Seconds()
+	m.Busy = m.Busy || 2*e.Calls >= int(m.Limit)
+	if !m.Steady && m.Busy && (m.Usual == 0 || e.Took.Seconds() < 2*m.Usual) {
+		m.Limit = min(m.Limit+1, float64(l.config.Max))
+		reason = "calls take no longer than with fewer at once"
+	}
+	if m.Ends < max(enoughEnds, m.Window) {
+		return reason
+	}
+	mean, busy, n := m.Sum/float64(m.Ends), m.Busy, m.Ends
+	l.resetWindow()
+	switch {
+	case m.Usual == 0:
+		m.Usual = mean
+	case mean < m.Usual:
+		m.Usual += (mean - m.Usual) * 0.3
+	default:
+		m.Usual += (mean - m.Usual) * min(1, float64(n)/longTerm)
+	}
+	if !busy {
+		return reason
+	}
+	gradient := min(1, max(0.5, tolerance*m.Usual/mean))
+	if gradient == 1 && !m.Steady {
+		return reason
+	}
+	m.Steady = true
+	next := m.Limit*gradient + headroom
+	m.Limit = min(max(m.Limit+(next-m.Limit)*smoothing, float64(l.config.Min)), float64(l.config.Max))
+	if gradient < 1 {
+		return fmt.Sprintf("calls took %s, and %s with fewer at once", rough(mean), rough(m.Usual))
+	}
+	return "calls take no longer than with fewer at once"
+}
+
+func (l *Limiter) resetWindow() {
+	l.mem.Ends, l.mem.Sum, l.mem.Busy, l.mem.Window = 0, 0, false, int(l.mem.Limit)
+}
+
+// refused lowers the rate to a little less than what the service has taken of late. Of calls that it refuses at about the same time one counts. If it goes on,
+// and the service says for how long, nothing starts until then.
+func (l *Limiter) refused(e End, now time.Time) (reason string) {
+	m := &l.mem
+	if !e.Began.After(m.Refused) {
+		return ""
+	}
+	before, took := l.Rate(now), l.taking(now)
+	if m.Most > 0 && now.Sub(m.Refused) < l.recovery()/4 {
+		m.Again++
+	} else {
+		m.Again = 0
+	}
+	switch {
+	case before == 0:
+	case m.Since >= enoughCalls && before < 1.25*m.Most: // a bucket was empty then and is now: what it let through meanwhile is its rate
+		took = min(before, float64(m.Since)/max(now.Sub(later(m.Refused, m.Hold)), time.Millisecond).Seconds())
+	case m.Again > 0:
+		took = min(took, before*0.8)
+	default:
+		took = min(took, before)
+	}
+	if m.Again > 1 && e.Asked > 0 {
+		if hold := now.Add(min(e.Asked, mostHold)); hold.After(m.Hold) {
+			m.Hold = hold
+		}
+	}
+	m.Most, m.Refused, m.Since, m.Steady = took, now, 0, true
+	m.Next = now.Add(time.Duration(breather / took * float64(time.Second)))
+	return fmt.Sprintf("the service has refused a call, and takes about %.3g in a second", took)
+}
+
+// taking returns about how many calls the service takes in a second: between what has succeeded of late, which lags behind while more and more start,
+// and what has started, which may be more than it takes.
+func (l *Limiter) taking(now time.Time) float64 {
+	return (l.pace(l.mem.Good, now) + l.pace(l.mem.Starts, now)) / 2
+}
+
+// pace returns how many in a second the newest of times are: as many as run at once, so that those are counted that had the present number beside them, and
+// since the one before, so that calls of the same time do not count as very many in no time.
+func (l *Limiter) pace(times []time.Time, now time.Time) float64 {
+	n := min(max(l.AtOnce(), enoughEnds), len(times)-1)
+	if n < 1 {
+		return 1
+	}
+	return float64(n) / max(now.Sub(times[len(times)-1-n]), time.Millisecond).Seconds()
+}
+
+// newest appends a time and keeps the newest.
+func newest(times []time.Time, now time.Time) []time.Time {
+	times = append(times, now)
+	if n := len(times) - kept; n > 0 {
+		times = append(times[:0], times[n:]...)
+	}
+	return times
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// tell returns a change with its reason, if it is worth that.
+func (l *Limiter) tell(reason string, now time.Time) *Change {
+	m := &l.mem
+	limit, rate := l.AtOnce(), l.Rate(now)
+	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) && rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)
+	if since := now.Sub(m.Told); reason == "" || small || since >= 0 && since < min(changePause, time.Duration(m.Tellings)*firstPause) {
+		return nil
+	}
+	c := &Change{Limit: limit, Before: m.ToldOf, Rate: rate, Reason: reason}
+	m.Told, m.ToldOf, m.ToldRate = now, limit, rate
+	m.Tellings++
+	return c
+}
+
+func rough(seconds float64) string {
+	return duration.Format(time.Duration(seconds * float64(time.Second)).Round(time.Millisecond))
+}

@@ -1,0 +1,72 @@
+package mapreduce
+
+import (
+	"time"
+
+	"prodigy/internal/adapt"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+)
+
+// kindOf returns what a failure of a type says of the service that agents call.
+func kindOf(t retry.Type) adapt.Kind {
+	switch t {
+	case retry.TypeRateLimit:
+		return adapt.Refused
+	case retry.TypeServerError, retry.TypeTimeout, retry.TypeNetwork:
+		return adapt.Overloaded
+	}
+	return adapt.Other
+}
+
+// ended tells the limiter how a call ended: an attempt, or a try of a step of it.
+func (s *state) ended(index int, e adapt.End, now time.Time) *adapt.Change {
+	f, runs := s.Running[index]
+	if !runs {
+		return nil
+	}
+	if e.Began = f.Began; f.Try.After(f.Began) {
+		e.Began = f.Try
+	}
+	if f.Waited {
+		e.Took = 0
+	}
+	e.Calls = len(s.Running)
+	return s.Adapt.End(e, now)
+}
+
+// stepFailed records a try of a step that failed and is followed by another.
+func (s *state) stepFailed(now time.Time, e events.StepRetrying) *adapt.Change {
+	f, runs := s.Running[e.ItemIndex]
+	if e.ItemID == "" || !runs || f.ID != e.ItemID || !s.Adapt.Limits() {
+		return nil
+	}
+	c := s.ended(e.ItemIndex, adapt.End{Kind: kindOf(e.ErrorType), Asked: time.Duration(e.AskedMS)}, now)
+	f.Waited = true
+	s.Running[e.ItemIndex] = f
+	return c
+}
+
+// retriedStep records the next try of a step.
+func (s *state) retriedStep(now time.Time, e events.StepRetried) {
+	f, runs := s.Running[e.ItemIndex]
+	if !runs {
+		return
+	}
+	s.Rate.Start(f.Key, now)
+	s.Adapt.Start(now)
+	f.Try = now
+	s.Running[e.ItemIndex] = f
+}
+
+// takesTurns reports whether starts have to wait for a turn.
+func (s *state) takesTurns() bool { return s.Rate.Limits() || s.Adapt.Limits() }
+
+// nextTurn returns when a start may be that needs no turn of a key of its own.
+func (s *state) nextTurn(now time.Time) time.Time {
+	at := s.Adapt.Next(now)
+	if all := s.Rate.Next("", now); all.After(at) {
+		return all
+	}
+	return at
+}
