@@ -33,10 +33,10 @@ var allowed = map[string][]string{
 	"live":          {},
 
 	"internal/natsfleet": {
-		"agent", "aicli", "breaker", "events", "fleet", "mapreduce", "mask", "outputs", "process", "spend",
+		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "mapreduce", "mask", "outputs", "process", "retry", "spend",
 		"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "gopkg.in/yaml.v3",
 	},
-	"internal/fleet": {"agent", "events", "mapreduce", "outputs", "gopkg.in/yaml.v3"},
+	"internal/fleet": {"agent", "events", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mapreduce": {
 		"adapt", "agent", "aicli", "breaker", "checksum", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "rate", "retry", "settings", "spend", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",

@@ -207,9 +207,13 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
+		var files []string
+		for _, pattern := range w.Map.Files {
+			files = append(files, pattern.Value)
+		}
 		crew, err := con.link.Join(ctx, fleet.JobOptions{
 			Address: o.found, Version: versionText(), Lease: o.leaseOf, Requires: o.labels(w), Dir: dir, Grace: grace,
-			Agents: t.agents != nil, Layers: layers, Claude: t.claude,
+			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces,
 		})
 		if err != nil {
 			return mapreduce.Result{}, err

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
@@ -51,12 +52,14 @@ type JobOptions struct {
 	Address
 	Version  string
 	Lease    time.Duration
-	Requires []string      // labels that a worker must have
-	Dir      string        // directory of the run
-	Grace    time.Duration // what running attempts get to finish in at a stop
-	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
-	Agents   bool          // there are steps that need that
-	Claude   []string      // argv of the AI coding CLI of claude steps
+	Requires []string        // labels that a worker must have
+	Dir      string          // directory of the run
+	Grace    time.Duration   // what running attempts get to finish in at a stop
+	Layers   []string        // how AI coding CLIs are called, beside what is built in: see aicli.Layer
+	Agents   bool            // there are steps that need that
+	Claude   []string        // argv of the AI coding CLI of claude steps
+	Files    []string        // patterns of the files that workers are sent; none: they share Dir
+	Produces []workflow.Text // paths of what an item leaves
 }
 
 // WorkerOptions are the options of a worker.

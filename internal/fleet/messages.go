@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
+	"prodigy/internal/workflow"
 )
 
 // Stop says how far a job is to stop.
@@ -32,6 +33,16 @@ type Job struct {
 	Grace    time.Duration `json:"grace"`
 	Stop     Stop          `json:"stop,omitempty"`
 	Secrets  bool          `json:"secrets,omitempty"` // there are some, to be asked for
+	Files    string        `json:"files,omitempty"`   // object with the list of the files that commands run beside; empty: Dir is shared
+}
+
+// File is a file that a job has sent to workers, or that an item has left on one.
+type File struct {
+	Path   string `json:"path"` // with slashes, below the directory
+	Size   int64  `json:"size"`
+	Run    bool   `json:"run,omitempty"`    // it can be executed
+	Sum    string `json:"sum"`              // SHA-256, in hex
+	Object string `json:"object,omitempty"` // that has it, of one that an item has left
 }
 
 // Spec is what all attempts of a phase have in common. It is sent once to each worker.
@@ -42,6 +53,8 @@ type Spec struct {
 	Claude   []string      `json:"claude,omitempty"`
 	Agents   bool          `json:"agents,omitempty"`
 	Layers   []string      `json:"layers,omitempty"`
+
+	Produces []workflow.Text `json:"produces,omitempty"` // paths of what an item leaves, which the coordinator has to be sent
 }
 
 // Task is an attempt that is given to a worker: what it has besides its spec.
@@ -146,7 +159,8 @@ type Report struct {
 	For     time.Duration  `json:"for,omitempty"` // of Parked
 	Outcome *agent.Outcome `json:"outcome,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
-	Ref     string         `json:"ref,omitempty"` // object that has the report instead
+	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
+	Ref     string         `json:"ref,omitempty"`   // object that has the report instead
 }
 
 // Call is a call of a method of agent.Host by a worker. It is repeated with the same ID until it is answered, and has its effect once.

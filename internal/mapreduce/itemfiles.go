@@ -217,6 +217,15 @@ func checkFiles(c Config, w *workflow.Workflow) []workflow.Problem {
 			}
 		}
 	}
+	for _, sent := range m.Files {
+		_, err := files.Local(sent.Value)
+		switch {
+		case err != nil:
+			report(sent, "files", err.Error())
+		case !doublestar.ValidatePattern(filepath.ToSlash(sent.Value)):
+			report(sent, "files", sent.Value+" is not a pattern: a bracket or brace is not closed, or a backslash stands last")
+		}
+	}
 	for _, product := range m.Produces {
 		if dependsOnItem(product) {
 			continue

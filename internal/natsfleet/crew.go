@@ -41,16 +41,19 @@ type crew struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	opening sync.Mutex
-	putting sync.Mutex      // of specs
-	key     string          // of the job; empty: not opened yet
-	probe   string          // path of the file
-	noted   map[string]bool // instances that are in members
-	members *os.File        // the same: it has the instances that were given something
-	returns string          // subjects of what could not be delivered
-	hear    jetstream.ConsumeContext
-	heard   chan struct{} // closed when the reports of before have been heard
-	once    sync.Once     // closes it
+	opening  sync.Mutex
+	putting  sync.Mutex                                      // of specs
+	produces func(string, json.RawMessage) ([]string, error) // nil: none
+	fetching chan struct{}                                   // bounds what is fetched at once
+	key      string                                          // of the job; empty: not opened yet
+	unopened error                                           // why not
+	probe    string                                          // path of the file
+	noted    map[string]bool                                 // instances that are in members
+	members  *os.File                                        // the same: it has the instances that were given something
+	returns  string                                          // subjects of what could not be delivered
+	hear     jetstream.ConsumeContext
+	heard    chan struct{} // closed when the reports of before have been heard
+	once     sync.Once     // closes it
 
 	sending  chan struct{} // something is to be sent
 	mu       sync.Mutex
@@ -63,8 +66,9 @@ type crew struct {
 	stations map[string]*station
 	dirty    []string           // instances that something is to be sent to
 	ups      *nats.Subscription // nil: workers are not heard yet
-	objects  map[string][]byte  // specs, by name
-	specs    map[string]string  // names of the specs that the broker has, by that of the attempt and what else is in it
+	objects  map[string][]byte  // specs and the list of files, by name
+	files    []fleet.File
+	specs    map[string]string // names of the specs that the broker has, by that of the attempt and what else is in it
 	calls    map[string]*call
 	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
 	notice   func(string)
@@ -82,6 +86,7 @@ type flight struct {
 	spec    string // name
 	done    func(agent.Outcome, error)
 	last    int   // index of the last report; -1: nobody knows, since the run before was told of some
+	fetches bool  // what it has produced is being fetched
 	broke   error // that the job is to stop with, which a call of the worker was answered with
 	of      context.Context
 	ctx     context.Context // ends with the attempt; nil: nobody has asked for it
@@ -99,7 +104,8 @@ func (f *flight) context() context.Context {
 // settling is the end of an attempt that is not on disk yet.
 type settling struct {
 	token    int64
-	index    int    // of the report
+	index    int // of the report
+	objects  []string
 	instance string // whose it is; empty: there is no report
 	msgs     []jetstream.Msg
 }
@@ -144,11 +150,16 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 	}
 	c := &crew{
 		o: o, owner: newInstance(), curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
-		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, calls: map[string]*call{},
+		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
 		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
 		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
+	if len(o.Files) > 0 && len(o.Produces) > 0 {
+		if c.produces, err = agent.Paths(o.Produces); err != nil {
+			return nil, err
+		}
+	}
 	c.hub, err = connect(ctx, o.Address, "coordinator", furnished, c.reconnected)
 	if err != nil {
 		return nil, err
@@ -191,12 +202,13 @@ func (c *crew) Holds(ctx context.Context, ids []string) ([]string, error) {
 }
 
 // open tells the workers of the job and begins to hear them.
-func (c *crew) open(ctx context.Context, jobID string) error {
+func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
-	if c.key != "" {
-		return nil
+	if c.key != "" || c.unopened != nil {
+		return c.unopened
 	}
+	defer func() { c.unopened = err }()
 	key := keyOf(jobID, c.c.Seed)
 	if _, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond); err == nil {
 		return fmt.Errorf("%w: job %s is run by another coordinator of this fleet", fleet.ErrRefused, jobID)
@@ -232,6 +244,15 @@ func (c *crew) open(ctx context.Context, jobID string) error {
 	}
 	if err := c.keep(ctx); err != nil {
 		return err
+	}
+	if len(c.o.Files) > 0 {
+		name, err := c.sendFiles(ctx)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.job.Files = name
+		c.mu.Unlock()
 	}
 	c.work.Go(c.send)
 	c.work.Go(c.look)
@@ -561,6 +582,9 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 		return name, nil
 	}
 	s := fleet.NewSpec(a)
+	if c.produces != nil {
+		s.Produces = c.o.Produces
+	}
 	s.Seed, s.LogSteps, s.Claude, s.Agents, s.Layers = c.c.Seed, c.c.LogSteps, c.c.Claude, c.o.Agents, c.o.Layers
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -686,6 +710,13 @@ func (c *crew) Settle(records []events.Record) {
 		c.mu.Unlock()
 		for _, m := range end.msgs {
 			_ = m.Ack()
+		}
+		if len(end.objects) > 0 {
+			c.work.Go(func() {
+				for _, name := range end.objects {
+					_ = c.remove(c.life, name) // or with the job
+				}
+			})
 		}
 	}
 }
@@ -871,6 +902,9 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 		}
 		c.mu.Unlock()
 		return
+	case out && f.fetches:
+		c.mu.Unlock()
+		return
 	case !out || !c.book.Reported(r.Token, r.Holder, time.Now()), f.last >= r.Index:
 		c.settled(r, m)
 		return
@@ -906,8 +940,33 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	if m != nil {
 		by.msgs = []jetstream.Msg{m}
 	}
+	if e.err == nil && len(r.Files) > 0 && c.produces != nil {
+		for _, file := range r.Files {
+			by.objects = append(by.objects, file.Object)
+		}
+		f.fetches = true
+		c.mu.Unlock()
+		c.work.Go(func() { c.settleMade(f, r.Files, e, by) })
+		return
+	}
 	c.settle(r.Token, e, by)
 	c.mu.Unlock()
+}
+
+// settleMade ends a flight when what it has produced is here.
+func (c *crew) settleMade(f *flight, files []fleet.File, e flightEnd, by settling) {
+	c.fetching <- struct{}{}
+	err := c.fetchMade(f, files)
+	<-c.fetching
+	if c.life.Err() != nil {
+		return
+	}
+	if err != nil {
+		e = flightEnd{err: err}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle(f.attempt.Token, e, by)
 }
 
 // settled tells a worker that a report is not needed any more. It is called with the lock held, and releases it.
@@ -990,6 +1049,7 @@ func (c *crew) reconcile(again bool) {
 			return c.put(ctx, name, data)
 		})
 	}
+	c.resendFiles(c.life)
 	if listens && (again || !c.announced(c.life)) {
 		_ = stubbornly(c.life, c.announce)
 	}

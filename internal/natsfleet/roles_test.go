@@ -93,7 +93,12 @@ func TestRolesAllowAllThatIsNeeded(t *testing.T) {
 
 	const secret = "s3cr3t-of-the-fleet"
 	big := strings.Repeat("x", 300<<10)
-	c, of := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
+	if err := os.WriteFile(filepath.Join(f.root, "in.txt"), []byte("sent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, of := f.config(func(o *fleet.JobOptions) {
+		o.Address, o.Files, o.Produces = f.as("coordinator.yml"), []string{"in.txt"}, []workflow.Text{{Value: "made"}}
+	})
 	c.Settings = settings.Settings{Env: []workflow.EnvVar{{Name: "SHELL_TOKEN", Secret: true}}, Secrets: map[string]string{"SHELL_TOKEN": secret}, Mask: mask.New([]string{secret})}
 	text := `mode: mapreduce
 env: {SHELL_TOKEN: {secret: true, value: ` + secret + `}}
@@ -103,6 +108,7 @@ map:
   agent_template:
     - shell: |
         sleep 0.2
+        cat in.txt >made
         test "$SHELL_TOKEN" = "s3cr3t-of""-the-fleet"
         head -c 300000 /dev/zero | tr '\0' y
       capture: all
@@ -121,6 +127,9 @@ map:
 	}
 	if r.State != mapreduce.Completed || r.Metrics.Successful != 8 {
 		t.Fatalf("got %s (%s) with %+v, want 8 successful", r.State, r.Reason, r.Metrics)
+	}
+	if data, err := os.ReadFile(filepath.Join(f.root, "made")); err != nil || string(data) != "sent" {
+		t.Errorf("made: %q, %v, want what was sent", data, err)
 	}
 	nodes, err := (Link{}).Nodes(t.Context(), f.as("observer.yml"))
 	if err != nil || len(nodes) != 2 {

@@ -42,6 +42,8 @@ type worker struct {
 	end  context.CancelFunc
 	runs sync.WaitGroup
 
+	caching sync.Mutex // of files
+
 	mu       sync.Mutex
 	space    *sync.Cond // of mu: reports have been taken, or nobody wants them
 	node     fleet.Node
@@ -79,6 +81,7 @@ type workerJob struct {
 	unread             int        // bytes of reports that the coordinator has not taken
 
 	executors map[string]*jobExecutor // by spec
+	dirs      map[string]string       // that attempts run in, by the list of their files
 	secrets   map[string]string       // once asked for
 	asking    sync.Mutex
 }
@@ -86,7 +89,8 @@ type workerJob struct {
 // jobExecutor runs the attempts of one spec.
 type jobExecutor struct {
 	*agent.Executor
-	spec fleet.Spec
+	spec     fleet.Spec
+	produces func(string, json.RawMessage) ([]string, error) // nil: none
 }
 
 // holding is an attempt that this worker was given.
@@ -202,6 +206,9 @@ func (w *worker) prepare() error {
 	if w.register, err = process.OpenRegister(path, w.o.Grace, watcher...); err != nil {
 		return err
 	}
+	if err := os.RemoveAll(filepath.Join(w.o.Home, "jobs")); err != nil {
+		return err
+	}
 	// Coordinators are told that what the worker before had is ended.
 	last := filepath.Join(w.o.Home, "instance")
 	if before, err := os.ReadFile(last); err == nil {
@@ -291,6 +298,27 @@ func (w *worker) giveBackQueued(reason string) {
 		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: reason}) })
 	}
 	w.queue = nil
+}
+
+// tidy removes the directories of a job that is gone, when nothing of it runs here any more. It is called with the lock held.
+func (w *worker) tidy(j *workerJob) {
+	if w.jobs[j.key] == j || len(j.dirs) == 0 {
+		return
+	}
+	for _, h := range w.held {
+		if h.job == j {
+			return
+		}
+	}
+	dir := filepath.Join(w.o.Home, "jobs", j.key)
+	w.runs.Go(func() {
+		w.mu.Lock()
+		back := w.jobs[j.key] != nil
+		w.mu.Unlock()
+		if !back {
+			_ = os.RemoveAll(dir) // or when the next worker starts
+		}
+	})
 }
 
 // finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does.
@@ -729,7 +757,7 @@ func (w *worker) update(key string, now fleet.Job) {
 	w.mu.Lock()
 	j := w.jobs[key]
 	if j == nil {
-		j = &workerJob{key: key, tickets: map[int64]string{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}}
+		j = &workerJob{key: key, tickets: map[int64]string{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 		w.jobs[key] = j
 	}
@@ -800,7 +828,7 @@ func (w *worker) unfit(j fleet.Job) string {
 			return fmt.Sprintf("it requires %s, which this worker does not have", label)
 		}
 	}
-	if w.o.Dir == "" {
+	if w.o.Dir == "" && j.Files == "" {
 		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
 			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s; mount it there, or say where it is with --dir", w.node.Host, filepath.Join(j.Dir, j.Probe))
 		}
@@ -822,6 +850,7 @@ func (w *worker) forget(key string) {
 		}
 		w.queue = slices.DeleteFunc(w.queue, func(h *holding) bool { return h.job == j })
 		w.space.Broadcast()
+		w.tidy(j)
 	}
 	w.mu.Unlock()
 	w.kick()
@@ -984,8 +1013,8 @@ func (h *holding) name() string { return h.job.key + "." + strconv.FormatInt(h.t
 
 // run runs an attempt, and reports how it ended.
 func (w *worker) run(h *holding) {
-	o, err := w.execute(h)
-	r := fleet.Report{Kind: fleet.Ended, Outcome: &o}
+	o, made, err := w.execute(h)
+	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made}
 	w.mu.Lock()
 	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
 	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
@@ -1022,7 +1051,7 @@ func (w *worker) holder(h *holding) fleet.Holder {
 }
 
 // execute runs an attempt that was granted.
-func (w *worker) execute(h *holding) (agent.Outcome, error) {
+func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err error) {
 	ctx, cancel := context.WithCancelCause(h.job.life)
 	defer cancel(nil)
 	w.mu.Lock()
@@ -1037,26 +1066,32 @@ func (w *worker) execute(h *holding) (agent.Outcome, error) {
 			err = json.Unmarshal(data, &h.task)
 		}
 		if err != nil {
-			return agent.Outcome{}, fmt.Errorf("fetch the attempt: %w", err)
+			return o, nil, fmt.Errorf("fetch the attempt: %w", err)
 		}
 	}
-	x, err := w.executor(ctx, h)
+	x, dir, err := w.executor(ctx, h)
 	if err != nil {
-		return agent.Outcome{}, err
+		return o, nil, err
 	}
 	a := h.task.Attempt(x.spec, h.job.ID, h.slot, h.arrived)
-	if w.o.Dir != "" {
+	switch {
+	case dir != "":
+		a.Dir = dir
+	case w.o.Dir != "":
 		a.Dir = w.o.Dir
 	}
 	if a.Lost { // it may be what kills workers: that it has begun must be known before it does it again
 		w.report(h, fleet.Report{Kind: fleet.Placed})
 		w.speak(false)
 		_ = w.nc.FlushTimeout(time.Second)
-		return x.Execute(ctx, a)
+	} else {
+		placed := time.AfterFunc(100*time.Millisecond, func() { w.report(h, fleet.Report{Kind: fleet.Placed}) })
+		defer placed.Stop()
 	}
-	placed := time.AfterFunc(100*time.Millisecond, func() { w.report(h, fleet.Report{Kind: fleet.Placed}) })
-	defer placed.Stop()
-	return x.Execute(ctx, a)
+	if o, err = x.Execute(ctx, a); err == nil {
+		made, err = w.collect(ctx, x, h, a, &o)
+	}
+	return o, made, err
 }
 
 // errObjectGone is the error about an object that the broker has lost.
@@ -1071,25 +1106,33 @@ func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
 	return data, err
 }
 
-// executor returns what runs the attempts of a spec.
-func (w *worker) executor(ctx context.Context, h *holding) (*jobExecutor, error) {
+// executor returns what runs the attempts of a spec, and the directory of the files of the job; empty: it is shared.
+func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir string, err error) {
 	j := h.job
 	j.asking.Lock()
 	defer j.asking.Unlock()
+	w.mu.Lock()
+	files := j.Files
+	w.mu.Unlock()
+	if files != "" {
+		if dir, err = w.directory(ctx, j, files); err != nil {
+			return nil, "", fmt.Errorf("files: %w", err)
+		}
+	}
 	if x := j.executors[h.task.Spec]; x != nil {
-		return x, nil
+		return x, dir, nil
 	}
 	data, err := w.fetch(ctx, h.task.Spec)
 	if err != nil {
-		return nil, fmt.Errorf("fetch the steps: %w", err)
+		return nil, "", fmt.Errorf("fetch the steps: %w", err)
 	}
-	x := &jobExecutor{}
+	x = &jobExecutor{}
 	if err := json.Unmarshal(data, &x.spec); err != nil {
-		return nil, fmt.Errorf("read the steps: %w", err)
+		return nil, "", fmt.Errorf("read the steps: %w", err)
 	}
 	if j.Secrets && j.secrets == nil {
 		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
-			return nil, fmt.Errorf("ask for the secrets: %w", err)
+			return nil, "", fmt.Errorf("ask for the secrets: %w", err)
 		}
 	}
 	var agents aicli.Set
@@ -1098,12 +1141,17 @@ func (w *worker) executor(ctx context.Context, h *holding) (*jobExecutor, error)
 		for _, text := range x.spec.Layers {
 			var node yaml.Node
 			if err := yaml.Unmarshal([]byte(text), &node); err != nil {
-				return nil, fmt.Errorf("read the presets: %w", err)
+				return nil, "", fmt.Errorf("read the presets: %w", err)
 			}
 			layers = append(layers, aicli.Layer{Name: "the coordinator", Node: node.Content[0]})
 		}
 		if agents, err = aicli.Load(layers...); err != nil {
-			return nil, err
+			return nil, "", err
+		}
+	}
+	if len(x.spec.Produces) > 0 {
+		if x.produces, err = agent.Paths(x.spec.Produces); err != nil {
+			return nil, "", err
 		}
 	}
 	var values []string
@@ -1115,7 +1163,7 @@ func (w *worker) executor(ctx context.Context, h *holding) (*jobExecutor, error)
 		Environ: w.o.Environ, Secrets: j.secrets, Mask: mask.New(values),
 	}, &workerHost{w: w, job: j})
 	j.executors[h.task.Spec] = x
-	return x, nil
+	return x, dir, nil
 }
 
 // command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing.
@@ -1163,6 +1211,7 @@ func (w *worker) finish(h *holding, r fleet.Report) {
 	h.ended = true
 	if h.over || !ok {
 		delete(w.held, h.name())
+		w.tidy(h.job)
 		w.kick()
 		return
 	}

@@ -304,7 +304,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.Verify.batch":
 		return atLeast(1), true
 	case "workflow.Map.requires":
-		label := form{schema: node{"type": scalars(), "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
+		label := form{schema: node{"type": scalars(), "minimum": 0, "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
 		return either("list of labels, or one label", label, listOf(label, "")), true
 	case "workflow.Rate.burst":
 		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true

@@ -100,6 +100,7 @@ type Map struct {
 	Rate          Rate         `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
 	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
 	Requires      []Text       `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
+	Files         []Text       `yaml:"files"`        // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
 	ItemsFromArgs bool         // the items are values of the command line, and ARG is the item
 	Incremental   bool         `yaml:"incremental"`        // whether a run takes over the results of items that the latest job of this workflow has done already, and that have not changed since; `--since` says it for one run; default false
 	Fingerprint   []Text       `yaml:"fingerprint"`        // the fields of an item whose change means that it has to be done again; default all

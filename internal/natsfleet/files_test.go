@@ -1,0 +1,206 @@
+package natsfleet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// write makes a file below the directory of the run.
+func (f *field) write(name, text string, mode os.FileMode) {
+	f.t.Helper()
+	path := filepath.Join(f.root, "run", name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// runFiles runs a workflow whose directory is not shared.
+func (f *field) runFiles(source string) (mapreduce.Result, error) {
+	f.t.Helper()
+	w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	dir := filepath.Join(f.root, "run")
+	c, crew := f.config(func(o *fleet.JobOptions) {
+		o.Dir, o.Produces = dir, w.Map.Produces
+		for _, pattern := range w.Map.Files {
+			o.Files = append(o.Files, pattern.Value)
+		}
+	})
+	c.Dir = dir
+	r, err := mapreduce.Run(f.t.Context(), c, w, []byte(source))
+	return r, errors.Join(err, crew.Close())
+}
+
+// Commands run beside the files that were sent and no others, and what they produce comes back.
+func TestFilesAreSentAndWhatIsProducedComesBack(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	large := strings.Repeat("0123456789abcdef", 3<<20/16)
+	f.write("scripts/deep/run.sh", "#!/bin/sh\nmkdir -p out/$1.d; pwd >out/$1.d/pwd; cat data/in.csv >out/$1.csv; ls -A >out/$1.d/ls; chmod +x out/$1.csv; echo $1 >unwanted\n", 0o700)
+	f.write("data/in.csv", large, 0o600)
+	f.write("data/other.csv", "x", 0o600)
+	const source = "mode: mapreduce\nmap:\n  files: [scripts/**, data/in.csv]\n  produces: ['out/${item}.csv', 'out/${item}.d']\n  input: [1, 2, 3]\n" +
+		"  agent_template: [{shell: 'ls data; ./scripts/deep/run.sh ${item}'}]\n"
+	for range 2 {
+		if err := os.RemoveAll(filepath.Join(f.root, "run", "out")); err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.runFiles(source)
+		if err != nil || r.Metrics.Successful != 3 {
+			t.Fatalf("got %s (%s) with %+v, %v, want 3 successful", r.State, r.Reason, r.Metrics, err)
+		}
+		for i := range 3 {
+			at := func(name string) string { return filepath.Join(f.root, "run", "out", fmt.Sprint(i+1)+name) }
+			if data, err := os.ReadFile(at(".csv")); err != nil || string(data) != large {
+				t.Errorf("%s: %d bytes, %v, want what was sent", at(".csv"), len(data), err)
+			}
+			if info, err := os.Stat(at(".csv")); err != nil || info.Mode()&0o100 == 0 {
+				t.Errorf("%s cannot be executed: %v", at(".csv"), err)
+			}
+			if data, err := os.ReadFile(at(".d/pwd")); err != nil || !strings.HasPrefix(string(data), filepath.Join(f.root, "a", "jobs")) {
+				t.Errorf("it ran in %q, %v, want a directory of the worker", data, err)
+			}
+		}
+		for _, rec := range recordsOf(t, r.Job) {
+			if e, ok := rec.Event.(events.AgentCompleted); ok && (e.Output != "in.csv" || len(e.Produced) != 2) {
+				t.Errorf("%s saw %q and left %v, want in.csv alone and two files", e.ItemID, e.Output, e.Produced)
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(f.root, "run", "unwanted")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the workflow does not name has come back: %v", err)
+	}
+	if cached, _ := filepath.Glob(filepath.Join(f.root, "a", "cache", "*")); len(cached) != 2 {
+		t.Errorf("the worker keeps %v, want both files once", cached)
+	}
+	if parts, _ := filepath.Glob(filepath.Join(f.root, "run", "*", ".prodigy-*")); len(parts) > 0 {
+		t.Errorf("left behind: %v", parts)
+	}
+}
+
+func TestFilesThatCannotBeSentEndTheJob(t *testing.T) {
+	f := newField(t)
+	f.write("here", "x", 0o600)
+	if err := os.Symlink("/etc/passwd", filepath.Join(f.root, "run", "link")); err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string]string{
+		"link":      "link: refused: it is no regular file",
+		"nothing/*": "nothing/* matches nothing",
+		"../*":      "files: ../* is not below",
+		"/etc/*":    "files: /etc/* is not below",
+	} {
+		r, err := f.runFiles("mode: mapreduce\nmap:\n  files: ['" + pattern + "']\n  input: [1]\n  agent_template: [{shell: 'true'}]\n")
+		if got := fmt.Sprint(r.Reason, err); r.State == mapreduce.Completed || !strings.Contains(got, want) {
+			t.Errorf("%s: got %s (%s), want %q", pattern, r.State, got, want)
+		}
+	}
+}
+
+func TestWhatDoesNotComeBackIsAFailure(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	f.write("here", "x", 0o600)
+	r, err := f.runFiles("mode: mapreduce\nerror_policy: {on_item_failure: dlq}\nmap:\n  files: [here]\n  produces: 'out-${item}'\n  input: [link, none, good]\n" +
+		"  agent_template:\n    - shell: |\n        case ${item} in link) ln -s /etc/passwd out-link;; good) echo x >out-good;; esac\n")
+	if err != nil || r.Metrics.Successful != 1 || r.Metrics.Failed != 2 {
+		t.Fatalf("got %s (%s) with %+v, %v, want one successful and two failed", r.State, r.Reason, r.Metrics, err)
+	}
+	for _, rec := range recordsOf(t, r.Job) {
+		if e, ok := rec.Event.(events.AgentFailed); ok && e.ErrorType != retry.TypeMissingOutput {
+			t.Errorf("%s: %s: %s, want %s", e.ItemID, e.ErrorType, e.Error, retry.TypeMissingOutput)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(f.root, "run", "out-link")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the link has come back: %v", err)
+	}
+}
+
+// No path and no link leads a file out of its directory, and one that comes in half is not there.
+func TestInstallStaysInItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }
+	for _, path := range []string{"../x", "/x", "a/../../x", "away/x", ""} {
+		if err := install(root, fleet.File{Path: path}, ".part", whole); err == nil {
+			t.Errorf("%q was written", path)
+		}
+	}
+	if err := install(root, fleet.File{Path: "a/b"}, ".part", func(w io.Writer) error { return errors.Join(whole(w), errChanges) }); err == nil {
+		t.Error("half a file was written")
+	}
+	if err := install(root, fleet.File{Path: "a/c"}, ".part", whole); err != nil {
+		t.Error(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(dir, "a", "*"))
+	if out, _ := filepath.Glob(filepath.Join(outside, "*")); len(out) > 0 || len(left) != 1 {
+		t.Errorf("got %v and %v outside, want only a/c", left, out)
+	}
+}
+
+// growing is a writer that makes the file longer that is read into it.
+type growing struct{ path string }
+
+func (g growing) Write(data []byte) (int, error) {
+	f, err := os.OpenFile(g.path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("more")
+		err = errors.Join(err, f.Close())
+	}
+	return len(data), err
+}
+
+func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if _, err := readFile(root, "x", io.Discard); err != nil {
+		t.Error(err)
+	}
+	if _, err := readFile(root, "x", &limited{growing{path}, 1}); !errors.Is(err, errChanges) {
+		t.Errorf("got %v, want that it changes", err)
+	}
+}
+
+// limited writes only so many times, and then discards.
+type limited struct {
+	io.Writer
+	times int
+}
+
+func (l *limited) Write(data []byte) (int, error) {
+	if l.times--; l.times < 0 {
+		return len(data), nil
+	}
+	return l.Writer.Write(data)
+}
