@@ -186,7 +186,7 @@ func (c oldJob) reason(force bool) string {
 		return "it is running"
 	case force:
 		return ""
-	case c.State != string(mapreduce.Completed) && c.State != string(mapreduce.Failed):
+	case c.State != string(mapreduce.Completed) && c.State != string(mapreduce.Failed) && c.State != string(mapreduce.Cancelled):
 		return "it was " + c.State + " and can be resumed (--force removes it)"
 	case c.DeadLetters > 0:
 		return "it has " + counted(c.DeadLetters, "dead letter") + " (--force removes it)"

@@ -54,6 +54,7 @@ type jobStatus struct {
 	Metrics     errorpolicy.Metrics `json:"metrics"`
 	Spent       *spend.Total        `json:"spent,omitempty"` // by AI agents; absent when there were none
 	Quota       []quotaShown        `json:"quota,omitempty"` // what agents wait for
+	Hold        *mapreduce.Hold     `json:"hold,omitempty"`  // of a running job: who has paused it, and since when
 }
 
 // quotaShown is what agents wait for.
@@ -84,12 +85,12 @@ func statusOf(s mapreduce.Summary) jobStatus {
 	return jobStatus{
 		JobID: s.Job.ID, Workflow: s.Workflow, Dir: meta.Dir, Mode: s.Mode, State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Started: s.Started,
 		DurationMS: events.Millis(s.Duration), Metrics: s.Metrics,
-		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()),
+		Spent: orNil(s.Spent), Quota: quotasShown(s.Paused, time.Now()), Hold: s.Hold,
 	}
 }
 
 func (s jobStatus) stateShown() string {
-	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Metrics: s.Metrics}.StateShown()
+	return mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold, Metrics: s.Metrics}.StateShown()
 }
 
 func runJobs(con *console, o jobsOptions) error {
@@ -143,7 +144,7 @@ func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
 		ok, failed, total := s.counts()
 		state := s.stateShown()
 		if k.width > 0 && k.width < narrow { // the colour and the column of failures say as much
-			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld}.StateShown()
+			state = mapreduce.Summary{State: s.State, ReduceStale: s.ReduceStale, ReduceHeld: s.ReduceHeld, Hold: s.Hold}.StateShown()
 		}
 		for _, q := range s.Quota {
 			if left := q.Until.Sub(now); left > 0 && s.State == stateRunning {
@@ -174,7 +175,7 @@ func (s jobStatus) colour() colour {
 			return yellow
 		}
 		return green
-	case string(mapreduce.Failed), mapreduce.StateKilled:
+	case string(mapreduce.Failed), string(mapreduce.Cancelled), mapreduce.StateKilled:
 		return red
 	case string(mapreduce.Paused):
 		return cyan

@@ -15,6 +15,7 @@ import (
 type resumeOptions struct {
 	jobOptions
 	jobID jobName
+	force bool
 	fleet fleetOptions
 }
 
@@ -56,6 +57,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	o.fleet.add(cmd)
 	cmd.Flags().Lookup("fleet").Usage += ", and give up what they may still run"
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
+	f.BoolVar(&o.force, "force", false, "continue the job although it was cancelled")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd
 }
@@ -83,6 +85,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 		conclude = o.nothingDone
 	}
 	return o.again(ctx, con, job, o.fleet, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		c.Force = o.force
 		return mapreduce.Resume(ctx, c, job)
 	})
 }

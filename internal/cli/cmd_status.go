@@ -259,6 +259,9 @@ const groupsInStatus = 5
 
 func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 	state := k.paint(d.colour(), d.stateShown())
+	if d.Hold != nil {
+		state += fmt.Sprintf(" since %s", d.Hold.Since.Local().Format(time.DateTime))
+	}
 	if d.State == stateRunning && d.Phase != "" {
 		state += ", in phase " + d.Phase
 	}

@@ -94,6 +94,10 @@ func awaitStop(ctx context.Context, con *console, job jobs.Job, pid int) error {
 		_, _ = fmt.Fprintf(con.err, "job %s has completed meanwhile\n", job.ID)
 		return nil
 	}
+	if cancelled, err := mapreduce.WasCancelled(job); err == nil && cancelled {
+		_, _ = fmt.Fprintf(con.err, "job %s has ended: it is cancelled\n", job.ID)
+		return nil
+	}
 	_, _ = fmt.Fprintf(con.err, "job %s has stopped\n", job.ID)
 	printNext(con.err, []string{"prodigy resume " + job.ID})
 	return nil

@@ -152,10 +152,10 @@ func (k look) fold(indent int, text string) string {
 // eventColour returns the colour of an event type, or "" for none.
 func eventColour(eventType string) colour {
 	switch eventType {
-	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.DLQItemAdded{}.Type():
+	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.JobCancelled{}.Type(), events.CancelRequested{}.Type(), events.DLQItemAdded{}.Type():
 		return red
 	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.AgentLost{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
-		events.CircuitHalfOpen{}.Type():
+		events.CircuitHalfOpen{}.Type(), events.PauseRequested{}.Type(), events.DrainRequested{}.Type(), events.SkipRequested{}.Type():
 		return yellow
 	case events.CircuitClosed{}.Type(), events.JobCompleted{}.Type(), events.DLQItemRemoved{}.Type():
 		return green

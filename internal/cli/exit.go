@@ -18,12 +18,12 @@ import (
 // The exit codes. Scripts rely on them.
 const (
 	exitOK          = 0   // every item succeeded
-	exitFailed      = 1   // the job failed or was stopped by its policy, or prodigy could not go on
+	exitFailed      = 1   // the job failed, was cancelled or stopped by its policy, or prodigy could not go on
 	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
 	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results
 	exitInterrupted = 130 // stopped by SIGINT; can be resumed
 	exitQuit        = 131 // ended by SIGQUIT; can be resumed
-	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP; can be resumed
+	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP, or drained; can be resumed
 )
 
 // statusError ends the process with an exit code; messages have already been printed.
@@ -119,6 +119,9 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	case mapreduce.Paused:
 		if stop != nil {
 			return stop.exitCode()
+		}
+		if r.Drained {
+			return exitTerminated
 		}
 	case mapreduce.Failed:
 		if r.Refused {

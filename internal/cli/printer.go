@@ -32,6 +32,7 @@ type printer struct {
 	workflow   *workflow.Workflow
 	earlier    errorpolicy.Metrics // of the runs before this one
 
+	steer   steering
 	items   *itemOutput // what items print; nil: it is not printed
 	echo    *echo       // what all commands of items print; nil: it is not shown
 	results io.Writer   // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
@@ -129,6 +130,7 @@ func (p *printer) show() {
 			if past.MaxCost != nil {
 				p.job.MaxCost = *past.MaxCost
 			}
+			p.job.PausedBefore(past.Paused, time.Now())
 		case n := <-p.notices:
 			p.printf("%s\n", n.text)
 			if n.state && p.job.ID != "" {
@@ -221,6 +223,20 @@ func (p *printer) print(r events.Record) {
 		p.budgetReached(e)
 	case events.QuotaResumed:
 		p.log.Info().Msg("agents of " + e.Gate() + " come through again")
+	case events.PauseRequested:
+		p.log.Warn().Msg("paused by " + visible(e.By) + ": prodigy continue goes on")
+	case events.ContinueRequested:
+		p.log.Info().Msg("continued by " + visible(e.By))
+	case events.DrainRequested:
+		p.log.Warn().Msg("drained by " + visible(e.By) + ": what runs comes to its end, then the run ends")
+	case events.CancelRequested:
+		p.log.Warn().Msg("cancelled by " + visible(e.By))
+	case events.ScaleRequested:
+		p.log.Info().Msg(fmt.Sprintf("%s instead of %d, by %s", counted(e.MaxParallel, "slot"), e.Was, visible(e.By)))
+	case events.SkipRequested:
+		p.log.Info().Msg("item " + visible(e.ItemID) + " is to be skipped, by " + visible(e.By))
+	case events.RetryNowRequested:
+		p.log.Info().Msg("what waits for its next attempt goes on now, by " + visible(e.By))
 	case events.CircuitOpen:
 		p.circuitOpen(r.Time, e)
 	case events.CircuitHalfOpen:

@@ -25,6 +25,7 @@ type progressLines struct {
 	steps   map[string]int         // number of steps by phase, for phases other than map
 	waits   bool                   // an open breaker keeps items waiting; false: it rejects them
 	label   func(index int) string // what items are called besides their ids; nil: nothing
+	keys    bool                   // keys of the terminal steer the job
 	budget  spend.USD              // of the workflow, for AI agents; 0: none
 }
 
@@ -248,7 +249,7 @@ func pace(j *view.Job, now time.Time) []string {
 	}
 	parts := []string{rateText(rate)}
 	e, ok := j.Remaining(now)
-	if !ok || len(j.Paused()) > 0 {
+	if !ok || len(j.Paused()) > 0 || j.Hold != nil {
 		return parts
 	}
 	low, high := view.Rough(e.Low), view.Rough(e.High)
@@ -258,9 +259,18 @@ func pace(j *view.Job, now time.Time) []string {
 	return append(parts, "eta "+low+" to "+high)
 }
 
-// paused returns for what limits of plans agents wait.
+// paused returns who has paused or is ending the job, and for what limits of plans agents wait.
 func (g progressLines) paused(j *view.Job, now time.Time) []string {
 	var list []string
+	if j.Draining != "" {
+		list = append(list, visible(j.Draining))
+	} else if j.Hold != nil {
+		text := "paused " + visible(j.Hold.Words(now)) + ": prodigy continue goes on"
+		if g.keys {
+			text += ", or p"
+		}
+		list = append(list, text)
+	}
 	for _, p := range j.Paused() {
 		list = append(list, "paused: "+visible(p.Words(now)))
 	}
@@ -343,6 +353,8 @@ func retryCounts(j *view.Job, next string) string {
 		text = "1 retry"
 	case j.Retries == 0 && next == "":
 		return ""
+	case j.Retries == 0: // those that wait were counted by an earlier run
+		return "retry " + next
 	}
 	return text + prefixed(", ", next) + prefixed(": ", strings.Join(words, ", "))
 }

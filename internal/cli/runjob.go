@@ -131,6 +131,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 		p.echo.fatal = cancelStop
 	}
 	c.Notice = func(text string) { p.notices <- notice{text: text} }
+	c.Control = p.steer.control
 	finished := make(chan struct{})
 	var asked *signalError
 	var g errgroup.Group

@@ -45,7 +45,7 @@ func (s *screen) every() time.Duration {
 // progress shows the progress of a job, redrawn in place or as another line.
 func (s *screen) progress(g progressLines, j *view.Job, now time.Time) {
 	if !s.live {
-		if len(j.Paused()) > 0 && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
+		if (len(j.Paused()) > 0 || j.Hold != nil) && j.Last.Equal(s.last) && now.Sub(s.said) < pausedEvery {
 			return
 		}
 		s.said, s.last = now, j.Last

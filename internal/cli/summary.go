@@ -358,7 +358,7 @@ func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []stri
 		commands = append(commands, runReduce(job))
 	}
 	if !completed {
-		commands = append(commands, "prodigy resume "+job.ID)
+		commands = append(commands, "prodigy resume "+job.ID+forced(job))
 	}
 	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
 	switch {
@@ -370,6 +370,14 @@ func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []stri
 		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
 	}
 	return commands
+}
+
+// forced returns the flag without which a cancelled job is not resumed.
+func forced(job jobs.Job) string {
+	if cancelled, err := mapreduce.WasCancelled(job); err != nil || !cancelled {
+		return ""
+	}
+	return " --force"
 }
 
 func inspect(letter string, job jobs.Job) string {

@@ -89,6 +89,14 @@ var types = []Event{
 	JobFailed{},
 	JobPaused{},
 	JobResumed{},
+	JobCancelled{},
+	PauseRequested{},
+	ContinueRequested{},
+	DrainRequested{},
+	CancelRequested{},
+	ScaleRequested{},
+	SkipRequested{},
+	RetryNowRequested{},
 	PhaseStarted{},
 	PhaseCompleted{},
 	PhaseSkipped{},
@@ -271,6 +279,105 @@ const (
 	ForResume      = "resume"
 	ForDeadLetters = "dlq_retry"
 )
+
+// JobCancelled ends a run for good, because somebody asked for that with CancelRequested. What has not run does not run any more.
+type JobCancelled struct {
+	DurationMS Millis              `json:"duration_ms"`
+	Metrics    errorpolicy.Metrics `json:"metrics"`
+	Reason     string              `json:"reason"`
+	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
+}
+
+func (JobCancelled) Type() string { return "JobCancelled" }
+
+func (JobCancelled) About() string { return "" }
+
+func (e JobCancelled) masked(m Masker) Event {
+	e.Reason = m.Text(e.Reason)
+	return e
+}
+
+func (e JobCancelled) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Reason = Clip(e.Reason, MaxError)
+	return e
+}
+
+// The requests are what people ask of a job while it runs. Each is recorded before it has an effect, so that a resume knows of it.
+
+// PauseRequested has nothing start any more, until ContinueRequested or a resume. What runs goes on.
+type PauseRequested struct {
+	By string `json:"by"` // name of the user, as in all requests
+}
+
+func (PauseRequested) Type() string { return "PauseRequested" }
+
+func (PauseRequested) About() string { return "" }
+
+// ContinueRequested ends a pause.
+type ContinueRequested struct {
+	By string `json:"by"`
+}
+
+func (ContinueRequested) Type() string { return "ContinueRequested" }
+
+func (ContinueRequested) About() string { return "" }
+
+// DrainRequested lets what runs come to its end, and then ends the run with JobPaused.
+type DrainRequested struct {
+	By string `json:"by"`
+}
+
+func (DrainRequested) Type() string { return "DrainRequested" }
+
+func (DrainRequested) About() string { return "" }
+
+// CancelRequested stops the job for good. JobCancelled follows, unless the run dies before.
+type CancelRequested struct {
+	By string `json:"by"`
+}
+
+func (CancelRequested) Type() string { return "CancelRequested" }
+
+func (CancelRequested) About() string { return "" }
+
+// ScaleRequested changes the number of slots. It holds over a resume, unless that says another number.
+type ScaleRequested struct {
+	MaxParallel int    `json:"max_parallel"`
+	Was         int    `json:"was"`
+	By          string `json:"by"`
+}
+
+func (ScaleRequested) Type() string { return "ScaleRequested" }
+
+func (ScaleRequested) About() string { return "" }
+
+// SkipRequested says that an item is not to run (any more). An AgentFailed with action skip settles it: at once if it has begun, else when its
+// turn comes.
+type SkipRequested struct {
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	By        string `json:"by"`
+}
+
+func (SkipRequested) Type() string { return "SkipRequested" }
+
+func (e SkipRequested) About() string { return e.ItemID }
+
+// RetryNowRequested has items and steps go on at once that wait for their next attempt or try.
+type RetryNowRequested struct {
+	ItemIDs []string `json:"item_ids,omitempty"` // empty: all that wait
+	By      string   `json:"by"`
+}
+
+// Names reports whether the request is about an item; "" stands for the phases that run once.
+func (e RetryNowRequested) Names(itemID string) bool {
+	return len(e.ItemIDs) == 0 || slices.Contains(e.ItemIDs, itemID)
+}
+
+func (RetryNowRequested) Type() string { return "RetryNowRequested" }
+
+func (RetryNowRequested) About() string { return "" }
 
 // PhaseStarted begins the setup, map, reduce or merge phase.
 type PhaseStarted struct {
@@ -1375,6 +1482,10 @@ func checkBounds(e Event) error {
 		return checkNumber("total_items", e.TotalItems)
 	case JobStarted:
 		return checkNumber("max_parallel", e.MaxParallel)
+	case ScaleRequested:
+		return checkNumber("max_parallel", e.MaxParallel)
+	case SkipRequested:
+		return checkNumber("item_index", e.ItemIndex)
 	case StepCompleted:
 		return checkNumber("step_index", e.StepIndex)
 	}

@@ -17,7 +17,7 @@ const pollEvery = 250 * time.Millisecond
 // Follow yields the lines that match q that are there, then those that come, and returns when the job ends or ctx does.
 // With q.Limit it begins with the last of those that are there. Only complete lines count.
 //
-// The job has ended when JobCompleted, JobFailed or JobPaused is the last record and nobody runs it (any more, or again), or
+// The job has ended when JobCompleted, JobFailed, JobPaused or JobCancelled is the last record and nobody runs it (any more, or again), or
 // when it was killed: nobody runs it, and nothing says so. Running reports whether somebody does; nil: nobody can tell, so that
 // only a last record ends it.
 func Follow(ctx context.Context, dir string, q Query, running func() bool) iter.Seq2[[]byte, error] {
@@ -231,7 +231,7 @@ func endsJob(text []byte) bool {
 		return false
 	}
 	switch h.name {
-	case JobCompleted{}.Type(), JobFailed{}.Type(), JobPaused{}.Type():
+	case JobCompleted{}.Type(), JobFailed{}.Type(), JobPaused{}.Type(), JobCancelled{}.Type():
 		return true
 	}
 	return false

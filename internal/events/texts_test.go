@@ -30,6 +30,7 @@ var notPrinted = map[string][]string{
 	"made by prodigy from nothing that was printed": {"ConcurrencyChanged.Reason", "JobStarted.Version", "OutputFile", "AgentReused.FromJob", "JobStarted.InputJob", "Since.JobID"},
 	"a checksum":                  {"OutputCRC", "Fingerprint.Steps", "Fingerprint.Values", "Uses.Sum", "Produced.Sum"},
 	"names of workers of a fleet": {"Node"},
+	"names of users":              {"By"},
 }
 
 const hidden = "hunter2"

@@ -60,6 +60,9 @@ func (j Job) CheckpointFile() string { return j.state("checkpoint") }
 // RegisterFile returns the path of the register of running process groups.
 func (j Job) RegisterFile() string { return j.state("running") }
 
+// ControlSocket returns the path of the socket by which a running job is steered.
+func (j Job) ControlSocket() string { return j.state("control") }
+
 // TempDir returns the directory for private files of running commands.
 func (j Job) TempDir() string { return j.state("tmp") }
 

@@ -9,6 +9,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/aicli"
+	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -41,6 +42,9 @@ type Fleet interface {
 	// Hold is called once when the job begins to stop: what has not begun anywhere is to be given back at once, and attempts that wait for their
 	// next try end. What runs may go on until the context of Execute ends.
 	Hold()
+
+	// TakeBack gives back at once what has not begun anywhere. More may be given later.
+	TakeBack()
 }
 
 // localExecutor is what a Config without an Executor uses.
@@ -89,6 +93,11 @@ type Config struct {
 	// The ctx that Run is given kills instead. Nil never stops.
 	Stop context.Context
 
+	// Control, when set, is called when the job has been opened, and lets requests come in until the function that it returns is called. Ask does a
+	// request; it may be called on any goroutine, and answers when what it recorded is durable. With an error other processes cannot steer the job, which is
+	// run all the same.
+	Control func(place jobs.Job, ask func(control.Request) control.Answer) (stop func() error, err error)
+
 	// Observe, when set, is called with every record once it is durable, in order, on a goroutine of the log.
 	Observe func([]events.Record)
 
@@ -119,6 +128,9 @@ type Config struct {
 	// such attempts is resumed with a Fleet only.
 	Abandon bool
 
+	// Force continues, of a resume, a job that was cancelled.
+	Force bool
+
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner
 
@@ -135,8 +147,9 @@ type Config struct {
 // Earlier is what the earlier runs of a resumed job have done.
 type Earlier struct {
 	Metrics errorpolicy.Metrics
-	Spent   spend.Total // by AI agents
-	MaxCost *spend.USD  // that they may cost in all, if a command line said so
+	Spent   spend.Total          // by AI agents
+	MaxCost *spend.USD           // that they may cost in all, if a command line said so
+	Paused  []events.QuotaPaused // what agents wait for
 }
 
 // State is how a run of a job ended.
@@ -144,8 +157,9 @@ type State string
 
 const (
 	Completed State = "completed"
-	Failed    State = "failed" // also: stopped by its policy
-	Paused    State = "paused" // interrupted: to be resumed
+	Failed    State = "failed"    // also: stopped by its policy
+	Paused    State = "paused"    // interrupted: to be resumed
+	Cancelled State = "cancelled" // by a person, for good
 )
 
 // Result is how a run of a job ended.
@@ -170,6 +184,8 @@ type Result struct {
 	ReduceHeld bool
 
 	Spent spend.Total // by AI agents
+
+	Drained bool // of Paused: somebody asked for it with a request, and what ran has come to its end
 
 	// Budget says, of Failed, that the budget allows no further agent.
 	Budget *spend.JobSpent

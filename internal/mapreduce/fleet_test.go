@@ -59,6 +59,8 @@ func (w crewExecutor) Hold() {
 	close(w.hold)
 }
 
+func (w crewExecutor) TakeBack() {}
+
 func (w crewExecutor) Holds(_ context.Context, ids []string) ([]string, error) {
 	w.crew.adopted = map[string]bool{}
 	for _, id := range ids {

@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -43,13 +44,24 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
 	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil)
-	if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil { // the workspace of the slot is the agent's
-		if err := h.wait(ctx, time.Now().Add(d)); err != nil || !turn {
-			return a.Worker, err
-		}
-		return h.ask(ctx, a)
+	w := h.job.waits.begin(a.ItemID)
+	defer h.job.waits.remove(w)
+	if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil { // the workspace of the slot is the agent's
+		return h.rest(ctx, a, time.Now().Add(d), turn, w.over)
 	}
-	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait(), turn)
+	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait(), turn, w.over)
+}
+
+// rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With turn it takes a turn then.
+func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn bool, over <-chan struct{}) (slot int, err error) {
+	err = h.wait(ctx, due, over)
+	for opened := h.job.gate.wait(); err == nil && opened != nil; opened = h.job.gate.wait() {
+		err = h.wait(ctx, time.Now().Add(time.Hour), opened)
+	}
+	if err != nil || !turn {
+		return a.Worker, err
+	}
+	return h.ask(ctx, a)
 }
 
 // ask waits for a turn of the limit of starts, and keeps its slot meanwhile.
@@ -66,29 +78,29 @@ func (h *host) ask(ctx context.Context, a *agent.Attempt) (slot int, err error) 
 	}
 }
 
-// await waits d in the map phase, and gives the slot to others after some time. With turn it takes a turn of the limit of starts then.
-func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool) (slot int, err error) {
+// await waits d in the map phase, or until over is closed, and gives the slot to others after some time. With turn it takes a turn of the limit of
+// starts then.
+func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, after workflow.ParkAfter, turn bool, over <-chan struct{}) (slot int, err error) {
 	due := time.Now().Add(d)
 	if after.Never || after.Time > 0 {
 		if after.Never || d <= after.Time {
-			if err := h.wait(ctx, due); err != nil || !turn {
-				return a.Worker, err
-			}
-			return h.ask(ctx, a)
+			return h.rest(ctx, a, due, turn, over)
 		}
-		if err := h.wait(ctx, due.Add(after.Time-d)); err != nil {
+		if err := h.wait(ctx, due.Add(after.Time-d), over); err != nil {
 			return 0, err
 		}
+		select {
+		case <-over:
+			return h.rest(ctx, a, time.Now(), turn, over)
+		default:
+		}
 	}
-	k := &parking{index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn}
+	k := &parking{index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn, retries: over != nil}
 	h.job.inbox <- message{park: k}
 	select {
 	case slot := <-k.wake:
 		if slot == sameSlot {
-			if err := h.wait(ctx, due); err != nil || !turn {
-				return a.Worker, err
-			}
-			return h.ask(ctx, a)
+			return h.rest(ctx, a, due, turn, over)
 		}
 		return slot, nil
 	case <-h.job.halting:
@@ -98,11 +110,14 @@ func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, aft
 	}
 }
 
-func (h *host) wait(ctx context.Context, due time.Time) error {
+// wait returns when something is due, or over is closed.
+func (h *host) wait(ctx context.Context, due time.Time, over <-chan struct{}) error {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-over:
 		return nil
 	case <-h.job.halting:
 		return errStopping
@@ -113,8 +128,18 @@ func (h *host) wait(ctx context.Context, due time.Time) error {
 	}
 }
 
-// Stopping returns the cause of the stop that somebody has asked for, if they have.
-func (h *host) Stopping() error { return h.job.stopping() }
+// Stopping returns the cause of the stop that somebody has asked for, if they have. It waits while the job is paused.
+func (h *host) Stopping() error {
+	for opened := h.job.gate.wait(); opened != nil && h.job.stopResult() == nil; opened = h.job.gate.wait() {
+		select {
+		case <-opened:
+		case <-h.job.config.Stop.Done():
+		case <-h.job.halting:
+			return cmp.Or(h.job.stopping(), errStopping)
+		}
+	}
+	return h.job.stopping()
+}
 
 // Lowered has fewer agents at work from now on.
 func (h *host) Lowered(most int, why error) {

@@ -47,12 +47,20 @@ type job struct {
 	files    *itemFiles // nil: the map phase names none
 	reuse    *reuse     // nil: no results are taken over
 
-	workspaceSteps map[string]agent.Attempt // setup and verify: see setSteps
-	died           *time.Time               // when the run before died, if nothing explains that
-	room           atomic.Int64             // how many agents may run at once by what there is of files, processes and memory
-	inbox          chan message             // from agents to the owner
-	halting        chan struct{}            // closed when a pool begins to stop
-	agents         errgroup.Group           // every goroutine of the run
+	workspaceSteps map[string]agent.Attempt  // setup and verify: see setSteps
+	died           *time.Time                // when the run before died, if nothing explains that
+	room           atomic.Int64              // how many agents may run at once by what there is of files, processes and memory
+	inbox          chan message              // from agents to the owner
+	controls       chan controlCall          // from who steers the job to the owner
+	closing        chan struct{}             // closed when the owner takes no more requests
+	unlisten       func() error              // ends the way in of requests; nil: there is none
+	ordered        atomic.Pointer[runResult] // how the run is to end, because a request said so
+	gate           holdGate                  // of the next tries of steps
+	waits          waits                     // of steps for their next tries
+	serial         bool                      // there is one slot, which its agent keeps, so that one item comes after the other
+	rescaled       bool                      // another workflow has another number of slots than somebody asked for
+	halting        chan struct{}             // closed when a pool begins to stop
+	agents         errgroup.Group            // every goroutine of the run
 }
 
 // runResult is the result of a run or a phase, before it is recorded.
@@ -64,6 +72,7 @@ type runResult struct {
 	spent   *spend.JobSpent // the budget allows no further agent
 	refused bool            // nothing was run
 	held    bool            // the phases after the map phase did not run, since their condition does not hold
+	drained bool            // by a request
 	head    string          // of a standard workflow with workspaces: the commit that it ended at
 
 	reprocessed, recovered int // of a retry of dead letters
@@ -107,6 +116,8 @@ type parking struct {
 	turn  bool     // it takes a turn of the limit of starts, if there is one
 	keeps bool     // it has kept its slot, and only asks for the turn
 	gone  bool     // it has ended meanwhile
+
+	retries bool // it waits for its next try, not for others
 }
 
 // record appends an event, applies it, and appends what follows from it for people to read.
@@ -129,14 +140,22 @@ func (j *job) record(e events.Event) events.Record {
 }
 
 // stopping returns the cause of the stop that was asked for, or nil.
-func (j *job) stopping() error { return context.Cause(j.config.Stop) }
+func (j *job) stopping() error {
+	if j.stopResult() == nil {
+		return nil
+	}
+	if j.ordered.Load() != nil {
+		return errStopping
+	}
+	return context.Cause(j.config.Stop)
+}
 
 // errStopping is what an agent gets that waits for its next try when the pool stops.
 var errStopping = errors.New("the job is stopping")
 
 // stopped reports whether err is the result of a stop that was asked for.
 func (j *job) stopped(err error) bool {
-	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
+	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, errSkipped) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
 
 func (j *job) notice(text string) {

@@ -50,6 +50,9 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if err := j.refuseCancelled(); err != nil {
+		return Result{Job: place}, errors.Join(err, j.close())
+	}
 	if j.state.Ended == Completed {
 		return j.finish(ctx, runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
@@ -74,6 +77,9 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	if err != nil {
 		return Result{}, err
 	}
+	if err := j.refuseCancelled(); err != nil {
+		return Result{Job: place}, errors.Join(err, j.close())
+	}
 	ids, err := j.chosen(choose)
 	held := j.reduceHeld()
 	reduce = reduce || j.workflow.ReduceOnRetry && !held && (len(ids) > 0 || j.state.ReduceStale)
@@ -93,6 +99,14 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 	}
 	v, err := j.retryDead(ctx, ids, reduce, held, work)
 	return j.finish(ctx, v, err)
+}
+
+// refuseCancelled returns an error for a job that was cancelled, unless it is to go on all the same.
+func (j *job) refuseCancelled() error {
+	if j.state.Cancelled == "" || j.config.Force {
+		return nil
+	}
+	return &RefusedError{Reason: fmt.Sprintf("job %s was cancelled by %s: prodigy resume %s --force continues it all the same", j.place.ID, j.state.Cancelled, j.place.ID)}
 }
 
 // createJob checks the workflow, creates the directories of a new job and begins its log.
@@ -309,6 +323,9 @@ func (j *job) open() error {
 	if err := j.replay(); err != nil {
 		return unusable(j.place, err)
 	}
+	if j.config.MaxParallel == 0 && j.state.Slots > 0 {
+		j.parallel = j.state.Slots
+	}
 	j.noteDeath()
 	if j.store != nil && j.state.Selected {
 		if err := j.store.Holds(j.state.Total); err != nil {
@@ -319,7 +336,7 @@ func (j *job) open() error {
 		return err
 	}
 	if j.config.Earlier != nil {
-		j.config.Earlier(Earlier{j.state.Policy.Metrics(), j.state.Spent.Total.Clone(), j.state.MaxCost})
+		j.config.Earlier(Earlier{j.state.Policy.Metrics(), j.state.Spent.Total.Clone(), j.state.MaxCost, slices.Collect(maps.Values(j.state.Quotas))})
 	}
 	if j.log, err = events.Open(j.place.EventsDir(), j.place.ID, j.state.Seq, j.logOptions()); err != nil {
 		return unusable(j.place, err)
@@ -445,7 +462,8 @@ func (j *job) start() error {
 	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
 	j.room.Store(int64(capacity.Fits))
 	j.inbox = make(chan message, 4*j.parallel+16)
-	j.halting = make(chan struct{})
+	j.halting, j.controls, j.closing = make(chan struct{}), make(chan controlCall), make(chan struct{})
+	j.serial = j.parallel == 1
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
@@ -483,6 +501,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 
 // run runs what is left of the job's phases.
 func (j *job) run(ctx context.Context) (runResult, error) {
+	j.listen()
 	if j.workflow.Mode == workflow.Standard {
 		v, err := j.runPhase(ctx, "", &workflow.Phase{Commands: j.workflow.Commands}, nil)
 		if err != nil || v.state != Completed || j.workflow.Merge == nil {
@@ -566,6 +585,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 		j.recordAdopted(*work)
 		indexes = nil
 	}
+	j.listen()
 	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
 	if err != nil {
 		return v, err
@@ -605,6 +625,9 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 		e.StepsDone = len(p.Steps)
 	}
 	j.record(e)
+	if j.rescaled {
+		j.record(events.ScaleRequested{MaxParallel: j.meta.MaxParallel, Was: j.state.Slots, By: "the workflow"})
+	}
 	return nil
 }
 
@@ -635,6 +658,7 @@ func (j *job) attached(ctx context.Context) ([]int, error) {
 
 // finish records the result of the run, closes everything and returns the Result.
 func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error) {
+	close(j.closing)
 	var d delivered
 	if err == nil {
 		d, v = j.deliver(context.WithoutCancel(ctx), v)
@@ -643,7 +667,7 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
 		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
 		ReduceHeld: v.held,
-		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent,
+		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
 	}
 	if j.state.Ended != "" {
 		result.Duration = j.state.duration(j.state.Last)
@@ -716,6 +740,8 @@ func (j *job) recordEnd(v runResult, r Result, d delivered) {
 		})
 	case Failed:
 		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
+	case Cancelled:
+		j.record(events.JobCancelled{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
 	case Paused:
 		j.record(events.JobPaused{Reason: v.reason})
 	default:
@@ -729,6 +755,9 @@ func (j *job) close() error {
 	if j.log != nil {
 		errs = append(errs, j.log.Close())
 		j.checkpoints.close()
+	}
+	if j.unlisten != nil { // after the log, whose end has let those go on who wait for an answer
+		errs = append(errs, j.unlisten())
 	}
 	if j.queue != nil {
 		errs = append(errs, j.project.Close(), j.queue.Close())

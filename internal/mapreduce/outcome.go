@@ -99,6 +99,13 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Unbegun: lost.Unbegun, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
+	if j.state.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
+		a := e.attempt
+		return j.recordSkipped(events.AgentFailed{
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: e.outcome.Node,
+			DurationMS: events.Millis(e.outcome.Duration), Outputs: j.printed.take(a.ID),
+		})
+	}
 	if e.err != nil {
 		a, reason := e.attempt, e.err.Error()
 		if halted != nil {

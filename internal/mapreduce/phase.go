@@ -18,8 +18,8 @@ func (j *job) runPhase(ctx context.Context, name string, p *workflow.Phase, m *a
 	if p == nil || known.Completed {
 		return runResult{state: Completed}, nil
 	}
-	if err := j.stopping(); err != nil { // while the phase before it ran
-		return runResult{state: Paused, reason: err.Error()}, nil
+	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while the phase before it ran
+		return result(v), err
 	}
 	if name != "" && !known.Started {
 		j.record(events.PhaseStarted{Phase: name})
@@ -83,7 +83,7 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 
 // runAlone runs one attempt that is about no item. The owner stays at its post meanwhile: for events, a stop, and the log's own failure.
 func (j *job) runAlone(ctx context.Context, a agent.Attempt) (end attemptEnd, halted *runResult, err error) {
-	p := &pool{job: j, idle: make(chan agent.Attempt), source: source{cancel: func() {}}, running: 1}
+	p := &pool{job: j, idle: make(chan task), source: source{cancel: func() {}}, running: 1}
 	defer close(p.idle)
 	p.agents, p.kill = context.WithCancelCause(ctx)
 	defer p.kill(nil)

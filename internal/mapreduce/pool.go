@@ -28,12 +28,13 @@ type pool struct {
 	agents context.Context // ends when the agents are to be ended
 	kill   context.CancelCauseFunc
 	source source
-	idle   chan agent.Attempt // of goroutines that wait for another attempt
+	idle   chan task // of goroutines that wait for another attempt
 
-	free    []int       // slots nobody holds, the next one last
-	slotOf  map[int]int // item index → slot, 0 while its agent is parked
-	running int         // agents that have not ended
-	syncing int         // agents that have ended and wait for the disk with their slot
+	free    []int        // slots nobody holds, the next one last
+	taken   map[int]bool // slots somebody holds
+	slotOf  map[int]int  // item index → slot, 0 while its agent is parked
+	running int          // agents that have not ended
+	syncing int          // agents that have ended and wait for the disk with their slot
 
 	fresh  *offered // the next new item, when it has been received
 	due    dueHeap  // items that wait for their next attempt
@@ -53,6 +54,11 @@ type pool struct {
 
 	held bool      // the breaker admitted nothing when it was last asked
 	hold time.Time // when to ask it again; zero: after the next outcome
+
+	ends      map[int]context.CancelCauseFunc // of the attempts that run, by item index; a fleet has none
+	gone      map[int]bool                    // items that were settled while they may have waited for the turn of their keys
+	fleetHeld bool                            // the fleet knows that the job stops
+	between   bool                            // it runs nothing, and only waits until the job is not paused any more
 
 	end    *attemptEnd // of the one attempt of a pool that is about no items
 	halted *runResult  // set when the pool stops before its end
@@ -74,8 +80,8 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 	if err := j.openReuse(); err != nil {
 		return runResult{}, err
 	}
-	if err := j.stopping(); err != nil { // while setup ran
-		return runResult{state: Paused, reason: err.Error()}, nil
+	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while setup ran
+		return result(v), err
 	}
 	due := j.due() // before the selection begins, which brings what the store has lost
 	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
@@ -87,7 +93,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan agent.Attempt), slotOf: map[int]int{}, suspects: suspects, loneOut: -1}
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), slotOf: map[int]int{}, taken: map[int]bool{}, ends: map[int]context.CancelCauseFunc{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1}
 	for _, d := range due {
 		p.again(d)
 	}
@@ -144,6 +150,8 @@ func (p *pool) run(ctx context.Context) {
 		select {
 		case m := <-p.job.inbox:
 			p.handle(m)
+		case c := <-p.job.controls:
+			p.control(c)
 		case it, ok := <-p.wanted():
 			p.receive(it, ok)
 		case <-p.source.chosen:
@@ -183,6 +191,9 @@ func (p *pool) over() bool {
 	}
 	if p.halted != nil {
 		return p.merger.publish == nil || p.agents.Err() != nil
+	}
+	if p.between {
+		return p.job.state.Hold == nil
 	}
 	return p.exhausted() && len(p.suspects) == 0 && !p.mayMerge() && p.merger.publish == nil
 }
@@ -267,6 +278,9 @@ func (p *pool) dispatch(now time.Time) bool {
 	if !p.total.IsZero() {
 		return false
 	}
+	if p.job.state.Hold != nil {
+		return false
+	}
 	if p.halted == nil {
 		p.isolate(now)
 		if len(p.lone) > 0 && p.loneOut < 0 {
@@ -307,8 +321,8 @@ func (p *pool) vacant() bool {
 	if p.alone {
 		return p.running == 0 && p.syncing == 0
 	}
-	busy := p.job.parallel - len(p.free)
-	return len(p.free) > 0 && int64(busy) < p.job.room.Load() && busy < p.job.state.Adapt.AtOnce()
+	busy := len(p.taken)
+	return len(p.free) > 0 && busy < p.job.parallel && int64(busy) < p.job.room.Load() && busy < p.job.state.Adapt.AtOnce()
 }
 
 // admitNext starts, rejects or holds the next item, as the policy decides. It reports false when there is nothing to do now.
@@ -319,6 +333,9 @@ func (p *pool) admitNext(now time.Time) bool {
 	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
 	if !retrying && p.fresh == nil {
 		return false
+	}
+	if p.skipNext(retrying) {
+		return true
 	}
 	admission := p.job.state.Policy.Admit(now)
 	if admission.Verdict == errorpolicy.Hold {
@@ -415,17 +432,27 @@ func (p *pool) startWorker(a agent.Attempt) {
 		})
 		return
 	}
+	t := task{p.agents, a}
+	if p.ends != nil {
+		t.ctx, p.ends[a.ItemIndex] = context.WithCancelCause(p.agents)
+	}
 	select {
-	case p.idle <- a:
+	case p.idle <- t:
 	default:
 		p.job.agents.Go(func() error {
-			p.job.execute(p.agents, a)
-			for a := range p.idle {
-				p.job.execute(p.agents, a)
+			p.job.execute(t.ctx, t.attempt)
+			for t := range p.idle {
+				p.job.execute(t.ctx, t.attempt)
 			}
 			return nil
 		})
 	}
+}
+
+// task is an attempt for a goroutine, and what ends it.
+type task struct {
+	ctx     context.Context
+	attempt agent.Attempt
 }
 
 // refuse dead-letters an item that the open breaker does not admit.
@@ -489,6 +516,10 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	slot := p.slotOf[e.attempt.ItemIndex]
 	delete(p.slotOf, e.attempt.ItemIndex)
 	p.turns.forget(e.attempt.ItemIndex)
+	if end := p.ends[e.attempt.ItemIndex]; end != nil {
+		end(nil)
+		delete(p.ends, e.attempt.ItemIndex)
+	}
 	if slot == 0 {
 		p.unpark(e.attempt.ItemIndex)
 	}
@@ -507,7 +538,11 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 }
 
 func (p *pool) freeSlot(slot int) {
-	if slot > 0 {
+	if slot == 0 {
+		return
+	}
+	delete(p.taken, slot)
+	if slot <= p.job.parallel { // else the job was scaled down
 		p.free = append(p.free, slot)
 	}
 }
@@ -546,9 +581,7 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 	}
 	if grace != untilTheyEnd && p.grace == nil {
 		p.grace = time.After(grace)
-		if p.job.fleet != nil {
-			p.job.fleet.Hold()
-		}
+		p.holdFleet()
 	}
 	if grace == 0 {
 		p.kill(stopCause(v))
@@ -560,7 +593,7 @@ func stopCause(v runResult) error { return fmt.Errorf("%s: %w", v.reason, proces
 
 // arm sets the timer to the next moment at which something becomes due that could start then.
 func (p *pool) arm(t *time.Timer) {
-	if p.halted != nil {
+	if p.halted != nil || p.job.state.Hold != nil {
 		t.Stop() // what is due does not start any more
 		return
 	}
@@ -690,6 +723,7 @@ func (p *pool) unparkTo(k *parking, slot int) {
 func (p *pool) takeSlot() int {
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
+	p.taken[slot] = true
 	return slot
 }
 

@@ -72,6 +72,7 @@ func (j *job) newSlots(recorded *workflow.Workflow) error {
 	if j.config.MaxParallel == 0 {
 		j.parallel = slots
 	}
+	j.rescaled = j.state.Slots > 0
 	return nil
 }
 

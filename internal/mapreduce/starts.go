@@ -180,10 +180,10 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		if err != nil || wait <= 0 {
 			return a.Worker, t, nil, err
 		}
-		if keepSlot || a.ItemID == "" || h.job.parallel == 1 || h.job.space != nil {
-			slot, err = a.Worker, h.wait(ctx, time.Now().Add(wait))
+		if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil {
+			slot, err = a.Worker, h.wait(ctx, time.Now().Add(wait), nil)
 		} else {
-			slot, err = h.await(ctx, a, wait, workflow.ParkAfter{}, false)
+			slot, err = h.await(ctx, a, wait, workflow.ParkAfter{}, false, nil)
 		}
 		if err != nil {
 			return 0, t, nil, err

@@ -58,6 +58,11 @@ type state struct {
 	Merging      map[int]merging `json:"merging"`          // work that waits to be merged, by item index
 	Merged       int             `json:"merged,omitempty"` // items whose work was merged
 
+	Hold      *hold          `json:"hold,omitempty"`      // nothing starts; nil: the job is not paused
+	Slots     int            `json:"slots,omitempty"`     // that somebody has given the job while it ran; 0: nobody has
+	Skips     map[int]string `json:"skips,omitempty"`     // items that are to be skipped and have no outcome yet, by index: who asked for it
+	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty: nobody
+
 	Total    int  `json:"total"`    // number of items; of meaning once selected
 	Selected bool `json:"selected"` // selection has ended
 	Reducing bool `json:"reducing"` // the phases after the map phase are to be run again
@@ -169,12 +174,29 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.JobResumed:
 		s.resume(r.Time, e)
 	case events.JobCompleted:
-		s.Ended, s.Reason, s.Reducing = Completed, e.Reason, false
+		s.Ended, s.Reason, s.Reducing, s.Cancelled = Completed, e.Reason, false, ""
 		s.moveHead(e.Head)
 	case events.JobFailed:
 		s.Ended, s.Reason = Failed, e.Reason
 	case events.JobPaused:
 		s.Ended, s.Reason = Paused, e.Reason
+	case events.JobCancelled:
+		s.Ended, s.Reason = Cancelled, e.Reason
+	case events.PauseRequested:
+		s.Hold = &hold{By: e.By, Since: r.Time}
+	case events.ContinueRequested:
+		s.Hold = nil
+	case events.CancelRequested:
+		s.Cancelled = e.By
+	case events.ScaleRequested:
+		s.Slots = e.MaxParallel
+	case events.SkipRequested:
+		if s.Skips == nil {
+			s.Skips = map[int]string{}
+		}
+		s.Skips[e.ItemIndex] = e.By
+	case events.RetryNowRequested:
+		s.retryNow(r.Time, e)
 	case events.PhaseStarted:
 		if e.Phase == "reduce" || e.Phase == "merge" && s.Phases["reduce"] == nil {
 			s.ReduceStale = false
@@ -234,6 +256,22 @@ func (s *state) duration(now time.Time) time.Duration {
 		return 0
 	}
 	return s.Earlier + max(0, now.Sub(s.RunBegan))
+}
+
+// retryNow makes due what waits.
+func (s *state) retryNow(now time.Time, e events.RetryNowRequested) {
+	for index, w := range s.Waiting {
+		if w.Due.After(now) && e.Names(w.ID) {
+			w.Due = now
+			s.Waiting[index] = w
+		}
+	}
+	for id, k := range s.Retrying {
+		if k.Due.After(now) && e.Names(id) {
+			k.Due = now
+			s.Retrying[id] = k
+		}
+	}
 }
 
 // applyAgent is apply for what happens to items.
@@ -350,6 +388,9 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = e.Attempt, failures
 		return errorpolicy.Effects{}
 	}
+	if e.ErrorType == retry.TypeSkipped {
+		s.Policy.Released(s.Running[e.ItemIndex].Ticket) // it may have been a test of the breaker
+	}
 	if !e.Action.RunsAgain() {
 		s.Alike.add(e.ErrorType, e.ErrorSignature)
 	}
@@ -395,7 +436,7 @@ func retryState(e events.AgentFailed) retry.State {
 // on, unless the policy had stopped the job or dead letters are retried. A dead letter whose retry was stopped is a dead letter as before, also
 // one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
-	s.Ended, s.Reason = "", ""
+	s.Ended, s.Reason, s.Hold, s.Cancelled = "", "", nil, ""
 	if e.MaxCostUSD != nil {
 		s.MaxCost = e.MaxCostUSD
 	}
@@ -500,6 +541,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.Failures, index)
 	delete(s.Crashes, index)
 	delete(s.Losses, index)
+	delete(s.Skips, index)
 	delete(s.Retrying, id)
 	delete(s.Sessions, id)
 }
@@ -573,7 +615,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

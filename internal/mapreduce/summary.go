@@ -21,7 +21,7 @@ type Summary struct {
 	Job      jobs.Job
 	Workflow string
 	Mode     string
-	State    string // running, completed, failed, paused; killed: it ended without a word
+	State    string // running, completed, failed, paused, cancelled; killed: it ended without a word
 	Reason   string
 	Started  time.Time
 	Duration time.Duration // of all its runs, without the time between them
@@ -31,9 +31,14 @@ type Summary struct {
 
 	Paused []events.QuotaPaused // of a job that has not completed: what its agents wait for
 
+	Hold *Hold // of a running job that is paused; nil: it is not
+
 	ReduceStale bool // of a completed job: see Result
 	ReduceHeld  bool // the same
 }
+
+// Hold is a pause of a running job that somebody asked for.
+type Hold = hold
 
 // StateShown returns the state for people, who are to see at once that a job has completed but not all of its items have succeeded.
 func (s Summary) StateShown() string {
@@ -43,6 +48,9 @@ func (s Summary) StateShown() string {
 	}
 	if s.ReduceHeld {
 		shown += ", reduce not run"
+	}
+	if s.Hold != nil {
+		shown += ", paused by " + s.Hold.By
 	}
 	if s.ReduceStale {
 		shown += ", reduce stale"
@@ -59,6 +67,19 @@ func MayHaveCompleted(place jobs.Job) (bool, error) {
 	}
 	_, completed := last.(events.JobCompleted)
 	return completed, nil
+}
+
+// WasCancelled reports whether the log of a job ends as that of a cancelled one does.
+func WasCancelled(place jobs.Job) (bool, error) {
+	last, err := lastWord(place.EventsDir())
+	if err != nil {
+		return false, unusable(place, err)
+	}
+	switch last.(type) {
+	case events.JobCancelled, events.CancelRequested:
+		return true, nil
+	}
+	return false, nil
 }
 
 // Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is read, which has all of it; damage
@@ -126,6 +147,9 @@ func (s *Summary) ended(e events.Event) bool {
 	case events.JobFailed:
 		s.State, s.Reason, s.Duration, s.Metrics = string(Failed), e.Reason, time.Duration(e.DurationMS), e.Metrics
 		s.Spent = valueOf(e.Spent)
+	case events.JobCancelled:
+		s.State, s.Reason, s.Duration, s.Metrics = string(Cancelled), e.Reason, time.Duration(e.DurationMS), e.Metrics
+		s.Spent = valueOf(e.Spent)
 	default:
 		return false
 	}
@@ -188,8 +212,11 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 	if s.Ended == "" {
 		sum.State = StateKilled
 	}
+	if s.Ended == "" && s.Cancelled != "" {
+		sum.State, sum.Reason = string(Cancelled), "cancelled by "+s.Cancelled
+	}
 	if place.Running() {
-		sum.State = "running"
+		sum.State, sum.Hold = "running", s.Hold
 	}
 	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
 	sum.ReduceHeld = sum.State == string(Completed) && held

@@ -150,6 +150,13 @@ func (p *pool) admitByKey(now time.Time) bool {
 	if !waited && p.fresh == nil {
 		return false
 	}
+	if waited && p.dropSkipped(it) {
+		p.turns.starts.pop()
+		return true
+	}
+	if !waited && p.skipNext(false) {
+		return true
+	}
 	if p.heldForAll(now) {
 		return false
 	}

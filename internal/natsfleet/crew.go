@@ -439,7 +439,7 @@ func (c *crew) settle(token int64, e flightEnd, by settling) bool {
 // deal gives attempts that wait to workers that take some. It is called with the lock held.
 func (c *crew) deal(now time.Time) {
 	if c.held {
-		c.giveBack()
+		c.giveBack("the job is stopping")
 		return
 	}
 	for _, g := range c.book.Grants(now) {
@@ -607,16 +607,23 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 func (c *crew) Hold() {
 	c.mu.Lock()
 	c.held = true
-	c.giveBack()
+	c.giveBack("the job is stopping")
 	c.mu.Unlock()
 	c.setStop(fleet.Hold)
 }
 
 // giveBack gives back what no worker has. It is called with the lock held.
-func (c *crew) giveBack() {
+func (c *crew) giveBack(why string) {
 	for _, token := range c.book.Unheld() {
-		c.settle(token, flightEnd{err: fmt.Errorf("the job is stopping: %w", agent.ErrReturned)}, settling{})
+		c.settle(token, flightEnd{err: fmt.Errorf("%s: %w", why, agent.ErrReturned)}, settling{})
 	}
+}
+
+// TakeBack gives back what no worker has. Its messages stay in the queue: a worker that gets one is refused when it claims it.
+func (c *crew) TakeBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.giveBack("the job is paused")
 }
 
 // stop ends what runs of the attempts of a context that has ended. Those that workers do not answer for in time go on.

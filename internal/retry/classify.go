@@ -32,6 +32,8 @@ const (
 	TypeStalled        Type = "stalled"
 	TypeBudget         Type = "budget"
 
+	TypeSkipped Type = "skipped" // nobody wanted it any more: a person has skipped the item
+
 	TypeKilledRunner Type = "killed_runner" // in flight whenever prodigy itself died: it may be the item that kills it
 
 	TypeMergeConflict Type = "merge_conflict" // what an agent did cannot be merged with what others did
@@ -42,7 +44,7 @@ const (
 
 // AfterAttempt reports whether a failure of the type comes after an attempt that succeeded, or says nothing of it.
 func (t Type) AfterAttempt() bool {
-	return t == TypeKilledRunner || t == TypeMergeConflict || t == TypeVerifyFailed
+	return t == TypeKilledRunner || t == TypeSkipped || t == TypeMergeConflict || t == TypeVerifyFailed
 }
 
 // errorType is how one type of failure is recognised: by any of its exit codes, phrases, words or numbers.

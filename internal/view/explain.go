@@ -98,6 +98,8 @@ type explainer struct {
 	done     time.Time // when the work that is to be merged was done
 	job      *Job      // from what records there are: those of other items may not be
 	byItem   bool      // work is merged in the order of the items
+	skip     string    // who has asked to skip it; empty: nobody
+	hold     *Hold     // of the job
 	others   bool      // there are records about other items
 }
 
@@ -195,6 +197,9 @@ func (x *explainer) apply(r events.Record) {
 			why += "; it stays a dead letter until it succeeds"
 		}
 		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node), e.Reason), why)
+	case events.SkipRequested:
+		x.skip = e.By
+		x.add(r, "is not to run any more: "+e.By+" has asked to skip it")
 	case events.AgentSkipped:
 		x.add(r, "counted as skipped: "+e.Reason)
 	case events.DLQItemAdded:
@@ -530,6 +535,20 @@ func (x *explainer) jobEvent(r events.Record) {
 		x.opened(r, e)
 	case events.CircuitClosed:
 		x.closed(r, e)
+	case events.PauseRequested:
+		x.hold = &Hold{By: e.By, Since: r.Time}
+		if x.out.Status == Waiting {
+			x.add(r, "the job was paused by "+e.By, "nothing starts until it is continued")
+		}
+	case events.ContinueRequested:
+		x.hold = nil
+		if x.out.Status == Waiting {
+			x.add(r, "the job was continued by "+e.By)
+		}
+	case events.RetryNowRequested:
+		x.retryNow(r, e)
+	case events.JobCancelled:
+		x.over(r, Cancelled, "the job was "+e.Reason)
 	case events.JobPaused:
 		x.over(r, Paused, "the job was stopped: "+e.Reason)
 	case events.JobFailed:
@@ -587,6 +606,7 @@ func (x *explainer) over(r events.Record, s State, text string) {
 // resumed adds what a resume does with an unsettled item.
 func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	crashed := x.ended == ""
+	x.hold = nil
 	attached := x.out.Status == InFlight && e.IsAttached(x.index)
 	x.ended, x.budget.counts = "", true
 	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
@@ -627,8 +647,41 @@ func (x *explainer) death(e events.JobResumed) []string {
 	return []string{fmt.Sprintf("the run died %s after the start of the item, and nothing explains that", after)}
 }
 
+// retryNow adds that the item, or its step, does not wait any longer.
+func (x *explainer) retryNow(r events.Record, e events.RetryNowRequested) {
+	if !e.Names(x.out.ItemID) {
+		return
+	}
+	switch x.out.Status {
+	case Waiting:
+		if x.due.After(r.Time) {
+			x.due = r.Time
+			x.add(r, e.By+" has made it due now")
+		}
+	case InFlight:
+		if x.step != "" {
+			x.add(r, fmt.Sprintf("%s has made the next try of step %s due now", e.By, x.step))
+		}
+	}
+}
+
 // now returns the present status of the item in words.
 func (x *explainer) now() string {
+	words := x.words()
+	switch x.out.Status {
+	case Unseen, Pending, Waiting, InFlight:
+		if x.skip != "" {
+			words += "; " + x.skip + " has asked to skip it"
+		}
+		if x.hold != nil && x.out.Status != InFlight {
+			words += "; the job is paused by " + x.hold.By + " since " + x.hold.Since.Local().Format(time.DateTime)
+		}
+	}
+	return words
+}
+
+// words is now without what people have asked for.
+func (x *explainer) words() string {
 	switch x.out.Status {
 	case Unseen:
 		return "not started yet"

@@ -73,11 +73,12 @@ func (j *Job) ToGo() int { return max(j.Total-j.Counts.Finished(), 0) }
 // waiting are the items between two attempts. The heap may hold outdated moments; due has the valid ones.
 type waiting struct {
 	due     map[int]time.Time // by item index
+	ids     map[int]string    // of the items in due
 	moments moments
 	latest  time.Time // of all that were ever added
 }
 
-func newWaiting() waiting { return waiting{due: map[int]time.Time{}} }
+func newWaiting() waiting { return waiting{due: map[int]time.Time{}, ids: map[int]string{}} }
 
 func (w *waiting) add(index int, due time.Time) {
 	w.due[index] = due
@@ -89,6 +90,7 @@ func (w *waiting) add(index int, due time.Time) {
 
 func (w *waiting) remove(index int) {
 	delete(w.due, index)
+	delete(w.ids, index)
 	w.first()
 }
 

@@ -42,6 +42,13 @@ func (p *pauses) end(now time.Time, gate string) {
 	}
 }
 
+// PausedBefore notes what agents waited for when the run before ended, of a job whose records from before are not shown.
+func (j *Job) PausedBefore(list []events.QuotaPaused, now time.Time) {
+	for _, e := range list {
+		j.pauses.begin(now, e)
+	}
+}
+
 // Paused returns the pauses that agents of the job are in, by what waits.
 func (j *Job) Paused() []Pause {
 	var list []Pause

@@ -26,6 +26,7 @@ const (
 	Completed State = "completed"
 	Failed    State = "failed"
 	Paused    State = "paused"
+	Cancelled State = "cancelled"
 )
 
 // Job is the view of a job after the records applied so far. Its memory is bounded, except for the status of each item and the running and
@@ -63,7 +64,9 @@ type Job struct {
 	Retries  int // decided, of items and of steps
 	Lost     int // attempts whose worker of a fleet was lost
 	Retried  Retried
-	Letters  bool // dead letters are being run again
+	Hold     *Hold  // nil: the job is not paused by a person
+	Draining string // who has asked for the end of the run, or cancelled the job; empty: nobody
+	Letters  bool   // dead letters are being run again
 
 	Durations Durations // of the attempts that ended by themselves
 	Failures  Failures
@@ -164,6 +167,20 @@ func (j *Job) Apply(r events.Record) {
 		j.end(Failed, e.Reason)
 	case events.JobPaused:
 		j.end(Paused, e.Reason)
+	case events.JobCancelled:
+		j.end(Cancelled, e.Reason)
+	case events.PauseRequested:
+		j.Hold = &Hold{By: e.By, Since: r.Time}
+	case events.ContinueRequested:
+		j.Hold = nil
+	case events.DrainRequested:
+		j.Draining = "draining, as " + e.By + " asked"
+	case events.CancelRequested:
+		j.Draining = "being cancelled by " + e.By
+	case events.ScaleRequested:
+		j.MaxParallel = e.MaxParallel
+	case events.RetryNowRequested:
+		j.retryNow(r.Time, e)
 	case events.PhaseStarted:
 		j.phaseStarted(r.Time, e.Phase)
 	case events.PhaseCompleted:
@@ -271,6 +288,7 @@ func (j *Job) capped(u *spend.USD) {
 // resume begins another run: nothing is in flight any more except what is attached, and the rate is measured anew.
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
+	j.Hold, j.Draining = nil, ""
 	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {
@@ -300,6 +318,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 
 func (j *Job) end(s State, reason string) {
 	j.State, j.Reason = s, reason
+	j.Hold, j.Draining = nil, ""
 	j.Merges.Verifying = nil
 	j.halt()
 }
@@ -329,8 +348,10 @@ func (j *Job) failed(now time.Time, e events.AgentFailed) {
 	if e.Action.RunsAgain() {
 		j.retried(Retry{ItemID: e.ItemID, Step: e.Step, Type: e.ErrorType, Error: e.Error, Due: *e.RetryAt})
 		j.waiting.add(e.ItemIndex, *e.RetryAt)
+		j.waiting.ids[e.ItemIndex] = e.ItemID
 		return
 	}
+	j.waiting.remove(e.ItemIndex) // it may have been skipped while it waited
 	j.Failures.add(now, e)
 	j.found(e.ItemIndex)
 	j.settle(now, e.ItemIndex, e.Status())

@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/control"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+// steerOptions are the flags of the commands that steer a running job.
+type steerOptions struct {
+	jobID  jobName
+	noWait bool
+}
+
+func newPauseCommand(con *console) *cobra.Command {
+	return newSteerCommand(con, control.Pause, &cobra.Command{
+		Use:   "pause [job]",
+		Short: "Have a running job start nothing, until it is continued",
+		Long: `Have a running job start nothing more: no item, no step of another phase, and no retry. What runs goes on to its end. The job stays
+alive, and 'prodigy continue' has it go on. If it is stopped or killed meanwhile, 'prodigy resume' has it go on too.`,
+		Example: "  prodigy pause\n  prodigy pause mapreduce-20261120-1615",
+	})
+}
+
+func newContinueCommand(con *console) *cobra.Command {
+	return newSteerCommand(con, control.Continue, &cobra.Command{
+		Use:   "continue [job]",
+		Short: "Have a job go on that was paused",
+		Long: `Have a running job go on that 'prodigy pause' has paused. A job that has stopped, which no process runs any more, is continued by
+'prodigy resume' instead.`,
+		Example: "  prodigy continue",
+	})
+}
+
+func newDrainCommand(con *console) *cobra.Command {
+	return newSteerCommand(con, control.Drain, &cobra.Command{
+		Use:   "drain [job]",
+		Short: "Let what a job runs come to its end, then stop it",
+		Long: `Let what a running job has begun come to its end, however long that takes, and then end the run. Nothing starts any more, and what waits
+for a retry does not wait. 'prodigy resume' continues the job. The run exits as one that SIGTERM has stopped, with 143. 'prodigy
+stop' is quicker: it ends what still runs after the grace.`,
+		Example: "  prodigy drain\n  prodigy drain --no-wait",
+	})
+}
+
+func newCancelCommand(con *console) *cobra.Command {
+	return newSteerCommand(con, control.Cancel, &cobra.Command{
+		Use:   "cancel [job]",
+		Short: "Stop a running job for good",
+		Long: `Stop a running job for good: nothing starts any more, and running agents may finish within the grace. The job is cancelled, its run
+exits with 1, and 'prodigy resume' refuses it without --force. 'prodigy stop' stops a job that is to go on later.`,
+		Example: "  prodigy cancel mapreduce-20261120-1615",
+	})
+}
+
+// newSteerCommand completes a command that takes a job and asks it for something.
+func newSteerCommand(con *console, verb control.Verb, cmd *cobra.Command) *cobra.Command {
+	var o steerOptions
+	cmd.Args, cmd.ValidArgsFunction = atMostOne, completeJob
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := nameJob(cmd, &o.jobID, args); err != nil {
+			return err
+		}
+		return steer(cmd.Context(), con, o, control.Request{Do: verb})
+	}
+	addJobID(cmd, &o.jobID)
+	if ends(verb) {
+		cmd.Flags().BoolVar(&o.noWait, "no-wait", false, "ask it, and do not wait until the run has ended")
+	}
+	return cmd
+}
+
+// ends reports whether the run ends after a request.
+func ends(verb control.Verb) bool { return verb == control.Drain || verb == control.Cancel }
+
+func newScaleCommand(con *console) *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "scale [job] <slots>",
+		Short: "Change how many agents a running job runs at once",
+		Long: `Change how many agents a running job runs at once: to a number, or by one with a sign. Nothing is ended for that: of too many, those
+that run come to their end. The number holds over a resume, unless that says --max-parallel.`,
+		Example:           "  prodigy scale 16\n  prodigy scale mapreduce-20261120-1615 +4\n  prodigy scale -- -2",
+		Args:              afterJob("slots"),
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			slots, err := nameJobBefore(cmd, &o.jobID, args)
+			if err != nil {
+				return err
+			}
+			r := control.Request{Do: control.Scale}
+			n, err := strconv.Atoi(slots)
+			switch {
+			case err != nil:
+				return usagef("%q is not a number of slots: write 16, or +4 or -2 for more or fewer", slots)
+			case strings.HasPrefix(slots, "+") || n < 0:
+				r.Change = n
+			default:
+				r.Slots = n
+			}
+			if n == 0 {
+				return usagef("no slots would run nothing: prodigy pause does that")
+			}
+			return steer(cmd.Context(), con, o, r)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	return cmd
+}
+
+func newSkipCommand(con *console) *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "skip [job] <item>...",
+		Short: "Do not run some items of a running job (any more)",
+		Long: `Do not run some items of a running job: those that wait for their next attempt, and those that run, are settled as skipped at once, and
+those that have not begun when their turn comes. An attempt that runs is ended within the grace. Skipped items count as skipped: the run exits with 3.`,
+		Example:           "  prodigy skip item_17\n  prodigy skip mapreduce-20261120-1615 item_17 item_18",
+		Args:              atLeastOne("item"),
+		ValidArgsFunction: completeWhy(&o.jobID),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return steerItems(cmd, con, o, control.Skip, args)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	return cmd
+}
+
+func newRetryNowCommand(con *console) *cobra.Command {
+	var o steerOptions
+	cmd := &cobra.Command{
+		Use:   "retry-now [job] [item...]",
+		Short: "Do not wait any longer for the next attempt",
+		Long: `Have items and steps of a running job go on at once that wait for their next attempt: those that are named, else all of them. A limit of the
+starts, an open circuit breaker and the slots hold as before. On workers of a fleet, steps wait as long as they would.`,
+		Example:           "  prodigy retry-now\n  prodigy retry-now mapreduce-20261120-1615 item_17",
+		ValidArgsFunction: completeWhy(&o.jobID),
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return steerItems(cmd, con, o, control.RetryNow, args)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	return cmd
+}
+
+// steerItems asks a job for something about the items among args.
+func steerItems(cmd *cobra.Command, con *console, o steerOptions, verb control.Verb, args []string) error {
+	named, err := nameJobAndItems(cmd, &o.jobID, args)
+	if err != nil {
+		return err
+	}
+	if verb == control.Skip && len(named) == 0 {
+		return usagef("the argument <item> is missing: %s is a job", args[0])
+	}
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	if err := checkRunning(job, verb); err != nil {
+		return err
+	}
+	r := control.Request{Do: verb}
+	if r.Items, err = itemsNamed(job, named); err != nil {
+		return err
+	}
+	return steerJob(cmd.Context(), con, o, job, r)
+}
+
+// itemsNamed finds the items of a job that are named by their ids or labels.
+func itemsNamed(job jobs.Job, named []string) ([]control.Item, error) {
+	if len(named) == 0 {
+		return nil, nil
+	}
+	ids, err := labelsOf(job).idsOf(named)
+	if err != nil {
+		return nil, err
+	}
+	store, err := items.OpenStore(job.ItemsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, noItem(job, ids[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = store.Close() }() // only read from
+	var found []control.Item
+	for _, id := range ids {
+		it, ok, err := store.Find(id)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, noItem(job, id)
+		}
+		found = append(found, control.Item{ID: it.ID, Index: it.Index})
+	}
+	return found, nil
+}
+
+func steer(ctx context.Context, con *console, o steerOptions, r control.Request) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	if err := checkRunning(job, r.Do); err != nil {
+		return err
+	}
+	return steerJob(ctx, con, o, job, r)
+}
+
+// insteadOf says what to do about a job that does not run, in place of a request to it.
+func insteadOf(verb control.Verb, id string) string {
+	switch verb {
+	case control.Continue, control.RetryNow:
+		return "prodigy resume " + id + " continues it"
+	case control.Scale:
+		return "prodigy resume " + id + " --max-parallel says how many run at once"
+	case control.Skip:
+		return "prodigy resume " + id + " continues it, and prodigy skip is for then"
+	case control.Cancel:
+		return "nothing of it runs, and prodigy clean removes what is left of old jobs"
+	}
+	return "nothing of it runs"
+}
+
+// checkRunning refuses a request to a job that does not run.
+func checkRunning(job jobs.Job, verb control.Verb) error {
+	if job.Running() {
+		return nil
+	}
+	state := ""
+	instead := insteadOf(verb, job.ID)
+	if s, err := mapreduce.Summarize(job); err == nil {
+		state = " (" + s.StateShown() + ")"
+		if s.State == string(mapreduce.Completed) {
+			instead = "it has come to its end"
+		}
+	}
+	return refusef("job %s is not running%s: %s", job.ID, state, instead)
+}
+
+// steerJob sends a request to a running job, and prints the answer.
+func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r control.Request) error {
+	r.By = userName()
+	pid := job.Runner()
+	answer, err := control.Ask(job.ControlSocket(), r)
+	switch {
+	case errors.Is(err, control.ErrNobody):
+		if err := checkRunning(job, r.Do); err != nil { // it has ended meanwhile
+			return err
+		}
+		return fmt.Errorf("job %s is running, but takes no requests here: it is just beginning, or was started by an older version, or on another machine", job.ID)
+	case err != nil:
+		return fmt.Errorf("job %s: %w", job.ID, err)
+	case !answer.Done:
+		return refusef("job %s: %s", job.ID, visible(answer.Text))
+	}
+	_, _ = fmt.Fprintf(con.err, "job %s: %s\n", job.ID, visible(answer.Text))
+	if !ends(r.Do) || o.noWait || pid == 0 {
+		return nil
+	}
+	return untilSignal(ctx, func(ctx context.Context) error { return awaitStop(ctx, con, job, pid) })
+}
+
+// userName returns the name of the user, for the record of a request.
+func userName() string {
+	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME"), "user "+strconv.Itoa(os.Getuid()))
+}

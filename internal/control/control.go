@@ -1,0 +1,225 @@
+// Package control carries requests to a running job: over a unix socket in the directory of the job, one line of JSON each way.
+//
+// Serve listens for who runs the job, Ask sends a request to it. What a request does is decided in package mapreduce.
+package control
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Version is the version of the protocol. A request of another version is refused.
+const Version = 1
+
+// Verb is what is asked for.
+type Verb string
+
+const (
+	Pause    Verb = "pause"     // nothing starts any more
+	Continue Verb = "continue"  // end of a pause
+	Drain    Verb = "drain"     // let what runs end, then end the run; a resume continues the job
+	Cancel   Verb = "cancel"    // end the job for good
+	Scale    Verb = "scale"     // change the number of slots
+	Skip     Verb = "skip"      // do not run some items (any more)
+	RetryNow Verb = "retry-now" // do not wait any longer for the next attempt
+)
+
+// Request is one request to a running job.
+type Request struct {
+	V      int    `json:"v"`
+	Do     Verb   `json:"do"`
+	By     string `json:"by"`               // name of the user
+	Slots  int    `json:"slots,omitempty"`  // of Scale: how many there are to be
+	Change int    `json:"change,omitempty"` // of Scale, instead: how many more or fewer
+	Items  []Item `json:"items,omitempty"`  // of Skip and RetryNow; of the latter none means all
+}
+
+// Item names an item of the job.
+type Item struct {
+	ID    string `json:"id"`
+	Index int    `json:"index"`
+}
+
+// Answer says what became of a request. It is sent when the record of the request is durable.
+type Answer struct {
+	V    int    `json:"v"`
+	Done bool   `json:"done"` // false: refused, and Text says why
+	Text string `json:"text"` // for people, in one line
+}
+
+// Refused returns the answer that a request is not done.
+func Refused(format string, args ...any) Answer {
+	return Answer{V: Version, Text: fmt.Sprintf(format, args...)}
+}
+
+// Done returns the answer that a request is done.
+func Done(format string, args ...any) Answer {
+	return Answer{V: Version, Done: true, Text: fmt.Sprintf(format, args...)}
+}
+
+const (
+	maxLine     = 4 << 20          // bytes of a request or an answer
+	maxCallers  = 32               // connections at once
+	lineTime    = 5 * time.Second  // to send a request, and to take an answer
+	maxBy       = 64               // bytes of the name of a user
+	answerTime  = 30 * time.Second // the job has to answer
+	closingTime = 2 * time.Second  // for answers that are being sent when the job ends
+)
+
+// Server listens for requests to a job.
+type Server struct {
+	path     string
+	listener *net.UnixListener
+	answers  sync.WaitGroup
+	callers  chan struct{}
+}
+
+// Serve listens on a socket at path, and answers each request with what do returns. It may call do on several goroutines at once. The caller
+// holds the lock of the job, so that a socket that is there is that of a dead run: it is replaced.
+func Serve(path string, do func(Request) Answer) (*Server, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := listen(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	s := &Server{path: path, listener: l, callers: make(chan struct{}, maxCallers)}
+	s.answers.Go(func() { s.accept(do) })
+	return s, nil
+}
+
+func (s *Server) accept(do func(Request) Answer) {
+	for {
+		c, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(lineTime / 50) // there are too few files: they come back
+			continue
+		}
+		select {
+		case s.callers <- struct{}{}:
+		default:
+			_ = c.Close()
+			continue
+		}
+		s.answers.Go(func() {
+			defer func() { <-s.callers }()
+			answer(c, do)
+		})
+	}
+}
+
+// answer reads a request, has it done and answers it.
+func answer(c *net.UnixConn, do func(Request) Answer) {
+	defer func() { _ = c.Close() }() // who asks sees an answer that is cut off
+	_ = c.SetDeadline(time.Now().Add(lineTime))
+	a := func() Answer {
+		if err := checkPeer(c); err != nil {
+			return Refused("%v", err)
+		}
+		var r Request
+		if err := readLine(c, &r); err != nil {
+			return Refused("the request cannot be read: %v", err)
+		}
+		if r.V != Version {
+			return Refused("the job is run by a prodigy that knows version %d of requests, not %d", Version, r.V)
+		}
+		r.By = cleanName(r.By)
+		return do(r)
+	}()
+	_ = c.SetDeadline(time.Now().Add(lineTime))
+	_ = json.NewEncoder(c).Encode(a)
+}
+
+// cleanName bounds the name of a user, and leaves printable characters only.
+func cleanName(name string) string {
+	clean := make([]rune, 0, maxBy)
+	for _, r := range name {
+		if len(clean) < maxBy && r > ' ' && r < 0x7f {
+			clean = append(clean, r)
+		}
+	}
+	if len(clean) == 0 {
+		return "somebody"
+	}
+	return string(clean)
+}
+
+// readLine decodes one line of bounded length.
+func readLine(r io.Reader, v any) error {
+	line, err := bufio.NewReader(io.LimitReader(r, maxLine)).ReadBytes('\n')
+	if errors.Is(err, io.EOF) && len(line) >= maxLine {
+		return errors.New("it is too long")
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}
+
+// Close stops to listen, lets answers that are on their way out, and removes the socket. Call it before the lock of the job is released.
+func (s *Server) Close() error {
+	err := s.listener.Close()
+	if removed := os.Remove(s.path); removed != nil && !errors.Is(removed, os.ErrNotExist) {
+		err = errors.Join(err, removed)
+	}
+	sent := make(chan struct{})
+	go func() {
+		s.answers.Wait()
+		close(sent)
+	}()
+	select {
+	case <-sent:
+	case <-time.After(closingTime):
+	}
+	return err
+}
+
+// ErrNobody is wrapped by the error of Ask when nobody listens.
+var ErrNobody = errors.New("nobody answers there")
+
+// Ask sends a request to who listens at path and returns the answer.
+func Ask(path string, r Request) (Answer, error) {
+	c, err := dial(path)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w: %w", ErrNobody, err)
+	}
+	defer func() { _ = c.Close() }()
+	r.V = Version
+	if err := c.SetDeadline(time.Now().Add(answerTime)); err != nil {
+		return Answer{}, err
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	if len(line) >= maxLine {
+		return Answer{}, fmt.Errorf("the request has %d bytes, and may have %d: name fewer items at once", len(line), maxLine)
+	}
+	if _, err := c.Write(append(line, '\n')); err != nil {
+		return Answer{}, unanswered(err)
+	}
+	var a Answer
+	if err := readLine(c, &a); err != nil {
+		return Answer{}, unanswered(err)
+	}
+	return a, nil
+}
+
+// unanswered says that it is not known what became of a request.
+func unanswered(err error) error {
+	return fmt.Errorf("the job did not answer, so that it is not known whether it has done it: %w", err)
+}

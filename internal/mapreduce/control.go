@@ -1,0 +1,531 @@
+package mapreduce
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"prodigy/internal/control"
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+)
+
+// What people ask of a running job comes as requests, from any goroutine, to the owner of the job. The owner records a request, and then does it;
+// who asked gets the answer when the record is durable. A run that dies in between leaves the record, which the state of the job is folded from.
+
+// hold is a pause that somebody asked for.
+type hold struct {
+	By    string    `json:"by"`
+	Since time.Time `json:"since"`
+}
+
+// controlCall is a request on its way to the owner.
+type controlCall struct {
+	request control.Request
+	reply   chan controlReply // gets one value
+}
+
+// controlReply is an answer, and the record that has to be durable before it is given; 0: none has.
+type controlReply struct {
+	control.Answer
+	seq int64
+}
+
+// ownerTime is how long a request waits for the owner, who does other things between the phases.
+const ownerTime = 10 * time.Second
+
+// ask has the owner do a request. It runs on the goroutine of who asks.
+func (j *job) ask(r control.Request) control.Answer {
+	call := controlCall{request: r, reply: make(chan controlReply, 1)}
+	busy := time.NewTimer(ownerTime)
+	defer busy.Stop()
+	select {
+	case j.controls <- call:
+	case <-j.closing:
+		return control.Refused("the job is ending: nothing was done")
+	case <-busy.C:
+		return control.Refused("the job is busy between two phases: nothing was done; ask again")
+	}
+	reply := <-call.reply
+	if reply.seq > 0 {
+		if err := j.log.Wait(reply.seq); err != nil {
+			return control.Refused("the request could not be recorded: %v", err)
+		}
+	}
+	return reply.Answer
+}
+
+// listen lets requests come in, until finish.
+func (j *job) listen() {
+	if j.config.Control == nil {
+		return
+	}
+	stop, err := j.config.Control(j.place, j.ask)
+	if err != nil {
+		j.notice(fmt.Sprintf("other processes cannot steer the job (pause, scale, skip and the like): %v", err))
+	}
+	j.unlisten = stop
+}
+
+// control does a request that has come to the owner, and answers it.
+func (p *pool) control(c controlCall) {
+	before := p.job.state.Seq
+	answer := p.request(c.request)
+	seq := p.job.state.Seq
+	if seq == before {
+		seq = 0
+	}
+	c.reply <- controlReply{answer, seq}
+}
+
+func (p *pool) request(r control.Request) control.Answer {
+	if p.halted != nil && r.Do != control.Cancel {
+		return control.Refused("the job is stopping: %s", p.halted.reason)
+	}
+	switch r.Do {
+	case control.Pause:
+		return p.pauseStarts(r)
+	case control.Continue:
+		return p.continueStarts(r)
+	case control.Drain:
+		p.job.record(events.DrainRequested{By: r.By})
+		p.job.order(runResult{state: Paused, reason: "drained by " + r.By, drained: true})
+		p.haltOrdered(untilTheyEnd)
+		p.holdFleet()
+		return control.Done("draining: nothing starts any more, %s", p.stillRunning(", with which the run ends", ", with which the run ends"))
+	case control.Cancel:
+		return p.cancel(r)
+	case control.Scale:
+		return p.scale(r)
+	case control.Skip:
+		return p.skip(r)
+	case control.RetryNow:
+		return p.retryNow(r)
+	}
+	return control.Refused("there is no request %q", string(r.Do))
+}
+
+// holdFleet tells the fleet, once, that the job begins to stop.
+func (p *pool) holdFleet() {
+	if p.job.fleet != nil && !p.fleetHeld {
+		p.fleetHeld = true
+		p.job.fleet.Hold()
+	}
+}
+
+// stillRunning says what runs, and what happens with one or several of them.
+func (p *pool) stillRunning(one, several string) string {
+	switch n := p.running; {
+	case n == 0 || p.between:
+		return "nothing is running"
+	case p.slotOf == nil:
+		return "the step that runs may end"
+	case n == 1:
+		return "1 item is running" + one
+	default:
+		return fmt.Sprintf("%d items are running%s", n, several)
+	}
+}
+
+func (p *pool) pauseStarts(r control.Request) control.Answer {
+	if h := p.job.state.Hold; h != nil {
+		return control.Done("it is paused already, by %s since %s", h.By, h.Since.Local().Format(time.TimeOnly))
+	}
+	p.job.record(events.PauseRequested{By: r.By})
+	p.job.gate.shut()
+	if p.job.fleet != nil {
+		p.job.fleet.TakeBack()
+	}
+	return control.Done("paused: nothing starts any more, %s", p.stillRunning(" and goes on to its end", " and go on to their end"))
+}
+
+func (p *pool) continueStarts(r control.Request) control.Answer {
+	if p.job.state.Hold == nil {
+		return control.Done("it was not paused")
+	}
+	p.job.record(events.ContinueRequested{By: r.By})
+	p.job.gate.open()
+	return control.Done("continued")
+}
+
+func (p *pool) cancel(r control.Request) control.Answer {
+	if p.job.state.Cancelled != "" {
+		return control.Done("it is being cancelled already, by %s", p.job.state.Cancelled)
+	}
+	if p.halted != nil && p.halted.state != Paused {
+		return control.Refused("the job is ending: %s", p.halted.reason)
+	}
+	p.job.record(events.CancelRequested{By: r.By})
+	v := runResult{state: Cancelled, reason: "cancelled by " + r.By}
+	p.job.order(v)
+	if p.halted != nil {
+		*p.halted = v
+	}
+	p.job.register.Stopping()
+	p.haltOrdered(p.job.config.Grace)
+	return control.Done("cancelled: %s", p.stillRunning(" and is stopped", " and are stopped"))
+}
+
+// order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
+func (j *job) order(v runResult) { j.ordered.Store(&v) }
+
+// haltOrdered halts the pool with what was ordered.
+func (p *pool) haltOrdered(grace time.Duration) { p.halt(*p.job.ordered.Load(), grace) }
+
+// stopResult returns how the run ends because somebody has asked for it; nil: nobody has.
+func (j *job) stopResult() *runResult {
+	if v := j.ordered.Load(); v != nil {
+		return v
+	}
+	if cause := context.Cause(j.config.Stop); cause != nil {
+		return &runResult{state: Paused, reason: cause.Error()}
+	}
+	return nil
+}
+
+// mostSlots bounds what a job is scaled to.
+func (j *job) mostSlots() (most int, why string) {
+	if j.fleet != nil {
+		return maxFleetSlots, "a fleet is given at once"
+	}
+	c := process.CapacityNow()
+	return c.Most, c.Limit + " allows"
+}
+
+// maxFleetSlots bounds what is given to a fleet at once.
+const maxFleetSlots = 100_000
+
+func (p *pool) scale(r control.Request) control.Answer {
+	j := p.job
+	if j.workflow.Map == nil {
+		return control.Refused("the job has no map phase: its steps run one after the other")
+	}
+	was, n := j.parallel, r.Slots
+	if r.Change != 0 {
+		n = max(was+r.Change, 1)
+	}
+	most, why := j.mostSlots()
+	switch {
+	case n < 1:
+		return control.Refused("%d slots would run nothing: prodigy pause %s does that", n, j.place.ID)
+	case n > most:
+		return control.Refused("%d at once are more than %s: %d would do", n, why, most)
+	case n == was:
+		return control.Done("it has %s already", slots(n))
+	}
+	j.record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
+	p.resize(n)
+	text := fmt.Sprintf("%s instead of %d", slots(n), was)
+	if over := len(p.taken) - n; over > 0 {
+		text += fmt.Sprintf("; %d more run to their end", over)
+	}
+	if room := j.room.Load(); int64(n) > room {
+		text += fmt.Sprintf("; no more than %d can be used, for lack of files, processes or memory", room)
+	}
+	return control.Done("%s", text)
+}
+
+// resize changes the number of slots. Slots beyond it that are taken go when they are given back.
+func (p *pool) resize(n int) {
+	p.job.parallel = n
+	if p.slotOf == nil {
+		return // the next pool begins with as many
+	}
+	p.free = p.free[:0]
+	for slot := n; slot > 0; slot-- {
+		if !p.taken[slot] {
+			p.free = append(p.free, slot)
+		}
+	}
+}
+
+func (p *pool) skip(r control.Request) control.Answer {
+	j := p.job
+	if j.store == nil {
+		return control.Refused("the job has no items")
+	}
+	var settled, later, kept []string
+	for _, it := range r.Items {
+		recorded, err := j.itemAt(it.Index)
+		switch _, merging := j.state.Merging[it.Index]; {
+		case err != nil || recorded != it.ID:
+			return control.Refused("the job has no item %s at index %d", it.ID, it.Index)
+		case j.state.Status.At(it.Index) != errorpolicy.Pending:
+			kept = append(kept, it.ID+" has its outcome already")
+		case merging:
+			kept = append(kept, it.ID+" is done, and its work waits to be merged")
+		case j.state.Skips[it.Index] != "":
+			kept = append(kept, it.ID+" is to be skipped already")
+		}
+	}
+	if len(kept) > 0 {
+		return control.Refused("nothing was skipped: %s", strings.Join(kept, "; "))
+	}
+	for _, it := range r.Items {
+		j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+		_, runs := j.state.Running[it.Index]
+		switch w, waits := j.state.Waiting[it.Index]; {
+		case waits:
+			p.forget(it.Index)
+			j.skipWaiting(it.Index, w)
+			settled = append(settled, it.ID)
+		case runs && j.fleet == nil:
+			if end := p.ends[it.Index]; end != nil {
+				end(errSkipped)
+			}
+			settled = append(settled, it.ID)
+		default:
+			later = append(later, it.ID)
+		}
+	}
+	var parts []string
+	if n := len(settled); n > 0 {
+		parts = append(parts, fmt.Sprintf("skipped: %s", few(settled)))
+	}
+	if n := len(later); n > 0 {
+		text := "to be skipped when their turn comes: "
+		if j.fleet != nil {
+			text = "to be skipped when their turn comes, or when the attempt that a worker has is over and has failed: "
+		}
+		parts = append(parts, text+few(later))
+	}
+	return control.Done("%s", strings.Join(parts, "; "))
+}
+
+// few names some of the items.
+func few(ids []string) string {
+	const most = 10
+	if len(ids) <= most {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
+}
+
+// itemAt returns the id of the item with an index.
+func (j *job) itemAt(index int) (string, error) {
+	if index < 0 || index >= j.store.Len() {
+		return "", errors.New("there is no such item")
+	}
+	it, err := j.store.At(index)
+	return it.ID, err
+}
+
+// errSkipped ends an attempt at an item that is not to run any more.
+var errSkipped = errors.New("the item is skipped")
+
+// skipWaiting settles an item that is not running.
+func (j *job) skipWaiting(index int, w pendingRetry) {
+	j.recordSkipped(events.AgentFailed{ItemID: w.ID, ItemIndex: index, Attempt: w.Number})
+}
+
+// recordSkipped settles an item as skipped, because somebody asked for it.
+func (j *job) recordSkipped(e events.AgentFailed) int64 {
+	message := "skipped by " + j.state.Skips[e.ItemIndex]
+	e.Error, e.ErrorType, e.ErrorSignature, e.Action = message, retry.TypeSkipped, retry.Signature(message), errorpolicy.Skip
+	return j.recordFailed(e, message)
+}
+
+// skipNext settles the item that would start next, if somebody has asked to skip it.
+func (p *pool) skipNext(retrying bool) bool {
+	var index int
+	if retrying {
+		index = p.due[0].index
+	} else {
+		index = p.fresh.Index
+	}
+	return p.job.state.Skips[index] != "" && p.dropSkipped(p.take(retrying))
+}
+
+// dropSkipped settles an item whose turn it is, if somebody has asked to skip it. It reports whether it is settled.
+func (p *pool) dropSkipped(it offered) bool {
+	if p.gone[it.Index] {
+		delete(p.gone, it.Index)
+		return true
+	}
+	if p.job.state.Skips[it.Index] == "" {
+		return false
+	}
+	if it.Index == p.loneOut {
+		p.loneOut = -1
+	}
+	p.job.skipWaiting(it.Index, pendingRetry{ID: it.ID, Number: p.job.state.nextNumber(it.Index) - 1})
+	p.checkPolicy()
+	return true
+}
+
+// forget removes an item from those that wait for their next attempt.
+func (p *pool) forget(index int) {
+	same := func(d dueItem) bool { return d.index == index }
+	if at := slices.IndexFunc(p.due, same); at >= 0 {
+		heap.Remove(&p.due, at)
+	} else if p.turns.keyOf != nil {
+		p.gone[index] = true
+	}
+	p.lone, p.suspects = slices.DeleteFunc(p.lone, same), slices.DeleteFunc(p.suspects, same)
+	if p.loneOut == index {
+		p.loneOut = -1
+	}
+}
+
+func (p *pool) retryNow(r control.Request) control.Answer {
+	j := p.job
+	e := events.RetryNowRequested{By: r.By}
+	for _, it := range r.Items {
+		e.ItemIDs = append(e.ItemIDs, it.ID)
+	}
+	now := time.Now()
+	due := 0
+	for _, w := range j.state.Waiting {
+		if w.Due.After(now) && e.Names(w.ID) {
+			due++
+		}
+	}
+	steps := j.waits.count(e.Names)
+	if due+steps == 0 {
+		if len(r.Items) > 0 {
+			return control.Refused("none of them waits for its next attempt: %s", few(e.ItemIDs))
+		}
+		return control.Done("nothing waits for its next attempt")
+	}
+	j.record(e)
+	for i, d := range p.due {
+		if e.Names(d.id) && d.due.After(now) {
+			p.due[i].due = now
+		}
+	}
+	heap.Init(&p.due)
+	for _, k := range p.parked {
+		if k.retries && e.Names(k.id) && k.due.After(now) {
+			k.due = now
+		}
+	}
+	heap.Init(&p.parked)
+	j.waits.end(e.Names)
+	var parts []string
+	for _, c := range []struct {
+		n    int
+		noun string
+	}{{due, "item"}, {steps, "step"}} {
+		switch {
+		case c.n == 1:
+			parts = append(parts, "1 "+c.noun)
+		case c.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.noun))
+		}
+	}
+	text := "due now: " + strings.Join(parts, " and ")
+	if j.state.Hold != nil {
+		text += "; the job is paused"
+	}
+	return control.Done("%s", text)
+}
+
+// whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.
+func (j *job) whileHeld(ctx context.Context) (*runResult, error) {
+	if v := j.stopResult(); v != nil || j.state.Hold == nil {
+		return v, nil
+	}
+	p := &pool{job: j, idle: make(chan task), source: source{cancel: func() {}}, between: true, loneOut: -1}
+	p.agents, p.kill = context.WithCancelCause(ctx)
+	defer p.kill(nil)
+	p.run(ctx)
+	return p.halted, j.log.Err()
+}
+
+// result returns v, or nothing.
+func result(v *runResult) runResult {
+	if v == nil {
+		return runResult{}
+	}
+	return *v
+}
+
+// holdGate holds back the next tries of steps while the job is paused. Its zero value is open.
+type holdGate struct {
+	mu     sync.Mutex
+	opened chan struct{} // closed when the gate opens; nil: it is open
+}
+
+func (g *holdGate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
+}
+
+func (g *holdGate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+// wait returns a channel that is closed when the gate opens, nil if it is open.
+func (g *holdGate) wait() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.opened
+}
+
+// waits are the steps that wait for their next try in their slots or outside.
+type waits struct {
+	mu   sync.Mutex
+	list map[*stepWait]struct{}
+}
+
+// stepWait is one step that waits.
+type stepWait struct {
+	itemID string
+	over   chan struct{} // closed when it is not to wait any longer
+}
+
+func (w *waits) begin(itemID string) *stepWait {
+	s := &stepWait{itemID: itemID, over: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.list == nil {
+		w.list = map[*stepWait]struct{}{}
+	}
+	w.list[s] = struct{}{}
+	return s
+}
+
+func (w *waits) remove(s *stepWait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.list, s)
+}
+
+func (w *waits) count(names func(itemID string) bool) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for s := range w.list {
+		if names(s.itemID) {
+			n++
+		}
+	}
+	return n
+}
+
+// end ends the waits of the steps of some items.
+func (w *waits) end(names func(itemID string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.list {
+		if names(s.itemID) {
+			close(s.over)
+			delete(w.list, s)
+		}
+	}
+}
