@@ -20,6 +20,7 @@ type workerOptions struct {
 	broker brokerOptions
 	slots  int
 	labels []string
+	trust  []string
 	name   string
 	dir    string
 	grace  time.Duration
@@ -48,6 +49,7 @@ runs and take no more; a second one gives what runs back, and it goes elsewhere.
 	o.broker.add(cmd, "join", "the broker")
 	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: one for each CPU)")
 	f.Var(labelsFlag{&o.labels}, "label", "what this worker has, for requires (may be given more than once)")
+	f.Var(repeated{&o.trust}, "trust", "run only jobs that a coordinator with this public key has signed, besides those that the credentials trust (may be given more than once)")
 	f.StringVar(&o.name, "name", "", "its name (default: that of the machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
 	f.Var(durationFlag{&o.grace}, "grace", "what commands that a worker before has left get to end in")
@@ -55,6 +57,7 @@ runs and take no more; a second one gives what runs back, and it goes elsewhere.
 }
 
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
+	o.broker.found.Trust = append(o.broker.found.Trust, o.trust...)
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err

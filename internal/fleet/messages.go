@@ -33,7 +33,10 @@ type Job struct {
 	Grace    time.Duration `json:"grace"`
 	Stop     Stop          `json:"stop,omitempty"`
 	Secrets  bool          `json:"secrets,omitempty"` // there are some, to be asked for
-	Files    string        `json:"files,omitempty"`   // object with the list of the files that commands run beside; empty: Dir is shared
+	Serial   int           `json:"serial,omitempty"`  // grows with what the owner says of it
+	By       string        `json:"by,omitempty"`      // public key of who has signed it; empty: nobody
+	Sig      []byte        `json:"sig,omitempty"`
+	Files    string        `json:"files,omitempty"` // object with the list of the files that commands run beside; empty: Dir is shared
 }
 
 // File is a file that a job has sent to workers, or that an item has left on one.
@@ -111,6 +114,7 @@ type Up struct {
 	Host  string `json:"host,omitempty"`
 	Word
 	Refuses string            `json:"refuses,omitempty"` // why it takes no part
+	Warns   string            `json:"warns,omitempty"`   // what it has not believed
 	Reports []json.RawMessage `json:"reports,omitempty"` // each a Report; those of an attempt in order
 }
 

@@ -120,7 +120,7 @@ func (c *crew) call(m *nats.Msg) {
 		answer = k.answer
 	case <-time.After(pendingAfter):
 	}
-	_ = m.Respond(answer)
+	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, answer))
 }
 
 func encoded(v any) []byte {
@@ -310,6 +310,11 @@ func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int
 		one, cancel := context.WithTimeout(ctx, pendingAfter+time.Second)
 		m, err := w.nc.RequestWithContext(one, callSubject(q.From, j.key), data)
 		cancel()
+		if err == nil {
+			if err = w.trust.checkMessage(m, signedAnswer, j.key+"\x00"+q.ID); err != nil {
+				w.warn(j.key, "an answer of the coordinator of job "+j.ID+": "+err.Error())
+			}
+		}
 		if err != nil {
 			select {
 			case <-time.After(250 * time.Millisecond): // the coordinator is away

@@ -30,6 +30,7 @@ type crew struct {
 	*hub
 	o      fleet.JobOptions
 	owner  string
+	signer *signer
 	curve  nkeys.KeyPair
 	curvID string
 
@@ -73,7 +74,7 @@ type crew struct {
 	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
 	notice   func(string)
 	seen     map[string]time.Time // when instances were heard of
-	refused  map[string]bool      // instances whose refusal was told
+	refused  map[string]bool      // instances whose refusal was told, and with what they have not believed
 	stops    map[context.Context]bool
 	held     bool
 	detached bool // some attempts may still run
@@ -140,6 +141,10 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 	if err := o.May(fleet.Coordinator); err != nil {
 		return nil, err
 	}
+	sign, err := newSigner(o.Sign)
+	if err != nil {
+		return nil, err
+	}
 	curve, err := nkeys.CreateCurveKeys()
 	if err != nil {
 		return nil, err
@@ -149,7 +154,7 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 		return nil, err
 	}
 	c := &crew{
-		o: o, owner: newInstance(), curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
+		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
 		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
 		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
 		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {},
@@ -229,7 +234,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	c.key = key
 	c.returns = c.nc.NewInbox()
 	for subject, answer := range map[string]nats.MsgHandler{
-		ownerSubject(key):     func(m *nats.Msg) { _ = m.Respond([]byte(c.owner)) },
+		ownerSubject(key):     c.confirm,
 		callSubject("*", key): func(m *nats.Msg) { go c.call(m) },
 		liveSubject("*", key): c.progress,
 		c.returns + ".>":      c.returned,
@@ -260,6 +265,11 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		return nil
 	}
 	return c.begin(ctx)
+}
+
+// confirm answers who asks whether this is the coordinator of the job.
+func (c *crew) confirm(m *nats.Msg) {
+	_ = m.RespondMsg(c.signer.message("", signedOwner, c.key+"\x00"+string(m.Data), []byte(c.owner)))
 }
 
 // begin hears the workers, and tells them of the job. All attempts that the run before left must be known by then, or what is reported of them
@@ -305,7 +315,7 @@ func (c *crew) announce(ctx context.Context) error {
 		return err
 	}
 	c.mu.Lock()
-	data, err := json.Marshal(c.job)
+	data, err := json.Marshal(c.signer.signJob(c.key, c.job))
 	c.mu.Unlock()
 	if err == nil {
 		_, err = kv.Put(ctx, c.key, data)
@@ -534,7 +544,7 @@ func (c *crew) sendLarge(instance string, round int64, t fleet.Task) {
 
 // publish sends a message to a worker. What it has of tasks is taken back if the worker is not connected.
 func (c *crew) publish(instance string, d fleet.Down) {
-	m := &nats.Msg{Subject: downSubject(instance), Data: encoded(d)}
+	m := c.signer.message(downSubject(instance), signedDown, downSubject(instance), encoded(d))
 	if len(d.Tasks) > 0 {
 		tokens := make([]int64, len(d.Tasks))
 		for i, t := range d.Tasks {
@@ -677,6 +687,7 @@ func (c *crew) setStop(s fleet.Stop) {
 		return
 	}
 	c.job.Stop = s
+	c.job.Serial++
 	c.mu.Unlock()
 	c.work.Go(func() { _ = stubbornly(c.life, c.announce) })
 }
@@ -785,6 +796,11 @@ func (c *crew) up(m *nats.Msg) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[u.Instance] = now
+	if u.Warns != "" && !c.refused[u.Instance+u.Warns] {
+		c.refused[u.Instance+u.Warns] = true
+		notice := c.notice
+		go notice(fmt.Sprintf("worker %s has not believed something: %s", u.Node, u.Warns))
+	}
 	if u.Refuses != "" {
 		told := c.refused[u.Instance]
 		c.refused[u.Instance] = true

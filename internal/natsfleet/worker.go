@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type worker struct {
 	*hub
 	o        fleet.WorkerOptions
 	curve    nkeys.KeyPair
+	trust    trust
 	curveID  string
 	register *process.Register
 	temp     string
@@ -48,7 +50,11 @@ type worker struct {
 	space    *sync.Cond // of mu: reports have been taken, or nobody wants them
 	node     fleet.Node
 	asked    int
+	rounds   int64 // of offers so far
 	jobs     map[string]*workerJob
+	owners   map[string]string   // with trust, by job: the coordinator that has confirmed that it runs it
+	asking   map[string]string   // with trust, by job: the coordinator that is asked to
+	warned   map[string]bool     // what was said of what was not believed
 	turn     int                 // of the jobs, whose next offer it is
 	turned   time.Time           // when offers last went round
 	queue    []*holding          // given to this worker, and waiting for a slot
@@ -73,12 +79,15 @@ type workerJob struct {
 	halting chan struct{}    // closed when waits are to end
 	tickets map[int64]string // of AI agents that were admitted: the coordinator that did
 	refuses string           // why the worker takes no part; empty: it does
+	foreign bool             // its entry is not believed
+	warns   string           // what was not believed, to be said
 
-	round, credit, got int64      // of the offer, and how many attempts of it have arrived
-	dirty              bool       // there is something to say
-	full               bool       // all that is held is to be said
-	outbox             []*holding // that have reports that were not sent
-	unread             int        // bytes of reports that the coordinator has not taken
+	round, credit, got int64          // of the offer, and how many attempts of it have arrived
+	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
+	dirty              bool           // there is something to say
+	full               bool           // all that is held is to be said
+	outbox             []*holding     // that have reports that were not sent
+	unread             int            // bytes of reports that the coordinator has not taken
 
 	executors map[string]*jobExecutor // by spec
 	dirs      map[string]string       // that attempts run in, by the list of their files
@@ -128,6 +137,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	w := &worker{
 		o: o, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *holding),
 	}
+	w.owners, w.asking, w.warned = map[string]string{}, map[string]string{}, map[string]bool{}
 	w.space = sync.NewCond(&w.mu)
 	defer close(w.idle)
 	host, _ := os.Hostname()
@@ -139,6 +149,9 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}
 	err := o.May(fleet.WorkerRole)
 	if err != nil {
+		return err
+	}
+	if w.trust, err = newTrust(o.Trust); err != nil {
 		return err
 	}
 	if w.curve, err = nkeys.CreateCurveKeys(); err != nil {
@@ -435,8 +448,9 @@ func (w *worker) restate(j *workerJob) {
 
 // withdraw closes the round of the offers to a job: what answers them from now on is refused. It is called with the lock held.
 func (w *worker) withdraw(j *workerJob) {
-	j.round++
-	j.credit, j.got = 0, 0
+	w.rounds++ // never the same again, also not of a job that comes again
+	j.round, j.credit, j.got = w.rounds, 0, 0
+	clear(j.arrived)
 	j.dirty, j.full = true, true
 }
 
@@ -465,7 +479,7 @@ func (w *worker) speak(gone bool) {
 
 // speakTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
 func (w *worker) speakTo(j *workerJob, gone bool) bool {
-	u := fleet.Up{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Word: fleet.Word{
+	u := fleet.Up{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, Word: fleet.Word{
 		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full, Gone: gone,
 	}}
 	if j.full {
@@ -488,7 +502,7 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 			j.outbox = j.outbox[1:]
 		}
 	}
-	j.dirty, j.full = false, false
+	j.dirty, j.full, j.warns = false, false, ""
 	return w.nc.Publish(upSubject(w.node.Instance, j.key), encoded(u)) == nil
 }
 
@@ -710,7 +724,7 @@ func (w *worker) follow(kv jetstream.KeyValue, updates jetstream.KeyWatcher) {
 				}
 				var j fleet.Job
 				if json.Unmarshal(u.Value(), &j) == nil {
-					w.update(u.Key(), j)
+					w.examine(u.Key(), j)
 				}
 			}
 		case <-check.C:
@@ -752,12 +766,116 @@ func (w *worker) idleJobs() []string {
 	return keys
 }
 
+// examine takes over the entry of a job, if it can be believed: with trust, one that is signed, and whose coordinator says now that it runs the job.
+func (w *worker) examine(key string, now fleet.Job) {
+	if len(w.trust) == 0 || now.V != fleet.Protocol || now.Version != w.o.Version { // that is refused, and could not be checked
+		w.update(key, now)
+		return
+	}
+	if err := w.trust.checkJob(key, now); err != nil {
+		w.disbelieve(key, now, err)
+		return
+	}
+	w.mu.Lock()
+	owner := w.owners[key]
+	old := owner == now.Owner && w.jobs[key] != nil && now.Serial < w.jobs[key].Serial
+	asked := w.asking[key] == now.Owner
+	if owner != now.Owner {
+		w.asking[key] = now.Owner
+	}
+	w.mu.Unlock()
+	switch {
+	case old:
+		w.warn(key, "the description of job "+now.ID+": it is an older one than this worker knows")
+	case owner == now.Owner:
+		w.update(key, now)
+	case !asked:
+		go w.confirm(key, now)
+	}
+}
+
+// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry that somebody repeats is of one that
+// does not answer.
+func (w *worker) confirm(key string, now fleet.Job) {
+	for tries := 0; ; tries++ {
+		w.mu.Lock()
+		wanted := w.asking[key] == now.Owner
+		w.mu.Unlock()
+		if !wanted || w.life.Err() != nil {
+			return
+		}
+		nonce := rand.Text()
+		m, err := w.nc.Request(ownerSubject(key), []byte(nonce), time.Second)
+		if err == nil {
+			if err = w.trust.checkMessage(m, signedOwner, key+"\x00"+nonce); err != nil {
+				w.disbelieve(key, now, fmt.Errorf("who says to run it: %w", err))
+			} else if string(m.Data) != now.Owner {
+				err = errors.New("another runs it")
+			}
+		}
+		if err == nil {
+			w.mu.Lock()
+			w.owners[key] = now.Owner
+			delete(w.asking, key)
+			w.mu.Unlock()
+			w.update(key, now)
+			return
+		}
+		if tries == 3 {
+			w.warn(key, "the description of job "+now.ID+": nobody confirms it: its coordinator is away, or it is an old one")
+		}
+		select {
+		case <-time.After(min(time.Duration(tries+1)*200*time.Millisecond, 2*time.Second)):
+		case <-w.life.Done():
+		}
+	}
+}
+
+// disbelieve refuses a job whose entry cannot be believed. What was believed of it before stays.
+func (w *worker) disbelieve(key string, now fleet.Job, why error) {
+	w.mu.Lock()
+	j := w.jobs[key]
+	if j != nil && !j.foreign {
+		w.mu.Unlock()
+		w.warn(key, "the description of job "+now.ID+": "+why.Error())
+		return
+	}
+	said := j != nil && j.refuses == why.Error() && j.Owner == now.Owner
+	w.mu.Unlock()
+	if said {
+		return
+	}
+	now.Stop = ""
+	w.take(key, now, why)
+}
+
+// warn says once what was not believed, here and to the coordinator of the job.
+func (w *worker) warn(key, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.warned[text] {
+		return
+	}
+	if len(w.warned) > 1000 {
+		clear(w.warned)
+	}
+	w.warned[text] = true
+	w.o.Say("not believed: " + text)
+	if j := w.jobs[key]; j != nil {
+		j.warns, j.dirty = text, true
+		w.kick()
+	}
+}
+
 // update takes over what a coordinator says of its job.
-func (w *worker) update(key string, now fleet.Job) {
+func (w *worker) update(key string, now fleet.Job) { w.take(key, now, nil) }
+
+// take takes over the entry of a job. foreign is why it is not believed; nil: it is.
+func (w *worker) take(key string, now fleet.Job, foreign error) {
 	w.mu.Lock()
 	j := w.jobs[key]
 	if j == nil {
-		j = &workerJob{key: key, tickets: map[int64]string{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}}
+		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 		w.jobs[key] = j
 	}
@@ -766,8 +884,11 @@ func (w *worker) update(key string, now fleet.Job) {
 		j.halting = make(chan struct{})
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 	}
-	j.Job = now
-	if j.refuses = w.unfit(now); j.refuses != "" && before.Owner != now.Owner {
+	j.Job, j.foreign = now, foreign != nil
+	if j.refuses = w.unfit(now); foreign != nil {
+		j.refuses = foreign.Error()
+	}
+	if j.refuses != "" && before.Owner != now.Owner {
 		w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
 	}
 	if now.Stop != "" {
@@ -809,7 +930,7 @@ func (w *worker) reconsider() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range w.jobs {
-		if j.refuses != "" {
+		if j.refuses != "" && !j.foreign {
 			j.refuses = w.unfit(j.Job)
 		}
 	}
@@ -841,6 +962,8 @@ func (w *worker) forget(key string) {
 	w.mu.Lock()
 	j := w.jobs[key]
 	delete(w.jobs, key)
+	delete(w.owners, key)
+	delete(w.asking, key)
 	if j != nil {
 		j.cancel(fmt.Errorf("the job is gone: %w", process.ErrKill))
 		for name, h := range w.held {
@@ -864,13 +987,13 @@ func (w *worker) schedule(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.free) > 0 && len(w.waking) > 0 {
-		w.waking[0] <- w.take()
+		w.waking[0] <- w.takeSlot()
 		w.waking = w.waking[1:]
 	}
 	for len(w.free) > 0 && len(w.queue) > 0 && !now.Before(w.rest) {
 		h := w.queue[0]
 		w.queue = w.queue[1:]
-		h.slot = w.take()
+		h.slot = w.takeSlot()
 		h.began = h.slot
 		w.start(h)
 	}
@@ -933,7 +1056,7 @@ func (w *worker) start(h *holding) {
 // idleTime is how long a goroutine waits for another attempt.
 const idleTime = time.Second
 
-func (w *worker) take() int {
+func (w *worker) takeSlot() int {
 	slot := w.free[len(w.free)-1]
 	w.free = w.free[:len(w.free)-1]
 	return slot
@@ -953,6 +1076,10 @@ func (w *worker) delivered(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &d) != nil || d.V != fleet.Protocol {
 		return
 	}
+	if err := w.trust.checkMessage(m, signedDown, m.Subject); err != nil {
+		w.warn(d.Key, fmt.Sprintf("a message with %d attempts: %v", len(d.Tasks), err))
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.kick()
@@ -962,10 +1089,11 @@ func (w *worker) delivered(m *nats.Msg) {
 	}
 	for _, t := range d.Tasks {
 		h := &holding{job: j, token: t.Token, task: t, arrived: time.Now()}
-		if d.Round != j.round || j.got >= j.credit || w.held[h.name()] != nil {
+		if d.Round != j.round || j.got >= j.credit || w.held[h.name()] != nil || j.arrived[t.Token] {
 			continue // the offer was taken back
 		}
 		j.got++
+		j.arrived[t.Token] = true
 		w.held[h.name()] = h
 		w.queue = append(w.queue, h)
 	}

@@ -1,0 +1,157 @@
+package natsfleet
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/fleet"
+)
+
+// signature says who has signed something.
+type signature struct {
+	by  string // public key
+	sig []byte
+}
+
+// What is signed. Each is about something else, so that a signature of one is none of another.
+const (
+	signedJob    = "job"    // about the key of the job
+	signedDown   = "down"   // about the subject, which has the instance that it is for
+	signedOwner  = "owner"  // about the key of the job and what the worker has asked with
+	signedAnswer = "answer" // about the key of the job and the id of the call
+)
+
+func signedText(kind, about string, body []byte) []byte {
+	return append([]byte("prodigy fleet\x00"+kind+"\x00"+about+"\x00"), body...)
+}
+
+// signer signs what a coordinator says. A nil one signs nothing.
+type signer struct {
+	pair   nkeys.KeyPair
+	public string
+}
+
+// newSigner returns the signer with a seed; none without.
+func newSigner(seed string) (*signer, error) {
+	if seed == "" {
+		return nil, nil
+	}
+	pair, err := nkeys.FromSeed([]byte(seed))
+	if err != nil {
+		return nil, fmt.Errorf("%w: sign in the credentials: %w", fleet.ErrRefused, err)
+	}
+	public, err := pair.PublicKey()
+	if err == nil && !nkeys.IsValidPublicAccountKey(public) { // a key that proves to a broker who one is signs what the broker wants
+		err = errors.New("it is no key to sign jobs with")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: sign in the credentials: %w", fleet.ErrRefused, err)
+	}
+	return &signer{pair, public}, nil
+}
+
+func (s *signer) sign(kind, about string, body []byte) signature {
+	if s == nil {
+		return signature{}
+	}
+	sig, err := s.pair.Sign(signedText(kind, about, body))
+	if err != nil {
+		panic("BUG: " + err.Error()) // it was made from a seed
+	}
+	return signature{s.public, sig}
+}
+
+const (
+	keyHeader = "Prodigy-Key"
+	sigHeader = "Prodigy-Signature"
+)
+
+// message returns a signed message.
+func (s *signer) message(subject, kind, about string, body []byte) *nats.Msg {
+	m := &nats.Msg{Subject: subject, Data: body}
+	if s != nil {
+		g := s.sign(kind, about, body)
+		m.Header = nats.Header{keyHeader: {g.by}, sigHeader: {base64.StdEncoding.EncodeToString(g.sig)}}
+	}
+	return m
+}
+
+// trust are the public keys of coordinators whose jobs a worker runs. An empty one trusts all.
+type trust map[string]nkeys.KeyPair
+
+func newTrust(keys []string) (trust, error) {
+	t := trust{}
+	for _, key := range keys {
+		pair, err := nkeys.FromPublicKey(key)
+		if err == nil && !nkeys.IsValidPublicAccountKey(key) {
+			err = errors.New("it is no public key that jobs are signed with")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: --trust %q: %w", fleet.ErrRefused, key, err)
+		}
+		t[key] = pair
+	}
+	return t, nil
+}
+
+var (
+	errUnsigned = errors.New("it is not signed, and this worker runs only what a coordinator that it trusts has signed")
+	errStranger = errors.New("it is signed by a coordinator that this worker does not trust")
+	errForged   = errors.New("its signature is wrong: somebody has altered it, or repeats what was said to another")
+)
+
+// check returns why something is not to be believed.
+func (t trust) check(g signature, kind, about string, body []byte) error {
+	if len(t) == 0 {
+		return nil
+	}
+	pair := t[g.by]
+	switch {
+	case g.by == "":
+		return errUnsigned
+	case pair == nil:
+		return errStranger
+	case pair.Verify(signedText(kind, about, body), g.sig) != nil:
+		return errForged
+	}
+	return nil
+}
+
+// checkMessage is check for a message.
+func (t trust) checkMessage(m *nats.Msg, kind, about string) error {
+	if len(t) == 0 {
+		return nil
+	}
+	sig, err := base64.StdEncoding.DecodeString(m.Header.Get(sigHeader))
+	if err != nil {
+		return errForged
+	}
+	return t.check(signature{m.Header.Get(keyHeader), sig}, kind, about, m.Data)
+}
+
+// checkJob is check for the entry of a job.
+func (t trust) checkJob(key string, j fleet.Job) error {
+	g := signature{j.By, j.Sig}
+	return t.check(g, signedJob, key, bareJob(j))
+}
+
+// bareJob returns what is signed of the entry of a job.
+func bareJob(j fleet.Job) []byte {
+	j.By, j.Sig = "", nil
+	return encoded(j)
+}
+
+// signJob signs the entry of a job.
+func (s *signer) signJob(key string, j fleet.Job) fleet.Job {
+	if s == nil {
+		return j
+	}
+	j.By, j.Sig = "", nil
+	g := s.sign(signedJob, key, encoded(j))
+	j.By, j.Sig = g.by, g.sig
+	return j
+}

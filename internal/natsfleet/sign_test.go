@@ -1,0 +1,231 @@
+package natsfleet
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
+	mine, err := newKey(nkeys.CreateAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := newKey(nkeys.CreateAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	believes, err := newTrust([]string{mine.public})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signerOf := func(seed string) *signer {
+		s, err := newSigner(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	me, body := signerOf(mine.seed), []byte("body")
+	for name, c := range map[string]struct {
+		g           signature
+		kind, about string
+		body        string
+		want        error
+	}{
+		"as it is":               {me.sign(signedDown, "a", body), signedDown, "a", "body", nil},
+		"without a signature":    {signerOf("").sign(signedDown, "a", body), signedDown, "a", "body", errUnsigned},
+		"of another key":         {signerOf(other.seed).sign(signedDown, "a", body), signedDown, "a", "body", errStranger},
+		"altered":                {me.sign(signedDown, "a", body), signedDown, "a", "bodY", errForged},
+		"about something else":   {me.sign(signedDown, "a", body), signedDown, "b", "body", errForged},
+		"of another kind":        {me.sign(signedDown, "a", body), signedAnswer, "a", "body", errForged},
+		"by another's name":      {signature{mine.public, signerOf(other.seed).sign(signedDown, "a", body).sig}, signedDown, "a", "body", errForged},
+		"with nothing signed":    {signature{mine.public, nil}, signedDown, "a", "body", errForged},
+		"with words moved along": {me.sign(signedDown, "ab", body), signedDown, "a", "bbody", errForged},
+	} {
+		if err := believes.check(c.g, c.kind, c.about, []byte(c.body)); err != c.want {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+	if err := (trust{}).check(signature{}, signedDown, "a", body); err != nil {
+		t.Errorf("got %v: who trusts nobody in particular believes all", err)
+	}
+	user, err := newKey(nkeys.CreateUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSigner(user.seed); err == nil {
+		t.Error("a key for the broker signs jobs: a broker could have it sign one")
+	}
+	if _, err := newTrust([]string{user.public}); err == nil {
+		t.Error("a key for the broker is trusted")
+	}
+}
+
+// stranger is somebody who may do all at the broker, and has no key that is trusted.
+func (f *field) stranger() *hub {
+	f.t.Helper()
+	h, err := connect(f.t.Context(), f.address(), "stranger", furnished, func() {})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(h.nc.Close)
+	return h
+}
+
+// signing returns the keys of a coordinator that signs, and a change of a worker that trusts it.
+func signing(t *testing.T) (seed string, trusting func(*fleet.WorkerOptions)) {
+	t.Helper()
+	k, err := newKey(nkeys.CreateAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.seed, func(o *fleet.WorkerOptions) { o.Trust = []string{k.public} }
+}
+
+// waitFor waits until somebody has said something.
+func (f *field) waitFor(what string, said func() string) {
+	f.t.Helper()
+	for until := time.Now().Add(20 * time.Second); !strings.Contains(said(), what); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			f.t.Errorf("nobody says %q, but %s", what, said())
+			return
+		}
+	}
+}
+
+// A job that nobody has signed runs on no worker that trusts somebody, and both sides say so.
+func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
+	f := newField(t)
+	_, trusting := signing(t)
+	a := f.worker("a", 2, trusting)
+	c, crew := f.config(nil)
+	told := new(log)
+	crew.Notify(told.add)
+	stop, cancel := context.WithCancelCause(t.Context())
+	c.Stop = stop
+	f.doing.Go(func() {
+		f.waitFor("worker a takes no part: it is not signed", told.String)
+		cancel(nil)
+	})
+	text := source(2, 2, "touch ran-${item}", "")
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	if err != nil || r.State != mapreduce.Paused || r.Metrics.Successful != 0 {
+		t.Errorf("got %s with %+v, %v, want it paused with nothing done", r.State, r.Metrics, err)
+	}
+	if err := crew.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(a.said.String(), "it is not signed") {
+		t.Errorf("the worker says %s", a.said)
+	}
+}
+
+// Somebody who may write all at the broker gets nothing run by workers that trust a coordinator, whether by what is new, altered or repeated. The job that
+// is signed runs to its end beside it.
+func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
+	f := newField(t)
+	seed, trusting := signing(t)
+	a := f.worker("a", 2, trusting)
+	f.waitFor("takes attempts", a.said.String)
+	nodes, err := (Link{}).Nodes(t.Context(), f.address())
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("got %+v, %v, want one worker", nodes, err)
+	}
+	s := f.stranger()
+	heard, entries := make(chan *nats.Msg, 1000), make(chan []byte, 100)
+	for subject, take := range map[string]nats.MsgHandler{
+		"prodigy.down.>":           func(m *nats.Msg) { heard <- m },
+		"$KV." + jobsBucket + ".>": func(m *nats.Msg) { entries <- m.Data },
+	} {
+		if _, err := s.nc.Subscribe(subject, take); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c, crew := f.config(func(o *fleet.JobOptions) { o.Sign = seed })
+	told := new(log)
+	crew.Notify(told.add)
+	var entry []byte
+	var key string
+	put := func(data []byte) {
+		if _, err := s.js.Publish(t.Context(), "$KV."+jobsBucket+"."+key, data); err != nil {
+			t.Error(err)
+		}
+	}
+	f.doing.Go(func() {
+		entry = <-entries
+		var j fleet.Job
+		if err := json.Unmarshal(entry, &j); err != nil {
+			t.Error(err)
+			return
+		}
+		key = strings.TrimPrefix(j.Probe, ".prodigy-fleet-")
+		f.whenRuns(1)
+		altered := j
+		altered.Stop = fleet.Kill
+		put(encoded(altered))
+		f.waitFor("not believed: the description of job "+j.ID+": its signature is wrong", a.said.String)
+		f.waitFor("worker a has not believed something: the description of job", told.String)
+		down := fleet.Down{V: fleet.Protocol, Key: key, Owner: j.Owner, Round: 1, Over: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}, Tasks: []fleet.Task{{Token: 4711}}}
+		if err := s.nc.Publish(downSubject(nodes[0].Instance), encoded(down)); err != nil {
+			t.Error(err)
+		}
+		f.waitFor("a message with 1 attempts: it is not signed", a.said.String)
+		f.waitFor("worker a has not believed something: a message with 1 attempts", told.String)
+	})
+	text := source(8, 4, "echo run >> runs-${item}; sleep 0.3", "")
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.doing.Wait()
+	if err := crew.Close(); err != nil {
+		t.Error(err)
+	}
+	f.once(r, 8)
+
+	// All that was said is said again, when the job is over.
+	put(entry)
+	for len(heard) > 0 {
+		m := <-heard
+		if err := s.nc.PublishMsg(&nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.waitFor("nobody confirms it", a.said.String)
+	if _, err := s.nc.Subscribe(ownerSubject(key), func(m *nats.Msg) { _ = m.Respond([]byte("me")) }); err != nil {
+		t.Fatal(err)
+	}
+	f.waitFor("who says to run it: it is not signed", a.said.String)
+	f.once(r, 8)
+}
+
+// whenRuns waits until n items have begun.
+func (f *field) whenRuns(n int) {
+	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= n {
+			return
+		}
+	}
+}
