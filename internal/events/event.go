@@ -633,6 +633,7 @@ type AgentCompleted struct {
 	Attempt    int                        `json:"attempt"`
 	Worker     int                        `json:"worker"`
 	Node       string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	Slot       int                        `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
@@ -729,6 +730,7 @@ type AgentFailed struct {
 	Attempt        int                        `json:"attempt"`
 	Worker         int                        `json:"worker"`
 	Node           string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	Slot           int                        `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS     Millis                     `json:"duration_ms"`
 	ExitCode       *int                       `json:"exit_code,omitempty"` // absent when there is none: a signal, a timeout
 	Captured       map[string]json.RawMessage `json:"captured,omitempty"`

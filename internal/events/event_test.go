@@ -74,7 +74,7 @@ func samples() []Event {
 		}},
 		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data", Key: "example.com"},
 		AgentCompleted{
-			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", DurationMS: Millis(time.Second),
+			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", Slot: 2, DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
 			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4}, Commit: "d4e5f6", Files: 2, Insertions: 30, Deletions: 4, Discarded: 1,
 			Uses: files, Produced: files[1:],
@@ -86,7 +86,7 @@ func samples() []Event {
 		AgentFailed{
 			Rule:   "claude/usage_limit",
 			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
-			Node: "worker-3", Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
+			Node: "worker-3", Slot: 2, Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
 			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},

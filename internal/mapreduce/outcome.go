@@ -125,7 +125,7 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
 	wasDead := j.state.dead(a.ItemIndex)
 	r := j.record(events.AgentCompleted{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
 		Outputs: j.printed.take(a.ID), Uses: e.uses, Produced: e.produced,
 		Commit: o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
@@ -152,7 +152,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		message = "retry budget exhausted: " + message
 	}
 	failed := events.AgentFailed{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
 		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,

@@ -944,7 +944,7 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 			break
 		}
 		e.outcome = *r.Outcome
-		e.outcome.Node = r.Holder.Node
+		e.outcome.Node, e.outcome.Slot = r.Holder.Node, r.Holder.Slot
 	case fleet.Returned:
 		e.err = fmt.Errorf("%s: %w", r.Reason, agent.ErrReturned)
 	case fleet.Broken:

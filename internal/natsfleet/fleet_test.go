@@ -182,6 +182,9 @@ func TestAJobRunsOnTwoWorkers(t *testing.T) {
 		switch e := rec.Event.(type) {
 		case events.AgentCompleted:
 			nodes[e.Node]++
+			if want := fmt.Sprintf(" in %d", e.Slot); !strings.Contains(e.Output, want) {
+				t.Errorf("%s: slot %d, and it said %q", e.ItemID, e.Slot, e.Output)
+			}
 			if strings.HasPrefix(e.Output, "ran ") && e.Outputs != nil {
 				outputs++
 			}

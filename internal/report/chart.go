@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"prodigy/internal/duration"
@@ -108,33 +109,86 @@ func (p points) String() string { return string(p) }
 // slots draws what each slot did: every attempt, or a summary if there are too many. Periods in which a breaker was not closed are in the
 // background.
 func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
-	workers := slices.Sorted(maps.Keys(p.lanes))
+	lanes := slices.SortedFunc(maps.Keys(p.lanes), lane.compare)
 	row := 16.0
-	if len(workers) > 24 {
+	if len(lanes) > 24 {
 		row = 6
 	}
-	c := chart{Height: max(row*float64(len(workers)), row), Ticks: p.ticks(), Marks: p.marks()}
+	const head = 18.0 // of the name of a worker
+	at, height, node := map[lane]float64{}, 0.0, ""
+	var c chart
+	for _, l := range lanes {
+		if l.node != node {
+			node = l.node
+			c.Labels = append(c.Labels, label{Y: height + head - 5, Text: p.nodes[node].text(node)})
+			height += head
+		}
+		at[l] = height
+		height += row
+	}
+	c.Height, c.Ticks, c.Marks = max(height, row), p.ticks(), p.marks()
 	for _, pause := range pauses {
 		c.Rects = append(c.Rects, p.pause(pause, c.Height))
 	}
 	for _, period := range periods {
 		c.Rects = append(c.Rects, p.period(period, c.Height))
 	}
-	for i, worker := range workers {
-		y := float64(i) * row
+	for _, l := range lanes {
+		y := at[l]
 		if row > 10 {
-			c.Labels = append(c.Labels, label{X: -22, Y: y + row - 4, Text: fmt.Sprint(worker)})
+			c.Labels = append(c.Labels, label{X: -22, Y: y + row - 4, Text: l.text()})
 		}
 		if p.many {
-			c.Rects = append(c.Rects, p.summed(p.lanes[worker], y, row-1)...)
+			c.Rects = append(c.Rects, p.summed(p.lanes[l], y, row-1)...)
 		}
 	}
 	for _, s := range p.spans {
-		i, _ := slices.BinarySearch(workers, s.Worker)
-		c.Rects = append(c.Rects, p.attempt(s, float64(i)*row, row-1)...)
+		if y, drawn := at[s.lane]; drawn {
+			c.Rects = append(c.Rects, p.attempt(s, y, row-1)...)
+		}
 	}
-	c.Name = fmt.Sprintf("What each of %d slots did over time", len(workers))
+	c.Name = fmt.Sprintf("What each of %d slots did over time", len(lanes))
+	if n := len(p.nodes); n > 0 {
+		c.Name += fmt.Sprintf(", by worker: %d", n)
+	}
 	return c
+}
+
+// on says which worker of a fleet a slot is of, and nothing for one of this machine.
+func (l lane) on() string {
+	switch {
+	case l.node == "":
+		return ""
+	case l.slot == 0:
+		return " on " + l.node
+	}
+	return fmt.Sprintf(" on %s, slot %d", l.node, l.slot)
+}
+
+// text names a slot. One of attempts that were lost before their slot was known has a mark of its own.
+func (l lane) text() string {
+	if l.slot == 0 {
+		return "?"
+	}
+	return strconv.Itoa(l.slot)
+}
+
+// text says what became of the attempts of a worker.
+func (t *tally) text(node string) string {
+	if t == nil {
+		return node
+	}
+	text := fmt.Sprintf("%s: %d attempts", node, t.attempts)
+	if t.attempts == 1 {
+		text = node + ": 1 attempt"
+	}
+	if t.lost > 0 {
+		text += fmt.Sprintf(", %d lost", t.lost)
+	}
+	if t.back > 0 {
+		text += fmt.Sprintf(", %d given back or stopped", t.back)
+	}
+	return text
 }
 
 // pause draws a period in which agents waited for the limit of their plan.
@@ -174,6 +228,7 @@ var classes = [...]struct{ class, word string }{
 	retried:   {"again", "failed (retried)"},
 	failed:    {"bad", "failed"},
 	stopped:   {"stopped", "was stopped, or running when prodigy died"},
+	lost:      {"stopped", "was lost with its worker"},
 	unended:   {"unended", "is running"},
 }
 
@@ -182,7 +237,7 @@ func (p *plot) attempt(s span, y, h float64) []rect {
 	x := p.x(s.From)
 	list := []rect{{
 		X: x, Y: y, W: apart(p.x(s.To) - x), H: h, Class: how.class,
-		Title: fmt.Sprintf("%s, attempt %d %s after %s", s.ItemID, s.Number, how.word, duration.Format((s.To - s.From).Round(time.Millisecond))),
+		Title: fmt.Sprintf("%s, attempt %d%s %s after %s", s.ItemID, s.Number, s.lane.on(), how.word, duration.Format((s.To - s.From).Round(time.Millisecond))),
 	}}
 	for _, w := range s.Waits {
 		from, to := p.x(w.From), p.x(min(w.To, s.To))

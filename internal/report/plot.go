@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"time"
 
 	"prodigy/internal/events"
@@ -32,18 +33,32 @@ const (
 	retried           // failed, and followed by another attempt
 	failed
 	stopped // interrupted, or running when the run died
+	lost    // with its worker
 	unended // running now
 )
 
 // span is an attempt in its slot, on the axis of the job.
 type span struct {
 	From, To time.Duration
-	Worker   int
+	lane     lane
 	Outcome  outcome
 	ItemID   string
 	Number   int
 	Waits    []wait
 }
+
+// lane is a slot. On a fleet it is one of a worker; slot 0 is that of attempts of which only the worker is known.
+type lane struct {
+	node string
+	slot int
+}
+
+func (l lane) compare(o lane) int {
+	return cmp.Or(cmp.Compare(l.node, o.node), cmp.Compare(l.slot, o.slot))
+}
+
+// tally counts the attempts of a worker of a fleet.
+type tally struct{ attempts, lost, back int }
 
 // wait is a time in which an attempt waited for the next try of a step.
 type wait struct{ From, To time.Duration }
@@ -69,9 +84,10 @@ type plot struct {
 	kept    bounds
 	spans   []span // nil once there are more than are kept
 	many    bool
-	lanes   map[int][]cell // by worker
-	width   int            // cells of a lane
-	open    map[int]*span  // attempts that run, by item index
+	lanes   map[lane][]cell
+	nodes   map[string]*tally // of a job on a fleet
+	width   int               // cells of a lane
+	open    map[int]*span     // attempts that run, by item index
 	byID    map[string]*span
 	waiting map[int]time.Duration
 	changes [columns + 1]int // of the number of waiting items
@@ -81,7 +97,7 @@ type plot struct {
 // newPlot returns an empty plot for a job with this number of slots.
 func newPlot(a *axis, workers int, kept bounds) *plot {
 	p := &plot{
-		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[int][]cell{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
+		axis: a, kept: kept, length: max(a.length(), time.Millisecond), lanes: map[lane][]cell{}, nodes: map[string]*tally{}, open: map[int]*span{}, byID: map[string]*span{}, waiting: map[int]time.Duration{},
 		width: min(laneCells, max(kept.cells/max(workers, 1), 40)),
 	}
 	p.queue = newQueue(p.width)
@@ -100,19 +116,39 @@ func (p *plot) see(r events.Record) {
 		}
 	case events.AgentStarted:
 		p.stopWaiting(e.ItemIndex, now)
-		s := &span{From: now, Worker: e.Worker, ItemID: e.ItemID, Number: e.Attempt}
+		s := &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt}
+		if e.Fleet {
+			s.lane.slot = 0 // it waits for a worker
+		}
 		p.open[e.ItemIndex], p.byID[e.ItemID] = s, s
 	case events.StepRetrying:
 		p.stepWaits(e, now)
+	case events.AgentPlaced:
+		if s := p.open[e.ItemIndex]; s != nil {
+			s.lane, s.From = lane{e.Node, e.Slot}, now
+		}
 	case events.AgentCompleted:
+		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
 		p.close(e.ItemIndex, now, succeeded)
 		p.column(now).Succeeded++
 	case events.AgentInterrupted:
 		p.close(e.ItemIndex, now, stopped)
 	case events.AgentLost:
-		p.close(e.ItemIndex, now, stopped)
+		if s := p.open[e.ItemIndex]; s != nil && s.lane.node == "" {
+			s.lane.node = e.Node
+		}
+		p.close(e.ItemIndex, now, lost)
 	case events.AgentFailed:
+		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
 		p.fail(e, now)
+	}
+}
+
+// ran notes where an attempt ran that ends now. One that ends soon is placed nowhere before.
+func (p *plot) ran(index int, where lane, now time.Duration, took events.Millis) {
+	if s := p.open[index]; s != nil && where.node != "" {
+		s.lane = where
+		s.From = max(s.From, now-time.Duration(took))
 	}
 }
 
@@ -144,6 +180,12 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 	delete(p.open, index)
 	delete(p.byID, s.ItemID)
 	s.To, s.Outcome = now, o
+	if s.lane == (lane{}) {
+		return // it never came to a worker
+	}
+	if s.lane.node != "" {
+		p.count(s.lane.node, o)
+	}
 	p.fill(s)
 	if p.many = p.many || len(p.spans) == p.kept.spans; p.many {
 		p.spans = nil
@@ -152,17 +194,33 @@ func (p *plot) close(index int, now time.Duration, o outcome) {
 	p.spans = append(p.spans, *s)
 }
 
+// count counts an attempt of a worker of a fleet.
+func (p *plot) count(node string, o outcome) {
+	t := p.nodes[node]
+	if t == nil {
+		t = new(tally)
+		p.nodes[node] = t
+	}
+	t.attempts++
+	switch o {
+	case lost:
+		t.lost++
+	case stopped:
+		t.back++
+	}
+}
+
 // fill adds the span to the summary of its lane.
 func (p *plot) fill(s *span) {
-	lane := p.lanes[s.Worker]
-	if lane == nil {
+	cells := p.lanes[s.lane]
+	if cells == nil {
 		if len(p.lanes) == lanesKept {
 			return
 		}
-		lane = make([]cell, p.width)
-		p.lanes[s.Worker] = lane
+		cells = make([]cell, p.width)
+		p.lanes[s.lane] = cells
 	}
-	p.fillCells(lane, s.From, s.To, s.Outcome == failed || s.Outcome == retried)
+	p.fillCells(cells, s.From, s.To, s.Outcome == failed || s.Outcome == retried || s.Outcome == lost)
 }
 
 // fillCells adds something that took time, and has failed if bad, to the parts of the axis.

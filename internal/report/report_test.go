@@ -118,6 +118,37 @@ func TestThePageIsTextAndFetchesNothing(t *testing.T) {
 	}
 }
 
+// The slots of a fleet are grouped by worker, which says how many attempts it had, and what became of those that did not end there.
+func TestSlotsOfAFleetAreGroupedByWorker(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{MaxParallel: 4})
+	for i, id := range []string{"a", "b", "c", "d", "e"} {
+		s.at(0, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: i%4 + 1, Fleet: true})
+	}
+	s.at(time.Second, events.AgentPlaced{ItemID: "a", ItemIndex: 0, Attempt: 1, Node: "desk", Slot: 2})
+	s.at(time.Second, events.AgentPlaced{ItemID: "b", ItemIndex: 1, Attempt: 1, Node: "attic", Slot: 1})
+	s.at(2*time.Second, events.AgentCompleted{ItemID: "c", ItemIndex: 2, Node: "desk", Slot: 1, DurationMS: events.Millis(500 * time.Millisecond)})
+	s.at(3*time.Second, events.AgentLost{ItemID: "b", ItemIndex: 1, Attempt: 1, Node: "attic"})
+	s.at(3*time.Second, events.AgentLost{ItemID: "d", ItemIndex: 3, Attempt: 1, Node: "attic", Unbegun: true})
+	s.at(4*time.Second, events.AgentInterrupted{ItemID: "a", ItemIndex: 0, Attempt: 1})
+	s.at(4*time.Second, events.AgentInterrupted{ItemID: "e", ItemIndex: 4, Attempt: 1}) // it never came to a worker
+	page := pageOf(t, s.source())
+	for _, want := range []string{
+		"attic: 2 attempts, 2 lost<", "desk: 2 attempts, 1 given back or stopped<", "What each of 4 slots did over time, by worker: 2",
+		"c, attempt 1 on desk, slot 1 succeeded after 500ms", "b, attempt 1 on attic, slot 1 was lost with its worker after 2s", "d, attempt 1 on attic was lost with its worker after 3s",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	if strings.Contains(page, "e, attempt 1") {
+		t.Error("an attempt is drawn that never came to a worker")
+	}
+	if strings.Index(page, "attic: ") > strings.Index(page, "desk: ") {
+		t.Error("the workers are not in order")
+	}
+}
+
 func TestEachAttemptIsDrawnWithItsOutcome(t *testing.T) {
 	var s story
 	at := began.Add(5 * time.Second)

@@ -173,7 +173,7 @@ func (x *explainer) apply(r events.Record) {
 			return
 		}
 		x.out.Status, x.letter = Succeeded, false
-		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node), duration.Format(time.Duration(e.DurationMS))))
+		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node, e.Slot), duration.Format(time.Duration(e.DurationMS))))
 	case events.AgentReused:
 		x.out.Status = Succeeded
 		x.add(r, fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over", e.FromItem, e.FromJob), unchanged(e)...)
@@ -196,7 +196,7 @@ func (x *explainer) apply(r events.Record) {
 			x.out.Status = DeadLetter
 			why += "; it stays a dead letter until it succeeds"
 		}
-		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node), e.Reason), why)
+		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node, 0), e.Reason), why)
 	case events.SkipRequested:
 		x.skip = e.By
 		x.add(r, "is not to run any more: "+e.By+" has asked to skip it")
@@ -210,11 +210,14 @@ func (x *explainer) apply(r events.Record) {
 }
 
 // on returns the words for a worker of a fleet, or nothing when there is none.
-func on(node string) string {
-	if node == "" {
+func on(node string, slot int) string {
+	switch {
+	case node == "":
 		return ""
+	case slot == 0:
+		return " on " + node
 	}
-	return " on " + node
+	return fmt.Sprintf(" on %s in slot %d", node, slot)
 }
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
@@ -443,7 +446,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		x.add(r, "rejected without being run", x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
 		return
 	}
-	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
+	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node, e.Slot), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	if x.out.Status == Merging {
 		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)

@@ -128,7 +128,7 @@ var histories = []struct {
 		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 3, Fleet: true},
 		events.AgentLost{ItemID: "item_0", Attempt: 2, Reason: "no word from it for 1m"},
 		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 3, Fleet: true, Suspect: true},
-		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second), Node: "worker-2"},
+		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second), Node: "worker-2", Slot: 3},
 	}},
 	{"a dead letter is sent again, and its worker is lost", []events.Event{
 		begun(0), failedFor("on_item_failure is dlq", 1),
