@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy":       {"cli"},
 	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "shorthand", "spelling", "spend", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "spelling", "spend", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mapreduce": {
-		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "rate", "retry", "settings", "spend", "workflow",
+		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
 	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
@@ -57,6 +57,7 @@ var allowed = map[string][]string{
 	"internal/items":       {"checksum", "filter", "process", "rawjson", "spelling", "workflow", "github.com/bmatcuk/doublestar/v4", "golang.org/x/sys", "github.com/go-json-experiment/json", "github.com/ohler55/ojg", "golang.org/x/sync"},
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
+	"internal/sharedpool":  {"github.com/gofrs/flock"},
 	"internal/workflow":    {"adapt", "breaker", "duration", "errorpolicy", "outputs", "posix", "quota", "rate", "rawjson", "retry", "spelling", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"adapt", "breaker", "quota", "rate", "retry", "spelling"},
 	"internal/rate":        {"duration"},

@@ -55,6 +55,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
+	cmd.Flags().Lookup("pool").Usage += "; default as before, none: share none any more"
 	cmd.Flags().Lookup("fleet").Usage += ", and give up what they may still run"
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
 	f.BoolVar(&o.force, "force", false, "continue the job although it was cancelled")

@@ -13,7 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"prodigy/internal/duration"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
+	"prodigy/internal/sharedpool"
 	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
 )
@@ -169,6 +172,27 @@ func (d dollars) Set(s string) error {
 // addMaxCost adds the flag --max-cost to cmd.
 func addMaxCost(cmd *cobra.Command, u *spend.USD) {
 	cmd.Flags().Var(dollars{u}, "max-cost", "US dollars that AI agents may cost in all; when they are spent, the job stops and can be resumed with more")
+}
+
+// poolFlag is a flag that takes a pool and its slots.
+type poolFlag struct{ value *jobs.Pool }
+
+func (p poolFlag) String() string {
+	if p.value.Name == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", p.value.Name, p.value.Slots)
+}
+
+func (p poolFlag) Type() string { return "pool" }
+
+func (p poolFlag) Set(s string) (err error) {
+	if s == mapreduce.NoPool {
+		*p.value = jobs.Pool{Name: s}
+		return nil
+	}
+	p.value.Name, p.value.Slots, err = sharedpool.Parse(s)
+	return err
 }
 
 // addMaxDelay adds the flag --max-delay to cmd.

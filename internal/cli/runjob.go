@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
@@ -35,6 +36,7 @@ type jobOptions struct {
 	maxRetries  int
 	maxCrashes  int       // of a resume
 	maxCost     spend.USD // --max-cost; 0: not given
+	pool        jobs.Pool // --pool
 	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
 }
 
@@ -61,6 +63,7 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
+	f.Var(poolFlag{&o.pool}, "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 }
 
@@ -82,7 +85,7 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 	return mapreduce.Config{
 		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
-		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes, MaxCost: o.maxCost,
+		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes, MaxCost: o.maxCost, Pool: o.pool,
 		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),
 	}
 }

@@ -35,6 +35,7 @@ type Meta struct {
 	WorkDir      string                     `json:"work_dir,omitempty"`  // of its workspaces
 	Since        *Since                     `json:"since,omitempty"`     // the earlier job whose results are taken over
 	Input        *Input                     `json:"input,omitempty"`     // the job whose results are the items
+	Pool         *Pool                      `json:"pool,omitempty"`      // whose slots the items share with other jobs
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.
@@ -45,6 +46,12 @@ type Meta struct {
 type Input struct {
 	JobID  string `json:"job_id"`
 	Select string `json:"select"` // success, failed or all
+}
+
+// Pool names slots that jobs on one machine share.
+type Pool struct {
+	Name  string `json:"name"`
+	Slots int    `json:"slots"`
 }
 
 // Since says which results of an earlier job a job takes over: those of items that have not changed.

@@ -86,6 +86,9 @@ type Config struct {
 	// Since is, of a new job, the earlier job whose results are taken over for items that have not changed.
 	Since Since
 
+	// Pool is the pool of this machine whose slots the items share with other jobs. Without a name: of a new job none, of another the recorded one.
+	Pool jobs.Pool
+
 	// With is, of RetryDead, a revision of the user's repository that is the work of the one item that is chosen: it is merged, and no agent runs.
 	With string
 

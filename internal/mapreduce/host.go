@@ -43,6 +43,10 @@ func (h *host) Progress(_ *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries of a step. In the map phase the agent leaves its slot to others after some time, unless it has to keep it or
 // there is only one. A stop ends the wait at once.
 func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
+	return h.yielding(ctx, a, func() (int, error) { return h.pauseStep(ctx, a, d, keepSlot) })
+}
+
+func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
 	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil)
 	w := h.job.waits.begin(a.ItemID)
 	defer h.job.waits.remove(w)

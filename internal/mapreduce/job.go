@@ -42,10 +42,11 @@ type job struct {
 	printed  printed
 	host     *host
 	executor Executor
-	fleet    Fleet      // the executor, if it is one; else nil
-	space    Space      // nil: the job has no workspaces
-	files    *itemFiles // nil: the map phase names none
-	reuse    *reuse     // nil: no results are taken over
+	fleet    Fleet        // the executor, if it is one; else nil
+	shared   *sharedSlots // nil: the items share no slots with other jobs
+	space    Space        // nil: the job has no workspaces
+	files    *itemFiles   // nil: the map phase names none
+	reuse    *reuse       // nil: no results are taken over
 
 	workspaceSteps map[string]agent.Attempt  // setup and verify: see setSteps
 	died           *time.Time                // when the run before died, if nothing explains that

@@ -146,15 +146,19 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	if err != nil {
 		return nil, err
 	}
+	shared, err := openShared(ctx, c, w, nil)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	place, err := c.Home.Create(jobs.Repo(c.Dir), string(w.Mode), now)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, shared.close())
 	}
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
 	}
-	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy)}
+	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), shared: shared}
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
@@ -165,6 +169,9 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
 	}
 	j.meta.Since, j.meta.Input = since, input
+	if shared != nil {
+		j.meta.Pool = &c.Pool
+	}
 	if w.File == "" {
 		j.meta.WorkflowPath = "" // it was made from a command line
 	}
@@ -285,6 +292,9 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	err = j.open()
 	if err == nil {
 		err = j.replaceWorkflow(recorded)
+	}
+	if err == nil {
+		j.shared, err = openShared(context.Background(), c, w, meta.Pool)
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.close())
@@ -768,6 +778,7 @@ func (j *job) close() error {
 	if j.reuse != nil {
 		j.reuse.close()
 	}
+	errs = append(errs, j.shared.close())
 	if j.register != nil {
 		errs = append(errs, j.register.Close(), os.RemoveAll(j.place.TempDir()))
 	}

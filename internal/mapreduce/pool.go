@@ -46,6 +46,7 @@ type pool struct {
 	alone    bool      // all others are done: one suspect at a time
 	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: no pause has begun
 
+	seeker seeker // of a job that shares the slots of a pool
 	merger merger // of a job with workspaces
 
 	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
@@ -125,6 +126,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	p.adopt()
 	p.checkPolicy() // an item may have been set aside before
 	p.run(ctx)
+	p.endSeeking()
 	s.cancel()
 	if err := j.log.Err(); err != nil {
 		return runResult{}, err
@@ -156,6 +158,8 @@ func (p *pool) run(ctx context.Context) {
 			p.receive(it, ok)
 		case <-p.source.chosen:
 			p.selected()
+		case f := <-p.seeker.found:
+			p.foundShared(f)
 		case <-timer.C:
 		case <-ready(more):
 		case <-p.grace:
@@ -279,6 +283,7 @@ func (p *pool) dispatch(now time.Time) bool {
 		return false
 	}
 	if p.job.state.Hold != nil {
+		p.returnShared(now)
 		return false
 	}
 	if p.halted == nil {
@@ -292,9 +297,15 @@ func (p *pool) dispatch(now time.Time) bool {
 	p.serveAsking(now)
 	for range burst {
 		if p.halted != nil || p.agents.Err() != nil || !p.vacant() {
+			p.returnShared(now)
+			return false
+		}
+		if p.job.shared != nil && p.seeker.slot == nil {
+			p.seek(now)
 			return false
 		}
 		if !p.wake(now) && !p.admitNext(now) {
+			p.returnShared(now)
 			return false
 		}
 	}
@@ -542,6 +553,7 @@ func (p *pool) freeSlot(slot int) {
 		return
 	}
 	delete(p.taken, slot)
+	p.job.shared.yield(slot)
 	if slot <= p.job.parallel { // else the job was scaled down
 		p.free = append(p.free, slot)
 	}
@@ -612,6 +624,14 @@ func (p *pool) arm(t *time.Timer) {
 		return
 	}
 	vacant := p.vacant()
+	if p.job.shared != nil && vacant {
+		if now := time.Now(); p.hasReady(now) { // a slot is asked for, or of no use for now
+			vacant = false
+			if p.seeker.found == nil {
+				sooner(p.seeker.idle)
+			}
+		}
+	}
 	sooner(p.turns.next(next, vacant, p.held))
 	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
@@ -724,6 +744,10 @@ func (p *pool) takeSlot() int {
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	p.taken[slot] = true
+	if p.seeker.slot != nil {
+		p.job.shared.put(slot, p.seeker.slot)
+		p.seeker.slot = nil
+	}
 	return slot
 }
 

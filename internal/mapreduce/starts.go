@@ -180,11 +180,12 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		if err != nil || wait <= 0 {
 			return a.Worker, t, nil, err
 		}
-		if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil {
-			slot, err = a.Worker, h.wait(ctx, time.Now().Add(wait), nil)
-		} else {
-			slot, err = h.await(ctx, a, wait, workflow.ParkAfter{}, false, nil)
-		}
+		slot, err = h.yielding(ctx, a, func() (int, error) {
+			if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil {
+				return a.Worker, h.wait(ctx, time.Now().Add(wait), nil)
+			}
+			return h.await(ctx, a, wait, workflow.ParkAfter{}, false, nil)
+		})
 		if err != nil {
 			return 0, t, nil, err
 		}

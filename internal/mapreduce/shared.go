@@ -1,0 +1,204 @@
+package mapreduce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/jobs"
+	"prodigy/internal/sharedpool"
+	"prodigy/internal/workflow"
+)
+
+// NoPool is the name of a pool with which a resumed job shares no slots any more.
+const NoPool = "none"
+
+// sharedSlots are the slots of a pool of this machine that the items of the job hold, by the slot of the job. An item that waits holds none.
+type sharedSlots struct {
+	*sharedpool.Pool
+	mu   sync.Mutex
+	held map[int]*sharedpool.Slot
+}
+
+// openShared opens the pool that the job shares slots of, which a resumed job has recorded. It returns nil when there is none.
+func openShared(ctx context.Context, c Config, w *workflow.Workflow, recorded *jobs.Pool) (*sharedSlots, error) {
+	wanted := c.Pool
+	if wanted.Name == "" && recorded != nil {
+		wanted = *recorded
+	}
+	switch {
+	case wanted.Name == "" || wanted.Name == NoPool:
+		return nil, nil
+	case w.Map == nil:
+		return nil, &RefusedError{Reason: "--pool is about items, and a standard workflow has none"}
+	case c.OnFleet:
+		return nil, &RefusedError{Reason: "--pool is about the slots of this machine, and with --fleet the items run on others"}
+	}
+	p, err := sharedpool.Open(ctx, c.Home.Root, wanted.Name, wanted.Slots)
+	if size, ok := errors.AsType[*sharedpool.SizeError](err); ok {
+		return nil, &RefusedError{Reason: size.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &sharedSlots{Pool: p, held: map[int]*sharedpool.Slot{}}, nil
+}
+
+// put notes that a slot of the job holds s.
+func (s *sharedSlots) put(slot int, shared *sharedpool.Slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[slot] = shared
+}
+
+// yield gives back what a slot of the job holds, if it does.
+func (s *sharedSlots) yield(slot int) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	shared := s.held[slot]
+	delete(s.held, slot)
+	s.mu.Unlock()
+	if shared != nil {
+		_ = shared.Release() // the file is closed in any case, which unlocks it
+	}
+}
+
+func (s *sharedSlots) has(slot int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[slot] != nil
+}
+
+// close gives everything back.
+func (s *sharedSlots) close() error {
+	if s == nil {
+		return nil
+	}
+	for slot := range s.held {
+		s.yield(slot)
+	}
+	return s.Close()
+}
+
+// yielding runs a wait of an agent, during which it holds no shared slot.
+func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot int, err error)) (int, error) {
+	s := h.job.shared
+	if s == nil || a.ItemID == "" {
+		return wait()
+	}
+	s.yield(a.Worker)
+	slot, err := wait()
+	if err != nil || s.has(slot) {
+		return slot, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(h.job.config.Stop, func() { cancel(context.Cause(h.job.config.Stop)) })
+	defer stop()
+	shared, err := s.Acquire(ctx)
+	if err != nil {
+		return 0, err
+	}
+	s.put(slot, shared)
+	return slot, nil
+}
+
+// seeker asks for shared slots, one at a time, when there is something to start in them.
+type seeker struct {
+	found  chan foundSlot // of the one that asks; nil: none does
+	cancel context.CancelFunc
+	slot   *sharedpool.Slot // found, and not taken yet
+	idle   time.Time        // it was of no use: not asked again before
+	told   bool             // that the job waits
+}
+
+type foundSlot struct {
+	slot *sharedpool.Slot
+	err  error
+}
+
+const (
+	// tellAfter is how long a job waits for a shared slot before it says so.
+	tellAfter = 2 * time.Second
+	// idleAsks is how often a slot is asked for at least while nothing can start in it.
+	idleAsks = time.Second
+	// leastIdle is how long it is not asked for at least when nothing could start in the last one.
+	leastIdle = 10 * time.Millisecond
+)
+
+// seek asks for a shared slot if something could start in it now.
+func (p *pool) seek(now time.Time) {
+	s := &p.seeker
+	if s.found != nil || s.slot != nil || now.Before(s.idle) || p.halted != nil || !p.hasReady(now) {
+		return
+	}
+	ctx, cancel := context.WithCancel(p.agents)
+	found := make(chan foundSlot, 1)
+	s.found, s.cancel = found, cancel
+	shared, told := p.job.shared, s.told
+	s.told = s.told || p.running == 0
+	p.job.agents.Go(func() error {
+		slow := time.AfterFunc(tellAfter, func() {
+			if !told {
+				p.job.notice(fmt.Sprintf("waiting for one of the %d slots of pool %s, which other jobs hold", shared.Slots, shared.Name))
+			}
+		})
+		defer slow.Stop()
+		slot, err := shared.Acquire(ctx)
+		found <- foundSlot{slot, err}
+		return nil
+	})
+}
+
+// hasReady reports whether something may be there to start.
+func (p *pool) hasReady(now time.Time) bool {
+	_, starts := p.turns.starts.due()
+	return p.fresh != nil || len(p.due) > 0 && !p.due[0].due.After(now) || len(p.parked) > 0 && !p.parked[0].due.After(now) || p.turns.woken.len() > 0 || starts
+}
+
+// foundShared takes over the shared slot that was asked for.
+func (p *pool) foundShared(f foundSlot) {
+	p.seeker.cancel()
+	p.seeker.found = nil
+	if f.err != nil {
+		p.haltForOwn(f.err)
+		return
+	}
+	p.seeker.slot = f.slot
+}
+
+// returnShared gives a shared slot back in which nothing could start.
+func (p *pool) returnShared(now time.Time) {
+	s := &p.seeker
+	if s.slot == nil {
+		return
+	}
+	_ = s.slot.Release()
+	s.slot = nil
+	s.idle = p.turns.next(now.Add(idleAsks), true, p.held)
+	if p.held && !p.hold.IsZero() && p.hold.Before(s.idle) {
+		s.idle = p.hold
+	}
+	if soon := now.Add(leastIdle); s.idle.Before(soon) {
+		s.idle = soon
+	}
+}
+
+// endSeeking gives up to ask for a shared slot, and gives back what was found.
+func (p *pool) endSeeking() {
+	s := &p.seeker
+	if s.found != nil {
+		s.cancel()
+		if f := <-s.found; f.slot != nil {
+			_ = f.slot.Release()
+		}
+	}
+	if s.slot != nil {
+		_ = s.slot.Release()
+	}
+}

@@ -1,0 +1,219 @@
+// Package sharedpool lets the jobs of one machine share slots, without a daemon: a slot is a file that is locked while it is held, and the kernel
+// unlocks the files of a process that dies.
+//
+// Who finds no free slot takes a ticket, also a locked file. Only the owner of the oldest ticket looks for a free slot, so that no job starves
+// whatever the others do.
+package sharedpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+const (
+	// MaxSlots bounds the slots of a pool: each is looked at while none is free.
+	MaxSlots = 1000
+
+	maxName = 64
+)
+
+// Pool is a pool that this process uses. It is safe for concurrent use.
+type Pool struct {
+	Name  string
+	Slots int
+
+	dir   string
+	users *flock.Flock // shared while the pool is used: how many slots it has cannot change
+
+	mu    sync.Mutex
+	held  map[int]bool  // slots of this process
+	next  int           // where to look first
+	freed chan struct{} // this process has released a slot
+}
+
+// Slot is one that is held.
+type Slot struct {
+	pool *Pool
+	n    int
+	file *flock.Flock
+}
+
+// SizeError says that a pool is used with another number of slots.
+type SizeError struct {
+	Name          string
+	Slots, Wanted int
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("pool %s is in use with %d slots, not %d: all jobs that share a pool must give it the same number", e.Name, e.Slots, e.Wanted)
+}
+
+// Parse reads NAME:SLOTS.
+func Parse(text string) (name string, slots int, err error) {
+	name, number, found := strings.Cut(text, ":")
+	slots, wrong := strconv.Atoi(number)
+	if !found || wrong != nil || slots < 1 || slots > MaxSlots {
+		return "", 0, fmt.Errorf("want NAME:SLOTS, such as gpu:4, with 1 to %d slots", MaxSlots)
+	}
+	if !validName(name) {
+		return "", 0, fmt.Errorf("%q is no name of a pool: use letters, digits, underscores and dashes, at most %d", name, maxName)
+	}
+	return name, slots, nil
+}
+
+func validName(s string) bool {
+	return s != "" && len(s) <= maxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+// guardPatience is how long another process may take to open or close a pool.
+const guardPatience = 10 * time.Second
+
+// Open begins to use the pool of a home. When others use it with another number of slots, that is a *SizeError.
+func Open(ctx context.Context, home, name string, slots int) (_ *Pool, err error) {
+	p := &Pool{Name: name, Slots: slots, dir: filepath.Join(home, "pools", name), held: map[int]bool{}, freed: make(chan struct{}, 1)}
+	defer func() {
+		if _, other := errors.AsType[*SizeError](err); err != nil && !other {
+			err = fmt.Errorf("pool %s: %w", name, err)
+		}
+	}()
+	if err := os.MkdirAll(p.file("waiting"), 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardPatience)
+	defer cancel()
+	guard := flock.New(p.file("guard"))
+	if locked, err := guard.TryLockContext(ctx, 2*time.Millisecond); !locked {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, guard.Unlock()) }()
+	p.users = flock.New(p.file("users"))
+	alone, err := p.users.TryLock()
+	if err != nil {
+		return nil, err
+	}
+	if alone {
+		if err := os.WriteFile(p.file("slots"), []byte(strconv.Itoa(slots)+"\n"), 0o600); err != nil {
+			return nil, errors.Join(err, p.users.Unlock())
+		}
+		if err := p.users.Unlock(); err != nil { // nobody else gets it: the guard is held
+			return nil, err
+		}
+	} else {
+		data, err := os.ReadFile(p.file("slots"))
+		if err != nil {
+			return nil, err
+		}
+		if now, err := strconv.Atoi(strings.TrimSpace(string(data))); err != nil || now != slots {
+			return nil, &SizeError{Name: name, Slots: now, Wanted: slots}
+		}
+	}
+	shared, err := p.users.TryRLock()
+	if err == nil && !shared {
+		err = errors.New("its lock cannot be shared")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pool) file(name string) string { return filepath.Join(p.dir, name) }
+
+// Close ends the use of the pool. Its slots have been released.
+func (p *Pool) Close() error { return p.users.Unlock() }
+
+const (
+	firstPoll = 2 * time.Millisecond
+	lastPoll  = 10 * time.Millisecond
+	pollShare = 50 // looking takes at most this part of the time
+)
+
+// Acquire waits for a free slot. It returns context.Cause(ctx) when ctx ends first.
+func (p *Pool) Acquire(ctx context.Context) (*Slot, error) {
+	waiting, err := p.tickets()
+	if err == nil && len(waiting) == 0 {
+		if s, err := p.try(); s != nil || err != nil {
+			return s, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := p.newTicket()
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.wait(ctx, t)
+	return s, errors.Join(err, t.drop())
+}
+
+// wait waits until a ticket is the oldest and a slot is free.
+func (p *Pool) wait(ctx context.Context, t *ticket) (*Slot, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for poll := firstPoll; ; {
+		select {
+		case <-timer.C:
+		case <-p.freed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		began := time.Now()
+		first, err := t.first()
+		if err != nil {
+			return nil, err
+		}
+		if first {
+			if s, err := p.try(); s != nil || err != nil {
+				return s, err
+			}
+		}
+		timer.Reset(max(poll, pollShare*time.Since(began)))
+		poll = min(2*poll, lastPoll)
+	}
+}
+
+// try takes a slot if one is free, and else returns nil.
+func (p *Pool) try() (*Slot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.Slots {
+		n := (p.next + i) % p.Slots
+		if p.held[n] {
+			continue
+		}
+		file := flock.New(p.file("slot-" + strconv.Itoa(n+1)))
+		locked, err := file.TryLock()
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", p.Name, err)
+		}
+		if locked {
+			p.held[n], p.next = true, n
+			return &Slot{pool: p, n: n, file: file}, nil
+		}
+	}
+	return nil, nil
+}
+
+// Release gives the slot back.
+func (s *Slot) Release() error {
+	p := s.pool
+	p.mu.Lock()
+	delete(p.held, s.n)
+	p.mu.Unlock()
+	err := s.file.Unlock()
+	select {
+	case p.freed <- struct{}{}:
+	default:
+	}
+	return err
+}
