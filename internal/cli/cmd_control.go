@@ -276,5 +276,5 @@ func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r
 
 // userName returns the name of the user, for the record of a request.
 func userName() string {
-	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME"), "user "+strconv.Itoa(os.Getuid()))
+	return cmp.Or(os.Getenv("USER"), os.Getenv("LOGNAME"), os.Getenv("USERNAME"), "uid"+strconv.Itoa(os.Getuid()))
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,8 +44,8 @@ func newUICommand(con *console) *cobra.Command {
 		Short: "Show the jobs in a browser",
 		Long: `Show the jobs in a browser: the list, a running job, its items with what happened to each and what it printed, and the dead letters.
 
-A job can be stopped, resumed and retried there: that starts 'prodigy stop', 'prodigy resume' or 'prodigy dlq retry' in the directory of
-the job, which go on when the server ends. Only browsers on this machine can do so, only for jobs of the same user, and with
+A job can be stopped, resumed and retried there, and a running one be paused, continued, drained, cancelled and given more or fewer slots:
+that starts 'prodigy stop', 'prodigy pause', 'prodigy dlq retry' and the like in the directory of the job, which go on when the server ends. Only browsers on this machine can do so, only for jobs of the same user, and with
 --read-only nobody.
 
 The printed address contains a token that is required for access. By default only this machine can connect; to --listen on other
@@ -193,6 +194,10 @@ func commandOf(job jobs.Job, a ui.Action) []string {
 		return []string{"stop", job.ID}
 	case ui.Resume:
 		return []string{"resume", job.ID}
+	case ui.Pause, ui.Continue, ui.Drain, ui.Cancel:
+		return []string{string(a.Kind), job.ID}
+	case ui.Scale:
+		return []string{"scale", job.ID, strconv.Itoa(a.Slots)}
 	}
 	args := []string{"dlq", "retry", job.ID}
 	for _, item := range a.Items {

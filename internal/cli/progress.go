@@ -93,6 +93,9 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 		list = append(list, g.running(j, now, width)...)
 		list = append(list, g.failures(j, width)...)
 	}
+	if g.keys {
+		add(g.paint(grey, keysHint))
+	}
 	return list[:min(len(list), max(min(regionLines, height/2), 1))]
 }
 

@@ -137,14 +137,22 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	c.Control = p.steer.control
 	finished := make(chan struct{})
 	var asked *signalError
+	terminal := p.keysFrom()
+	p.lines.keys = terminal != nil
+	keys, endKeys := context.WithCancel(ctx)
+	defer endKeys()
 	var g errgroup.Group
 	g.Go(func() error { p.show(); return nil })
 	g.Go(func() error {
 		asked = relay(signals, finished, p.notices, c.Grace, cancelStop, cancelKill)
 		return nil
 	})
+	if terminal != nil {
+		g.Go(func() error { p.readKeys(keys, terminal); return nil })
+	}
 	result, err := do(kill, c)
 	close(finished)
+	endKeys()
 	close(p.records)
 	if groupErr := g.Wait(); groupErr != nil {
 		panic("BUG: " + groupErr.Error())

@@ -24,6 +24,7 @@ type Verb string
 const (
 	Pause    Verb = "pause"     // nothing starts any more
 	Continue Verb = "continue"  // end of a pause
+	Toggle   Verb = "toggle"    // pause, or continue if it is paused
 	Drain    Verb = "drain"     // let what runs end, then end the run; a resume continues the job
 	Cancel   Verb = "cancel"    // end the job for good
 	Scale    Verb = "scale"     // change the number of slots
@@ -52,6 +53,8 @@ type Answer struct {
 	V    int    `json:"v"`
 	Done bool   `json:"done"` // false: refused, and Text says why
 	Text string `json:"text"` // for people, in one line
+
+	Recorded bool `json:"recorded,omitempty"` // something has changed, and is recorded
 }
 
 // Refused returns the answer that a request is not done.

@@ -55,6 +55,7 @@ func (j *job) ask(r control.Request) control.Answer {
 	}
 	reply := <-call.reply
 	if reply.seq > 0 {
+		reply.Recorded = true
 		if err := j.log.Wait(reply.seq); err != nil {
 			return control.Refused("the request could not be recorded: %v", err)
 		}
@@ -94,6 +95,11 @@ func (p *pool) request(r control.Request) control.Answer {
 		return p.pauseStarts(r)
 	case control.Continue:
 		return p.continueStarts(r)
+	case control.Toggle:
+		if p.job.state.Hold != nil {
+			return p.continueStarts(r)
+		}
+		return p.pauseStarts(r)
 	case control.Drain:
 		p.job.record(events.DrainRequested{By: r.By})
 		p.job.order(runResult{state: Paused, reason: "drained by " + r.By, drained: true})

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 )
 
 // ActionKind is what can be started from a page.
@@ -14,6 +16,13 @@ const (
 	Stop   ActionKind = "stop"
 	Resume ActionKind = "resume"
 	Retry  ActionKind = "retry" // of dead letters
+
+	// What a running job is asked for.
+	Pause    ActionKind = "pause"
+	Continue ActionKind = "continue"
+	Drain    ActionKind = "drain"
+	Cancel   ActionKind = "cancel"
+	Scale    ActionKind = "scale"
 )
 
 // Action is what a person asked for on a page.
@@ -21,6 +30,7 @@ type Action struct {
 	Kind   ActionKind
 	Items  []string // to retry; empty: all that are eligible
 	Reduce bool     // run reduce again after a retry
+	Slots  int      // of Scale
 }
 
 var (
@@ -70,6 +80,12 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 		a := Action{Kind: kind}
 		if kind == Retry {
 			a.Items, a.Reduce = r.Form["item"], r.PostForm.Get("reduce") != ""
+		}
+		if kind == Scale {
+			if a.Slots, err = strconv.Atoi(strings.TrimSpace(r.PostForm.Get("slots"))); err != nil || a.Slots < 1 {
+				s.write(w, r, http.StatusBadRequest, page{Title: "Not done", Name: "error", Data: "the number of slots is a number from 1 on; Pause has nothing start"})
+				return
+			}
 		}
 		if err := s.Data.Start(place, a); err != nil {
 			s.write(w, r, http.StatusConflict, page{Title: "Not done", Name: "error", Data: err.Error()})

@@ -37,6 +37,11 @@ func TestActionsAreStarted(t *testing.T) {
 	}{
 		{"/stop", nil, Action{Kind: Stop}},
 		{"/resume", url.Values{"item": {"a"}, "reduce": {"yes"}}, Action{Kind: Resume}},
+		{"/pause", nil, Action{Kind: Pause}},
+		{"/continue", nil, Action{Kind: Continue}},
+		{"/drain", nil, Action{Kind: Drain}},
+		{"/cancel", nil, Action{Kind: Cancel}},
+		{"/scale", url.Values{"slots": {" 16"}}, Action{Kind: Scale, Slots: 16}},
 		{"/retry", nil, Action{Kind: Retry}},
 		{"/retry", url.Values{"item": {"a", evil}}, Action{Kind: Retry, Items: []string{"a", evil}}},
 		{"/retry?item=a%E2%80%AEb", nil, Action{Kind: Retry, Items: []string{"a\u202eb"}}},
@@ -50,6 +55,12 @@ func TestActionsAreStarted(t *testing.T) {
 		}
 		if diff := cmp.Diff([]Action{c.want}, s.started); diff != "" {
 			t.Errorf("%s %v: %s", c.path, c.form, diff)
+		}
+	}
+	for _, slots := range []string{"", "0", "-1", "many", "99999999999999999999"} {
+		s.started = nil
+		if code, body := s.post(t, "/jobs/"+s.job.ID+"/scale", url.Values{"token": {s.form}, "slots": {slots}}, nil); code != http.StatusBadRequest || len(s.started) > 0 {
+			t.Errorf("scale to %q: %d %s, started %v", slots, code, body, s.started)
 		}
 	}
 	s.refuse = errors.New("another process is running this job")
@@ -68,6 +79,7 @@ func TestNothingElseIsStarted(t *testing.T) {
 		change func(*http.Request)
 		want   int
 	}{
+		"a pause without the token":     {"/pause", url.Values{}, nil, http.StatusForbidden},
 		"without the token of the form": {"/stop", url.Values{}, nil, http.StatusForbidden},
 		"with that of the address":      {"/resume", url.Values{"token": {token}}, nil, http.StatusForbidden},
 		"with it in the query":          {"/resume?token=" + s.form, url.Values{}, nil, http.StatusForbidden},

@@ -1,5 +1,5 @@
 // Package ui is a web server that shows jobs: the list, a running job, its items, what happened to an item and what it printed, and the dead
-// letters. The commands that stop, resume and retry can be started from the pages (actions.go).
+// letters. The commands that stop, resume, retry and steer can be started from the pages (actions.go).
 //
 // A Server renders HTML pages from the functions in Data. A small script replaces the middle of a page with what the server streams when
 // the log has grown (live.go). Templates, style and script are embedded.
@@ -92,7 +92,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
 	mux.HandleFunc("GET /jobs/{job}/report", s.report)
 	mux.HandleFunc("GET /jobs/{job}/output", s.output)
-	for _, kind := range []ActionKind{Stop, Resume, Retry} {
+	for _, kind := range []ActionKind{Stop, Resume, Retry, Pause, Continue, Drain, Cancel, Scale} {
 		mux.HandleFunc("POST /jobs/{job}/"+string(kind), s.act(kind))
 	}
 	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))

@@ -1,0 +1,14 @@
+//go:build !linux && !darwin
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+)
+
+// ReadKeys is not there on this system.
+func ReadKeys(context.Context, *os.File, func(byte)) error {
+	return errors.New("keys cannot be read on this system")
+}
