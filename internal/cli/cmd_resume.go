@@ -155,7 +155,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
 	}
 	c := o.config(t)
-	c.Settings, c.Replacement = found, replacement
+	c.Dir, c.Settings, c.Replacement = meta.Dir, found, replacement
 	end, err := watch(ctx, c, newPrinter(con, o, w), on.on(con, t, w, meta.Dir, o.grace, do))
 	if err != nil {
 		return o.afterError(con, end, err)

@@ -39,6 +39,7 @@ var firstLevel = []struct {
 	{"results", newResultsCommand},
 	{"diff", newDiffCommand},
 	{"agents", newAgentsCommand},
+	{"notify", newNotifyCommand},
 	{"fsck", newFsckCommand},
 	{"report", newReportCommand},
 	{"ui", newUICommand},

@@ -125,6 +125,10 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	defer stopListening()
 
 	c.Stop, c.Observe = stop, p.observe
+	closeNotifier, err := p.notify(kill, &c)
+	if err != nil {
+		return finishedRun{}, err
+	}
 	if p.screen.live {
 		c.Progress, c.Printed = p.step, p.output
 	}
@@ -151,6 +155,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 		g.Go(func() error { p.readKeys(keys, terminal); return nil })
 	}
 	result, err := do(kill, c)
+	closeNotifier()
 	close(finished)
 	endKeys()
 	close(p.records)

@@ -69,6 +69,9 @@ func (j Job) TempDir() string { return j.state("tmp") }
 // OutputsDir returns the directory of outputs that are too large for the log.
 func (j Job) OutputsDir() string { return j.state("outputs") }
 
+// NotificationsFile has what was sent to those who are told of the job, and what was given up.
+func (j Job) NotificationsFile() string { return j.state("notifications.jsonl") }
+
 // StartedDir returns the directory of what the commands have printed that were started for the job from a browser.
 func (j Job) StartedDir() string { return j.state("started") }
 

@@ -202,6 +202,14 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return l.onIncomplete(), true
 	case reflect.TypeFor[Elements]():
 		return either("list, command, or placeholder of a list", filled(), form{schema: node{"type": "array"}}), true
+	case reflect.TypeFor[[]Receiver]():
+		receiver := l.block(reflect.TypeFor[Receiver](), "notify")
+		return either("[receiver](#notify), or list of them", receiver, listOf(receiver, "")), true
+	case reflect.TypeFor[[]Moment]():
+		one := oneWord(Moments()...)
+		list := listOf(one, "")
+		list.schema["minItems"] = 1
+		return either("list of words, or one word", one, list), true
 	case reflect.TypeFor[SecondsOrVar]():
 		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
 	case reflect.TypeFor[Rate]():
@@ -337,6 +345,10 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return timeout(), true
 	case "workflow.callOptions.backoff":
 		return oneWord(retry.Fixed, retry.Linear, retry.Exponential), true
+	case "workflow.Receiver.webhook":
+		return pattern(`^https?://.|\$`, "URL"), true
+	case "workflow.Receiver.command", "workflow.Receiver.sign":
+		return filled(), true
 	case "workflow.Step.on_success":
 		return l.following(), true
 	case "workflow.Step.env":

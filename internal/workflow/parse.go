@@ -217,6 +217,10 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.foreach(e)
 	case **Validate:
 		*t = r.validate(e)
+	case *[]Receiver:
+		*t = r.receivers(e)
+	case *[]Moment:
+		*t = r.moments(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
 	case **Concurrency:

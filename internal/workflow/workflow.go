@@ -55,6 +55,7 @@ type Workflow struct {
 	Workspace   Workspace          `yaml:"workspace"`    // where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git repository of its own, whose commits are merged; default shared
 	Agents      *AgentPresets      `yaml:"agents"`       // changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see agents.md)
 	Budget      spend.Budget       `yaml:"budget"`       // what the AI agents of the job may cost
+	Notify      []Receiver         `yaml:"notify"`       // who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver or a list
 	Outputs     outputs.Policy     `yaml:"outputs"`      // how much is kept of what steps print, for `prodigy logs`
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error

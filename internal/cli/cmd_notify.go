@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/notify"
+	"prodigy/internal/settings"
+)
+
+type notifyOptions struct {
+	jobID    jobName
+	test     string
+	settings settingOptions
+	format   format
+}
+
+func newNotifyCommand(con *console) *cobra.Command {
+	var o notifyOptions
+	cmd := &cobra.Command{
+		Use:   "notify [job]",
+		Short: "Send notifications again that could not be delivered",
+		Long: `Send the notifications of a job again that were given up, because their receiver did not answer or refused them. The job is named by its
+id, the beginning of it, or latest, which is the default. It must not be running.
+
+With --test each receiver of a workflow file gets one message that says that it is a test.
+
+The exit code is 0 when all was delivered and 1 when something was not.`,
+		Example:           "  prodigy notify latest\n  prodigy notify --test workflow.yml",
+		Args:              atMostOne,
+		ValidArgsFunction: completeJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.test != "" {
+				if len(args) > 0 {
+					return usagef("--test is about a workflow file, not about a job")
+				}
+				return o.runTest(cmd.Context(), con)
+			}
+			if err := nameJob(cmd, &o.jobID, args); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), con)
+		},
+	}
+	addJobID(cmd, &o.jobID)
+	o.settings.add(cmd)
+	cmd.Flags().StringVar(&o.test, "test", "", "send a test message to each receiver of this workflow `file`")
+	addFormat(cmd, &o.format, asJSON)
+	return cmd
+}
+
+func (o notifyOptions) run(ctx context.Context, con *console) error {
+	job, err := findJob(o.jobID)
+	if err != nil {
+		return err
+	}
+	w, err := loadRecorded(job)
+	if err != nil {
+		return err
+	}
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return err
+	}
+	found, err := resolveRecorded(ctx, job, w, nil)
+	if err != nil {
+		return err
+	}
+	con.hide(found.Mask)
+	targets, err := notify.Resolve(w, found, meta.Dir, os.Environ())
+	if err != nil {
+		return err
+	}
+	return o.report(con, func(told func(notify.Outcome)) error { return notify.Again(ctx, job, targets, told) })
+}
+
+func (o notifyOptions) runTest(ctx context.Context, con *console) error {
+	w, err := load(ctx, o.test, mapreduce.Config{}, o.settings, settings.ToRun)
+	if err != nil {
+		return err
+	}
+	con.hide(w.settings.Mask)
+	targets, err := notify.Resolve(w.Workflow, w.settings, w.dir, os.Environ())
+	if err != nil {
+		return err
+	}
+	if len(targets) == 0 {
+		return refusef("%s has no notify: nobody is told", o.test)
+	}
+	return o.report(con, func(told func(notify.Outcome)) error { return notify.Try(ctx, w.Name, targets, told) })
+}
+
+// report prints how the messages that do sends ended.
+func (o notifyOptions) report(con *console, do func(told func(notify.Outcome)) error) error {
+	outcomes, failed := []notify.Outcome{}, false
+	err := do(func(out notify.Outcome) {
+		outcomes = append(outcomes, out)
+		end := "delivered"
+		if out.Error != "" {
+			failed, end = true, "not delivered: "+out.Error
+		}
+		if o.format != asJSON {
+			_, _ = fmt.Fprintf(con.out, "%s  %s  %s\n", out.ID, visible(out.Receiver), visible(end))
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case o.format == asJSON:
+		err = printJSON(con.out, outcomes)
+	case len(outcomes) == 0:
+		_, err = fmt.Fprintln(con.out, "all notifications of the job were delivered")
+	}
+	if err == nil && failed {
+		err = status(exitFailed)
+	}
+	return err
+}

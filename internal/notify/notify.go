@@ -1,0 +1,330 @@
+// Package notify tells the outside what happens to a job, by webhooks and commands.
+//
+// A [Notifier] sees the records of a job when they are durable. Each of its receivers gathers those that it wants and sends them as one [Message] after
+// the other, on a goroutine of its own: nothing here holds the job up, and what is gathered is bounded. A file of the job, the journal, has a line before
+// and after each message. After a kill the next run finds there what was not told yet, and sends a message that may have arrived with the same ID again.
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/workflow"
+)
+
+// Bounds of a message.
+const (
+	maxEvents = 20  // that a message holds; more are counted
+	maxText   = 300 // runes of an error in a text
+)
+
+// Message is what a receiver gets, as JSON.
+type Message struct {
+	ID       string                  `json:"id"` // the same when the message is sent again
+	JobID    string                  `json:"job_id"`
+	Workflow string                  `json:"workflow"`
+	Time     time.Time               `json:"time"` // of the last event
+	Text     string                  `json:"text"` // for people
+	Counts   map[workflow.Moment]int `json:"counts"`
+	Events   []json.RawMessage       `json:"events"`         // the first ones, as `prodigy events ls --output json` prints them
+	More     int                     `json:"more,omitempty"` // events that Events does not have
+	Metrics  *errorpolicy.Metrics    `json:"metrics,omitempty"`
+}
+
+// Config is what a Notifier needs.
+type Config struct {
+	Home     jobs.Home
+	Workflow string // its name
+	Targets  []Target
+
+	// Told is called when a message was given up, with a sentence for people. Several goroutines call it.
+	Told func(text string)
+}
+
+// Target is a receiver with what it takes to send it something.
+type Target struct {
+	workflow.Receiver
+	Sender Sender
+}
+
+// Sender sends a message once.
+type Sender interface {
+	// Send returns a *permanentError if another try would end alike.
+	Send(ctx context.Context, id string, body []byte) error
+
+	// String names the receiver, without what may be secret.
+	String() string
+}
+
+// Notifier is the receivers of a job at work. Its methods can be called by several goroutines.
+type Notifier struct {
+	config Config
+	ctx    context.Context // ends when nobody waits for messages any more
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	receivers []*receiver
+	running   sync.WaitGroup
+	closing   chan struct{}
+	begun     bool
+}
+
+// New returns a Notifier for one run of a job. Close must be called.
+func New(c Config) *Notifier {
+	n := &Notifier{config: c, closing: make(chan struct{})}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	for i, t := range c.Targets {
+		n.receivers = append(n.receivers, &receiver{Target: t, n: n, number: i, wake: make(chan struct{}, 1)})
+	}
+	return n
+}
+
+// Observe takes the next records of the job, in the order of the log. It does not wait for anything.
+func (n *Notifier) Observe(records []events.Record) {
+	if len(records) == 0 || len(n.receivers) == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.begun {
+		n.begun = true
+		n.begin(records[0])
+	}
+	for _, r := range n.receivers {
+		for _, record := range records {
+			if r.pending.add(record, r.On) {
+				select {
+				case r.wake <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
+}
+
+// begin starts the receivers. Of a resumed job they first look for what earlier runs have not told.
+func (n *Notifier) begin(first events.Record) {
+	job, err := n.config.Home.Find(first.JobID)
+	if err != nil {
+		n.told("no notifications: %v", err)
+		n.receivers = nil
+		return
+	}
+	for _, r := range n.receivers {
+		r.job = job
+	}
+	n.running.Add(1)
+	go func() {
+		defer n.running.Done()
+		book, err := openJournal(job)
+		if err != nil {
+			n.told("no notifications: %v", err)
+			return
+		}
+		if first.Seq > 1 {
+			if err := n.catchUp(book, first.Seq); err != nil {
+				n.told("what earlier runs have not told is not told: %v", err)
+			}
+		}
+		var all sync.WaitGroup
+		for _, r := range n.receivers {
+			r.book = book
+			all.Go(r.run)
+		}
+		all.Wait()
+		if err := book.close(); err != nil {
+			n.told("%v", err)
+		}
+	}()
+}
+
+// catchUp gathers what was recorded before this run and not told.
+func (n *Notifier) catchUp(book *journal, before int64) error {
+	from := make([]mark, len(n.receivers))
+	for i := range from {
+		from[i] = book.mark(i)
+	}
+	for record, err := range events.Read(n.receivers[0].job.EventsDir()) {
+		if err != nil || record.Seq >= before {
+			return err
+		}
+		for i, r := range n.receivers {
+			switch {
+			case record.Seq <= from[i].told:
+			case record.Seq <= from[i].sending.To:
+				r.again.add(record, r.On)
+			default:
+				r.earlier.add(record, r.On)
+			}
+		}
+	}
+	return nil
+}
+
+func (n *Notifier) told(format string, args ...any) {
+	if n.config.Told != nil {
+		n.config.Told(fmt.Sprintf(format, args...))
+	}
+}
+
+// Close sends what is left, and returns when that is done, at the latest after patience or when ctx ends. What was not sent then is in the journal.
+func (n *Notifier) Close(ctx context.Context, patience time.Duration) {
+	close(n.closing)
+	defer context.AfterFunc(ctx, n.cancel)()
+	timer := time.AfterFunc(patience, n.cancel)
+	n.running.Wait()
+	timer.Stop()
+	n.cancel()
+}
+
+// gathered is what a message is made of.
+type gathered struct {
+	counts   map[workflow.Moment]int
+	events   []json.RawMessage
+	lines    []string // for people
+	total    int
+	from, to int64 // the records of the first and the last event
+	time     time.Time
+	end      bool // the job has ended, or waits for somebody
+	metrics  *errorpolicy.Metrics
+
+	failed events.Record // the last attempt that failed: a dead letter follows it
+}
+
+// add gathers a record that is one of the moments, and reports whether it is.
+func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
+	if _, is := r.Event.(events.AgentFailed); is {
+		g.failed = r
+		return false
+	}
+	all := momentsOf(r.Event)
+	i := slices.IndexFunc(all, func(m workflow.Moment) bool { return slices.Contains(on, m) })
+	if i < 0 {
+		return false
+	}
+	if g.counts == nil {
+		g.counts = map[workflow.Moment]int{}
+		g.from = r.Seq
+	}
+	g.counts[all[i]]++
+	g.total++
+	g.to, g.time = r.Seq, r.Time
+	if len(g.events) < maxEvents {
+		if line, err := events.Encode(r); err == nil {
+			g.events = append(g.events, json.RawMessage(strings.TrimSpace(string(line))))
+			g.lines = append(g.lines, g.line(r))
+		}
+	}
+	switch e := r.Event.(type) {
+	case events.JobCompleted:
+		g.end, g.metrics = true, &e.Metrics
+	case events.JobFailed:
+		g.end, g.metrics = true, &e.Metrics
+	case events.JobPaused:
+		g.end = true
+	}
+	return true
+}
+
+// momentsOf returns the moments that an event is.
+func momentsOf(e events.Event) []workflow.Moment {
+	switch e.(type) {
+	case events.DLQItemAdded:
+		return []workflow.Moment{workflow.OnDeadLetter}
+	case events.CircuitOpen:
+		return []workflow.Moment{workflow.OnBreakerOpen}
+	case events.BudgetReached:
+		return []workflow.Moment{workflow.OnBudget}
+	case events.JobPaused, events.QuotaPaused:
+		return []workflow.Moment{workflow.OnPaused}
+	case events.JobFailed:
+		return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
+	case events.JobCompleted:
+		return []workflow.Moment{workflow.OnDone}
+	}
+	return nil
+}
+
+// line says an event in one line.
+func (g *gathered) line(r events.Record) string {
+	switch e := r.Event.(type) {
+	case events.DLQItemAdded:
+		text := e.ItemID
+		if f, is := g.failed.Event.(events.AgentFailed); is && f.ItemID == e.ItemID {
+			text += ": " + oneLine(f.Error)
+		}
+		return "dead letter " + text
+	case events.CircuitOpen:
+		return "a circuit breaker is open"
+	case events.BudgetReached:
+		return "the budget is spent"
+	case events.JobPaused:
+		return "paused: " + oneLine(e.Reason)
+	case events.QuotaPaused:
+		return "the limit of " + e.Pool + " is used up, until " + e.Until.Format(time.RFC3339)
+	case events.JobFailed:
+		return "failed: " + oneLine(e.Reason) + "; " + countsOf(e.Metrics)
+	case events.JobCompleted:
+		return "completed: " + countsOf(e.Metrics)
+	}
+	return r.Event.Type()
+}
+
+func countsOf(m errorpolicy.Metrics) string {
+	text := fmt.Sprintf("%d of %d items succeeded", m.Successful, m.TotalItems)
+	if m.TotalItems == 0 {
+		text = "no items"
+	}
+	if m.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", m.Failed)
+	}
+	if m.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", m.Skipped)
+	}
+	return text
+}
+
+// oneLine returns text without line ends, cut to what a message needs of it.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxText {
+		text = string(runes[:maxText]) + "…"
+	}
+	return text
+}
+
+// message makes the message of what was gathered.
+func (g *gathered) message(id, jobID, name string) Message {
+	text := name + " (" + jobID + ")"
+	if g.total == 1 {
+		text += " " + g.lines[0]
+	} else {
+		for _, line := range g.lines {
+			text += "\n- " + line
+		}
+		if more := g.total - len(g.lines); more > 0 {
+			text += fmt.Sprintf("\n- and %d more", more)
+		}
+	}
+	return Message{
+		ID: id, JobID: jobID, Workflow: name, Time: g.time, Text: text, Counts: g.counts, Events: g.events, More: g.total - len(g.events),
+		Metrics: g.metrics,
+	}
+}
+
+func encode(m Message) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(m)
+	return bytes.TrimSpace(b.Bytes()), err
+}

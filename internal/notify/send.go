@@ -1,0 +1,183 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"prodigy/internal/process"
+	"prodigy/internal/settings"
+	"prodigy/internal/workflow"
+)
+
+// Resolve returns the receivers of a workflow, with what it takes to send them something. Commands run in dir with this environment, beside the
+// variables of the workflow.
+func Resolve(w *workflow.Workflow, found settings.Settings, dir string, environ []string) ([]Target, error) {
+	var targets []Target
+	var problems []workflow.Problem
+	for _, r := range w.Notify {
+		var s Sender
+		var err error
+		if r.Command.Value != "" {
+			s = command{text: r.Command.Value, dir: dir, env: withSecrets(found.Environ(environ), found.Secrets)}
+		} else {
+			s, err = newWebhook(r, found)
+		}
+		if err != nil {
+			problems = append(problems, workflow.Problem{File: w.File, Line: r.Pos.Line, Col: r.Pos.Col, Message: "notify: " + err.Error()})
+			continue
+		}
+		targets = append(targets, Target{r, s})
+	}
+	if len(problems) > 0 {
+		return nil, &workflow.InvalidError{Problems: problems}
+	}
+	return targets, nil
+}
+
+func withSecrets(env []string, secrets map[string]string) []string {
+	for name, value := range secrets {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// webhook is a Sender that posts to a URL.
+type webhook struct {
+	url    string
+	host   string
+	key    []byte // that messages are signed with; nil: they are not
+	client *http.Client
+}
+
+func newWebhook(r workflow.Receiver, found settings.Settings) (*webhook, error) {
+	text, err := found.With(found.Secrets).Fill(r.Webhook.Value)
+	if err != nil {
+		return nil, fmt.Errorf("webhook: %w", err)
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" { // the text is not repeated: it may be a secret
+		return nil, errors.New("webhook: want a URL that begins with https:// or http://")
+	}
+	w := &webhook{url: text, host: u.Scheme + "://" + u.Host}
+	if r.Sign != "" {
+		secret, is := found.Secrets[r.Sign]
+		if !is || secret == "" {
+			return nil, fmt.Errorf("sign: %s is no secret of this workflow: declare it under secrets", r.Sign)
+		}
+		if w.key, err = signingKey(secret); err != nil {
+			return nil, fmt.Errorf("sign: %s: %w", r.Sign, err)
+		}
+	}
+	w.client = &http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the message is for this URL only
+	}
+	return w, nil
+}
+
+func (w *webhook) String() string { return w.host }
+
+// maxAnswer is how much of an answer is read: only then can the connection be used again.
+const maxAnswer = 4 << 10
+
+func (w *webhook) Send(ctx context.Context, id string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return &permanentError{errors.New("the URL cannot be used")}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "prodigy")
+	sign(req.Header, w.key, id, time.Now(), body)
+	res, err := w.client.Do(req)
+	if err != nil {
+		var wrapped *url.Error // has the URL in its text
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer)
+	err = errors.New("the answer was " + res.Status)
+	switch code := res.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+		if seconds, e := strconv.Atoi(res.Header.Get("Retry-After")); e == nil && seconds > 0 {
+			err = &laterError{err, time.Duration(min(seconds, 3600)) * time.Second}
+		}
+		return err
+	}
+	return &permanentError{err}
+}
+
+// sign sets the headers of a message, as https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md has them.
+func sign(h http.Header, key []byte, id string, now time.Time, body []byte) {
+	stamp := strconv.FormatInt(now.Unix(), 10)
+	h.Set("webhook-id", id)
+	h.Set("webhook-timestamp", stamp)
+	if key == nil {
+		return
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + stamp + "."))
+	mac.Write(body)
+	h.Set("webhook-signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+}
+
+// signingKey returns the key of a secret: its bytes, or of one that begins with whsec_ what is behind it in base64.
+func signingKey(secret string) ([]byte, error) {
+	text, is := strings.CutPrefix(secret, "whsec_")
+	if !is {
+		return []byte(secret), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, errors.New("what follows whsec_ is no base64")
+	}
+	return key, nil
+}
+
+// command is a Sender that runs a shell command, which reads the message.
+type command struct {
+	text, dir string
+	env       []string
+}
+
+func (c command) String() string { return "the command " + strconv.Quote(oneLine(c.text)) }
+
+func (c command) Send(ctx context.Context, id string, body []byte) error {
+	stderr := process.Capture{Limit: 4 << 10}
+	exit, err := process.Run(ctx, process.Command{
+		Argv: []string{"sh", "-c", c.text}, Dir: c.dir, Env: append(c.env[:len(c.env):len(c.env)], "PRODIGY_NOTIFICATION_ID="+id),
+		Input: string(body) + "\n", Stderr: &stderr, Grace: time.Second,
+	})
+	switch {
+	case err != nil:
+		return err
+	case exit.Start != nil:
+		return &permanentError{exit.Start}
+	case exit.Signal != "":
+		return fmt.Errorf("it was ended by %s", exit.Signal)
+	case exit.Code == 126, exit.Code == 127: // the shell cannot run it
+		return &permanentError{errors.New(oneLine(stderr.Text()))}
+	case exit.Code != 0:
+		text := fmt.Sprintf("exit code %d", exit.Code)
+		if said := oneLine(stderr.Text()); said != "" {
+			text += ": " + said
+		}
+		return errors.New(text)
+	}
+	return nil
+}
