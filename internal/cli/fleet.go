@@ -106,6 +106,7 @@ func (o *brokerOptions) need(name string) error {
 type fleetOptions struct {
 	brokerOptions
 	leaseOf  time.Duration
+	patience time.Duration
 	requires []string
 }
 
@@ -118,6 +119,7 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Lookup("fleet").Usage += "; none: here"
 	f.Var(durationFlag{&o.leaseOf}, "lease", "how long a worker may be silent before its items go elsewhere")
+	f.Var(durationFlag{&o.patience}, "broker-patience", "how long the broker may be away before the job pauses (default: any time)")
 	f.Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
@@ -212,13 +214,17 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		crew, err := con.link.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Requires: o.labels(w), Dir: dir, Grace: grace,
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Dir: dir, Grace: grace,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces,
 		})
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
 		crew.Notify(c.Notice)
+		stop, abort := context.WithCancelCause(c.Stop)
+		defer abort(nil)
+		crew.OnAbort(abort)
+		c.Stop = stop
 		observe := c.Observe
 		c.Executor, c.OnFleet = crew.Executor, true
 		c.Observe = func(records []events.Record) {

@@ -52,6 +52,7 @@ type JobOptions struct {
 	Address
 	Version  string
 	Lease    time.Duration
+	Patience time.Duration   // how long the broker may be away before the run is asked to stop; 0: any time
 	Requires []string        // labels that a worker must have
 	Dir      string          // directory of the run
 	Grace    time.Duration   // what running attempts get to finish in at a stop
@@ -122,6 +123,8 @@ type Crew interface {
 	Executor(c agent.Config, h agent.Host) mapreduce.Executor
 	// Notify sets who gets messages for people.
 	Notify(notice func(text string))
+	// OnAbort sets who is told that the run has to stop here, and why.
+	OnAbort(stop func(cause error))
 	// Settle is called with records that are durable, in order.
 	Settle([]events.Record)
 	// Close ends the part of this process. What still runs goes on.

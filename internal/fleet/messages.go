@@ -33,6 +33,7 @@ type Job struct {
 	Grace    time.Duration `json:"grace"`
 	Stop     Stop          `json:"stop,omitempty"`
 	Secrets  bool          `json:"secrets,omitempty"` // there are some, to be asked for
+	Epoch    int64         `json:"epoch,omitempty"`   // grows with each owner
 	Serial   int           `json:"serial,omitempty"`  // grows with what the owner says of it
 	By       string        `json:"by,omitempty"`      // public key of who has signed it; empty: nobody
 	Sig      []byte        `json:"sig,omitempty"`

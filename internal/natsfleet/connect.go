@@ -28,9 +28,10 @@ import (
 )
 
 const (
-	outStream  = "PRODIGY_OUT"
-	jobsBucket = "prodigy-jobs"
-	filesStore = "prodigy-files"
+	outStream   = "PRODIGY_OUT"
+	jobsBucket  = "prodigy-jobs"
+	locksBucket = "prodigy-locks"
+	filesStore  = "prodigy-files"
 
 	maxBody = 256 << 10 // bytes of a message; what is larger becomes an object
 
@@ -178,7 +179,7 @@ func usable(ctx context.Context, h *hub) error {
 
 // furnished makes what the fleet needs of the broker, unless it is there.
 func furnished(ctx context.Context, h *hub) error {
-	return h.until(ctx, func(ctx context.Context) error { return ensure(ctx, h.js) })
+	return h.until(ctx, func(ctx context.Context) error { return ensure(ctx, h) })
 }
 
 // until calls do until it succeeds, or cannot.
@@ -204,25 +205,34 @@ func (h *hub) until(ctx context.Context, do func(ctx context.Context) error) err
 	}
 }
 
-func ensure(ctx context.Context, js jetstream.JetStream) error {
+func ensure(ctx context.Context, h *hub) error {
+	js, replicas := h.js, 1
+	if h.nc.ConnectedClusterName() != "" && len(h.nc.Servers()) >= clusterSize {
+		replicas = clusterSize
+	}
 	if _, err := js.Stream(ctx, outStream); err != nil {
-		c := jetstream.StreamConfig{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew}
+		c := jetstream.StreamConfig{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Replicas: replicas}
 		if _, err := js.CreateStream(ctx, c); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err
 		}
 	}
-	if _, err := js.KeyValue(ctx, jobsBucket); err != nil {
-		if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: jobsBucket}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-			return err
+	for _, bucket := range []string{jobsBucket, locksBucket} {
+		if _, err := js.KeyValue(ctx, bucket); err != nil {
+			if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+				return err
+			}
 		}
 	}
 	if _, err := js.ObjectStore(ctx, filesStore); err != nil {
-		if _, err := js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: filesStore}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+		if _, err := js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: filesStore, Replicas: replicas}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
 			return err
 		}
 	}
 	return nil
 }
+
+// clusterSize is how many brokers of a cluster keep each message.
+const clusterSize = 3
 
 // put keeps an object.
 func (h *hub) put(ctx context.Context, name string, data []byte) error {

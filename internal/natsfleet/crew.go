@@ -31,8 +31,12 @@ type crew struct {
 	o      fleet.JobOptions
 	owner  string
 	signer *signer
-	curve  nkeys.KeyPair
-	curvID string
+
+	locking      sync.Mutex
+	lockRevision uint64
+	epoch        int64
+	curve        nkeys.KeyPair
+	curvID       string
 
 	local *agent.Executor // of attempts that are about no item
 	host  agent.Host
@@ -77,7 +81,9 @@ type crew struct {
 	refused  map[string]bool      // instances whose refusal was told, and with what they have not believed
 	stops    map[context.Context]bool
 	held     bool
-	detached bool // some attempts may still run
+	gone     bool              // another coordinator has the job
+	stopRun  func(cause error) // see fleet.Crew.OnAbort
+	detached bool              // some attempts may still run
 	stopping sync.Once
 }
 
@@ -157,7 +163,7 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
 		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
 		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
-		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {},
+		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if len(o.Files) > 0 && len(o.Produces) > 0 {
@@ -177,6 +183,12 @@ func (c *crew) Notify(notice func(string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notice = notice
+}
+
+func (c *crew) OnAbort(stop func(cause error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopRun = stop
 }
 
 func (c *crew) tell(format string, args ...any) {
@@ -215,8 +227,8 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	}
 	defer func() { c.unopened = err }()
 	key := keyOf(jobID, c.c.Seed)
-	if _, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond); err == nil {
-		return fmt.Errorf("%w: job %s is run by another coordinator of this fleet", fleet.ErrRefused, jobID)
+	if err := c.lock(ctx, key, jobID); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	adopts := len(c.awaited) > 0
@@ -228,7 +240,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	c.mu.Lock()
 	c.job = fleet.Job{
 		V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease, Requires: c.o.Requires, Dir: c.o.Dir,
-		Probe: filepath.Base(c.probe), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0,
+		Probe: filepath.Base(c.probe), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0, Epoch: c.epoch,
 	}
 	c.mu.Unlock()
 	c.key = key
@@ -269,6 +281,12 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 
 // confirm answers who asks whether this is the coordinator of the job.
 func (c *crew) confirm(m *nats.Msg) {
+	c.mu.Lock()
+	gone := c.gone
+	c.mu.Unlock()
+	if gone {
+		return
+	}
 	_ = m.RespondMsg(c.signer.message("", signedOwner, c.key+"\x00"+string(m.Data), []byte(c.owner)))
 }
 
@@ -298,7 +316,7 @@ func (c *crew) begin(ctx context.Context) error {
 
 // keep makes what the broker needs for the job, unless it is there.
 func (c *crew) keep(ctx context.Context) error {
-	if err := ensure(ctx, c.js); err != nil {
+	if err := ensure(ctx, c.hub); err != nil {
 		return err
 	}
 	_, err := c.js.CreateOrUpdateConsumer(ctx, outStream, jetstream.ConsumerConfig{
@@ -316,8 +334,9 @@ func (c *crew) announce(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	data, err := json.Marshal(c.signer.signJob(c.key, c.job))
+	gone := c.gone
 	c.mu.Unlock()
-	if err == nil {
+	if err == nil && !gone {
 		_, err = kv.Put(ctx, c.key, data)
 	}
 	return err
@@ -754,10 +773,20 @@ func (c *crew) Close() error {
 	}
 	clean := !c.detached && c.book.Len() == 0 && len(c.awaited) == 0
 	c.mu.Unlock()
-	_ = c.nc.FlushWithContext(ctx) // the acknowledgements
+	if c.nc.IsConnected() {
+		_ = c.nc.FlushWithContext(ctx) // the acknowledgements
+	}
 	c.end()
 	c.work.Wait()
-	_ = c.members.Close()
+	if c.members != nil {
+		_ = c.members.Close()
+	}
+	if c.gone || !c.nc.IsConnected() { // all that is left is another's, or cannot be reached
+		return nil
+	}
+	if err := c.unlock(ctx, clean); err != nil && !isConflict(err) {
+		c.tell("the broker still has the lock of the job: %v", err)
+	}
 	if !clean {
 		return nil
 	}
@@ -780,7 +809,20 @@ func (c *crew) Close() error {
 // up takes what a worker says.
 func (c *crew) up(m *nats.Msg) {
 	var u fleet.Up
-	if json.Unmarshal(m.Data, &u) != nil || u.V != fleet.Protocol || u.Owner != c.owner || u.Instance == "" || !sentBy(u.Instance, m.Subject, 2) {
+	if json.Unmarshal(m.Data, &u) != nil {
+		return
+	}
+	if u.V != fleet.Protocol { // there may be no more that is the same
+		c.mu.Lock()
+		told := c.refused[u.Instance]
+		c.refused[u.Instance] = true
+		c.mu.Unlock()
+		if !told {
+			c.tell("worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, %s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
+		}
+		return
+	}
+	if u.Owner != c.owner || u.Instance == "" || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
 	for _, raw := range u.Reports {
@@ -1055,6 +1097,20 @@ func (c *crew) reconcile(again bool) {
 	if c.key == "" || c.life.Err() != nil || stubbornly(c.life, c.keep) != nil {
 		return
 	}
+	err := stubbornly(c.life, func(ctx context.Context) error {
+		err := c.renewLock(ctx)
+		if errors.Is(err, errTaken) {
+			c.taken()
+			return nil
+		}
+		return err
+	})
+	c.mu.Lock()
+	gone := c.gone
+	c.mu.Unlock()
+	if gone || err != nil {
+		return
+	}
 	c.mu.Lock()
 	listens := c.ups != nil
 	objects := maps.Clone(c.objects)
@@ -1101,7 +1157,8 @@ func (c *crew) heardAll() bool {
 func (c *crew) look() {
 	tick := time.NewTicker(c.book.Every)
 	defer tick.Stop()
-	checked := time.Now()
+	checked, renewed := time.Now(), time.Now()
+	var away absence
 	var suspected []fleet.Loss // that were silent the last time
 	for {
 		select {
@@ -1110,15 +1167,26 @@ func (c *crew) look() {
 		case <-tick.C:
 		}
 		if !c.nc.IsConnected() {
+			away.missing(c, time.Now())
 			continue
 		}
 		if err := c.nc.FlushTimeout(c.book.Every); err != nil { // nobody can be heard
+			away.missing(c, time.Now())
 			c.mu.Lock()
 			c.deaf()
 			c.mu.Unlock()
 			continue
 		}
+		away.back(c)
 		now := time.Now()
+		if now.Sub(renewed) > c.o.Lease/4 {
+			renewed = now
+			ctx, cancel := context.WithTimeout(c.life, requestTime)
+			if errors.Is(c.renewLock(ctx), errTaken) {
+				c.taken()
+			}
+			cancel()
+		}
 		c.mu.Lock()
 		silent := c.book.Silent(now)
 		unread := 0

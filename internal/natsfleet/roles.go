@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,8 +25,10 @@ func callSubject(instance, key string) string {
 }
 
 func liveSubject(instance, key string) string { return "prodigy.live." + key + "." + idOf(instance) }
-func ownerSubject(key string) string          { return "prodigy.ask." + key + ".owner" }
-func downSubject(instance string) string      { return "prodigy.down." + idOf(instance) + "." + instance }
+
+func nameSubject(name string) string     { return "prodigy.name." + hex.EncodeToString([]byte(name)) }
+func ownerSubject(key string) string     { return "prodigy.ask." + key + ".owner" }
+func downSubject(instance string) string { return "prodigy.down." + idOf(instance) + "." + instance }
 
 // idOf returns the id that an instance begins with.
 func idOf(instance string) string {
@@ -54,7 +57,7 @@ type permissions struct{ publish, subscribe []string }
 // permissionsOf returns the least that a member of a fleet needs. All may answer what they are asked besides.
 func permissionsOf(role fleet.Role, id string) permissions {
 	p := permissions{subscribe: []string{inboxOf(id) + ".>"}}
-	jobs, files := "KV_"+jobsBucket, "OBJ_"+filesStore
+	jobs, locks, files := "KV_"+jobsBucket, "KV_"+locksBucket, "OBJ_"+filesStore
 	// Objects and buckets are read by consumers of one's own.
 	reads := func(streams ...string) {
 		for _, s := range streams {
@@ -64,18 +67,18 @@ func permissionsOf(role fleet.Role, id string) permissions {
 	}
 	switch role {
 	case fleet.Coordinator:
-		for _, s := range []string{outStream, jobs, files} {
+		for _, s := range []string{outStream, jobs, locks, files} {
 			p.publish = append(p.publish, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.PURGE."+s)
 		}
-		reads(outStream, jobs, files)
+		reads(outStream, jobs, locks, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.CONSUMER.MSG.NEXT."+outStream+".*", "$JS.ACK."+outStream+".>", "$JS.FC.>",
-			"$KV."+jobsBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", "prodigy.nodes", "prodigy.drain")
+			"$KV."+jobsBucket+".>", "$KV."+locksBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", "prodigy.nodes", "prodigy.drain")
 		p.subscribe = append(p.subscribe, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>")
 	case fleet.WorkerRole:
 		reads(jobs, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.STREAM.INFO."+outStream, "$JS.FC.>", "$O."+filesStore+".>", "prodigy.ask.*.owner",
-			"prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
-		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", "prodigy.nodes")
+			"prodigy.name.*", "prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
+		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", "prodigy.name.*", "prodigy.nodes")
 	case fleet.ObserverRole:
 		p.publish = append(p.publish, "prodigy.nodes")
 	}

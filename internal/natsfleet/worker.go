@@ -68,6 +68,7 @@ type worker struct {
 	resting  time.Duration       // how long the last rest was
 	stopping bool                // takes no more
 	changed  chan struct{}       // somebody should look
+	rewatch  chan struct{}       // the jobs are to be followed anew
 }
 
 // workerJob is a job as a worker sees it.
@@ -137,6 +138,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	w := &worker{
 		o: o, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *holding),
 	}
+	w.rewatch = make(chan struct{}, 1)
 	w.owners, w.asking, w.warned = map[string]string{}, map[string]string{}, map[string]bool{}
 	w.space = sync.NewCond(&w.mu)
 	defer close(w.idle)
@@ -166,6 +168,12 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer w.nc.Close()
 	w.node.Instance = w.instance()
 	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
+	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
+		return fmt.Errorf("%w: there is a worker named %s already, on %s: give each another --name", fleet.ErrRefused, o.Name, m.Data)
+	}
+	if _, err := w.nc.Subscribe(nameSubject(o.Name), func(m *nats.Msg) { _ = m.Respond([]byte(host)) }); err != nil {
+		return err
+	}
 	if err := w.prepare(); err != nil {
 		return err
 	}
@@ -462,9 +470,6 @@ func (w *worker) speak(gone bool) {
 		return // everything is said when it is
 	}
 	for _, j := range w.jobs {
-		if j.V != fleet.Protocol {
-			continue // it could not read it
-		}
 		for j.dirty || len(j.outbox) > 0 || gone {
 			if !w.speakTo(j, gone) {
 				w.restate(j) // next time
@@ -674,6 +679,10 @@ func (w *worker) reconnected() {
 		w.again(j)
 	}
 	w.mu.Unlock()
+	select {
+	case w.rewatch <- struct{}{}:
+	default:
+	}
 	go w.renew()
 	w.kick()
 }
@@ -727,6 +736,8 @@ func (w *worker) follow(kv jetstream.KeyValue, updates jetstream.KeyWatcher) {
 					w.examine(u.Key(), j)
 				}
 			}
+		case <-w.rewatch: // after a reconnect nobody delivers updates for some seconds
+			return
 		case <-check.C:
 			if now := bucketOf(w.life, kv); now != "" && now != bucket {
 				return
@@ -874,6 +885,10 @@ func (w *worker) update(key string, now fleet.Job) { w.take(key, now, nil) }
 func (w *worker) take(key string, now fleet.Job, foreign error) {
 	w.mu.Lock()
 	j := w.jobs[key]
+	if j != nil && foreign == nil && !j.foreign && now.Epoch < j.Epoch {
+		w.mu.Unlock()
+		return // of a coordinator that another has taken the job over from
+	}
 	if j == nil {
 		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())

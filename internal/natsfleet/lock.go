@@ -1,0 +1,206 @@
+package natsfleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/fleet"
+)
+
+// lockEntry says which coordinator has a job. A job in two homes, or on two machines, has one coordinator all the same.
+type lockEntry struct {
+	Owner string `json:"owner"` // empty: it was given back
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Epoch int64  `json:"epoch"` // grows with each owner: workers do not listen to one of before
+}
+
+// errTaken is the reason why a job goes on elsewhere.
+var errTaken = errors.New("another coordinator has taken the job over, since this one was not heard of for a lease: it goes on there")
+
+// lock takes the lock of the job, or refuses. One who is gone from the broker has lost it; one who is connected and silent, such as a frozen one, when it has
+// not renewed it for a lease.
+func (c *crew) lock(ctx context.Context, key, jobID string) error {
+	_, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond)
+	gone := errors.Is(err, nats.ErrNoResponders)
+	kv, kvErr := c.js.KeyValue(ctx, locksBucket)
+	if kvErr != nil {
+		return kvErr
+	}
+	began, first := time.Now(), uint64(0)
+	for {
+		e, getErr := kv.Get(ctx, key)
+		if errors.Is(getErr, jetstream.ErrKeyNotFound) && err != nil {
+			if c.lockRevision, err = kv.Create(ctx, key, c.lockData(0)); errors.Is(err, jetstream.ErrKeyExists) {
+				continue
+			}
+			return err
+		}
+		if getErr != nil && !errors.Is(getErr, jetstream.ErrKeyNotFound) {
+			return getErr
+		}
+		var held lockEntry
+		if getErr == nil {
+			if err := json.Unmarshal(e.Value(), &held); err != nil {
+				return fmt.Errorf("read the lock of job %s: %w", jobID, err)
+			}
+		}
+		refused := fmt.Errorf("%w: job %s is run by another coordinator of this fleet, process %d on %s", fleet.ErrRefused, jobID, held.PID, held.Host)
+		if err == nil || first != 0 && e.Revision() != first {
+			return refused
+		}
+		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
+			if first == 0 {
+				c.tell("the coordinator of the job, process %d on %s, is connected and does not answer: waiting %s for it", held.PID, held.Host, c.o.Lease)
+			}
+			first = e.Revision()
+			select {
+			case <-time.After(min(rest, 250*time.Millisecond)):
+				continue
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if c.lockRevision, err = kv.Update(ctx, key, c.lockData(held.Epoch), e.Revision()); isConflict(err) {
+			return refused
+		}
+		return err
+	}
+}
+
+// lockData returns the entry of this coordinator after one with that epoch. The clock has it grow even after the broker has lost its disk.
+func (c *crew) lockData(before int64) []byte {
+	c.epoch = max(before+1, c.epoch, time.Now().Unix())
+	return c.lockOf(c.owner)
+}
+
+func (c *crew) lockOf(owner string) []byte {
+	host, _ := os.Hostname()
+	return encoded(lockEntry{Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch})
+}
+
+func isConflict(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || errors.Is(err, jetstream.ErrKeyExists)
+}
+
+// renewLock says that this coordinator still has the job. The error is errTaken if another one has.
+func (c *crew) renewLock(ctx context.Context) error {
+	c.locking.Lock()
+	defer c.locking.Unlock()
+	kv, err := c.js.KeyValue(ctx, locksBucket)
+	if err != nil {
+		return err
+	}
+	rev, err := kv.Update(ctx, c.key, c.lockOf(c.owner), c.lockRevision)
+	if err == nil {
+		c.lockRevision = rev
+		return nil
+	}
+	if !isConflict(err) {
+		return err
+	}
+	e, err := kv.Get(ctx, c.key)
+	var held lockEntry
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound): // the broker has lost it
+		rev, err = kv.Create(ctx, c.key, c.lockOf(c.owner))
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			return errTaken
+		}
+	case err != nil:
+	case json.Unmarshal(e.Value(), &held) != nil || held.Owner != c.owner:
+		return errTaken
+	default: // an answer of before was lost
+		rev = e.Revision()
+	}
+	if err == nil {
+		c.lockRevision = rev
+	}
+	return err
+}
+
+// unlock gives the lock back. Its epoch stays unless nothing of the job is left.
+func (c *crew) unlock(ctx context.Context, clean bool) error {
+	c.locking.Lock()
+	defer c.locking.Unlock()
+	kv, err := c.js.KeyValue(ctx, locksBucket)
+	if err != nil {
+		return err
+	}
+	if clean {
+		return kv.Purge(ctx, c.key, jetstream.LastRevision(c.lockRevision))
+	}
+	_, err = kv.Update(ctx, c.key, c.lockOf(""), c.lockRevision)
+	return err
+}
+
+// taken ends the part of this coordinator when another one has the job.
+func (c *crew) taken() {
+	c.mu.Lock()
+	if c.gone {
+		c.mu.Unlock()
+		return
+	}
+	c.gone, c.held, c.detached = true, true, true
+	for token, f := range c.flights {
+		c.book.End(token)
+		delete(c.flights, token)
+		if f.cancel != nil {
+			f.cancel()
+		}
+		f.done(agent.Outcome{}, agent.ErrDetached)
+	}
+	c.mu.Unlock()
+	c.abort(errTaken)
+}
+
+// abort asks the run to stop.
+func (c *crew) abort(cause error) {
+	c.mu.Lock()
+	stop := c.stopRun
+	c.mu.Unlock()
+	stop(cause)
+}
+
+// shortAbsence is how long the broker may be away before somebody is told.
+const shortAbsence = 5 * time.Second
+
+// absence follows how long the broker does not answer.
+type absence struct {
+	since time.Time // zero: it answers
+	told  bool
+	over  bool // the run was asked to stop
+}
+
+// missing notes that the broker does not answer, and stops the run when that lasts too long.
+func (a *absence) missing(c *crew, now time.Time) {
+	if a.since.IsZero() {
+		a.since = now
+	}
+	away := now.Sub(a.since)
+	if !a.told && away >= shortAbsence {
+		a.told = true
+		c.tell("the broker does not answer: what runs on workers goes on for most of a lease, and nothing new begins")
+	}
+	if !a.over && c.o.Patience > 0 && away >= c.o.Patience {
+		a.over = true
+		c.abort(fmt.Errorf("the broker has not answered for %s (--broker-patience)", c.o.Patience))
+	}
+}
+
+// back notes that it does.
+func (a *absence) back(c *crew) {
+	if a.told {
+		c.tell("the broker answers again")
+	}
+	a.since, a.told = time.Time{}, false
+}

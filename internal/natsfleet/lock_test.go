@@ -1,0 +1,140 @@
+package natsfleet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+func (f *field) coordinator() *crew {
+	f.t.Helper()
+	_, of := f.config(nil)
+	c := of.(*crew)
+	c.o.Dir = f.t.TempDir()
+	f.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestAJobHasOneCoordinator(t *testing.T) {
+	f := newField(t)
+	f.lease = 2 * time.Second
+	first, second := f.coordinator(), f.coordinator()
+	if err := first.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	err := second.open(t.Context(), "job")
+	if !errors.Is(err, fleet.ErrRefused) || !strings.Contains(err.Error(), "job job is run by another coordinator of this fleet, process ") {
+		t.Errorf("got %v, want a refusal that names the process", err)
+	}
+	first.nc.Close() // killed
+	third := f.coordinator()
+	if err := third.open(t.Context(), "job"); err != nil {
+		t.Fatalf("the coordinator is gone, and the job cannot be taken over: %v", err)
+	}
+	if third.epoch <= first.epoch {
+		t.Errorf("got epoch %d after %d", third.epoch, first.epoch)
+	}
+}
+
+// A coordinator that is frozen, and back when another has its job, ends what it does: what it was about is not lost, since the other goes on with it.
+func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
+	f := newField(t)
+	f.lease = 2 * time.Second
+	first, second := f.coordinator(), f.coordinator()
+	aborted := make(chan error, 1)
+	first.OnAbort(func(cause error) { aborted <- cause })
+	if err := first.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	first.locking.Lock() // it renews nothing, and answers nothing
+	first.mu.Lock()
+	first.gone = true
+	first.mu.Unlock()
+	if err := second.open(t.Context(), "job"); err != nil {
+		t.Fatalf("the lock was not renewed for a lease: %v", err)
+	}
+	first.mu.Lock()
+	first.gone = false
+	first.mu.Unlock()
+	first.locking.Unlock()
+	select {
+	case err := <-aborted:
+		if !errors.Is(err, errTaken) {
+			t.Errorf("got %v, want that it was taken over", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on")
+	}
+	kv, err := second.js.KeyValue(t.Context(), jobsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.announce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(t.Context(), second.key)
+	if err != nil || !strings.Contains(string(e.Value()), second.owner) {
+		t.Errorf("got %s, %v, want the entry of the second", e.Value(), err)
+	}
+}
+
+// After the patience with a broker that is away, the job is paused. A resume takes it up.
+func TestABrokerThatStaysAwayPausesTheJob(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 3, nil)
+	c, of := f.config(func(o *fleet.JobOptions) { o.Patience = time.Second })
+	stop, abort := context.WithCancelCause(t.Context())
+	c.Stop = stop
+	c.Grace = 100 * time.Millisecond
+	of.OnAbort(abort)
+	_, port, err := net.SplitHostPort(f.broker.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.whenRunning(func() { f.broker.Shutdown(); f.broker.WaitForShutdown() })
+	text := source(9, 6, twice, "")
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	if err != nil || r.State != mapreduce.Paused || !strings.Contains(r.Reason, "the broker has not answered for 1s (--broker-patience)") {
+		t.Fatalf("got %s (%s), %v, want it paused by --broker-patience", r.State, r.Reason, err)
+	}
+	if err := of.Close(); err != nil {
+		t.Error(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.start(n)
+	c, of = f.config(nil)
+	r, err = mapreduce.Resume(t.Context(), c, r.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := of.Close(); err != nil {
+		t.Error(err)
+	}
+	f.once(r, 9)
+}
+
+func TestAWorkerWithTheNameOfAnotherIsRefused(t *testing.T) {
+	f := newField(t)
+	a := f.worker("a", 1, nil)
+	f.waitFor("takes attempts", a.said.String)
+	b := f.worker("a", 1, func(o *fleet.WorkerOptions) { o.Home += "-other" })
+	f.waitFor("there is a worker named a already, on ", b.said.String)
+	if strings.Contains(b.said.String(), "takes attempts") {
+		t.Errorf("it takes attempts: %s", b.said)
+	}
+}
