@@ -33,7 +33,8 @@ func newResultsCommand(con *console) *cobra.Command {
 items that have ended by now.
 
 A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt, and what steps have captured, which is
-one column of JSON in csv and tsv. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
+one column of JSON in csv and tsv. With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
+of GitHub Actions. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 		Args:              atMostTwo,
 		ValidArgsFunction: completeWhy(&o.jobID),
@@ -47,7 +48,7 @@ one column of JSON in csv and tsv. One that was taken over from an earlier job (
 	}
 	addJobID(cmd, &o.jobID)
 	addChoice(cmd, &o.status, "status", "only items with this status", anyStatus, "success", "failed", "skipped")
-	addChoice(cmd, (*string)(&o.format), "output", "output format", string(asJSONL), string(asJSON), string(asCSV), string(asTSV))
+	addChoice(cmd, (*string)(&o.format), "output", "output format", string(asJSONL), string(asJSON), string(asCSV), string(asTSV), string(asJUnit), string(asGitHub))
 	flag := cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json")
 	flag.NoOptDefVal = "true"
 	return cmd
@@ -59,7 +60,13 @@ const anyStatus = "any"
 // runResults prints the rows of a job, or only that of an item.
 func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) error {
 	out := bufio.NewWriter(con.out)
-	rows := o.writer(out)
+	rows, done := o.writer(out), func() error { return nil }
+	if o.format == asJUnit || o.format == asGitHub {
+		var err error
+		if rows, done, err = o.ciWriter(job, out); err != nil {
+			return err
+		}
+	}
 	err := eachResult(job, func(line []byte) error {
 		if o.status != anyStatus || itemID != "" {
 			var row struct {
@@ -76,6 +83,7 @@ func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) err
 	if err == nil {
 		err = rows.end()
 	}
+	err = errors.Join(err, done())
 	if errors.Is(err, mapreduce.ErrNoItems) {
 		return refusef("job %s has no items, and so no results: 'prodigy logs %s' shows what its steps have printed", job.ID, job.ID)
 	}
