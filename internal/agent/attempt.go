@@ -37,6 +37,8 @@ type Attempt struct {
 	Secrets       []string                 `json:"secrets,omitempty"`   // names of variables that override all others
 	PerValue      bool                     `json:"per_value,omitempty"` // ARG is the item
 	Batch         bool                     `json:"batch,omitempty"`     // the item is a list, ${items}
+	Producing     bool                     `json:"producing,omitempty"` // the workflow says which files the agent leaves, ${produces}
+	Produces      []string                 `json:"produces,omitempty"`  // under which names it writes them
 	Args          []workflow.Argument      `json:"args,omitempty"`      // the parameters
 	Steps         []workflow.Step          `json:"steps"`
 	Handler       []workflow.Step          `json:"handler,omitempty"`  // of on_item_failure: custom:<name>
@@ -68,7 +70,7 @@ type Attempt struct {
 func (a *Attempt) SetSpec() {
 	digest := sha256.New()
 	// Names of what is captured and of secrets and parameters decide how texts compile.
-	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Earlier, a.Steps, a.Handler, a.Base != ""})
+	err := json.NewEncoder(digest).Encode([]any{a.Env, a.Secrets, a.Args, a.PerValue, a.Batch, a.Producing, a.Earlier, a.Steps, a.Handler, a.Base != ""})
 	if err != nil {
 		panic("BUG: an attempt has no JSON: " + err.Error())
 	}

@@ -81,6 +81,7 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 			if item != nil {
 				agents = names.agent(*item).flatten()
 			}
+			agents = agents.producing(len(w.Map.Produces) > 0)
 			_, after := c.list(w.Map.AgentTemplate, agents.perValue(w.Map.ItemsFromArgs), "")
 			c.list(w.Workspace.Resolve, agents.perValue(w.Map.ItemsFromArgs), "")
 			c.handlers(w, after)

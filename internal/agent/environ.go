@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"prodigy/internal/process"
@@ -36,6 +37,9 @@ func (a *Attempt) variables(itemFile string) []string {
 		return vars
 	}
 	vars = append(vars, itemIDVar+"="+a.ItemID, attemptVar+"="+strconv.Itoa(a.Number))
+	if len(a.Produces) > 0 {
+		vars = append(vars, producesVar+"="+strings.Join(a.Produces, "\n"))
+	}
 	if a.PerValue {
 		for _, name := range valueVars() {
 			value, _ := a.valueVar(name)

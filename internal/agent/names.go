@@ -15,6 +15,7 @@ const (
 	itemVar        = "PRODIGY_ITEM"
 	itemFileVar    = "PRODIGY_ITEM_FILE"
 	attemptVar     = "PRODIGY_ATTEMPT"
+	producesVar    = "PRODIGY_PRODUCES"
 	workerVar      = "PRODIGY_WORKER_ID"
 	correlationVar = "PRODIGY_CORRELATION_ID"
 	automationVar  = "PRODIGY_AUTOMATION"
@@ -50,7 +51,7 @@ func isOurs(kv string) bool {
 	}
 	name, _, _ := strings.Cut(kv, "=")
 	switch name {
-	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, workerVar, correlationVar, automationVar, baseVar, checkoutVar:
+	case jobVar, itemIDVar, itemVar, itemFileVar, attemptVar, producesVar, workerVar, correlationVar, automationVar, baseVar, checkoutVar:
 		return true
 	}
 	return strings.HasPrefix(name, valuesPrefix)
@@ -137,6 +138,14 @@ func (n scopeNames) batch(is bool) scopeNames {
 	}
 	n = n.with("items", template.Name{Root: true, Data: true, List: true})
 	return n.with("items_file", template.Name{Root: true, Declared: true, Constant: true})
+}
+
+// producing adds the name of the files that an agent leaves.
+func (n scopeNames) producing(does bool) scopeNames {
+	if !does {
+		return n
+	}
+	return n.with("produces", template.Name{Root: true, Data: true})
 }
 
 // inPhase returns n as the first step of a phase sees it.
@@ -263,5 +272,5 @@ func namesOf(a *Attempt) scopeNames {
 	for _, e := range a.Earlier {
 		n = n.capturing(e.Capture, workflow.CaptureFormat(e.CaptureFormat)).flatten()
 	}
-	return n.inPhase(a.Phase).perValue(a.PerValue).batch(a.Batch)
+	return n.inPhase(a.Phase).perValue(a.PerValue).batch(a.Batch).producing(a.Producing)
 }

@@ -291,6 +291,8 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 		}
 		value, _ := a.valueVar(root)
 		return value, known
+	case "produces":
+		return a.produced(), known && a.Producing
 	case "item_id":
 		return template.Text(a.ItemID), known
 	case "item_index":
@@ -304,6 +306,18 @@ func (s *scope) ofItem(root string) (template.Value, bool) {
 		return fields(id, "id", id), a.Worker > 0
 	}
 	return template.Value{}, false
+}
+
+// produced returns the names of the files that the attempt writes: one as a text, several as a list.
+func (a *Attempt) produced() template.Value {
+	if len(a.Produces) == 1 {
+		return template.Text(a.Produces[0])
+	}
+	list, err := json.Marshal(a.Produces)
+	if err != nil {
+		panic("BUG: names have no JSON: " + err.Error())
+	}
+	return template.JSON(list)
 }
 
 // batchFile returns the path of a file with one item of the batch a line: a text as it is if it is one line, anything else as JSON. An

@@ -260,7 +260,13 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		}
 		if a.Phase == "map" {
 			a.PerValue, a.Batch = w.Map.ItemsFromArgs, w.Map.Batch > 0
+			a.Producing = len(w.Map.Produces) > 0
 			a = withFirst(a, *p.Items)
+			if a.Producing && a.ItemID != "" {
+				if paths, err := agent.Paths(w.Map.Produces); err == nil {
+					a.Produces, _ = paths(a.ItemID, a.Item) // what is wrong with a path is what an attempt would fail by
+				}
+			}
 		}
 		steps, err := planSteps(a, s)
 		if err != nil {

@@ -143,6 +143,9 @@ func (j *job) beginWith(e *attemptEnd) error {
 		return nil
 	}
 	var err error
+	if err := j.beginProducing(e); err != nil {
+		return err
+	}
 	e.uses, err = j.files.used(e.attempt.ItemID, e.attempt.Item, nil)
 	if e.attempt.Adopted {
 		err = nil // it has begun, and its end is wanted in any case
@@ -162,6 +165,10 @@ func (j *job) endWith(e *attemptEnd) {
 		return
 	}
 	e.uses = j.files.files.Since(e.uses)
+	if wrong := j.deliverProduced(e); wrong != "" {
+		e.fail(wrong)
+		return
+	}
 	switch path, err := j.files.missing(a.ItemID, a.Item); {
 	case err != nil:
 		e.fail(err.Error())
@@ -226,6 +233,7 @@ func checkFiles(c Config, w *workflow.Workflow) []workflow.Problem {
 			report(sent, "files", sent.Value+" is not a pattern: a bracket or brace is not closed, or a backslash stands last")
 		}
 	}
+	problems = append(problems, checkProduction(w)...)
 	for _, product := range m.Produces {
 		if dependsOnItem(product) {
 			continue

@@ -39,14 +39,15 @@ type job struct {
 	project     *dlq.Projection
 	checkpoints *checkpointer // nil: there is nothing to make a checkpoint of yet
 
-	printed  printed
-	host     *host
-	executor Executor
-	fleet    Fleet        // the executor, if it is one; else nil
-	shared   *sharedSlots // nil: the items share no slots with other jobs
-	space    Space        // nil: the job has no workspaces
-	files    *itemFiles   // nil: the map phase names none
-	reuse    *reuse       // nil: no results are taken over
+	printed    printed
+	host       *host
+	executor   Executor
+	fleet      Fleet        // the executor, if it is one; else nil
+	shared     *sharedSlots // nil: the items share no slots with other jobs
+	space      Space        // nil: the job has no workspaces
+	files      *itemFiles   // nil: the map phase names none
+	production *production  // nil: files that agents leave are left as they are
+	reuse      *reuse       // nil: no results are taken over
 
 	workspaceSteps map[string]agent.Attempt  // setup and verify: see setSteps
 	died           *time.Time                // when the run before died, if nothing explains that
@@ -98,6 +99,7 @@ type attemptEnd struct {
 	outputCRC  string             // of that file
 	uses       []fingerprint.File // that its item is made from, as they were when it began
 	produced   []fingerprint.File // that it has left
+	before     []fileBefore       // that it may leave, as they were when it began; nil: nothing is done with them if it does not succeed
 	err        error              // a stop, or what prodigy could not do
 	ack        chan ack
 }

@@ -497,6 +497,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	if j.files, err = newItemFiles(j.config.Dir, j.workflow.Map); err != nil {
 		return err
 	}
+	j.production = j.newProduction()
 	j.host = &host{job: j}
 	j.noticePauses()
 	j.host.starts.restore(j.config.Agents, j.state.Quotas, j.budget(), j.state.Spent)
@@ -625,6 +626,9 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	attached, err := j.attached(ctx)
 	if err != nil {
 		return fmt.Errorf("ask which attempts still run: %w", err)
+	}
+	if err := j.dropInterrupted(attached); err != nil {
+		return err
 	}
 	phase := j.state.unfinished()
 	e := events.JobResumed{

@@ -72,9 +72,14 @@ func (j *job) makeReady(e *attemptEnd) bool {
 // conclude adds to the end of an attempt what is found here.
 func (j *job) conclude(e *attemptEnd) {
 	if e.err != nil {
+		if !errors.Is(e.err, agent.ErrDetached) {
+			j.dropIncomplete(e)
+		}
 		return
 	}
-	j.endWith(e)
+	if j.endWith(e); e.outcome.Failure != nil {
+		j.dropIncomplete(e)
+	}
 	e.outcome.Output, e.outputFile, e.outputCRC, e.err = j.keepLarge(e.outcome.Output, e.attempt.ItemIndex, strconv.Itoa(e.attempt.Number))
 }
 

@@ -100,7 +100,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	}
 	defer close(p.idle)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
-	p.template.Batch = j.workflow.Map.Batch > 0
+	p.template.Batch, p.template.Producing = j.workflow.Map.Batch > 0, len(j.workflow.Map.Produces) > 0
 	limits, err := j.limits()
 	if err == nil {
 		p.turns, err = j.newTurns()

@@ -15,7 +15,9 @@ const (
 	itemVar   = "PRODIGY_ITEM"
 	itemIDVar = "PRODIGY_ITEM_ID"
 	itemFile  = "PRODIGY_ITEM_FILE"
-	itemsFile = "items_file" // of a batch
+
+	producesVar = "PRODIGY_PRODUCES" // the names may have parts of the item
+	itemsFile   = "items_file"       // of a batch
 )
 
 // checkTaint reports the values in a finished script that reach a place where the shell, or a program that it starts, runs them.
@@ -112,7 +114,7 @@ func startsOf(variable, script string, places []taint.Place) []taint.Place {
 // bringsData reports whether a name of the environment brings data. Names that the workflow gives a constant value bring none, nor do
 // those of which prodigy checks that they are numbers.
 func (c *compiler) bringsData(name string) bool {
-	if name == itemVar || name == itemIDVar {
+	if name == itemVar || name == itemIDVar || name == producesVar {
 		return true
 	}
 	is, ok := c.names.Lookup(name)

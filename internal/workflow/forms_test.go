@@ -220,6 +220,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		some := l.block(reflect.TypeFor[ReduceWhen](), "reduce_when")
 		some.schema = node{"allOf": []node{some.schema, {"minProperties": 1}}}
 		return some, true
+	case reflect.TypeFor[Incomplete]():
+		return oneWord(KeepIncomplete, RemoveIncomplete, PartialIncomplete), true
 	case reflect.TypeFor[*Bound]():
 		return pattern(`^ *([<>]=?) *[0-9.]+([eE][-+]?[0-9]+)? *%? *$`, "comparison, as in `>= 0.95`"), true
 	case reflect.TypeFor[*ParkAfter]():

@@ -233,6 +233,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		setPointer(t)(r.parkAfter(e))
 	case **ReduceWhen:
 		set(t)(r.reduceWhen(e))
+	case *Incomplete:
+		set(t)(word(r, e, KeepIncomplete, RemoveIncomplete, PartialIncomplete))
 	case **Bound:
 		set(t)(r.bound(e))
 	case *IntOrVar:

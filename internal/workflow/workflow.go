@@ -107,6 +107,8 @@ type Map struct {
 	Fingerprint   []Text       `yaml:"fingerprint"`        // the fields of an item whose change means that it has to be done again; default all
 	Uses          []Text       `yaml:"uses"`               // the files that an item is made from, such as `${item.path}` or `scripts/*.sh`: when one changes, the item has changed. A directory is all files in it; a path names the item, or has wildcards
 	Produces      []Text       `yaml:"produces"`           // the files that an agent leaves, such as `out/${item.id}.png`: without them it has failed, and is done again when they are gone
+	Atomic        bool         `yaml:"atomic"`             // whether the files of `produces` have other names until the attempt has succeeded, so that there is never half a file under its name: the steps write to `${produces}` (`${produces[0]}` when there are several), or `$PRODIGY_PRODUCES`; default false
+	Incomplete    Incomplete   `yaml:"incomplete"`         // what becomes of files of `produces` that an attempt has written which failed, was interrupted or killed: `keep`, `remove`, or `partial`, which adds `.partial` to their names; default `keep`, with `atomic` `remove`
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
@@ -178,6 +180,16 @@ type Input struct {
 
 	Pos Pos
 }
+
+// Incomplete says what becomes of files that an attempt has written which did not succeed.
+type Incomplete string
+
+// The choices of Incomplete.
+const (
+	KeepIncomplete    Incomplete = "keep"
+	RemoveIncomplete  Incomplete = "remove"
+	PartialIncomplete Incomplete = "partial"
+)
 
 // Select says which results of a job are taken.
 type Select string
