@@ -105,8 +105,11 @@ func TestExamplesForOtherProgramsParse(t *testing.T) {
 			}
 			tryParsing(t, b.file, args)
 		}
+		for _, call := range regexp.MustCompile(`(?m)command: \[prodigy\]\n +args: \[(.*)\]$`).FindAllStringSubmatch(b.text, -1) {
+			tryParsing(t, b.file, strings.Split(strings.ReplaceAll(call[1], `"`, ""), ", "))
+		}
 	}
-	if !found["github"] || !found["pre-commit"] {
+	if !found["github"] || !found["pre-commit"] || !found["kubernetes"] || !found["kubernetes-broker"] || !found["keda"] {
 		t.Errorf("found examples for %v only", found)
 	}
 }
