@@ -59,7 +59,7 @@ items, with input: {job: latest:NAME}.
 Progress goes to stderr, results to stdout. Ctrl-C stops the job; "prodigy resume" continues it.
 
 Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow (nothing was run),
-3 completed, but items were dead-lettered or skipped, 130, 131 and 143 interrupted by a signal.`,
+3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside), 130, 131 and 143 interrupted by a signal.`,
 		Example: `  prodigy run workflow.yml
   prodigy run workflow.yml --max-parallel 4 --json > outcome.json
   prodigy run convert.yml upload.yml`,

@@ -190,7 +190,7 @@ func TestExitCodesInTheReadmeAreThoseOfTheTable(t *testing.T) {
 		got = append(got, strings.Split(r[1], ", ")...)
 	}
 	var want []string
-	for _, code := range []int{exitOK, exitFailed, exitUsage, exitLeft, exitInterrupted, exitQuit, exitTerminated} {
+	for _, code := range []int{exitOK, exitFailed, exitUsage, exitLeft, exitOutside, exitInterrupted, exitQuit, exitTerminated} {
 		want = append(want, strconv.Itoa(code))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -21,6 +21,7 @@ const (
 	exitFailed      = 1   // the job failed, was cancelled or stopped by its policy, or prodigy could not go on
 	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
 	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results
+	exitOutside     = 75  // paused outside of the windows of the job, with --exit-outside; can be resumed
 	exitInterrupted = 130 // stopped by SIGINT; can be resumed
 	exitQuit        = 131 // ended by SIGQUIT; can be resumed
 	exitTerminated  = 143 // stopped by SIGTERM or SIGHUP, or drained; can be resumed
@@ -122,6 +123,9 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 		}
 		if r.Drained {
 			return exitTerminated
+		}
+		if r.Outside {
+			return exitOutside
 		}
 	case mapreduce.Failed:
 		if r.Refused {

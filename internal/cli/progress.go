@@ -274,6 +274,9 @@ func (g progressLines) paused(j *view.Job, now time.Time) []string {
 		}
 		list = append(list, text)
 	}
+	for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
+		list = append(list, visible(j.StartsHeld[by].Words(now)))
+	}
 	for _, p := range j.Paused() {
 		list = append(list, "paused: "+visible(p.Words(now)))
 	}

@@ -30,6 +30,7 @@ type jobOptions struct {
 	grace       time.Duration
 	stopNow     bool
 	partialOK   bool
+	exitOutside bool
 	logSteps    bool
 	print       bool // --print: what items print, as they end
 	keepOrder   bool // --keep-order: the same in their order; of a resume, also of items that ended before
@@ -61,6 +62,7 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 		string(events.Batch), string(events.Strict), string(events.None))
 	f.Var(durationFlag{&o.grace}, "grace", "how long running steps may take to finish after a stop")
 	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
+	f.BoolVar(&o.exitOutside, "exit-outside", false, "end with exit code 75 outside of the windows of the job, instead of waiting for the next")
 	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
 	addMaxCost(cmd, &o.maxCost)
 	f.Var(poolFlag{&o.pool}, "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
@@ -85,7 +87,7 @@ func (o jobOptions) config(t tools) mapreduce.Config {
 	return mapreduce.Config{
 		Home: t.home, Environ: os.Environ(), Claude: t.claude, Agents: t.agents, Version: versionText(),
 		MaxParallel: o.maxParallel, Durability: o.durability, Grace: o.grace,
-		StopNow: o.stopNow, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes, MaxCost: o.maxCost, Pool: o.pool,
+		StopNow: o.stopNow, ExitOutside: o.exitOutside, LogSteps: o.logSteps, MaxRetries: o.maxRetries, MaxCrashes: o.maxCrashes, MaxCost: o.maxCost, Pool: o.pool,
 		Watcher: watcherCommand(), WorkRoot: workRoot(), LogFileSize: linkedLogFileSize(),
 	}
 }

@@ -127,6 +127,8 @@ var types = []Event{
 	StepRetrying{},
 	StepRetried{},
 	ConcurrencyChanged{},
+	StartsHeld{},
+	StartsAllowed{},
 	StepFailed{},
 	CircuitOpen{},
 	CircuitHalfOpen{},
@@ -1271,6 +1273,40 @@ func (e ConcurrencyChanged) Words() string {
 func (ConcurrencyChanged) Type() string { return "ConcurrencyChanged" }
 
 func (ConcurrencyChanged) About() string { return "" }
+
+// StartsHeld says that nothing starts any more, while what runs goes on.
+type StartsHeld struct {
+	By     string     `json:"by"` // windows or guards
+	Reason string     `json:"reason"`
+	Until  *time.Time `json:"until,omitempty"` // when it is over, if that is known
+}
+
+func (StartsHeld) Type() string { return "StartsHeld" }
+
+func (StartsHeld) About() string { return "" }
+
+func (e StartsHeld) normal() Event {
+	e.Until = writtenAt(e.Until)
+	return e
+}
+
+// Words returns what holds starts back, for people.
+func (e StartsHeld) Words(now time.Time) string {
+	text := "nothing starts: " + e.Reason
+	if e.Until != nil {
+		text += ", the next begins at " + e.Until.Local().Format(time.DateTime) + " (in " + duration.Format(max(0, e.Until.Sub(now)).Round(time.Second)) + ")"
+	}
+	return text
+}
+
+// StartsAllowed says that what By names holds starts back no more.
+type StartsAllowed struct {
+	By string `json:"by"`
+}
+
+func (StartsAllowed) Type() string { return "StartsAllowed" }
+
+func (StartsAllowed) About() string { return "" }
 
 // StepFailed records that a step failed for good, and what follows. It has the end of the output of the step unless an AgentFailed
 // follows, which has it then.

@@ -124,6 +124,8 @@ func samples() []Event {
 		},
 		StepRetried{ItemID: "item_1", ItemIndex: 1},
 		ConcurrencyChanged{Limit: 12, Before: 8, Rate: 48.5, Reason: "calls take no longer than with fewer at once"},
+		StartsHeld{By: "windows", Reason: "it is outside of the windows", Until: &at},
+		StartsAllowed{By: "windows"},
 		StepFailed{
 			Rule:   "claude/usage_limit",
 			ItemID: "item_1", Step: "s", Attempts: 3, Reason: retry.Exhausted, Action: "stop", Error: "refused",

@@ -12,6 +12,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
+	"prodigy/internal/pressure"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -48,6 +49,9 @@ func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Problem) {
 	problems, warnings = agent.Check(w)
 	problems = append(problems, settings.Check(w)...)
+	if w.Map != nil && w.Map.Guards.Any() && !pressure.Supported {
+		problems = append(problems, problemAt(w, w.Map.Pos, "guards are only known on Linux: remove them to run the workflow here"))
+	}
 	if w.Map == nil {
 		problems = append(problems, agent.CheckShared(w, 1)...)
 	}

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/pressure"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
 )
@@ -68,6 +69,7 @@ type Config struct {
 	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
 	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
 	StopNow     bool          // no grace for running agents when the policy stops the job
+	ExitOutside bool          // outside of the windows of the job the run ends, paused, instead of waiting for the next
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
 	MaxCrashes  int           // of a resume: after so many unexplained deaths of a run an item that was in flight runs alone, after as many alone it has failed; 0: never
@@ -125,6 +127,9 @@ type Config struct {
 	// OnFleet says that Executor makes a Fleet, so that what this machine has room for does not limit the attempts.
 	OnFleet bool
 
+	// Machine measures what the machine has left, for the guards of a job. Nil: pressure.MachineNow.
+	Machine func() (pressure.Machine, error)
+
 	Echo agent.Echo // shows what the commands of items print; nil: nobody does
 
 	// Abandon gives up, of a resumed job, what workers of a fleet may still run of it, which then may run twice. Without, a job that has
@@ -179,6 +184,9 @@ type Result struct {
 
 	// The job failed before anything was run, because the keys of its items are no names for them.
 	Refused bool
+
+	// Outside says, of Paused, that it is outside of the windows of the job.
+	Outside bool
 
 	// Reduce and merge ran before some of the items succeeded, and do not know of that. Of a completed job.
 	ReduceStale bool

@@ -73,6 +73,7 @@ type runResult struct {
 	failure *agent.Failure
 	spent   *spend.JobSpent // the budget allows no further agent
 	refused bool            // nothing was run
+	outside bool            // it is outside of the windows of the job
 	held    bool            // the phases after the map phase did not run, since their condition does not hold
 	drained bool            // by a request
 	head    string          // of a standard workflow with workspaces: the commit that it ended at

@@ -679,7 +679,7 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	}
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
-		Refused: v.refused, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
+		Refused: v.refused, Outside: v.outside, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
 		ReduceHeld: v.held,
 		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
 	}

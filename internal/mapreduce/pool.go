@@ -51,6 +51,7 @@ type pool struct {
 
 	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
 
+	gates gates // that hold back all starts
 	turns turns // of a job with a limit of its starts
 
 	held bool      // the breaker admitted nothing when it was last asked
@@ -104,6 +105,11 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	limits, err := j.limits()
 	if err == nil {
 		p.turns, err = j.newTurns()
+	}
+	looking, enough := context.WithCancel(ctx)
+	defer enough()
+	if err == nil {
+		err = p.openGates(looking)
 	}
 	if err != nil {
 		return runResult{}, err
@@ -161,6 +167,8 @@ func (p *pool) run(ctx context.Context) {
 		case f := <-p.seeker.found:
 			p.foundShared(f)
 		case <-timer.C:
+		case short := <-p.gates.changed:
+			p.guarded(short)
 		case <-ready(more):
 		case <-p.grace:
 			p.kill(errors.New(p.halted.reason))
@@ -276,6 +284,7 @@ const burst = 256
 // dispatch starts what may start now. It returns true when it stopped before it was done.
 func (p *pool) dispatch(now time.Time) bool {
 	p.held, p.turns.all = false, time.Time{}
+	p.watchWindows(now)
 	if p.source.chosen == nil || !now.Before(p.total) {
 		p.total = time.Time{}
 	}
@@ -323,6 +332,9 @@ func (p *pool) again(d dueItem) {
 
 // vacant reports whether one more agent may run now. It is not to begin far behind what others have done already.
 func (p *pool) vacant() bool {
+	if p.gates.closed() {
+		return false
+	}
 	if p.merger.backlog = p.merger.backlog && p.mergesNow(); p.merger.backlog {
 		return false
 	}
@@ -609,7 +621,7 @@ func (p *pool) arm(t *time.Timer) {
 		t.Stop() // what is due does not start any more
 		return
 	}
-	next := time.Now().Add(time.Hour)
+	next := p.gates.next(time.Now(), time.Now().Add(time.Hour))
 	sooner := func(due time.Time) {
 		if due.Before(next) {
 			next = due

@@ -293,7 +293,7 @@ func TestAnAdaptedJobBeginsWithTheLeastAndStaysWithinBounds(t *testing.T) {
 			now++
 			most = max(most, now)
 			mu.Unlock()
-			time.AfterFunc(time.Second, func() { mu.Lock(); now--; mu.Unlock() })
+			time.AfterFunc(999*time.Millisecond, func() { mu.Lock(); now--; mu.Unlock() }) // before the pool can know
 			return answer{takes: time.Second}
 		}))
 		source := strings.Replace(rated(1, "1/s", "", slices.Repeat([]string{"a"}, 60)...), "max_parallel: 1\n  rate: 1/s", "concurrency: {min: 1, max: 6, adapt: true}", 1)

@@ -72,10 +72,11 @@ type Job struct {
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
 
-	Spent   spend.Total                // by AI agents
-	MaxCost spend.USD                  // that they may cost in all, if a command line said so
-	Limit   *events.ConcurrencyChanged // the last; nil: there was none
-	Budget  *spend.JobSpent            // nil: the budget allows further agents, as far as this run has asked
+	Spent      spend.Total                  // by AI agents
+	MaxCost    spend.USD                    // that they may cost in all, if a command line said so
+	StartsHeld map[string]events.StartsHeld // what holds back all starts, by its name
+	Limit      *events.ConcurrencyChanged   // the last; nil: there was none
+	Budget     *spend.JobSpent              // nil: the budget allows further agents, as far as this run has asked
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
@@ -207,6 +208,13 @@ func (j *Job) Apply(r events.Record) {
 		}
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		j.at(e.ItemID, e.Step, due)
+	case events.StartsHeld:
+		if j.StartsHeld == nil {
+			j.StartsHeld = map[string]events.StartsHeld{}
+		}
+		j.StartsHeld[e.By] = e
+	case events.StartsAllowed:
+		delete(j.StartsHeld, e.By)
 	case events.ConcurrencyChanged:
 		j.Limit = &e
 	case events.CircuitOpen:
@@ -289,6 +297,7 @@ func (j *Job) capped(u *spend.USD) {
 func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
 	j.Hold, j.Draining = nil, ""
+	clear(j.StartsHeld)
 	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/pressure"
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
@@ -212,6 +213,13 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("list of words, or one word", one, list), true
 	case reflect.TypeFor[SecondsOrVar]():
 		return either("duration or seconds, or `$NAME` of an environment variable", timeout(), pattern(variablePattern, "")), true
+	case reflect.TypeFor[pressure.Windows]():
+		one := pattern(`^ *([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)( +[A-Za-z0-9_+/-]+)? *$`, "")
+		list := listOf(one, "")
+		list.schema["minItems"] = 1
+		return either("list of times, or one time, each perhaps with a zone", one, list), true
+	case reflect.TypeFor[*pressure.Amount]():
+		return pattern(`^[0-9.]+ *(%|[kMGT]B|[KMGT]iB)$`, "size or share"), true
 	case reflect.TypeFor[Rate]():
 		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
 	case reflect.TypeFor[rate.Limit]():
@@ -316,6 +324,8 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 	case "workflow.Map.requires":
 		label := form{schema: node{"type": scalars(), "minimum": 0, "pattern": `^[A-Za-z0-9][A-Za-z0-9._/:=+-]*$`}, words: "label"}
 		return either("list of labels, or one label", label, listOf(label, "")), true
+	case "pressure.Guards.load":
+		return number("number above 0", node{"exclusiveMinimum": 0}), true
 	case "workflow.Rate.burst":
 		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true
 	case "workflow.Concurrency.min", "workflow.Concurrency.max":

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/pressure"
 	"prodigy/internal/quota"
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
@@ -223,6 +224,12 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.moments(e)
 	case *SecondsOrVar:
 		set(t)(r.secondsOrVar(e))
+	case *pressure.Windows:
+		*t = r.windows(e)
+	case *pressure.Guards:
+		r.guards(e, t)
+	case **pressure.Amount:
+		setPointer(t)(r.amount(e))
 	case **Concurrency:
 		*t = r.concurrency(e)
 	case *Rate:

@@ -3,6 +3,7 @@ package workflow
 import (
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/pressure"
 	"prodigy/internal/rate"
 )
 
@@ -57,4 +58,49 @@ func (r *reader) rateLimit(e entry) (rate.Limit, bool) {
 		r.fail(e.value, "%s: %v", e.name, err)
 	}
 	return l, err == nil
+}
+
+// windows reads a list of windows, or one.
+func (r *reader) windows(e entry) (windows pressure.Windows) {
+	nodes := []*yaml.Node{e.value}
+	if e.value.Kind == yaml.SequenceNode {
+		nodes = e.value.Content
+	}
+	if len(nodes) == 0 {
+		r.fail(e.value, "windows is empty: nothing would ever start")
+	}
+	for _, n := range nodes {
+		text, ok := r.nonBlank(e.with(n))
+		if !ok {
+			continue
+		}
+		w, err := pressure.ParseWindow(text)
+		if err != nil {
+			r.fail(n, "%s: %v", e.name, err)
+			continue
+		}
+		windows = append(windows, w)
+	}
+	return windows
+}
+
+// guards reads what the machine must have left.
+func (r *reader) guards(e entry, g *pressure.Guards) {
+	b := r.block("guards", e, r.fields(g))
+	if b != nil && b.has("load") && g.Load <= 0 {
+		r.fail(b.at("load"), "load must be more than 0")
+	}
+}
+
+// amount reads a size or a share.
+func (r *reader) amount(e entry) (pressure.Amount, bool) {
+	text, ok := r.text(e)
+	if !ok {
+		return pressure.Amount{}, false
+	}
+	a, err := pressure.ParseAmount(text)
+	if err != nil {
+		r.fail(e.value, "%s: %v", e.name, err)
+	}
+	return a, err == nil
 }

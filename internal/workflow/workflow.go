@@ -24,6 +24,7 @@ import (
 
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/outputs"
+	"prodigy/internal/pressure"
 	"prodigy/internal/rate"
 	"prodigy/internal/spend"
 )
@@ -112,7 +113,11 @@ type Map struct {
 	AgentTemplate []Step       `yaml:"agent_template"`     // the steps that are run for each item; a list, or `{commands: [...]}`; required
 	AgentTimeout  SecondsOrVar `yaml:"agent_timeout_secs"` // of a whole agent, its waits for retries included; default none
 	Timeouts      Timeouts     `yaml:"timeout_config"`     // more about the limits in time of agents and their commands
-	Pos           Pos
+
+	Windows pressure.Windows `yaml:"windows"` // the times of day in which agents may start, such as `22:00-06:00 Europe/Berlin`; default always
+	Guards  pressure.Guards  `yaml:"guards"`  // what the machine must have left for an agent to start; only on Linux
+
+	Pos Pos
 }
 
 // Concurrency is how many agents run at once, between bounds.
