@@ -21,6 +21,7 @@ import (
 type dlqRetryOptions struct {
 	jobOptions
 	jobID  jobName
+	echo   echoOptions
 	filter string
 	typ    string
 	items  []string
@@ -58,6 +59,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
+	o.echo.add(cmd, "")
 	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
 	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
@@ -99,7 +101,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		return o.announce(con, choice)
 	}
 	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, e, choice) }
-	return o.again(ctx, con, job, o.fleet, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, o.fleet, o.echo, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		c.With = o.with
 		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 			if err := choice.make(q.Each(), nil); err != nil {

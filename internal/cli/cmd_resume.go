@@ -17,6 +17,7 @@ type resumeOptions struct {
 	jobID jobName
 	force bool
 	fleet fleetOptions
+	echo  echoOptions
 }
 
 func newResumeCommand(con *console) *cobra.Command {
@@ -52,6 +53,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	addJobID(cmd, &o.jobID)
 	o.add(cmd)
 	o.addPrint(cmd, "print the outputs of all items in their order, also of those that ended before")
+	o.echo.add(cmd, "")
 	f := cmd.Flags()
 	addMaxParallel(cmd, &o.maxParallel)
 	o.fleet.add(cmd)
@@ -85,7 +87,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 	if completed {
 		conclude = o.nothingDone
 	}
-	return o.again(ctx, con, job, o.fleet, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	return o.again(ctx, con, job, o.fleet, o.echo, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		c.Force = o.force
 		return mapreduce.Resume(ctx, c, job)
 	})
@@ -126,7 +128,10 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 }
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
-func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fleetOptions, conclude func(*console, finishedRun) error, do work) error {
+func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
+	if err := shown.checkAgain(o, on); err != nil {
+		return err
+	}
 	replacement, w, err := o.workflowOf(job)
 	if err != nil {
 		return err
@@ -156,9 +161,14 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	}
 	c := o.config(t)
 	c.Dir, c.Settings, c.Replacement = meta.Dir, found, replacement
-	end, err := watch(ctx, c, newPrinter(con, o, w), on.on(con, t, w, meta.Dir, o.grace, do))
+	p := newPrinter(con, o, w)
+	p.showItems(con, shown, false)
+	end, err := watch(ctx, c, p, on.on(con, t, w, meta.Dir, o.grace, do))
 	if err != nil {
 		return o.afterError(con, end, err)
+	}
+	if p.echo != nil && p.echo.failure() != nil && end.State == mapreduce.Completed {
+		return fmt.Errorf("all items of job %s have run, but not all that they printed was shown: %w", end.Job.ID, p.echo.failure())
 	}
 	return conclude(con, end)
 }

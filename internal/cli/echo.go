@@ -85,6 +85,19 @@ func (o echoOptions) check(job jobOptions) error {
 	return nil
 }
 
+// checkAgain is check for a job that runs again, whose earlier items are not shown.
+func (o echoOptions) checkAgain(job jobOptions, on fleetOptions) error {
+	switch {
+	case o.mode() == "":
+		return nil
+	case job.keepOrder:
+		return usagef("--keep-order shows the outputs of all items, also of those that ended before: it excludes --group, --line-buffer, --ungroup and --tag")
+	case on.wanted():
+		return usagef("what items print while they run cannot be shown with --fleet: --print shows it when they end")
+	}
+	return o.check(job)
+}
+
 // flags returns the flags for another command that shows the same.
 func (o echoOptions) flags() []string {
 	flags := []string{"--" + string(o.mode())}
