@@ -42,6 +42,9 @@ bench: ## Hold prodigy against its peers and goals, write docs/benchmarks.md
 bench-quick: ## The same on a smaller scale, in less than a minute
 	$(GO) run ./bench -quick
 
+bench-fleet: ## Hold a fleet of two workers against the local pool
+	$(GO) run ./bench/fleet
+
 bench-code: ## Time parts of the code, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
@@ -134,4 +137,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-code torture attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-code torture attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean

@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"attack/shell":  {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
 	"torture":       {"trials", "github.com/klauspost/compress"},
 	"torture/fleet": {},
+	"bench/fleet":   {},
 	"release":       {},
 	"live":          {},
 

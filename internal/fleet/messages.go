@@ -119,6 +119,12 @@ type Up struct {
 	Reports []json.RawMessage `json:"reports,omitempty"` // each a Report; those of an attempt in order
 }
 
+// UpReceived is an Up with its reports read.
+type UpReceived struct {
+	Up
+	Reports []Report `json:"reports,omitempty"`
+}
+
 // Down is what the coordinator of a job sends to a worker.
 type Down struct {
 	V       int       `json:"v"`

@@ -60,6 +60,8 @@ type crew struct {
 	heard    chan struct{} // closed when the reports of before have been heard
 	once     sync.Once     // closes it
 
+	joining  []fleet.Word  // of workers that are being noted
+	waking   bool          // what there is will be sent in a moment
 	sending  chan struct{} // something is to be sent
 	mu       sync.Mutex
 	job      fleet.Job
@@ -477,25 +479,55 @@ func (c *crew) deal(now time.Time) {
 			s.tasks = map[int64][]*flight{}
 		}
 		s.tasks[g.Round] = append(s.tasks[g.Round], c.flights[g.Token])
+		c.soon(g.Instance, s)
 	}
 }
 
-// station returns what is to be sent to a worker, which will be soon. It is called with the lock held.
+// station returns what is to be sent to a worker. It is called with the lock held.
 func (c *crew) station(instance string) *station {
 	s := c.stations[instance]
 	if s == nil {
 		s = &station{sent: map[int]sent{}}
 		c.stations[instance] = s
 	}
+	return s
+}
+
+// soon has what there is for a worker sent. It is called with the lock held.
+func (c *crew) soon(instance string, s *station) {
+	c.mark(instance, s)
+	c.wake()
+}
+
+// settleEvery is how long workers wait for the word that reports are not needed any more, so that it mostly goes with what they are given next.
+const settleEvery = 20 * time.Millisecond
+
+// later is soon for what can wait a moment. It is called with the lock held.
+func (c *crew) later(instance string, s *station) {
+	c.mark(instance, s)
+	if !c.waking {
+		c.waking = true
+		time.AfterFunc(settleEvery, func() {
+			c.mu.Lock()
+			c.waking = false
+			c.mu.Unlock()
+			c.wake()
+		})
+	}
+}
+
+func (c *crew) mark(instance string, s *station) {
 	if !s.dirty {
 		s.dirty = true
 		c.dirty = append(c.dirty, instance)
 	}
+}
+
+func (c *crew) wake() {
 	select {
 	case c.sending <- struct{}{}:
 	default:
 	}
-	return s
 }
 
 // send sends what there is for workers, until the crew is closed.
@@ -742,6 +774,7 @@ func (c *crew) Settle(records []events.Record) {
 		if end.instance != "" {
 			delete(c.ending, end.token)
 			s := c.station(end.instance)
+			c.later(end.instance, s)
 			s.settled = append(s.settled, fleet.Settled{Token: end.token, Index: end.index})
 		}
 		c.mu.Unlock()
@@ -808,11 +841,9 @@ func (c *crew) Close() error {
 
 // up takes what a worker says.
 func (c *crew) up(m *nats.Msg) {
-	var u fleet.Up
-	if json.Unmarshal(m.Data, &u) != nil {
-		return
-	}
-	if u.V != fleet.Protocol { // there may be no more that is the same
+	var u fleet.UpReceived
+	err := json.Unmarshal(m.Data, &u)
+	if u.V != 0 && u.V != fleet.Protocol { // there may be no more that is the same
 		c.mu.Lock()
 		told := c.refused[u.Instance]
 		c.refused[u.Instance] = true
@@ -822,12 +853,11 @@ func (c *crew) up(m *nats.Msg) {
 		}
 		return
 	}
-	if u.Owner != c.owner || u.Instance == "" || !sentBy(u.Instance, m.Subject, 2) {
+	if err != nil || u.V == 0 || u.Owner != c.owner || u.Instance == "" || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
-	for _, raw := range u.Reports {
-		var r fleet.Report
-		if json.Unmarshal(raw, &r) == nil && r.V == fleet.Protocol {
+	for _, r := range u.Reports {
+		if r.V == fleet.Protocol {
 			c.report(r, u.Instance, nil)
 		}
 	}
@@ -852,27 +882,55 @@ func (c *crew) up(m *nats.Msg) {
 		}
 		return
 	}
-	if !c.noted[u.Instance] {
-		if err := c.member("+", u.Instance); err != nil {
-			return // it is given nothing, since a resume would not know that it was; it will say so again
-		}
-		c.noted[u.Instance] = true
+	if c.noted[u.Instance] {
+		c.heed(u.Word, now)
+		return
 	}
-	s := c.station(u.Instance)
-	if u.Full {
+	c.joining = append(c.joining, u.Word)
+	if len(c.joining) == 1 {
+		c.work.Go(c.join)
+	}
+}
+
+// heed takes what a worker says of itself. It is called with the lock held.
+func (c *crew) heed(w fleet.Word, now time.Time) {
+	s := c.station(w.Instance)
+	if w.Full {
 		clear(s.sent)
 	}
-	over, again := c.book.Hear(u.Word, now)
+	over, again := c.book.Hear(w, now)
 	for _, token := range over {
 		if c.ending[token] == nil {
 			s.over = append(s.over, token)
 		}
 	}
-	s.again = s.again || again
+	if s.again = s.again || again; s.again || len(s.over) > 0 {
+		c.soon(w.Instance, s)
+	}
 	c.deal(now)
-	if u.Gone {
-		_ = c.member("-", u.Instance)
-		delete(c.stations, u.Instance)
+	if w.Gone {
+		_ = c.note("-", []fleet.Word{w})
+		delete(c.stations, w.Instance)
+	}
+}
+
+// join notes new workers, and hears them then: they are given nothing before, since a resume would not know that they were.
+func (c *crew) join() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.joining) > 0 {
+		words := slices.Clone(c.joining)
+		c.mu.Unlock()
+		err := c.note("+", words)
+		c.mu.Lock()
+		c.joining = c.joining[len(words):]
+		if err != nil {
+			continue // they will say so again
+		}
+		for _, w := range words {
+			c.noted[w.Instance] = true
+			c.heed(w, time.Now())
+		}
 	}
 }
 
@@ -911,9 +969,13 @@ func (c *crew) openMembers(key string, adopts bool) error {
 	return f.Sync()
 }
 
-// member notes that an instance may be given something from now on, or has nothing any more.
-func (c *crew) member(sign, instance string) error {
-	if _, err := c.members.WriteString(sign + instance + "\n"); err != nil {
+// note writes down that instances may be given something from now on, or have nothing any more.
+func (c *crew) note(sign string, words []fleet.Word) error {
+	var text strings.Builder
+	for _, w := range words {
+		text.WriteString(sign + w.Instance + "\n")
+	}
+	if _, err := c.members.WriteString(text.String()); err != nil {
 		return err
 	}
 	return c.members.Sync()
@@ -1037,6 +1099,7 @@ func (c *crew) settleMade(f *flight, files []fleet.File, e flightEnd, by settlin
 // settled tells a worker that a report is not needed any more. It is called with the lock held, and releases it.
 func (c *crew) settled(r fleet.Report, m jetstream.Msg) {
 	s := c.station(r.Holder.Instance)
+	c.later(r.Holder.Instance, s)
 	s.settled = append(s.settled, fleet.Settled{Token: r.Token, Index: r.Index})
 	c.mu.Unlock()
 	if m != nil {

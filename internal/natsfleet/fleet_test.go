@@ -23,7 +23,7 @@ import (
 
 // field is a fleet in this process: a broker, and workers whose commands are real.
 type field struct {
-	t      *testing.T
+	t      testing.TB
 	root   string
 	dir    string // of fleet init; empty: the broker takes everybody
 	broker *server.Server
@@ -34,6 +34,11 @@ type field struct {
 func newField(t *testing.T) *field {
 	t.Helper()
 	t.Parallel() // most of the time they wait
+	return newFieldOf(t)
+}
+
+func newFieldOf(t testing.TB) *field {
+	t.Helper()
 	f := &field{t: t, root: t.TempDir(), lease: 4 * time.Second}
 	f.start(0)
 	t.Cleanup(func() { f.doing.Wait(); f.broker.Shutdown(); f.broker.WaitForShutdown() })

@@ -1,0 +1,133 @@
+package natsfleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+// BenchmarkItems runs trivial items in the local pool, and on a fleet of two workers, all in this process.
+func BenchmarkItems(b *testing.B) {
+	items := func(n int) (*workflow.Workflow, []byte) {
+		text := []byte(fmt.Sprintf("mode: mapreduce\nmap:\n  max_parallel: 16\n  input: {command: 'seq 1 %d'}\n  agent_template: [{shell: 'true'}]\n", n))
+		w, err := workflow.Parse("w.yml", text, workflow.ParseOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return w, text
+	}
+	b.Run("pool", func(b *testing.B) {
+		w, text := items(b.N)
+		dir := b.TempDir()
+		c := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Version: "test", Durability: events.Batch, Grace: time.Second, MaxRetries: 3}
+		if r, err := mapreduce.Run(b.Context(), c, w, text); err != nil || r.Metrics.Successful != b.N {
+			b.Fatalf("%+v, %v", r, err)
+		}
+	})
+	b.Run("fleet", func(b *testing.B) {
+		f := newFieldOf(b)
+		f.worker("a", 8, nil)
+		f.worker("b", 8, nil)
+		w, text := items(b.N)
+		c, crew := f.config(nil)
+		b.ResetTimer()
+		r, err := mapreduce.Run(b.Context(), c, w, text)
+		b.StopTimer()
+		if err != nil || r.Metrics.Successful != b.N {
+			b.Fatalf("%+v, %v", r, err)
+		}
+		if err := crew.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// BenchmarkDispatch gives attempts to 1,000 workers that run nothing, and settles them.
+func BenchmarkDispatch(b *testing.B) {
+	const workers, slots = 1000, 4
+	f := newFieldOf(b)
+	_, of := f.config(func(o *fleet.JobOptions) { o.Lease = time.Minute })
+	c := of.(*crew)
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	done := make(chan *agent.Attempt, workers*slots)
+	submit := func(i int) {
+		a := attemptAt(f, i+1, "true")
+		c.Submit(ctx, a, func(_ agent.Outcome, err error) {
+			if err != nil {
+				b.Error(err)
+			}
+			done <- a
+		})
+	}
+	b.ResetTimer()
+	submit(0)
+	nc, err := nats.Connect(f.broker.ClientURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	for i := range workers {
+		simulate(b, nc, c, fmt.Sprintf("w%d", i), slots)
+	}
+	out := 1
+	for sent, ended := 1, 0; ended < b.N; {
+		for sent < b.N && out < workers*slots {
+			submit(sent)
+			sent++
+			out++
+		}
+		a := <-done
+		ended++
+		out--
+		c.Settle([]events.Record{{Event: events.AgentCompleted{AgentID: a.ID}}})
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "attempts/s")
+	if err := c.Close(); err != nil {
+		b.Error(err)
+	}
+}
+
+// simulate is a worker that says of each attempt at once that it has succeeded.
+func simulate(b *testing.B, nc *nats.Conn, c *crew, name string, slots int64) {
+	credit := slots
+	say := func(reports []json.RawMessage, full bool) {
+		u := fleet.Up{V: fleet.Protocol, Owner: c.owner, Reports: reports, Word: fleet.Word{Instance: name, Node: name, Round: 1, Credit: credit, Full: full}}
+		if err := nc.Publish(upSubject(name, c.key), encoded(u)); err != nil {
+			b.Error(err)
+		}
+	}
+	if _, err := nc.Subscribe(downSubject(name), func(m *nats.Msg) {
+		var d fleet.Down
+		if err := json.Unmarshal(m.Data, &d); err != nil {
+			b.Error(err)
+		}
+		if len(d.Tasks) == 0 {
+			return
+		}
+		var reports []json.RawMessage
+		for _, t := range d.Tasks {
+			credit++
+			reports = append(reports, encoded(fleet.Report{
+				V: fleet.Protocol, Token: t.Token, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: name, Node: name, Slot: 1}, Outcome: &agent.Outcome{},
+			}))
+		}
+		say(reports, false)
+	}); err != nil {
+		b.Fatal(err)
+	}
+	say(nil, true)
+}
