@@ -299,7 +299,7 @@ func (b *Book) Grants(now time.Time) []Grant {
 	var grants []Grant
 	for len(b.ready) > 0 {
 		s := b.ready[0]
-		if s.given >= s.credit {
+		if s.given >= s.credit || now.Sub(s.heard) > 3*b.Every { // it is put there again when it is heard of
 			b.ready = b.ready[1:]
 			s.queued = false
 			continue

@@ -123,6 +123,7 @@ func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	b.Hear(offer("a", 1, 2), start)
 	b.Hear(offer("b", 1, 1), start)
 	b.Grants(start) // a has 0 and 2, b has 1, and 3 waits
+	b.Hear(Word{Instance: "a", Node: "a", Round: 1, Credit: 3}, start)
 	b.Reported(2, Holder{Instance: "a"}, start)
 	b.Hear(offer("b", 1, 1, 1), at(time.Second))
 	if got := b.Silent(at(lease - 1)); got != nil {
@@ -131,6 +132,9 @@ func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	want := []Loss{{Token: 0, Node: "a"}, {Token: 2, Node: "a", Began: true}}
 	if got := b.Silent(at(lease)); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := given(b.Grants(at(lease))); got != nil {
+		t.Errorf("got %v, want nothing for those that are silent", got)
 	}
 	b.Deaf(at(lease))
 	if got := b.Silent(at(2*lease - 1)); got != nil {
@@ -214,7 +218,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 			workers[name] = &modelWorker{holds: map[int64]bool{}, running: map[int64]bool{}, contact: now, owner: 1}
 		}
 		out, ran := map[int64]bool{}, map[int64]int{} // tokens that are in flight by the log; how often each ran
-		members := map[string]bool{}
+		members, givenUp := map[string]bool{}, map[int64]bool{}
 		next := int64(1)
 		var way []grantOnWay
 		name := rapid.SampledFrom([]string{"a", "b", "c"})
@@ -281,8 +285,11 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				g := way[i]
 				way = slices.Delete(way, i, i+1)
 				w := workers[g.Instance]
-				if rapid.IntRange(0, 4).Draw(t, "lost") == 0 || w.owner != g.owner || w.round != g.Round || w.got >= w.credit {
-					return
+				if rapid.IntRange(0, 4).Draw(t, "lost") == 0 || w.owner != g.owner || w.round != g.Round || w.got >= w.credit || now.Sub(w.contact) > lease*5/6 {
+					return // or it would not know whether others have it by now
+				}
+				if givenUp[g.Token] {
+					t.Fatalf("token %d begins on %s after it was given up", g.Token, g.Instance)
 				}
 				w.got++
 				w.holds[g.Token], w.running[g.Token] = true, true
@@ -333,6 +340,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 						}
 						b.End(lost.Token)
 						delete(out, lost.Token)
+						givenUp[lost.Token] = true
 					}
 				}
 			},

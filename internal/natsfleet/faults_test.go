@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
@@ -146,5 +149,31 @@ func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
 	f.once(f.run(source(4, 4, twice, ""), nil), 4)
 	if !strings.Contains(old.said.String(), "run by prodigy test, and this worker is prodigy older") {
 		t.Errorf("got %q, want both versions", old.said)
+	}
+}
+
+// What arrives after a cut may have been given up long ago: a worker that has had no contact for most of a lease takes nothing, and says so.
+func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
+	f := newField(t)
+	h, err := connect(t.Context(), f.address(), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	for name, c := range map[string]struct {
+		ago  time.Duration
+		want int
+	}{"in contact": {time.Second, 1}, "without contact": {time.Minute, 0}} {
+		w := &worker{hub: h, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now().Add(-c.ago)}
+		w.space = sync.NewCond(&w.mu)
+		w.life, w.rounds = t.Context(), 1
+		j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute, Owner: "o"}, round: 1, credit: 1, arrived: map[int64]bool{}}
+		w.jobs["j"] = j
+		w.delivered(&nats.Msg{Data: encoded(fleet.Down{V: fleet.Protocol, Key: "j", Owner: "o", Round: 1, Tasks: []fleet.Task{{Token: 7}}})})
+		w.mu.Lock()
+		if len(w.held) != c.want || (j.round > 1) != (c.want == 0) {
+			t.Errorf("%s: it holds %d in round %d, want %d", name, len(w.held), j.round, c.want)
+		}
+		w.mu.Unlock()
 	}
 }

@@ -599,20 +599,15 @@ func (w *worker) renew() {
 	w.sayAll()
 	w.speak(false)
 	w.mu.Lock()
-	sent, busy := time.Now(), len(w.held) > 0
-	if !busy {
-		w.proof = sent
-	}
+	sent := time.Now()
 	w.mu.Unlock()
-	if !busy {
-		return
-	}
 	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); err == nil {
 		w.mu.Lock()
 		if sent.After(w.proof) {
 			w.proof = sent
 		}
 		w.mu.Unlock()
+		w.kick()
 	}
 }
 
@@ -1101,6 +1096,11 @@ func (w *worker) delivered(m *nats.Msg) {
 	j := w.jobs[d.Key]
 	if j == nil || j.Owner != d.Owner {
 		return
+	}
+	if len(d.Tasks) > 0 && w.outOfContact(time.Now()) { // it may have been on the way for so long that others have it by now
+		w.restate(j)
+		d.Tasks = nil
+		go w.renew()
 	}
 	for _, t := range d.Tasks {
 		h := &holding{job: j, token: t.Token, task: t, arrived: time.Now()}

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Command fleet runs jobs on a fleet of processes while it kills, freezes and restarts them, and looks whether anything was lost or done twice.
+// Command fleet runs jobs on a fleet of processes while it kills, freezes and restarts them and cuts their cables, and looks whether anything was lost or done twice.
 //
 // What really ran is told by witnesses that the commands themselves write; what prodigy believes is read from the log of the job.
 package main
@@ -109,8 +109,8 @@ type round struct {
 	seed     uint64
 	kinds    string
 
-	url     string
 	port    int
+	cables  []*proxy // of the workers, and of the run
 	broker  *exec.Cmd
 	workers []*exec.Cmd
 	job     *exec.Cmd
@@ -135,10 +135,10 @@ map:
         done
 `
 
-func (r *round) start(name string, args ...string) (*exec.Cmd, error) {
+func (r *round) start(name, url string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+filepath.Join(r.dir, "home"), "PRODIGY_FLEET="+r.url)
+	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+filepath.Join(r.dir, "home"), "PRODIGY_FLEET="+url)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.OpenFile(filepath.Join(r.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -176,13 +176,14 @@ func (r *round) kill(cmd *exec.Cmd) {
 }
 
 func (r *round) startBroker() (err error) {
-	r.broker, err = r.start("broker", "broker", "--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--store", filepath.Join(r.dir, "store"))
+	r.broker, err = r.start("broker", "", "broker", "--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--store", filepath.Join(r.dir, "store"))
 	return err
 }
 
 func (r *round) startWorker(i int) (err error) {
 	name := "w" + strconv.Itoa(i)
-	r.workers[i], err = r.start(name, "worker", "--name", name, "--slots", "6")
+	r.cables[i].set(false)
+	r.workers[i], err = r.start(name, r.cables[i].url(), "worker", "--name", name, "--slots", "6")
 	return err
 }
 
@@ -204,8 +205,15 @@ func (r *round) run() (v verdict, err error) {
 	}
 	r.port = l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
-	r.url = fmt.Sprintf("nats://127.0.0.1:%d", r.port)
 	r.workers = make([]*exec.Cmd, 3)
+	for range len(r.workers) + 1 {
+		p, err := newProxy(fmt.Sprintf("127.0.0.1:%d", r.port))
+		if err != nil {
+			return v, err
+		}
+		defer p.close()
+		r.cables = append(r.cables, p)
+	}
 	defer func() {
 		r.kill(r.job)
 		for _, w := range r.workers {
@@ -227,7 +235,7 @@ func (r *round) run() (v verdict, err error) {
 			return v, err
 		}
 	}
-	if r.job, err = r.start("job", "run", "w.yml", "--lease", lease); err != nil {
+	if r.job, err = r.start("job", r.cables[len(r.workers)].url(), "run", "w.yml", "--lease", lease); err != nil {
 		return v, err
 	}
 	if err := r.torture(v.faults); err != nil {
@@ -241,7 +249,7 @@ func (r *round) run() (v verdict, err error) {
 // torture does harm until the job has ended.
 func (r *round) torture(faults map[string]int) error {
 	rnd := rand.New(rand.NewPCG(r.seed, 1))
-	names := []string{"kill worker", "drain worker", "freeze worker", "kill run", "kill broker", "lose disk"}
+	names := []string{"kill worker", "drain worker", "freeze worker", "cut worker", "kill run", "cut run", "kill broker", "lose disk"}
 	if r.kinds != "" {
 		names = strings.Split(r.kinds, ",")
 	}
@@ -286,6 +294,12 @@ func (r *round) torture(faults map[string]int) error {
 		case "freeze worker":
 			_ = w.Process.Signal(syscall.SIGSTOP)
 			time.AfterFunc(length, func() { _ = w.Process.Signal(syscall.SIGCONT) })
+		case "cut worker", "cut run":
+			if fault == "cut run" {
+				i = len(r.workers)
+			}
+			r.cables[i].set(true)
+			time.AfterFunc(length, func() { r.cables[i].set(false) })
 		case "kill run":
 			r.kill(r.job)
 			err = r.resume()
@@ -309,7 +323,8 @@ func (r *round) torture(faults map[string]int) error {
 }
 
 func (r *round) resume() (err error) {
-	r.job, err = r.start("job", "resume", "--lease", lease)
+	r.cables[len(r.workers)].set(false)
+	r.job, err = r.start("job", r.cables[len(r.workers)].url(), "resume", "--lease", lease)
 	return err
 }
 
