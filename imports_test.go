@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy":       {"cli"},
 	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "notify", "outputs", "posix", "process", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "spelling", "spend", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "spelling", "spend", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {

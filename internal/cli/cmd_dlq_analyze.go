@@ -102,8 +102,8 @@ func (a analysis) print(con *console) error {
 	}
 	_, _ = fmt.Fprintf(con.text(), "%s in job %s\n\nBy signature:\n", counted(a.Total, "dead letter"), a.JobID)
 	k := con.look()
-	for _, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
-		_, _ = fmt.Fprintln(con.text(), k.fold(8, fmt.Sprintf("%6d  %s", g.Count, cell(g.Signature, 120))))
+	for i, g := range a.BySignature[:min(len(a.BySignature), signaturesShown)] {
+		_, _ = fmt.Fprintln(con.text(), k.fold(8, fmt.Sprintf("%6d  #%d %s", g.Count, i+1, cell(g.Signature, 120))))
 		for _, s := range g.Samples {
 			_, _ = fmt.Fprintln(con.text(), k.fold(10, fmt.Sprintf("        %s: %s", cell(s.ItemID, 40), cell(s.Message, 120))))
 		}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -15,21 +16,26 @@ import (
 	"prodigy/internal/filter"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 )
 
 type dlqRetryOptions struct {
 	jobOptions
-	jobID  jobName
-	echo   echoOptions
-	filter string
-	typ    string
-	items  []string
-	force  bool
-	dryRun bool
-	reduce bool
-	with   string
-	fleet  fleetOptions
+	jobID   jobName
+	echo    echoOptions
+	filter  string
+	where   string
+	cluster int // 1 is the largest; 0: not given
+	canary  int
+	rate    rate.Limit
+	typ     string
+	items   []string
+	force   bool
+	dryRun  bool
+	reduce  bool
+	with    string
+	fleet   fleetOptions
 }
 
 func newDLQRetryCommand(con *console) *cobra.Command {
@@ -63,6 +69,10 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
 	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
+	f.StringVar(&o.where, "where", "", "only dead letters that match this expression over "+letterNames)
+	f.Var(positive{&o.cluster}, "cluster", "only those of one signature: its number in dlq analyze")
+	f.Var(rateFlag{&o.rate}, "rate", "how often an agent may start at most in this retry, such as 5/s; by default what the workflow says")
+	f.Var(positive{&o.canary}, "canary", "first run so many, and the others only if all of these succeed")
 	addErrorType(cmd, &o.typ)
 	f.Var(repeated{&o.items}, "item", "only this item (may be given more than once)")
 	_ = cmd.RegisterFlagCompletionFunc("item", completeLetterOf(&o.jobID))
@@ -102,7 +112,7 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 	}
 	conclude := func(con *console, e finishedRun) error { return o.concludeRetry(con, e, choice) }
 	return o.again(ctx, con, job, o.fleet, o.echo, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		c.With = o.with
+		c.With, c.Canary, c.Rate = o.with, o.canary, o.rate
 		return mapreduce.RetryDead(ctx, c, job, func(q *dlq.Queue) ([]string, error) {
 			if err := choice.make(q.Each(), nil); err != nil {
 				return nil, err
@@ -120,9 +130,11 @@ type letterChoice struct {
 	options dlqRetryOptions
 	job     jobs.Job
 	filter  *filter.Filter // nil: none
+	where   *filter.Filter // nil: none
+	cluster string         // the signature of --cluster
 
 	total int             // dead letters of the job
-	named map[string]bool // selected by --item, --type and --filter
+	named map[string]bool // selected by --item, --type, --filter, --where and --cluster
 	items []string        // the ones to run
 	kept  reasons         // why others of the named are not run
 }
@@ -148,19 +160,72 @@ func (r reasons) String() string {
 
 func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
 	c := &letterChoice{options: o, job: job, named: map[string]bool{}, kept: reasons{limit: o.maxRetries, types: map[retry.Type]int{}}}
-	if o.filter == "" {
+	var err error
+	if o.filter != "" {
+		if c.filter, err = filter.Parse(o.filter); err != nil {
+			return nil, refusef("--filter: %w", err)
+		}
+	}
+	if o.where == "" {
 		return c, nil
 	}
-	f, err := filter.Parse(o.filter)
-	if err != nil {
-		return nil, refusef("--filter: %w", err)
+	if c.where, err = filter.Parse(o.where); err != nil {
+		return nil, refusef("--where: %w", err)
 	}
-	c.filter = f
+	for _, name := range c.where.Names {
+		if values, err := letterValues(dlq.Entry{}); err == nil && values[name] == nil && name != "item" {
+			return nil, refusef("--where: there is no %s: an expression is over %s", name, letterNames)
+		}
+	}
 	return c, nil
+}
+
+// letterNames are what --where is about.
+const letterNames = "item, item_id, error.type, error.message, error.step, error.exit_code, error.signature, failures and retries"
+
+// letterValues returns the values of letterNames.
+func letterValues(e dlq.Entry) (map[string]json.RawMessage, error) {
+	last := e.Last()
+	values := map[string]json.RawMessage{"item": e.Item}
+	for name, v := range map[string]any{
+		"item_id": e.ItemID, "failures": e.FailureCount, "retries": e.RetryCount,
+		"error": map[string]any{"type": last.ErrorType, "message": last.Message, "step": last.Step, "exit_code": last.ExitCode, "signature": e.ErrorSignature},
+	} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		values[name] = raw
+	}
+	return values, nil
+}
+
+// findCluster finds the signature of --cluster among all dead letters.
+func (c *letterChoice) findCluster(all iter.Seq2[dlq.Entry, error]) error {
+	n := c.options.cluster
+	if n == 0 {
+		return nil
+	}
+	var groups dlq.Analysis
+	for e, err := range all {
+		if err != nil {
+			return err
+		}
+		groups.Add(e)
+	}
+	clusters := groups.BySignature()
+	if n > len(clusters) {
+		return refusef("--cluster %d: there are %d (prodigy dlq analyze %s numbers them)", n, len(clusters), c.job.ID)
+	}
+	c.cluster = clusters[n-1].Signature
+	return nil
 }
 
 // make chooses among all dead letters and calls chosen, if not nil, for each one to run.
 func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Entry)) error {
+	if err := c.findCluster(all); err != nil {
+		return err
+	}
 	missing := map[string]bool{}
 	for _, id := range c.options.items {
 		missing[id] = true
@@ -171,7 +236,11 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 		}
 		delete(missing, e.ItemID)
 		c.total++
-		if !c.asked(e) {
+		asked, err := c.asked(e)
+		if err != nil {
+			return err
+		}
+		if !asked {
 			continue
 		}
 		c.named[e.ItemID] = true
@@ -191,11 +260,18 @@ func (c *letterChoice) make(all iter.Seq2[dlq.Entry, error], chosen func(dlq.Ent
 	return nil
 }
 
-// asked reports whether --item, --type and --filter select e.
-func (c *letterChoice) asked(e dlq.Entry) bool {
+// asked reports whether the flags select e.
+func (c *letterChoice) asked(e dlq.Entry) (bool, error) {
 	named := len(c.options.items) == 0 || slices.Contains(c.options.items, e.ItemID)
 	typed := c.options.typ == "" || string(e.Last().ErrorType) == c.options.typ
-	return named && typed && (c.filter == nil || c.filter.Match(e.Item))
+	if !named || !typed || c.filter != nil && !c.filter.Match(e.Item) || c.options.cluster > 0 && e.ErrorSignature != c.cluster {
+		return false, nil
+	}
+	if c.where == nil {
+		return true, nil
+	}
+	values, err := letterValues(e)
+	return err == nil && c.where.MatchNamed(values), err
 }
 
 // eligible reports whether e may be retried, and counts why not. A higher --max-retries makes entries eligible that were only retried
@@ -234,6 +310,9 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	if o.format == asJSON {
 		return printJSON(con.out, map[string]any{"would_run": append([]string{}, c.items...), "not_eligible": kept})
 	}
+	if o.canary > 0 && o.canary < len(c.items) {
+		_, _ = fmt.Fprintf(out, "the first %d, and the others only if these succeed\n", o.canary)
+	}
 	_, _ = fmt.Fprintf(out, "%d would be run, %d are not eligible", len(c.items), kept)
 	if kept > 0 {
 		_, _ = fmt.Fprintf(out, ": %s", c.kept)
@@ -259,7 +338,7 @@ func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale, red
 		case left > 0:
 			_, _ = fmt.Fprintf(con.err, "No dead letter was run: %s.\n", c.kept)
 		case c.total > 0:
-			_, _ = fmt.Fprintf(con.err, "None of %s fits --type and --filter.\n", counted(c.total, "dead letter"))
+			_, _ = fmt.Fprintf(con.err, "None of %s fits the flags that choose among them.\n", counted(c.total, "dead letter"))
 		default:
 			_, _ = fmt.Fprintln(con.err, "There are no dead letters to run.")
 		}
@@ -330,4 +409,23 @@ func (o dlqRetryOptions) retryCode(e finishedRun, left int) int {
 		return exitLeft
 	}
 	return exitOK
+}
+
+// rateFlag is the value of a flag that takes a limit of starts.
+type rateFlag struct{ limit *rate.Limit }
+
+func (f rateFlag) String() string {
+	if f.limit == nil || f.limit.Count == 0 {
+		return ""
+	}
+	return f.limit.String()
+}
+
+// Type implements pflag.Value.
+func (rateFlag) Type() string { return "rate" }
+
+// Set implements pflag.Value.
+func (f rateFlag) Set(text string) (err error) {
+	*f.limit, err = rate.Parse(text)
+	return err
 }

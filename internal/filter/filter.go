@@ -60,6 +60,17 @@ func (f *Filter) Match(item json.RawMessage) bool {
 	return f.root.eval(func(path []step) (Value, bool) { return inItem(v, path) }).truth()
 }
 
+// MatchNamed reports whether the filter selects values that have names, each valid JSON: a path begins with one of them. Other names are null.
+func (f *Filter) MatchNamed(values map[string]json.RawMessage) bool {
+	return f.root.eval(func(path []step) (Value, bool) {
+		raw, ok := values[path[0].name]
+		if !ok || path[0].indexed {
+			return Value{}, false
+		}
+		return newValue(raw).at(path[1:])
+	}).truth()
+}
+
 // Path is the compiled path of a field of an item.
 type Path struct{ steps []step }
 

@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
 	"prodigy/internal/pressure"
+	"prodigy/internal/rate"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
 )
@@ -93,6 +94,12 @@ type Config struct {
 
 	// With is, of RetryDead, a revision of the user's repository that is the work of the one item that is chosen: it is merged, and no agent runs.
 	With string
+
+	// Rate is, of RetryDead, how often its agents may start at most, in place of what the workflow says. The zero Limit leaves it.
+	Rate rate.Limit
+
+	// Canary is, of RetryDead, how many dead letters are run first: if one of them fails again, the others are not run. 0: none is.
+	Canary int
 
 	// Stop, when it ends, asks for a stop: no new agents, and running ones get the grace. Its cause is the reason that is recorded.
 	// The ctx that Run is given kills instead. Nil never stops.

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"prodigy/internal/control"
+	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 )
 
@@ -424,4 +426,47 @@ func TestEveryRequestIsAnsweredWhileAJobEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A retry of dead letters may have a limit and a canary of its own.
+func TestDeadLettersAreRetriedAtARateAndAfterACanary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &timeline{}
+		mended := false
+		c := config(t, fake(func(c call) answer {
+			a := l.runner(0)(c)
+			if !mended {
+				a.code = 1
+			}
+			return a
+		}))
+		r := run(t, c, workflowOf(5, 5, ""))
+		all := func(q *dlq.Queue) (ids []string, err error) {
+			for e, err := range q.Each() {
+				if err != nil {
+					return nil, err
+				}
+				ids = append(ids, e.ItemID)
+			}
+			return ids, nil
+		}
+		c.Rate, c.Canary = rate.Limit{Count: 1, Per: 2 * time.Second}, 2
+		for _, want := range []struct {
+			mended bool
+			at     []time.Duration
+			dead   int
+		}{{false, []time.Duration{0, 2 * time.Second}, 5}, {true, []time.Duration{0, 2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second}, 0}} {
+			time.Sleep(time.Hour)
+			l.began, l.at, mended = time.Now(), nil, want.mended
+			r, err := RetryDead(t.Context(), c, r.Job, all, false)
+			if err != nil || r.State != Completed || r.Metrics.Failed != want.dead || !slices.Equal(l.at, want.at) {
+				t.Errorf("mended %t: got %s with %d failed, starts at %v, %v, want completed with %d, starts at %v", want.mended, r.State, r.Metrics.Failed, l.at, err, want.dead, want.at)
+			}
+		}
+		for _, rec := range recordsOf(t, r.Job) {
+			if e, ok := rec.Event.(events.AgentStarted); ok && e.Attempt > 3 {
+				t.Errorf("got attempt %d of %s, want 3 at most", e.Attempt, e.ItemID)
+			}
+		}
+	})
 }

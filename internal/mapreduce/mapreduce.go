@@ -284,6 +284,11 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	if w, err = c.Replacement.validate(c, recorded); err != nil {
 		return nil, err
 	}
+	if c.Rate.Count > 0 && w.Map != nil {
+		limited, m := *w, *w.Map
+		m.Rate, limited.Map, limited.ErrorPolicy.Rate = workflow.Rate{Limit: c.Rate}, &m, c.Rate
+		w = &limited
+	}
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
 	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
 	if c.MaxParallel > 0 {
@@ -597,7 +602,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 		indexes = nil
 	}
 	j.listen()
-	v, err := j.runPool(ctx, j.listed(indexes), nil, nil)
+	v, stopped, err := j.runCanary(ctx, indexes)
 	if err != nil {
 		return v, err
 	}
@@ -613,12 +618,41 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 		}
 		return v, nil
 	}
+	if stopped && (reduce || held) {
+		v.state, v.reason = Paused, "the first dead letters failed again, so that the others and reduce did not run: a resume runs reduce"
+		return v, nil
+	}
 	if !reduce && !held {
 		return v, nil
 	}
 	last, err := j.runLast(ctx)
 	last.reprocessed, last.recovered = v.reprocessed, v.recovered
 	return last, err
+}
+
+// runCanary runs dead letters again: first as many as Config.Canary says, and the others only if none of these failed. It reports whether it
+// stopped at that.
+func (j *job) runCanary(ctx context.Context, indexes []int) (v runResult, stopped bool, err error) {
+	first, rest := indexes, []int(nil)
+	if n := j.config.Canary; n > 0 && n < len(indexes) {
+		first, rest = indexes[:n], indexes[n:]
+	}
+	v, err = j.runPool(ctx, j.listed(first), nil, nil)
+	if err != nil || v.state != Completed || len(rest) == 0 {
+		return v, false, err
+	}
+	failed := 0
+	for _, index := range first {
+		if j.state.dead(index) {
+			failed++
+		}
+	}
+	if failed > 0 {
+		j.notice(fmt.Sprintf("canary: %d of %d failed again, so that the other %d are not run", failed, len(first), len(rest)))
+		return v, true, nil
+	}
+	v, err = j.runPool(ctx, j.listed(rest), nil, nil)
+	return v, false, err
 }
 
 // recordResumed records how far the job had come, and whether the phases after the map phase run again.
