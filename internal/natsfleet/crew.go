@@ -656,12 +656,16 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	defer c.putting.Unlock()
 	c.mu.Lock()
 	_, put := c.objects[name]
-	c.specs[known], c.objects[name] = name, data
 	c.mu.Unlock()
-	if put {
-		return name, nil
+	if !put {
+		if err := stubbornly(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
+			return "", err
+		}
 	}
-	return name, stubbornly(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.specs[known], c.objects[name] = name, data // now that workers can fetch it
+	return name, nil
 }
 
 // Hold gives back what no worker has, and has those wait no longer that wait.
