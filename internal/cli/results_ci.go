@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"strconv"
@@ -79,44 +78,14 @@ func seconds(ms json.Number) string {
 	return strconv.FormatFloat(v/1000, 'f', 3, 64)
 }
 
-// The elements of JUnit's report, as Jenkins and GitLab read it: https://github.com/testmoapp/junitxml lists what is in use.
-type junitCase struct {
-	XMLName xml.Name      `xml:"testcase"`
-	Name    string        `xml:"name,attr"`
-	Class   string        `xml:"classname,attr"`
-	Time    string        `xml:"time,attr"`
-	Failure *junitFailure `xml:"failure"`
-	Skipped *struct{}     `xml:"skipped"`
-}
-
-type junitFailure struct {
-	Message string `xml:"message,attr"`
-	Type    string `xml:"type,attr"`
-	Text    string `xml:",chardata"`
-}
-
-// junit writes a test case for each row, as they come.
+// junit writes a test case for each row, as they come: the report of JUnit as Jenkins and GitLab read it, whose elements
+// https://github.com/testmoapp/junitxml lists. It does without encoding/xml, which is felt at each start of the program.
 func (c *ciRows) junit(w io.Writer) eventWriter {
-	m := c.summary.Metrics
-	suite := xml.StartElement{Name: xml.Name{Local: "testsuite"}, Attr: []xml.Attr{
-		{Name: xml.Name{Local: "name"}, Value: c.summary.Workflow},
-		{Name: xml.Name{Local: "id"}, Value: c.job.ID},
-		{Name: xml.Name{Local: "tests"}, Value: strconv.Itoa(m.Successful + m.Failed + m.Skipped)},
-		{Name: xml.Name{Local: "failures"}, Value: strconv.Itoa(m.Failed)},
-		{Name: xml.Name{Local: "errors"}, Value: "0"},
-		{Name: xml.Name{Local: "skipped"}, Value: strconv.Itoa(m.Skipped)},
-		{Name: xml.Name{Local: "time"}, Value: strconv.FormatFloat(c.summary.Duration.Seconds(), 'f', 3, 64)},
-		{Name: xml.Name{Local: "timestamp"}, Value: c.summary.Started.UTC().Format(time.RFC3339)},
-	}}
-	suites := xml.StartElement{Name: xml.Name{Local: "testsuites"}}
-	_, err := io.WriteString(w, xml.Header)
-	e := xml.NewEncoder(w)
-	e.Indent("", "  ")
-	for _, start := range []xml.StartElement{suites, suite} {
-		if err == nil {
-			err = e.EncodeToken(start)
-		}
-	}
+	m, suite := c.summary.Metrics, xmlText(c.summary.Workflow)
+	_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
+<testsuites>
+  <testsuite name="%s" id="%s" tests="%d" failures="%d" errors="0" skipped="%d" time="%.3f" timestamp="%s">
+`, suite, xmlText(c.job.ID), m.Successful+m.Failed+m.Skipped, m.Failed, m.Skipped, c.summary.Duration.Seconds(), c.summary.Started.UTC().Format(time.RFC3339))
 	return eventWriter{
 		one: func(line []byte) error {
 			var row resultRow
@@ -126,31 +95,48 @@ func (c *ciRows) junit(w io.Writer) eventWriter {
 			if err != nil {
 				return err
 			}
-			one := junitCase{Name: c.name(row), Class: c.summary.Workflow, Time: seconds(row.DurationMS)}
+			end := "/>"
 			switch row.Status {
 			case "failed":
-				one.Failure = new(junitFailure)
-				one.Failure.Message, one.Failure.Type, one.Failure.Text = c.failure(row)
+				message, kind, printed := c.failure(row)
+				end = fmt.Sprintf("><failure message=\"%s\" type=\"%s\">%s</failure></testcase>", xmlText(message), xmlText(kind), xmlText(printed))
 			case "skipped":
-				one.Skipped = &struct{}{}
+				end = "><skipped/></testcase>"
 			}
-			return e.Encode(one)
+			_, err := fmt.Fprintf(w, "    <testcase name=\"%s\" classname=\"%s\" time=\"%s\"%s\n", xmlText(c.name(row)), suite, seconds(row.DurationMS), end)
+			return err
 		},
 		end: func() error {
-			for _, start := range []xml.StartElement{suite, suites} {
-				if err == nil {
-					err = e.EncodeToken(start.End())
-				}
-			}
 			if err == nil {
-				err = e.Close()
-			}
-			if err == nil {
-				_, err = io.WriteString(w, "\n")
+				_, err = io.WriteString(w, "  </testsuite>\n</testsuites>\n")
 			}
 			return err
 		},
 	}
+}
+
+// xmlText returns text for an element or an attribute in double quotes. What XML 1.0 cannot hold becomes U+FFFD.
+func xmlText(text string) string {
+	var b strings.Builder
+	for _, r := range text { // a byte that is not UTF-8 is U+FFFD here
+		switch {
+		case r == '&':
+			b.WriteString("&amp;")
+		case r == '<':
+			b.WriteString("&lt;")
+		case r == '>':
+			b.WriteString("&gt;")
+		case r == '"':
+			b.WriteString("&quot;")
+		case r == '\n', r == '\t', r == '\r':
+			fmt.Fprintf(&b, "&#%d;", r)
+		case r < ' ', r == 0xFFFE, r == 0xFFFF:
+			b.WriteRune('\uFFFD')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // maxAnnotations is how many annotations of a kind GitHub shows for a step.
