@@ -20,7 +20,7 @@ import (
 // BenchmarkItems runs trivial items in the local pool, and on a fleet of two workers, all in this process.
 func BenchmarkItems(b *testing.B) {
 	items := func(n int) (*workflow.Workflow, []byte) {
-		text := []byte(fmt.Sprintf("mode: mapreduce\nmap:\n  max_parallel: 16\n  input: {command: 'seq 1 %d'}\n  agent_template: [{shell: 'true'}]\n", n))
+		text := fmt.Appendf(nil, "mode: mapreduce\nmap:\n  max_parallel: 16\n  input: {command: 'seq 1 %d'}\n  agent_template: [{shell: 'true'}]\n", n)
 		w, err := workflow.Parse("w.yml", text, workflow.ParseOptions{})
 		if err != nil {
 			b.Fatal(err)

@@ -950,7 +950,8 @@ func (c *crew) openMembers(key string, adopts bool) error {
 		return err
 	}
 	c.members = f
-	text := key + "\n"
+	var text strings.Builder
+	text.WriteString(key + "\n")
 	known := map[string]bool{}
 	lines := strings.Split(string(before), "\n")
 	for _, line := range lines[min(1, len(lines)):] {
@@ -962,12 +963,12 @@ func (c *crew) openMembers(key string, adopts bool) error {
 	}
 	for instance := range known {
 		c.noted[instance] = true
-		text += "+" + instance + "\n"
+		text.WriteString("+" + instance + "\n")
 	}
 	c.mu.Lock()
 	c.book.Expect(slices.Collect(maps.Keys(known)), adopts && lines[0] != key, time.Now())
 	c.mu.Unlock()
-	if _, err := f.WriteString(text); err != nil {
+	if _, err := f.WriteString(text.String()); err != nil {
 		return err
 	}
 	return f.Sync()

@@ -55,7 +55,8 @@ func (Link) Init(o fleet.InitOptions) ([]string, error) {
 	}
 	base := fleet.Credentials{URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public}}
 	files := map[string]string{}
-	users := usersHead
+	var users strings.Builder
+	users.WriteString(usersHead)
 	workers := o.Workers
 	if len(workers) == 0 {
 		workers = []string{""}
@@ -73,11 +74,11 @@ func (Link) Init(o fleet.InitOptions) ([]string, error) {
 			return nil, err
 		}
 		files[m.file()] = text
-		users += entry
+		users.WriteString(entry)
 	}
 	for _, h := range hosts {
 		files[filepath.Join(h.dir, "nats.conf")] = h.config(hosts)
-		files[filepath.Join(h.dir, usersFile)] = users + usersTail
+		files[filepath.Join(h.dir, usersFile)] = users.String() + usersTail
 		files[filepath.Join(h.dir, "ca.pem")] = ca
 		files[filepath.Join(h.dir, "server.pem")] = server
 		files[filepath.Join(h.dir, "server-key.pem")] = serverKey

@@ -122,9 +122,7 @@ func (n *Notifier) begin(first events.Record) {
 	for _, r := range n.receivers {
 		r.job = job
 	}
-	n.running.Add(1)
-	go func() {
-		defer n.running.Done()
+	n.running.Go(func() {
 		book, err := openJournal(job)
 		if err != nil {
 			n.told("no notifications: %v", err)
@@ -144,7 +142,7 @@ func (n *Notifier) begin(first events.Record) {
 		if err := book.close(); err != nil {
 			n.told("%v", err)
 		}
-	}()
+	})
 }
 
 // catchUp gathers what was recorded before this run and not told.
@@ -304,19 +302,20 @@ func oneLine(text string) string {
 
 // message makes the message of what was gathered.
 func (g *gathered) message(id, jobID, name string) Message {
-	text := name + " (" + jobID + ")"
+	var text strings.Builder
+	text.WriteString(name + " (" + jobID + ")")
 	if g.total == 1 {
-		text += " " + g.lines[0]
+		text.WriteString(" " + g.lines[0])
 	} else {
 		for _, line := range g.lines {
-			text += "\n- " + line
+			text.WriteString("\n- " + line)
 		}
 		if more := g.total - len(g.lines); more > 0 {
-			text += fmt.Sprintf("\n- and %d more", more)
+			fmt.Fprintf(&text, "\n- and %d more", more)
 		}
 	}
 	return Message{
-		ID: id, JobID: jobID, Workflow: name, Time: g.time, Text: text, Counts: g.counts, Events: g.events, More: g.total - len(g.events),
+		ID: id, JobID: jobID, Workflow: name, Time: g.time, Text: text.String(), Counts: g.counts, Events: g.events, More: g.total - len(g.events),
 		Metrics: g.metrics,
 	}
 }
