@@ -218,7 +218,7 @@ func ensure(ctx context.Context, h *hub) error {
 	}
 	for _, bucket := range []string{jobsBucket, locksBucket} {
 		if _, err := js.KeyValue(ctx, bucket); err != nil {
-			if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
+			if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas, TTL: map[string]time.Duration{locksBucket: lockKept}[bucket]}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
 				return err
 			}
 		}
@@ -230,6 +230,9 @@ func ensure(ctx context.Context, h *hub) error {
 	}
 	return nil
 }
+
+// lockKept is how long a lock is kept that nobody renews.
+const lockKept = 7 * 24 * time.Hour
 
 // clusterSize is how many brokers of a cluster keep each message.
 const clusterSize = 3

@@ -821,7 +821,7 @@ func (c *crew) Close() error {
 	if c.gone || !c.nc.IsConnected() { // all that is left is another's, or cannot be reached
 		return nil
 	}
-	if err := c.unlock(ctx, clean); err != nil && !isConflict(err) {
+	if err := c.unlock(ctx); err != nil && !isConflict(err) {
 		c.tell("the broker still has the lock of the job: %v", err)
 	}
 	if !clean {

@@ -363,7 +363,7 @@ func (w *worker) prune() error {
 
 // collect has the broker keep the files that an attempt has left, as far as there are any, and returns them. What is wrong with them is a failure.
 func (w *worker) collect(ctx context.Context, x *jobExecutor, h *holding, a agent.Attempt, o *agent.Outcome) ([]fleet.File, error) {
-	if h.job.Files == "" || x.produces == nil || o.Failure != nil {
+	if w.entry(h.job).Files == "" || x.produces == nil || o.Failure != nil {
 		return nil, nil
 	}
 	fail := func(err error) {

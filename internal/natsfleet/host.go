@@ -170,7 +170,7 @@ func (h *workerHost) ReportStep(b agent.StepBreaker, t breaker.Ticket, success b
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
 func (h *workerHost) ReleaseStep(b agent.StepBreaker, t breaker.Ticket) {
 	go func() {
-		ctx, cancel := context.WithTimeout(h.w.life, h.job.Lease)
+		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
 		defer cancel()
 		_ = h.w.ask(ctx, h.job, callReleaseStep, 0, stepArgs{Breaker: b, Ticket: t}, new(stepResult))
 	}()
@@ -255,7 +255,7 @@ func (h *workerHost) release(t agent.AgentTicket) {
 	owner := h.job.tickets[t.ID]
 	delete(h.job.tickets, t.ID)
 	go func() {
-		ctx, cancel := context.WithTimeout(h.w.life, h.job.Lease)
+		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
 		defer cancel()
 		_ = h.w.ask(ctx, h.job, callReleaseAgent, 0, agentArgs{Ticket: t, Owner: owner}, new(agentResult))
 	}()

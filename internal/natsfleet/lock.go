@@ -128,18 +128,14 @@ func (c *crew) renewLock(ctx context.Context) error {
 	return err
 }
 
-// unlock gives the lock back. Its epoch stays unless nothing of the job is left.
-func (c *crew) unlock(ctx context.Context, clean bool) error {
+// unlock gives the lock back. The entry stays for some days also when the job is done: one who was frozen and comes back must see that it is.
+func (c *crew) unlock(ctx context.Context) error {
 	c.locking.Lock()
 	defer c.locking.Unlock()
 	kv, err := c.js.KeyValue(ctx, locksBucket)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = kv.Update(ctx, c.key, c.lockOf(""), c.lockRevision)
 	}
-	if clean {
-		return kv.Purge(ctx, c.key, jetstream.LastRevision(c.lockRevision))
-	}
-	_, err = kv.Update(ctx, c.key, c.lockOf(""), c.lockRevision)
 	return err
 }
 

@@ -73,6 +73,21 @@ func TestACoordinatorThatComesBackTooLateGoes(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("it goes on")
 	}
+	// One who comes back when the job is done sees that too.
+	third := f.coordinator()
+	third.key, third.epoch, third.lockRevision = "done", 1, 1
+	done := f.coordinator()
+	if err := done.lock(t.Context(), "done", "done"); err != nil {
+		t.Fatal(err)
+	}
+	done.key = "done"
+	if err := done.unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.renewLock(t.Context()); !errors.Is(err, errTaken) {
+		t.Errorf("got %v, want that it was taken over and done", err)
+	}
+	done.key, third.key = "", ""
 	kv, err := second.js.KeyValue(t.Context(), jobsBucket)
 	if err != nil {
 		t.Fatal(err)

@@ -876,6 +876,13 @@ func (w *worker) warn(key, text string) {
 // update takes over what a coordinator says of its job.
 func (w *worker) update(key string, now fleet.Job) { w.take(key, now, nil) }
 
+// entry returns what the coordinator of a job says of it.
+func (w *worker) entry(j *workerJob) fleet.Job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return j.Job
+}
+
 // take takes over the entry of a job. foreign is why it is not believed; nil: it is.
 func (w *worker) take(key string, now fleet.Job, foreign error) {
 	w.mu.Lock()
@@ -1216,7 +1223,7 @@ func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err er
 	if err != nil {
 		return o, nil, err
 	}
-	a := h.task.Attempt(x.spec, h.job.ID, h.slot, h.arrived)
+	a := h.task.Attempt(x.spec, w.entry(h.job).ID, h.slot, h.arrived)
 	switch {
 	case dir != "":
 		a.Dir = dir
@@ -1254,9 +1261,8 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 	j := h.job
 	j.asking.Lock()
 	defer j.asking.Unlock()
-	w.mu.Lock()
-	files := j.Files
-	w.mu.Unlock()
+	entry := w.entry(j)
+	files := entry.Files
 	if files != "" {
 		if dir, err = w.directory(ctx, j, files); err != nil {
 			return nil, "", fmt.Errorf("files: %w", err)
@@ -1273,7 +1279,7 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 	if err := json.Unmarshal(data, &x.spec); err != nil {
 		return nil, "", fmt.Errorf("read the steps: %w", err)
 	}
-	if j.Secrets && j.secrets == nil {
+	if entry.Secrets && j.secrets == nil {
 		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
 			return nil, "", fmt.Errorf("ask for the secrets: %w", err)
 		}
@@ -1302,7 +1308,7 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 		values = append(values, v)
 	}
 	x.Executor = agent.New(agent.Config{
-		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: j.Grace, LogSteps: x.spec.LogSteps, TempDir: w.temp,
+		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace, LogSteps: x.spec.LogSteps, TempDir: w.temp,
 		Environ: w.o.Environ, Secrets: j.secrets, Mask: mask.New(values),
 	}, &workerHost{w: w, job: j})
 	j.executors[h.task.Spec] = x
