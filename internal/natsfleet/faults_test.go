@@ -1,6 +1,8 @@
 package natsfleet
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,9 +12,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
 )
 
 // twice is a script that says so when an item runs more than once.
@@ -161,12 +165,16 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 	}
 	defer h.nc.Close()
 	for name, c := range map[string]struct {
-		ago  time.Duration
-		want int
-	}{"in contact": {time.Second, 1}, "without contact": {time.Minute, 0}} {
+		ago     time.Duration
+		guarded time.Duration // that the watcher waits from now on; 0: it does not
+		want    int
+	}{"in contact": {time.Second, 0, 1}, "without contact": {time.Minute, 0, 0}, "its watcher kills": {time.Second, -time.Millisecond, 0}} {
 		w := &worker{hub: h, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now().Add(-c.ago)}
 		w.space = sync.NewCond(&w.mu)
 		w.life, w.rounds = t.Context(), 1
+		if c.guarded != 0 {
+			w.guarded = time.Now().Add(c.guarded)
+		}
 		j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute, Owner: "o"}, round: 1, credit: 1, arrived: map[int64]bool{}}
 		w.jobs["j"] = j
 		w.delivered(&nats.Msg{Data: encoded(fleet.Down{V: fleet.Protocol, Key: "j", Owner: "o", Round: 1, Tasks: []fleet.Task{{Token: 7}}})})
@@ -175,5 +183,45 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 			t.Errorf("%s: it holds %d in round %d, want %d", name, len(w.held), j.round, c.want)
 		}
 		w.mu.Unlock()
+	}
+}
+
+// What was given to a worker that finds that it had no contact is lost only if a command of it has begun. Else it is given back: its item is not to blame.
+func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
+	f := newField(t)
+	h, err := connect(t.Context(), f.address(), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	for want, begins := range map[fleet.Kind]bool{fleet.Returned: false, fleet.Dropped: true} {
+		w := &worker{hub: h, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now()}
+		w.space = sync.NewCond(&w.mu)
+		w.life = t.Context()
+		j := &workerJob{key: "j", Job: fleet.Job{ID: "job", Lease: time.Minute}, executors: map[string]*jobExecutor{}}
+		j.life, j.cancel = context.WithCancelCause(t.Context())
+		w.jobs["j"] = j
+		a := attemptAt(f, 1, "true")
+		lose := func() { // the contact
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.proof = time.Now().Add(-time.Hour)
+		}
+		x := &jobExecutor{spec: fleet.NewSpec(*a), Executor: agent.New(agent.Config{Environ: os.Environ(), TempDir: t.TempDir(), Run: func(ctx context.Context, c process.Command) (process.Exit, error) {
+			if begins {
+				defer lose()
+			} else {
+				lose()
+			}
+			return w.command(ctx, c)
+		}}, &workerHost{w: w, job: j})}
+		j.executors["spec"] = x
+		k := &holding{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
+		w.held[k.name()] = k
+		w.run(k)
+		var r fleet.Report
+		if len(k.reports) != 1 || json.Unmarshal(k.reports[0].data, &r) != nil || r.Kind != want {
+			t.Errorf("got %+v, want one report, that it is %s", r, want)
+		}
 	}
 }

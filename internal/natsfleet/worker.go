@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -112,6 +113,7 @@ type holding struct {
 	began   int // the slot that it began in
 	arrived time.Time
 
+	ran    atomic.Bool // a command of it was begun
 	fenced bool
 	over   bool // nobody wants to know how it ends
 	cancel context.CancelCauseFunc
@@ -1022,7 +1024,7 @@ func (w *worker) schedule(now time.Time) {
 		}
 		offered += int(j.credit - j.got)
 	}
-	rests := w.stopping || now.Before(w.rest) || w.outOfContact(now)
+	rests := w.stopping || now.Before(w.rest) || w.outOfContact(now) || w.frozen(now)
 	free := len(w.free) - len(w.queue)
 	if rests {
 		free = 0
@@ -1104,7 +1106,7 @@ func (w *worker) delivered(m *nats.Msg) {
 	if j == nil || j.Owner != d.Owner {
 		return
 	}
-	if len(d.Tasks) > 0 && w.outOfContact(time.Now()) { // it may have been on the way for so long that others have it by now
+	if now := time.Now(); len(d.Tasks) > 0 && (w.outOfContact(now) || w.frozen(now)) { // it may have been on the way for so long that others have it by now
 		w.restate(j)
 		d.Tasks = nil
 		go w.renew()
@@ -1170,6 +1172,8 @@ func (w *worker) run(h *holding) {
 	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
 	w.mu.Unlock()
 	switch {
+	case fenced && !h.ran.Load():
+		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
 	case fenced:
 		r = fleet.Report{Kind: fleet.Dropped, Reason: "its worker had no contact with the broker for most of the lease, and has killed it"}
 	case err != nil && (stopped || errors.Is(err, process.ErrKill)):
@@ -1202,9 +1206,9 @@ func (w *worker) holder(h *holding) fleet.Holder {
 
 // execute runs an attempt that was granted.
 func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err error) {
-	ctx, cancel := context.WithCancelCause(h.job.life)
-	defer cancel(nil)
 	w.mu.Lock()
+	ctx, cancel := context.WithCancelCause(context.WithValue(h.job.life, holdingKey{}, h))
+	defer cancel(nil)
 	h.cancel = cancel
 	if h.fenced {
 		cancel(errNoContact)
@@ -1239,7 +1243,9 @@ func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err er
 		defer placed.Stop()
 	}
 	if o, err = x.Execute(ctx, a); err == nil {
-		made, err = w.collect(ctx, x, h, a, &o)
+		if dir != "" {
+			made, err = w.collect(ctx, x, h, a, &o)
+		}
 	}
 	return o, made, err
 }
@@ -1315,6 +1321,9 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 	return x, dir, nil
 }
 
+// holdingKey is the key of the holding in the context of its commands.
+type holdingKey struct{}
+
 // command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing.
 func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
 	w.mu.Lock()
@@ -1322,6 +1331,9 @@ func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, 
 	w.mu.Unlock()
 	if out {
 		return process.Exit{}, errNoContact
+	}
+	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+		h.ran.Store(true)
 	}
 	return process.Run(ctx, c)
 }
