@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/ohler55/ojg/jp"
@@ -300,6 +301,9 @@ func TestACommandEndsWhenNoMoreIsWanted(t *testing.T) {
 	m = &workflow.Map{Input: workflow.Input{Command: "kill -0 $(cat pid) 2>/dev/null && echo lives || echo gone"}}
 	if got, err := selectItems(m, e); err != nil || len(got) != 1 || got[0] != `"gone"` {
 		t.Errorf("got %v, %v, want the command gone", got, err)
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); { // they may have their last instructions before them
+		runtime.Gosched()
 	}
 	if after := runtime.NumGoroutine(); after > before {
 		t.Errorf("got %d goroutines, want the %d from before", after, before)
