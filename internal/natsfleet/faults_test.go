@@ -168,7 +168,7 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 		ago     time.Duration
 		guarded time.Duration // that the watcher waits from now on; 0: it does not
 		want    int
-	}{"in contact": {time.Second, 0, 1}, "without contact": {time.Minute, 0, 0}, "its watcher kills": {time.Second, -time.Millisecond, 0}} {
+	}{"in contact": {time.Second, 0, 1}, "without contact": {time.Minute, 0, 0}, "without contact for most of the time that its watcher waits": {40 * time.Second, 0, 0}, "its watcher kills": {time.Second, -time.Millisecond, 0}} {
 		w := &worker{hub: h, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now().Add(-c.ago)}
 		w.space = sync.NewCond(&w.mu)
 		w.life, w.rounds = t.Context(), 1

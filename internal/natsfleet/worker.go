@@ -609,6 +609,7 @@ func (w *worker) renew() {
 			w.proof = sent
 		}
 		w.mu.Unlock()
+		w.beat(time.Now()) // the watcher counts from the proof before
 		w.kick()
 	}
 }
@@ -641,6 +642,9 @@ func (w *worker) fence(now time.Time) {
 		w.o.Say(fmt.Sprintf("no contact with the broker for most of the lease: killed what ran, %d", n))
 	}
 }
+
+// watcherEarly is how long before its time the watcher may kill, by this clock.
+const watcherEarly = 200 * time.Millisecond
 
 // afterFreeze is how long nothing begins after this process was frozen.
 const afterFreeze = 2 * time.Second
@@ -1106,7 +1110,7 @@ func (w *worker) delivered(m *nats.Msg) {
 	if j == nil || j.Owner != d.Owner {
 		return
 	}
-	if now := time.Now(); len(d.Tasks) > 0 && (w.outOfContact(now) || w.frozen(now)) { // it may have been on the way for so long that others have it by now
+	if now := time.Now(); len(d.Tasks) > 0 && (now.Sub(w.proof) > w.shortest()/2 || w.frozen(now)) { // it may have been on the way for so long that others have it by now
 		w.restate(j)
 		d.Tasks = nil
 		go w.renew()
@@ -1169,6 +1173,9 @@ func (w *worker) run(h *holding) {
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made}
 	w.mu.Lock()
 	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
+	if o.Failure != nil && o.Failure.Signal != "" {
+		fenced = fenced || w.frozen(time.Now().Add(watcherEarly))
+	}
 	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
 	w.mu.Unlock()
 	switch {
