@@ -225,3 +225,24 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 		}
 	}
 }
+
+// A worker that is to end does not wait for ever for somebody to take its reports: a broker may have lost its disk after the job has ended.
+func TestAWorkerEndsThoughNobodyTakesItsReports(t *testing.T) {
+	j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute}}
+	for name, c := range map[string]struct {
+		h    *holding
+		want bool
+	}{
+		"it runs":              {&holding{}, false},
+		"it has just ended":    {&holding{ended: true, reports: []report{{made: time.Now()}}}, false},
+		"nobody takes its end": {&holding{ended: true, reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, true},
+		"the broker has it":    {&holding{ended: true, left: true}, true},
+		"it prints and runs":   {&holding{reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, false},
+	} {
+		c.h.job = j
+		w := &worker{stopping: true, held: map[string]*holding{"x": c.h}}
+		if got := w.finished(); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}

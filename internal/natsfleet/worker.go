@@ -344,7 +344,8 @@ func (w *worker) tidy(j *workerJob) {
 	})
 }
 
-// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does.
+// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does. A report that neither
+// takes for a lease is lost with the attempt: its coordinator has given it up by then.
 func (w *worker) finished() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -352,7 +353,8 @@ func (w *worker) finished() bool {
 		return false
 	}
 	for _, h := range w.held {
-		if !h.left {
+		given := h.ended && len(h.reports) > 0 && time.Since(h.reports[0].made) > h.job.Lease
+		if !h.left && !given {
 			return false
 		}
 	}
