@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"prodigy/internal/jobs"
@@ -73,8 +74,9 @@ func Again(ctx context.Context, job jobs.Job, targets []Target, told func(Outcom
 func Try(ctx context.Context, name string, targets []Target, told func(Outcome)) error {
 	now := time.Now()
 	for i, t := range targets {
-		id := "test-" + now.UTC().Format("20060102T150405.000000000Z")
-		g := gathered{lines: []string{"this is a test of notify, receiver " + string(rune('1'+i))}, total: 1, time: now}
+		number := strconv.Itoa(i + 1)
+		id := "test-" + now.UTC().Format("20060102T150405.000000000Z") + "-" + number
+		g := gathered{lines: []string{"this is a test of notify, receiver " + number}, total: 1, time: now}
 		body, err := encode(g.message(id, "no job", name))
 		if err != nil {
 			return err

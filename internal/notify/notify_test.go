@@ -262,6 +262,24 @@ func TestARunThatDiesIsFollowedByOneThatTells(t *testing.T) {
 	})
 }
 
+// Each receiver of a test is told which one it is, also the tenth.
+func TestATestMessageNamesItsReceiver(t *testing.T) {
+	t.Parallel()
+	var boxes []*inbox
+	var targets []Target
+	for range 12 {
+		boxes = append(boxes, &inbox{})
+		targets = append(targets, Target{Sender: boxes[len(boxes)-1]})
+	}
+	ids := map[string]bool{}
+	if err := Try(t.Context(), "convert", targets, func(o Outcome) { ids[o.ID] = true }); err != nil {
+		t.Fatal(err)
+	}
+	if got := boxes[11].messages; len(got) != 1 || !strings.HasSuffix(got[0].Text, "this is a test of notify, receiver 12") || len(ids) != 12 {
+		t.Errorf("%d IDs, the last message: %+v", len(ids), got)
+	}
+}
+
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	type got struct {
