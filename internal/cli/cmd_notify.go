@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -34,10 +35,14 @@ The exit code is 0 when all was delivered and 1 when something was not.`,
 		Args:              atMostOne,
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.test != "" {
-				if len(args) > 0 {
-					return usagef("--test is about a workflow file, not about a job")
-				}
+			isTest := o.test != ""
+			if isTest && (len(args) > 0 || changed(cmd, "job-id", "all")) {
+				return usagef("--test is about a workflow file, not about a job")
+			}
+			if !isTest && changed(cmd, "args", "map", "param", "param-file", "profile") {
+				return usagef("only --test takes parameters and a profile: a job has those that it was started with")
+			}
+			if isTest {
 				return o.runTest(cmd.Context(), con)
 			}
 			if err := nameJob(cmd, &o.jobID, args); err != nil {
@@ -119,4 +124,9 @@ func (o notifyOptions) report(con *console, do func(told func(notify.Outcome)) e
 		err = status(exitFailed)
 	}
 	return err
+}
+
+// changed reports whether one of these flags was given.
+func changed(cmd *cobra.Command, names ...string) bool {
+	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }
