@@ -3,10 +3,43 @@
 package main
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/fstest"
 )
+
+// compressing is a directory in which the log is compressed just after its files were listed for the first time.
+type compressing struct {
+	fstest.MapFS
+	listed bool
+}
+
+func (c *compressing) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := c.MapFS.ReadDir(name)
+	if !c.listed {
+		c.listed = true
+		c.MapFS["log.zst"] = c.MapFS["log"]
+		delete(c.MapFS, "log")
+	}
+	return entries, err
+}
+
+func TestASnapshotHoldsWhatIsCompressedMeanwhile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "killed")
+	running := &compressing{MapFS: fstest.MapFS{"checkpoint": {Data: []byte("c")}, "log": {Data: []byte("l")}}}
+	if err := snapshot(dir, running); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "log.zst")); err != nil || string(data) != "l" {
+		t.Errorf("got %q, %v, want the log", data, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "log")); err == nil {
+		t.Error("the log is there under two names")
+	}
+}
 
 // A sample of what make attack-damage does on a larger scale. Damage that is never told would mean that nothing is damaged at all.
 func TestASampleOfDamagesIsHarmlessOrTold(t *testing.T) {

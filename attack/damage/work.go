@@ -141,7 +141,7 @@ func prepare(dir string) ([]job, error) {
 	var once sync.Once
 	c.Observe = func(records []events.Record) {
 		if records[len(records)-1].Seq >= killedAfter {
-			once.Do(func() { copied = os.CopyFS(killed, os.DirFS(whole)) })
+			once.Do(func() { copied = snapshot(killed, os.DirFS(whole)) })
 		}
 	}
 	if _, err := mapreduce.Resume(context.Background(), c, paused.Job); err != nil || copied != nil {
@@ -156,6 +156,19 @@ func prepare(dir string) ([]job, error) {
 		made = append(made, j)
 	}
 	return made, nil
+}
+
+// snapshot copies what a running job has written to dir. It begins again where a file was compressed, and so got another name, before it was copied.
+func snapshot(dir string, from fs.FS) error {
+	for try := 1; ; try++ {
+		err := os.CopyFS(dir, from)
+		if !errors.Is(err, os.ErrNotExist) || try == 10 {
+			return err
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
 }
 
 func newJob(home, scratch string) (job, error) {
