@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy":       {"cli"},
 	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "spelling", "spend", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "spelling", "spend", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	},
 	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
 	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
+	"internal/metrics":     {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
 	"internal/notify":      {"errorpolicy", "events", "jobs", "process", "settings", "workflow"},
 	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "spend", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},

@@ -33,6 +33,7 @@ type printer struct {
 	earlier    errorpolicy.Metrics // of the runs before this one
 
 	steer   steering
+	metrics metricsOptions
 	items   *itemOutput // what items print; nil: it is not printed
 	echo    *echo       // what all commands of items print; nil: it is not shown
 	results io.Writer   // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
@@ -58,6 +59,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		screen:     &screen{w: con.err, live: con.live && o.format != asJSON, size: con.size},
 		lines:      newProgressLines(con, w),
 		quiet:      o.quiet,
+		metrics:    o.metrics,
 		job:        view.Resumed(errorpolicy.Metrics{}),
 	}
 	if o.quiet {

@@ -39,6 +39,7 @@ type jobOptions struct {
 	maxCost     spend.USD // --max-cost; 0: not given
 	pool        jobs.Pool // --pool
 	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
+	metrics     metricsOptions
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
@@ -67,6 +68,7 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	addMaxCost(cmd, &o.maxCost)
 	f.Var(poolFlag{&o.pool}, "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
+	o.metrics.add(cmd)
 }
 
 // addPrint gives cmd the flags that print what items print.
@@ -127,14 +129,19 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	defer stopListening()
 
 	c.Stop, c.Observe = stop, p.observe
-	closeNotifier, err := p.notify(kill, &c)
-	if err != nil {
-		return finishedRun{}, err
-	}
 	if p.screen.live {
 		c.Progress, c.Printed = p.step, p.output
 	}
 	c.Earlier = func(e mapreduce.Earlier) { p.pasts <- e }
+	closeMetrics, err := p.metrics.observe(p, &c)
+	if err != nil {
+		return finishedRun{}, err
+	}
+	closeNotifier, err := p.notify(kill, &c)
+	if err != nil {
+		closeMetrics()
+		return finishedRun{}, err
+	}
 	if p.echo != nil {
 		c.Echo = p.echo
 		p.echo.fatal = cancelStop
@@ -158,6 +165,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	}
 	result, err := do(kill, c)
 	closeNotifier()
+	closeMetrics()
 	close(finished)
 	endKeys()
 	close(p.records)

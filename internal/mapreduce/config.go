@@ -124,6 +124,9 @@ type Config struct {
 	// Earlier, when set, is called with what the earlier runs of a resumed job have done, before the first call of Observe.
 	Earlier func(Earlier)
 
+	// RateWaited, when set, is called with how long an item could have started, but for the limit of starts. The owner of the job calls it: it must not wait.
+	RateWaited func(time.Duration)
+
 	// Notice, when set, is called with messages for the user, for example about what a resume found.
 	Notice func(text string)
 

@@ -283,7 +283,7 @@ const burst = 256
 
 // dispatch starts what may start now. It returns true when it stopped before it was done.
 func (p *pool) dispatch(now time.Time) bool {
-	p.held, p.turns.all = false, time.Time{}
+	p.held, p.turns.all, p.turns.single = false, time.Time{}, false
 	p.watchWindows(now)
 	if p.source.chosen == nil || !now.Before(p.total) {
 		p.total = time.Time{}
@@ -314,6 +314,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			return false
 		}
 		if !p.wake(now) && !p.admitNext(now) {
+			p.turns.wait(now)
 			p.returnShared(now)
 			return false
 		}
@@ -366,7 +367,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		return false
 	}
 	if at := p.job.state.nextTurn(now); at.After(now) && admission.Verdict == errorpolicy.Run {
-		p.held, p.hold = true, at
+		p.held, p.hold, p.turns.single = true, at, true
 		return false
 	}
 	it := p.take(retrying)
@@ -395,6 +396,7 @@ func (p *pool) take(retrying bool) offered {
 
 // start runs one attempt of an item in a free slot. The key is that of the limits that it takes a turn of.
 func (p *pool) start(it offered, key string) {
+	p.turnTaken()
 	a := p.attempt(it.Item, p.job.state.nextNumber(it.Index), p.takeSlot())
 	a.Token = p.job.record(events.AgentStarted{
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,

@@ -20,6 +20,29 @@ type turns struct {
 	woken  lanes[*parking]                              // agents whose wait for the next try of a step is over
 	asking lanes[*parking]                              // the same of those that have kept their slots
 	all    time.Time                                    // when to ask again what may start, whatever its key is; zero: nothing was held
+	single bool                                         // the next item waits for the limit that all items have
+	since  time.Time                                    // from when on a slot has been free for what waits for its turn; zero: nothing waits
+}
+
+// wait notes that nothing could start now though there is a slot.
+func (t *turns) wait(now time.Time) {
+	switch {
+	case !t.single && t.all.IsZero() && t.starts.len() == 0 && t.woken.len() == 0:
+		t.since = time.Time{} // it is not because of a limit
+	case t.since.IsZero():
+		t.since = now
+	}
+}
+
+// turnTaken ends the wait for a turn.
+func (p *pool) turnTaken() {
+	if p.turns.since.IsZero() {
+		return
+	}
+	if p.job.config.RateWaited != nil {
+		p.job.config.RateWaited(time.Since(p.turns.since))
+	}
+	p.turns.since = time.Time{}
 }
 
 // mostHeld bounds the items that wait for the turns of their keys. When there are so many, those behind them wait too, whatever their keys are.
@@ -96,6 +119,7 @@ func (p *pool) takeTurn(l *lanes[*parking], now time.Time) (*parking, bool) {
 		}
 		l.pop()
 		if !k.gone {
+			p.turnTaken()
 			p.job.record(events.StepRetried{ItemID: k.id, ItemIndex: k.index})
 			return k, true
 		}
