@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -123,12 +124,15 @@ func (c *crew) call(m *nats.Msg) {
 	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, answer))
 }
 
+// encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in another way.
 func encoded(v any) []byte {
-	data, err := json.Marshal(v)
-	if err != nil {
+	var data bytes.Buffer
+	e := json.NewEncoder(&data)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return data
+	return data.Bytes()[:data.Len()-1] // without the line break
 }
 
 // perform makes a call.

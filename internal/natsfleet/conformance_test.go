@@ -89,6 +89,11 @@ map:
     - write_file: {path: "made-${item}", content: "of ${item}"}
     - shell: cat made-${item}
 `},
+	"items are the same to the byte": {3, `
+map:
+  input: [{"a": "<b> & \u2028", "n": 1.50e3}, "x<y>&z", {"u": "\u00e9 é"}]
+  agent_template: [{shell: "echo ${item} | od -c"}]
+`},
 	"the environment is that of the workflow": {1, `
 env: {GREETING: hello}
 map:
