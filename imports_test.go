@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 
 	"internal/natsfleet": {
 		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "mapreduce", "mask", "outputs", "process", "retry", "spend",
-		"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "gopkg.in/yaml.v3",
+		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"},

@@ -114,15 +114,9 @@ type Up struct {
 	Owner string `json:"owner"` // the coordinator that it is for
 	Host  string `json:"host,omitempty"`
 	Word
-	Refuses string            `json:"refuses,omitempty"` // why it takes no part
-	Warns   string            `json:"warns,omitempty"`   // what it has not believed
-	Reports []json.RawMessage `json:"reports,omitempty"` // each a Report; those of an attempt in order
-}
-
-// UpReceived is an Up with its reports read.
-type UpReceived struct {
-	Up
-	Reports []Report `json:"reports,omitempty"`
+	Refuses string   `json:"refuses,omitempty"` // why it takes no part
+	Warns   string   `json:"warns,omitempty"`   // what it has not believed
+	Reports []Report `json:"reports,omitempty"` // those of an attempt in order
 }
 
 // Down is what the coordinator of a job sends to a worker.

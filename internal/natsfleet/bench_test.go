@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -104,7 +103,7 @@ func BenchmarkDispatch(b *testing.B) {
 // simulate is a worker that says of each attempt at once that it has succeeded.
 func simulate(b *testing.B, nc *nats.Conn, c *crew, name string, slots int64) {
 	credit := slots
-	say := func(reports []json.RawMessage, full bool) {
+	say := func(reports []fleet.Report, full bool) {
 		u := fleet.Up{V: fleet.Protocol, Owner: c.owner, Reports: reports, Word: fleet.Word{Instance: name, Node: name, Round: 1, Credit: credit, Full: full}}
 		if err := nc.Publish(upSubject(name, c.key), encoded(u)); err != nil {
 			b.Error(err)
@@ -112,18 +111,18 @@ func simulate(b *testing.B, nc *nats.Conn, c *crew, name string, slots int64) {
 	}
 	if _, err := nc.Subscribe(downSubject(name), func(m *nats.Msg) {
 		var d fleet.Down
-		if err := json.Unmarshal(m.Data, &d); err != nil {
+		if err := decode(m.Data, &d); err != nil {
 			b.Error(err)
 		}
 		if len(d.Tasks) == 0 {
 			return
 		}
-		var reports []json.RawMessage
+		var reports []fleet.Report
 		for _, t := range d.Tasks {
 			credit++
-			reports = append(reports, encoded(fleet.Report{
+			reports = append(reports, fleet.Report{
 				V: fleet.Protocol, Token: t.Token, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: name, Node: name, Slot: 1}, Outcome: &agent.Outcome{},
-			}))
+			})
 		}
 		say(reports, false)
 	}); err != nil {

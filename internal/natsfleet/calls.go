@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
@@ -134,6 +135,9 @@ func encoded(v any) []byte {
 	}
 	return data.Bytes()[:data.Len()-1] // without the line break
 }
+
+// decode reads what is sent with each attempt. It is encoding/json in all but the time that it takes.
+func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 
 // perform makes a call.
 func (c *crew) perform(q fleet.Call) []byte {

@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
+	"golang.org/x/sync/errgroup"
 
 	"prodigy/internal/fleet"
 )
@@ -210,25 +211,42 @@ func ensure(ctx context.Context, h *hub) error {
 	if h.nc.ConnectedClusterName() != "" && len(h.nc.Servers()) >= clusterSize {
 		replicas = clusterSize
 	}
-	if _, err := js.Stream(ctx, outStream); err != nil {
-		c := jetstream.StreamConfig{Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Replicas: replicas}
-		if _, err := js.CreateStream(ctx, c); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return err
+	// Each takes the broker a while to make, and they do not need each other.
+	var all errgroup.Group
+	all.Go(func() error {
+		_, err := js.Stream(ctx, outStream)
+		if err != nil {
+			_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+				Name: outStream, Subjects: []string{"prodigy.out.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, Replicas: replicas,
+			})
 		}
-	}
-	for _, bucket := range []string{jobsBucket, locksBucket} {
-		if _, err := js.KeyValue(ctx, bucket); err != nil {
-			if _, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas, TTL: map[string]time.Duration{locksBucket: lockKept}[bucket]}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-				return err
+		return unless(err, jetstream.ErrStreamNameAlreadyInUse)
+	})
+	for bucket, ttl := range map[string]time.Duration{jobsBucket: 0, locksBucket: lockKept} {
+		all.Go(func() error {
+			_, err := js.KeyValue(ctx, bucket)
+			if err != nil {
+				_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas, TTL: ttl})
 			}
-		}
+			return unless(err, jetstream.ErrBucketExists)
+		})
 	}
-	if _, err := js.ObjectStore(ctx, filesStore); err != nil {
-		if _, err := js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: filesStore, Replicas: replicas}); err != nil && !errors.Is(err, jetstream.ErrBucketExists) {
-			return err
+	all.Go(func() error {
+		_, err := js.ObjectStore(ctx, filesStore)
+		if err != nil {
+			_, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: filesStore, Replicas: replicas})
 		}
+		return unless(err, jetstream.ErrBucketExists)
+	})
+	return all.Wait()
+}
+
+// unless returns err, or nil if it is what another has been quicker with.
+func unless(err, done error) error {
+	if errors.Is(err, done) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // lockKept is how long a lock is kept that nobody renews.

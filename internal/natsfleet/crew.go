@@ -845,8 +845,8 @@ func (c *crew) Close() error {
 
 // up takes what a worker says.
 func (c *crew) up(m *nats.Msg) {
-	var u fleet.UpReceived
-	err := json.Unmarshal(m.Data, &u)
+	var u fleet.Up
+	err := decode(m.Data, &u)
 	if u.V != 0 && u.V != fleet.Protocol { // there may be no more that is the same
 		c.mu.Lock()
 		told := c.refused[u.Instance]

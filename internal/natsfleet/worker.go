@@ -500,10 +500,11 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 		}
 	}
 	size := 0
+	var reports [][]byte
 	for len(j.outbox) > 0 && size < maxBody {
 		h := j.outbox[0]
 		for h.sent < len(h.reports) && size < maxBody {
-			u.Reports = append(u.Reports, h.reports[h.sent].data)
+			reports = append(reports, h.reports[h.sent].data)
 			size += len(h.reports[h.sent].data)
 			h.sent++
 		}
@@ -512,7 +513,23 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 		}
 	}
 	j.dirty, j.full, j.warns = false, false, ""
-	return w.nc.Publish(upSubject(w.node.Instance, j.key), encoded(u)) == nil
+	return w.nc.Publish(upSubject(w.node.Instance, j.key), upMessage(u, reports)) == nil
+}
+
+// upMessage returns an Up with reports, which are JSON already.
+func upMessage(u fleet.Up, reports [][]byte) []byte {
+	data := encoded(u)
+	if len(reports) == 0 {
+		return data
+	}
+	data = append(data[:len(data)-1], `,"reports":[`...)
+	for i, one := range reports {
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = append(data, one...)
+	}
+	return append(data, "]}"...)
 }
 
 // unheard is how long the coordinator may take to write down a report before it is left with the broker.
@@ -1098,7 +1115,7 @@ func (w *worker) release(slot int) {
 // delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
 	var d fleet.Down
-	if json.Unmarshal(m.Data, &d) != nil || d.V != fleet.Protocol {
+	if decode(m.Data, &d) != nil || d.V != fleet.Protocol {
 		return
 	}
 	if err := w.trust.checkMessage(m, signedDown, m.Subject); err != nil {
