@@ -47,7 +47,7 @@ func run(items, pairs int) error {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	fmt.Println("| items | pool ms | fleet ms | throughput against the pool (each pair) | CPU against the pool |\n| --- | --- | --- | --- | --- |")
+	fmt.Println("| items | pool ms | fleet ms | with the start | ms an item | the same, fleet | throughput against the pool (each pair) | CPU an item |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, l := range []load{
 		{"trivial, 16 slots", items, "true", 16, 8},
 		{"50 ms, 16 slots", items / 4, "sleep 0.05", 16, 8},
@@ -63,16 +63,24 @@ func run(items, pairs int) error {
 // took is what a run needed.
 type took struct{ wall, cpu time.Duration }
 
-// compare runs pairs and prints a row of the table. The CPU of a fleet is that of all its processes, from their beginning to their end.
+// perItem is what each of n items needed of a run, beside one of a single item.
+func (t took) perItem(single took, n int) took {
+	return took{(t.wall - single.wall) / time.Duration(n-1), (t.cpu - single.cpu) / time.Duration(n-1)}
+}
+
+// compare runs pairs and prints a row of the table. The CPU of a fleet is that of all its processes, from their beginning to their end. What an item
+// needs is found by running a single one as well: the start of a job, and of a fleet, is no part of it.
 func (l load) compare(dir string, pairs int) error {
-	text := fmt.Sprintf("mode: mapreduce\nmap:\n  max_parallel: %d\n  input: {command: \"seq 1 %d\"}\n  agent_template: [{shell: \"%s\"}]\n", l.parallel, l.items, l.command)
-	if err := os.WriteFile(filepath.Join(dir, "w.yml"), []byte(text), 0o600); err != nil {
-		return err
-	}
+	single := l
+	single.items = 1
 	var ratios []string
-	var pool, fleet []took
+	var pool, fleet, poolItem, fleetItem []took
 	for range pairs {
 		p, err := l.once(dir)
+		if err != nil {
+			return err
+		}
+		p1, err := single.once(dir)
 		if err != nil {
 			return err
 		}
@@ -80,12 +88,18 @@ func (l load) compare(dir string, pairs int) error {
 		if err != nil {
 			return err
 		}
-		pool, fleet = append(pool, p), append(fleet, f)
-		ratios = append(ratios, fmt.Sprintf("%.2f", float64(p.wall)/float64(f.wall)))
+		f1, err := single.onFleet(dir)
+		if err != nil {
+			return err
+		}
+		pi, fi := p.perItem(p1, l.items), f.perItem(f1, l.items)
+		pool, fleet, poolItem, fleetItem = append(pool, p), append(fleet, f), append(poolItem, pi), append(fleetItem, fi)
+		ratios = append(ratios, fmt.Sprintf("%.2f", float64(pi.wall)/float64(fi.wall)))
 	}
-	p, f := median(pool), median(fleet)
-	fmt.Printf("| %d %s | %d | %d | %.2f (%s) | %.2f |\n", l.items, l.name, p.wall.Milliseconds(), f.wall.Milliseconds(),
-		float64(p.wall)/float64(f.wall), strings.Join(ratios, " "), float64(f.cpu)/float64(p.cpu))
+	p, f, pi, fi := median(pool), median(fleet), median(poolItem), median(fleetItem)
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()*1000) }
+	fmt.Printf("| %d %s | %d | %d | %.2f | %s | %s | %.2f (%s) | %s of %s ms: %.2f |\n", l.items, l.name, p.wall.Milliseconds(), f.wall.Milliseconds(),
+		float64(p.wall)/float64(f.wall), ms(pi.wall), ms(fi.wall), float64(pi.wall)/float64(fi.wall), strings.Join(ratios, " "), ms(fi.cpu), ms(pi.cpu), float64(fi.cpu)/float64(pi.cpu))
 	return nil
 }
 
@@ -103,6 +117,10 @@ func median(list []took) took {
 
 // once runs the items, on the fleet if flags name one.
 func (l load) once(dir string, flags ...string) (took, error) {
+	text := fmt.Sprintf("mode: mapreduce\nmap:\n  max_parallel: %d\n  input: {command: \"seq 1 %d\"}\n  agent_template: [{shell: \"%s\"}]\n", l.parallel, l.items, l.command)
+	if err := os.WriteFile(filepath.Join(dir, "w.yml"), []byte(text), 0o600); err != nil {
+		return took{}, err
+	}
 	cmd := command(dir, append([]string{"run", "w.yml"}, flags...)...)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
@@ -155,7 +173,11 @@ func (l load) onFleet(dir string) (t took, err error) {
 		}
 		return "", fmt.Errorf("%v does not start", args)
 	}
-	url, err := start("--join", "broker", "--listen", "127.0.0.1:0", "--store", filepath.Join(dir, "store"))
+	store, err := os.MkdirTemp(dir, "store-")
+	if err != nil {
+		return t, err
+	}
+	url, err := start("--join", "broker", "--listen", "127.0.0.1:0", "--store", store)
 	if err != nil {
 		return t, err
 	}
@@ -163,6 +185,11 @@ func (l load) onFleet(dir string) (t took, err error) {
 		if _, err := start("takes attempts", "worker", "--join", url, "--name", name, "--slots", fmt.Sprint(l.slot)); err != nil {
 			return t, err
 		}
+	}
+	first := l
+	first.items = 1
+	if _, err := first.once(dir, "--fleet", url); err != nil { // which has the broker make its streams
+		return t, err
 	}
 	return l.once(dir, "--fleet", url)
 }
