@@ -75,6 +75,9 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 			if per := w.Map.Rate.Per; per != nil {
 				c.paths([]workflow.Text{*per})
 			}
+			if per := w.BreakerPer; per != nil {
+				c.paths([]workflow.Text{*per})
+			}
 			c.paths(w.Map.Uses)
 			c.paths(w.Map.Produces)
 			agents := names.ofAgents(w.Map)

@@ -35,8 +35,9 @@ type Admission struct {
 
 // Ticket is returned by Start and passed back with the outcome, so that outcomes of starts before the last opening are ignored.
 type Ticket struct {
-	Epoch int  `json:"epoch"`          // number of openings before the start
-	Test  bool `json:"test,omitempty"` // started while half-open
+	Epoch int    `json:"epoch"`          // number of openings before the start
+	Test  bool   `json:"test,omitempty"` // started while half-open
+	Key   string `json:"key,omitempty"`  // of a Keyed
 }
 
 // Transition is a change of state, as in the events CircuitOpen, CircuitHalfOpen and CircuitClosed.
@@ -45,6 +46,7 @@ type Transition struct {
 	ConsecutiveFailures int       `json:"consecutive_failures"` // with Open: since the last success
 	Until               time.Time `json:"until"`                // with Open
 	Successes           int       `json:"successes"`            // with Closed
+	Key                 string    `json:"key,omitempty"`        // of a Keyed
 }
 
 // Breaker is the state machine. The zero Breaker never opens. It is not safe for concurrent use.

@@ -12,7 +12,8 @@ type Config struct {
 	SuccessThreshold int           `yaml:"success_threshold"`  // successful tests that close it again
 	Timeout          time.Duration `yaml:"timeout"`            // how long it stays open before it is tested
 	HalfOpenRequests int           `yaml:"half_open_requests"` // how many tests may run at once
-	OnOpen           OnOpen        `yaml:"on_open"`            // what happens to items while it is open
+	OnOpen           OnOpen        `yaml:"on_open"`            // what happens to items while it is open: `reject` makes them dead letters without running them, `wait` has them wait without a slot; default reject, with `per` wait
+	Per              string        `yaml:"per"`                // a text such as `${item.host}`: items for which it is the same have one breaker, each such group its own, and an open one holds back nothing else. Items for which it cannot be told have one together; default one breaker for all items
 }
 
 // OnOpen says what an open workflow-level breaker does to the next item.

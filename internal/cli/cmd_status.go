@@ -176,6 +176,7 @@ type verifyShown struct {
 
 type breakerShown struct {
 	Scope string     `json:"scope"`
+	Key   string     `json:"key,omitempty"`
 	State string     `json:"state"`
 	Since time.Time  `json:"since"`
 	Until *time.Time `json:"until,omitempty"`
@@ -220,7 +221,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		d.NextRetry = &next
 	}
 	for _, b := range j.Breakers() {
-		shown := breakerShown{Scope: b.Scope, State: string(b.State), Since: b.Since}
+		shown := breakerShown{Scope: b.Scope, Key: b.Key, State: string(b.State), Since: b.Since}
 		if !b.Until.IsZero() {
 			shown.Until = &b.Until
 		}

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -100,11 +101,11 @@ func explanationOf(job jobs.Job, itemID string) (explained, error) {
 	if w != nil && w.Workspace.Isolated() {
 		records = events.Read(job.EventsDir()) // its place in the merge queue depends on the others
 	}
-	explanation, err := view.Explain(records, itemID, w)
+	it, found, err := recordedItem(job, itemID)
 	if err != nil {
 		return explained{}, err
 	}
-	it, found, err := recordedItem(job, itemID)
+	explanation, err := view.Explain(records, itemID, mapreduce.BreakerKey(w, itemID, it.Data), w)
 	switch {
 	case err != nil:
 		return explained{}, err
@@ -153,7 +154,7 @@ func originOf(jobID, itemID string) (made madeFrom, job jobs.Job, origins []stri
 		return made, job, nil
 	}
 	made.Workflow = meta.Workflow
-	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, nil)
+	explanation, err := view.Explain(events.About(job.EventsDir(), itemID), itemID, "", nil)
 	if err != nil {
 		made.Gone = err.Error()
 		return made, job, nil

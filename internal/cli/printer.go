@@ -242,9 +242,9 @@ func (p *printer) print(r events.Record) {
 	case events.CircuitOpen:
 		p.circuitOpen(r.Time, e)
 	case events.CircuitHalfOpen:
-		p.log.Info().Msg(breakerOf(e.Scope) + " is half-open, testing")
+		p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " is half-open, testing")
 	case events.CircuitClosed:
-		p.log.Info().Msg(breakerOf(e.Scope) + " closed")
+		p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " closed")
 	}
 }
 
@@ -260,16 +260,19 @@ func (p *printer) budgetReached(e events.BudgetReached) {
 // circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.
 func (p *printer) circuitOpen(now time.Time, e events.CircuitOpen) {
 	var text strings.Builder
-	text.WriteString(breakerOf(e.Scope) + " open until " + e.Until.Local().Format("15:04:05"))
+	text.WriteString(breakerOf(e.Scope, e.Key) + " open until " + e.Until.Local().Format("15:04:05"))
 	for _, b := range p.job.Breakers() {
-		if b.Scope == e.Scope {
+		if b.Scope == e.Scope && b.Key == e.Key {
 			text.WriteString(prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b)))
 		}
 	}
 	p.log.Warn().Msg(text.String())
 }
 
-func breakerOf(scope string) string {
+func breakerOf(scope, key string) string {
+	if key != "" {
+		return "circuit breaker of " + visible(key)
+	}
 	if scope == view.WorkflowScope {
 		return "circuit breaker"
 	}

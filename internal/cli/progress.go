@@ -382,7 +382,9 @@ func cause(t retry.Type, message string) string {
 
 // breakers returns what each circuit breaker that is not closed does next and to items, and why it opened.
 func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
-	for _, b := range j.Breakers() {
+	all := j.Breakers()
+	more := len(all) - breakersShown
+	for _, b := range all[:min(len(all), breakersShown)] {
 		text := "breaker half-open, testing"
 		if b.State == view.Open {
 			text = "breaker open, tests in " + view.Rough(b.Until.Sub(now))
@@ -393,14 +395,23 @@ func (g progressLines) breakers(j *view.Job, now time.Time) (lines [][]string) {
 		if b.Scope != view.WorkflowScope {
 			text = "step " + visible(b.Scope) + ": " + text
 		}
+		if b.Key != "" {
+			text = visible(b.Key) + ": " + text
+		}
 		line := []string{g.paint(yellow, text+prefixed(", ", g.meanwhile(j, b, now)))}
 		if why := opened(b); why != "" {
 			line = append(line, g.paint(yellow, why))
 		}
 		lines = append(lines, line)
 	}
+	if more > 0 {
+		lines = append(lines, []string{g.paint(yellow, fmt.Sprintf("%d more breakers are not closed", more))})
+	}
 	return lines
 }
+
+// breakersShown bounds the breakers that are shown; status --json has all.
+const breakersShown = 5
 
 // meanwhile returns what becomes of items while a breaker is not closed, or "" if there is nothing to say.
 func (g progressLines) meanwhile(j *view.Job, b view.Breaker, now time.Time) string {

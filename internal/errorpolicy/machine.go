@@ -24,6 +24,7 @@ type Machine struct {
 // memory is what a machine remembers: everything but its policy. It is what a checkpoint has of the machine.
 type memory struct {
 	Breaker    *breaker.Breaker      `json:"breaker"`
+	Keyed      *breaker.Keyed        `json:"keyed"` // with a breaker for each key
 	Total      int                   `json:"total"`
 	TotalKnown bool                  `json:"total_known"`
 	Counts     counts                `json:"counts"`
@@ -42,7 +43,7 @@ func (m *Machine) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &m.mem); err != nil {
 		return err
 	}
-	if m.mem.Breaker == nil || m.mem.Errors == nil || slices.Contains(slices.Collect(maps.Values(m.mem.Errors)), nil) {
+	if m.mem.Breaker == nil || m.mem.Keyed == nil || m.mem.Errors == nil || slices.Contains(slices.Collect(maps.Values(m.mem.Errors)), nil) {
 		return errors.New("the state of an error policy is incomplete")
 	}
 	return nil
@@ -54,15 +55,25 @@ func New(p Policy) *Machine {
 }
 
 func newMemory(p Policy) memory {
-	return memory{Breaker: newBreaker(p), Errors: map[retry.Type]*tally{}}
+	b, keyed := newBreakers(p)
+	return memory{Breaker: b, Keyed: keyed, Errors: map[retry.Type]*tally{}}
 }
 
-func newBreaker(p Policy) *breaker.Breaker {
+// newBreakers returns the breaker of a policy, and those by key. One of the two is not used.
+func newBreakers(p Policy) (*breaker.Breaker, *breaker.Keyed) {
 	if p.CircuitBreaker == nil {
-		return &breaker.Breaker{}
+		return &breaker.Breaker{}, &breaker.Keyed{}
 	}
-	return breaker.New(*p.CircuitBreaker)
+	return breaker.New(*p.CircuitBreaker), breaker.NewKeyed(*p.CircuitBreaker)
 }
+
+// byKey reports whether each key has a breaker of its own.
+func (m *Machine) byKey() bool {
+	return m.policy.CircuitBreaker != nil && m.policy.CircuitBreaker.Per != ""
+}
+
+// Keys returns how many keys of breakers something is remembered of.
+func (m *Machine) Keys() int { return m.mem.Keyed.Len() }
 
 // Effects are notifications that follow from an applied record. No state depends on them.
 type Effects struct {
@@ -84,14 +95,21 @@ func (m *Machine) SetTotal(n int) {
 	m.checkRate()
 }
 
-// Started records the start of an attempt of an item at now.
-func (m *Machine) Started(now time.Time) (breaker.Ticket, Effects) {
+// Started records the start of an attempt of an item at now. Key is that of its breaker, if each key has one.
+func (m *Machine) Started(key string, now time.Time) (breaker.Ticket, Effects) {
+	if m.byKey() {
+		t, transitions := m.mem.Keyed.Start(key, now)
+		return t, Effects{Transitions: transitions}
+	}
 	t, transitions := m.mem.Breaker.Start(now)
 	return t, Effects{Transitions: transitions}
 }
 
 // AttemptSucceeded records an attempt that succeeded. It is what the breaker wants to know; the item has not succeeded before ItemSucceeded.
 func (m *Machine) AttemptSucceeded(t breaker.Ticket, now time.Time) Effects {
+	if m.byKey() {
+		return Effects{Transitions: m.mem.Keyed.Success(t, now)}
+	}
 	return Effects{Transitions: m.mem.Breaker.Success(t, now)}
 }
 
@@ -108,7 +126,11 @@ func (m *Machine) ItemSucceeded(before Status) {
 // protects, as that an item killed the runner, leaves it alone.
 func (m *Machine) Failed(itemID string, t breaker.Ticket, a Action, typ retry.Type, message string, before Status, now time.Time) Effects {
 	var e Effects
-	if !typ.AfterAttempt() {
+	switch {
+	case typ.AfterAttempt():
+	case m.byKey():
+		e.Transitions = m.mem.Keyed.Failure(t, now)
+	default:
 		e.Transitions = m.mem.Breaker.Failure(t, now)
 	}
 	if a.RunsAgain() {
@@ -129,12 +151,19 @@ func (m *Machine) Rejected(itemID string, before Status) {
 
 // Released records that an attempt was stopped and returned to the queue. Call it also for attempts that were in flight when their run
 // died: a half-open breaker waits for the outcomes of its tests.
-func (m *Machine) Released(t breaker.Ticket) { m.mem.Breaker.Release(t) }
+func (m *Machine) Released(t breaker.Ticket) {
+	if m.byKey() {
+		m.mem.Keyed.Release(t)
+		return
+	}
+	m.mem.Breaker.Release(t)
+}
 
 // Resumed records that the job is resumed at now. The thresholds start from zero if the policy had stopped the job, or if anew is set, as for a
 // retry of dead letters, whose failures have been counted. Otherwise they count on.
 func (m *Machine) Resumed(now time.Time, anew bool) {
 	m.mem.Breaker.Resumed(now)
+	m.mem.Keyed.Resumed(now)
 	if m.mem.Stop == "" && !anew {
 		return
 	}
@@ -142,8 +171,8 @@ func (m *Machine) Resumed(now time.Time, anew bool) {
 	m.mem.Stop = ""
 }
 
-// ResetBreaker closes the breaker: a retry of dead letters means that their cause is fixed. No attempt may be in flight.
-func (m *Machine) ResetBreaker() { m.mem.Breaker = newBreaker(m.policy) }
+// ResetBreaker closes the breaker, of all keys: a retry of dead letters means that their cause is fixed. No attempt may be in flight.
+func (m *Machine) ResetBreaker() { m.mem.Breaker, m.mem.Keyed = newBreakers(m.policy) }
 
 // Stop reports whether the job must stop, and why. It stays so until Resumed.
 func (m *Machine) Stop() (reason string, stop bool) { return m.mem.Stop, m.mem.Stop != "" }
@@ -177,7 +206,7 @@ func (m *Machine) collect(e BatchError) []BatchError {
 // Admission is the answer to "may this item start now?".
 type Admission struct {
 	Verdict Verdict
-	Until   time.Time // with Hold: when to ask again; zero: after the next outcome
+	Until   time.Time // with Hold: when to ask again; zero: after the next outcome, of the same key if each has a breaker
 }
 
 // Verdict is the answer in an Admission.
@@ -189,9 +218,13 @@ const (
 	Hold                  // ask again later
 )
 
-// Admit returns whether the breaker lets the next item start at now. For the thresholds see Stop.
-func (m *Machine) Admit(now time.Time) Admission {
-	switch a := m.mem.Breaker.Admit(now); {
+// Admit returns whether the breaker lets the next item start at now, or the next of a key. For the thresholds see Stop.
+func (m *Machine) Admit(key string, now time.Time) Admission {
+	a := m.mem.Breaker.Admit(now)
+	if m.byKey() {
+		a = m.mem.Keyed.Admit(key, now)
+	}
+	switch {
 	case a.Verdict == breaker.Run:
 		return Admission{Verdict: Run}
 	case a.Verdict == breaker.Full:

@@ -26,7 +26,7 @@ func play(m *Machine, outcomes string) {
 			m.Rejected(id, Pending)
 			continue
 		}
-		ticket, _ := m.Started(noon)
+		ticket, _ := m.Started("", noon)
 		switch o {
 		case 's':
 			succeed(m, ticket, Pending, noon)
@@ -104,7 +104,7 @@ func TestThresholdsStopTheJob(t *testing.T) {
 
 func TestStopActionStopsTheJobAndDeadLettersTheItem(t *testing.T) {
 	m := New(on(Stop))
-	ticket, _ := m.Started(noon)
+	ticket, _ := m.Started("", noon)
 	m.Failed("a", ticket, Stop, retry.TypeKilled, "", Pending, noon)
 	if reason, stop := m.Stop(); !stop || reason != "a failed and on_item_failure is stop" {
 		t.Errorf("got stop %v because %q, want a stop because of a", stop, reason)
@@ -182,7 +182,7 @@ func TestDeadLettersSentAgainDoNotStopAtTheFirstFailure(t *testing.T) {
 	m.SetTotal(3)
 	play(m, "ffs")
 	m.Resumed(time.Unix(0, 0), true)
-	ticket, _ := m.Started(noon)
+	ticket, _ := m.Started("", noon)
 	m.Failed("item_0", ticket, DLQ, retry.TypeTimeout, "late", Dead, noon)
 	if reason, stop := m.Stop(); stop {
 		t.Errorf("got a stop because %q, want none", reason)
@@ -307,21 +307,21 @@ func TestOtherCollectionsKeepNoErrors(t *testing.T) {
 func TestBreakerSeesEveryAttempt(t *testing.T) {
 	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 3, SuccessThreshold: 2, Timeout: time.Minute, HalfOpenRequests: 1}})
 	play(m, "rfr")
-	if got := m.Admit(noon).Verdict; got != Refuse {
+	if got := m.Admit("", noon).Verdict; got != Refuse {
 		t.Errorf("after three failed attempts: got %v, want %v", got, Refuse)
 	}
 	now := noon.Add(time.Minute)
 	for range 2 {
-		if got := m.Admit(now).Verdict; got != Run {
+		if got := m.Admit("", now).Verdict; got != Run {
 			t.Fatalf("a test: got %v, want %v", got, Run)
 		}
-		ticket, _ := m.Started(now)
-		if got, want := m.Admit(now), (Admission{Verdict: Hold}); got != want {
+		ticket, _ := m.Started("", now)
+		if got, want := m.Admit("", now), (Admission{Verdict: Hold}); got != want {
 			t.Errorf("during the only test: got %v, want %v", got, want)
 		}
 		succeed(m, ticket, Pending, now)
 	}
-	if got := m.Admit(now).Verdict; got != Run {
+	if got := m.Admit("", now).Verdict; got != Run {
 		t.Errorf("after two successes: got %v, want %v", got, Run)
 	}
 }
@@ -329,9 +329,9 @@ func TestBreakerSeesEveryAttempt(t *testing.T) {
 func TestEffectsTellTheTransitions(t *testing.T) {
 	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
 	now := noon.Add(time.Minute)
-	ticket, first := m.Started(noon)
+	ticket, first := m.Started("", noon)
 	failed := m.Failed("a", ticket, Retry, retry.TypeKilled, "", Pending, noon)
-	ticket, started := m.Started(now)
+	ticket, started := m.Started("", now)
 	succeeded := succeed(m, ticket, Pending, now)
 	var got [][]breaker.Transition
 	for _, e := range []Effects{first, failed, started, succeeded} {
@@ -348,7 +348,7 @@ func TestEffectsTellTheTransitions(t *testing.T) {
 func TestOnOpenWaitHoldsUntilTheTimeout(t *testing.T) {
 	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, Timeout: time.Minute, OnOpen: breaker.Wait}})
 	play(m, "f")
-	if got, want := m.Admit(noon), (Admission{Hold, noon.Add(time.Minute)}); got != want {
+	if got, want := m.Admit("", noon), (Admission{Hold, noon.Add(time.Minute)}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -356,7 +356,7 @@ func TestOnOpenWaitHoldsUntilTheTimeout(t *testing.T) {
 func TestWithoutABreakerEverythingRuns(t *testing.T) {
 	m := New(Policy{})
 	play(m, "ffffffffffffffffffff")
-	if got := m.Admit(noon).Verdict; got != Run {
+	if got := m.Admit("", noon).Verdict; got != Run {
 		t.Errorf("got %v, want %v", got, Run)
 	}
 }
@@ -365,9 +365,9 @@ func TestReleasedTestGivesItsPlaceBack(t *testing.T) {
 	m := New(Policy{CircuitBreaker: &breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Minute, HalfOpenRequests: 1}})
 	play(m, "f")
 	now := noon.Add(time.Minute)
-	ticket, _ := m.Started(now)
+	ticket, _ := m.Started("", now)
 	m.Released(ticket)
-	if got := m.Admit(now).Verdict; got != Run {
+	if got := m.Admit("", now).Verdict; got != Run {
 		t.Errorf("got %v, want %v", got, Run)
 	}
 }
@@ -419,10 +419,10 @@ func TestAnyHistoryKeepsTheInvariants(t *testing.T) {
 			case step == 2:
 				both(func(m *Machine) { m.SetTotal(total) })
 			case !isFlying:
-				switch m.Admit(now).Verdict {
+				switch m.Admit("", now).Verdict {
 				case Run:
 					var e Effects
-					both(func(m *Machine) { flying[i], e = m.Started(now) })
+					both(func(m *Machine) { flying[i], e = m.Started("", now) })
 					transitions(e.Transitions)
 					tests[i] = true
 				case Refuse:

@@ -610,16 +610,18 @@ type AgentStarted struct {
 	// fingerprint that is another.
 	Reason string `json:"reason,omitempty"`
 
+	BreakerKey string `json:"breaker_key,omitempty"` // of the circuit breaker, where each key has one
+
 	Key string `json:"key,omitempty"` // which of the limits of a map phase with `per` it takes a turn of; without one: that of the items without a key
 }
 
 func (e AgentStarted) masked(m Masker) Event {
-	e.Reason, e.Key = m.Text(e.Reason), m.Text(e.Key)
+	e.Reason, e.Key, e.BreakerKey = m.Text(e.Reason), m.Text(e.Key), m.Text(e.BreakerKey)
 	return e
 }
 
 func (e AgentStarted) normal() Event {
-	e.Reason, e.Key = Clip(e.Reason, MaxError), Clip(e.Key, MaxError)
+	e.Reason, e.Key, e.BreakerKey = Clip(e.Reason, MaxError), Clip(e.Key, MaxError), Clip(e.BreakerKey, MaxError)
 	return e
 }
 
@@ -1348,6 +1350,7 @@ func (e StepFailed) normal() Event {
 // CircuitOpen records that a breaker opened, and until when it rejects everything.
 type CircuitOpen struct {
 	Scope               string    `json:"scope"`
+	Key                 string    `json:"key,omitempty"` // of the breaker, of which each key has its own
 	ConsecutiveFailures int       `json:"consecutive_failures"`
 	Until               time.Time `json:"until"`
 }
@@ -1356,29 +1359,56 @@ func (CircuitOpen) Type() string { return "CircuitOpen" }
 
 func (CircuitOpen) About() string { return "" }
 
+func (e CircuitOpen) masked(m Masker) Event {
+	e.Key = m.Text(e.Key)
+	return e
+}
+
 func (e CircuitOpen) normal() Event {
-	e.Until = written(e.Until)
+	e.Key, e.Until = Clip(e.Key, MaxError), written(e.Until)
 	return e
 }
 
 // CircuitHalfOpen records that a breaker lets tests through.
 type CircuitHalfOpen struct {
 	Scope string `json:"scope"`
+	Key   string `json:"key,omitempty"` // as in CircuitOpen
 }
 
 func (CircuitHalfOpen) Type() string { return "CircuitHalfOpen" }
 
 func (CircuitHalfOpen) About() string { return "" }
 
+func (e CircuitHalfOpen) masked(m Masker) Event {
+	e.Key = m.Text(e.Key)
+	return e
+}
+
+func (e CircuitHalfOpen) normal() Event {
+	e.Key = Clip(e.Key, MaxError)
+	return e
+}
+
 // CircuitClosed records that a breaker closed after enough successful tests.
 type CircuitClosed struct {
 	Scope     string `json:"scope"`
+	Key       string `json:"key,omitempty"` // as in CircuitOpen
 	Successes int    `json:"successes"`
 }
 
 func (CircuitClosed) Type() string { return "CircuitClosed" }
 
 func (CircuitClosed) About() string { return "" }
+
+func (e CircuitClosed) masked(m Masker) Event {
+	e.Key = m.Text(e.Key)
+	return e
+}
+
+func (e CircuitClosed) normal() Event {
+	e.Key = Clip(e.Key, MaxError)
+	return e
+}
 
 // DLQItemAdded records that an item became a dead letter.
 type DLQItemAdded struct {
@@ -1482,11 +1512,11 @@ func writtenAt(t *time.Time) *time.Time {
 func Circuit(scope string, t breaker.Transition) Event {
 	switch t.To {
 	case breaker.Open:
-		return CircuitOpen{Scope: scope, ConsecutiveFailures: t.ConsecutiveFailures, Until: t.Until}
+		return CircuitOpen{Scope: scope, Key: t.Key, ConsecutiveFailures: t.ConsecutiveFailures, Until: t.Until}
 	case breaker.HalfOpen:
-		return CircuitHalfOpen{Scope: scope}
+		return CircuitHalfOpen{Scope: scope, Key: t.Key}
 	case breaker.Closed:
-		return CircuitClosed{Scope: scope, Successes: t.Successes}
+		return CircuitClosed{Scope: scope, Key: t.Key, Successes: t.Successes}
 	}
 	panic("BUG: a breaker went into a state that is none")
 }
@@ -1495,11 +1525,11 @@ func Circuit(scope string, t breaker.Transition) Event {
 func Transition(e Event) (scope string, t breaker.Transition, ok bool) {
 	switch e := e.(type) {
 	case CircuitOpen:
-		return e.Scope, breaker.Transition{To: breaker.Open, ConsecutiveFailures: e.ConsecutiveFailures, Until: e.Until}, true
+		return e.Scope, breaker.Transition{To: breaker.Open, Key: e.Key, ConsecutiveFailures: e.ConsecutiveFailures, Until: e.Until}, true
 	case CircuitHalfOpen:
-		return e.Scope, breaker.Transition{To: breaker.HalfOpen}, true
+		return e.Scope, breaker.Transition{To: breaker.HalfOpen, Key: e.Key}, true
 	case CircuitClosed:
-		return e.Scope, breaker.Transition{To: breaker.Closed, Successes: e.Successes}, true
+		return e.Scope, breaker.Transition{To: breaker.Closed, Key: e.Key, Successes: e.Successes}, true
 	}
 	return "", breaker.Transition{}, false
 }

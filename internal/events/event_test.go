@@ -72,7 +72,7 @@ func samples() []Event {
 		ItemsSelected{TotalItems: 3, Since: &Difference{
 			JobID: "i", Unchanged: 1, Changed: 3, New: 2, Failed: 1, Forced: 1, Gone: 4, LeftOut: 1, By: map[string]int{"data": 1, "uses: a.sh": 1}, ByMore: 1,
 		}},
-		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data", Key: "example.com"},
+		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data", Key: "example.com", BreakerKey: "example.com"},
 		AgentCompleted{
 			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", Slot: 2, DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
@@ -132,9 +132,9 @@ func samples() []Event {
 			ErrorType: retry.TypeNetwork, ExitCode: &code, StdoutTail: "out", StderrTail: "err",
 			Outputs: &outputs.Span{Offset: 17, Length: 4},
 		},
-		CircuitOpen{Scope: "workflow", ConsecutiveFailures: 5, Until: at},
-		CircuitHalfOpen{Scope: "workflow"},
-		CircuitClosed{Scope: "workflow", Successes: 3},
+		CircuitOpen{Scope: "workflow", Key: "example.com", ConsecutiveFailures: 5, Until: at},
+		CircuitHalfOpen{Scope: "workflow", Key: "example.com"},
+		CircuitClosed{Scope: "workflow", Key: "example.com", Successes: 3},
 		DLQItemAdded{ItemID: "item_1", ErrorSignature: "refused", FailureCount: 2},
 		DLQItemRemoved{ItemID: "item_1", Reason: "succeeded"},
 		DLQItemsReprocessed{Succeeded: 1, Failed: 2},

@@ -429,6 +429,7 @@ var foldSums = map[int]string{
 	18: "80e028b6481205805f273999b5a43e59eafb722c8a03c5b72c24c76f4abf7a22", // waits that a service asked for; losses before the beginning
 	19: "00e5443c791b28175830855f8fd3d57796b7253234d09bb192e252e4813be398", // agents at once that adapt
 	20: "00e5443c791b28175830855f8fd3d57796b7253234d09bb192e252e4813be398", // requests to a running job
+	21: "81a858d0bd2097cb89017955fccaac878c2cca2e45b6cda6702c990ea800c4ae", // breakers by key
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

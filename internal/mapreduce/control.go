@@ -371,7 +371,7 @@ func (p *pool) forget(index int) {
 	same := func(d dueItem) bool { return d.index == index }
 	if at := slices.IndexFunc(p.due, same); at >= 0 {
 		heap.Remove(&p.due, at)
-	} else if p.turns.keyOf != nil {
+	} else if p.turns.keysOf != nil {
 		p.gone[index] = true
 	}
 	p.lone, p.suspects = slices.DeleteFunc(p.lone, same), slices.DeleteFunc(p.suspects, same)

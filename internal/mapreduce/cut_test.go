@@ -45,6 +45,9 @@ func kinds() map[string]recorded {
 			"- shell: work\n      retry_config: {attempts: 3, initial_delay: 2s}\n    - shell: more", 1)},
 		"a rate for each key": {items: 6, same: true, reply: failing("item_2"), source: rated(3, `{limit: 1/2s, burst: 2, per: "${item.host}"}`,
 			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s}\n", "a", "a", "a", "b", "a", "b")},
+		"a breaker for each key": {items: 9, reply: failing("item_0", "item_1", "item_3"), source: strings.Replace(
+			rated(2, "1/s", "", "a", "a", "b", "a", "b", "a", "b", "b", "a"), "  rate: 1/s\n", "", 1) +
+			"error_policy:\n  circuit_breaker: {per: \"${item.host}\", failure_threshold: 2, success_threshold: 1, half_open_requests: 1, timeout: 20s}\n"},
 		"agents at once that adapt": {items: 8, reply: failing("item_2"), source: strings.Replace(rated(1, "1/s",
 			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s, retry_on: [{exit_code: 3}]}\n", slices.Repeat([]string{"a"}, 8)...),
 			"max_parallel: 1\n  rate: 1/s", "concurrency: {min: 2, max: 6, adapt: true}", 1)},

@@ -10,28 +10,29 @@ import (
 // lanes are queues of what waits for its turn, one for each key. Of the keys that may go on it is the turn of the one that could have gone on
 // first, so that none waits for ever; within a key the first that came goes on first. To find the next takes time that grows with the logarithm of
 // the number of keys. The zero lanes are empty.
-type lanes[T any] struct {
-	byKey map[string]*lane[T]
-	order laneHeap[T]
+type lanes[K comparable, T any] struct {
+	byKey map[K]*lane[K, T]
+	order laneHeap[K, T]
 	n     int
 	came  int64 // how many have come so far
 }
 
 // lane is the queue of one key. It has at least one element.
-type lane[T any] struct {
-	key   string
+type lane[K comparable, T any] struct {
+	key   K
 	queue []T
 	at    time.Time // not before: what its limit said when it was last asked
 	came  int64     // when its first element came to the head, in the order of all
+	pos   int       // in the heap
 }
 
-func (l *lanes[T]) len() int { return l.n }
+func (l *lanes[K, T]) len() int { return l.n }
 
 // has reports whether something waits with a key.
-func (l *lanes[T]) has(key string) bool { return l.byKey[key] != nil }
+func (l *lanes[K, T]) has(key K) bool { return l.byKey[key] != nil }
 
 // add has v wait behind what waits with the same key.
-func (l *lanes[T]) add(key string, v T) {
+func (l *lanes[K, T]) add(key K, v T) {
 	l.n++
 	l.came++
 	if one := l.byKey[key]; one != nil {
@@ -39,20 +40,20 @@ func (l *lanes[T]) add(key string, v T) {
 		return
 	}
 	if l.byKey == nil {
-		l.byKey = map[string]*lane[T]{}
+		l.byKey = map[K]*lane[K, T]{}
 	}
-	one := &lane[T]{key: key, queue: []T{v}, came: l.came}
+	one := &lane[K, T]{key: key, queue: []T{v}, came: l.came}
 	l.byKey[key] = one
 	heap.Push(&l.order, one)
 }
 
 // next returns the key and the element whose turn it is at now. Limit returns when a key may go on; it may be later than it was when it was last asked, and
-// not earlier.
-func (l *lanes[T]) next(now time.Time, limit func(key string, now time.Time) time.Time) (key string, v T, ok bool) {
+// not earlier, but for what again is called for.
+func (l *lanes[K, T]) next(now time.Time, limit func(key K, now time.Time) time.Time) (key K, v T, ok bool) {
 	for len(l.order) > 0 {
 		one := l.order[0]
 		if one.at.After(now) {
-			return "", v, false
+			return key, v, false
 		}
 		if at := limit(one.key, now); at.After(now) {
 			one.at = at
@@ -61,11 +62,11 @@ func (l *lanes[T]) next(now time.Time, limit func(key string, now time.Time) tim
 		}
 		return one.key, one.queue[0], true
 	}
-	return "", v, false
+	return key, v, false
 }
 
 // pop removes the element that next has returned.
-func (l *lanes[T]) pop() {
+func (l *lanes[K, T]) pop() {
 	one := l.order[0]
 	l.n--
 	var none T
@@ -80,8 +81,16 @@ func (l *lanes[T]) pop() {
 	heap.Fix(&l.order, 0)
 }
 
+// again has next ask the limit of a key again, which may be earlier than it was.
+func (l *lanes[K, T]) again(key K) {
+	if one := l.byKey[key]; one != nil {
+		one.at = time.Time{}
+		heap.Fix(&l.order, one.pos)
+	}
+}
+
 // due returns when next is to be asked again. It reports false if nothing waits.
-func (l *lanes[T]) due() (at time.Time, ok bool) {
+func (l *lanes[K, T]) due() (at time.Time, ok bool) {
 	if len(l.order) == 0 {
 		return time.Time{}, false
 	}
@@ -89,7 +98,7 @@ func (l *lanes[T]) due() (at time.Time, ok bool) {
 }
 
 // all yields what waits, in no particular order.
-func (l *lanes[T]) all() iter.Seq[T] {
+func (l *lanes[K, T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for _, one := range l.order {
 			for _, v := range one.queue {
@@ -102,19 +111,26 @@ func (l *lanes[T]) all() iter.Seq[T] {
 }
 
 // laneHeap has the lane at its top that may go on first.
-type laneHeap[T any] []*lane[T]
+type laneHeap[K comparable, T any] []*lane[K, T]
 
-func (h laneHeap[T]) Len() int { return len(h) }
+func (h laneHeap[K, T]) Len() int { return len(h) }
 
-func (h laneHeap[T]) Less(i, k int) bool {
+func (h laneHeap[K, T]) Less(i, k int) bool {
 	return cmp.Or(h[i].at.Compare(h[k].at), cmp.Compare(h[i].came, h[k].came)) < 0
 }
 
-func (h laneHeap[T]) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
+func (h laneHeap[K, T]) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].pos, h[k].pos = i, k
+}
 
-func (h *laneHeap[T]) Push(x any) { *h = append(*h, x.(*lane[T])) }
+func (h *laneHeap[K, T]) Push(x any) {
+	one := x.(*lane[K, T])
+	one.pos = len(*h)
+	*h = append(*h, one)
+}
 
-func (h *laneHeap[T]) Pop() any {
+func (h *laneHeap[K, T]) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last

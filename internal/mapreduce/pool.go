@@ -351,7 +351,7 @@ func (p *pool) vacant() bool {
 
 // admitNext starts, rejects or holds the next item, as the policy decides. It reports false when there is nothing to do now.
 func (p *pool) admitNext(now time.Time) bool {
-	if p.turns.keyOf != nil {
+	if p.turns.keysOf != nil {
 		return p.admitByKey(now)
 	}
 	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
@@ -361,7 +361,7 @@ func (p *pool) admitNext(now time.Time) bool {
 	if p.skipNext(retrying) {
 		return true
 	}
-	admission := p.job.state.Policy.Admit(now)
+	admission := p.job.state.Policy.Admit("", now)
 	if admission.Verdict == errorpolicy.Hold {
 		p.held, p.hold = true, admission.Until
 		return false
@@ -378,7 +378,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		p.refuse(it.Item)
 		return true
 	}
-	p.start(it, "")
+	p.start(it, itemKeys{})
 	return true
 }
 
@@ -394,13 +394,13 @@ func (p *pool) take(retrying bool) offered {
 	return it
 }
 
-// start runs one attempt of an item in a free slot. The key is that of the limits that it takes a turn of.
-func (p *pool) start(it offered, key string) {
+// start runs one attempt of an item in a free slot. The keys are those of the limits that it takes a turn of.
+func (p *pool) start(it offered, keys itemKeys) {
 	p.turnTaken()
 	a := p.attempt(it.Item, p.job.state.nextNumber(it.Index), p.takeSlot())
 	a.Token = p.job.record(events.AgentStarted{
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,
-		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason, Key: key,
+		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason, Key: keys.rate, BreakerKey: keys.breaker,
 	}).Seq
 	p.running++
 	p.startWorker(a)
@@ -513,7 +513,9 @@ func (p *pool) handle(m message) {
 		p.release(m.done, p.job.state.Seq)
 	case m.done != nil:
 		p.running--
+		breaker := p.job.state.Running[m.done.attempt.ItemIndex].Ticket.Key
 		seq := p.job.recordOutcome(m.done, p.halted)
+		p.askAgain(breaker)
 		p.haltForOwn(m.done.err)
 		p.job.condemn(m.done.attempt.ItemIndex)
 		if w, ok := p.job.state.Merging[m.done.attempt.ItemIndex]; ok && w.Seq == seq {

@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -11,23 +12,26 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
+	"prodigy/internal/workflow"
 )
 
 // turns are what waits for its turn, of a job with a limit of its starts. Nothing of it has a slot but what asks from within one.
 type turns struct {
-	keyOf  func(id string, item json.RawMessage) string // nil: all items have one limit
-	starts lanes[offered]                               // items, with keyOf; without their data, which their agents read
-	woken  lanes[*parking]                              // agents whose wait for the next try of a step is over
-	asking lanes[*parking]                              // the same of those that have kept their slots
-	all    time.Time                                    // when to ask again what may start, whatever its key is; zero: nothing was held
-	single bool                                         // the next item waits for the limit that all items have
-	since  time.Time                                    // from when on a slot has been free for what waits for its turn; zero: nothing waits
+	keysOf  func(id string, item json.RawMessage) itemKeys // nil: all items have the same
+	rateKey bool                                           // each key has a rate of its own
+	starts  lanes[itemKeys, offered]                       // items, with keysOf; without their data, which their agents read
+	full    map[string][]itemKeys                          // of those in starts, by the key of a breaker that waits for the outcomes of its tests
+	woken   lanes[string, *parking]                        // agents whose wait for the next try of a step is over, by the key of their rate
+	asking  lanes[string, *parking]                        // the same of those that have kept their slots
+	all     time.Time                                      // when to ask again what may start, whatever its key is; zero: nothing was held
+	single  bool                                           // the next item waits for the limit that all items have
+	since   time.Time                                      // from when on a slot has been free for what waits for its turn; zero: nothing waits
 }
 
 // wait notes that nothing could start now though there is a slot.
 func (t *turns) wait(now time.Time) {
 	switch {
-	case !t.single && t.all.IsZero() && t.starts.len() == 0 && t.woken.len() == 0:
+	case !t.single && t.all.IsZero() && (!t.rateKey || t.starts.len() == 0) && t.woken.len() == 0:
 		t.since = time.Time{} // it is not because of a limit
 	case t.since.IsZero():
 		t.since = now
@@ -45,22 +49,68 @@ func (p *pool) turnTaken() {
 	p.turns.since = time.Time{}
 }
 
+// itemKeys are the keys of the limits that hold an item back. They are empty where all items have one.
+type itemKeys struct {
+	rate    string
+	breaker string
+}
+
 // mostHeld bounds the items that wait for the turns of their keys. When there are so many, those behind them wait too, whatever their keys are.
 const mostHeld = 1 << 16
 
 // newTurns returns what the workflow says about starts.
 func (j *job) newTurns() (turns, error) {
-	per := j.workflow.Map.Rate.Per
-	if per == nil {
-		return turns{}, nil
-	}
-	of, err := agent.Keys(*per)
+	rate, err := j.keyOf(j.workflow.Map.Rate.Per)
 	if err != nil {
 		return turns{}, fmt.Errorf("rate: %w", err)
 	}
-	return turns{keyOf: func(id string, item json.RawMessage) string {
+	breaker, err := j.keyOf(j.workflow.BreakerPer)
+	if err != nil {
+		return turns{}, fmt.Errorf("circuit_breaker: %w", err)
+	}
+	if rate == nil && breaker == nil {
+		return turns{}, nil
+	}
+	t := turns{rateKey: rate != nil, full: map[string][]itemKeys{}}
+	t.keysOf = func(id string, item json.RawMessage) (k itemKeys) {
+		if rate != nil {
+			k.rate = rate(id, item)
+		}
+		if breaker != nil {
+			k.breaker = cmp.Or(breaker(id, item), noKey)
+		}
+		return k
+	}
+	return t, nil
+}
+
+// noKey is the key of a breaker for the items for which it cannot be told.
+const noKey = "(no key)"
+
+// BreakerKey returns the key of the circuit breaker of an item whose data is as it may be shown; "" if all items have one breaker.
+func BreakerKey(w *workflow.Workflow, id string, item json.RawMessage) string {
+	if w == nil || w.BreakerPer == nil {
+		return ""
+	}
+	of, err := agent.Keys(*w.BreakerPer)
+	if err != nil {
+		return ""
+	}
+	return cmp.Or(bounded(of(id, item)), noKey)
+}
+
+// keyOf returns the key of an item, as the log may have it; nil if per is.
+func (j *job) keyOf(per *workflow.Text) (func(id string, item json.RawMessage) string, error) {
+	if per == nil {
+		return nil, nil
+	}
+	of, err := agent.Keys(*per)
+	if err != nil {
+		return nil, err
+	}
+	return func(id string, item json.RawMessage) string {
 		return bounded(j.config.Settings.Mask.Text(of(id, item)))
-	}}, nil
+	}, nil
 }
 
 // maxKey bounds a key, in bytes.
@@ -98,7 +148,7 @@ func (t *turns) next(latest time.Time, vacant, held bool) time.Time {
 
 // forget removes the agent of an item that has ended, should it wait.
 func (t *turns) forget(index int) {
-	for _, l := range []*lanes[*parking]{&t.woken, &t.asking} {
+	for _, l := range []*lanes[string, *parking]{&t.woken, &t.asking} {
 		for k := range l.all() {
 			if k.index == index {
 				k.gone = true
@@ -108,7 +158,7 @@ func (t *turns) forget(index int) {
 }
 
 // takeTurn returns the agent whose turn it is, and records that.
-func (p *pool) takeTurn(l *lanes[*parking], now time.Time) (*parking, bool) {
+func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bool) {
 	for {
 		if l.len() == 0 || p.heldForAll(now) {
 			return nil, false
@@ -129,6 +179,9 @@ func (p *pool) takeTurn(l *lanes[*parking], now time.Time) (*parking, bool) {
 // heldForAll reports whether nothing may start now whatever its key is, and has the loop come back when that is over.
 func (p *pool) heldForAll(now time.Time) bool {
 	at := p.job.state.Adapt.Next(now)
+	if !p.turns.rateKey {
+		at = p.job.state.nextTurn(now)
+	}
 	if !at.After(now) {
 		return false
 	}
@@ -167,10 +220,10 @@ func (p *pool) admitByKey(now time.Time) bool {
 			p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
 			return false
 		}
-		p.turns.starts.add(p.turns.keyOf(it.ID, it.Data), offered{Item: items.Item{ID: d.id, Index: d.index}})
+		p.turns.starts.add(p.turns.keysOf(it.ID, it.Data), offered{Item: items.Item{ID: d.id, Index: d.index}})
 		return true
 	}
-	key, it, waited := p.turns.starts.next(now, p.job.state.Rate.Next)
+	keys, it, waited := p.turns.starts.next(now, p.mayStart)
 	if !waited && p.fresh == nil {
 		return false
 	}
@@ -184,19 +237,20 @@ func (p *pool) admitByKey(now time.Time) bool {
 	if p.heldForAll(now) {
 		return false
 	}
-	admission := p.job.state.Policy.Admit(now)
-	if admission.Verdict == errorpolicy.Hold {
+	if !waited {
+		it, keys = *p.fresh, p.turns.keysOf(p.fresh.ID, p.fresh.Data)
+	}
+	admission := p.job.state.Policy.Admit(keys.breaker, now)
+	if admission.Verdict == errorpolicy.Hold && p.job.workflow.BreakerPer == nil {
 		p.held, p.hold = true, admission.Until
 		return false
 	}
 	switch {
 	case waited:
 		p.turns.starts.pop()
+	case p.turns.starts.has(keys) || p.mayStart(keys, now).After(now):
+		return p.setAside(keys)
 	default:
-		it, key = *p.fresh, p.turns.keyOf(p.fresh.ID, p.fresh.Data)
-		if p.turns.starts.has(key) || p.job.state.Rate.Next(key, now).After(now) {
-			return p.setAside(key)
-		}
 		p.fresh = nil
 	}
 	if admission.Verdict == errorpolicy.Refuse {
@@ -206,12 +260,44 @@ func (p *pool) admitByKey(now time.Time) bool {
 		p.refuse(it.Item)
 		return true
 	}
-	p.start(it, key)
+	p.start(it, keys)
 	return true
 }
 
+// mayStart returns when an item with these keys may start, or be refused: at once, if that is not after now. Where a breaker has all its tests
+// running, askAgain is called for the key when that may have changed.
+func (p *pool) mayStart(keys itemKeys, now time.Time) time.Time {
+	at := now
+	if p.job.workflow.BreakerPer != nil {
+		switch a := p.job.state.Policy.Admit(keys.breaker, now); {
+		case a.Verdict == errorpolicy.Refuse:
+			return now
+		case a.Verdict == errorpolicy.Hold && a.Until.IsZero():
+			p.turns.full[keys.breaker] = append(p.turns.full[keys.breaker], keys)
+			return now.Add(time.Hour)
+		case a.Verdict == errorpolicy.Hold:
+			at = a.Until
+		}
+	}
+	if !p.turns.rateKey {
+		return at
+	}
+	if rate := p.job.state.Rate.Next(keys.rate, now); rate.After(at) {
+		return rate
+	}
+	return at
+}
+
+// askAgain has the items go on, if they may, that wait for a start of the same breaker to end.
+func (p *pool) askAgain(breaker string) {
+	for _, keys := range p.turns.full[breaker] {
+		p.turns.starts.again(keys)
+	}
+	delete(p.turns.full, breaker)
+}
+
 // setAside has the new item wait for its turn, so that others can go before it. It reports false when too many wait.
-func (p *pool) setAside(key string) bool {
+func (p *pool) setAside(key itemKeys) bool {
 	if p.turns.starts.len() >= mostHeld {
 		return false
 	}

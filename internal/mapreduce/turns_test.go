@@ -147,7 +147,7 @@ func TestKeysAreBoundedAndKeepSecrets(t *testing.T) {
 // TestLanesServeEachKeyInOrderAndNoKeyWaitsForAnother compares lanes with a list that is searched from its beginning.
 func TestLanesServeEachKeyInOrderAndNoKeyWaitsForAnother(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var l lanes[int]
+		var l lanes[string, int]
 		queues, until := map[string][]int{}, map[string]time.Time{}
 		limit := func(key string, _ time.Time) time.Time { return until[key] }
 		now := time.Unix(0, 0)
@@ -193,7 +193,7 @@ func TestLanesServeEachKeyInOrderAndNoKeyWaitsForAnother(t *testing.T) {
 // TestServingManyKeysAsksFewLimits: of 10,000 keys that wait, none is looked at again for each start of another.
 func TestServingManyKeysAsksFewLimits(t *testing.T) {
 	const keys, each = 10_000, 3
-	var l lanes[int]
+	var l lanes[string, int]
 	until, asked := map[string]time.Time{}, 0
 	limit := func(key string, _ time.Time) time.Time { asked++; return until[key] }
 	for i := range keys * each {

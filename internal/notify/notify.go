@@ -262,6 +262,9 @@ func (g *gathered) line(r events.Record) string {
 		}
 		return "dead letter " + text
 	case events.CircuitOpen:
+		if e.Key != "" {
+			return "the circuit breaker of " + oneLine(e.Key) + " is open"
+		}
 		return "a circuit breaker is open"
 	case events.BudgetReached:
 		return "the budget is spent"

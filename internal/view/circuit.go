@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ const (
 // Breaker is the state of a circuit breaker that has opened at least once.
 type Breaker struct {
 	Scope    string // WorkflowScope, or the label of a step
+	Key      string // of the breaker, of which each key has its own
 	State    BreakerState
 	Since    time.Time
 	Until    time.Time // with Open: when it begins to test
@@ -41,6 +43,7 @@ const WorkflowScope = "workflow"
 // Period is a period in which a breaker was not closed.
 type Period struct {
 	Scope    string
+	Key      string // as in Breaker
 	State    BreakerState
 	From, To time.Time // To is zero while it lasts
 }
@@ -50,13 +53,19 @@ const periodsKept = 1000
 
 // circuit are the breakers of a job that have ever opened.
 type circuit struct {
-	breakers map[string]*Breaker
+	breakers map[circuitID]*Breaker
 	periods  []Period
 	newest   map[string]Cause // by scope
 }
 
+// circuitID names a breaker.
+type circuitID struct{ scope, key string }
+
+// keysShown bounds the keys whose open breakers are known here.
+const keysShown = 1 << 16
+
 func newCircuit() circuit {
-	return circuit{breakers: map[string]*Breaker{}, newest: map[string]Cause{}}
+	return circuit{breakers: map[circuitID]*Breaker{}, newest: map[string]Cause{}}
 }
 
 // failed notes a failure that the breaker with a scope counts, if there is one. The breaker of a step may open just before the log
@@ -67,13 +76,16 @@ func (c *circuit) failed(scope string, t retry.Type, message string) {
 	}
 	cause := Cause{t, message}
 	c.newest[scope] = cause
-	if b := c.breakers[scope]; b != nil && b.State == Open && b.Cause == (Cause{}) {
+	if b := c.breakers[circuitID{scope, ""}]; b != nil && b.State == Open && b.Cause == (Cause{}) {
 		b.Cause = cause
 	}
 }
 
 // Held returns how many items a breaker keeps waiting.
 func (j *Job) Held(b Breaker, now time.Time) int {
+	if b.Key != "" {
+		return 0 // nobody has told yet which keys the items have that did not start
+	}
 	if b.Scope == WorkflowScope {
 		return max(j.ToGo()-j.Running(now), 0)
 	}
@@ -86,7 +98,7 @@ func (j *Job) Held(b Breaker, now time.Time) int {
 	return n
 }
 
-// Breakers returns the breakers that are not closed, by scope.
+// Breakers returns the breakers that are not closed, by scope and key.
 func (j *Job) Breakers() []Breaker {
 	var list []Breaker
 	for _, b := range j.circuit.breakers {
@@ -94,7 +106,9 @@ func (j *Job) Breakers() []Breaker {
 			list = append(list, *b)
 		}
 	}
-	slices.SortFunc(list, func(a, b Breaker) int { return strings.Compare(a.Scope, b.Scope) })
+	slices.SortFunc(list, func(a, b Breaker) int {
+		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Key, b.Key))
+	})
 	return list
 }
 
@@ -102,20 +116,25 @@ func (j *Job) Breakers() []Breaker {
 func (j *Job) Periods() []Period { return j.circuit.periods }
 
 func (c *circuit) open(e events.CircuitOpen, now time.Time) {
-	b := c.change(e.Scope, Open, now)
+	b := c.change(circuitID{e.Scope, e.Key}, Open, now)
 	b.Until, b.Failures, b.Cause = e.Until, e.ConsecutiveFailures, c.newest[e.Scope]
 	b.Opened++
 }
 
-func (c *circuit) change(scope string, s BreakerState, now time.Time) *Breaker {
-	b := c.breakers[scope]
+func (c *circuit) change(id circuitID, s BreakerState, now time.Time) *Breaker {
+	b := c.breakers[id]
 	if b == nil {
-		b = &Breaker{Scope: scope}
-		c.breakers[scope] = b
+		b = &Breaker{Scope: id.scope, Key: id.key}
+		if len(c.breakers) < keysShown {
+			c.breakers[id] = b
+		}
+	}
+	if s == Closed && id.key != "" {
+		delete(c.breakers, id)
 	}
 	b.State, b.Since, b.Until = s, now, time.Time{}
 	for i := len(c.periods) - 1; i >= 0; i-- {
-		if p := &c.periods[i]; p.Scope == scope {
+		if p := &c.periods[i]; p.Scope == id.scope && p.Key == id.key {
 			if p.To.IsZero() {
 				p.To = now
 			}
@@ -123,7 +142,7 @@ func (c *circuit) change(scope string, s BreakerState, now time.Time) *Breaker {
 		}
 	}
 	if s != Closed && len(c.periods) < periodsKept {
-		c.periods = append(c.periods, Period{Scope: scope, State: s, From: now})
+		c.periods = append(c.periods, Period{Scope: id.scope, Key: id.key, State: s, From: now})
 	}
 	return b
 }

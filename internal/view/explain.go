@@ -57,8 +57,8 @@ const (
 
 // Explain returns the explanation of an item from the records of its job. Those of other items may be left out: then it does not say how many are merged
 // before it. The workflow w gives the reasons of decisions; it may be nil.
-func Explain(records iter.Seq2[events.Record, error], itemID string, w *workflow.Workflow) (Explanation, error) {
-	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, policies: policiesOf(w), waited: map[string]time.Duration{}, job: New()}
+func Explain(records iter.Seq2[events.Record, error], itemID, key string, w *workflow.Workflow) (Explanation, error) {
+	x := &explainer{out: Explanation{ItemID: itemID, Status: Unseen, Entries: []Entry{}}, key: key, policies: policiesOf(w), waited: map[string]time.Duration{}, job: New()}
 	if w != nil {
 		x.policy, x.byItem = w.ErrorPolicy, w.Workspace.Order == workflow.OrderItems
 	}
@@ -90,6 +90,7 @@ type explainer struct {
 	due      time.Time
 	step     string    // that waits for its next try, or did last
 	budget   expiry    // of the step that was to be tried again last
+	key      string    // of its circuit breaker, where each key has one
 	until    time.Time // of the open breaker
 	held     time.Time // since when the breaker has been open
 	letter   bool      // the item is a dead letter
@@ -568,8 +569,15 @@ func (x *explainer) opened(r events.Record, e events.CircuitOpen) {
 		x.stepOpened(r, e)
 		return
 	}
+	if e.Key != "" && e.Key != x.key {
+		return
+	}
 	x.held, x.until = r.Time, e.Until
-	if x.out.Status == Waiting {
+	switch {
+	case e.Key != "" && (x.out.Status == Waiting || x.out.Status == Unseen):
+		x.add(r, fmt.Sprintf("the circuit breaker of %s opened after %d failures in a row", e.Key, e.ConsecutiveFailures),
+			"no item of it starts before "+clock(e.Until)+", then few at once")
+	case x.out.Status == Waiting:
 		x.add(r, fmt.Sprintf("the circuit breaker opened after %d failures in a row", e.ConsecutiveFailures),
 			"nothing starts before "+clock(e.Until))
 	}
@@ -584,11 +592,11 @@ func (x *explainer) stepOpened(r events.Record, e events.CircuitOpen) {
 }
 
 func (x *explainer) closed(r events.Record, e events.CircuitClosed) {
-	if e.Scope != WorkflowScope {
+	if e.Scope != WorkflowScope || e.Key != "" && e.Key != x.key {
 		return
 	}
 	x.held, x.until = time.Time{}, time.Time{}
-	if x.out.Status == Waiting {
+	if x.out.Status == Waiting || e.Key != "" && x.out.Status == Unseen {
 		x.add(r, fmt.Sprintf("the circuit breaker closed after %d successes", e.Successes))
 	}
 }

@@ -191,7 +191,7 @@ func TestExplanationsInWords(t *testing.T) {
 	}
 	var b strings.Builder
 	for _, c := range histories {
-		s, err := view.Explain(recordsOf(c.log), "item_0", w)
+		s, err := view.Explain(recordsOf(c.log), "item_0", "", w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestExplanationsInWords(t *testing.T) {
 // A workflow that cannot be read any more leaves an explanation with fewer reasons, not none.
 func TestAnExplanationNeedsNoWorkflow(t *testing.T) {
 	for _, c := range histories {
-		with, err := view.Explain(recordsOf(c.log), "item_0", nil)
+		with, err := view.Explain(recordsOf(c.log), "item_0", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestEveryEventOfAnItemIsTold(t *testing.T) {
 		if e.About() == "" {
 			continue
 		}
-		s, err := view.Explain(recordsOf([]events.Event{e}), "item_0", nil)
+		s, err := view.Explain(recordsOf([]events.Event{e}), "item_0", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func TestAnExplanationSaysHowManyAreMergedBefore(t *testing.T) {
 					return
 				}
 			}
-		}, item(3), w)
+		}, item(3), "", w)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -115,7 +115,7 @@ func (j *Job) notBefore(now time.Time) time.Duration {
 		floor = j.waiting.latest.Sub(now) + j.Durations.Quantile(0.5)
 	}
 	for _, b := range j.circuit.breakers {
-		if b.Scope == WorkflowScope && b.State == Open {
+		if b.Scope == WorkflowScope && b.Key == "" && b.State == Open {
 			floor = max(floor, b.Until.Sub(now))
 		}
 	}

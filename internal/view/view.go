@@ -220,9 +220,9 @@ func (j *Job) Apply(r events.Record) {
 	case events.CircuitOpen:
 		j.circuit.open(e, r.Time)
 	case events.CircuitHalfOpen:
-		j.circuit.change(e.Scope, HalfOpen, r.Time)
+		j.circuit.change(circuitID{e.Scope, e.Key}, HalfOpen, r.Time)
 	case events.CircuitClosed:
-		j.circuit.change(e.Scope, Closed, r.Time)
+		j.circuit.change(circuitID{e.Scope, e.Key}, Closed, r.Time)
 	case events.AgentUsage:
 		j.used(e)
 	case events.QuotaPaused:

@@ -351,7 +351,7 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return l.itemRetry(), true
 	case "retry.Policy.circuit_breaker":
 		return l.stepBreaker(), true
-	case "retry.After.pattern", "retry.After.file":
+	case "retry.After.pattern", "retry.After.file", "breaker.Config.per":
 		return filled(), true
 	case "retry.After.max":
 		return timeout(), true
@@ -625,7 +625,7 @@ func (l *language) itemRetry() form {
 
 // stepBreaker has no keys that only error policies have.
 func (l *language) stepBreaker() form {
-	f := l.part(reflect.TypeFor[breaker.Config](), "circuit_breaker", "of-step", func(name string) bool { return name != "on_open" })
-	f.words = "[circuit_breaker](#circuit_breaker) without `on_open`"
+	f := l.part(reflect.TypeFor[breaker.Config](), "circuit_breaker", "of-step", func(name string) bool { return name != "on_open" && name != "per" })
+	f.words = "[circuit_breaker](#circuit_breaker) without `on_open` and `per`"
 	return f
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -376,7 +377,19 @@ func blanks(s string) int { return len(s) - len(strings.TrimLeft(s, " \t\r\n")) 
 // breaker reads the circuit_breaker of an error policy.
 func (r *reader) breaker(e entry) (breaker.Config, bool) {
 	c := breaker.Default()
-	return c, r.breakerBlock(e, &c, r.fields(&c))
+	keys := withReader(r.fields(&c), "per", func(e entry) {
+		if text, ok := r.textWithPos(e); ok {
+			c.Per, r.w.BreakerPer = text.Value, &text
+		}
+	})
+	onOpen := c.OnOpen
+	c.OnOpen = ""
+	ok := r.breakerBlock(e, &c, keys)
+	if c.OnOpen == "" && c.Per != "" {
+		onOpen = breaker.Wait
+	}
+	c.OnOpen = cmp.Or(c.OnOpen, onOpen)
+	return c, ok
 }
 
 // stepBreaker reads the circuit_breaker of a step. It has no on_open: an open breaker always refuses the step.
@@ -384,6 +397,9 @@ func (r *reader) stepBreaker(e entry) (breaker.Config, bool) {
 	c := breaker.Default()
 	keys := withReader(r.fields(&c), "on_open", func(e entry) {
 		r.fail(e.key, `"on_open" is only for the circuit_breaker of error_policy: that of a step refuses`)
+	})
+	keys = withReader(keys, "per", func(e entry) {
+		r.fail(e.key, `"per" is only for the circuit_breaker of error_policy, whose items wait: that of a step refuses`)
 	})
 	return c, r.breakerBlock(e, &c, keys)
 }

@@ -59,6 +59,8 @@ type Workflow struct {
 	Notify      []Receiver         `yaml:"notify"`       // who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver or a list
 	Outputs     outputs.Policy     `yaml:"outputs"`      // how much is kept of what steps print, for `prodigy logs`
 
+	BreakerPer *Text // per of the circuit_breaker of the error policy, with its position
+
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
 }
 

@@ -1,0 +1,148 @@
+package breaker
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Keyed is a breaker for each of any number of keys: what is done for one key says nothing of the others. A key that nothing is known of
+// has a closed breaker. It is not safe for concurrent use.
+//
+// Only keys are remembered that are not closed, have failed since their last success, or have a start without an outcome. When these become too many,
+// those are forgotten that were used longest ago, closed ones first, and none with a start that has no outcome.
+type Keyed struct {
+	config Config
+	mem    keyedMemory
+}
+
+// keyedMemory is what a Keyed remembers: everything but its configuration.
+type keyedMemory struct {
+	Keys map[string]keyMemory `json:"keys,omitempty"`
+	Used int64                `json:"used,omitempty"` // how often any key was used
+}
+
+// keyMemory is what is remembered of one key.
+type keyMemory struct {
+	Breaker memory `json:"breaker"`
+	Flying  int    `json:"flying,omitempty"` // starts without an outcome
+	Used    int64  `json:"used"`             // when it was used last, in the order of all
+}
+
+// maxKeys bounds the keys that are remembered.
+const maxKeys = 1 << 16
+
+// NewKeyed returns breakers that are all closed.
+func NewKeyed(c Config) *Keyed { return &Keyed{config: c} }
+
+// Len returns the number of keys that are remembered.
+func (k *Keyed) Len() int { return len(k.mem.Keys) }
+
+// MarshalJSON encodes what is remembered.
+func (k *Keyed) MarshalJSON() ([]byte, error) { return json.Marshal(k.mem) }
+
+// UnmarshalJSON restores what breakers of the same configuration remembered.
+func (k *Keyed) UnmarshalJSON(data []byte) error {
+	k.mem = keyedMemory{}
+	return json.Unmarshal(data, &k.mem)
+}
+
+// Admit returns whether a start of a key would be admitted at now. It changes nothing.
+func (k *Keyed) Admit(key string, now time.Time) Admission {
+	b := Breaker{config: k.config, mem: k.mem.Keys[key].Breaker}
+	return b.Admit(now)
+}
+
+// Start is Breaker.Start for a key.
+func (k *Keyed) Start(key string, now time.Time) (t Ticket, changes []Transition) {
+	if _, known := k.mem.Keys[key]; !known && len(k.mem.Keys) >= maxKeys {
+		k.forget()
+	}
+	changes = k.change(key, func(b *Breaker, one *keyMemory) (changes []Transition) {
+		one.Flying++
+		t, changes = b.Start(now)
+		return changes
+	})
+	t.Key = key
+	return t, changes
+}
+
+// Success is Breaker.Success for the key of t.
+func (k *Keyed) Success(t Ticket, now time.Time) []Transition {
+	return k.end(t, func(b *Breaker) []Transition { return b.Success(t, now) })
+}
+
+// Failure is Breaker.Failure for the key of t.
+func (k *Keyed) Failure(t Ticket, now time.Time) []Transition {
+	return k.end(t, func(b *Breaker) []Transition { return b.Failure(t, now) })
+}
+
+// Release is Breaker.Release for the key of t.
+func (k *Keyed) Release(t Ticket) {
+	k.end(t, func(b *Breaker) []Transition { b.Release(t); return nil })
+}
+
+// end gives a start its outcome. A ticket that no start has returned is ignored.
+func (k *Keyed) end(t Ticket, outcome func(*Breaker) []Transition) []Transition {
+	if k.mem.Keys[t.Key].Flying == 0 {
+		return nil
+	}
+	return k.change(t.Key, func(b *Breaker, one *keyMemory) []Transition {
+		one.Flying--
+		return outcome(b)
+	})
+}
+
+// change applies one change to a key, and forgets the key if there is nothing to remember any more.
+func (k *Keyed) change(key string, apply func(*Breaker, *keyMemory) []Transition) []Transition {
+	one := k.mem.Keys[key]
+	b := Breaker{config: k.config, mem: one.Breaker}
+	changes := apply(&b, &one)
+	for i := range changes {
+		changes[i].Key = key
+	}
+	k.mem.Used++
+	if one.Breaker, one.Used = b.mem, k.mem.Used; one.Flying == 0 && b.mem.State == Closed && b.mem.Failures == 0 {
+		delete(k.mem.Keys, key)
+		return changes
+	}
+	if k.mem.Keys == nil {
+		k.mem.Keys = map[string]keyMemory{}
+	}
+	k.mem.Keys[key] = one
+	return changes
+}
+
+// forget makes room: a quarter at once, so that a start costs little on average.
+func (k *Keyed) forget() {
+	idle := make([]string, 0, len(k.mem.Keys))
+	for key, one := range k.mem.Keys {
+		if one.Flying == 0 {
+			idle = append(idle, key)
+		}
+	}
+	opened := func(one keyMemory) int {
+		if one.Breaker.State == Closed {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(idle, func(a, b string) int {
+		one, other := k.mem.Keys[a], k.mem.Keys[b]
+		return cmp.Or(cmp.Compare(opened(one), opened(other)), cmp.Compare(one.Used, other.Used))
+	})
+	for _, key := range idle[:min(len(idle), maxKeys/4)] {
+		delete(k.mem.Keys, key)
+	}
+}
+
+// Resumed is Breaker.Resumed for all keys.
+func (k *Keyed) Resumed(now time.Time) {
+	for key, one := range k.mem.Keys {
+		b := Breaker{config: k.config, mem: one.Breaker}
+		b.Resumed(now)
+		one.Breaker = b.mem
+		k.mem.Keys[key] = one
+	}
+}
