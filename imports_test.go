@@ -18,7 +18,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy":       {"cli"},
 	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "spelling", "spend", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -64,6 +64,8 @@ var allowed = map[string][]string{
 	"internal/workflow":    {"adapt", "breaker", "duration", "errorpolicy", "outputs", "posix", "pressure", "quota", "rate", "rawjson", "retry", "spelling", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"adapt", "breaker", "quota", "rate", "retry", "spelling"},
 	"internal/pressure":    {},
+	"internal/simulate":    {"agent", "duration", "events", "mapreduce", "pressure", "process", "retry", "virtualtime", "workflow"},
+	"internal/virtualtime": {},
 	"internal/rate":        {"duration"},
 	"internal/adapt":       {"duration"},
 	"internal/quota":       {"breaker", "spelling"},

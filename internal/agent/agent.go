@@ -48,6 +48,8 @@ type Config struct {
 
 	Echo Echo // shows what the commands of items print; nil: nobody does
 
+	Simulate Simulator // takes the place of Run; nil: commands are run
+
 	// MaxCommands limits how many commands run at once, over all attempts; 0: no limit. The Executor lowers it when files, processes or
 	// memory run short, and reports that to its Host.
 	MaxCommands int
@@ -61,6 +63,7 @@ type Executor struct {
 	limiter   limiter
 	inherited inherited
 	plans     plans
+	unknown   atomic.Bool // a Simulator did not know what a command would print
 }
 
 // New returns an Executor for attempts of a host. With a nil host they belong to no job, and their events are dropped.
@@ -100,6 +103,9 @@ type run struct {
 	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits
 	cut        *Failure         // the command that a time limit around its step ended
 	lostSecret error            // the step that is being bound names output that is not known any more
+	element    []int            // in foreach: the indexes of the elements, of the outermost loop first
+	fallback   bool             // the fallback of a step runs
+	unknown    bool             // what the last simulated command would print is not known
 	heads      map[*step]string // commit at which steps with commit_required began
 }
 

@@ -102,6 +102,9 @@ type scratch struct {
 
 // add writes a file that only the user can read, and returns its absolute path.
 func (s *scratch) add(pattern, content string) (path string, err error) {
+	if s.x.Simulate != nil {
+		return filepath.Join(s.x.TempDir, pattern), nil // nobody reads it
+	}
 	err = s.x.limiter.do(s.stop, func() (err error) {
 		path, err = writePrivate(s.x.TempDir, pattern, content)
 		return err
@@ -117,7 +120,7 @@ func (s *scratch) add(pattern, content string) (path string, err error) {
 // addValues is add for values. A file that holds a secret is kept in memory, so that nothing of it is left when prodigy is killed. Programs
 // that want the real path of a file do not find such a one, so it is not used for all.
 func (s *scratch) addValues(pattern, content string) (string, error) {
-	if !s.x.Mask.Holds(content) {
+	if s.x.Simulate != nil || !s.x.Mask.Holds(content) {
 		return s.add(pattern, content)
 	}
 	var (

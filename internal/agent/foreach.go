@@ -231,6 +231,7 @@ func (f *foreach) element(ctx context.Context, r *run, s *scope, l *loop) (*row,
 	a.Retrying = nil // it does not say for which element
 	child := *r
 	child.a, child.heads, child.cut, child.keepSlot = &a, nil, nil, true
+	child.element = append(slices.Clip(r.element), l.index)
 	inner := s.inside()
 	inner.run, inner.loop, inner.quiet = &child, l, true
 	one := &row{Index: l.index, Item: l.value, Status: "success"}

@@ -156,7 +156,9 @@ func (r *run) runFallback(ctx context.Context, s *scope, st *step, end stepEnd) 
 	var res result
 	if failure == nil {
 		defer b.scratch.remove()
+		r.fallback = true
 		res, failure, err = r.runCommand(ctx, st, b)
+		r.fallback = false
 		if failure, err = r.settleOutput(st, b, res, failure, err); err != nil {
 			return stepEnd{}, err
 		}

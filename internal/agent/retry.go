@@ -241,7 +241,7 @@ func (r *run) heedRetryAfter(s *scope, st *step, res result, f *Failure) {
 		return
 	}
 	texts := []string{res.Output, res.Stderr}
-	if st.after != nil {
+	if st.after != nil && r.x.Simulate == nil {
 		if path, err := st.after.Bind(s.binding(st)); err == nil {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(cmp.Or(res.dir, r.a.Dir), path)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,6 +95,10 @@ func (r *run) bind(s *scope, st *step, cmd command) (boundCommand, *Failure, err
 		err = b.makeFiles()
 	}
 	err = cmp.Or(r.lostSecret, err)
+	if err != nil && r.x.Simulate != nil && r.x.forgives(err) {
+		b, err = boundCommand{scope: inner, scratch: &files, dir: r.a.Dir}, nil
+		b.action = withoutValues(cmd)
+	}
 	if err == nil && r.rowsErr == nil {
 		return b, nil, nil
 	}
@@ -221,7 +226,7 @@ func (e *commandError) Error() string { return "the command for its value: " + e
 // commandValue runs a command and returns what it printed, without trailing newlines.
 func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	c, err := cmd.bind(s, r.x)
-	if err != nil {
+	if err != nil || r.x.Simulate != nil {
 		return "", err
 	}
 	b := boundCommand{call: c, dir: r.a.Dir, env: r.environ(s.env, c), scratch: s.scratch}
@@ -265,7 +270,7 @@ func templateFailure(st *step, err error) *Failure {
 
 // requireCommit runs b. With commit_required, st fails when HEAD of its working directory is where it was before the first try.
 func (r *run) requireCommit(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
-	if !st.CommitRequired {
+	if !st.CommitRequired || r.x.Simulate != nil {
 		return r.runCommand(ctx, st, b)
 	}
 	before, known := r.heads[st]
@@ -317,6 +322,9 @@ func commitFailure(st *step, why string) *Failure {
 func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result, *Failure, error) {
 	if b.action != nil {
 		return r.runAction(ctx, st, b)
+	}
+	if r.x.Simulate != nil {
+		b.aiRun = nil // what an AI coding CLI would print is not simulated to the letter
 	}
 	rec, end := r.record(st, b.aiRun), stoppedEnd()
 	defer func() { rec.close(end) }()
@@ -372,7 +380,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 			return result{}, nil, err
 		}
 	}
-	res, failure = res.format(st, &stdout.Capture, failure)
+	res, failure = res.format(st, &stdout.Capture, failure, r.unknown)
 	if failure != nil {
 		failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
 		res.code, res.failed = failure.ExitCode, true
@@ -412,7 +420,7 @@ func (r *run) runAction(ctx context.Context, st *step, b boundCommand) (result, 
 	if masked := (Printed{r.x.Mask.Text(res.Output), r.x.Mask.Text(res.Stderr)}); masked != res.shown() {
 		res.masked = &masked
 	}
-	res, failure = res.format(st, &kept.Capture, failure)
+	res, failure = res.format(st, &kept.Capture, failure, false)
 	if failure != nil {
 		res.code, res.failed = failure.ExitCode, true
 	}
@@ -428,10 +436,15 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 		var limit time.Duration
 		var err error
 		limit, outer = effectiveTimeout(ctx, st.Timeout)
-		exit, err = r.x.shell().Run(r.stop, r.x.Run, process.Command{
+		c := process.Command{
 			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
 			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai,
-		}, b.program)
+		}
+		if r.x.Simulate != nil {
+			exit, err = r.simulate(st, c)
+			return err
+		}
+		exit, err = r.x.shell().Run(r.stop, r.x.Run, c, b.program)
 		return err
 	})
 	if errors.Is(exit.Start, process.ErrDir) {
@@ -493,9 +506,13 @@ func (r *run) timedOut(label string, limit time.Duration) *Failure {
 }
 
 // format gives r its output in the capture_format of st. Output that does not fit fails the step; that of a step that has failed anyway
-// stays a text.
-func (r result) format(st *step, stdout *process.Capture, failure *Failure) (result, *Failure) {
+// stays a text. Output
+// that is unknown is null where it does not fit.
+func (r result) format(st *step, stdout *process.Capture, failure *Failure, unknown bool) (result, *Failure) {
 	data, err := formatted(st.Format, r.Output, failure != nil)
+	if err != nil && unknown {
+		data, err = json.RawMessage("null"), nil
+	}
 	if err == nil && data != nil && stdout.Cut() {
 		err = fmt.Errorf("the output of %d bytes is larger than what is kept of it", stdout.Total())
 	}
@@ -517,7 +534,7 @@ func (r result) format(st *step, stdout *process.Capture, failure *Failure) (res
 // openOutput opens d, which may be nil, when one more file may be open.
 func (r *run) openOutput(ctx context.Context, d *destination, kept *stream) (*sink, error) {
 	out := &sink{kept: kept}
-	if d == nil {
+	if d == nil || r.x.Simulate != nil {
 		return out, nil
 	}
 	if err := r.dirError(); err != nil {

@@ -58,6 +58,12 @@ func (f *writeFile) bind(r template.Resolver, _ *Executor) (call, error) {
 	}
 	return call{action: func(ctx context.Context, r *run, st *step, b boundCommand) (result, *Failure, error) {
 		began := time.Now()
+		if r.x.Simulate != nil {
+			if err := checkPath(path); err != nil {
+				return result{code: -1}, f.failure(st, err), nil
+			}
+			return result{Printed: Printed{Output: path}}, nil, nil
+		}
 		err := r.x.limiter.do(ctx, func() error { return f.write(b.dir, path, content) })
 		if blameless := r.blameless(err); blameless != nil {
 			return notRun, nil, blameless

@@ -29,6 +29,7 @@ var firstLevel = []struct {
 	{"retry-now", newRetryNowCommand},
 	{"validate", newValidateCommand},
 	{"plan", newPlanCommand},
+	{"simulate", newSimulateCommand},
 	{"schema", newSchemaCommand},
 	{"dlq", newDLQCommand},
 	{"events", newEventsCommand},

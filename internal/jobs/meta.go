@@ -36,6 +36,7 @@ type Meta struct {
 	Since        *Since                     `json:"since,omitempty"`     // the earlier job whose results are taken over
 	Input        *Input                     `json:"input,omitempty"`     // the job whose results are the items
 	Pool         *Pool                      `json:"pool,omitempty"`      // whose slots the items share with other jobs
+	Simulated    bool                       `json:"simulated,omitempty"` // nothing of it has run
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.

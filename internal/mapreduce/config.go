@@ -149,6 +149,10 @@ type Config struct {
 	// Force continues, of a resume, a job that was cancelled.
 	Force bool
 
+	// Simulate, when set, takes the place of all commands: nothing is started, and no files are touched but those of the job and its input.
+	// The job is marked as simulated, and cannot be continued. Its workflow has no workspaces.
+	Simulate agent.Simulator
+
 	// Runner runs the commands. Nil: process.Run.
 	Runner agent.Runner
 

@@ -65,7 +65,7 @@ func latestNamed(c Config, name string) (jobs.Job, error) {
 		return jobs.Job{}, err
 	}
 	for _, place := range all {
-		if meta, err := place.ReadMeta(); err == nil && meta.Workflow == name {
+		if meta, err := place.ReadMeta(); err == nil && meta.Workflow == name && !meta.Simulated {
 			return place, nil
 		}
 	}
@@ -88,6 +88,9 @@ func openInput(place jobs.Job, takes workflow.Select, whole bool) (_ *Input, err
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return nil, unusable(place, err)
+	}
+	if meta.Simulated {
+		return nil, refused("was simulated: its results are none")
 	}
 	if meta.Mode != string(workflow.MapReduce) {
 		return nil, refused("has no items, and so no results: its workflow is a standard one")

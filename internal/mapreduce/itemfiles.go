@@ -143,7 +143,7 @@ func (j *job) beginWith(e *attemptEnd) error {
 		return nil
 	}
 	var err error
-	if err := j.beginProducing(e); err != nil {
+	if err := j.beginProducing(e); err != nil || j.config.Simulate != nil {
 		return err
 	}
 	e.uses, err = j.files.used(e.attempt.ItemID, e.attempt.Item, nil)
@@ -161,7 +161,7 @@ func (j *job) beginWith(e *attemptEnd) error {
 // endWith notes which of the files have changed since an attempt began that has succeeded, and fails it if it did not leave what it should.
 func (j *job) endWith(e *attemptEnd) {
 	a := e.attempt
-	if j.files == nil || a.ItemID == "" || e.outcome.Failure != nil {
+	if j.files == nil || a.ItemID == "" || e.outcome.Failure != nil || j.config.Simulate != nil {
 		return
 	}
 	e.uses = j.files.files.Since(e.uses)

@@ -162,7 +162,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
 		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
-		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings),
+		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings), Simulated: c.Simulate != nil,
 	}
 	if w.Workspace.Isolated() {
 		j.meta.Workspace = string(w.Workspace.Mode)
@@ -269,6 +269,9 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	meta, err := place.ReadMeta()
 	if err != nil {
 		return nil, unusable(place, err)
+	}
+	if meta.Simulated {
+		return nil, &RefusedError{Reason: fmt.Sprintf("job %s was simulated: nothing of it has run, so that nothing of it can go on", place.ID)}
 	}
 	source, err := place.ReadWorkflow(meta)
 	if err != nil {
@@ -509,7 +512,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
-		MaxCommands: int(j.room.Load()), Echo: j.config.Echo,
+		MaxCommands: int(j.room.Load()), Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
 	j.fleet, _ = j.executor.(Fleet)
 	return nil

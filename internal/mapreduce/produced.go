@@ -29,7 +29,7 @@ const partialSuffix = ".partial"
 // whole files come back.
 func (j *job) newProduction() *production {
 	m := j.workflow.Map
-	if m == nil || len(m.Produces) == 0 || j.config.OnFleet && len(m.Files) > 0 {
+	if m == nil || len(m.Produces) == 0 || j.config.Simulate != nil || j.config.OnFleet && len(m.Files) > 0 {
 		return nil
 	}
 	p := &production{atomic: m.Atomic, incomplete: m.Incomplete, mark: j.place.ID[max(0, len(j.place.ID)-10):], sync: j.config.Durability != events.None}

@@ -116,6 +116,8 @@ func resolveSince(c Config, w *workflow.Workflow) (*jobs.Since, string, error) {
 	switch {
 	case err != nil:
 		return nil, "", unusable(place, err)
+	case meta.Simulated:
+		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s was simulated: it has no results", place.ID)}
 	case meta.Dir != c.Dir:
 		return nil, "", &RefusedError{Reason: fmt.Sprintf("--since: job %s was run in %s: what it made is there", place.ID, meta.Dir)}
 	}
@@ -137,7 +139,7 @@ func latestOf(c Config, name string) (jobs.Job, error) {
 			continue
 		}
 		meta, err := place.ReadMeta()
-		if err != nil || meta.Workflow != name || meta.Dir != c.Dir || meta.Mode != string(workflow.MapReduce) {
+		if err != nil || meta.Workflow != name || meta.Dir != c.Dir || meta.Mode != string(workflow.MapReduce) || meta.Simulated {
 			continue
 		}
 		sum, err := Summarize(place)

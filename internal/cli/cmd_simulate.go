@@ -1,0 +1,403 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/items"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/settings"
+	"prodigy/internal/simulate"
+	"prodigy/internal/view"
+	"prodigy/internal/workflow"
+)
+
+type simulateOptions struct {
+	jobOptions // of these only those about the policy have flags
+	settings   settingOptions
+	path       string
+	seed       uint64
+	maxDelay   time.Duration
+	items      string
+	at         string
+	maxTime    time.Duration
+	keep       string
+
+	failureRate float64
+	latency     string
+}
+
+func newSimulateCommand(con *console) *cobra.Command {
+	var o simulateOptions
+	cmd := &cobra.Command{
+		Use:   "simulate <workflow>",
+		Short: "Run a workflow without its commands, in virtual time",
+		Long: `Run a workflow without its commands, in virtual time, to see what its policy would do: retries, circuit breakers, budgets, rates,
+concurrency that adapts, windows. A day takes seconds.
+
+The items are chosen as by a run. Each command then takes the time, and fails, as it is said here:
+
+  --failure-rate and --latency   by chance: the same with the same --seed
+
+Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open, and
+workspaces are left out. What a command would have printed is empty, and a value made from it is missing without harm.
+
+The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow,
+3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside).`,
+		Example: `  prodigy simulate workflow.yml --failure-rate 0.1 --latency 'lognormal(2s, 0.8)'
+  prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json`,
+		Args:              exactly("workflow"),
+		ValidArgsFunction: completeWorkflow,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.path = args[0]
+			return runSimulate(cmd.Context(), con, o)
+		},
+	}
+	f := cmd.Flags()
+	o.grace, o.maxRetries = defaultGrace, defaultMaxRetries
+	addFormat(cmd, &o.format, asJSON)
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on success")
+	f.BoolVar(&o.stopNow, "stop-now", false, "kill running commands when the policy stops the job")
+	f.BoolVar(&o.exitOutside, "exit-outside", false, "end with exit code 75 outside of the windows of the job, instead of waiting for the next")
+	f.BoolVar(&o.partialOK, "partial-ok", false, "exit with 0 even if items were dead-lettered or skipped")
+	addMaxCost(cmd, &o.maxCost)
+	addMaxParallel(cmd, &o.maxParallel)
+	addMaxDelay(cmd, &o.maxDelay)
+	o.settings.add(cmd)
+	f.Float64Var(&o.failureRate, "failure-rate", 0, "which part of the commands of items fails with exit code 1, from 0 to 1")
+	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.DistributionForms())
+	f.Uint64Var(&o.seed, "seed", 1, "seed for all that happens by chance, and for the jitter of delays")
+	f.StringVar(&o.items, "items", "", "a file with what the input would give, in place of the input")
+	_ = cmd.MarkFlagFilename("items")
+	f.StringVar(&o.at, "at", "", "when the job begins, as 22:00, 2006-01-02, \"2006-01-02 22:00\" or with a time zone in RFC 3339 (default now)")
+	f.Var(durationFlag{&o.maxTime}, "max-time", "how long the job may take in virtual time before the simulation is ended (default 366d)")
+	f.StringVar(&o.keep, "keep", "", "keep the log and the other files of the job in this directory, for report, events and dlq")
+	_ = cmd.MarkFlagDirname("keep")
+	return cmd
+}
+
+// simulation is what simulate --json prints.
+type simulation struct {
+	outcome
+	Began    time.Time       `json:"began"`
+	Seed     uint64          `json:"seed"`
+	Counts   *simulate.Tally `json:"counts"`
+	Took     events.Millis   `json:"took_ms"` // real time
+	Workflow string          `json:"workflow"`
+}
+
+func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
+	begin, err := beginAt(o.at, time.Now().Truncate(time.Second))
+	if err != nil {
+		return usagef("--at: %w", err)
+	}
+	model, err := o.model()
+	if err != nil {
+		return err
+	}
+	limit, err := delayCap(o.maxDelay)
+	if err != nil {
+		return err
+	}
+	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true}, o.settings, settings.ToPlan)
+	if err != nil {
+		return err
+	}
+	con.hide(w.settings.Mask)
+	con.secrets.Settings = w.settings
+	t, err := findTools(w.Workflow, true)
+	if err != nil {
+		return err
+	}
+	if err := o.checkBudget(w.Workflow, t.agents); err != nil {
+		return err
+	}
+	home, cleanup, err := o.home(t.home)
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	c := o.config(t)
+	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, limit, os.Stdin, w.settings, w.values
+	if err := o.chooseItems(&w, c, t.home); err != nil {
+		return err
+	}
+	if !o.quiet {
+		if w.Workspace.Isolated() {
+			_, _ = fmt.Fprintln(con.err, "note: workspaces are not simulated: nothing is merged, and nothing conflicts")
+		}
+		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, visible("note: "+text)) }
+	}
+	return o.run(ctx, con, simulate.Job{Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin, MaxTime: o.maxTime})
+}
+
+// run simulates the job, and prints how it ended.
+func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job) error {
+	seen, tally := view.New(), simulate.NewTally()
+	job.Observe = func(records []events.Record) {
+		for _, r := range records {
+			seen.Apply(r)
+			tally.Apply(r)
+		}
+	}
+	stop, stopListening := stoppedBySignal()
+	defer stopListening()
+	job.Stop = stop
+	began := time.Now()
+	result, err := simulate.Run(ctx, job)
+	took := time.Since(began)
+	if err != nil && result.Job.ID == "" {
+		return err
+	}
+	end := finishedRun{Result: result, job: seen, collection: collectionOf(job.Workflow), workflow: job.Workflow, labels: con.labelsOfRun(result.Job, job.Workflow)}
+	if reason := stop.Load(); reason != nil {
+		end.stop, _ = errors.AsType[*signalError](*reason)
+	}
+	code := resultCode(result, end.stop, o.partialOK)
+	if err != nil {
+		code = exitCode(err)
+	}
+	if !o.quiet || code != exitOK {
+		o.print(con, end, tally, took)
+	}
+	if o.format == asJSON {
+		s := simulation{outcome: end.outcome(code), Began: job.Begin, Seed: o.seed, Counts: tally, Took: events.Millis(took), Workflow: job.Workflow.Name}
+		if o.keep == "" {
+			s.Events, s.DLQ, s.ResultsFile = "", "", "" // they are removed
+		}
+		if err := printJSON(con.out, s); err != nil {
+			return err
+		}
+	}
+	return status(code)
+}
+
+// print prints how a simulated job ended, for people.
+func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, took time.Duration) {
+	w, k := con.err, con.errLook()
+	line := func(format string, args ...any) { _, _ = fmt.Fprintln(w, k.fold(2, fmt.Sprintf(format, args...))) }
+	for i, g := range e.job.Failures.Groups() {
+		if i == groupsShown {
+			break
+		}
+		line("%s (%s): %s, for example %s", k.paint(red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type, shorten(visible(g.Title()), 160), visible(g.Example.ItemID))
+	}
+	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
+	line("%s after %s of virtual time%s", k.paint(bold+status.colour(), status.stateShown()), duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
+	if e.Reason != "" {
+		line("reason: %s", visible(e.Reason))
+	}
+	if errors.Is(e.Cause, fs.ErrNotExist) || strings.HasPrefix(e.Reason, "select items: ") && e.workflow.Setup != nil {
+		line("if setup makes the input, name a file like it with --items")
+	}
+	if t.Attempts > 0 {
+		line("starts: %s at items, %d at once at most", counted(t.Attempts, "attempt"), t.AtOnce)
+	}
+	if e.job.Retries > 0 {
+		line("%s (%d of items, %d of steps)", retryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
+	}
+	if t.DeadLetters > 0 {
+		line("dead letters: %d", t.DeadLetters)
+	}
+	if n := t.Opened(); n > 0 {
+		var scopes []string
+		for _, scope := range slices.SortedFunc(maps.Keys(t.Openings), func(a, b string) int { return cmp.Or(cmp.Compare(t.Openings[b], t.Openings[a]), cmp.Compare(a, b)) }) {
+			scopes = append(scopes, fmt.Sprintf("%s %d", visible(scope), t.Openings[scope]))
+		}
+		const most = 5
+		if len(scopes) > most {
+			scopes = append(scopes[:most], fmt.Sprintf("%d more", len(scopes)-most))
+		}
+		line("circuit breakers opened %s: %s", counted(n, "time"), strings.Join(scopes, ", "))
+	}
+	if t.AtLimit > 0 {
+		line("at the limit: %s with as many attempts as may run at once (%s)", duration.Format(time.Duration(t.AtLimit).Round(time.Second)), limitsOf(t))
+	}
+	if t.Held > 0 {
+		line("held back: %s without any start, because of windows", duration.Format(time.Duration(t.Held).Round(time.Second)))
+	}
+	printSpent(w, k, e.Spent, e.limit())
+	line("seed %d, simulated in %s; nothing was run", o.seed, duration.Format(took.Round(time.Millisecond)))
+	if o.keep != "" {
+		printNext(w, []string{"PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html"})
+	}
+}
+
+func limitsOf(t *simulate.Tally) string {
+	if t.LowestLimit == t.TopLimit {
+		return fmt.Sprint(t.TopLimit)
+	}
+	return fmt.Sprintf("%d to %d", t.LowestLimit, t.TopLimit)
+}
+
+// model returns how commands end.
+func (o simulateOptions) model() (simulate.Model, error) {
+	if !(o.failureRate >= 0 && o.failureRate <= 1) {
+		return nil, usagef("--failure-rate %v: want a number from 0 to 1", o.failureRate)
+	}
+	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate}
+	if o.latency != "" {
+		var err error
+		if chance.Latency, err = simulate.ParseDistribution(o.latency); err != nil {
+			return nil, usagef("--latency %w", err)
+		}
+	}
+	return chance, nil
+}
+
+// beginAt reads when a job begins. Without a date it is today, and without a zone it is local time.
+func beginAt(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return now, nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.In(now.Location()), nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02", "15:04:05", "15:04"} {
+		t, err := time.ParseInLocation(layout, text, now.Location())
+		if err != nil {
+			continue
+		}
+		if !strings.HasPrefix(layout, "2006") {
+			t = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+		}
+		if t.Year() < 2000 || t.Year() > 2200 {
+			return t, fmt.Errorf("%q is not in the years from 2000 to 2200", text)
+		}
+		return t, nil
+	}
+	return now, fmt.Errorf("%q is no time: write it as 22:00, 2006-01-02, \"2006-01-02 22:00\" or 2006-01-02T22:00:00Z", text)
+}
+
+// simulatedMark is a file in a home of simulated jobs. Without it, a directory with other files is not taken for one.
+const simulatedMark = "simulated"
+
+// home returns the home of the simulated job: the directory that is to be kept, or one that cleanup removes.
+func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), err error) {
+	if o.keep == "" {
+		dir, err := os.MkdirTemp("", "prodigy-simulate-")
+		return jobs.Home{Root: dir}, func() { _ = os.RemoveAll(dir) }, err
+	}
+	dir, err := filepath.Abs(o.keep)
+	if err != nil {
+		return jobs.Home{}, nil, err
+	}
+	if dir == filepath.Clean(real.Root) {
+		return jobs.Home{}, nil, refusef("--keep %s: it has the jobs that run; name another directory", o.keep)
+	}
+	if err := jobs.MakeDirs(dir); err != nil {
+		return jobs.Home{}, nil, refusef("--keep: %w", err)
+	}
+	mark := filepath.Join(dir, simulatedMark)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return jobs.Home{}, nil, refusef("--keep: %w", err)
+	}
+	if _, err := os.Stat(mark); len(entries) > 0 && err != nil {
+		return jobs.Home{}, nil, refusef("--keep %s: it has other files; name an empty directory, or one that simulate has made", o.keep)
+	}
+	err = os.WriteFile(mark, []byte("The jobs of this directory were simulated: nothing of them has run.\n"), 0o600)
+	return jobs.Home{Root: dir}, func() {}, err
+}
+
+// chooseItems replaces the input of w where the real one cannot be read without running a command, or where another was given.
+func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.Home) error {
+	m := w.Map
+	if m == nil {
+		if o.items != "" {
+			return usagef("--items: the workflow has no map, and so no items")
+		}
+		return nil
+	}
+	own, input := *w.Workflow, *m
+	w.Workflow, own.Map = &own, &input
+	if o.items != "" {
+		if o.items == "-" {
+			input.Input = workflow.Input{Stdin: true, Pos: m.Input.Pos}
+			return nil
+		}
+		path, err := filepath.Abs(o.items)
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err != nil {
+			return refusef("--items: %w", err)
+		}
+		input.Input = workflow.Input{File: path, Pos: m.Input.Pos}
+		if !strings.Contains(filepath.Base(path), ".") {
+			input.Input.Format = m.Input.Format
+		}
+		return nil
+	}
+	if m.Input.Job != "" {
+		return o.takeResults(&input, w, c, real)
+	}
+	env := items.Env{Dir: w.dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
+	if name, free := items.Source(m.Input, env); !free {
+		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", visible(w.File), m.Input.Pos.Line, visible(shorten(name, 60)))
+	}
+	if w.Setup == nil {
+		if found := items.CheckInput(m, env); len(found) > 0 {
+			found[0].File = w.File
+			return &workflow.InvalidError{Problems: found}
+		}
+	}
+	return nil
+}
+
+// takeResults makes a file of the results of the job that is the input, for a job with another home.
+func (o simulateOptions) takeResults(m *workflow.Map, w *checked, c mapreduce.Config, real jobs.Home) (err error) {
+	path := filepath.Join(c.Home.Root, "input.jsonl")
+	c.Home = real
+	in, err := mapreduce.OpenInput(c, w.Workflow)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return errors.Join(err, in.Close())
+	}
+	err = in.Results(func(_ string, result []byte) error {
+		_, err := file.Write(append(slices.Clip(result), '\n'))
+		return err
+	})
+	m.Input = workflow.Input{File: path, Format: "jsonl", Pos: m.Input.Pos}
+	return errors.Join(err, file.Close(), in.Close())
+}
+
+// stoppedBySignal returns where the first signal that asks for an end is kept. The second ends the program.
+func stoppedBySignal() (stop *atomic.Pointer[error], end func()) {
+	signals, stopListening := listen()
+	stop = new(atomic.Pointer[error])
+	finished := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-finished:
+				return
+			case s := <-signals:
+				var reason error = &signalError{s}
+				if n > 0 {
+					os.Exit((&signalError{s}).exitCode())
+				}
+				stop.Store(&reason)
+			}
+		}
+	}()
+	return stop, func() { stopListening(); close(finished) }
+}

@@ -1,0 +1,212 @@
+// Package simulate runs a job without its commands, in virtual time: what would become of its items, if the commands ended as a Model says.
+//
+// It is the job of package mapreduce that runs: its queue, policy, retries, breakers, limits and log. Only the commands are replaced (Commands), and
+// the clock (package virtualtime). A Model is a Script that somebody has written, a Log of a job that has run, or Chance.
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/pressure"
+	"prodigy/internal/process"
+	"prodigy/internal/retry"
+	"prodigy/internal/virtualtime"
+	"prodigy/internal/workflow"
+)
+
+// Outcome is how one try of a command ends.
+type Outcome struct {
+	Takes    time.Duration
+	Hangs    bool // it does not end by itself
+	ExitCode int
+	Signal   string // that kills it, such as SIGKILL; empty: none
+	Stdout   string
+	Stderr   string
+	Unknown  bool // nobody knows what it would print
+}
+
+// Model says how commands end. Its method is called from many goroutines at once, and returns the same for the same try, whenever it is asked.
+type Model interface {
+	Outcome(t agent.SimulatedTry) Outcome
+}
+
+// Chance is a Model whose commands fail by chance.
+type Chance struct {
+	Seed        uint64
+	FailureRate float64 // of the commands of items; of all commands in a workflow without items
+	Latency     Distribution
+}
+
+// Outcome implements Model.
+func (c Chance) Outcome(t agent.SimulatedTry) Outcome {
+	r := randOf(c.Seed, t)
+	o := Outcome{Takes: c.Latency.Draw(r), Unknown: true}
+	if r.Float64() < c.FailureRate && (t.Attempt.Phase == "map" || t.Attempt.Phase == "") {
+		o.ExitCode, o.Stderr = 1, "simulated failure\n"
+	}
+	return o
+}
+
+// randOf returns the source of randomness of one try: the same whatever else runs, and when.
+func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
+	keys := []string{t.Attempt.Phase, t.Attempt.ItemID, strconv.Itoa(t.Attempt.Number), t.Label, strconv.Itoa(t.Number)}
+	for _, i := range t.Element {
+		keys = append(keys, strconv.Itoa(i))
+	}
+	return retry.NewRand(seed, keys...)
+}
+
+// Commands returns what takes the place of the commands of a job.
+func Commands(m Model) agent.Simulator {
+	return func(ctx context.Context, t agent.SimulatedTry, c process.Command) (agent.SimulatedExit, error) {
+		o := m.Outcome(t)
+		end := agent.SimulatedExit{Exit: process.Exit{Code: o.ExitCode, Signal: o.Signal, Duration: o.Takes}, Unknown: o.Unknown}
+		wait := o.Takes
+		switch {
+		case c.Timeout > 0 && (o.Hangs || o.Takes >= c.Timeout):
+			wait = c.Timeout
+			end.Exit = process.Exit{Code: -1, Signal: "SIGTERM", TimedOut: true, Duration: c.Timeout}
+		case o.Hangs:
+			wait = forever
+		case o.Signal != "":
+			end.Code = -1
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return agent.SimulatedExit{Exit: process.Exit{Code: -1, Signal: "SIGTERM"}}, err
+		}
+		if c.Stdout != nil {
+			_, _ = c.Stdout.Write([]byte(o.Stdout))
+		}
+		if c.Stderr != nil {
+			_, _ = c.Stderr.Write([]byte(o.Stderr))
+		}
+		return end, nil
+	}
+}
+
+// forever is how long a command runs that hangs and has no timeout.
+const forever = 100 * 365 * 24 * time.Hour
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Job is a job to be simulated.
+type Job struct {
+	Config   mapreduce.Config // as for a run; what would reach out of the job is replaced
+	Workflow *workflow.Workflow
+	Source   []byte
+	Model    Model
+	Begin    time.Time     // when the job would begin
+	MaxTime  time.Duration // of the job; 0: DefaultMaxTime
+
+	// Stop, when it is set to an error, ends the simulation as a signal ends a run. It is looked at when anything is recorded, and each virtual minute.
+	Stop *atomic.Pointer[error]
+
+	// Observe, when set, is called with every record, in order.
+	Observe func([]events.Record)
+}
+
+// DefaultMaxTime is how long a simulated job may take.
+const DefaultMaxTime = 366 * 24 * time.Hour
+
+// TimeError says that a simulated job had not ended after its time.
+type TimeError struct{ After time.Duration }
+
+func (e *TimeError) Error() string {
+	return fmt.Sprintf("the simulation ended after %s of its time: the job would still be running", duration.Format(e.After))
+}
+
+// Run simulates a job. The errors are those of mapreduce.Run, and virtualtime.ErrStuck. What the job counted is in the Result, and its log below the
+// home of the Config, marked as simulated.
+func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
+	c, w := job.Config, inside(job.Workflow)
+	c.Simulate = Commands(job.Model)
+	c.Durability = events.None
+	c.Since = mapreduce.Since{Job: "none"}
+	c.Control, c.Watcher, c.Executor, c.Echo, c.Progress, c.Printed = nil, nil, nil, nil, nil, nil
+	if w.Map == nil {
+		c.Since = mapreduce.Since{}
+	}
+	limit := job.MaxTime
+	if limit == 0 {
+		limit = DefaultMaxTime
+	}
+	err = virtualtime.Run(job.Begin, func() error {
+		kill, end := context.WithCancelCause(context.WithoutCancel(ctx))
+		defer end(nil)
+		stop, cancel := context.WithCancelCause(kill)
+		defer cancel(nil)
+		look := func() {
+			if reason := job.Stop.Load(); reason != nil {
+				cancel(*reason)
+			}
+		}
+		c.Stop = stop
+		c.Observe = func(records []events.Record) {
+			look()
+			if job.Observe != nil {
+				job.Observe(records)
+			}
+		}
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			tick := time.NewTicker(time.Minute)
+			defer tick.Stop()
+			over := time.NewTimer(limit)
+			defer over.Stop()
+			for {
+				select {
+				case <-tick.C:
+					look()
+				case <-over.C:
+					end(&TimeError{limit})
+				case <-kill.Done():
+					return
+				}
+			}
+		}()
+		var err error
+		result, err = mapreduce.Run(kill, c, w, job.Source)
+		end(nil)
+		<-watched
+		return err
+	})
+	if stuck := errors.Is(err, virtualtime.ErrStuck); stuck && result.Job.ID != "" {
+		result.State = mapreduce.Failed
+	}
+	return result, err
+}
+
+// inside returns w without what asks this machine or git: guards, which count as open, and workspaces, so that nothing is merged.
+func inside(w *workflow.Workflow) *workflow.Workflow {
+	own := *w
+	own.Workspace, own.Notify = workflow.Workspace{}, nil
+	if w.Map != nil {
+		m := *w.Map
+		m.Guards = pressure.Guards{}
+		own.Map = &m
+	}
+	return &own
+}

@@ -1,0 +1,87 @@
+package simulate
+
+import (
+	"time"
+
+	"prodigy/internal/events"
+)
+
+// Tally counts what the records of a job say about how it was run. Create one with NewTally.
+type Tally struct {
+	Attempts    int            `json:"attempts"`     // at items
+	ItemRetries int            `json:"item_retries"` // attempts that a policy has asked for after a failure
+	StepRetries int            `json:"step_retries"`
+	DeadLetters int            `json:"dead_letters"`
+	Openings    map[string]int `json:"breaker_openings"` // by the scope of the breaker
+
+	AtOnce      int           `json:"most_at_once"` // attempts at items
+	LowestLimit int           `json:"lowest_limit"` // of attempts at once; the same as the highest without concurrency that adapts
+	TopLimit    int           `json:"highest_limit"`
+	AtLimit     events.Millis `json:"at_limit_ms"` // how long as many ran as may
+	Held        events.Millis `json:"held_ms"`     // how long no attempt might start, because of windows or a guard
+
+	running, limit int
+	last           time.Time
+	held           map[string]bool
+}
+
+// NewTally returns a Tally of no records.
+func NewTally() *Tally { return &Tally{Openings: map[string]int{}, held: map[string]bool{}} }
+
+// Apply adds a record.
+func (t *Tally) Apply(r events.Record) {
+	if passed := r.Time.Sub(t.last); !t.last.IsZero() && passed > 0 {
+		if t.limit > 0 && t.running >= t.limit {
+			t.AtLimit += events.Millis(passed)
+		}
+		if len(t.held) > 0 {
+			t.Held += events.Millis(passed)
+		}
+	}
+	t.last = r.Time
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		t.limited(e.MaxParallel)
+	case events.ConcurrencyChanged:
+		t.limited(e.Limit)
+	case events.AgentStarted:
+		t.Attempts++
+		t.running++
+		t.AtOnce = max(t.AtOnce, t.running)
+	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
+		t.running--
+	case events.AgentFailed:
+		if e.AgentID != "" { // else a breaker refused it
+			t.running--
+		}
+		if e.RetryAt != nil {
+			t.ItemRetries++
+		}
+	case events.StepRetrying:
+		t.StepRetries++
+	case events.DLQItemAdded:
+		t.DeadLetters++
+	case events.CircuitOpen:
+		t.Openings[e.Scope]++
+	case events.StartsHeld:
+		t.held[e.By] = true
+	case events.StartsAllowed:
+		delete(t.held, e.By)
+	}
+}
+
+func (t *Tally) limited(n int) {
+	if t.limit = n; t.TopLimit == 0 {
+		t.LowestLimit = n
+	}
+	t.LowestLimit, t.TopLimit = min(t.LowestLimit, n), max(t.TopLimit, n)
+}
+
+// Opened returns how often breakers have opened in all.
+func (t *Tally) Opened() int {
+	n := 0
+	for _, times := range t.Openings {
+		n += times
+	}
+	return n
+}
