@@ -59,7 +59,7 @@ workspaces are left out. What a command would have printed is empty, and a value
 
 The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow,
 3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside).`,
-		Example: `  prodigy simulate workflow.yml --failure-rate 0.1 --latency 'lognormal(2s, 0.8)'
+		Example: `  prodigy simulate workflow.yml --failure-rate 0.1 --latency 'lognormal(2s,0.8)'
   prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json`,
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
