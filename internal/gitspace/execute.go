@@ -38,7 +38,7 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 	if err != nil {
 		return o, err
 	}
-	ctx, cancel := lasting(ctx)
+	ctx, cancel := Lasting(ctx)
 	defer cancel()
 	want := task{base: a.Base, ref: itemRef(a.ItemIndex, a.Number), message: fmt.Sprintf("Changes of %s, attempt %d\n", a.ItemID, a.Number), all: s.takesAll()}
 	if a.Resolve != "" {
@@ -59,8 +59,8 @@ func (s *Space) Execute(ctx context.Context, inner Executor, a agent.Attempt) (a
 	return o, nil
 }
 
-// lasting returns a context that a stop ends only after a while, and ErrKill at once. What an attempt that was not stopped did is worth the time.
-func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
+// Lasting returns a context that a stop ends only after a while, and ErrKill at once. What an attempt that was not stopped did is worth the time.
+func Lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -113,6 +114,8 @@ type place struct {
 	identity identity // of commits; the zero one: git decides
 	date     time.Time
 	env      []string
+	stdin    *os.File // nil: the input that is given
+	stdout   *os.File // nil: the output is returned
 }
 
 func (p place) environ() []string {
@@ -192,10 +195,14 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 	argv = append(argv, "git")
 	argv = append(argv, g.flags...)
 	argv = append(argv, args...)
-	exit, err := process.Run(ctx, process.Command{
+	c := process.Command{
 		Path: g.path, Argv: argv, Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
-		Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
-	})
+		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
+	}
+	if p.stdout != nil {
+		c.Stdout = p.stdout
+	}
+	exit, err := process.Run(ctx, c)
 	switch {
 	case err != nil:
 		return "", -1, err

@@ -2,7 +2,7 @@
 //
 // A workspace is a repository that borrows objects: one for each slot, used again, and clean for every attempt (slot.go). What an attempt did becomes
 // one commit (collect.go) in the hub, a bare repository of the job (repository.go), where it is merged without a working tree (merge.go) and verified
-// (verify.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every git command goes through git.go.
+// (verify.go). On other machines an attempt works in a clone, which gets and gives packs of objects (clone.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every git command goes through git.go.
 //
 // What counts is what the caller has recorded: the head of the job and the work that waits are given to each call. The refs follow from these.
 package gitspace
@@ -136,6 +136,11 @@ type Space struct {
 	damage     damage
 	sealed     sync.Map // what is known of the workspaces that this process has sealed, by name
 	before     string   // state of the user's checkout when the Space was opened
+
+	// Of a clone, and tips also of a Space that was asked for its seed.
+	store string   // directory; empty: it is no clone
+	tips  []string // tags that come with the base
+	haves []string // commits that are here with all that they contain, the base first; empty: nobody knows
 }
 
 // record is what a job keeps of its start.

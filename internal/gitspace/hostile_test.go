@@ -82,6 +82,16 @@ var hostile = []struct {
 
 func TestAWorkspaceIsAsNewAfterAnyAgent(t *testing.T) {
 	t.Parallel()
+	for i, where := range []string{"here", "elsewhere"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			withHostileAgents(t, i)
+		})
+	}
+}
+
+// withHostileAgents runs some of them, in a clone if shift is not 0.
+func withHostileAgents(t *testing.T, shift int) {
 	content := files{"a": "1\n", "sub/b": "1\n", "sub/deep/c": "1\n", ".gitignore": "build/\n*.log\n"}
 	repo, environ := newRepo(t, content)
 	sh(t, repo, environ, "echo x > keep.log; git add -f keep.log; git commit -qm second")
@@ -93,8 +103,11 @@ func TestAWorkspaceIsAsNewAfterAnyAgent(t *testing.T) {
 		t.Fatalf("looking: %+v", o)
 	}
 	want := o.Output
+	if shift > 0 {
+		j.away(filepath.Join(t.TempDir(), "store"))
+	}
 	for i, h := range hostile {
-		if i%testenv.OneIn(10, 2) != 0 {
+		if (i+shift)%testenv.OneIn(10, 2) != 0 {
 			continue
 		}
 		o, w := j.run(j.attempt(h.script))

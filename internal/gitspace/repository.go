@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -76,14 +77,7 @@ func parseIdentity(text string) identity {
 
 // writeHub writes a bare repository that borrows the user's objects.
 func (s *Space) writeHub() error {
-	own := []setting{
-		{key: "core.bare", value: "true"},
-		{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
-		{key: "core.fsync", value: "committed"},
-		{key: "gc.auto", value: "0"},
-		{key: "maintenance.auto", value: "false"},
-	}
-	if err := s.writeRepository(s.hubDir(), s.user.objects, own); err != nil {
+	if err := s.writeRepository(s.hubDir(), s.user.objects, hubSettings()); err != nil {
 		return err
 	}
 	modules := filepath.Join(s.user.commonDir, "modules")
@@ -91,6 +85,16 @@ func (s *Space) writeHub() error {
 		return nil
 	}
 	return os.Symlink(modules, filepath.Join(s.hubDir(), "modules")) // there submodules of a workspace look for objects to borrow
+}
+
+func hubSettings() []setting {
+	return []setting{
+		{key: "core.bare", value: "true"},
+		{key: "core.alternaterefsprefixes", value: "refs/prodigy/"},
+		{key: "core.fsync", value: "committed"},
+		{key: "gc.auto", value: "0"},
+		{key: "maintenance.auto", value: "false"},
+	}
 }
 
 // writeTemplate writes the .git of a new workspace, which has the branches and tags of the user and borrows the objects of the hub.
@@ -174,31 +178,49 @@ func (s *Space) writeRepository(dir, borrowed string, own []setting) error {
 		return set
 	})
 	config = append(config, own...)
+	_, partial := lookup(config, "extensions.partialclone")
+	if err := writeGitDir(dir, borrowed, formatConfig(append(formatSettings(s.record.Format, partial), config...)), nil); err != nil {
+		return err
+	}
+	for from, to := range map[string]string{s.user.shallow: "shallow", s.user.attributes: "info/attributes"} {
+		if err := copyIfThere(from, filepath.Join(dir, to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// formatSettings returns the settings that say how a repository is stored.
+func formatSettings(format string, partial bool) []setting {
+	version := "0"
+	if partial || format != "sha1" {
+		version = "1"
+	}
+	first := []setting{{key: "core.repositoryformatversion", value: version}}
+	if format != "sha1" {
+		first = append(first, setting{key: "extensions.objectformat", value: format})
+	}
+	return first
+}
+
+// writeGitDir writes the files of a repository that borrows objects, if borrowed is not empty.
+func writeGitDir(dir, borrowed, config string, more map[string]string) error {
+	files := map[string]string{"HEAD": "ref: " + headRef + "\n", "config": config}
+	if borrowed != "" {
+		files["objects/info/alternates"] = quoteAlternate(borrowed) + "\n"
+	}
+	maps.Copy(files, more)
 	for _, sub := range [...]string{"objects/info", "objects/pack", "refs/heads", "refs/tags", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
 			return err
 		}
 	}
-	version := "0"
-	if _, partial := lookup(config, "extensions.partialclone"); partial || s.record.Format != "sha1" {
-		version = "1"
-	}
-	first := []setting{{key: "core.repositoryformatversion", value: version}}
-	if s.record.Format != "sha1" {
-		first = append(first, setting{key: "extensions.objectformat", value: s.record.Format})
-	}
-	files := []struct{ name, text string }{
-		{"HEAD", "ref: " + headRef + "\n"},
-		{"config", formatConfig(append(first, config...))},
-		{"objects/info/alternates", quoteAlternate(borrowed) + "\n"},
-	}
-	for _, f := range files {
-		if err := writeSynced(filepath.Join(dir, f.name), []byte(f.text)); err != nil {
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			return err
 		}
-	}
-	for from, to := range map[string]string{s.user.shallow: "shallow", s.user.attributes: "info/attributes"} {
-		if err := copyIfThere(from, filepath.Join(dir, to)); err != nil {
+		if err := writeSynced(file, []byte(text)); err != nil {
 			return err
 		}
 	}
@@ -256,12 +278,32 @@ func conePatterns(dirs []string) string {
 
 // writeRefs writes the branches, tags and notes of the user. A branch that would be in the way of those of the job is left out.
 func (s *Space) writeRefs(ctx context.Context, dir string) error {
-	out, err := s.git.output(ctx, s.user.place, "for-each-ref", "--format=%(objectname) %(refname) %(*objectname) %(symref)",
-		"refs/heads", "refs/tags", "refs/remotes", "refs/notes", "refs/replace")
+	out, err := s.git.output(ctx, s.user.place, "for-each-ref", refFormat, "refs/heads", "refs/tags", "refs/remotes", "refs/notes", "refs/replace")
 	if err != nil {
 		return err
 	}
 	result := "refs/heads/" + s.ResultBranch()
+	files, _ := refFiles(out, func(name string) bool {
+		return strings.HasPrefix(result+"/", name+"/") || strings.HasPrefix(name, result)
+	})
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			return err
+		}
+		if err := writeSynced(file, []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refFormat has `git for-each-ref` print what refFiles reads.
+const refFormat = "--format=%(objectname) %(refname) %(*objectname) %(symref)"
+
+// refFiles returns the files of a repository that hold refs, by their paths in it, and the tags that are objects of their own.
+func refFiles(out string, skip func(name string) bool) (files map[string]string, tags []string) {
+	files = make(map[string]string)
 	packed := []byte("# pack-refs with: peeled fully-peeled sorted \n")
 	for line := range strings.Lines(out) {
 		columns := strings.Split(strings.TrimSuffix(line, "\n"), " ")
@@ -269,25 +311,21 @@ func (s *Space) writeRefs(ctx context.Context, dir string) error {
 			continue
 		}
 		object, name, peeled, symref := columns[0], columns[1], columns[2], columns[3]
-		if strings.HasPrefix(result+"/", name+"/") || strings.HasPrefix(name, result) {
+		if skip(name) {
 			continue
 		}
 		if symref != "" {
-			file := filepath.Join(dir, filepath.FromSlash(name))
-			if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-				return err
-			}
-			if err := writeSynced(file, []byte("ref: "+symref+"\n")); err != nil {
-				return err
-			}
+			files[name] = "ref: " + symref + "\n"
 			continue
 		}
 		packed = fmt.Appendf(packed, "%s %s\n", object, name)
 		if peeled != "" {
 			packed = fmt.Appendf(packed, "^%s\n", peeled)
+			tags = append(tags, object)
 		}
 	}
-	return writeSynced(filepath.Join(dir, "packed-refs"), packed)
+	files["packed-refs"] = string(packed)
+	return files, tags
 }
 
 // formatConfig writes settings as a file of git.

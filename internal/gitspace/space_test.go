@@ -45,7 +45,8 @@ type job struct {
 	config  Config
 	start   Start
 	head    string
-	next    int // index of the next item
+	next    int    // index of the next item
+	clone   *Space // nil: attempts run where the repository is
 }
 
 // files are the files of a commit by their paths.
@@ -150,10 +151,15 @@ func (j *job) attempt(text string) agent.Attempt {
 // run runs an attempt, and returns its work when it succeeded and changed something.
 func (j *job) run(a agent.Attempt) (agent.Outcome, Work) {
 	j.t.Helper()
-	x := script{j.Space.Environ(j.environ)}
-	o, err := j.Execute(j.t.Context(), x, a)
-	if err != nil {
-		j.t.Fatalf("%s: %v", a.Workflow, err)
+	var o agent.Outcome
+	if j.clone != nil {
+		o = j.runAway(a)
+	} else {
+		x := script{j.Space.Environ(j.environ)}
+		var err error
+		if o, err = j.Execute(j.t.Context(), x, a); err != nil {
+			j.t.Fatalf("%s: %v", a.Workflow, err)
+		}
 	}
 	return o, Work{ItemID: a.ItemID, Index: a.ItemIndex, Attempt: a.Number, Base: a.Base, Commit: o.Commit, Date: time.Unix(1700000000+int64(a.ItemIndex), 0)}
 }

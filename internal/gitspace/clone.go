@@ -1,0 +1,465 @@
+package gitspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// Seed is what another machine needs to make workspaces of a job, besides objects: see OpenClone.
+type Seed struct {
+	Record record             `json:"record"`
+	Store  string             `json:"store"` // names the repository, so that the jobs in it fetch only what is new
+	Config string             `json:"config"`
+	Files  map[string]string  `json:"files"`          // of a new .git, by their paths in it
+	Tips   []string           `json:"tips,omitempty"` // tags, which are objects of their own: they come with the base
+	Policy workflow.Workspace `json:"policy"`
+}
+
+// Seed returns what another machine needs. Branches and tags that the base of the job does not contain are not in it, nor are passwords.
+func (s *Space) Seed(ctx context.Context) (Seed, error) {
+	dir := s.templateDir()
+	template := place{dir: dir, gitDir: dir}
+	seed := Seed{Record: s.record, Files: map[string]string{}, Policy: workflow.Workspace{
+		Mode: s.Policy.Mode, Take: s.Policy.Take, Setup: s.Policy.Setup, Keep: s.Policy.Keep, Sparse: s.Policy.Sparse,
+	}}
+	out, err := s.git.output(ctx, template, "config", "--file", filepath.Join(dir, "config"), "--list", "-z")
+	if err != nil {
+		return seed, err
+	}
+	seed.Config = formatConfig(portable(parseSettings(out)))
+	for _, name := range [...]string{"shallow", "info/exclude", "info/attributes", "info/sparse-checkout"} {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		switch {
+		case err == nil:
+			seed.Files[name] = string(data)
+		case !errors.Is(err, fs.ErrNotExist):
+			return seed, err
+		}
+	}
+	out, err = s.git.output(ctx, template, "for-each-ref", "--merged="+s.record.Base, refFormat, "refs/heads", "refs/tags", "refs/remotes")
+	if err != nil {
+		return seed, err
+	}
+	refs, tags := refFiles(out, func(string) bool { return false })
+	maps.Copy(seed.Files, refs)
+	slices.Sort(tags)
+	seed.Tips = slices.Compact(tags)
+	s.tips = seed.Tips
+	origin, _ := lookup(s.user.config, "remote.origin.url")
+	host, _ := os.Hostname()
+	name := withoutPassword(origin.value)
+	if name == "" || filepath.IsAbs(name) {
+		name = host + "\x00" + s.user.commonDir
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{name, seed.Files["shallow"], s.record.Format}, "\x00")))
+	seed.Store = hex.EncodeToString(sum[:])
+	return seed, nil
+}
+
+// portable returns the settings that are good on another machine, and no secret.
+func portable(all []setting) []setting {
+	sections := []string{"branch", "color", "core", "diff", "extensions", "filter", "gc", "i18n", "init", "log", "maintenance", "merge", "pull", "push", "rebase", "remote", "submodule", "tag", "user", "commit", "index"}
+	dropped := []string{"core.sshcommand", "core.askpass", "core.gitproxy", "core.alternaterefscommand", "core.excludesfile", "core.attributesfile", "extensions.partialclone", "user.signingkey"}
+	var kept []setting
+	for _, one := range all {
+		section, _, _ := strings.Cut(one.key, ".")
+		name := one.key[strings.LastIndexByte(one.key, '.')+1:]
+		switch {
+		case !slices.Contains(sections, section), slices.Contains(dropped, one.key):
+			continue
+		case section == "remote" && !slices.Contains([]string{"url", "pushurl", "fetch"}, name):
+			continue
+		case section == "remote" && name != "fetch":
+			one.value = withoutPassword(one.value)
+		}
+		kept = append(kept, one)
+	}
+	return kept
+}
+
+// withoutPassword returns a URL without a password, and but for SSH without a name, which may be a token.
+func withoutPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
+	}
+	if name := u.User.Username(); u.Scheme == "ssh" {
+		u.User = url.User(name)
+	} else {
+		u.User = nil
+	}
+	return u.String()
+}
+
+// OpenClone makes the workspaces of a job on a machine that has not its repository. Their objects come in packs: those of the base into store, a directory
+// that other jobs of the repository use too, and all else into the hub. The directories of c must be new.
+func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, error) {
+	c.Policy = seed.Policy
+	var err error
+	for _, dir := range []*string{&c.GitDir, &c.WorkDir, &store} {
+		if *dir, err = madeDir(*dir); err != nil {
+			return nil, err
+		}
+	}
+	s := &Space{Config: c, git: newGit(c), record: seed.Record, store: store, tips: seed.Tips}
+	if err := s.git.find(ctx); err != nil {
+		return nil, err
+	}
+	if s.umask, err = probeUmask(c.WorkDir); err != nil {
+		return nil, err
+	}
+	own := append(formatSettings(seed.Record.Format, false), hubSettings()...)
+	shallow := map[string]string{}
+	if text, ok := seed.Files["shallow"]; ok {
+		shallow["shallow"] = text
+	}
+	if err := writeGitDir(store, "", formatConfig(own), shallow); err != nil {
+		return nil, fmt.Errorf("make the store of the objects: %w", err)
+	}
+	if err := writeGitDir(s.hubDir(), filepath.Join(store, "objects"), formatConfig(own), shallow); err != nil {
+		return nil, fmt.Errorf("make the hub of the job: %w", err)
+	}
+	for name := range seed.Files {
+		if !filepath.IsLocal(filepath.FromSlash(name)) {
+			return nil, fmt.Errorf("make the template of the workspaces: %q leads out of it", name)
+		}
+	}
+	if err := writeGitDir(s.templateDir(), filepath.Join(s.hubDir(), "objects"), seed.Config, seed.Files); err != nil {
+		return nil, fmt.Errorf("make the template of the workspaces: %w", err)
+	}
+	return s, nil
+}
+
+// Usable reports why there can be no workspaces on this machine: an error without git, or with an old one.
+func Usable(ctx context.Context, environ []string) error {
+	g := newGit(Config{Environ: environ})
+	return g.find(ctx)
+}
+
+// haveRef is the ref of a commit in a store that it has with all that the commit contains.
+func haveRef(commit string) string { return "refs/have/" + commit }
+
+// mostHaves is how many commits are named as known: the newest.
+const mostHaves = 32
+
+// Lacks returns which commits a clone has to ask for before attempts can begin at these, and some that it has. When it has nothing of the job it asks for
+// the base, and is to be asked again. It is not called at the same time as itself or Take.
+func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []string, err error) {
+	if len(s.haves) == 0 {
+		out, err := s.git.output(ctx, place{dir: s.store, gitDir: s.store}, "for-each-ref", "--sort=-committerdate", "--format=%(objectname)", "refs/have")
+		if err != nil {
+			return nil, nil, err
+		}
+		have = strings.Fields(out)
+		if !slices.Contains(have, s.record.Base) {
+			return []string{s.record.Base}, have[:min(len(have), mostHaves)], nil
+		}
+		s.haves = []string{s.record.Base}
+		absent, err := s.absent(ctx, s.hub(), s.tips)
+		if err != nil || len(absent) > 0 { // there are new tags
+			return []string{s.record.Base}, s.haves, err
+		}
+	}
+	if slices.ContainsFunc(commits, func(name string) bool { return !slices.Contains(s.haves, name) }) {
+		want, err = s.absent(ctx, s.hub(), commits)
+	}
+	return want, s.haves, err
+}
+
+// absent returns those of names that a repository does not have.
+func (s *Space) absent(ctx context.Context, in place, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	out, err := s.git.feed(ctx, in, strings.Join(names, "\n")+"\n", "cat-file", "--batch-check=%(objectname)")
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for line := range strings.Lines(out) {
+		if name, is := strings.CutSuffix(line, " missing\n"); is {
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
+
+// Take takes a pack that was asked for by Lacks, and looks whether it has all of the commits.
+func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) error {
+	in := s.hub()
+	if slices.Contains(want, s.record.Base) {
+		in = place{dir: s.store, gitDir: s.store}
+		want = append(slices.Clone(want), s.tips...)
+		if err := removeLocks(s.store); err != nil {
+			return err
+		}
+	}
+	if err := s.unpack(ctx, in, pack); err != nil {
+		return err
+	}
+	var check strings.Builder
+	for _, name := range want {
+		check.WriteString(name + "\n")
+	}
+	for _, name := range have {
+		check.WriteString("^" + name + "\n")
+	}
+	if _, err := s.git.feed(ctx, in, check.String(), "rev-list", "--objects", "--quiet", "--stdin"); err != nil {
+		return fmt.Errorf("what was sent of the repository is not whole: %w", err)
+	}
+	s.Knows(want...)
+	if in.gitDir != s.store {
+		return nil
+	}
+	_, err := s.git.output(ctx, in, "update-ref", haveRef(s.record.Base), s.record.Base)
+	return err
+}
+
+// Knows notes commits that the clone has, with all that they contain. Of many the newest are kept, and the base. It is called as Lacks is.
+func (s *Space) Knows(commits ...string) {
+	for _, name := range commits {
+		if !isObjectName(name) || slices.Contains(s.tips, name) || slices.Contains(s.haves, name) {
+			continue
+		}
+		if s.haves = append(s.haves, name); len(s.haves) > mostHaves {
+			s.haves = append(s.haves[:1:1], s.haves[2:]...)
+		}
+	}
+}
+
+// fewObjects is how many objects of a pack become files of their own: many small packs make everything slow.
+const fewObjects = 100
+
+// unpack puts the objects of a pack into a repository.
+func (s *Space) unpack(ctx context.Context, in place, pack *os.File) error {
+	var header [12]byte
+	if _, err := pack.ReadAt(header[:], 0); err != nil {
+		return stateErrorf("it is no pack: %v", err)
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	args := []string{"index-pack", "--stdin", "--fix-thin"}
+	if binary.BigEndian.Uint32(header[8:]) < fewObjects {
+		args = []string{"unpack-objects", "-q"}
+	}
+	in.stdin = pack
+	_, err := s.git.output(ctx, in, args...)
+	return err
+}
+
+// Pack writes the objects of commits, with all that they contain, to a file as a pack, without those that whoever gets it has. With the base come the
+// tags of Seed, which is called before.
+func (s *Space) Pack(ctx context.Context, want, have []string, to *os.File) error {
+	var input strings.Builder
+	for _, name := range append(slices.Clone(want), have...) {
+		if !isObjectName(name) {
+			return stateErrorf("%q is no name of a commit", name)
+		}
+	}
+	for _, name := range want {
+		input.WriteString(name + "\n")
+		if name == s.record.Base && s.store == "" {
+			input.WriteString(strings.Join(append(slices.Clone(s.tips), ""), "\n"))
+		}
+	}
+	absent, err := s.absent(ctx, s.hub(), have)
+	if err != nil {
+		return err
+	}
+	for _, name := range have {
+		if !slices.Contains(absent, name) {
+			input.WriteString("^" + name + "\n")
+		}
+	}
+	in := s.hub()
+	in.stdout = to
+	_, err = s.git.feed(ctx, in, input.String(), "pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset")
+	return err
+}
+
+// Export writes what an attempt has done in a clone to a file as a pack, and forgets it.
+func (s *Space) Export(ctx context.Context, a *agent.Attempt, commit string, to *os.File) error {
+	have := []string{a.Base}
+	if a.Resolve != "" {
+		have = append(have, a.Resolve)
+	}
+	if err := s.Pack(ctx, []string{commit}, have, to); err != nil {
+		return err
+	}
+	ref := filepath.Join(s.hubDir(), filepath.FromSlash(itemRef(a.ItemIndex, a.Number)))
+	_ = os.Remove(ref)
+	_ = os.Remove(filepath.Dir(ref))
+	return nil
+}
+
+// isObjectName reports whether a text can be the name of an object.
+func isObjectName(text string) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil && (len(text) == 40 || len(text) == 64)
+}
+
+// Import takes what an attempt has done in a clone: the commit that its outcome names, whose objects are in pack. As with an attempt that has run here, work
+// whose state cannot be told is a failure of the attempt. An error is about git or the disk.
+func (s *Space) Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error {
+	c, err := s.importWork(ctx, a, o.Commit, pack)
+	o.Commit, o.Files, o.Insertions, o.Deletions = c.commit, c.files, c.insertions, c.deletions
+	var state *StateError
+	switch {
+	case errors.As(err, &state) && o.Failure == nil:
+		o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: state.Reason, ExitCode: -1}}
+	case errors.As(err, &state):
+	case err != nil:
+		return fmt.Errorf("take the work of %s: %w", a.ItemID, err)
+	default:
+		s.attributes.note(c)
+	}
+	return nil
+}
+
+func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string, pack *os.File) (collected, error) {
+	if !isObjectName(commit) {
+		return collected{}, stateErrorf("its worker names its work %q", commit)
+	}
+	hub := s.hub()
+	hub.env = append(hub.env, "GIT_NO_REPLACE_OBJECTS=1")
+	if err := s.unpack(ctx, hub, pack); err != nil {
+		return collected{}, s.blame(err, "what its worker sent cannot be read")
+	}
+	if _, err := s.git.output(ctx, hub, "rev-list", "--objects", "--quiet", commit, "^"+a.Base); err != nil {
+		return collected{}, s.blame(err, "its worker has not sent all of its work")
+	}
+	known := []string{a.Base}
+	if a.Resolve != "" {
+		known = append(known, a.Resolve)
+	}
+	for _, name := range known {
+		_, code, err := s.git.answer(ctx, hub, "merge-base", "--is-ancestor", name, commit)
+		if err != nil {
+			return collected{}, s.blame(err, "its work cannot be read")
+		}
+		if code == 1 {
+			return collected{}, stateErrorf("its work does not contain the commit %s that it began at", short(name))
+		}
+	}
+	var c collected
+	if err := s.describe(ctx, hub, a.Base, commit, &c); err != nil {
+		return collected{}, s.blame(err, "its work cannot be read")
+	}
+	if err := s.writeRef(itemRef(a.ItemIndex, a.Number), commit); err != nil {
+		return collected{}, err
+	}
+	c.commit = commit
+	return c, nil
+}
+
+// RemoveClone deletes the directories of a clone. Agents may have taken permissions away.
+func RemoveClone(dir string) error { return removeAll(dir) }
+
+// PruneStores deletes stores that were not used for longest, until those in dir have at most so many bytes, and packs the others where it is worth it.
+// Those in use stay as they are.
+func PruneStores(ctx context.Context, dir string, most int64, environ []string, inUse func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	type store struct {
+		name string
+		size int64
+		used time.Time
+	}
+	var all []store
+	total := int64(0)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		one := store{name: e.Name(), used: info.ModTime()}
+		err = filepath.WalkDir(filepath.Join(dir, one.name), func(_ string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				if info, err := e.Info(); err == nil {
+					one.size += info.Size()
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		total += one.size
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b store) int { return a.used.Compare(b.used) })
+	g := newGit(Config{Environ: environ})
+	for _, one := range all {
+		path := filepath.Join(dir, one.name)
+		if inUse(one.name) {
+			continue
+		}
+		if total > most {
+			if err := removeAll(path); err != nil {
+				return err
+			}
+			total -= one.size
+			continue
+		}
+		if packs, _ := filepath.Glob(filepath.Join(path, "objects", "pack", "*.pack")); len(packs) > manyPacks {
+			if err := g.find(ctx); err != nil {
+				return err
+			}
+			if _, err := g.output(ctx, place{dir: path, gitDir: path}, "repack", "-a", "-d", "-k", "-q"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// manyPacks is from how many packs on a store is packed anew.
+const manyPacks = 20
+
+// Used notes that a store is in use.
+func Used(store string) error {
+	now := time.Now()
+	return os.Chtimes(store, now, now)
+}
+
+// ParseSeed reads a Seed that was sent.
+func ParseSeed(data []byte) (Seed, error) {
+	var seed Seed
+	err := json.Unmarshal(data, &seed)
+	if err == nil && !isObjectName(seed.Record.Base) {
+		err = errors.New("it names no commit")
+	}
+	if err == nil && (len(seed.Store) != 2*sha256.Size || !filepath.IsLocal(seed.Store)) {
+		err = errors.New("it names no store")
+	}
+	for _, tip := range seed.Tips {
+		if err == nil && !isObjectName(tip) {
+			err = fmt.Errorf("%q is no name of an object", tip)
+		}
+	}
+	return seed, err
+}
