@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"live":          {},
 
 	"internal/natsfleet": {
-		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "mapreduce", "mask", "outputs", "process", "retry", "spend",
+		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "process", "retry", "spend",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},

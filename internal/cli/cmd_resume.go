@@ -129,11 +129,12 @@ func (o resumeOptions) nothingDone(con *console, e finishedRun) error {
 
 // again runs do on an existing job, with its recorded workflow and settings, and calls conclude with the result.
 func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fleetOptions, shown echoOptions, conclude func(*console, finishedRun) error, do work) error {
-	if err := shown.checkAgain(o, on); err != nil {
-		return err
-	}
 	replacement, w, err := o.workflowOf(job)
 	if err != nil {
+		return err
+	}
+	on = on.forWorkflow(w)
+	if err := shown.checkAgain(o, on); err != nil {
 		return err
 	}
 	if err := on.check(con, w, o.quiet); err != nil {

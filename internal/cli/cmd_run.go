@@ -137,7 +137,7 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := findTools(w.Workflow, o.fleet.wanted() || o.dryRun); err != nil {
+		if _, err := findTools(w.Workflow, o.fleet.forWorkflow(w.Workflow).wanted() || o.dryRun); err != nil {
 			return nil, err
 		}
 		if w.Map != nil && w.Map.Input.Stdin {
@@ -191,6 +191,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	if err != nil {
 		return err
 	}
+	o.fleet = o.fleet.forWorkflow(w.Workflow)
 	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
 		return err
 	}

@@ -151,6 +151,14 @@ func (l labelsFlag) Set(text string) error {
 // wanted reports whether the job is to run on a fleet. The broker has been looked for.
 func (o fleetOptions) wanted() bool { return o.found.URL != "" }
 
+// forWorkflow returns the options for a workflow. One without a map has nothing for a fleet that was not asked for on the command line: it runs here.
+func (o fleetOptions) forWorkflow(w *workflow.Workflow) fleetOptions {
+	if w.Mode == workflow.Standard && o.url == "" && o.credentials == "" {
+		o.found = fleet.Address{}
+	}
+	return o
+}
+
 // labels returns what a worker must have to run items of w.
 func (o fleetOptions) labels(w *workflow.Workflow) []string {
 	all := slices.Clone(o.requires)
@@ -168,11 +176,8 @@ func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) erro
 	if !o.wanted() {
 		return o.checkHere(con, w, quiet)
 	}
-	switch {
-	case w.Mode == workflow.Standard:
-		return refusef("--fleet is for a workflow with a map: its commands would all run here (--fleet none runs it)")
-	case w.Workspace.Isolated():
-		return refusef("workspace: %s is not supported with --fleet: workers share the directory of the run", w.Workspace.Mode)
+	if w.Mode == workflow.Standard {
+		return refusef("--fleet is for a workflow with a map, whose items it spreads: the steps of this one run one after the other, here (without --fleet); a map (mode: mapreduce) does what a foreach does on workers")
 	}
 	return nil
 }

@@ -1094,6 +1094,7 @@ type WorktreeCreated struct {
 	Worker     int    `json:"worker"` // its slot; 0: of the phases that run once, or of verify
 	Base       string `json:"base"`   // the commit it was made at
 	DurationMS Millis `json:"duration_ms"`
+	Node       string `json:"node,omitempty"` // the worker of a fleet that it is on, whose slot that is
 }
 
 func (WorktreeCreated) Type() string { return "WorktreeCreated" }
@@ -1146,6 +1147,7 @@ func (e WorktreeMerged) check(seq int64) error {
 type WorktreeCleaned struct {
 	Worker int    `json:"worker"` // as in WorktreeCreated; 0 also for all of them
 	Reason string `json:"reason"`
+	Node   string `json:"node,omitempty"`
 }
 
 func (WorktreeCleaned) Type() string { return "WorktreeCleaned" }

@@ -19,7 +19,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 3
+const Protocol = 4
 
 // ErrRefused is wrapped by the errors of what is not done at all, before anything has run.
 var ErrRefused = errors.New("refused")

@@ -38,6 +38,7 @@ type Job struct {
 	By       string        `json:"by,omitempty"`      // public key of who has signed it; empty: nobody
 	Sig      []byte        `json:"sig,omitempty"`
 	Files    string        `json:"files,omitempty"` // object with the list of the files that commands run beside; empty: Dir is shared
+	Seed     string        `json:"seed,omitempty"`  // object with what workspaces are made of; empty: commands run in Dir
 }
 
 // File is a file that a job has sent to workers, or that an item has left on one.
@@ -59,6 +60,7 @@ type Spec struct {
 	Layers   []string      `json:"layers,omitempty"`
 
 	Produces []workflow.Text `json:"produces,omitempty"` // paths of what an item leaves, which the coordinator has to be sent
+	Setup    *agent.Attempt  `json:"setup,omitempty"`    // that makes a workspace ready
 }
 
 // Task is an attempt that is given to a worker: what it has besides its spec.
@@ -73,14 +75,23 @@ type Task struct {
 	Lost      bool                 `json:"lost,omitempty"`
 	Retrying  *events.StepRetrying `json:"retrying,omitempty"`
 	Wait      time.Duration        `json:"wait,omitempty"` // until the next try of the step that it goes on with
-	Ref       string               `json:"ref,omitempty"`  // object that has all this but the token instead
+	Base      string               `json:"base,omitempty"` // with workspaces
+	Resolve   string               `json:"resolve,omitempty"`
+	Branch    string               `json:"branch,omitempty"`
+	Ref       string               `json:"ref,omitempty"` // object that has all this but the token instead
+}
+
+// Pack has objects of git.
+type Pack struct {
+	Data []byte `json:"data,omitempty"`
+	File *File  `json:"file,omitempty"` // that has them instead
 }
 
 // NewTask returns the task of an attempt. The session of an AI coding CLI is not in it: it is on the machine that it was begun on.
 func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 	t := Task{
 		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
-		Retrying: a.Retrying,
+		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch,
 	}
 	if !a.Due.IsZero() {
 		t.Wait = max(0, a.Due.Sub(now))
@@ -95,6 +106,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
 	a.ItemID, a.ItemIndex, a.ItemTotal, a.Number, a.Item, a.Lost, a.Token = t.ItemID, t.ItemIndex, t.ItemTotal, t.Number, t.Item, t.Lost, t.Token
 	a.Worker, a.Retrying = slot, t.Retrying
+	a.Base, a.Resolve, a.Branch = t.Base, t.Resolve, t.Branch
 	if t.Retrying != nil {
 		a.Due = arrived.Add(t.Wait)
 	}
@@ -104,6 +116,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 // NewSpec returns what attempts have in common with a.
 func NewSpec(a agent.Attempt) Spec {
 	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.Lost = "", "", "", nil, nil, nil, false, false
+	a.Base, a.Resolve, a.Branch = "", "", ""
 	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
 	return Spec{Template: a}
 }
@@ -165,6 +178,7 @@ type Report struct {
 	Outcome *agent.Outcome `json:"outcome,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
+	Pack    *Pack          `json:"pack,omitempty"`  // of the commit of Outcome
 	Ref     string         `json:"ref,omitempty"`   // object that has the report instead
 }
 

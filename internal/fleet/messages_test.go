@@ -17,7 +17,7 @@ func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 	due := start.Add(3 * time.Second)
 	a := agent.Attempt{
 		ID: "job/item_3/2", JobID: "job", Workflow: "w", CorrelationID: "job/item_3", Phase: "map", ItemID: "item_3", ItemIndex: 3, ItemTotal: 9,
-		Item: json.RawMessage(`{"a":1}`), Number: 2, Worker: 4, Token: 17, Dir: "/run", Lost: true, Due: due,
+		Item: json.RawMessage(`{"a":1}`), Number: 2, Worker: 4, Token: 17, Dir: "/run", Lost: true, Due: due, Base: "aaa", Resolve: "bbb", Branch: "prodigy/job-3",
 		Steps:    []workflow.Step{{Shell: &workflow.Text{Value: "true"}}},
 		Retrying: &events.StepRetrying{ItemID: "item_3", Step: "x"},
 		Session:  &events.AISessionStarted{ItemID: "item_3", SessionID: "left on another machine"},

@@ -47,6 +47,9 @@ type Fleet interface {
 
 	// TakeBack gives back at once what has not begun anywhere. More may be given later.
 	TakeBack()
+
+	// Isolate says that attempts at items work in workspaces. It is called before all else.
+	Isolate(Clones)
 }
 
 // localExecutor is what a Config without an Executor uses.

@@ -61,6 +61,8 @@ func (w crewExecutor) Hold() {
 
 func (w crewExecutor) TakeBack() {}
 
+func (w crewExecutor) Isolate(Clones) {}
+
 func (w crewExecutor) Holds(_ context.Context, ids []string) ([]string, error) {
 	w.crew.adopted = map[string]bool{}
 	for _, id := range ids {

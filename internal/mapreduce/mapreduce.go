@@ -515,6 +515,9 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		MaxCommands: int(j.room.Load()), Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
 	j.fleet, _ = j.executor.(Fleet)
+	if space, ok := j.space.(cloner); ok && j.fleet != nil {
+		j.fleet.Isolate(clones{space, j})
+	}
 	return nil
 }
 

@@ -419,7 +419,10 @@ func (p *pool) adopt() {
 		}
 		p.running++
 		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-		a.Base, a.Token, a.Adopted = f.Base, f.Token, true
+		a.Token, a.Adopted = f.Token, true
+		if p.job.space != nil {
+			p.inWorkspace(&a, f.Base, f.Resolve)
+		}
 		p.startWorker(a)
 	}
 }
@@ -437,15 +440,22 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = p.job.attemptID(it.ID, number)
 	if p.job.space != nil {
-		a.Base = p.job.base(it.Index)
-		a.Branch = gitspace.Config{JobID: a.JobID}.Branch(it.Index)
-		if w := p.job.state.Waiting[it.Index]; w.Resolve != "" {
-			a.Resolve, a.Base, a.Steps = w.Resolve, p.job.state.Head, p.job.workflow.Workspace.Resolve
-			a.Handler = nil
-			a.SetSpec()
+		base, resolve := p.job.base(it.Index), p.job.state.Waiting[it.Index].Resolve
+		if resolve != "" {
+			base = p.job.state.Head
 		}
+		p.inWorkspace(&a, base, resolve)
 	}
 	return a
+}
+
+// inWorkspace has an attempt begin at a commit in a workspace. resolve is the work whose conflict it resolves; empty: it is none of those.
+func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
+	a.Base, a.Branch = base, gitspace.Config{JobID: a.JobID}.Branch(a.ItemIndex)
+	if resolve != "" {
+		a.Resolve, a.Steps, a.Handler = resolve, p.job.workflow.Workspace.Resolve, nil
+		a.SetSpec()
+	}
 }
 
 // startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a fleet does not keep its goroutine.

@@ -47,6 +47,44 @@ type Space interface {
 	Clean(ctx context.Context) error
 }
 
+// Clones is what a Fleet needs so that attempts work in workspaces on other machines: see gitspace.OpenClone.
+type Clones interface {
+	Seed(ctx context.Context) (gitspace.Seed, error)
+	Pack(ctx context.Context, want, have []string, to *os.File) error
+	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
+
+	// Dir returns a directory for what the next run of the job has to know.
+	Dir() string
+
+	// Setup returns the attempt that makes a workspace ready; nil: there is nothing to do. The first variable of its environment is PRODIGY_CHECKOUT. It is
+	// called when there is an attempt at an item.
+	Setup() *agent.Attempt
+}
+
+// clones are those of a job.
+type clones struct {
+	cloner
+	job *job
+}
+
+type cloner interface {
+	Seed(ctx context.Context) (gitspace.Seed, error)
+	Pack(ctx context.Context, want, have []string, to *os.File) error
+	Import(ctx context.Context, a *agent.Attempt, o *agent.Outcome, pack *os.File) error
+}
+
+var _ cloner = (*gitspace.Space)(nil)
+
+func (c clones) Dir() string { return c.job.place.GitDir() }
+
+func (c clones) Setup() *agent.Attempt {
+	a, ok := c.job.workspaceSteps["setup"]
+	if !ok || len(a.Steps) == 0 {
+		return nil
+	}
+	return &a
+}
+
 // gitWorkspaces are the Workspaces of a Config that has none.
 type gitWorkspaces struct{}
 
@@ -70,6 +108,9 @@ func (e *RefusedError) Error() string { return e.Reason }
 // StartOf returns what a new job of w would begin with, if it has workspaces. It reads the repository and changes nothing. The error is a *RefusedError
 // when such a job would be refused.
 func StartOf(ctx context.Context, c Config, w *workflow.Workflow, slots int) (gitspace.Start, error) {
+	if c.OnFleet {
+		slots = 0 // they are elsewhere
+	}
 	start, err := c.workspaces().Check(ctx, gitspace.Config{
 		Dir: c.Dir, Environ: c.Environ, Policy: w.Workspace, Slots: slots, Workflow: w.Name, WorkDir: workRoot(c),
 	}, c.AllowDirty)

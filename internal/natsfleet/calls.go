@@ -76,6 +76,7 @@ const (
 	callAgentCost    = "agent_cost"
 	callRecordUsage  = "record_usage"
 	callUnmasked     = "unmasked"
+	callPack         = "pack"
 	callSecrets      = "secrets"
 )
 
@@ -179,6 +180,12 @@ func (c *crew) invoke(q fleet.Call) (any, error) {
 			return nil, err
 		}
 		return c.agent(q, f, args)
+	case callPack:
+		var args packArgs
+		if err := json.Unmarshal(q.Args, &args); err != nil {
+			return nil, err
+		}
+		return c.pack(f, args)
 	case callUnmasked:
 		var args unmaskedArgs
 		if err := json.Unmarshal(q.Args, &args); err != nil {

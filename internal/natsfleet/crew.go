@@ -46,6 +46,11 @@ type crew struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
+	clones  mapreduce.Clones       // nil: the job has no workspaces
+	base    string                 // the commit that it begins at
+	packing sync.Mutex             // held while objects are packed
+	packs   map[string]*fleet.Pack // that the broker has, by what they were asked for with
+
 	opening  sync.Mutex
 	putting  sync.Mutex                                      // of specs
 	produces func(string, json.RawMessage) ([]string, error) // nil: none
@@ -165,7 +170,7 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
 		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
 		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
-		book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
+		packs: map[string]*fleet.Pack{}, book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if len(o.Files) > 0 && len(o.Produces) > 0 {
@@ -236,6 +241,9 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	adopts := len(c.awaited) > 0
 	c.mu.Unlock()
 	c.probe = filepath.Join(c.o.Dir, ".prodigy-fleet-"+key)
+	if c.clones != nil { // nobody looks for it in the checkout of the user
+		c.probe = filepath.Join(c.clones.Dir(), "fleet")
+	}
 	if err := c.openMembers(key, adopts); err != nil {
 		return fmt.Errorf("make the file by which workers find the directory of the run: %w", err)
 	}
@@ -271,6 +279,15 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		}
 		c.mu.Lock()
 		c.job.Files = name
+		c.mu.Unlock()
+	}
+	if c.clones != nil {
+		name, err := c.sendSeed(ctx)
+		if err != nil {
+			return fmt.Errorf("send what workspaces are made of: %w", err)
+		}
+		c.mu.Lock()
+		c.job.Seed = name
 		c.mu.Unlock()
 	}
 	c.work.Go(c.send)
@@ -645,6 +662,9 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	s := fleet.NewSpec(a)
 	if c.produces != nil {
 		s.Produces = c.o.Produces
+	}
+	if c.clones != nil {
+		s.Setup = c.clones.Setup()
 	}
 	s.Seed, s.LogSteps, s.Claude, s.Agents, s.Layers = c.c.Seed, c.c.LogSteps, c.c.Claude, c.o.Agents, c.o.Layers
 	data, err := json.Marshal(s)
@@ -1072,23 +1092,35 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	if m != nil {
 		by.msgs = []jetstream.Msg{m}
 	}
-	if e.err == nil && len(r.Files) > 0 && c.produces != nil {
+	if c.produces == nil {
+		r.Files = nil
+	}
+	if e.err == nil && (len(r.Files) > 0 || e.outcome.Commit != "") {
 		for _, file := range r.Files {
 			by.objects = append(by.objects, file.Object)
 		}
+		if r.Pack != nil && r.Pack.File != nil {
+			by.objects = append(by.objects, r.Pack.File.Object)
+		}
 		f.fetches = true
 		c.mu.Unlock()
-		c.work.Go(func() { c.settleMade(f, r.Files, e, by) })
+		c.work.Go(func() { c.settleMade(f, r, e, by) })
 		return
 	}
 	c.settle(r.Token, e, by)
 	c.mu.Unlock()
 }
 
-// settleMade ends a flight when what it has produced is here.
-func (c *crew) settleMade(f *flight, files []fleet.File, e flightEnd, by settling) {
+// settleMade ends a flight when what it has produced or done is here.
+func (c *crew) settleMade(f *flight, r fleet.Report, e flightEnd, by settling) {
 	c.fetching <- struct{}{}
-	err := c.fetchMade(f, files)
+	var err error
+	if len(r.Files) > 0 {
+		err = c.fetchMade(f, r.Files)
+	}
+	if err == nil && e.outcome.Commit != "" {
+		err = c.takeWork(f, r.Pack, &e.outcome)
+	}
 	<-c.fetching
 	if c.life.Err() != nil {
 		return

@@ -33,6 +33,9 @@ const (
 	readings     = 3       // of a file that changes while it is read
 )
 
+// errNotSent is the error about an object that is not what its digest says.
+var errNotSent = errors.New("it is not what was sent")
+
 // errChanges is the error about a file that changes each time it is read.
 var errChanges = errors.New("it changes while it is read")
 
@@ -207,7 +210,7 @@ func (h *hub) getFile(ctx context.Context, object string, want fleet.File, to io
 		return err
 	}
 	if size != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.Sum {
-		return fmt.Errorf("%s is not what was sent", want.Path)
+		return fmt.Errorf("%s: %w", want.Path, errNotSent)
 	}
 	return nil
 }

@@ -33,13 +33,13 @@ func (h *workerHost) holding(a *agent.Attempt) *holding {
 
 func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
-	if k := h.holding(a); k != nil && err == nil {
+	if k := h.holding(a); k != nil && err == nil && a.ItemID != "" { // else it is about a workspace
 		h.w.report(k, fleet.Report{Kind: fleet.Event, Event: line})
 	}
 }
 
 func (h *workerHost) Output(a *agent.Attempt, e outputs.Entry) {
-	if k := h.holding(a); k != nil && !e.Provisional {
+	if k := h.holding(a); k != nil && !e.Provisional && a.ItemID != "" {
 		h.w.report(k, fleet.Report{Kind: fleet.Printed, Entry: &e})
 	}
 }
@@ -48,7 +48,7 @@ func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
 	k := h.holding(a)
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	if k != nil {
+	if k != nil && a.ItemID != "" {
 		k.at = &e
 	}
 }
@@ -56,13 +56,16 @@ func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
 // Pause waits between two tries. The worker decides alone that others get the slot; the coordinator is told, so that it sends more.
 func (h *workerHost) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (int, error) {
 	k := h.holding(a)
-	if k == nil || keepSlot || d < 50*time.Millisecond {
+	if k == nil || keepSlot || h.isolated() || d < 50*time.Millisecond {
 		return a.Worker, h.wait(ctx, d)
 	}
 	due := time.Now().Add(d)
 	h.w.report(k, fleet.Report{Kind: fleet.Parked, For: d})
 	return h.without(ctx, k, func() error { return h.wait(ctx, time.Until(due)) })
 }
+
+// isolated reports whether attempts keep their slot while they wait, since its workspace is theirs.
+func (h *workerHost) isolated() bool { return h.w.entry(h.job).Seed != "" }
 
 // without calls do while others have the slot of an attempt, and returns the slot that it goes on in.
 func (h *workerHost) without(ctx context.Context, k *holding, do func() error) (int, error) {
@@ -185,7 +188,7 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 	}()
 	k := h.holding(a)
 	soon := time.After(time.Second)
-	if keepSlot || k == nil {
+	if keepSlot || k == nil || h.isolated() {
 		soon = nil
 	}
 	slot := a.Worker

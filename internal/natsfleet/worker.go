@@ -26,6 +26,7 @@ import (
 	"prodigy/internal/aicli"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/gitspace"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
 )
@@ -46,6 +47,9 @@ type worker struct {
 	runs sync.WaitGroup
 
 	caching sync.Mutex // of files
+	storing sync.Mutex // of repositories
+	gitOnce sync.Once
+	noGit   string // see lacksGit
 
 	mu       sync.Mutex
 	space    *sync.Cond // of mu: reports have been taken, or nobody wants them
@@ -93,6 +97,7 @@ type workerJob struct {
 
 	executors map[string]*jobExecutor // by spec
 	dirs      map[string]string       // that attempts run in, by the list of their files
+	spaces    map[string]*jobSpace    // by their seed
 	secrets   map[string]string       // once asked for
 	asking    sync.Mutex
 }
@@ -118,6 +123,9 @@ type holding struct {
 	over   bool // nobody wants to know how it ends
 	cancel context.CancelCauseFunc
 	at     *events.AgentProgress // not told yet
+
+	x        *jobExecutor // once it runs
+	checkout string       // with workspaces: the directory of the run here, or that of its files
 
 	reports  []report   // that the coordinator has not taken, in order
 	sent     int        // how many of them were sent
@@ -181,6 +189,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}
 	defer func() { _ = w.register.Close() }()
 	defer func() { _ = os.RemoveAll(w.temp) }()
+	defer func() { _ = gitspace.RemoveClone(filepath.Join(o.Home, "jobs")) }()
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
 	down, err := w.nc.Subscribe(downSubject(w.node.Instance), w.delivered)
@@ -229,7 +238,7 @@ func (w *worker) prepare() error {
 	if w.register, err = process.OpenRegister(path, w.o.Grace, watcher...); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(w.o.Home, "jobs")); err != nil {
+	if err := gitspace.RemoveClone(filepath.Join(w.o.Home, "jobs")); err != nil {
 		return err
 	}
 	// Coordinators are told that what the worker before had is ended.
@@ -325,7 +334,7 @@ func (w *worker) giveBackQueued(reason string) {
 
 // tidy removes the directories of a job that is gone, when nothing of it runs here any more. It is called with the lock held.
 func (w *worker) tidy(j *workerJob) {
-	if w.jobs[j.key] == j || len(j.dirs) == 0 {
+	if w.jobs[j.key] == j || len(j.dirs)+len(j.spaces) == 0 {
 		return
 	}
 	for _, h := range w.held {
@@ -339,7 +348,7 @@ func (w *worker) tidy(j *workerJob) {
 		back := w.jobs[j.key] != nil
 		w.mu.Unlock()
 		if !back {
-			_ = os.RemoveAll(dir) // or when the next worker starts
+			_ = gitspace.RemoveClone(dir) // or when the next worker starts
 		}
 	})
 }
@@ -917,7 +926,7 @@ func (w *worker) take(key string, now fleet.Job, foreign error) {
 		return // of a coordinator that another has taken the job over from
 	}
 	if j == nil {
-		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}}
+		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 		w.jobs[key] = j
 	}
@@ -990,6 +999,9 @@ func (w *worker) unfit(j fleet.Job) string {
 		if !slices.Contains(w.o.Labels, label) {
 			return fmt.Sprintf("it requires %s, which this worker does not have", label)
 		}
+	}
+	if j.Seed != "" {
+		return w.lacksGit()
 	}
 	if w.o.Dir == "" && j.Files == "" {
 		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
@@ -1188,8 +1200,8 @@ func (h *holding) name() string { return h.job.key + "." + strconv.FormatInt(h.t
 
 // run runs an attempt, and reports how it ended.
 func (w *worker) run(h *holding) {
-	o, made, err := w.execute(h)
-	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made}
+	o, made, pack, err := w.execute(h)
+	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made, Pack: pack}
 	w.mu.Lock()
 	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
 	if o.Failure != nil && o.Failure.Signal != "" {
@@ -1231,7 +1243,7 @@ func (w *worker) holder(h *holding) fleet.Holder {
 }
 
 // execute runs an attempt that was granted.
-func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err error) {
+func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
 	w.mu.Lock()
 	ctx, cancel := context.WithCancelCause(context.WithValue(h.job.life, holdingKey{}, h))
 	defer cancel(nil)
@@ -1246,12 +1258,12 @@ func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err er
 			err = json.Unmarshal(data, &h.task)
 		}
 		if err != nil {
-			return o, nil, fmt.Errorf("fetch the attempt: %w", err)
+			return o, nil, nil, fmt.Errorf("fetch the attempt: %w", err)
 		}
 	}
-	x, dir, err := w.executor(ctx, h)
+	x, dir, space, err := w.executor(ctx, h)
 	if err != nil {
-		return o, nil, err
+		return o, nil, nil, err
 	}
 	a := h.task.Attempt(x.spec, w.entry(h.job).ID, h.slot, h.arrived)
 	switch {
@@ -1268,12 +1280,17 @@ func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, err er
 		placed := time.AfterFunc(100*time.Millisecond, func() { w.report(h, fleet.Report{Kind: fleet.Placed}) })
 		defer placed.Stop()
 	}
+	if space != nil {
+		h.x, h.checkout = x, a.Dir
+		o, pack, err = w.executeIsolated(ctx, h, space, a)
+		return o, nil, pack, err
+	}
 	if o, err = x.Execute(ctx, a); err == nil {
 		if dir != "" {
 			made, err = w.collect(ctx, x, h, a, &o)
 		}
 	}
-	return o, made, err
+	return o, made, nil, err
 }
 
 // errObjectGone is the error about an object that the broker has lost.
@@ -1288,8 +1305,8 @@ func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
 	return data, err
 }
 
-// executor returns what runs the attempts of a spec, and the directory of the files of the job; empty: it is shared.
-func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir string, err error) {
+// executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and its workspaces (nil: it has none).
+func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir string, space *jobSpace, err error) {
 	j := h.job
 	j.asking.Lock()
 	defer j.asking.Unlock()
@@ -1297,23 +1314,26 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 	files := entry.Files
 	if files != "" {
 		if dir, err = w.directory(ctx, j, files); err != nil {
-			return nil, "", fmt.Errorf("files: %w", err)
+			return nil, "", nil, fmt.Errorf("files: %w", err)
 		}
 	}
+	if space, err = w.workspaces(ctx, j, entry); err != nil {
+		return nil, "", nil, fmt.Errorf("workspaces: %w", err)
+	}
 	if x := j.executors[h.task.Spec]; x != nil {
-		return x, dir, nil
+		return x, dir, space, nil
 	}
 	data, err := w.fetch(ctx, h.task.Spec)
 	if err != nil {
-		return nil, "", fmt.Errorf("fetch the steps: %w", err)
+		return nil, "", nil, fmt.Errorf("fetch the steps: %w", err)
 	}
 	x = &jobExecutor{}
 	if err := json.Unmarshal(data, &x.spec); err != nil {
-		return nil, "", fmt.Errorf("read the steps: %w", err)
+		return nil, "", nil, fmt.Errorf("read the steps: %w", err)
 	}
 	if entry.Secrets && j.secrets == nil {
 		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
-			return nil, "", fmt.Errorf("ask for the secrets: %w", err)
+			return nil, "", nil, fmt.Errorf("ask for the secrets: %w", err)
 		}
 	}
 	var agents aicli.Set
@@ -1322,18 +1342,22 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 		for _, text := range x.spec.Layers {
 			var node yaml.Node
 			if err := yaml.Unmarshal([]byte(text), &node); err != nil {
-				return nil, "", fmt.Errorf("read the presets: %w", err)
+				return nil, "", nil, fmt.Errorf("read the presets: %w", err)
 			}
 			layers = append(layers, aicli.Layer{Name: "the coordinator", Node: node.Content[0]})
 		}
 		if agents, err = aicli.Load(layers...); err != nil {
-			return nil, "", err
+			return nil, "", nil, err
 		}
 	}
 	if len(x.spec.Produces) > 0 {
 		if x.produces, err = agent.Paths(x.spec.Produces); err != nil {
-			return nil, "", err
+			return nil, "", nil, err
 		}
+	}
+	environ := w.o.Environ
+	if space != nil {
+		environ = space.Environ(environ)
 	}
 	var values []string
 	for _, v := range j.secrets {
@@ -1341,10 +1365,10 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 	}
 	x.Executor = agent.New(agent.Config{
 		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace, LogSteps: x.spec.LogSteps, TempDir: w.temp,
-		Environ: w.o.Environ, Secrets: j.secrets, Mask: mask.New(values),
+		Environ: environ, Secrets: j.secrets, Mask: mask.New(values),
 	}, &workerHost{w: w, job: j})
 	j.executors[h.task.Spec] = x
-	return x, dir, nil
+	return x, dir, space, nil
 }
 
 // holdingKey is the key of the holding in the context of its commands.

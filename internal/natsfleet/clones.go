@@ -1,0 +1,365 @@
+package natsfleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/gitspace"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/retry"
+)
+
+// A job with workspaces shares no directory with its workers. Each has a clone of the repository: it asks the coordinator for the commit that an attempt
+// begins at, and sends what the attempt did with the report of its end. Both go as packs of the objects that the other does not have. The base of a job
+// stays on the worker, for the next job of the repository.
+
+const (
+	smallAnswer = 32 << 10  // bytes of a pack in an answer, which is kept for some time
+	smallReport = 128 << 10 // bytes of one in a report
+	mostStored  = 4 << 30   // bytes of the repositories that a worker keeps
+)
+
+// errTooLarge is the error about a pack that is not sent.
+var errTooLarge = errors.New("more than 1 GiB")
+
+// keepPack has write write a pack, and the broker keep what is larger than small.
+func (h *hub) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.Pack, error) {
+	f, err := os.CreateTemp(dir, "pack-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = f.Close() }()
+	if err := write(f); err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch size := info.Size(); {
+	case size > mostFiles:
+		return nil, errTooLarge
+	case size <= small:
+		data := make([]byte, size)
+		_, err := f.ReadAt(data, 0)
+		return &fleet.Pack{Data: data}, err
+	}
+	root, err := os.OpenRoot(filepath.Dir(f.Name()))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
+	file.Object = object
+	return &fleet.Pack{File: &file}, err
+}
+
+// fetchPack writes a pack that was sent to a file, and has use read it.
+func (h *hub) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
+	f, err := os.CreateTemp(dir, "pack-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = f.Close() }()
+	if p.File == nil {
+		_, err = f.Write(p.Data)
+	} else if p.File.Size > mostFiles {
+		err = errTooLarge
+	} else {
+		err = h.getFile(ctx, p.File.Object, *p.File, f)
+	}
+	if err != nil {
+		return &packError{err}
+	}
+	return use(f)
+}
+
+// packError is the error about a pack that could not be fetched.
+type packError struct{ err error }
+
+func (e *packError) Error() string { return "fetch objects of the repository: " + e.err.Error() }
+func (e *packError) Unwrap() error { return e.err }
+
+// Isolate implements mapreduce.Fleet.
+func (c *crew) Isolate(k mapreduce.Clones) { c.clones = k }
+
+// sendSeed has the broker keep what workspaces are made of, and returns the name of the object.
+func (c *crew) sendSeed(ctx context.Context) (string, error) {
+	seed, err := c.clones.Seed(ctx)
+	if err != nil {
+		return "", err
+	}
+	data := encoded(seed)
+	name := objectName(c.key+"/seed", data)
+	c.mu.Lock()
+	c.objects[name], c.base = data, seed.Record.Base
+	c.mu.Unlock()
+	return name, stubbornly(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+}
+
+// packArgs are the commits that a worker asks for, and some that it has.
+type packArgs struct {
+	Want []string `json:"want"`
+	Have []string `json:"have"`
+}
+
+// pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins at.
+func (c *crew) pack(f *flight, args packArgs) (*fleet.Pack, error) {
+	if f == nil || c.clones == nil {
+		return nil, errNotOut
+	}
+	for _, want := range args.Want {
+		if want == "" || want != c.base && want != f.attempt.Base && want != f.attempt.Resolve {
+			return nil, fmt.Errorf("%q is no commit of the attempt", want)
+		}
+	}
+	c.packing.Lock()
+	defer c.packing.Unlock()
+	about := strings.Join(args.Want, " ") + "\x00" + strings.Join(args.Have, " ")
+	if p := c.packs[about]; p != nil {
+		if has, err := c.has(c.life, p.File.Object); err != nil || has {
+			return p, err
+		}
+		delete(c.packs, about)
+	}
+	object := c.key + "/pack-" + newInstance()
+	p, err := c.keepPack(c.life, c.c.TempDir, object, smallAnswer, func(to *os.File) error { return c.clones.Pack(c.life, args.Want, args.Have, to) })
+	if errors.Is(err, errTooLarge) {
+		c.mu.Lock()
+		stop := c.stopRun
+		c.mu.Unlock()
+		stop(errors.New("the repository is too large to be sent to workers, more than 1 GiB: run prodigy in a shallow clone of it (git clone --depth 1)"))
+	}
+	if err == nil && p.File != nil {
+		c.packs[about] = p
+	}
+	return p, err
+}
+
+// takeWork takes what an attempt has done into the repository of the job.
+func (c *crew) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error {
+	if c.clones == nil || p == nil {
+		o.Commit = ""
+		return &agent.LostError{Reason: "its worker has not sent what it did"}
+	}
+	for {
+		err := c.fetchPack(c.life, c.c.TempDir, p, func(pack *os.File) error { return c.clones.Import(c.life, f.attempt, o, pack) })
+		var unfetched *packError
+		switch {
+		case c.life.Err() != nil, !errors.As(err, &unfetched):
+			return err
+		case errors.Is(err, errObjectGone), errors.Is(err, errNotSent), errors.Is(err, errTooLarge):
+			return &agent.LostError{Reason: "what it has done could not be fetched: " + unfetched.err.Error(), Unbegun: true}
+		}
+		select { // the broker is away
+		case <-time.After(250 * time.Millisecond):
+		case <-c.life.Done():
+		}
+	}
+}
+
+// jobSpace are the workspaces of a job on a worker.
+type jobSpace struct {
+	*gitspace.Space
+	seed     gitspace.Seed
+	bringing sync.Mutex // held while objects are fetched
+}
+
+// lacksGit says why there can be no workspaces here; empty: there can.
+func (w *worker) lacksGit() string {
+	w.gitOnce.Do(func() {
+		if err := gitspace.Usable(w.life, w.o.Environ); err != nil {
+			w.noGit = err.Error()
+		}
+	})
+	return w.noGit
+}
+
+// workspaces returns those of a job; nil: it has none. It is called with j.asking held.
+func (w *worker) workspaces(ctx context.Context, j *workerJob, entry fleet.Job) (*jobSpace, error) {
+	if entry.Seed == "" {
+		return nil, nil
+	}
+	w.mu.Lock()
+	s := j.spaces[entry.Seed]
+	w.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	data, err := w.fetch(ctx, entry.Seed)
+	if err != nil {
+		return nil, err
+	}
+	seed, err := gitspace.ParseSeed(data)
+	if err != nil {
+		return nil, err
+	}
+	s = &jobSpace{seed: seed}
+	w.storing.Lock()
+	defer w.storing.Unlock()
+	stores := filepath.Join(w.o.Home, "repositories")
+	if err := gitspace.PruneStores(ctx, stores, mostStored, w.o.Environ, w.usesStore); err != nil {
+		w.o.Say("repositories that are kept: " + err.Error())
+	}
+	dir := filepath.Join(w.o.Home, "jobs", j.key, newInstance())
+	s.Space, err = gitspace.OpenClone(ctx, gitspace.Config{
+		JobID: entry.ID, GitDir: filepath.Join(dir, "git"), WorkDir: filepath.Join(dir, "work"), Environ: w.o.Environ, Slots: w.o.Slots, Register: w.register,
+		Run: w.setUp,
+		Created: func(slot int, base string, took time.Duration) {
+			w.tell(j, slot, events.WorktreeCreated{Worker: slot, Base: base, DurationMS: events.Millis(took), Node: w.o.Name})
+		},
+		Cleaned: func(slot int, reason string) {
+			w.tell(j, slot, events.WorktreeCleaned{Worker: slot, Reason: reason, Node: w.o.Name})
+		},
+	}, seed, filepath.Join(stores, seed.Store))
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	j.spaces[entry.Seed] = s
+	w.mu.Unlock()
+	return s, nil
+}
+
+// usesStore reports whether a job here has its objects in a store.
+func (w *worker) usesStore(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uses := func(j *workerJob) bool {
+		for _, s := range j.spaces {
+			if s.seed.Store == name {
+				return true
+			}
+		}
+		return false
+	}
+	for _, j := range w.jobs {
+		if uses(j) {
+			return true
+		}
+	}
+	for _, h := range w.held { // of a job that is gone
+		if uses(h.job) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell reports an event about a slot with the attempt that has it.
+func (w *worker) tell(j *workerJob, slot int, e events.Event) {
+	w.mu.Lock()
+	var of *holding
+	for _, h := range w.held {
+		if h.job == j && h.slot == slot {
+			of = h
+		}
+	}
+	w.mu.Unlock()
+	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: j.ID, Event: e})
+	if of != nil && err == nil {
+		w.report(of, fleet.Report{Kind: fleet.Event, Event: line})
+	}
+}
+
+// setUp makes a new workspace ready, with the steps of the workflow.
+func (w *worker) setUp(ctx context.Context, _, dir, base string, slot int) (agent.Outcome, error) {
+	h, ok := ctx.Value(holdingKey{}).(*holding)
+	if !ok || h.x.spec.Setup == nil {
+		return agent.Outcome{}, errors.New("there are no steps that make a workspace ready")
+	}
+	a := *h.x.spec.Setup
+	a.ID, a.Dir, a.Base, a.Worker, a.Token = a.JobID+"/"+a.Phase+"/"+filepath.Base(dir), dir, base, slot, h.token
+	a.Env = slices.Clone(a.Env)
+	for i := range a.Env[:min(1, len(a.Env))] {
+		a.Env[i].Value.Value = h.checkout
+	}
+	a.SetSpec()
+	return h.x.Execute(ctx, a)
+}
+
+// bring fetches the commits that an attempt begins at.
+func (w *worker) bring(ctx context.Context, h *holding, s *jobSpace, a agent.Attempt) error {
+	commits := []string{a.Base}
+	if a.Resolve != "" {
+		commits = append(commits, a.Resolve)
+	}
+	s.bringing.Lock()
+	defer s.bringing.Unlock()
+	for range 5 {
+		want, have, err := s.Lacks(ctx, commits)
+		if err != nil || len(want) == 0 {
+			return err
+		}
+		var p fleet.Pack
+		if err := w.ask(ctx, h.job, callPack, h.token, packArgs{want, have}, &p); err != nil {
+			return err
+		}
+		err = w.fetchPack(ctx, w.temp, &p, func(pack *os.File) error {
+			if slices.Contains(want, s.seed.Record.Base) {
+				w.storing.Lock()
+				defer w.storing.Unlock()
+			}
+			return s.Take(ctx, want, have, pack)
+		})
+		if err != nil && !errors.Is(err, errObjectGone) { // then it is made anew
+			return err
+		}
+	}
+	return errors.New("the coordinator does not send the commits that it was asked for")
+}
+
+// executeIsolated runs an attempt in the workspace of its slot, and returns what it did as a pack.
+func (w *worker) executeIsolated(ctx context.Context, h *holding, s *jobSpace, a agent.Attempt) (o agent.Outcome, p *fleet.Pack, err error) {
+	if err = w.bring(ctx, h, s, a); err == nil {
+		o, err = s.Execute(ctx, h.x, a)
+	}
+	if err == nil && o.Commit != "" {
+		p, err = w.export(ctx, h, s, &a, &o)
+	}
+	if err != nil && ctx.Err() != nil { // what git says of that does not matter
+		err = context.Cause(ctx)
+	}
+	return o, p, err
+}
+
+// export sends what an attempt did, however long the broker is away.
+func (w *worker) export(ctx context.Context, h *holding, s *jobSpace, a *agent.Attempt, o *agent.Outcome) (*fleet.Pack, error) {
+	ctx, cancel := gitspace.Lasting(ctx)
+	defer cancel()
+	for n := 0; ; n++ { // each try with another name: a worker may remove nothing
+		object := fmt.Sprintf("%s/work-%d-%s-%d", h.job.key, h.token, w.node.Instance, n)
+		p, err := w.keepPack(ctx, w.temp, object, smallReport, func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
+		switch {
+		case errors.Is(err, errTooLarge):
+			o.Commit = ""
+			if o.Failure == nil {
+				o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: "what it changed takes more than 1 GiB", ExitCode: o.ExitCode}}
+			}
+			return nil, nil
+		case err == nil:
+			s.bringing.Lock()
+			s.Knows(o.Commit)
+			s.bringing.Unlock()
+			return p, nil
+		case ctx.Err() != nil, w.nc.IsConnected() && n > 10:
+			return nil, err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
