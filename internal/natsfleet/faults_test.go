@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +94,33 @@ func TestABrokerThatLosesItsDiskIsGivenAnewWhatIsOut(t *testing.T) {
 	f.worker("a", 3, nil)
 	f.whenRunning(func() { f.restart(true) })
 	f.once(f.run(source(9, 6, twice, ""), nil), 9)
+}
+
+// A broker that was restarted without its disk, or has no leader yet, has what it needs again in a moment.
+func TestAWorkerWaitsForWhatTheBrokerHasLost(t *testing.T) {
+	f := newField(t)
+	_, of := f.config(nil) // has made the store
+	c := of.(*crew)
+	defer func() { _ = c.Close() }()
+	w := &worker{hub: c.hub}
+	name := objectName("spec", []byte("steps"))
+	if err := w.js.DeleteObjectStore(t.Context(), filesStore); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() {
+		if err := ensure(t.Context(), c.hub); err != nil {
+			t.Error(err)
+		}
+		if err := c.put(t.Context(), name, []byte("steps")); err != nil {
+			t.Error(err)
+		}
+	})
+	if data, err := w.fetch(t.Context(), name); err != nil || string(data) != "steps" {
+		t.Errorf("got %q, %v", data, err)
+	}
+	if _, err := w.fetch(t.Context(), objectName("task", []byte("never kept"))); !errors.Is(err, errObjectGone) {
+		t.Errorf("got %v, want that it is gone", err)
+	}
 }
 
 // A worker that is drained finishes what it runs, and another takes the rest.

@@ -1296,13 +1296,37 @@ func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, pack *
 // errObjectGone is the error about an object that the broker has lost.
 var errObjectGone = errors.New("the broker has lost it")
 
+// How long a worker waits for an object that the broker does not have, and for a broker that cannot say: it may have lost its disk, and is told what it
+// had, or its cluster may have no leader yet.
+const (
+	missingFor = 2 * time.Second
+	dumbFor    = 30 * time.Second
+)
+
 // fetch returns an object.
 func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
-	data, err := w.get(ctx, name)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil, errObjectGone
-	}
-	return data, err
+	ctx, cancel := context.WithTimeout(ctx, dumbFor)
+	defer cancel()
+	var data []byte
+	var final error
+	var missing time.Time
+	err := stubbornly(ctx, func(ctx context.Context) (err error) {
+		data, err = w.get(ctx, name)
+		switch {
+		case errors.Is(err, errAltered):
+			final = err
+			return nil
+		case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound):
+			missing = time.Time{}
+		case missing.IsZero():
+			missing = time.Now()
+		case time.Since(missing) > missingFor:
+			final = errObjectGone
+			return nil
+		}
+		return err
+	})
+	return data, cmp.Or(final, err)
 }
 
 // executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and its workspaces (nil: it has none).
