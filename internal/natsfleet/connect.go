@@ -206,6 +206,31 @@ func (h *hub) until(ctx context.Context, do func(ctx context.Context) error) err
 	}
 }
 
+// leaderTime is how long a broker may be without a leader before what it is asked fails.
+const leaderTime = 30 * time.Second
+
+// steadily calls do, and again while the brokers have no leader that could answer.
+func (h *hub) steadily(ctx context.Context, do func(ctx context.Context) error) error {
+	for until := time.Now().Add(leaderTime); ; {
+		err := do(ctx)
+		if !leaderless(err) || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// leaderless reports whether an error may be over in a moment: nobody has answered, or who did has no leader to ask.
+func leaderless(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, context.DeadlineExceeded)
+}
+
 func ensure(ctx context.Context, h *hub) error {
 	js, replicas := h.js, 1
 	if h.nc.ConnectedClusterName() != "" && len(h.nc.Servers()) >= clusterSize {

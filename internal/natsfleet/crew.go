@@ -234,16 +234,17 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	}
 	defer func() { c.unopened = err }()
 	key := keyOf(jobID, c.c.Seed)
-	if err := c.lock(ctx, key, jobID); err != nil {
+	c.probe = filepath.Join(c.o.Dir, ".prodigy-fleet-"+key)
+	if c.clones != nil { // nobody looks for it in the checkout of the user
+		c.probe = filepath.Join(c.clones.Dir(), "fleet")
+	}
+	c.epoch = max(c.epoch, epochIn(c.probe)+1)
+	if err := c.steadily(ctx, func(ctx context.Context) error { return c.lock(ctx, key, jobID) }); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	adopts := len(c.awaited) > 0
 	c.mu.Unlock()
-	c.probe = filepath.Join(c.o.Dir, ".prodigy-fleet-"+key)
-	if c.clones != nil { // nobody looks for it in the checkout of the user
-		c.probe = filepath.Join(c.clones.Dir(), "fleet")
-	}
 	if err := c.openMembers(key, adopts); err != nil {
 		return fmt.Errorf("make the file by which workers find the directory of the run: %w", err)
 	}
@@ -266,15 +267,20 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		}
 	}
 	// Reports that the coordinator before had not acknowledged come at once when the consumer is new.
-	if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return err
-	}
-	if err := c.keep(ctx); err != nil {
+	if err := c.steadily(ctx, func(ctx context.Context) error {
+		if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return err
+		}
+		return c.keep(ctx)
+	}); err != nil {
 		return err
 	}
 	if len(c.o.Files) > 0 {
-		name, err := c.sendFiles(ctx)
-		if err != nil {
+		var name string
+		if err := c.steadily(ctx, func(ctx context.Context) (err error) {
+			name, err = c.sendFiles(ctx)
+			return err
+		}); err != nil {
 			return err
 		}
 		c.mu.Lock()
@@ -312,7 +318,7 @@ func (c *crew) confirm(m *nats.Msg) {
 // begin hears the workers, and tells them of the job. All attempts that the run before left must be known by then, or what is reported of them
 // would be late.
 func (c *crew) begin(ctx context.Context) error {
-	if err := c.listen(); err != nil {
+	if err := c.steadily(ctx, func(context.Context) error { return c.listen() }); err != nil {
 		return err
 	}
 	select {
@@ -330,7 +336,7 @@ func (c *crew) begin(ctx context.Context) error {
 	c.mu.Lock()
 	c.ups = ups
 	c.mu.Unlock()
-	return c.announce(ctx)
+	return c.steadily(ctx, c.announce)
 }
 
 // keep makes what the broker needs for the job, unless it is there.
@@ -822,7 +828,7 @@ func (c *crew) Close() error {
 		c.end()
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
 	defer cancel()
 	c.mu.Lock()
 	if c.hear != nil {
@@ -838,7 +844,16 @@ func (c *crew) Close() error {
 	if c.members != nil {
 		_ = c.members.Close()
 	}
-	if c.gone || !c.nc.IsConnected() { // all that is left is another's, or cannot be reached
+	if c.gone { // all that is left is another's
+		return nil
+	}
+	for clean && !c.nc.IsConnected() && !c.nc.IsClosed() && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !c.nc.IsConnected() {
+		if clean {
+			c.tell("the broker is away, and still has something of the job when it is back")
+		}
 		return nil
 	}
 	if err := c.unlock(ctx); err != nil && !isConflict(err) {
@@ -848,19 +863,28 @@ func (c *crew) Close() error {
 		return nil
 	}
 	_ = os.Remove(c.probe)
+	if err := stubbornly(ctx, c.clear); err != nil {
+		c.tell("the broker still has something of the job: %v", err)
+	}
+	return nil
+}
+
+// partingTime is how long the end of a run may wait for a broker that is away, or has no leader.
+const partingTime = 10 * time.Second
+
+// clear removes the job from the broker.
+func (c *crew) clear(ctx context.Context) error {
 	kv, err := c.js.KeyValue(ctx, jobsBucket)
 	if err == nil {
 		err = kv.Purge(ctx, c.key)
 	}
-	err = errors.Join(err, c.js.DeleteConsumer(ctx, outStream, c.key))
+	if e := c.js.DeleteConsumer(ctx, outStream, c.key); !errors.Is(e, jetstream.ErrConsumerNotFound) {
+		err = errors.Join(err, e)
+	}
 	if stream, e := c.js.Stream(ctx, outStream); e == nil {
 		err = errors.Join(err, stream.Purge(ctx, jetstream.WithPurgeSubject("prodigy.out.*."+c.key+".>")))
 	}
-	err = errors.Join(err, c.drop(ctx, c.key+"/"))
-	if err != nil {
-		c.tell("the broker still has something of the job: %v", err)
-	}
-	return nil
+	return errors.Join(err, c.drop(ctx, c.key+"/"))
 }
 
 // up takes what a worker says.
@@ -971,7 +995,7 @@ func (c *crew) openMembers(key string, adopts bool) error {
 	}
 	c.members = f
 	var text strings.Builder
-	text.WriteString(key + "\n")
+	fmt.Fprintf(&text, "%s\n%s%d\n", key, epochSign, c.epoch)
 	known := map[string]bool{}
 	lines := strings.Split(string(before), "\n")
 	for _, line := range lines[min(1, len(lines)):] {
@@ -992,6 +1016,22 @@ func (c *crew) openMembers(key string, adopts bool) error {
 		return err
 	}
 	return f.Sync()
+}
+
+// epochSign begins the line of that file that has the epoch of the last coordinator.
+const epochSign = "="
+
+// epochIn returns the epoch of the last coordinator that had the job in this directory; 0 if there was none, or the job has ended. The clock of that one
+// may have been ahead of this one's, and the broker may have lost its lock since.
+func epochIn(path string) int64 {
+	data, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(data)) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), epochSign); ok {
+			n, _ := strconv.ParseInt(text, 10, 64)
+			return n
+		}
+	}
+	return 0
 }
 
 // note writes down that instances may be given something from now on, or have nothing any more.

@@ -3,11 +3,16 @@ package natsfleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
@@ -42,6 +47,53 @@ func TestAJobHasOneCoordinator(t *testing.T) {
 	if third.epoch <= first.epoch {
 		t.Errorf("got epoch %d after %d", third.epoch, first.epoch)
 	}
+}
+
+// Workers do not listen to a coordinator of before, also when the clock of that one was hours ahead and the broker has forgotten it.
+func TestWorkersListenToACoordinatorWhoseClockIsBehind(t *testing.T) {
+	f := newField(t)
+	first := f.coordinator()
+	first.epoch = time.Now().Add(7 * time.Hour).Unix()
+	if err := first.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	first.nc.Close() // killed
+	f.restart(true)
+	second := f.coordinator()
+	second.o.Dir = first.o.Dir
+	if err := second.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	if second.epoch <= first.epoch {
+		t.Errorf("got epoch %d after %d", second.epoch, first.epoch)
+	}
+}
+
+// While a cluster of brokers has no leader, what needs one waits.
+func TestABrokerWithoutALeaderIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		none := &jetstream.APIError{Code: 503, ErrorCode: 10008, Description: "JetStream system temporarily unavailable"}
+		refused := fmt.Errorf("%w: no", fleet.ErrRefused)
+		for _, c := range []struct {
+			name    string
+			answers []error
+			want    error
+			after   time.Duration
+		}{
+			{"it has one after a second", []error{none, none, nats.ErrNoResponders, context.DeadlineExceeded, nil}, nil, time.Second},
+			{"it refuses", []error{none, refused}, refused, 250 * time.Millisecond},
+			{"it never has one", []error{none}, none, leaderTime},
+		} {
+			began, n := time.Now(), 0
+			err := new(hub).steadily(t.Context(), func(context.Context) error {
+				n++
+				return c.answers[min(n, len(c.answers))-1]
+			})
+			if took := time.Since(began); !errors.Is(err, c.want) || took < c.after || took > c.after+time.Second {
+				t.Errorf("%s: got %v after %s, want %v after %s", c.name, err, took, c.want, c.after)
+			}
+		}
+	})
 }
 
 // A coordinator that is frozen, and back when another has its job, ends what it does: what it was about is not lost, since the other goes on with it.
