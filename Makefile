@@ -54,9 +54,13 @@ SEED   ?= 0
 torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for losses
 	$(GO) run ./torture -rounds $(ROUNDS) -seed $(SEED)
 
-FLEETS ?= 20
-torture-fleet: ## Run FLEETS jobs (20) on fleets whose processes are killed and frozen, look for losses and what ran twice
-	$(GO) run ./torture/fleet -rounds $(FLEETS) -seed $(SEED)
+FLEETS  ?= 20
+BROKERS ?= 1
+torture-fleet: ## Run FLEETS jobs (20) on fleets of 1 or 3 BROKERS (1) under faults, look for losses and what ran twice
+	$(GO) run ./torture/fleet -rounds $(FLEETS) -nodes $(BROKERS) -seed $(SEED)
+
+soak-fleet: ## Run one job for half an hour with a fault every 20 s, print memory every minute
+	$(GO) run ./torture/fleet -rounds 1 -soak 30m -seed $(SEED)
 
 SCRIPTS ?= 10000
 attack-shell: ## Run SCRIPTS random scripts (10,000) with values that show when they are run, against what validate says
@@ -137,4 +141,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-code torture attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean

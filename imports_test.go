@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"attack/damage": {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
 	"attack/shell":  {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
 	"torture":       {"trials", "github.com/klauspost/compress"},
-	"torture/fleet": {},
+	"torture/fleet": {"github.com/nats-io/nats.go"},
 	"bench/fleet":   {},
 	"release":       {},
 	"live":          {},

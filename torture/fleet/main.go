@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"log"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,8 +33,14 @@ func main() {
 	seed := flag.Uint64("seed", 0, "of the first round; 0: a random one")
 	items := flag.Int("items", 300, "of each job")
 	kinds := flag.String("faults", "", "only these faults, separated by commas; empty: all")
+	nodes := flag.Int("nodes", 1, "how many brokers there are: 1, or the 3 of a cluster")
+	skew := flag.Duration("skew", 7*time.Hour, "how far clocks of processes may be wrong, each on its own; 0: none is")
+	soak := flag.Duration("soak", 0, "one round that takes about this long, with slower items and a fault every 20 s")
 	keep := flag.Bool("keep", false, "keep the files of rounds that went wrong")
 	flag.Parse()
+	if *nodes != 1 && *nodes != 3 {
+		log.Fatal("-nodes: 1 or 3")
+	}
 	if *seed == 0 {
 		*seed = rand.Uint64() >> 32
 	}
@@ -44,15 +49,23 @@ func main() {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(base) }()
-	for _, name := range []string{"prodigy", "prodigy-fleet"} {
-		out, err := exec.Command("go", "build", "-o", filepath.Join(base, name), "./cmd/"+name).CombinedOutput()
-		if err != nil {
-			log.Fatalf("%v: %s", err, out)
-		}
+	if err := build(base, *skew); err != nil {
+		log.Fatal(err)
 	}
 	var sum verdict
 	for i := range *rounds {
-		r := &round{dir: filepath.Join(base, strconv.Itoa(i)), bin: base, items: *items, seed: *seed + uint64(i), kinds: *kinds}
+		r := &round{
+			dir: filepath.Join(base, strconv.Itoa(i)), bin: base, items: *items, seed: *seed + uint64(i), kinds: *kinds, skew: *skew, beat: 50 * time.Millisecond,
+			lease: "3s", patience: 4 * time.Minute,
+		}
+		r.brokers = make([]*node, *nodes)
+		if *nodes > 1 { // they take up to ten seconds to agree on a leader
+			r.lease, r.patience = "15s", 10*time.Minute
+		}
+		if *soak > 0 {
+			r.beat, r.every, r.patience = 500*time.Millisecond, 20*time.Second, 2**soak
+			r.items = int(*soak / (9 * r.beat) * slots * workers)
+		}
 		v, err := r.run()
 		if err != nil {
 			v.bad = append(v.bad, err.Error())
@@ -80,10 +93,10 @@ func main() {
 
 // verdict is what was found out about a round.
 type verdict struct {
-	faults                       map[string]int
-	executions, lost, twice, lap int
-	took                         time.Duration
-	bad                          []string
+	faults                             map[string]int
+	executions, lost, twice, lap, left int
+	took                               time.Duration
+	bad                                []string
 }
 
 func (v *verdict) add(o verdict) {
@@ -93,13 +106,13 @@ func (v *verdict) add(o verdict) {
 	for name, n := range o.faults {
 		v.faults[name] += n
 	}
-	v.executions, v.lost, v.twice, v.lap, v.took = v.executions+o.executions, v.lost+o.lost, v.twice+o.twice, v.lap+o.lap, v.took+o.took
+	v.executions, v.lost, v.twice, v.lap, v.left, v.took = v.executions+o.executions, v.lost+o.lost, v.twice+o.twice, v.lap+o.lap, v.left+o.left, v.took+o.took
 	v.bad = append(v.bad, o.bad...)
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%d bad, %d executions, %d lost with a worker, %d run twice, %d overlapping, faults %v, %s",
-		len(v.bad), v.executions, v.lost, v.twice, v.lap, v.faults, v.took.Round(100*time.Millisecond))
+	return fmt.Sprintf("%d bad, %d executions, %d lost with a worker, %d run twice, %d overlapping, %d left at the broker, faults %v, %s",
+		len(v.bad), v.executions, v.lost, v.twice, v.lap, v.left, v.faults, v.took.Round(100*time.Millisecond))
 }
 
 // round is one job under faults.
@@ -108,16 +121,26 @@ type round struct {
 	items    int
 	seed     uint64
 	kinds    string
+	skew     time.Duration
+	beat     time.Duration // between two lines that a command writes; there are eight
+	every    time.Duration // between two faults; 0: 0.3 to 1.8 s
+	lease    string
+	patience time.Duration // for the job to end
 
-	port    int
-	cables  []*proxy // of the workers, and of the run
-	broker  *exec.Cmd
+	brokers []*node
+	cables  []cable // of the workers, and of the run
 	workers []*exec.Cmd
 	job     *exec.Cmd
 	began   time.Time
+	clocks  *rand.Rand
 	mu      sync.Mutex
 	done    map[*exec.Cmd]chan struct{}
 }
+
+const (
+	workers = 3
+	slots   = 6 // of each
+)
 
 const workflow = `name: torture
 mode: mapreduce
@@ -130,7 +153,7 @@ map:
         n=0
         while [ $n -lt 8 ]; do
           echo "$id $(date +%s%N)" >> WITNESS/$PRODIGY_ITEM_ID
-          sleep 0.05
+          sleep BEAT
           n=$((n+1))
         done
 `
@@ -139,6 +162,9 @@ func (r *round) start(name, url string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+filepath.Join(r.dir, "home"), "PRODIGY_FLEET="+url)
+	if r.skew > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", skewVariable, (r.clocks.IntN(3)-1)*int(r.skew/time.Second)))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := os.OpenFile(filepath.Join(r.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -175,74 +201,76 @@ func (r *round) kill(cmd *exec.Cmd) {
 	<-r.ended(cmd)
 }
 
-func (r *round) startBroker() (err error) {
-	r.broker, err = r.start("broker", "", "broker", "--listen", fmt.Sprintf("127.0.0.1:%d", r.port), "--store", filepath.Join(r.dir, "store"))
-	return err
-}
-
 func (r *round) startWorker(i int) (err error) {
 	name := "w" + strconv.Itoa(i)
 	r.cables[i].set(false)
-	r.workers[i], err = r.start(name, r.cables[i].url(), "worker", "--name", name, "--slots", "6")
-	return err
+	w, err := r.start(name, r.cables[i].url(), "worker", "--name", name, "--slots", strconv.Itoa(slots))
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workers[i] = w
+	return nil
 }
-
-const lease = "3s"
 
 func (r *round) run() (v verdict, err error) {
 	r.began, r.done, v.faults = time.Now(), map[*exec.Cmd]chan struct{}{}, map[string]int{}
+	r.clocks = rand.New(rand.NewPCG(r.seed, 2))
 	witness := filepath.Join(r.dir, "witness")
 	if err := os.MkdirAll(witness, 0o700); err != nil {
 		return v, err
 	}
-	text := strings.NewReplacer("ITEMS", strconv.Itoa(r.items), "WITNESS", witness).Replace(workflow)
+	text := strings.NewReplacer("ITEMS", strconv.Itoa(r.items), "WITNESS", witness, "BEAT", fmt.Sprint(r.beat.Seconds())).Replace(workflow)
 	if err := os.WriteFile(filepath.Join(r.dir, "w.yml"), []byte(text), 0o600); err != nil {
 		return v, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	if err := r.layCables(); err != nil {
 		return v, err
 	}
-	r.port = l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	r.workers = make([]*exec.Cmd, 3)
-	for range len(r.workers) + 1 {
-		p, err := newProxy(fmt.Sprintf("127.0.0.1:%d", r.port))
-		if err != nil {
-			return v, err
-		}
-		defer p.close()
-		r.cables = append(r.cables, p)
-	}
+	defer r.removeCables()
+	r.workers = make([]*exec.Cmd, workers)
 	defer func() {
 		r.kill(r.job)
 		for _, w := range r.workers {
 			r.kill(w)
 		}
-		r.kill(r.broker)
-	}()
-	if err := r.startBroker(); err != nil {
-		return v, err
-	}
-	for c, until := error(errors.New("")), time.Now().Add(10*time.Second); c != nil && time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		var conn net.Conn
-		if conn, c = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.port)); c == nil {
-			_ = conn.Close()
+		for _, n := range r.brokers {
+			r.kill(n.cmd)
 		}
+		if left := r.processes(); err == nil && len(left) > 0 {
+			v.bad = append(v.bad, fmt.Sprintf("processes are left: %s", strings.Join(left, ", ")))
+		}
+	}()
+	for i := range r.brokers {
+		if err := r.startBroker(i); err != nil {
+			return v, err
+		}
+	}
+	if err := r.awaitBrokers(); err != nil {
+		return v, err
 	}
 	for i := range r.workers {
 		if err := r.startWorker(i); err != nil {
 			return v, err
 		}
 	}
-	if r.job, err = r.start("job", r.cables[len(r.workers)].url(), "run", "w.yml", "--lease", lease); err != nil {
+	if r.job, err = r.start("job", r.cables[workers].url(), "run", "w.yml", "--lease", r.lease); err != nil {
 		return v, err
+	}
+	if r.every > 0 {
+		end := make(chan struct{})
+		defer close(end)
+		go r.weigh(end)
 	}
 	if err := r.torture(v.faults); err != nil {
 		return v, err
 	}
 	v.took = time.Since(r.began)
 	time.Sleep(200 * time.Millisecond)
+	if v.left, err = r.leftovers(); err != nil {
+		return v, err
+	}
 	return v, r.judge(&v, witness)
 }
 
@@ -250,14 +278,23 @@ func (r *round) run() (v verdict, err error) {
 func (r *round) torture(faults map[string]int) error {
 	rnd := rand.New(rand.NewPCG(r.seed, 1))
 	names := []string{"kill worker", "drain worker", "freeze worker", "cut worker", "kill run", "cut run", "kill broker", "lose disk"}
+	if len(r.brokers) > 1 {
+		names = append(names, "kill two brokers", "cut broker", "cut leader", "lose all disks")
+	}
 	if r.kinds != "" {
 		names = strings.Split(r.kinds, ",")
 	}
-	deadline := time.After(4 * time.Minute)
+	deadline := time.After(r.patience)
 	resumed := time.Now()
 	for {
-		pause := time.Duration(300+rnd.IntN(1500)) * time.Millisecond
-		fault, i := names[rnd.IntN(len(names))], rnd.IntN(len(r.workers))
+		pause := r.every
+		if pause == 0 {
+			pause = time.Duration(300+rnd.IntN(1500)) * time.Millisecond
+		}
+		if len(r.brokers) > 1 {
+			pause *= 3
+		}
+		fault, i, b := names[rnd.IntN(len(names))], rnd.IntN(workers), rnd.IntN(len(r.brokers))
 		length := time.Duration(500+rnd.IntN(5000)) * time.Millisecond
 		select {
 		case <-r.ended(r.job):
@@ -277,54 +314,65 @@ func (r *round) torture(faults map[string]int) error {
 		case <-time.After(pause):
 		}
 		faults[fault]++
-		var err error
-		switch w := r.workers[i]; fault {
-		case "kill worker":
-			r.kill(w)
-			err = r.startWorker(i)
-		case "drain worker":
-			_ = w.Process.Signal(syscall.SIGCONT)
-			_ = w.Process.Signal(syscall.SIGTERM)
-			select {
-			case <-r.ended(w):
-			case <-time.After(15 * time.Second):
-				return fmt.Errorf("worker %d does not end", i)
-			}
-			err = r.startWorker(i)
-		case "freeze worker":
-			_ = w.Process.Signal(syscall.SIGSTOP)
-			time.AfterFunc(length, func() { _ = w.Process.Signal(syscall.SIGCONT) })
-		case "cut worker", "cut run":
-			if fault == "cut run" {
-				i = len(r.workers)
-			}
-			r.cables[i].set(true)
-			time.AfterFunc(length, func() { r.cables[i].set(false) })
-		case "kill run":
-			r.kill(r.job)
-			err = r.resume()
-		case "kill broker":
-			r.kill(r.broker)
-			time.Sleep(length / 4)
-			err = r.startBroker()
-		case "lose disk":
-			r.kill(r.broker)
-			if err := os.RemoveAll(filepath.Join(r.dir, "store")); err != nil {
-				return err
-			}
-			err = r.startBroker()
-		default:
-			return fmt.Errorf("there is no fault %q", fault)
-		}
-		if err != nil {
+		if err := r.harm(fault, i, b, length); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *round) resume() (err error) {
-	r.cables[len(r.workers)].set(false)
-	r.job, err = r.start("job", r.cables[len(r.workers)].url(), "resume", "--lease", lease)
+// harm does one fault, to worker i or broker b. It goes on for a length in the background where it does not end at once.
+func (r *round) harm(fault string, i, b int, length time.Duration) error {
+	switch w := r.workers[i]; fault {
+	case "kill worker":
+		r.kill(w)
+		return r.startWorker(i)
+	case "drain worker":
+		_ = w.Process.Signal(syscall.SIGCONT)
+		_ = w.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-r.ended(w):
+		case <-time.After(15*time.Second + 10*r.beat):
+			return fmt.Errorf("worker %d does not end", i)
+		}
+		return r.startWorker(i)
+	case "freeze worker":
+		_ = w.Process.Signal(syscall.SIGSTOP)
+		time.AfterFunc(length, func() { _ = w.Process.Signal(syscall.SIGCONT) })
+	case "cut worker", "cut run":
+		if fault == "cut run" {
+			i = workers
+		}
+		r.cables[i].set(true)
+		time.AfterFunc(length, func() { r.cables[i].set(false) })
+	case "kill run":
+		r.kill(r.job)
+		return r.resume()
+	case "kill broker":
+		return r.restartBrokers(length/4, false, b)
+	case "kill two brokers":
+		return r.restartBrokers(length/4, false, b, (b+1)%len(r.brokers))
+	case "lose disk":
+		return r.restartBrokers(0, true, b)
+	case "lose all disks":
+		return r.restartBrokers(0, true, 0, 1, 2)
+	case "cut broker", "cut leader":
+		if fault == "cut leader" {
+			b = r.leader(b)
+		}
+		r.cutBroker(b, true) // its clients still reach it
+		time.AfterFunc(3*length, func() { r.cutBroker(b, false) })
+	default:
+		return fmt.Errorf("there is no fault %q", fault)
+	}
+	return nil
+}
+
+func (r *round) resume() error {
+	r.cables[workers].set(false)
+	job, err := r.start("job", r.cables[workers].url(), "resume", "--lease", r.lease)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.job = job
 	return err
 }
 
