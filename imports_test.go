@@ -16,9 +16,9 @@ import (
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
 	"cmd/prodigy":       {"cli"},
-	"cmd/prodigy-fleet": {"cli", "natsfleet"},
+	"cmd/prodigy-fleet": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -40,12 +40,18 @@ var allowed = map[string][]string{
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"},
 	"internal/mapreduce": {
-		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "pressure", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "workflow",
+		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "pressure", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
-	"internal/agent":       {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
-	"internal/gitspace":    {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
-	"internal/metrics":     {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
+	"internal/agent":    {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
+	"internal/gitspace": {"agent", "events", "process", "retry", "workflow", "golang.org/x/sys"},
+	"internal/metrics":  {"errorpolicy", "events", "spend", "view", "golang.org/x/net"},
+	"internal/otlp": {
+		"events", "jobs", "metrics", "telemetry", "tracing",
+		"go.opentelemetry.io/otel", "go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf",
+	},
+	"internal/telemetry":   {"duration", "errorpolicy", "events", "jobs", "tracing"},
+	"internal/tracing":     {},
 	"internal/notify":      {"errorpolicy", "events", "jobs", "process", "settings", "workflow"},
 	"internal/view":        {"duration", "errorpolicy", "events", "outputs", "retry", "spend", "workflow"},
 	"internal/ui":          {"dlq", "duration", "events", "jobs", "mapreduce", "outputs", "report", "view", "golang.org/x/net", "golang.org/x/sync"},
@@ -166,7 +172,7 @@ func permitted(imported string, may []string) bool {
 	})
 }
 
-// The broker's client makes every start slower, so that prodigy itself is built without it.
+// The broker's client and OpenTelemetry's SDK make every start slower, so that prodigy itself is built without them.
 func TestProdigyLinksNoBroker(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "./cmd/prodigy").Output()
 	if err != nil {
@@ -177,7 +183,7 @@ func TestProdigyLinksNoBroker(t *testing.T) {
 		t.Fatalf("prodigy does not import its command line: %d packages", len(deps))
 	}
 	for _, pkg := range deps {
-		if strings.Contains(pkg, "nats-io") {
+		if strings.Contains(pkg, "nats-io") || strings.Contains(pkg, "opentelemetry") || strings.Contains(pkg, "google.golang.org") {
 			t.Errorf("prodigy links %s", pkg)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // costly are packages of the standard library that are felt at each start of the program, and who may import them all the same.
 var costly = map[string][]string{
-	"net/http":      {"internal/cli", "internal/metrics", "internal/notify", "internal/ui"},
+	"net/http":      {"internal/cli", "internal/metrics", "internal/notify", "internal/otlp", "internal/ui"},
 	"encoding/xml":  {},
 	"html/template": {"internal/report", "internal/ui"},
 	"text/template": {},

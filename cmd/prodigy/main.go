@@ -8,4 +8,4 @@ import (
 	"prodigy/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:], nil)) }
+func main() { os.Exit(cli.Main(os.Args[1:], nil, nil)) }

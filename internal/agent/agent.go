@@ -100,6 +100,7 @@ type run struct {
 	limitUse   aicli.LimitUse   // that it has told of
 	commands   *atomic.Int32    // how many have begun; shared by the elements of a foreach
 	current    string           // label of the step of the attempt's own list that runs
+	position   int              // of that step in the list
 	keepSlot   bool             // it is one of several that share a slot, which it cannot give back while it waits
 	cut        *Failure         // the command that a time limit around its step ended
 	lostSecret error            // the step that is being bound names output that is not known any more

@@ -57,6 +57,9 @@ type Attempt struct {
 	// so that an item that kills workers can be told from its bystanders.
 	Lost bool `json:"lost,omitempty"`
 
+	// Trace is the span of the attempt, as a traceparent, for the environment of its commands. Empty: nobody traces the job.
+	Trace string `json:"trace,omitempty"`
+
 	Limits Limits `json:"limits,omitzero"`
 
 	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing

@@ -14,6 +14,7 @@ import (
 
 	"prodigy/internal/process"
 	"prodigy/internal/template"
+	"prodigy/internal/tracing"
 )
 
 // inherited is the environment that every command starts from, made once for all.
@@ -80,9 +81,12 @@ func total(n int) template.Value {
 // the values in the command.
 func (r *run) environ(vars []string, c call) []string {
 	inherited := r.x.inherited.of(r.x.Environ)
-	env := make([]string, 0, len(c.defaults)+len(inherited)+len(vars)+len(r.vars)+len(c.env)+2)
+	env := make([]string, 0, len(c.defaults)+len(inherited)+len(vars)+len(r.vars)+len(c.env)+3)
 	env = append(env, c.defaults...)
 	env = append(env, inherited...)
+	if span, traced := tracing.Parse(r.a.Trace); traced {
+		env = append(env, tracing.Var+"="+span.Step(r.position).String()) // in place of the one that prodigy was started with
+	}
 	env = append(env, vars...)
 	env = append(env, r.vars...)
 	if r.a.Phase == phaseMap {

@@ -162,7 +162,7 @@ func (l *agentLimit) suspend() (resume func()) {
 func (r *run) runAll(ctx context.Context, s *scope) (end stepEnd, err error) {
 	steps := r.plan.steps
 	for _, st := range steps[min(len(r.a.Done), len(steps)):] {
-		r.current = st.label
+		r.current, r.position = st.label, st.position
 		if r.a.Phase == phaseMap {
 			e := events.AgentProgress{ItemID: r.a.ItemID, Step: st.label, StepIndex: st.position, Steps: len(steps)}
 			r.x.host.Progress(r.a, e)

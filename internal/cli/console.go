@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mask"
+	"prodigy/internal/telemetry"
 )
 
 // console is the output of the process: results go to out, everything else to err.
@@ -36,7 +37,8 @@ type console struct {
 	wide    func() int        // of the terminal that out is; 0: it is none
 	safe    bool              // out is a terminal
 
-	link fleet.Link // nil: this program reaches no broker
+	link   fleet.Link       // nil: this program reaches no broker
+	export telemetry.Export // nil: this program exports no telemetry
 
 	secrets jobSecrets // of the job that is shown
 }

@@ -269,25 +269,33 @@ const (
 )
 
 // becomeFleet runs the same command line by prodigy-fleet, which can reach a broker. It returns only when it cannot, or on Windows.
-func becomeFleet() error {
+func becomeFleet() error { return becomeCompanion("a fleet") }
+
+// becomeCompanion is becomeFleet for what is named.
+func becomeCompanion(what string) error {
+	path, err := companion(what)
+	if err != nil {
+		return err
+	}
+	return become(path, os.Args[1:], append(os.Environ(), fleetForVar+"="+versionText()))
+}
+
+// companion returns the path of prodigy-fleet.
+func companion(what string) (string, error) {
 	name := fleetProgram
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
-	var path string
 	if self, err := os.Executable(); err == nil {
 		if beside := filepath.Join(filepath.Dir(self), name); isFile(beside) {
-			path = beside
+			return beside, nil
 		}
 	}
-	if path == "" {
-		found, err := exec.LookPath(name)
-		if err != nil {
-			return refusef("for a fleet %s is needed, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", fleetProgram, versionText())
-		}
-		path = found
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return "", refusef("for %s %s is needed, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", what, fleetProgram, versionText())
 	}
-	return become(path, os.Args[1:], append(os.Environ(), fleetForVar+"="+versionText()))
+	return found, nil
 }
 
 func isFile(path string) bool {

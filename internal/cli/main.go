@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/telemetry"
 )
 
 // Set by the linker.
@@ -25,10 +26,10 @@ var (
 )
 
 // Main runs the program with its arguments, without its name, and returns the exit code.
-// Link reaches the broker of a fleet; nil: prodigy-fleet is run for what needs one.
-func Main(args []string, link fleet.Link) int {
+// Link reaches the broker of a fleet, and export sends telemetry; nil: prodigy-fleet is run for what needs them.
+func Main(args []string, link fleet.Link, export telemetry.Export) int {
 	growStack(0)
-	return run(args, link)
+	return run(args, link, export)
 }
 
 // growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper calls, takes a
@@ -44,8 +45,9 @@ func growStack(depth int) byte {
 }
 
 // run is Main on a stack that is large enough.
-func run(args []string, link fleet.Link) int {
+func run(args []string, link fleet.Link, export telemetry.Export) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
+	con.export = export
 	if con.link = link; link != nil {
 		if err := checkBecome(); err != nil {
 			explain(con.err, nil, err)

@@ -82,6 +82,7 @@ func (o metricsOptions) observe(p *printer, c *mapreduce.Config) (end func(), er
 		slots = p.workflow.Map.MaxParallel.Value
 	}
 	m := metrics.New(p.workflow.Name, slots)
+	p.counts = m
 	var server *metrics.Server
 	if o.listen != "" {
 		if server, err = metrics.Listen(o.listen, m.Families); err != nil {

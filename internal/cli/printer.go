@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/metrics"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -34,9 +35,11 @@ type printer struct {
 
 	steer   steering
 	metrics metricsOptions
-	items   *itemOutput // what items print; nil: it is not printed
-	echo    *echo       // what all commands of items print; nil: it is not shown
-	results io.Writer   // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
+	counts  *metrics.Job // for the metrics; nil: nobody wants them
+	otel    bool         // --otel
+	items   *itemOutput  // what items print; nil: it is not printed
+	echo    *echo        // what all commands of items print; nil: it is not shown
+	results io.Writer    // what reduce, merge and standard steps print; io.Discard when only the summary is wanted
 	screen  *screen
 	lines   progressLines
 	log     zerolog.Logger
@@ -60,6 +63,7 @@ func newPrinter(con *console, o jobOptions, w *workflow.Workflow) *printer {
 		lines:      newProgressLines(con, w),
 		quiet:      o.quiet,
 		metrics:    o.metrics,
+		otel:       o.telemetry,
 		job:        view.Resumed(errorpolicy.Metrics{}),
 	}
 	if o.quiet {

@@ -41,6 +41,7 @@ var firstLevel = []struct {
 	{"diff", newDiffCommand},
 	{"agents", newAgentsCommand},
 	{"notify", newNotifyCommand},
+	{"otel", newOTelCommand},
 	{"fsck", newFsckCommand},
 	{"report", newReportCommand},
 	{"ui", newUICommand},
@@ -50,6 +51,7 @@ var firstLevel = []struct {
 	{"fleet", newFleetCommand},
 	{"version", newVersionCommand},
 	{endLeftoversName, newEndLeftoversCommand},
+	{exportName, newExportCommand},
 }
 
 // newRootCommand returns the whole command tree.

@@ -40,6 +40,7 @@ type jobOptions struct {
 	pool        jobs.Pool // --pool
 	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
 	metrics     metricsOptions
+	telemetry   bool // --otel
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.
@@ -69,6 +70,7 @@ func (o *jobOptions) addRunning(cmd *cobra.Command) {
 	f.Var(poolFlag{&o.pool}, "pool", "share slots with other jobs of this machine, as NAME:SLOTS: all jobs with this name run so many items at once together")
 	f.BoolVar(&o.logSteps, "log-steps", false, "log every step of every agent")
 	o.metrics.add(cmd)
+	f.BoolVar(&o.telemetry, "otel", false, "export the job to OpenTelemetry over OTLP as it runs; also when OTEL_EXPORTER_OTLP_ENDPOINT is set (default: http://localhost:4318)")
 }
 
 // addPrint gives cmd the flags that print what items print.
@@ -137,9 +139,15 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	if err != nil {
 		return finishedRun{}, err
 	}
+	closeTelemetry, err := p.exportTelemetry(&c)
+	if err != nil {
+		closeMetrics()
+		return finishedRun{}, err
+	}
 	closeNotifier, err := p.notify(kill, &c)
 	if err != nil {
 		closeMetrics()
+		closeTelemetry()
 		return finishedRun{}, err
 	}
 	if p.echo != nil {
@@ -165,6 +173,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	}
 	result, err := do(kill, c)
 	closeNotifier()
+	closeTelemetry()
 	closeMetrics()
 	close(finished)
 	endKeys()

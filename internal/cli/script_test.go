@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"prodigy/internal/natsfleet"
+	"prodigy/internal/otlp"
 
 	"prodigy/internal/testenv"
 )
@@ -31,11 +32,12 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // scripts wait half of their time
 	}
 	testscript.Main(m, map[string]func(){
-		"prodigy":       func() { os.Exit(Main(os.Args[1:], nil)) },
-		"prodigy-fleet": func() { os.Exit(Main(os.Args[1:], natsfleet.Link{})) },
+		"prodigy":       func() { os.Exit(Main(os.Args[1:], nil, nil)) },
+		"prodigy-fleet": func() { os.Exit(Main(os.Args[1:], natsfleet.Link{}, otlp.Export)) },
 
-		"claude": fakeClaude,
-		"gh":     fakeGH,
+		"claude":    fakeClaude,
+		"collector": fakeCollector,
+		"gh":        fakeGH,
 	})
 }
 

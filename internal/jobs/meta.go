@@ -30,13 +30,14 @@ type Meta struct {
 	Args         []string                   `json:"args"`
 	Values       []string                   `json:"values,omitempty"` // of --args and --map
 	Profile      string                     `json:"profile,omitempty"`
-	Params       map[string]json.RawMessage `json:"params,omitempty"`    // the values of the parameters
-	Workspace    string                     `json:"workspace,omitempty"` // git, as the file or --workspace said
-	WorkDir      string                     `json:"work_dir,omitempty"`  // of its workspaces
-	Since        *Since                     `json:"since,omitempty"`     // the earlier job whose results are taken over
-	Input        *Input                     `json:"input,omitempty"`     // the job whose results are the items
-	Pool         *Pool                      `json:"pool,omitempty"`      // whose slots the items share with other jobs
-	Simulated    bool                       `json:"simulated,omitempty"` // nothing of it has run
+	Params       map[string]json.RawMessage `json:"params,omitempty"`       // the values of the parameters
+	Workspace    string                     `json:"workspace,omitempty"`    // git, as the file or --workspace said
+	WorkDir      string                     `json:"work_dir,omitempty"`     // of its workspaces
+	Since        *Since                     `json:"since,omitempty"`        // the earlier job whose results are taken over
+	Input        *Input                     `json:"input,omitempty"`        // the job whose results are the items
+	Pool         *Pool                      `json:"pool,omitempty"`         // whose slots the items share with other jobs
+	Simulated    bool                       `json:"simulated,omitempty"`    // nothing of it has run
+	TraceParent  string                     `json:"trace_parent,omitempty"` // the span, of whoever started the job, that the job belongs to
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.

@@ -127,6 +127,9 @@ type Config struct {
 	// Earlier, when set, is called with what the earlier runs of a resumed job have done, before the first call of Observe.
 	Earlier func(Earlier)
 
+	// Trace has the commands of steps be told which span of the job they belong to, by TRACEPARENT.
+	Trace bool
+
 	// RateWaited, when set, is called with how long an item could have started, but for the limit of starts. The owner of the job calls it: it must not wait.
 	RateWaited func(time.Duration)
 

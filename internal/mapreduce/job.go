@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/spend"
+	"prodigy/internal/tracing"
 	"prodigy/internal/workflow"
 )
 
@@ -50,6 +51,7 @@ type job struct {
 	reuse      *reuse       // nil: no results are taken over
 
 	workspaceSteps map[string]agent.Attempt  // setup and verify: see setSteps
+	runSeq         int64                     // number of the record that the run begins with
 	died           *time.Time                // when the run before died, if nothing explains that
 	room           atomic.Int64              // how many agents may run at once by what there is of files, processes and memory
 	inbox          chan message              // from agents to the owner
@@ -186,6 +188,9 @@ func (j *job) attempt(phase string) agent.Attempt {
 	j.setSteps(a)
 	return a
 }
+
+// span returns the span of the job.
+func (j *job) span() tracing.Context { return tracing.OfJob(j.place.ID, j.meta.TraceParent) }
 
 // attemptID returns the ID of an attempt at an item.
 func (j *job) attemptID(itemID string, number int) string {

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"prodigy/internal/agent"
@@ -30,6 +31,7 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
+	"prodigy/internal/tracing"
 	"prodigy/internal/workflow"
 )
 
@@ -168,7 +170,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.Workspace = string(w.Workspace.Mode)
 		j.meta.WorkDir = filepath.Join(workRoot(c), place.Repo, place.ID)
 	}
-	j.meta.Since, j.meta.Input = since, input
+	j.meta.Since, j.meta.Input, j.meta.TraceParent = since, input, traceParent(c.Environ)
 	if shared != nil {
 		j.meta.Pool = &c.Pool
 	}
@@ -189,10 +191,10 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 
 // begin records the start of the job, and then opens what it runs with.
 func (j *job) begin(ctx context.Context, start gitspace.Start) error {
-	j.record(events.JobStarted{
+	j.runSeq = j.record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: j.parallel, Seed: j.meta.Seed, Version: j.config.Version,
 		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
-	})
+	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
 		if err := j.log.Flush(); err != nil {
 			return err
@@ -224,6 +226,20 @@ func maskedAll(s settings.Settings, texts []string) []string {
 		masked[i] = s.Mask.Text(text)
 	}
 	return masked
+}
+
+// traceParent returns the span that the environment names, or nothing.
+func traceParent(environ []string) string {
+	text := ""
+	for _, kv := range environ {
+		if value, ok := strings.CutPrefix(kv, tracing.Var+"="); ok {
+			text = value
+		}
+	}
+	if _, ok := tracing.Parse(text); !ok {
+		return ""
+	}
+	return text
 }
 
 // paramsOf returns the parameters that have values.
@@ -678,7 +694,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
 	}
-	j.record(e)
+	j.runSeq = j.record(e).Seq
 	if j.rescaled {
 		j.record(events.ScaleRequested{MaxParallel: j.meta.MaxParallel, Was: j.state.Slots, By: "the workflow"})
 	}

@@ -76,6 +76,9 @@ func (j *job) phaseAttempt(name string, p *workflow.Phase, m *agent.MapResult) a
 		a.Merge = &agent.MergeResult{SourceBranch: gitspace.Config{JobID: a.JobID}.ResultBranch(), TargetBranch: j.state.TargetBranch}
 	}
 	a.Outputs = j.printed.granted()
+	if j.config.Trace {
+		a.Trace = j.span().Run(j.runSeq).Phase(name).String()
+	}
 	a.SetSpec()
 	j.state.retried(&a, "")
 	return a

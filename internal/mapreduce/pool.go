@@ -402,6 +402,9 @@ func (p *pool) start(it offered, keys itemKeys) {
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,
 		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason, Key: keys.rate, BreakerKey: keys.breaker,
 	}).Seq
+	if p.job.config.Trace {
+		a.Trace = p.job.span().Attempt(a.Token).String()
+	}
 	p.running++
 	p.startWorker(a)
 }

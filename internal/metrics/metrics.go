@@ -5,7 +5,6 @@
 package metrics
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -305,21 +304,20 @@ func (j *Job) stepSamples(one func(float64, ...Label) Sample) []Sample {
 
 // breakers returns how the breakers are that have opened.
 func (j *Job) breakers(one func(float64, ...Label) Sample) []Family {
-	notClosed := map[string]view.BreakerState{}
+	notClosed := map[[2]string]int{} // by scope and state
 	for _, b := range j.view.Breakers() {
-		notClosed[b.Scope] = b.State
+		notClosed[[2]string{b.Scope, string(b.State)}]++
 	}
 	var states, opened []Sample
 	for _, scope := range slices.Sorted(maps.Keys(j.opened)) {
-		is := cmp.Or(notClosed[scope], view.Closed)
-		for _, s := range []view.BreakerState{view.Closed, view.HalfOpen, view.Open} {
-			states = append(states, one(number(is == s), Label{"scope", scope}, Label{"state", string(s)}))
+		for _, state := range []string{string(view.HalfOpen), string(view.Open)} {
+			states = append(states, one(float64(notClosed[[2]string{scope, state}]), Label{"scope", scope}, Label{"state", state}))
 		}
 		opened = append(opened, one(float64(j.opened[scope]), Label{"scope", scope}))
 	}
 	return []Family{
-		{"prodigy_breaker_state", "Which state a circuit breaker is in that has opened: 1 for that, 0 for the others.", Gauge, "", states},
-		{"prodigy_breaker_openings_total", "How often a circuit breaker has opened.", Counter, "", opened},
+		{"prodigy_breakers", "How many circuit breakers are open or half-open, of a scope of which one has opened.", Gauge, "", states},
+		{"prodigy_breaker_openings_total", "How often a circuit breaker of the scope has opened.", Counter, "", opened},
 	}
 }
 

@@ -95,6 +95,8 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 		events.CircuitHalfOpen{Scope: "workflow"},
 		events.CircuitOpen{Scope: "fetch", Until: at},
 		events.CircuitClosed{Scope: "fetch"},
+		events.CircuitOpen{Scope: "fetch", Key: "a", Until: at},
+		events.CircuitOpen{Scope: "fetch", Key: "b", Until: at},
 	)
 	j.Waited(1500 * time.Millisecond)
 	got := parsed(t, j)
@@ -120,8 +122,8 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 		{4, "prodigy_slots", nil},
 		{1, "prodigy_slots_used", nil},
 		{1.5, "prodigy_rate_wait_seconds_total", nil},
-		{1, "prodigy_breaker_state", []string{"scope=workflow", "state=half_open"}},
-		{1, "prodigy_breaker_state", []string{"scope=fetch", "state=closed"}},
+		{1, "prodigy_breakers", []string{"scope=workflow", "state=half_open"}},
+		{2, "prodigy_breakers", []string{"scope=fetch", "state=open"}},
 		{1, "prodigy_breaker_openings_total", []string{"scope=workflow"}},
 		{0.5, "prodigy_agent_cost_usd_total", []string{"preset=claude"}},
 		{7, "prodigy_agent_tokens_total", []string{"kind=input"}},

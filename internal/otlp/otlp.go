@@ -1,0 +1,440 @@
+// Package otlp exports jobs by OpenTelemetry's SDK, over OTLP and HTTP.
+//
+// It reads the log of a job, also while that grows, so that whatever a collector does, the job does not wait: what is not sent yet is in the log. Spans
+// are made by package telemetry. The SDK prepares much at the start of a program, so only prodigy-fleet has this package.
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/log"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/metrics"
+	"prodigy/internal/telemetry"
+	"prodigy/internal/tracing"
+)
+
+// Patience with a collector.
+const (
+	flushPatience = 5 * time.Second  // of the end of a run
+	sendPatience  = 10 * time.Second // with a batch, retries included
+	awayFor       = 20 * time.Second // how long nothing is sent to a collector that did not take a batch
+	diedPatience  = time.Second      // for the last records of a run that died
+)
+
+// Export exports a job. The error is for what could not begin; what did not reach the collector is in the Report.
+func Export(ctx context.Context, o telemetry.Options) (telemetry.Report, error) {
+	meta, err := o.Job.ReadMeta()
+	if err != nil {
+		return telemetry.Report{}, err
+	}
+	x, err := newExporter(ctx, o, meta)
+	if err != nil {
+		return telemetry.Report{}, err
+	}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	records := events.Read(o.Job.EventsDir())
+	if o.Over != nil {
+		records = followed(events.Follow(reading, o.Job.EventsDir(), events.Query{}, nil))
+		go func() { // it ends with the reading
+			select {
+			case <-o.Over:
+				time.AfterFunc(diedPatience, stop)
+			case <-reading.Done():
+			}
+		}()
+	}
+	for r, e := range records {
+		if e != nil {
+			err = fmt.Errorf("read the log: %w", e)
+			break
+		}
+		x.apply(ctx, r)
+	}
+	x.close(ctx)
+	return x.report(), err
+}
+
+// followed decodes lines.
+func followed(lines iter.Seq2[[]byte, error]) iter.Seq2[events.Record, error] {
+	return func(yield func(events.Record, error) bool) {
+		for line, err := range lines {
+			var r events.Record
+			if err == nil {
+				r, err = events.Decode(line)
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// exporter is the SDK at work for one job.
+type exporter struct {
+	o      telemetry.Options
+	tracer *telemetry.Tracer
+	counts *metrics.Job
+	began  time.Time // of the job
+
+	spans, logs, points gate
+
+	traces   *sdktrace.TracerProvider
+	metering *sdkmetric.MeterProvider
+	logging  *sdklog.LoggerProvider
+	spanner  trace.Tracer
+	logger   log.Logger
+
+	seq  int64
+	said time.Time // when Progress was called last
+
+	mu   sync.Mutex
+	last time.Time // of the last record
+}
+
+// gate counts what is sent of a signal, and lets nothing through for some time when the collector did not take it.
+type gate struct {
+	mu    sync.Mutex
+	count telemetry.Count
+	err   error
+	away  time.Time // until when nothing is sent
+}
+
+var errAway = errors.New("the collector did not answer before")
+
+func (g *gate) made() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count.Made++
+}
+
+// send calls do, which sends n of them.
+func (g *gate) send(ctx context.Context, n int, do func(context.Context) error) error {
+	g.mu.Lock()
+	away := time.Now().Before(g.away)
+	g.mu.Unlock()
+	err := errAway
+	if !away {
+		ctx, cancel := context.WithTimeout(ctx, sendPatience)
+		err = do(ctx)
+		cancel()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		g.count.Sent += n
+		return nil
+	}
+	g.count.Lost += n
+	if !away {
+		g.err, g.away = err, time.Now().Add(awayFor)
+	}
+	return err
+}
+
+func (g *gate) get() (telemetry.Count, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count, g.err
+}
+
+type spanGate struct {
+	sdktrace.SpanExporter
+	*gate
+}
+
+func (g spanGate) ExportSpans(ctx context.Context, list []sdktrace.ReadOnlySpan) error {
+	return g.send(ctx, len(list), func(ctx context.Context) error { return g.SpanExporter.ExportSpans(ctx, list) })
+}
+
+type logGate struct {
+	sdklog.Exporter
+	*gate
+}
+
+func (g logGate) Export(ctx context.Context, list []sdklog.Record) error {
+	return g.send(ctx, len(list), func(ctx context.Context) error { return g.Exporter.Export(ctx, list) })
+}
+
+// newExporter prepares the SDK as the environment says.
+func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exporter, error) {
+	env := telemetry.EnvironOf(o.Environ)
+	if err := env.Check(); err != nil {
+		return nil, err
+	}
+	x := &exporter{o: o, tracer: telemetry.NewTracer(meta.JobID, meta.TraceParent), counts: metrics.New(meta.Workflow, meta.MaxParallel)}
+	x.tracer.Span, x.tracer.Log = x.span, x.log
+	// Errors of batches come here too; those of the gates are told in the report, others are of no use to anybody.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	res, err := resource.New(
+		ctx,
+		resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "prodigy"), attribute.String("service.version", o.Version)),
+		resource.WithFromEnv(),
+	)
+	if err != nil && !errors.Is(err, resource.ErrPartialResource) && !errors.Is(err, resource.ErrSchemaURLConflict) {
+		return nil, err
+	}
+	steps := []func() error{
+		func() error { return x.openTraces(ctx, env, res) },
+		func() error { return x.openMetrics(ctx, env, res) },
+		func() error { return x.openLogs(ctx, env, res) },
+	}
+	for _, open := range steps {
+		if err := open(); err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+// retries are those of the exporters. What they give up on is in the log.
+const firstRetry, lastRetry = 500 * time.Millisecond, 4 * time.Second
+
+// client returns the HTTP client of a signal; nil: that of the SDK.
+func client(env telemetry.Environ, signal string) *http.Client {
+	if env.Protocol(signal) != telemetry.JSON {
+		return nil
+	}
+	return &http.Client{Transport: jsonTransport{signal}, Timeout: sendPatience}
+}
+
+func (x *exporter) openTraces(ctx context.Context, env telemetry.Environ, res *resource.Resource) error {
+	if !env.Exports("TRACES") {
+		return nil
+	}
+	options := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience})}
+	if url := env.Endpoint("TRACES"); url != "" {
+		options = append(options, otlptracehttp.WithEndpointURL(url))
+	}
+	if c := client(env, "TRACES"); c != nil {
+		options = append(options, otlptracehttp.WithHTTPClient(c))
+	}
+	exp, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return err
+	}
+	x.traces = sdktrace.NewTracerProvider(
+		sdktrace.WithResource(res), sdktrace.WithIDGenerator(derived{}), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())),
+		sdktrace.WithBatcher(spanGate{exp, &x.spans}, sdktrace.WithBlocking(), sdktrace.WithBatchTimeout(time.Second)),
+	)
+	x.spanner = x.traces.Tracer("prodigy", trace.WithInstrumentationVersion(x.o.Version))
+	return nil
+}
+
+func (x *exporter) openMetrics(ctx context.Context, env telemetry.Environ, res *resource.Resource) error {
+	if !env.Exports("METRICS") {
+		return nil
+	}
+	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience})}
+	if url := env.Endpoint("METRICS"); url != "" {
+		options = append(options, otlpmetrichttp.WithEndpointURL(url))
+	}
+	if c := client(env, "METRICS"); c != nil {
+		options = append(options, otlpmetrichttp.WithHTTPClient(c))
+	}
+	exp, err := otlpmetrichttp.New(ctx, options...)
+	if err != nil {
+		return err
+	}
+	reading := []sdkmetric.PeriodicReaderOption{sdkmetric.WithProducer(x)}
+	if env["OTEL_METRIC_EXPORT_INTERVAL"] == "" {
+		reading = append(reading, sdkmetric.WithInterval(metricsEvery))
+	}
+	x.metering = sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metricGate{exp, &x.points}, reading...)))
+	return nil
+}
+
+// metricsEvery is how often metrics are exported, unless the environment says otherwise.
+const metricsEvery = 15 * time.Second
+
+type metricGate struct {
+	sdkmetric.Exporter
+	*gate
+}
+
+func (x *exporter) openLogs(ctx context.Context, env telemetry.Environ, res *resource.Resource) error {
+	if !env.Exports("LOGS") {
+		return nil
+	}
+	options := []otlploghttp.Option{otlploghttp.WithRetry(otlploghttp.RetryConfig{Enabled: true, InitialInterval: firstRetry, MaxInterval: lastRetry, MaxElapsedTime: sendPatience})}
+	if url := env.Endpoint("LOGS"); url != "" {
+		options = append(options, otlploghttp.WithEndpointURL(url))
+	}
+	if c := client(env, "LOGS"); c != nil {
+		options = append(options, otlploghttp.WithHTTPClient(c))
+	}
+	exp, err := otlploghttp.New(ctx, options...)
+	if err != nil {
+		return err
+	}
+	x.logging = sdklog.NewLoggerProvider(sdklog.WithResource(res), sdklog.WithProcessor(sdklog.NewBatchProcessor(logGate{exp, &x.logs}, sdklog.WithMaxQueueSize(2*logsAtOnce))))
+	x.logger = x.logging.Logger("prodigy", log.WithInstrumentationVersion(x.o.Version))
+	return nil
+}
+
+// logsAtOnce is how many log records are made before they are waited for: the SDK throws away what it has no room for.
+const logsAtOnce = 512
+
+// apply takes the next record of the log.
+func (x *exporter) apply(ctx context.Context, r events.Record) {
+	x.mu.Lock()
+	x.last = r.Time
+	if x.began.IsZero() {
+		x.began = r.Time
+	}
+	x.mu.Unlock()
+	x.seq = r.Seq
+	if e, ok := r.Event.(events.AgentProgress); ok {
+		x.counts.Step(e, r.Time)
+	}
+	x.counts.Observe([]events.Record{r})
+	x.tracer.Apply(r)
+	if n, _ := x.logs.get(); x.logging != nil && n.Made-n.Sent-n.Lost >= logsAtOnce {
+		_ = x.logging.ForceFlush(ctx) // the gate knows of the error
+	}
+	if now := time.Now(); now.Sub(x.said) >= time.Second {
+		x.said = now
+		report := x.report()
+		x.counts.Dropped(map[string]int{"logs": report.Logs.Lost, "traces": report.Spans.Lost})
+		if x.o.Progress != nil {
+			x.o.Progress(report)
+		}
+	}
+}
+
+// close sends what is left, and waits for that as long as there is patience.
+func (x *exporter) close(ctx context.Context) {
+	if x.o.Over != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, flushPatience)
+		defer cancel()
+	}
+	report := x.report()
+	x.counts.Dropped(map[string]int{"logs": report.Logs.Lost, "traces": report.Spans.Lost})
+	var all sync.WaitGroup // the gates know of their errors
+	if x.traces != nil {
+		all.Go(func() { _ = x.traces.Shutdown(ctx) })
+	}
+	if x.logging != nil {
+		all.Go(func() { _ = x.logging.Shutdown(ctx) })
+	}
+	if x.metering != nil {
+		all.Go(func() { _ = x.metering.Shutdown(ctx) })
+	}
+	all.Wait()
+}
+
+func (x *exporter) report() telemetry.Report {
+	var r telemetry.Report
+	var spans, logs error
+	r.Spans, spans = x.spans.get()
+	r.Logs, logs = x.logs.get()
+	for _, err := range []error{spans, logs} {
+		if err != nil {
+			r.Error = strings.Join(strings.Fields(err.Error()), " ")
+		}
+	}
+	return r
+}
+
+// wanted is in the context of a span that begins, for derived.
+type wanted struct{}
+
+// derived gives spans the names that their jobs give them.
+type derived struct{}
+
+func (derived) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	c, _ := ctx.Value(wanted{}).(tracing.Context)
+	return c.Trace, c.Span
+}
+
+func (derived) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	c, _ := ctx.Value(wanted{}).(tracing.Context)
+	return c.Span
+}
+
+// within returns a context in which the span c is the current one, as one of another process.
+func within(ctx context.Context, c tracing.Context) context.Context {
+	if c == (tracing.Context{}) {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: c.Trace, SpanID: c.Span, TraceFlags: trace.TraceFlags(c.Flags), Remote: true,
+	}))
+}
+
+func (x *exporter) span(s telemetry.Span) {
+	if x.spanner == nil || x.seq < x.o.From {
+		return
+	}
+	ctx := context.WithValue(within(context.Background(), s.Parent), wanted{}, s.Context)
+	_, span := x.spanner.Start(ctx, s.Name, trace.WithTimestamp(s.Begin), trace.WithAttributes(attributes(s.Attrs)...))
+	if !span.IsRecording() {
+		return // whoever started the job does not want to have it traced
+	}
+	for _, e := range s.Events {
+		span.AddEvent(e.Name, trace.WithTimestamp(e.Time), trace.WithAttributes(attributes(e.Attrs)...))
+	}
+	if s.Error != "" {
+		span.SetStatus(codes.Error, s.Error)
+	}
+	x.spans.made()
+	span.End(trace.WithTimestamp(s.End))
+}
+
+func (x *exporter) log(l telemetry.Log) {
+	if x.logger == nil || x.seq < x.o.From {
+		return
+	}
+	var r log.Record
+	r.SetTimestamp(l.Time)
+	r.SetObservedTimestamp(l.Time)
+	r.SetSeverity(log.Severity(l.Severity))
+	r.SetSeverityText(map[telemetry.Severity]string{telemetry.Info: "INFO", telemetry.Warn: "WARN", telemetry.Error: "ERROR"}[l.Severity])
+	r.SetEventName(l.Name)
+	r.SetBody(attribute.StringValue(l.Body))
+	r.AddAttributes(attributes(append([]telemetry.Attr{{Key: "prodigy.job.id", Value: x.o.Job.ID}}, l.Attrs...))...)
+	x.logs.made()
+	x.logger.Emit(within(context.Background(), l.Context), r)
+}
+
+func attributes(list []telemetry.Attr) []attribute.KeyValue {
+	var all []attribute.KeyValue
+	for _, a := range list {
+		switch v := a.Value.(type) {
+		case string:
+			all = append(all, attribute.String(a.Key, v))
+		case int:
+			all = append(all, attribute.Int(a.Key, v))
+		case float64:
+			all = append(all, attribute.Float64(a.Key, v))
+		case bool:
+			all = append(all, attribute.Bool(a.Key, v))
+		default:
+			panic(fmt.Sprintf("BUG: an attribute is a %T", v))
+		}
+	}
+	return all
+}

@@ -1,0 +1,372 @@
+package otlp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	logspb "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
+	"prodigy/internal/retry"
+	"prodigy/internal/telemetry"
+	"prodigy/internal/tracing"
+)
+
+// collector takes OTLP over HTTP.
+type collector struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	traces  []*tracepb.ExportTraceServiceRequest
+	metrics []*metricspb.ExportMetricsServiceRequest
+	logs    []*logspb.ExportLogsServiceRequest
+	json    []map[string]any
+	headers []http.Header
+}
+
+func newCollector(t *testing.T) *collector {
+	c := &collector{}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.headers = append(c.headers, r.Header)
+	body, _ := io.ReadAll(r.Body)
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body, _ = io.ReadAll(z)
+	}
+	var m proto.Message
+	switch r.URL.Path {
+	case "/v1/traces":
+		m = &tracepb.ExportTraceServiceRequest{}
+	case "/v1/metrics":
+		m = &metricspb.ExportMetricsServiceRequest{}
+	case "/v1/logs":
+		m = &logspb.ExportLogsServiceRequest{}
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	if r.Header.Get("Content-Type") == "application/json" {
+		var tree map[string]any
+		if err := json.Unmarshal(body, &tree); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		c.json = append(c.json, tree)
+		return
+	}
+	if err := proto.Unmarshal(body, m); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	switch m := m.(type) {
+	case *tracepb.ExportTraceServiceRequest:
+		c.traces = append(c.traces, m)
+	case *metricspb.ExportMetricsServiceRequest:
+		c.metrics = append(c.metrics, m)
+	case *logspb.ExportLogsServiceRequest:
+		c.logs = append(c.logs, m)
+	}
+}
+
+// span is what came of a span.
+type span struct {
+	id, parent, name, failure string
+	events                    []string
+}
+
+// spans returns the spans that came, and fails for one that came twice, or of another trace.
+func (c *collector) spans(t *testing.T, traceID string) map[string]span {
+	t.Helper()
+	all := map[string]span{}
+	for _, request := range c.traces {
+		for _, r := range request.ResourceSpans {
+			for _, scope := range r.ScopeSpans {
+				for _, s := range scope.Spans {
+					one := span{id: hex.EncodeToString(s.SpanId), parent: hex.EncodeToString(s.ParentSpanId), name: s.Name, failure: s.Status.GetMessage()}
+					for _, e := range s.Events {
+						one.events = append(one.events, e.Name)
+					}
+					if _, twice := all[one.id]; twice || hex.EncodeToString(s.TraceId) != traceID || s.EndTimeUnixNano < s.StartTimeUnixNano {
+						t.Errorf("%v is twice, or has another trace, or ends before it begins", s)
+					}
+					all[one.id] = one
+				}
+			}
+		}
+	}
+	return all
+}
+
+// paths returns the names of spans below those of their parents.
+func paths(all map[string]span) []string {
+	var list []string
+	for _, s := range all {
+		path := s.name
+		for p, ok := all[s.parent]; ok; p, ok = all[p.parent] {
+			path = p.name + "/" + path
+		}
+		if s.failure != "" {
+			path += " !" + s.failure
+		}
+		if len(s.events) > 0 {
+			path += " +" + strings.Join(s.events, "+")
+		}
+		list = append(list, path)
+	}
+	slices.Sort(list)
+	return list
+}
+
+var began = time.Date(2026, 11, 20, 16, 15, 0, 0, time.UTC)
+
+// jobWith makes a job with a log.
+func jobWith(t *testing.T, parent string, list ...events.Event) jobs.Job {
+	t.Helper()
+	job, err := jobs.Home{Root: t.TempDir()}.Create("repo", "mapreduce", began)
+	if err == nil {
+		err = job.WriteMeta(jobs.Meta{JobID: job.ID, Workflow: "convert", Mode: "mapreduce", Dir: "/", Started: began, Version: "v1", MaxParallel: 4, TraceParent: parent})
+	}
+	if err == nil {
+		err = os.MkdirAll(job.EventsDir(), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, job, 0, list...)
+	return job
+}
+
+// appendTo appends records to the log of a job that has n.
+func appendTo(t *testing.T, job jobs.Job, n int, list ...events.Event) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(job.EventsDir(), "events-20261120161500.jsonl"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range list {
+		line, err := events.Encode(events.Record{Seq: int64(n + i + 1), Time: began.Add(time.Duration(n+i) * time.Second), JobID: job.ID, CorrelationID: job.ID, Event: e})
+		if err == nil {
+			_, err = f.Write(line)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func firstRun() []events.Event {
+	at := began.Add(time.Hour)
+	return []events.Event{
+		events.JobStarted{Workflow: "convert", Mode: "mapreduce", MaxParallel: 4},
+		events.PhaseStarted{Phase: "map"},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
+		events.AgentProgress{ItemID: "a", Step: "get", Steps: 1},
+		events.AgentFailed{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Step: "get", Error: "exit code 6", ErrorType: retry.TypeNetwork, StderrTail: "SECRET OUTPUT", Action: errorpolicy.Retry, RetryAt: &at},
+		events.JobPaused{Reason: "interrupted"},
+	}
+}
+
+func secondRun() []events.Event {
+	return []events.Event{
+		events.JobResumed{Phase: "map", Pending: 1},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Worker: 1},
+		events.AgentProgress{ItemID: "a", Step: "get", Steps: 1},
+		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Output: "SECRET OUTPUT", DurationMS: events.Millis(time.Second)},
+		events.JobCompleted{Metrics: errorpolicy.Metrics{TotalItems: 1, Successful: 1}},
+	}
+}
+
+// A run and its resume, exported as they went, are what an export afterwards gives: the same spans under the same names, none twice.
+func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	live, after := newCollector(t), newCollector(t)
+	job := jobWith(t, parent, firstRun()...)
+	to := func(c *collector) []string {
+		return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_EXPORTER_OTLP_COMPRESSION=gzip"}
+	}
+	setenv := func(c *collector) {
+		for _, kv := range to(c) {
+			name, value, _ := strings.Cut(kv, "=")
+			t.Setenv(name, value)
+		}
+		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=k%20y")
+		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+	}
+	export := func(c *collector, from int64, over chan struct{}) telemetry.Report {
+		setenv(c)
+		r, err := Export(context.Background(), telemetry.Options{Job: job, Version: "v1", Environ: to(c), From: from, Over: over})
+		if err != nil || r.Spans.Made != r.Spans.Sent || r.Logs.Made != r.Logs.Sent || r.Error != "" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		return r
+	}
+	export(live, 1, make(chan struct{}))
+	appendTo(t, job, len(firstRun()), secondRun()...)
+	export(live, int64(len(firstRun())+1), make(chan struct{}))
+	r := export(after, 0, nil)
+
+	id := "0af7651916cd43dd8448eb211c80319c"
+	got, again := live.spans(t, id), after.spans(t, id)
+	want := []string{
+		"job convert",
+		"job convert/item +backoff",
+		"job convert/item/attempt !exit code 6",
+		"job convert/item/attempt/get !exit code 6",
+		"job convert/resume convert",
+		"job convert/resume convert/item",
+		"job convert/resume convert/item/attempt",
+		"job convert/resume convert/item/attempt/get",
+	}
+	if p := paths(got); !slices.Equal(p, want) || r.Spans.Sent != len(want) {
+		t.Errorf("%q", p)
+	}
+	if len(got) != len(again) {
+		t.Errorf("%d spans live, %d afterwards", len(got), len(again))
+	}
+	for id, s := range got {
+		if again[id].name != s.name || again[id].parent != s.parent {
+			t.Errorf("%v is %v afterwards", s, again[id])
+		}
+	}
+	root := tracing.OfJob(job.ID, parent)
+	if s := got[hex.EncodeToString(root.Span[:])]; s.name != "job convert" || s.parent != "b7ad6b7169203331" {
+		t.Errorf("the span of the job is %v", s)
+	}
+	for _, c := range []*collector{live, after} {
+		for _, h := range c.headers {
+			if h.Get("api-key") != "k y" {
+				t.Errorf("headers %v", h)
+			}
+		}
+		text := proto.MarshalOptions{}.Size(c.traces[0]) // what was printed is not in it
+		for _, m := range c.traces {
+			if s := m.String(); strings.Contains(s, "SECRET OUTPUT") || !strings.Contains(s, "deployment.environment.name") || !strings.Contains(s, `"prodigy"`) {
+				t.Errorf("%d bytes: %s", text, s)
+			}
+		}
+		for _, m := range c.logs {
+			if strings.Contains(m.String(), "SECRET OUTPUT") {
+				t.Errorf("%s", m)
+			}
+		}
+	}
+	var bodies []string
+	for _, m := range after.logs {
+		for _, s := range m.ResourceLogs[0].ScopeLogs {
+			for _, l := range s.LogRecords {
+				bodies = append(bodies, l.Body.GetStringValue())
+				if hex.EncodeToString(l.TraceId) != id || len(l.SpanId) != 8 {
+					t.Errorf("%v", l)
+				}
+			}
+		}
+	}
+	if want := []string{"the job has begun", "a: exit code 6", "paused: interrupted", "the job continues: 0 done, 1 to go", "completed: 1 succeeded, 0 failed, 0 skipped"}; !slices.Equal(bodies, want) {
+		t.Errorf("%q", bodies)
+	}
+	metrics := map[string]string{}
+	for _, m := range after.metrics {
+		for _, s := range m.ResourceMetrics[0].ScopeMetrics {
+			for _, one := range s.Metrics {
+				metrics[one.Name] = one.String()
+			}
+		}
+	}
+	for name, has := range map[string]string{
+		"prodigy.items": `as_double:1`, "prodigy.attempts": "is_monotonic:true", "prodigy.retries": "network", "prodigy.attempt_duration": "histogram", "prodigy.step_duration": `unit:"s"`,
+	} {
+		if !strings.Contains(strings.ReplaceAll(metrics[name], ": ", ":"), has) {
+			t.Errorf("%s: %s", name, metrics[name])
+		}
+	}
+}
+
+func TestJSONIsThatOfOTLP(t *testing.T) {
+	c := newCollector(t)
+	job := jobWith(t, "", append(firstRun(), secondRun()...)...)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	env := []string{"OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: env})
+	if err != nil || r.Spans.Sent != 8 || r.Logs.Sent != 5 || len(c.json) != 3 {
+		t.Fatalf("%+v, %v, %d requests", r, err, len(c.json))
+	}
+	text, _ := json.Marshal(c.json)
+	root := tracing.OfJob(job.ID, "")
+	for _, want := range []string{`"traceId":"` + hex.EncodeToString(root.Trace[:]) + `"`, `"spanId":"` + hex.EncodeToString(root.Span[:]) + `"`, `"severityNumber":9`, `"kind":1`, `"startTimeUnixNano":"`, `"isMonotonic":true`} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+}
+
+// What a collector does not take is counted, and an export ends all the same.
+func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
+	job := jobWith(t, "", append(firstRun(), secondRun()...)...)
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	refusing := httptest.NewServer(http.NotFoundHandler())
+	defer refusing.Close()
+	for _, url := range []string{away.URL, refusing.URL} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+		r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: make(chan struct{})})
+		if err != nil || r.Spans.Made != 8 || r.Spans.Sent != 0 || r.Spans.Lost != 8 || r.Logs.Lost != 5 || r.Error == "" {
+			t.Errorf("%s: %+v, %v", url, r, err)
+		}
+	}
+}
+
+// Whoever starts the job decides whether its trace is kept.
+func TestAnUnsampledJobHasNoSpans(t *testing.T) {
+	c := newCollector(t)
+	job := jobWith(t, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", append(firstRun(), secondRun()...)...)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_METRICS_EXPORTER=none"}})
+	if err != nil || r.Spans.Made != 0 || len(c.traces) != 0 || r.Logs.Sent != 5 || len(c.metrics) != 0 {
+		t.Errorf("%+v, %v, %v", r, err, c.traces)
+	}
+}
+
+// A run that was killed has no last record: the export ends with the process, not with the log.
+func TestAnExportEndsWithTheRun(t *testing.T) {
+	c := newCollector(t)
+	job := jobWith(t, "", firstRun()[:5]...)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	over := make(chan struct{})
+	close(over)
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over})
+	if err != nil || r.Spans.Sent != 2 { // the attempt and its step
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -1,0 +1,208 @@
+package telemetry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+	"prodigy/internal/tracing"
+)
+
+var began = time.Date(2026, 11, 20, 16, 15, 0, 0, time.UTC)
+
+// records gives events numbers and times, one a second.
+func records(list ...events.Event) []events.Record {
+	var all []events.Record
+	for i, e := range list {
+		all = append(all, events.Record{Seq: int64(i + 1), Time: began.Add(time.Duration(i) * time.Second), JobID: "mapreduce-1", Event: e})
+	}
+	return all
+}
+
+// tree applies records and returns the spans as lines, each below its parent, with their seconds.
+func tree(t *testing.T, parent string, list []events.Record) (lines []string, logs []Log) {
+	t.Helper()
+	var spans []Span
+	tracer := NewTracer("mapreduce-1", parent)
+	tracer.Span = func(s Span) { spans = append(spans, s) }
+	tracer.Log = func(l Log) { logs = append(logs, l) }
+	for _, r := range list {
+		tracer.Apply(r)
+	}
+	seen := map[tracing.Context]bool{}
+	for _, s := range spans {
+		if seen[s.Context] || s.Context.Trace != tracer.job.Trace {
+			t.Errorf("span %s is twice, or in another trace", s.Context)
+		}
+		seen[s.Context] = true
+	}
+	slices.SortStableFunc(spans, func(a, b Span) int { return a.Begin.Compare(b.Begin) })
+	var print func(parent tracing.Context, indent string)
+	print = func(parent tracing.Context, indent string) {
+		for _, s := range spans {
+			if s.Parent != parent {
+				continue
+			}
+			line := fmt.Sprintf("%s%s %.0f-%.0f", indent, s.Name, s.Begin.Sub(began).Seconds(), s.End.Sub(began).Seconds())
+			for _, e := range s.Events {
+				line += " +" + e.Name
+			}
+			if s.Error != "" {
+				line += " !" + s.Error
+			}
+			for _, a := range s.Attrs {
+				if a.Key == "prodigy.interrupted" || a.Key == "prodigy.item.state" || a.Key == "prodigy.outcome" {
+					line += fmt.Sprintf(" %v", a.Value)
+				}
+			}
+			lines = append(lines, line)
+			print(s.Context, indent+"  ")
+		}
+	}
+	p, _ := tracing.Parse(parent)
+	print(p, "")
+	if len(lines) != len(spans) {
+		t.Errorf("%d of %d spans are below the first", len(lines), len(spans))
+	}
+	return lines, logs
+}
+
+func compare(t *testing.T, got []string, want string) {
+	t.Helper()
+	if text := strings.Join(got, "\n"); text != strings.Trim(want, "\n") {
+		t.Errorf("got\n%s\nwant%s", text, want)
+	}
+}
+
+func TestAJobIsATree(t *testing.T) {
+	exit, at := 1, began.Add(time.Hour)
+	delay := events.Millis(2 * time.Second)
+	list := records(
+		events.JobStarted{Workflow: "w", Mode: "mapreduce"},
+		events.PhaseStarted{Phase: "setup"},
+		events.StepCompleted{Phase: "setup", Step: "make", DurationMS: events.Millis(time.Second)},
+		events.PhaseCompleted{Phase: "setup"},
+		events.PhaseStarted{Phase: "map"},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
+		events.AgentProgress{ItemID: "a", Step: "get", StepIndex: 0},
+		events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2},
+		events.StepRetrying{ItemID: "a", Step: "get", Attempt: 1, DelayMS: delay, ErrorType: retry.TypeNetwork},
+		events.AgentProgress{ItemID: "a", Step: "put", StepIndex: 1},
+		events.StepFailed{ItemID: "a", Step: "put", Action: "stop", Error: "exit code 1", ExitCode: &exit},
+		events.AgentFailed{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Step: "put", Error: "exit code 1", ExitCode: &exit, Action: errorpolicy.Retry, DelayMS: &delay, RetryAt: &at},
+		events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Worker: 1},
+		events.AgentFailed{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2, Error: "exit code 2", Action: errorpolicy.DLQ},
+		events.AgentReused{ItemID: "c", ItemIndex: 2, FromJob: "mapreduce-0"},
+		events.PhaseStarted{Phase: "reduce"},
+		events.StepRetrying{Step: "sum", Attempt: 1, DelayMS: delay},
+		events.StepFailed{Step: "sum", Action: "stop", Error: "exit code 3"},
+		events.JobFailed{Reason: "reduce: exit code 3"},
+	)
+	got, logs := tree(t, "", list)
+	compare(t, got, `
+job w 0-19 !reduce: exit code 3 failed
+  setup 1-3
+    make 1-2
+  item 5-14 +backoff !exit code 2 failed
+    attempt 5-11 !exit code 1
+      get 6-9 +backoff
+      put 9-11 !exit code 1
+    attempt 13-14 !exit code 2
+  item 7-12 succeeded
+    attempt 7-12
+  item 15-15 succeeded
+  reduce 16-19 !reduce: exit code 3
+    sum 16-18 +backoff !exit code 3`)
+	var said []string
+	for _, l := range logs {
+		said = append(said, fmt.Sprintf("%d %s", l.Severity, l.Body))
+	}
+	compare(t, said, `
+9 the job has begun
+13 a: exit code 1
+17 a: exit code 2
+17 sum: exit code 3
+17 failed: reduce: exit code 3`)
+	if job := tracing.OfJob("mapreduce-1", ""); logs[1].Context != job.Attempt(6) || logs[4].Context != job {
+		t.Errorf("log records are of %s and %s", logs[1].Context, logs[4].Context)
+	}
+}
+
+// Of runs that end in all ways nothing is left open, and the runs after it are below the first.
+func TestRunsAreBelowTheJob(t *testing.T) {
+	at := began.Add(time.Hour)
+	list := records(
+		events.JobStarted{Workflow: "w"},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1},
+		events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Fleet: true},
+		events.AgentStarted{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1},
+		events.AgentFailed{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, Error: "no", Action: errorpolicy.Retry, RetryAt: &at},
+		events.JobResumed{Attached: []int{1}}, // the run before was killed
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+		events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1},
+		events.AgentInterrupted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+		events.JobPaused{Reason: "interrupted"},
+		events.JobResumed{Phase: "map"},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/2", Attempt: 2},
+		events.PhaseStarted{Phase: "reduce"},
+		events.StepCompleted{Phase: "reduce", Step: "sum"},
+		events.JobPaused{Reason: "interrupted"},
+		events.JobResumed{Phase: "reduce", StepsDone: 1},
+		events.StepCompleted{Phase: "reduce", Step: "send", StepIndex: 1},
+		events.PhaseCompleted{Phase: "reduce"},
+		events.JobCompleted{},
+	)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	got, _ := tree(t, parent, list)
+	compare(t, got, `
+job w 0-5 !the run died died
+  item 1-5 unfinished
+    attempt 1-5 true
+  item 2-7 succeeded
+    attempt 2-7
+  item 3-5 +backoff unfinished
+    attempt 3-4 !no
+  resume w 5-9 paused
+    item 6-9 unfinished
+      attempt 6-8 true
+  resume w 10-15 paused
+    item 11-12 succeeded
+      attempt 11-12
+    reduce 13-15
+      sum 14-14
+  resume w 16-19 completed
+    reduce 16-18
+      send 17-17`)
+}
+
+// Whatever a log is cut down to, each span has an end that is not before its beginning, and nothing panics.
+func TestNoLogBreaksTheSpans(t *testing.T) {
+	var all []events.Event
+	for _, e := range events.Types() {
+		if f, ok := e.(events.AgentFailed); ok {
+			f.Action = errorpolicy.DLQ
+			e = f
+		}
+		all = append(all, e, e)
+	}
+	for from := range all {
+		tracer := NewTracer("j", "")
+		tracer.Log = func(Log) {}
+		tracer.Span = func(s Span) {
+			if s.End.Before(s.Begin) || s.Context == (tracing.Context{}) {
+				t.Errorf("from %T: %+v", all[from], s)
+			}
+		}
+		for i := range all {
+			at := began.Add(-time.Duration(i) * time.Second) // the clock goes back
+			tracer.Apply(events.Record{Seq: int64(i + 1), Time: at, JobID: "j", Event: all[(from+i)%len(all)]})
+		}
+	}
+}
