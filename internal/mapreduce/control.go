@@ -158,7 +158,7 @@ func (p *pool) continueStarts(r control.Request) control.Answer {
 	}
 	p.job.record(events.ContinueRequested{By: r.By})
 	p.job.gate.open()
-	return control.Done("continued")
+	return control.Done("%s", p.withHolds("continued"))
 }
 
 func (p *pool) cancel(r control.Request) control.Answer {
@@ -232,6 +232,9 @@ func (p *pool) scale(r control.Request) control.Answer {
 	if over := len(p.taken) - n; over > 0 {
 		text += fmt.Sprintf("; %d more run to their end", over)
 	}
+	if c := j.workflow.Map.Concurrency; c != nil && n > c.Max {
+		text += fmt.Sprintf("; no more than %d are used, the max of concurrency", c.Max)
+	}
 	if room := j.room.Load(); int64(n) > room {
 		text += fmt.Sprintf("; no more than %d can be used, for lack of files, processes or memory", room)
 	}
@@ -258,7 +261,14 @@ func (p *pool) skip(r control.Request) control.Answer {
 		return control.Refused("the job has no items")
 	}
 	var settled, later, kept []string
+	var wanted []control.Item // each once
+	named := map[int]bool{}
 	for _, it := range r.Items {
+		if named[it.Index] {
+			continue
+		}
+		named[it.Index] = true
+		wanted = append(wanted, it)
 		recorded, err := j.itemAt(it.Index)
 		switch _, merging := j.state.Merging[it.Index]; {
 		case err != nil || recorded != it.ID:
@@ -274,13 +284,12 @@ func (p *pool) skip(r control.Request) control.Answer {
 	if len(kept) > 0 {
 		return control.Refused("nothing was skipped: %s", strings.Join(kept, "; "))
 	}
-	for _, it := range r.Items {
+	for _, it := range wanted {
 		j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 		_, runs := j.state.Running[it.Index]
-		switch w, waits := j.state.Waiting[it.Index]; {
-		case waits:
-			p.forget(it.Index)
-			j.skipWaiting(it.Index, w)
+		switch {
+		case !runs && p.forget(it.Index):
+			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
 		case runs && j.fleet == nil:
 			if end := p.ends[it.Index]; end != nil {
@@ -290,6 +299,9 @@ func (p *pool) skip(r control.Request) control.Answer {
 		default:
 			later = append(later, it.ID)
 		}
+	}
+	if len(settled) > 0 {
+		p.checkPolicy()
 	}
 	var parts []string
 	if n := len(settled); n > 0 {
@@ -327,8 +339,17 @@ func (j *job) itemAt(index int) (string, error) {
 var errSkipped = errors.New("the item is skipped")
 
 // skipWaiting settles an item that is not running.
-func (j *job) skipWaiting(index int, w pendingRetry) {
-	j.recordSkipped(events.AgentFailed{ItemID: w.ID, ItemIndex: index, Attempt: w.Number})
+func (j *job) skipWaiting(id string, index int) {
+	j.recordSkipped(events.AgentFailed{ItemID: id, ItemIndex: index, Attempt: j.state.nextNumber(index) - 1})
+}
+
+// dropSkipped settles an item that is to wait for its next attempt, if somebody has asked to skip it. It reports whether they have.
+func (p *pool) dropSkipped(d dueItem) bool {
+	if p.job.state.Skips[d.index] == "" {
+		return false
+	}
+	p.job.skipWaiting(d.id, d.index)
+	return true
 }
 
 // recordSkipped settles an item as skipped, because somebody asked for it.
@@ -338,46 +359,34 @@ func (j *job) recordSkipped(e events.AgentFailed) int64 {
 	return j.recordFailed(e, message)
 }
 
-// skipNext settles the item that would start next, if somebody has asked to skip it.
-func (p *pool) skipNext(retrying bool) bool {
-	var index int
-	if retrying {
-		index = p.due[0].index
-	} else {
-		index = p.fresh.Index
-	}
-	return p.job.state.Skips[index] != "" && p.dropSkipped(p.take(retrying))
-}
-
-// dropSkipped settles an item whose turn it is, if somebody has asked to skip it. It reports whether it is settled.
-func (p *pool) dropSkipped(it offered) bool {
-	if p.gone[it.Index] {
-		delete(p.gone, it.Index)
+// forget removes an item that has not begun, or that waits for its next attempt, from what is to start. It reports whether the item was there: else
+// the source has not given it yet, or it runs.
+func (p *pool) forget(index int) bool {
+	if p.fresh != nil && p.fresh.Index == index {
+		p.fresh = nil
 		return true
 	}
-	if p.job.state.Skips[it.Index] == "" {
-		return false
-	}
-	if it.Index == p.loneOut {
-		p.loneOut = -1
-	}
-	p.job.skipWaiting(it.Index, pendingRetry{ID: it.ID, Number: p.job.state.nextNumber(it.Index) - 1})
-	p.checkPolicy()
-	return true
-}
-
-// forget removes an item from those that wait for their next attempt.
-func (p *pool) forget(index int) {
 	same := func(d dueItem) bool { return d.index == index }
 	if at := slices.IndexFunc(p.due, same); at >= 0 {
-		heap.Remove(&p.due, at)
-	} else if p.turns.keysOf != nil {
-		p.gone[index] = true
+		if heap.Remove(&p.due, at); p.loneOut == index {
+			p.loneOut = -1
+		}
+		return true
 	}
+	n := len(p.lone) + len(p.suspects)
 	p.lone, p.suspects = slices.DeleteFunc(p.lone, same), slices.DeleteFunc(p.suspects, same)
-	if p.loneOut == index {
-		p.loneOut = -1
+	if len(p.lone)+len(p.suspects) < n {
+		return true
 	}
+	for it := range p.turns.starts.all() {
+		if it.Index == index && !p.gone[index] {
+			if p.gone[index] = true; p.loneOut == index {
+				p.loneOut = -1
+			}
+			return true
+		}
+	}
+	return false
 }
 
 func (p *pool) retryNow(r control.Request) control.Answer {
@@ -426,11 +435,18 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 			parts = append(parts, fmt.Sprintf("%d %ss", c.n, c.noun))
 		}
 	}
-	text := "due now: " + strings.Join(parts, " and ")
-	if j.state.Hold != nil {
+	return control.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
+}
+
+// withHolds adds to an answer what holds back all starts.
+func (p *pool) withHolds(text string) string {
+	if p.job.state.Hold != nil {
 		text += "; the job is paused"
 	}
-	return control.Done("%s", text)
+	if reason := p.gates.reason(); reason != "" {
+		text += "; nothing starts meanwhile: " + reason
+	}
+	return text
 }
 
 // whileHeld waits while the job is paused, at the beginning of a phase. It returns how the run ends, if it does.

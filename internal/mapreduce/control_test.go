@@ -245,7 +245,7 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 				}
 				return ask(q)
 			}
-			done(t, skip(0, 1, 5), "skipped: item_0, item_1; to be skipped when their turn comes: item_5")
+			done(t, skip(0, 1, 5, 0, 5), "skipped: item_0, item_1; to be skipped when their turn comes: item_5")
 			time.Sleep(time.Second)
 			refusedWith(t, skip(2, 1), "item_1 has its outcome already")
 			refusedWith(t, skip(5), "already")
@@ -255,6 +255,62 @@ func TestSkippedItemsAreSettledOnceWhateverTheyWereDoing(t *testing.T) {
 			t.Errorf("got %s, %+v, want 3 successful and 3 skipped", r.State, m)
 		}
 		checkSettledOnce(t, recordsOf(t, r.Job), 6)
+	})
+}
+
+// What nobody wants any more does not keep the job alive until it could have started.
+func TestSkippedItemsDoNotKeepTheJobWaiting(t *testing.T) {
+	const failsOnce = "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 2s}\n"
+	for name, c := range map[string]struct {
+		source     string
+		skip       []int
+		successful int
+	}{
+		"for the turns of their keys":   {rated(2, `{limit: 1/h, burst: 1, per: "${item.host}"}`, "", "a", "a", "b", "a"), []int{1, 3}, 2},
+		"for retries in turn":           {rated(2, `{limit: 1/h, burst: 1, per: "${item.host}"}`, "", "fails", "b") + failsOnce, []int{0}, 1},
+		"for a window":                  {gated(4, `windows: ["05:00-06:00 UTC"]`), []int{0, 1, 2, 3}, 0},
+		"for a turn that all have":      {rated(2, "{limit: 1/h, burst: 1}", "", "a", "a", "a"), []int{1, 2}, 1},
+		"until the breaker is closed":   {workflowOf(3, 1, "error_policy:\n  circuit_breaker: {failure_threshold: 1, timeout: 2h, on_open: wait}\n"), []int{1, 2}, 0},
+		"until the breaker of a is not": {rated(2, "1/s", "", "fails", "fails", "fails", "b") + "error_policy:\n  circuit_breaker: {failure_threshold: 1, timeout: 2h, on_open: wait, per: \"${item.host}\"}\n", []int{1, 2}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				config := config(t, fake(func(c call) answer {
+					if strings.HasPrefix(name, "for retries") && c.item == "item_0" || strings.HasPrefix(name, "until") && c.item == "item_0" {
+						return answer{code: 1}
+					}
+					return answer{takes: time.Second}
+				}))
+				r := steered(t, config, c.source, func(ask func(control.Request) control.Answer) {
+					time.Sleep(10 * time.Second)
+					q := control.Request{Do: control.Skip}
+					for _, i := range c.skip {
+						q.Items = append(q.Items, control.Item{ID: fmt.Sprintf("item_%d", i), Index: i})
+					}
+					done(t, ask(q), "skipped: item_")
+				})
+				if took := time.Since(began); r.State != Completed || r.Metrics.Successful != c.successful || r.Metrics.Skipped != len(c.skip) || took > time.Minute {
+					t.Errorf("got %s after %s, %+v, want completed at once with %d successful", r.State, took, r.Metrics, c.successful)
+				}
+				checkSettledOnce(t, recordsOf(t, r.Job), r.Metrics.TotalItems)
+			})
+		})
+	}
+}
+
+func TestAnAnswerSaysWhatHoldsStartsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := gated(2, `windows: ["00:00-01:00 UTC"]`) + "error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 3h, max_delay: 3h}\n"
+		source = strings.Replace(source, "max_parallel: 1", "concurrency: {max: 4, adapt: true}", 1)
+		steered(t, config(t, fake(func(c call) answer { return answer{code: 1} })), source, func(ask func(control.Request) control.Answer) {
+			time.Sleep(90 * time.Minute)
+			done(t, ask(control.Request{Do: control.RetryNow}), "due now: 2 items; nothing starts meanwhile: it is outside of the windows (00:00-01:00 UTC), the next begins at")
+			done(t, ask(control.Request{Do: control.Pause}), "paused")
+			done(t, ask(control.Request{Do: control.Continue}), "continued; nothing starts meanwhile: it is outside")
+			done(t, ask(control.Request{Do: control.Scale, Slots: 9}), "no more than 4 are used, the max of concurrency")
+			done(t, ask(control.Request{Do: control.Drain}), "")
+		})
 	})
 }
 

@@ -120,8 +120,15 @@ func (p *pool) exitOutside() {
 	if !p.gates.outside || !p.job.config.ExitOutside || p.exhausted() && len(p.suspects) == 0 {
 		return
 	}
-	at := p.gates.until.Local().Format(time.DateTime)
-	p.halt(runResult{state: Paused, reason: "it is outside of the windows (" + p.gates.windows.String() + "), the next begins at " + at, outside: true}, untilTheyEnd)
+	p.halt(runResult{state: Paused, reason: p.gates.reason(), outside: true}, untilTheyEnd)
+}
+
+// reason returns why nothing may start; "" if it may.
+func (g *gates) reason() string {
+	if g.outside {
+		return "it is outside of the windows (" + g.windows.String() + "), the next begins at " + g.until.Local().Format(time.DateTime)
+	}
+	return g.short
 }
 
 // closed reports whether nothing may start.

@@ -133,7 +133,9 @@ func (p *pool) horizon() int64 {
 		first = min(first, d.index)
 	}
 	for it := range p.turns.starts.all() {
-		first = min(first, it.Index)
+		if !p.gone[it.Index] {
+			first = min(first, it.Index)
+		}
 	}
 	switch {
 	case p.fresh != nil:

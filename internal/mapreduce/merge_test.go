@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/control"
 	"prodigy/internal/dlq"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
@@ -304,6 +305,22 @@ func TestOrderOfItemsDoesNotDependOnWhoIsFaster(t *testing.T) {
 			if e, ok := rec.Event.(events.AgentStarted); ok && e.Attempt == 1 && e.Base != "base" {
 				t.Errorf("%s began at %s, want the commit that all begin at", e.ItemID, e.Base)
 			}
+		}
+	})
+}
+
+// What is skipped while it waits for its turn holds back nothing that is merged in the order of the items.
+func TestSkippedItemsHoldBackNoMerge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := spaced(t, &fakeSpace{takes: time.Second}, fake(func(call) answer { return answer{takes: time.Second} }))
+		source := rated(2, `{limit: 1/h, burst: 1, per: "${item.host}"}`, "", "a", "a", "b", "c") + "workspace: {order: items}\n"
+		began := time.Now()
+		r := steered(t, c, source, func(ask func(control.Request) control.Answer) {
+			time.Sleep(10 * time.Second)
+			done(t, ask(control.Request{Do: control.Skip, Items: []control.Item{{ID: "item_1", Index: 1}}}), "skipped: item_1")
+		})
+		if head, took := once(t, recordsOf(t, r.Job), 4), time.Since(began); head != "base+item_0+item_2+item_3" || r.State != Completed || took > time.Minute {
+			t.Errorf("got %s with %s after %s", r.State, head, took)
 		}
 	})
 }

@@ -58,7 +58,7 @@ type pool struct {
 	hold time.Time // when to ask it again; zero: after the next outcome
 
 	ends      map[int]context.CancelCauseFunc // of the attempts that run, by item index; a fleet has none
-	gone      map[int]bool                    // items that were settled while they may have waited for the turn of their keys
+	gone      map[int]bool                    // items in turns.starts that were settled meanwhile
 	fleetHeld bool                            // the fleet knows that the job stops
 	between   bool                            // it runs nothing, and only waits until the job is not paused any more
 
@@ -99,6 +99,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	for _, d := range due {
 		p.again(d)
 	}
+	p.suspects = slices.DeleteFunc(p.suspects, p.dropSkipped)
 	defer close(p.idle)
 	p.template.Steps, p.template.PerValue = j.workflow.Map.AgentTemplate, j.workflow.Map.ItemsFromArgs
 	p.template.Batch, p.template.Producing = j.workflow.Map.Batch > 0, len(j.workflow.Map.Produces) > 0
@@ -122,7 +123,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	}
 	p.agents, p.kill = context.WithCancelCause(ctx)
 	defer p.kill(nil)
-	if n := len(suspects); n > 0 {
+	if n := len(p.suspects); n > 0 {
 		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
 	}
 	if s.chosen != nil && namesTotal(p.template.Steps, p.template.Handler) {
@@ -212,7 +213,7 @@ func (p *pool) over() bool {
 
 // exhausted reports whether nothing is left to start but suspects.
 func (p *pool) exhausted() bool {
-	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0 && len(p.lone) == 0 && p.turns.starts.len() == 0
+	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0 && len(p.lone) == 0 && p.turns.starts.len() == len(p.gone)
 }
 
 // isolate makes the next suspect due, once nothing else is left and some time has passed.
@@ -246,7 +247,13 @@ func (p *pool) receive(it offered, ok bool) {
 		return
 	}
 	if ok {
-		p.fresh, p.merger.last = &it, it.Index
+		p.merger.last = it.Index
+		if p.job.state.Skips[it.Index] != "" {
+			p.job.skipWaiting(it.ID, it.Index)
+			p.checkPolicy()
+			return
+		}
+		p.fresh = &it
 		return
 	}
 	p.source.found = nil
@@ -324,6 +331,9 @@ func (p *pool) dispatch(now time.Time) bool {
 
 // again has an item wait for its next attempt.
 func (p *pool) again(d dueItem) {
+	if p.dropSkipped(d) {
+		return
+	}
 	if p.job.killsWorkers(d.index) {
 		p.lone = append(p.lone, d)
 		return
@@ -357,9 +367,6 @@ func (p *pool) admitNext(now time.Time) bool {
 	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
 	if !retrying && p.fresh == nil {
 		return false
-	}
-	if p.skipNext(retrying) {
-		return true
 	}
 	admission := p.job.state.Policy.Admit("", now)
 	if admission.Verdict == errorpolicy.Hold {

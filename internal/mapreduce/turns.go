@@ -227,11 +227,9 @@ func (p *pool) admitByKey(now time.Time) bool {
 	if !waited && p.fresh == nil {
 		return false
 	}
-	if waited && p.dropSkipped(it) {
+	if waited && p.gone[it.Index] {
+		delete(p.gone, it.Index)
 		p.turns.starts.pop()
-		return true
-	}
-	if !waited && p.skipNext(false) {
 		return true
 	}
 	if p.heldForAll(now) {
