@@ -24,9 +24,9 @@ func newNotifyCommand(con *console) *cobra.Command {
 	var o notifyOptions
 	cmd := &cobra.Command{
 		Use:   "notify [job]",
-		Short: "Send notifications again that could not be delivered",
-		Long: `Send the notifications of a job again that were given up, because their receiver did not answer or refused them. The job is named by its
-id, the beginning of it, or latest, which is the default. It must not be running.
+		Short: "Send notifications that were not delivered",
+		Long: `Send the notifications of a job that were given up, because their receiver did not answer or refused them, and those that were still to be
+sent when its run was killed. The job is named by its id, the beginning of it, or latest, which is the default. It must not be running.
 
 With --test each receiver of a workflow file gets one message that says that it is a test.
 
@@ -80,7 +80,7 @@ func (o notifyOptions) run(ctx context.Context, con *console) error {
 	if err != nil {
 		return err
 	}
-	return o.report(con, func(told func(notify.Outcome)) error { return notify.Again(ctx, job, targets, told) })
+	return o.report(con, func(told func(notify.Outcome)) error { return notify.Again(ctx, job, w.Name, targets, told) })
 }
 
 func (o notifyOptions) runTest(ctx context.Context, con *console) error {

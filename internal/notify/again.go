@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"errors"
+	"math"
 	"strconv"
 	"time"
 
@@ -16,8 +17,9 @@ type Outcome struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Again sends the messages of a job that were given up. It calls told after each. The job must not be running.
-func Again(ctx context.Context, job jobs.Job, targets []Target, told func(Outcome)) error {
+// Again sends the messages of a job that were given up, and tells what its last run has not told, because it was killed. Name is that of the workflow. It
+// calls told after each message. The job must not be running.
+func Again(ctx context.Context, job jobs.Job, name string, targets []Target, told func(Outcome)) error {
 	lock, err := job.Lock()
 	if err != nil {
 		return err
@@ -44,27 +46,42 @@ func Again(ctx context.Context, job jobs.Job, targets []Target, told func(Outcom
 	if err != nil {
 		return err
 	}
-	for _, id := range order {
-		l, is := left[id]
-		if !is {
-			continue
-		}
-		delete(left, id)
-		if l.Receiver >= len(targets) {
-			told(Outcome{ID: id, Error: "the workflow has no such receiver any more"})
-			continue
-		}
+	send := func(l line, body []byte) {
 		to := targets[l.Receiver].Sender
-		o := Outcome{ID: id, Receiver: to.String()}
-		end := line{Receiver: l.Receiver, ID: id, State: sent, From: l.From, To: l.To, Time: time.Now()}
-		if err := deliver(ctx, to, id, l.Body); err != nil {
+		o := Outcome{ID: l.ID, Receiver: to.String()}
+		end := line{Receiver: l.Receiver, ID: l.ID, State: sent, From: l.From, To: l.To, Time: time.Now()}
+		if err := deliver(ctx, to, l.ID, body); err != nil {
 			o.Error = err.Error()
-			end.State, end.Error, end.Body = givenUp, o.Error, l.Body
+			end.State, end.Error, end.Body = givenUp, o.Error, body
 		}
 		err = errors.Join(err, book.write(end))
 		told(o)
-		if ctx.Err() != nil {
-			break
+	}
+	for _, id := range order {
+		l, is := left[id]
+		switch delete(left, id); {
+		case !is || ctx.Err() != nil:
+		case l.Receiver >= len(targets):
+			told(Outcome{ID: id, Error: "the workflow has no such receiver any more"})
+		default:
+			send(l, l.Body)
+		}
+	}
+	untold, failed := untoldBefore(job, book, targets, math.MaxInt64)
+	err = errors.Join(err, failed)
+	for i, u := range untold {
+		for _, m := range []struct {
+			id string
+			g  *gathered
+		}{{u.sending, &u.again}, {messageID(job, i, &u.earlier), &u.earlier}} {
+			if m.g.total == 0 || ctx.Err() != nil {
+				continue
+			}
+			body, failed := encode(m.g.message(m.id, job.ID, name))
+			if failed != nil {
+				return errors.Join(err, failed, book.close())
+			}
+			send(line{Receiver: i, ID: m.id, From: m.g.from, To: m.g.to}, body)
 		}
 	}
 	return errors.Join(err, book.close())

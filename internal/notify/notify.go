@@ -129,8 +129,12 @@ func (n *Notifier) begin(first events.Record) {
 			return
 		}
 		if first.Seq > 1 {
-			if err := n.catchUp(book, first.Seq); err != nil {
+			all, err := untoldBefore(job, book, n.config.Targets, first.Seq)
+			if err != nil {
 				n.told("what earlier runs have not told is not told: %v", err)
+			}
+			for i, r := range n.receivers {
+				r.untold = all[i]
 			}
 		}
 		var all sync.WaitGroup
@@ -145,27 +149,35 @@ func (n *Notifier) begin(first events.Record) {
 	})
 }
 
-// catchUp gathers what was recorded before this run and not told.
-func (n *Notifier) catchUp(book *journal, before int64) error {
-	from := make([]mark, len(n.receivers))
+// untold is what a receiver was not told by the runs before.
+type untold struct {
+	sending string   // the ID of the message that the last run was sending when it died
+	again   gathered // what is in that message
+	earlier gathered // what came after it
+}
+
+// untoldBefore gathers, for each target, what was recorded before a record and not told.
+func untoldBefore(job jobs.Job, book *journal, targets []Target, before int64) ([]untold, error) {
+	from, all := make([]mark, len(targets)), make([]untold, len(targets))
 	for i := range from {
 		from[i] = book.mark(i)
+		all[i].sending = from[i].sending.ID
 	}
-	for record, err := range events.Read(n.receivers[0].job.EventsDir()) {
+	for record, err := range events.Read(job.EventsDir()) {
 		if err != nil || record.Seq >= before {
-			return err
+			return all, err
 		}
-		for i, r := range n.receivers {
+		for i, t := range targets {
 			switch {
 			case record.Seq <= from[i].told:
 			case record.Seq <= from[i].sending.To:
-				r.again.add(record, r.On)
+				all[i].again.add(record, t.On)
 			default:
-				r.earlier.add(record, r.On)
+				all[i].earlier.add(record, t.On)
 			}
 		}
 	}
-	return nil
+	return all, nil
 }
 
 func (n *Notifier) told(format string, args ...any) {
@@ -227,6 +239,8 @@ func (g *gathered) add(r events.Record, on []workflow.Moment) bool {
 		g.end, g.metrics = true, &e.Metrics
 	case events.JobFailed:
 		g.end, g.metrics = true, &e.Metrics
+	case events.JobCancelled:
+		g.end, g.metrics = true, &e.Metrics
 	case events.JobPaused:
 		g.end = true
 	}
@@ -242,11 +256,11 @@ func momentsOf(e events.Event) []workflow.Moment {
 		return []workflow.Moment{workflow.OnBreakerOpen}
 	case events.BudgetReached:
 		return []workflow.Moment{workflow.OnBudget}
-	case events.JobPaused, events.QuotaPaused:
+	case events.JobPaused, events.QuotaPaused, events.PauseRequested:
 		return []workflow.Moment{workflow.OnPaused}
 	case events.JobFailed:
 		return []workflow.Moment{workflow.OnFailed, workflow.OnDone}
-	case events.JobCompleted:
+	case events.JobCompleted, events.JobCancelled:
 		return []workflow.Moment{workflow.OnDone}
 	}
 	return nil
@@ -270,12 +284,16 @@ func (g *gathered) line(r events.Record) string {
 		return "the budget is spent"
 	case events.JobPaused:
 		return "paused: " + oneLine(e.Reason)
+	case events.PauseRequested:
+		return "paused by " + oneLine(e.By) + ", until it is continued"
 	case events.QuotaPaused:
 		return "the limit of " + e.Pool + " is used up, until " + e.Until.Format(time.RFC3339)
 	case events.JobFailed:
 		return "failed: " + oneLine(e.Reason) + "; " + countsOf(e.Metrics)
 	case events.JobCompleted:
 		return "completed: " + countsOf(e.Metrics)
+	case events.JobCancelled:
+		return oneLine(e.Reason) + ": " + countsOf(e.Metrics)
 	}
 	return r.Event.Type()
 }

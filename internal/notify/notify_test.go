@@ -157,15 +157,16 @@ func TestWhatHappensBetweenTwoMessagesIsOneMessage(t *testing.T) {
 func TestAReceiverGetsOnlyWhatItWants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newTestJob(t)
-		all := slices.Concat([]events.Event{events.JobStarted{}}, letter("a"), []events.Event{events.CircuitOpen{}, events.BudgetReached{}, events.JobFailed{Reason: "x"}})
+		all := slices.Concat([]events.Event{events.JobStarted{}}, letter("a"), []events.Event{events.CircuitOpen{}, events.PauseRequested{By: "alice"}, events.BudgetReached{}, events.JobFailed{Reason: "x"}})
 		for _, c := range []struct {
 			on   []workflow.Moment
 			want string
 		}{
-			{workflow.Moments(), "map[breaker_open:1 budget:1 dead_letter:1 failed:1]"},
+			{workflow.Moments(), "map[breaker_open:1 budget:1 dead_letter:1 failed:1 paused:1]"},
 			{[]workflow.Moment{workflow.OnDone}, "map[done:1]"},
 			{[]workflow.Moment{workflow.OnFailed}, "map[failed:1]"},
-			{[]workflow.Moment{workflow.OnPaused}, ""},
+			{[]workflow.Moment{workflow.OnPaused}, "map[paused:1]"},
+			{[]workflow.Moment{workflow.OnBudget}, "map[budget:1]"},
 		} {
 			box := &inbox{}
 			n := j.notifier(time.Minute, c.on, box)
@@ -201,7 +202,7 @@ func TestAFailedMessageIsTriedAgainAndKept(t *testing.T) {
 		gone.failures, silent.hangs = nil, false
 		var sent []string
 		for range 2 {
-			err := Again(t.Context(), j.place, n.config.Targets, func(o Outcome) { sent = append(sent, o.ID+o.Error) })
+			err := Again(t.Context(), j.place, "convert", n.config.Targets, func(o Outcome) { sent = append(sent, o.ID+o.Error) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,6 +259,40 @@ func TestARunThatDiesIsFollowedByOneThatTells(t *testing.T) {
 			if len(box.messages) != before {
 				t.Errorf("%s: told twice: %s", name, counts(box.messages[before:]))
 			}
+		}
+	})
+}
+
+// A job that had come to its end when it was killed is not resumed any more: what it had not told, and what may have arrived, is sent by Again.
+func TestWhatADeadRunHasNotToldIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, box, other := newTestJob(t), &inbox{}, &inbox{}
+		j.records(events.JobStarted{})
+		was := j.records(letter("a")...)
+		j.records(slices.Concat(letter("b"), []events.Event{events.CancelRequested{By: "alice"}, events.JobCancelled{Reason: "cancelled by alice", Metrics: errorpolicy.Metrics{TotalItems: 3, Failed: 2}}})...)
+		book, err := openJournal(j.place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := fmt.Sprintf("%s-0-%d", j.place.ID, was[1].Seq)
+		if err := errors.Join(book.write(line{ID: id, State: sending, From: was[1].Seq, To: was[1].Seq}), book.close()); err != nil {
+			t.Fatal(err)
+		}
+		targets := []Target{{workflow.Receiver{On: workflow.Moments()}, box}, {workflow.Receiver{On: []workflow.Moment{workflow.OnDone}}, other}}
+		for range 2 {
+			if err := Again(t.Context(), j.place, "convert", targets, func(o Outcome) {
+				if o.Error != "" {
+					t.Error(o)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := counts(box.messages); got != "map[dead_letter:1] map[dead_letter:1 done:1]" || box.messages[0].ID != id {
+			t.Errorf("got %s, the first with the ID %s, want %s", got, box.messages[0].ID, id)
+		}
+		if want := "convert (" + j.place.ID + ") cancelled by alice: 0 of 3 items succeeded, 2 failed"; len(other.messages) != 1 || other.messages[0].Text != want {
+			t.Errorf("got %+v, want one with %s", other.messages, want)
 		}
 	})
 }

@@ -40,19 +40,18 @@ type receiver struct {
 	book   *journal
 	wake   chan struct{}
 
-	again   gathered // what a run before was sending when it died
-	earlier gathered // what runs before have not told
+	untold           // by the runs before
 	pending gathered // what this run has recorded since the last message; guarded by n.mu
 }
 
 // run sends messages until the Notifier is closed and all is sent.
 func (r *receiver) run() {
-	if was := r.book.mark(r.number).sending; r.again.total > 0 {
-		r.send(was.ID, &r.again)
+	if r.again.total > 0 {
+		r.send(r.sending, &r.again)
 	}
 	var next time.Time // of the next message
 	if r.earlier.total > 0 {
-		r.send(r.id(&r.earlier), &r.earlier)
+		r.send(messageID(r.job, r.number, &r.earlier), &r.earlier)
 		next = time.Now().Add(r.Every)
 	}
 	for {
@@ -62,7 +61,7 @@ func (r *receiver) run() {
 		r.pending = gathered{failed: g.failed}
 		r.n.mu.Unlock()
 		if g.total > 0 {
-			r.send(r.id(&g), &g)
+			r.send(messageID(r.job, r.number, &g), &g)
 			next = time.Now().Add(r.Every)
 		} else if closing {
 			return
@@ -95,9 +94,9 @@ func (r *receiver) await(next time.Time) (closing bool) {
 	}
 }
 
-// id returns the ID of a message: it is the same when the same events are gathered again.
-func (r *receiver) id(g *gathered) string {
-	return fmt.Sprintf("%s-%d-%d", r.job.ID, r.number, g.to)
+// messageID returns the ID of a message to the receiver with a number: it is the same when the same events are gathered again.
+func messageID(job jobs.Job, receiver int, g *gathered) string {
+	return fmt.Sprintf("%s-%d-%d", job.ID, receiver, g.to)
 }
 
 // send sends a message, some times if it must be, and writes down how that ended.
