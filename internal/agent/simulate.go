@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"prodigy/internal/process"
+	"prodigy/internal/retry"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -27,7 +28,8 @@ type SimulatedTry struct {
 // SimulatedExit is how a simulated command ends.
 type SimulatedExit struct {
 	process.Exit
-	Unknown bool // what it would print is not known, so that later steps may miss values that are made from it
+	Type    retry.Type // of its failure; empty: as a real failure is classified
+	Unknown bool       // what it would print is not known, so that later steps may miss values that are made from it
 }
 
 // simulate runs the command of a step by the Simulator.
@@ -37,7 +39,7 @@ func (r *run) simulate(st *step, c process.Command) (process.Exit, error) {
 		label += "/fallback"
 	}
 	exit, err := r.x.Simulate(r.stop, SimulatedTry{Attempt: r.a, Step: st.Step, Label: label, Number: max(1, r.tryNumber), Element: r.element}, c)
-	r.unknown = exit.Unknown
+	r.unknown, r.failsAs = exit.Unknown, exit.Type
 	if exit.Unknown {
 		r.x.unknown.Store(true)
 	}

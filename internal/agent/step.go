@@ -367,6 +367,9 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		}
 		if failure = failureOf(st, exit, reason); failure != nil {
 			failure.Exact = exact
+			if r.failsAs != "" {
+				failure.Type = r.failsAs
+			}
 		}
 	}
 	if b.ai && errors.Is(exit.Start, process.ErrTooLarge) {

@@ -40,6 +40,8 @@ type simulateOptions struct {
 
 	failureRate float64
 	latency     string
+	outcomes    string // path
+	like        string // a job
 }
 
 func newSimulateCommand(con *console) *cobra.Command {
@@ -50,9 +52,11 @@ func newSimulateCommand(con *console) *cobra.Command {
 		Long: `Run a workflow without its commands, in virtual time, to see what its policy would do: retries, circuit breakers, budgets, rates,
 concurrency that adapts, windows. A day takes seconds.
 
-The items are chosen as by a run. Each command then takes the time, and fails, as it is said here:
+The items are chosen as by a run. How long each command then takes, and how it ends, comes from one of these; with none of them all succeed at once:
 
-  --failure-rate and --latency   by chance: the same with the same --seed
+  --failure-rate, --latency   chance: the same with the same --seed
+  --outcomes FILE             rules that are written down: see the how-to page "try a policy"
+  --like JOB                  the log of a job that has run, for the same items and attempts; for others a random choice of what it has
 
 Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open, and
 workspaces are left out. What a command would have printed is empty, and a value made from it is missing without harm.
@@ -81,6 +85,12 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	o.settings.add(cmd)
 	f.Float64Var(&o.failureRate, "failure-rate", 0, "which part of the commands of items fails with exit code 1, from 0 to 1")
 	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.DistributionForms())
+	f.StringVar(&o.outcomes, "outcomes", "", "a file that says how commands end")
+	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
+	f.StringVar(&o.like, "like", "", "a job whose log says how commands end: its id, a prefix of it, or latest")
+	_ = cmd.RegisterFlagCompletionFunc("like", completeJobs)
+	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
+	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")
 	f.Uint64Var(&o.seed, "seed", 1, "seed for all that happens by chance, and for the jitter of delays")
 	f.StringVar(&o.items, "items", "", "a file with what the input would give, in place of the input")
 	_ = cmd.MarkFlagFilename("items")
@@ -106,7 +116,7 @@ func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
 	if err != nil {
 		return usagef("--at: %w", err)
 	}
-	model, err := o.model()
+	model, err := o.model(begin)
 	if err != nil {
 		return err
 	}
@@ -246,7 +256,19 @@ func limitsOf(t *simulate.Tally) string {
 }
 
 // model returns how commands end.
-func (o simulateOptions) model() (simulate.Model, error) {
+func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
+	switch {
+	case o.outcomes != "":
+		data, err := os.ReadFile(o.outcomes)
+		if err != nil {
+			return nil, refusef("--outcomes: %w", err)
+		}
+		script, err := simulate.ParseScript(o.outcomes, data)
+		script.Seed, script.Begin = o.seed, begin
+		return script, err
+	case o.like != "":
+		return o.logModel()
+	}
 	if !(o.failureRate >= 0 && o.failureRate <= 1) {
 		return nil, usagef("--failure-rate %v: want a number from 0 to 1", o.failureRate)
 	}
@@ -258,6 +280,30 @@ func (o simulateOptions) model() (simulate.Model, error) {
 		}
 	}
 	return chance, nil
+}
+
+// logModel returns how commands ended in the job of --like.
+func (o simulateOptions) logModel() (simulate.Model, error) {
+	job, err := findJob(jobName{id: o.like})
+	if err != nil {
+		return nil, err
+	}
+	w, err := loadRecorded(job)
+	if err != nil {
+		return nil, err
+	}
+	var steps []workflow.Step
+	if w.Map != nil {
+		steps = w.Map.AgentTemplate
+	}
+	l, err := simulate.LogOf(events.Read(job.EventsDir()), steps, o.seed)
+	if err != nil {
+		return nil, &mapreduce.FilesError{JobID: job.ID, Err: err}
+	}
+	if w.Map != nil && l.Attempts() == 0 {
+		return nil, refusef("--like: no attempt of job %s at an item has ended, so that nothing can be learned from it", job.ID)
+	}
+	return l, nil
 }
 
 // beginAt reads when a job begins. Without a date it is today, and without a zone it is local time.

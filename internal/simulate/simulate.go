@@ -29,7 +29,8 @@ type Outcome struct {
 	Takes    time.Duration
 	Hangs    bool // it does not end by itself
 	ExitCode int
-	Signal   string // that kills it, such as SIGKILL; empty: none
+	Signal   string     // that kills it, such as SIGKILL; empty: none
+	Type     retry.Type // of the failure; empty: as a real one is classified
 	Stdout   string
 	Stderr   string
 	Unknown  bool // nobody knows what it would print
@@ -70,7 +71,7 @@ func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
 func Commands(m Model) agent.Simulator {
 	return func(ctx context.Context, t agent.SimulatedTry, c process.Command) (agent.SimulatedExit, error) {
 		o := m.Outcome(t)
-		end := agent.SimulatedExit{Exit: process.Exit{Code: o.ExitCode, Signal: o.Signal, Duration: o.Takes}, Unknown: o.Unknown}
+		end := agent.SimulatedExit{Exit: process.Exit{Code: o.ExitCode, Signal: o.Signal, Duration: o.Takes}, Unknown: o.Unknown, Type: o.Type}
 		wait := o.Takes
 		switch {
 		case c.Timeout > 0 && (o.Hangs || o.Takes >= c.Timeout):
@@ -158,6 +159,9 @@ func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 		stop, cancel := context.WithCancelCause(kill)
 		defer cancel(nil)
 		look := func() {
+			if job.Stop == nil {
+				return
+			}
 			if reason := job.Stop.Load(); reason != nil {
 				cancel(*reason)
 			}

@@ -1,0 +1,307 @@
+package simulate
+
+import (
+	"encoding/json"
+	"errors"
+	"iter"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
+)
+
+// Log is a Model of what the commands of a job have done that has run: how long they took, how they ended, and what they printed, as far as its log
+// says. A try that the job did not make ends like another of the same step. Create one with LogOf.
+type Log struct {
+	Seed uint64
+
+	attempts map[attemptKey][]recorded
+	phases   map[string]Outcome // of steps of the other phases, by phase and label
+	first    map[string]*sample // first tries of a step at an item, by its label
+	again    map[string]*sample // later ones
+}
+
+// attemptKey names an attempt at an item.
+type attemptKey struct {
+	item   string
+	number int
+}
+
+// recorded is how one try of a step of an attempt ended.
+type recorded struct {
+	step string
+	try  int
+	Outcome
+}
+
+// sample is a random choice of outcomes, of bounded size.
+type sample struct {
+	seen int
+	kept []Outcome
+}
+
+// maxSample is how many outcomes a sample keeps.
+const maxSample = 10_000
+
+// add adds an outcome, in place of a random one when there are enough: each that was seen is kept with the same probability.
+func (s *sample) add(o Outcome, seed uint64) {
+	s.seen++
+	if len(s.kept) < maxSample {
+		s.kept = append(s.kept, o)
+		return
+	}
+	if at := retry.NewRand(seed, strconv.Itoa(s.seen)).IntN(s.seen); at < maxSample {
+		s.kept[at] = o
+	}
+}
+
+// maxKept is how much of the output of a command a Log keeps. It does not know longer ones.
+const maxKept = 4 << 10
+
+// LogOf returns a Model of the job with these records, whose items were run by these steps.
+func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed uint64) (*Log, error) {
+	l := &Log{
+		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, first: map[string]*sample{}, again: map[string]*sample{},
+	}
+	b := logReader{log: l, running: map[string]*runningAttempt{}}
+	for i, s := range steps {
+		b.labels = append(b.labels, s.Label(i))
+		b.captures = append(b.captures, s.Capture)
+	}
+	for r, err := range records {
+		if errors.Is(err, events.ErrTorn) { // the job runs, or was killed
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		b.apply(r)
+	}
+	return l, nil
+}
+
+// logReader reads a log into a Log.
+type logReader struct {
+	log      *Log
+	labels   []string                   // of the steps of an item
+	captures []string                   // the names that their outputs have
+	running  map[string]*runningAttempt // by item
+	phase    string
+}
+
+// runningAttempt is an attempt that has not ended, as far as the log was read.
+type runningAttempt struct {
+	number int
+	since  time.Time // when the commands began that have not been told apart yet
+	at     int       // the step that runs first of these, as an index
+	try    int       // that it is at
+	tries  []recorded
+}
+
+func (b *logReader) apply(r events.Record) {
+	switch e := r.Event.(type) {
+	case events.PhaseStarted:
+		b.phase = e.Phase
+	case events.AgentStarted:
+		b.running[e.ItemID] = &runningAttempt{number: e.Attempt, since: r.Time, try: 1}
+	case events.AgentInterrupted:
+		delete(b.running, e.ItemID)
+	case events.AgentLost:
+		delete(b.running, e.ItemID)
+	case events.AgentProgress:
+		b.progressed(r.Time, e)
+	case events.StepRetrying:
+		b.retrying(r.Time, e)
+	case events.AgentCompleted:
+		b.completed(r.Time, e)
+	case events.AgentFailed:
+		b.failed(r.Time, e)
+	case events.StepCompleted:
+		b.log.phases[e.Phase+" "+e.Step] = Outcome{Takes: time.Duration(e.DurationMS), ExitCode: max(0, e.ExitCode), Stdout: e.Output, Stderr: e.Stderr, Unknown: e.Masked}
+	case events.StepFailed:
+		if e.ItemID == "" {
+			o := ended(e.ErrorType, e.ExitCode, "", e.Error, e.StdoutTail, e.StderrTail)
+			b.log.phases[b.phase+" "+e.Step] = o
+		}
+	}
+}
+
+// progressed notes the beginning of a step, in the log of a job that logs that.
+func (b *logReader) progressed(now time.Time, e events.AgentProgress) {
+	a := b.running[e.ItemID]
+	if a == nil || e.StepIndex <= a.at || e.StepIndex >= len(b.labels) {
+		return
+	}
+	b.spread(a, e.StepIndex-1, now.Sub(a.since), nil)
+	a.at, a.try, a.since = e.StepIndex, 1, now
+}
+
+func (b *logReader) retrying(now time.Time, e events.StepRetrying) {
+	a, at := b.running[e.ItemID], slices.Index(b.labels, e.Step)
+	if a == nil || at < a.at || e.ErrorType == retry.TypeCircuitOpen || e.ErrorType == retry.TypeTemplate {
+		return
+	}
+	if at == a.at {
+		a.try = e.Attempt
+	}
+	failure := ended(e.ErrorType, nil, "", e.Error, "", "")
+	b.spread(a, at, now.Sub(a.since), &failure)
+	a.at, a.try, a.since = at, e.Attempt+1, now.Add(time.Duration(e.DelayMS))
+}
+
+func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
+	a := b.running[e.ItemID]
+	if a == nil || len(b.labels) == 0 {
+		return
+	}
+	b.spread(a, len(b.labels)-1, now.Sub(a.since), nil)
+	for i := range a.tries {
+		one := &a.tries[i]
+		if one.ExitCode != 0 || one.Signal != "" || one.Hangs {
+			continue
+		}
+		at := slices.Index(b.labels, one.step)
+		if value, ok := e.Captured[b.captures[at]]; ok && b.captures[at] != "" {
+			one.Stdout, one.Unknown = textOf(value), false
+		} else if at == len(b.labels)-1 && e.OutputFile == "" {
+			one.Stdout, one.Unknown = e.Output, false
+		}
+		if len(one.Stdout) > maxKept {
+			one.Stdout, one.Unknown = "", true
+		}
+	}
+	b.keep(e.ItemID, a)
+}
+
+func (b *logReader) failed(now time.Time, e events.AgentFailed) {
+	a, at := b.running[e.ItemID], slices.Index(b.labels, e.Step)
+	if a == nil || e.AgentID == "" {
+		return
+	}
+	switch e.ErrorType {
+	case retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeMissingOutput, retry.TypeMergeConflict: // no command ended so
+		delete(b.running, e.ItemID)
+		return
+	}
+	if at >= a.at {
+		failure := ended(e.ErrorType, e.ExitCode, e.Signal, e.Error, e.StdoutTail, e.StderrTail)
+		b.spread(a, at, now.Sub(a.since), &failure)
+	}
+	b.keep(e.ItemID, a)
+}
+
+// spread adds the tries from the step that runs first up to the one with index last, which shared a time that nobody told apart: each gets as
+// much, but for one that timed out. The last of them ended with failure, if that is not nil.
+func (b *logReader) spread(a *runningAttempt, last int, took time.Duration, failure *Outcome) {
+	n := last - a.at + 1
+	each := max(0, took) / time.Duration(n)
+	if failure != nil && failure.Hangs && n > 1 {
+		each = max(0, took-failure.Takes) / time.Duration(n-1)
+	}
+	for at := a.at; at <= last; at++ {
+		one := recorded{step: b.labels[at], try: 1, Outcome: Outcome{Unknown: true}}
+		if at == last && failure != nil {
+			one.Outcome = *failure
+		}
+		if at == a.at {
+			one.try = a.try
+		}
+		if !one.Hangs {
+			one.Takes = each
+		}
+		a.tries = append(a.tries, one)
+	}
+}
+
+// keep keeps the tries of an attempt that has ended.
+func (b *logReader) keep(item string, a *runningAttempt) {
+	b.log.attempts[attemptKey{item, a.number}] = slices.Clip(a.tries)
+	delete(b.running, item)
+	for _, one := range a.tries {
+		samples := b.log.again
+		if a.number == 1 && one.try == 1 {
+			samples = b.log.first
+		}
+		if samples[one.step] == nil {
+			samples[one.step] = &sample{}
+		}
+		samples[one.step].add(one.Outcome, b.log.Seed)
+	}
+}
+
+// exitCode finds the exit code in the message of a failure, where the log has it nowhere else.
+var exitCode = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^exit code (\d+)(?:: (.*))?`) })
+
+// ended returns the outcome of a command whose failure was recorded so.
+func ended(t retry.Type, code *int, signal, message, stdout, stderr string) Outcome {
+	o := Outcome{Unknown: true, Stdout: stdout, Stderr: stderr}
+	found := exitCode().FindStringSubmatch(message)
+	switch {
+	case t == retry.TypeTimeout && code == nil && found == nil:
+		o.Hangs = true
+		o.Takes, _ = duration.Parse(strings.TrimPrefix(message, "timed out after "))
+	case signal != "":
+		o.Signal = signal
+	case strings.HasPrefix(message, "killed by SIG"):
+		o.Signal, _, _ = strings.Cut(strings.TrimPrefix(message, "killed by "), " ")
+	case code != nil && *code > 0:
+		o.ExitCode = *code
+	case found != nil:
+		o.ExitCode, _ = strconv.Atoi(found[1])
+	default:
+		o.ExitCode = 1
+	}
+	if !o.Hangs && o.Signal == "" {
+		o.Type = t
+	}
+	if o.Stderr == "" && !o.Hangs {
+		if o.Stderr = message; found != nil {
+			o.Stderr = found[2]
+		}
+		o.Stderr += "\n"
+	}
+	return o
+}
+
+// textOf returns the output that a captured value was made from, or one that gives the same value.
+func textOf(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return string(value)
+}
+
+// Outcome implements Model.
+func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
+	a := t.Attempt
+	if a.Phase != "map" {
+		o, ok := l.phases[a.Phase+" "+t.Label]
+		o.Unknown = o.Unknown || !ok
+		return o
+	}
+	for _, one := range l.attempts[attemptKey{a.ItemID, a.Number}] {
+		if one.step == t.Label && one.try == t.Number {
+			return one.Outcome
+		}
+	}
+	from, other := l.again[t.Label], l.first[t.Label]
+	if a.Number == 1 && t.Number == 1 || from == nil {
+		from = first(other, from)
+	}
+	if from == nil {
+		return Outcome{Unknown: true}
+	}
+	return from.kept[randOf(l.Seed, t).IntN(len(from.kept))]
+}
+
+// Attempts returns how many attempts at items the Log knows.
+func (l *Log) Attempts() int { return len(l.attempts) }

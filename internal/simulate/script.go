@@ -1,0 +1,229 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/filter"
+	"prodigy/internal/retry"
+	"prodigy/internal/spelling"
+)
+
+// Script is a Model that somebody has written: rules in order, of which the first decides that matches a try.
+type Script struct {
+	Seed  uint64    // of what happens by chance
+	Begin time.Time // of the job, for rules that hold for a time
+
+	rules    []rule
+	standard ending // of tries that no rule is about; what a rule does not say is as here
+}
+
+// rule says how the tries end that it matches.
+type rule struct {
+	items    []string // ids, or patterns of ids; empty: of all
+	where    *filter.Filter
+	steps    []string // labels, or patterns of them
+	phase    string
+	attempt  span
+	try      span
+	from, to time.Duration // since the beginning of the job; to 0: without end
+	chance   float64       // that it matches all the same
+	sure     bool          // there is no chance
+
+	ending
+}
+
+// ending is what is written about how a command ends. What is nil is not written.
+type ending struct {
+	takes  *Distribution
+	exit   *int
+	signal string
+	fails  retry.Type
+	hangs  *bool
+	output *string
+	stderr *string
+}
+
+// ParseScript reads a file of outcomes. The error is a *workflow.InvalidError.
+func ParseScript(file string, data []byte) (Script, error) {
+	r := &reader{file: file}
+	var s Script
+	if root := r.load(data); root != nil {
+		r.fields(root, "the file", s.fields(r)...)
+	}
+	return s, r.err()
+}
+
+// fields returns the keys of a script.
+func (s *Script) fields(r *reader) []field {
+	return []field{
+		{"default", func(n *yaml.Node) { r.fields(n, "default", s.standard.fields(r)...) }},
+		{"outcomes", func(n *yaml.Node) {
+			r.list(n, func(n *yaml.Node) {
+				s.rules = append(s.rules, r.rule(n))
+			})
+		}},
+	}
+}
+
+func (e *ending) fields(r *reader) []field {
+	return []field{
+		{"takes", func(n *yaml.Node) {
+			d, err := ParseDistribution(n.Value)
+			if n.Kind != yaml.ScalarNode || err != nil {
+				r.fail(n, "takes: %v", err)
+			}
+			e.takes = &d
+		}},
+		{"exit", func(n *yaml.Node) {
+			e.exit = new(int)
+			r.integer("exit", 0, 255, e.exit).read(n)
+		}},
+		{"signal", func(n *yaml.Node) {
+			r.text("signal", &e.signal).read(n)
+			if len(e.signal) < 4 || e.signal[:3] != "SIG" {
+				r.fail(n, "signal: want a name such as SIGKILL")
+			}
+		}},
+		{"error", func(n *yaml.Node) {
+			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeCommandFailed))
+			var name string
+			if r.text("error", &name).read(n); !slices.Contains(known, name) {
+				r.fail(n, "error: unknown type %q%s", name, spelling.Hint(name, known, spelling.OneOf(known)))
+			}
+			e.fails = retry.Type(name)
+		}},
+		{"hangs", func(n *yaml.Node) {
+			e.hangs = new(bool)
+			r.flag("hangs", e.hangs).read(n)
+		}},
+		{"output", func(n *yaml.Node) {
+			e.output = new(string)
+			r.text("output", e.output).read(n)
+		}},
+		{"stderr", func(n *yaml.Node) {
+			e.stderr = new(string)
+			r.text("stderr", e.stderr).read(n)
+		}},
+	}
+}
+
+func (r *reader) rule(n *yaml.Node) rule {
+	one := rule{sure: true}
+	known := append([]field{
+		r.patterns("item", &one.items),
+		{"where", func(n *yaml.Node) {
+			var text string
+			r.text("where", &text).read(n)
+			var err error
+			if one.where, err = filter.Parse(text); err != nil {
+				r.fail(n, "where: %v", err)
+			}
+		}},
+		r.patterns("step", &one.steps),
+		{"phase", func(n *yaml.Node) {
+			r.text("phase", &one.phase).read(n)
+			if !slices.Contains([]string{"setup", "map", "reduce", "merge"}, one.phase) {
+				r.fail(n, "phase: want setup, map, reduce or merge")
+			}
+		}},
+		r.span("attempt", &one.attempt),
+		r.span("try", &one.try),
+		r.duration("from", &one.from),
+		r.duration("to", &one.to),
+		{"chance", func(n *yaml.Node) {
+			one.sure = false
+			r.part("chance", &one.chance).read(n)
+		}},
+	}, one.ending.fields(r)...)
+	r.fields(n, "an outcome", known...)
+	if one.to > 0 && one.to <= one.from {
+		r.fail(n, "to: want a time after from")
+	}
+	switch {
+	case one.exit != nil && one.signal != "":
+		r.fail(n, "exit and signal exclude each other: a command that a signal kills has no exit code")
+	case one.fails != "" && (one.exit != nil && *one.exit == 0 || one.signal != ""):
+		r.fail(n, "error is about a command that exits with another code than 0")
+	}
+	return one
+}
+
+func (r *reader) patterns(name string, to *[]string) field {
+	return field{name, func(n *yaml.Node) {
+		r.texts(name, to).read(n)
+		for _, pattern := range *to {
+			if !doublestar.ValidatePattern(pattern) {
+				r.fail(n, "%s: %q is no pattern", name, pattern)
+			}
+		}
+	}}
+}
+
+// Outcome implements Model.
+func (s Script) Outcome(t agent.SimulatedTry) Outcome {
+	since := time.Since(s.Begin)
+	for i, one := range s.rules {
+		if one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
+			return one.outcome(s, t)
+		}
+	}
+	return s.standard.outcome(s, t)
+}
+
+func (one *rule) matches(t agent.SimulatedTry, since time.Duration) bool {
+	a := t.Attempt
+	switch {
+	case one.phase != "" && one.phase != a.Phase,
+		!matchesAny(one.items, a.ItemID) || len(one.items) > 0 && a.ItemID == "",
+		!matchesAny(one.steps, t.Label),
+		!one.attempt.has(a.Number), !one.try.has(t.Number),
+		since < one.from, one.to > 0 && since >= one.to:
+		return false
+	}
+	return one.where == nil || a.ItemID != "" && one.where.Match(a.Item)
+}
+
+// matchesAny reports whether name is one of the patterns, or matches one. No patterns match everything.
+func matchesAny(patterns []string, name string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
+		return p == name || doublestar.MatchUnvalidated(p, name)
+	})
+}
+
+func (e ending) outcome(s Script, t agent.SimulatedTry) Outcome {
+	var o Outcome
+	if takes := first(e.takes, s.standard.takes); takes != nil {
+		o.Takes = takes.Draw(randOf(s.Seed, t))
+	}
+	if hangs := e.hangs; hangs != nil {
+		o.Hangs = *hangs
+	}
+	o.Type = e.fails
+	if e.exit != nil {
+		o.ExitCode = *e.exit
+	} else if e.fails != "" {
+		o.ExitCode = 1
+	}
+	o.Signal = e.signal
+	if output := first(e.output, s.standard.output); output != nil {
+		o.Stdout = *output
+	} else {
+		o.Unknown = true
+	}
+	if e.stderr != nil {
+		o.Stderr = *e.stderr
+	}
+	return o
+}
+
+func first[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
