@@ -36,6 +36,7 @@ func main() {
 	nodes := flag.Int("nodes", 1, "how many brokers there are: 1, or the 3 of a cluster")
 	skew := flag.Duration("skew", 7*time.Hour, "how far clocks of processes may be wrong, each on its own; 0: none is")
 	soak := flag.Duration("soak", 0, "one round that takes about this long, with slower items and a fault every 20 s")
+	space := flag.Bool("workspace", false, "items are agents with workspaces, whose work is merged, and looked for in git")
 	keep := flag.Bool("keep", false, "keep the files of rounds that went wrong")
 	flag.Parse()
 	if *nodes != 1 && *nodes != 3 {
@@ -55,7 +56,7 @@ func main() {
 	var sum verdict
 	for i := range *rounds {
 		r := &round{
-			dir: filepath.Join(base, strconv.Itoa(i)), bin: base, items: *items, seed: *seed + uint64(i), kinds: *kinds, skew: *skew, beat: 50 * time.Millisecond,
+			dir: filepath.Join(base, strconv.Itoa(i)), bin: base, items: *items, seed: *seed + uint64(i), kinds: *kinds, space: *space, skew: *skew, beat: 50 * time.Millisecond,
 			lease: "3s", patience: 4 * time.Minute,
 		}
 		r.brokers = make([]*node, *nodes)
@@ -126,6 +127,8 @@ type round struct {
 	every    time.Duration // between two faults; 0: 0.3 to 1.8 s
 	lease    string
 	patience time.Duration // for the job to end
+	space    bool          // with workspaces
+	cwd      string        // of prodigy
 
 	brokers []*node
 	cables  []cable // of the workers, and of the run
@@ -160,7 +163,7 @@ map:
 
 func (r *round) start(name, url string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
-	cmd.Dir = r.dir
+	cmd.Dir = r.cwd
 	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+filepath.Join(r.dir, "home"), "PRODIGY_FLEET="+url)
 	if r.skew > 0 {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", skewVariable, (r.clocks.IntN(3)-1)*int(r.skew/time.Second)))
@@ -221,7 +224,15 @@ func (r *round) run() (v verdict, err error) {
 	if err := os.MkdirAll(witness, 0o700); err != nil {
 		return v, err
 	}
-	text := strings.NewReplacer("ITEMS", strconv.Itoa(r.items), "WITNESS", witness, "BEAT", fmt.Sprint(r.beat.Seconds())).Replace(workflow)
+	text := workflow
+	r.cwd = r.dir
+	if r.space {
+		text = r.withWorkspaces(text)
+		if err := r.makeRepository(); err != nil {
+			return v, err
+		}
+	}
+	text = strings.NewReplacer("ITEMS", strconv.Itoa(r.items), "WITNESS", witness, "BEAT", fmt.Sprint(r.beat.Seconds())).Replace(text)
 	if err := os.WriteFile(filepath.Join(r.dir, "w.yml"), []byte(text), 0o600); err != nil {
 		return v, err
 	}
@@ -255,7 +266,7 @@ func (r *round) run() (v verdict, err error) {
 			return v, err
 		}
 	}
-	if r.job, err = r.start("job", r.cables[workers].url(), "run", "w.yml", "--lease", r.lease); err != nil {
+	if r.job, err = r.start("job", r.cables[workers].url(), "run", filepath.Join(r.dir, "w.yml"), "--lease", r.lease); err != nil {
 		return v, err
 	}
 	if r.every > 0 {
@@ -271,6 +282,9 @@ func (r *round) run() (v verdict, err error) {
 	if v.left, err = r.leftovers(); err != nil {
 		return v, err
 	}
+	if r.space {
+		r.judgeWork(&v)
+	}
 	return v, r.judge(&v, witness)
 }
 
@@ -285,7 +299,7 @@ func (r *round) torture(faults map[string]int) error {
 		names = strings.Split(r.kinds, ",")
 	}
 	deadline := time.After(r.patience)
-	resumed := time.Now()
+	resumed, quick := time.Now(), 0
 	for {
 		pause := r.every
 		if pause == 0 {
@@ -301,9 +315,13 @@ func (r *round) torture(faults map[string]int) error {
 			if r.job.ProcessState.ExitCode() == 0 {
 				return nil
 			}
-			if time.Since(resumed) < 100*time.Millisecond {
+			if quick++; time.Since(resumed) > 100*time.Millisecond {
+				quick = 0
+			}
+			if quick > 20 { // a broker that is away or just begins is no reason
 				return fmt.Errorf("the run ends with %v", r.job.ProcessState)
 			}
+			time.Sleep(time.Duration(quick) * 50 * time.Millisecond)
 			resumed = time.Now()
 			if err := r.resume(); err != nil {
 				return err
@@ -410,6 +428,9 @@ func (r *round) judge(v *verdict, witness string) error {
 			switch rec.Type {
 			case "AgentStarted":
 				started[key]++
+				if settled[rec.ItemID] > 0 {
+					v.bad = append(v.bad, key+" was begun after its work was recorded")
+				}
 			case "AgentInterrupted":
 				back[key]++
 			case "AgentLost":

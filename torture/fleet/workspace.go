@@ -1,0 +1,113 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// withWorkspaces makes agents of the commands of a workflow. Each works, commits or not, leaves something for the next one to stumble over, and says at its
+// beginning if its workspace is not as new.
+func (r *round) withWorkspaces(text string) string {
+	order := [...]string{"completion", "items"}[r.seed%2]
+	text = strings.Replace(text, "mode: mapreduce\n", "mode: mapreduce\nworkspace: {order: "+order+"}\n", 1)
+	text = strings.Replace(text, "        n=0\n", `        test -z "$(git status --porcelain --ignored)" && test "$(git rev-parse HEAD)" = "$PRODIGY_BASE" && test -z "$(git stash list)" || exit 9
+        n=0
+`, 1)
+	return text + `        i=${item}
+        echo "of $i" >item-$i
+        sed -i "$((i * 4 + 1))s/$/ $i/" lines
+        case $((i % 5)) in
+        0) git add -A; git commit -qm "item $i";;
+        1) git stash -qu; git stash pop -q; touch .git/index.lock;;
+        2) git checkout -qb mine; git commit -qam "a part"; head -c 200000 /dev/urandom >big-$i;;
+        3) mkdir -p ignored/x; echo x >ignored/x/y; chmod -R a-w ignored; mkfifo pipe; git config user.name Eve;;
+        esac
+`
+}
+
+func (r *round) git(args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = r.cwd
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// makeRepository makes the repository that the job is run in.
+func (r *round) makeRepository() error {
+	r.cwd = filepath.Join(r.dir, "repo")
+	if err := os.MkdirAll(r.cwd, 0o700); err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for i := range 4 * (r.items + 1) {
+		fmt.Fprintf(&lines, "line %d\n", i+1)
+	}
+	for name, text := range map[string]string{"lines": lines.String(), ".gitignore": "ignored/\n"} {
+		if err := os.WriteFile(filepath.Join(r.cwd, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"config", "user.name", "Ada"}, {"config", "user.email", "ada@example.com"}, {"add", "-A"}, {"commit", "-qm", "first"}} {
+		if _, err := r.git(args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeWork looks, by git alone, whether the work of each item is in the result, once.
+func (r *round) judgeWork(v *verdict) {
+	bad := func(format string, args ...any) { v.bad = append(v.bad, fmt.Sprintf(format, args...)) }
+	look := func(args ...string) string {
+		out, err := r.git(args...)
+		if err != nil {
+			bad("%v", err)
+		}
+		return out
+	}
+	if out := look("status", "--porcelain"); out != "" {
+		bad("the checkout is changed: %s", out)
+	}
+	branch := look("for-each-ref", "--format=%(refname)", "refs/heads/prodigy/")
+	if branch == "" || strings.Contains(branch, "\n") {
+		bad("results: %q", branch)
+		return
+	}
+	merged := map[string]int{}
+	for subject := range strings.Lines(look("log", "--first-parent", "--format=%s", branch)) {
+		merged[strings.TrimSpace(subject)]++
+	}
+	files := strings.Split(look("ls-tree", "--name-only", branch), "\n")
+	lines := strings.Split(look("show", branch+":lines"), "\n")
+	for i := 1; i <= r.items; i++ {
+		if n := merged["torture: item_"+strconv.Itoa(i-1)]; n != 1 {
+			bad("item %d was merged %d times", i, n)
+		}
+		if !slices.Contains(files, "item-"+strconv.Itoa(i)) || i%5 == 2 && !slices.Contains(files, "big-"+strconv.Itoa(i)) {
+			bad("item %d: what it made is not in the result", i)
+		}
+		if at := i * 4; at < len(lines) && strings.Count(lines[at]+" ", " "+strconv.Itoa(i)+" ") != 1+strings.Count("line "+strconv.Itoa(at+1)+" ", " "+strconv.Itoa(i)+" ") {
+			bad("item %d: the line %q", i, lines[at])
+		}
+	}
+	if len(merged) != r.items+1 {
+		bad("the result has %d commits, want %d", len(merged), r.items+1)
+	}
+	look("fsck", "--strict", "--no-dangling")
+	hubs, err := filepath.Glob(filepath.Join(r.dir, "home", "state", "*", "*", "git", "hub"))
+	if err != nil || len(hubs) != 1 {
+		bad("hubs: %q, %v", hubs, err)
+		return
+	}
+	look("--git-dir="+hubs[0], "fsck", "--strict", "--no-dangling")
+}
