@@ -280,6 +280,16 @@ const lockKept = 7 * 24 * time.Hour
 // clusterSize is how many brokers of a cluster keep each message.
 const clusterSize = 3
 
+// subscribe has take get what is said on a subject. What a stream of the broker delivers there is not: no member of a fleet speaks that way, but each that may
+// read a stream can name any subject for it.
+func (h *hub) subscribe(subject string, take nats.MsgHandler) (*nats.Subscription, error) {
+	return h.nc.Subscribe(subject, func(m *nats.Msg) {
+		if !strings.HasPrefix(m.Reply, "$JS.") {
+			take(m)
+		}
+	})
+}
+
 // put keeps an object.
 func (h *hub) put(ctx context.Context, name string, data []byte) error {
 	store, err := h.js.ObjectStore(ctx, filesStore)

@@ -262,7 +262,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		liveSubject("*", key): c.progress,
 		c.returns + ".>":      c.returned,
 	} {
-		if _, err := c.nc.Subscribe(subject, answer); err != nil {
+		if _, err := c.subscribe(subject, answer); err != nil {
 			return err
 		}
 	}
@@ -326,7 +326,7 @@ func (c *crew) begin(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	ups, err := c.nc.Subscribe(upSubject("*", c.key), c.up)
+	ups, err := c.subscribe(upSubject("*", c.key), c.up)
 	if err != nil {
 		return err
 	}

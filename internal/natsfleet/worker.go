@@ -181,7 +181,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
 		return fmt.Errorf("%w: there is a worker named %s already, on %s: give each another --name", fleet.ErrRefused, o.Name, m.Data)
 	}
-	if _, err := w.nc.Subscribe(nameSubject(o.Name), func(m *nats.Msg) { _ = m.Respond([]byte(host)) }); err != nil {
+	if _, err := w.subscribe(nameSubject(o.Name), func(m *nats.Msg) { _ = m.Respond([]byte(host)) }); err != nil {
 		return err
 	}
 	if err := w.prepare(); err != nil {
@@ -192,14 +192,14 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer func() { _ = gitspace.RemoveClone(filepath.Join(o.Home, "jobs")) }()
 	w.life, w.end = context.WithCancel(context.WithoutCancel(ctx))
 	defer w.end()
-	down, err := w.nc.Subscribe(downSubject(w.node.Instance), w.delivered)
+	down, err := w.subscribe(downSubject(w.node.Instance), w.delivered)
 	if err == nil {
 		err = down.SetPendingLimits(-1, -1)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := w.nc.Subscribe("prodigy.drain", func(m *nats.Msg) {
+	if _, err := w.subscribe("prodigy.drain", func(m *nats.Msg) {
 		if name := string(m.Data); name == w.o.Name {
 			_ = m.Respond([]byte(w.node.Instance))
 			w.drain()
@@ -207,7 +207,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := w.nc.Subscribe("prodigy.nodes", func(m *nats.Msg) { _ = m.Respond(encoded(w.describe())) }); err != nil {
+	if _, err := w.subscribe("prodigy.nodes", func(m *nats.Msg) { _ = m.Respond(encoded(w.describe())) }); err != nil {
 		return err
 	}
 	go w.watch()
