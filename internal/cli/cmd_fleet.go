@@ -53,7 +53,7 @@ func newFleetCommand(con *console) *cobra.Command {
 		o.broker.add(cmd, "fleet", "the broker")
 		group.AddCommand(cmd)
 	}
-	group.AddCommand(newFleetInitCommand(con), newFleetAddCommand(con))
+	group.AddCommand(newFleetInitCommand(con), newFleetAddCommand(con), newFleetRemoveCommand(con))
 	return group
 }
 
@@ -98,10 +98,6 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 
 func newFleetAddCommand(con *console) *cobra.Command {
 	role := string(fleet.WorkerRole)
-	var words []string
-	for _, r := range fleet.Roles() {
-		words = append(words, string(r))
-	}
 	cmd := &cobra.Command{
 		Use:   "add <directory> <name>",
 		Short: "Make credentials for one more worker of a fleet",
@@ -116,8 +112,39 @@ users.conf, and to read it: kill -HUP.`,
 			})
 		},
 	}
-	addChoice(cmd, &role, "role", "what it may do", words...)
+	addRole(cmd, &role)
 	return cmd
+}
+
+func newFleetRemoveCommand(con *console) *cobra.Command {
+	role := string(fleet.WorkerRole)
+	cmd := &cobra.Command{
+		Use:   "remove <directory> <name>",
+		Short: "Lock a worker out of a fleet",
+		Long: `Lock a worker out of a fleet, or a coordinator or observer: its entry in users.conf and its credentials in the directory of prodigy fleet init are
+deleted. The broker has to get the new users.conf, and to read it: kill -HUP. It ends the connections of those that are not in it any more.
+
+With fleet add of the same name a worker gets new credentials.`,
+		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet cellar && prodigy fleet add fleet cellar",
+		Args:    exactly("directory", "name"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return con.linked(func() error {
+				changed, err := con.link.Remove(args[0], fleet.Role(role), args[1])
+				return con.printMade(changed, err)
+			})
+		},
+	}
+	addRole(cmd, &role)
+	return cmd
+}
+
+// addRole gives cmd the flag for the role of a member.
+func addRole(cmd *cobra.Command, role *string) {
+	var words []string
+	for _, r := range fleet.Roles() {
+		words = append(words, string(r))
+	}
+	addChoice(cmd, role, "role", "what it may do", words...)
 }
 
 // printMade prints the names of files that were made.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,8 @@ func newWorkerCommand(con *console) *cobra.Command {
 		Short: "Run items of the jobs of a fleet on this machine",
 		Long: `Run items of the jobs of a fleet on this machine, until it is ended.
 
-The items run in the directory of the run, which must be shared with this machine, or in that of --dir. SIGTERM or Ctrl-C has the worker finish what it
+The items run in the directory of the run, which must be shared with this machine, or in that of --dir; those of a job that sends files, or has
+workspaces, in a directory of the worker. SIGTERM or Ctrl-C has the worker finish what it
 runs and take no more; a second one gives what runs back, and it goes elsewhere.`,
 		Example: `  prodigy worker --join nats://127.0.0.1:4222
   prodigy worker --join tls://broker:4222 --slots 8 --label gpu`,
@@ -57,7 +59,7 @@ runs and take no more; a second one gives what runs back, and it goes elsewhere.
 }
 
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
-	o.broker.found.Trust = append(o.broker.found.Trust, o.trust...)
+	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.trust, o.trust)
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return err

@@ -34,6 +34,8 @@ type fleetConfig struct {
 	nkey        string
 	insecure    bool
 	lease       time.Duration // 0: not given
+	patience    time.Duration // broker_patience; 0: not given
+	trust       []string
 }
 
 // claudeCommand returns the argv of the AI coding CLI: the environment's, else the configured one, else the usual one.
@@ -102,6 +104,14 @@ func (r *configReader) fleet(n *yaml.Node, f *fleetConfig) {
 			}
 		}}
 	}
+	length := func(name string, to *time.Duration) configKey {
+		return configKey{name, func(n *yaml.Node) {
+			var err error
+			if *to, err = duration.Parse(r.text(n, "fleet."+name)); err != nil {
+				r.complain(n, "fleet.%s: %v", name, err)
+			}
+		}}
+	}
 	r.mapping(n, "fleet", configKeys{
 		text("url", &f.url), file("credentials", &f.credentials), file("ca", &f.ca), file("cert", &f.cert), file("key", &f.key), file("nkey", &f.nkey),
 		{"insecure", func(n *yaml.Node) {
@@ -109,10 +119,14 @@ func (r *configReader) fleet(n *yaml.Node, f *fleetConfig) {
 				r.complain(n, "fleet.insecure must be true or false")
 			}
 		}},
-		{"lease", func(n *yaml.Node) {
-			var err error
-			if f.lease, err = duration.Parse(r.text(n, "fleet.lease")); err != nil {
-				r.complain(n, "fleet.lease: %v", err)
+		length("lease", &f.lease), length("broker_patience", &f.patience),
+		{"trust", func(n *yaml.Node) {
+			list := []*yaml.Node{n}
+			if n.Kind == yaml.SequenceNode {
+				list = n.Content
+			}
+			for _, one := range list {
+				f.trust = append(f.trust, r.text(one, "fleet.trust"))
 			}
 		}},
 	})

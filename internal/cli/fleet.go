@@ -30,7 +30,7 @@ type brokerOptions struct {
 	insecure    bool
 
 	found fleet.Address
-	lease time.Duration // that the configuration gives; 0: none
+	given fleetConfig // the configuration
 }
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
@@ -50,7 +50,7 @@ func (o *brokerOptions) find() error {
 	if err != nil {
 		return err
 	}
-	o.lease = c.fleet.lease
+	o.given = c.fleet
 	o.found = fleet.Address{
 		Insecure: o.insecure || c.fleet.insecure,
 		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.fleet.ca), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.fleet.nkey),
@@ -123,13 +123,16 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 	f.Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
-// find finds the broker, and the lease.
+// find finds the broker, and how long to wait for it and for workers.
 func (o *fleetOptions) find(cmd *cobra.Command) error {
 	if err := o.brokerOptions.find(); err != nil {
 		return err
 	}
-	if o.lease > 0 && !cmd.Flags().Changed("lease") {
-		o.leaseOf = o.lease
+	if o.given.lease > 0 && !cmd.Flags().Changed("lease") {
+		o.leaseOf = o.given.lease
+	}
+	if !cmd.Flags().Changed("broker-patience") {
+		o.patience = o.given.patience
 	}
 	return nil
 }

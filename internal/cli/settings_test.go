@@ -39,6 +39,8 @@ func TestConfigIsReadStrictly(t *testing.T) {
 		{"fleet: {url: [a]}\n", "config.yml:1:14: fleet.url must be a text"},
 		{"fleet: {insecure: 7}\n", "config.yml:1:19: fleet.insecure must be true or false"},
 		{"fleet: {lease: soon}\n", "config.yml:1:16: fleet.lease: "},
+		{"fleet: {broker_patience: 7 years}\n", "config.yml:1:26: fleet.broker_patience: "},
+		{"fleet: {trust: {a: b}}\n", "config.yml:1:16: fleet.trust must be a text"},
 		{"fleet: {cert: a}\n", "config.yml:1:8: fleet.cert and fleet.key need each other"},
 		{"a: [\n", "config.yml:1:1: this is not YAML"},
 	} {

@@ -144,4 +144,6 @@ type Link interface {
 	Init(o InitOptions) ([]string, error)
 	// Add makes credentials for one more member of the fleet whose files are in dir. It returns the names of the files that were made or changed.
 	Add(dir string, role Role, name string) ([]string, error)
+	// Remove has the brokers let a member in no more, and deletes its credentials in dir. It returns the names of the files that were changed or deleted.
+	Remove(dir string, role Role, name string) ([]string, error)
 }

@@ -139,6 +139,60 @@ func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	return made, nil
 }
 
+// Remove takes a member out of the users of the brokers, and its credentials away.
+func (Link) Remove(dir string, role fleet.Role, name string) ([]string, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%w: the name is missing", fleet.ErrRefused)
+	}
+	lists, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
+	if err != nil || len(lists) == 0 {
+		return nil, fmt.Errorf("%w: there is no broker*/%s in %s", fleet.ErrRefused, usersFile, dir)
+	}
+	changed := map[string]string{}
+	for _, path := range lists {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		text, end := string(data), ""
+		if before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail); ok {
+			text, end = before, usersTail
+		}
+		var kept strings.Builder
+		for i, entry := range strings.Split(text, userHead) {
+			switch {
+			case i == 0:
+				kept.WriteString(entry)
+			case strings.HasPrefix(entry, string(role)+" "+name+"\n"):
+				changed[path] = ""
+			default:
+				kept.WriteString(userHead + entry)
+			}
+		}
+		if _, found := changed[path]; found {
+			changed[path] = kept.String() + end
+		}
+	}
+	if len(changed) == 0 {
+		return nil, fmt.Errorf("%w: no %s is called %s in %s", fleet.ErrRefused, role, name, strings.Join(lists, ", "))
+	}
+	var done []string
+	for _, path := range slices.Sorted(maps.Keys(changed)) {
+		if err := replaceFile(path, changed[path]); err != nil {
+			return done, err
+		}
+		done = append(done, path)
+	}
+	file := filepath.Join(dir, identity{role, name}.file())
+	if err := os.Remove(file); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return done, nil
+		}
+		return done, err
+	}
+	return append(done, file), nil
+}
+
 // broker is a host that a broker runs on.
 type broker struct {
 	host string

@@ -87,13 +87,16 @@ func permissionsOf(role fleet.Role, id string) permissions {
 	return p
 }
 
+// userHead begins the entry of a member, before its role and its name.
+const userHead = "  # "
+
 // user returns the entry of a member in the configuration of nats-server.
 func user(role fleet.Role, name, id string) string {
 	p := permissionsOf(role, id)
 	list := func(subjects []string) string {
 		return "        \"" + strings.Join(subjects, "\"\n        \"") + "\"\n"
 	}
-	return fmt.Sprintf(`  # %s %s
+	return fmt.Sprintf(userHead+`%s %s
   {
     nkey: %s
     permissions: {

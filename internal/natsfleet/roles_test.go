@@ -2,6 +2,7 @@ package natsfleet
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -234,5 +235,117 @@ func TestRolesRefuseAllElse(t *testing.T) {
 	other.CAPEM = ""
 	if _, err := connect(t.Context(), other, "test", usable, func() {}); err == nil {
 		t.Error("a broker with a certificate of nobody known was believed")
+	}
+
+	removed := f.as("worker-a.yml")
+	if files, err := (Link{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil || len(files) != 2 {
+		t.Fatalf("removed %q, %v, want the credentials and the entry of the users", files, err)
+	}
+	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
+	if err == nil {
+		err = f.broker.ReloadOptions(config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connect(t.Context(), removed, "test", usable, func() {}); err == nil {
+		t.Error("somebody who was locked out was let in")
+	}
+	still, err := connect(t.Context(), f.as("worker-b.yml"), "test", usable, func() {})
+	if err != nil {
+		t.Fatalf("another was locked out: %v", err)
+	}
+	still.nc.Close()
+}
+
+// Whoever may read a stream may have the broker deliver it to any subject, as if somebody had said it there. Nobody believes that, whether or not there is
+// a coordinator to be trusted.
+func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
+	f := securedField(t, "a", "b")
+	b := f.worker("b", 2, func(o *fleet.WorkerOptions) {
+		o.Address = f.as("worker-b.yml")
+		o.Address.Trust = nil
+	})
+	f.waitFor("takes attempts", b.said.String)
+	c, crew := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
+	nodes, err := (Link{}).Nodes(t.Context(), f.as("observer.yml"))
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("got %+v, %v, want one worker", nodes, err)
+	}
+	a, err := connect(t.Context(), f.as("worker-a.yml"), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.nc.Close()
+	heard := make(chan *nats.Msg, 100)
+	victim, err := connect(t.Context(), f.as("worker-b.yml"), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer victim.nc.Close()
+	if _, err := victim.nc.ChanSubscribe(downSubject(nodes[0].Instance), heard); err != nil {
+		t.Fatal(err)
+	}
+	inject := func(name, subject string, data []byte) {
+		object := "$O." + filesStore + ".C." + name
+		if _, err := a.js.Publish(t.Context(), object, data); err != nil {
+			t.Error(err)
+		}
+		request := map[string]any{"stream_name": "OBJ_" + filesStore, "config": map[string]any{
+			"name": name, "deliver_subject": subject, "deliver_policy": "all", "ack_policy": "none", "replay_policy": "instant", "filter_subject": object, "mem_storage": true, "inactive_threshold": int64(time.Minute),
+		}}
+		m, err := a.nc.Request("$JS.API.CONSUMER.CREATE.OBJ_"+filesStore+"."+name+"."+object, encoded(request), 5*time.Second)
+		if err != nil {
+			t.Error(err)
+		} else if strings.Contains(string(m.Data), `"error"`) {
+			t.Errorf("the consumer was not made: %s", m.Data)
+		}
+	}
+	f.doing.Go(func() {
+		f.whenRuns(2)
+		kv, err := a.js.KeyValue(t.Context(), jobsBucket)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		keys, err := kv.Keys(t.Context())
+		if err != nil || len(keys) != 1 {
+			t.Errorf("jobs %q, %v", keys, err)
+			return
+		}
+		entry, err := kv.Get(t.Context(), keys[0])
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var j fleet.Job
+		if err := json.Unmarshal(entry.Value(), &j); err != nil {
+			t.Error(err)
+		}
+		over := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}
+		inject("down", downSubject(nodes[0].Instance), encoded(fleet.Down{V: fleet.Protocol, Key: keys[0], Owner: j.Owner, Over: over}))
+		inject("up", upSubject(nodes[0].Instance, keys[0]), encoded(fleet.Up{V: fleet.Protocol, Owner: j.Owner, Word: fleet.Word{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
+	})
+	text := source(4, 2, "echo run >> runs-${item}; sleep 1", "")
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.doing.Wait()
+	if err := crew.Close(); err != nil {
+		t.Error(err)
+	}
+	f.once(r, 4)
+	delivered := false
+	for len(heard) > 0 {
+		m := <-heard
+		delivered = delivered || strings.HasPrefix(m.Reply, "$JS.")
+	}
+	if !delivered {
+		t.Error("the broker has delivered nothing: what is tested here does not happen")
 	}
 }
