@@ -125,7 +125,7 @@ func newFleetRemoveCommand(con *console) *cobra.Command {
 deleted. The broker has to get the new users.conf, and to read it: kill -HUP. It ends the connections of those that are not in it any more.
 
 With fleet add of the same name a worker gets new credentials.`,
-		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet cellar && prodigy fleet add fleet cellar",
+		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet laptop --role coordinator",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return con.linked(func() error {
