@@ -277,6 +277,9 @@ func (g progressLines) paused(j *view.Job, now time.Time) []string {
 	for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
 		list = append(list, visible(j.StartsHeld[by].Words(now)))
 	}
+	if h := j.RetriesHeld; h != nil {
+		list = append(list, h.Words())
+	}
 	for _, p := range j.Paused() {
 		list = append(list, "paused: "+visible(p.Words(now)))
 	}

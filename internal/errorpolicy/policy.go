@@ -27,6 +27,7 @@ type Policy struct {
 	ErrorCollection   Collection      `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
 	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
 	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
+	RetryRatio        *retry.Ratio    `yaml:"retry_ratio"`         // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
 	Quota             *quota.Policy   `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
 	Adapt             adapt.Config    // of the number of agents at once, which the map phase sets; zero: none
 	Rate              rate.Limit      // of the starts of agents, which the map phase sets; zero: none
@@ -115,6 +116,9 @@ func (p Policy) Check() []breaker.Finding {
 	}
 	if p.Quota != nil {
 		found = append(found, breaker.Under("quota", p.Quota.Check())...)
+	}
+	if p.RetryRatio != nil {
+		found = append(found, breaker.Under("retry_ratio", p.RetryRatio.Check())...)
 	}
 	if p.CircuitBreaker != nil {
 		found = append(found, breaker.Under("circuit_breaker", p.CircuitBreaker.Check())...)

@@ -127,6 +127,8 @@ var types = []Event{
 	StepRetrying{},
 	StepRetried{},
 	ConcurrencyChanged{},
+	RetriesHeld{},
+	RetriesAllowed{},
 	StartsHeld{},
 	StartsAllowed{},
 	StepFailed{},
@@ -801,7 +803,7 @@ func (e AgentFailed) normal() Event {
 	e.DelayMS, e.RetryAt = roundedAt(e.DelayMS), writtenAt(e.RetryAt)
 	if e.Retry != nil {
 		state := *e.Retry
-		state.WaitedMS, state.PreviousMS, state.AskedMS = state.WaitedMS.rounded(), state.PreviousMS.rounded(), state.AskedMS.rounded()
+		state.WaitedMS, state.PreviousMS, state.AskedMS, state.SpreadMS = state.WaitedMS.rounded(), state.PreviousMS.rounded(), state.AskedMS.rounded(), state.SpreadMS.rounded()
 		state.ExpiresAt = writtenAt(state.ExpiresAt)
 		e.Retry = &state
 	}
@@ -824,7 +826,8 @@ type RetryState struct {
 	Attempts   int        `json:"attempts"`
 	WaitedMS   Millis     `json:"waited_ms"`
 	PreviousMS Millis     `json:"previous_ms"`
-	AskedMS    Millis     `json:"asked_ms,omitempty"` // how long the service has asked to be left alone, if it has
+	SpreadMS   Millis     `json:"spread_ms,omitempty"` // by which it comes later than the policy says, because many others are due then
+	AskedMS    Millis     `json:"asked_ms,omitempty"`  // how long the service has asked to be left alone, if it has
 	ExpiresAt  *time.Time `json:"budget_expires_at,omitempty"`
 }
 
@@ -1277,6 +1280,29 @@ func (e ConcurrencyChanged) Words() string {
 func (ConcurrencyChanged) Type() string { return "ConcurrencyChanged" }
 
 func (ConcurrencyChanged) About() string { return "" }
+
+// RetriesHeld says that retries wait, in no slot, because so many have started for the first attempts there were (retry_ratio). First attempts go on.
+type RetriesHeld struct {
+	First   int     `json:"first"`   // attempts in the window before
+	Retries int     `json:"retries"` // in the same
+	Ratio   float64 `json:"ratio"`
+}
+
+func (RetriesHeld) Type() string { return "RetriesHeld" }
+
+func (RetriesHeld) About() string { return "" }
+
+// Words says what waits, and why.
+func (e RetriesHeld) Words() string {
+	return fmt.Sprintf("retries wait for first attempts: there were %d for %d, and retry_ratio is %v", e.Retries, e.First, e.Ratio)
+}
+
+// RetriesAllowed says that no retry waits any more because of RetriesHeld.
+type RetriesAllowed struct{}
+
+func (RetriesAllowed) Type() string { return "RetriesAllowed" }
+
+func (RetriesAllowed) About() string { return "" }
 
 // StartsHeld says that nothing starts any more, while what runs goes on.
 type StartsHeld struct {

@@ -28,6 +28,7 @@ import (
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/rate"
+	"prodigy/internal/retry"
 )
 
 // exactly compares all fields.
@@ -311,7 +312,7 @@ func TestTheJSONOfAStateHasAllOfIt(t *testing.T) {
 func fill(v reflect.Value, name string) {
 	v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // also where a field is private
 	switch {
-	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]() || v.Type() == reflect.TypeFor[adapt.Config]():
+	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]() || v.Type() == reflect.TypeFor[adapt.Config]() || v.Type() == reflect.TypeFor[retry.Ratio]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
 	case v.Type() == reflect.TypeFor[errorpolicy.Statuses]():
@@ -430,6 +431,7 @@ var foldSums = map[int]string{
 	19: "00e5443c791b28175830855f8fd3d57796b7253234d09bb192e252e4813be398", // agents at once that adapt
 	20: "00e5443c791b28175830855f8fd3d57796b7253234d09bb192e252e4813be398", // requests to a running job
 	21: "81a858d0bd2097cb89017955fccaac878c2cca2e45b6cda6702c990ea800c4ae", // breakers by key
+	22: "a840934592f40edc4365ba17fd83f91f8e3d3a70ed4a134da158068245fdba54", // starts and retries, for their ratio
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -48,6 +48,8 @@ func kinds() map[string]recorded {
 		"a breaker for each key": {items: 9, reply: failing("item_0", "item_1", "item_3"), source: strings.Replace(
 			rated(2, "1/s", "", "a", "a", "b", "a", "b", "a", "b", "b", "a"), "  rate: 1/s\n", "", 1) +
 			"error_policy:\n  circuit_breaker: {per: \"${item.host}\", failure_threshold: 2, success_threshold: 1, half_open_requests: 1, timeout: 20s}\n"},
+		"few retries for the first attempts": {items: 8, same: true, reply: failing("item_1", "item_3", "item_4", "item_6"), source: workflowOf(8, 2,
+			"error_policy:\n  on_item_failure: retry\n  retry_ratio: {ratio: 0.1, window: 20s, min: 1}\n  retry_config: {max_attempts: 3, backoff: fixed, initial_delay: 1s}\n")},
 		"agents at once that adapt": {items: 8, reply: failing("item_2"), source: strings.Replace(rated(1, "1/s",
 			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s, retry_on: [{exit_code: 3}]}\n", slices.Repeat([]string{"a"}, 8)...),
 			"max_parallel: 1\n  rate: 1/s", "concurrency: {min: 2, max: 6, adapt: true}", 1)},

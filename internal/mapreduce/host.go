@@ -47,7 +47,7 @@ func (h *host) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, kee
 }
 
 func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (slot int, err error) {
-	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil)
+	turn := a.ItemID != "" && (h.job.workflow.Map.Rate.Limit.Count > 0 || h.job.workflow.Map.Concurrency != nil || h.job.workflow.ErrorPolicy.RetryRatio != nil)
 	w := h.job.waits.begin(a.ItemID)
 	defer h.job.waits.remove(w)
 	if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil { // the workspace of the slot is the agent's

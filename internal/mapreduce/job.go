@@ -63,6 +63,7 @@ type job struct {
 	waits          waits                     // of steps for their next tries
 	serial         bool                      // there is one slot, which its agent keeps, so that one item comes after the other
 	rescaled       bool                      // another workflow has another number of slots than somebody asked for
+	crowds         crowds                    // of retries that are due at once
 	halting        chan struct{}             // closed when a pool begins to stop
 	agents         errgroup.Group            // every goroutine of the run
 }

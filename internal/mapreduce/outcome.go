@@ -149,9 +149,10 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
 		o.Commit = flight.Resolve
 	}
+	rnd := retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number))
 	d := j.state.Policy.Decide(errorpolicy.Outcome{
 		ItemID: a.ItemID, Failure: f.Failure, Handled: o.Handled, Retry: flight.Retry, Ticket: flight.Ticket,
-	}, now, retry.NewRand(j.meta.Seed, a.ItemID, strconv.Itoa(a.Number)))
+	}, now, rnd)
 	message := f.Message
 	if d.Retry.Reason == retry.Budget {
 		message = "retry budget exhausted: " + message
@@ -167,7 +168,12 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		failed.ExitCode = &f.ExitCode
 	}
 	if d.Action.RunsAgain() {
+		var spread time.Duration
+		if p := j.workflow.ErrorPolicy; p.RetryRatio != nil && p.RetryConfig != nil {
+			spread = j.crowds.spread(&d.Retry, *p.RetryConfig, now, rnd)
+		}
 		addRetry(&failed, d.Retry, now)
+		failed.Retry.SpreadMS = events.Millis(spread)
 	}
 	return j.recordFailed(failed, j.whySkipped(f.TimedOut))
 }

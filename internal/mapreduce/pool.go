@@ -59,6 +59,7 @@ type pool struct {
 
 	ends      map[int]context.CancelCauseFunc // of the attempts that run, by item index; a fleet has none
 	gone      map[int]bool                    // items in turns.starts that were settled meanwhile
+	retryHold bool                            // retries wait because there were too many
 	fleetHeld bool                            // the fleet knows that the job stops
 	between   bool                            // it runs nothing, and only waits until the job is not paused any more
 
@@ -98,6 +99,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), slotOf: map[int]int{}, taken: map[int]bool{}, ends: map[int]context.CancelCauseFunc{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1}
 	for _, d := range due {
 		p.again(d)
+		j.crowds.add(d.due)
 	}
 	p.suspects = slices.DeleteFunc(p.suspects, p.dropSkipped)
 	defer close(p.idle)
@@ -290,7 +292,8 @@ const burst = 256
 
 // dispatch starts what may start now. It returns true when it stopped before it was done.
 func (p *pool) dispatch(now time.Time) bool {
-	p.held, p.turns.all, p.turns.single = false, time.Time{}, false
+	p.held, p.turns.all, p.turns.free, p.turns.single = false, time.Time{}, time.Time{}, false
+	p.endRetryHold(now)
 	p.watchWindows(now)
 	if p.source.chosen == nil || !now.Before(p.total) {
 		p.total = time.Time{}
@@ -364,7 +367,7 @@ func (p *pool) admitNext(now time.Time) bool {
 	if p.turns.keysOf != nil {
 		return p.admitByKey(now)
 	}
-	retrying := len(p.due) > 0 && !p.due[0].due.After(now)
+	retrying := p.retryDue(now)
 	if !retrying && p.fresh == nil {
 		return false
 	}
@@ -675,6 +678,7 @@ func (p *pool) arm(t *time.Timer) {
 	switch {
 	case p.held && !p.hold.IsZero():
 		sooner(p.hold)
+	case p.hasDue(time.Now()) && (!p.turns.free.IsZero() || p.turns.retries > 0): // too many retries: turns says when the next may start
 	case !p.held && vacant && len(p.due) > 0:
 		sooner(p.due[0].due)
 	}

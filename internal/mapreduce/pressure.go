@@ -55,12 +55,16 @@ func (s *state) retriedStep(now time.Time, e events.StepRetried) {
 	}
 	s.Rate.Start(f.Key, now)
 	s.Adapt.Start(now)
+	s.Retries.Start(true, now)
 	f.Try = now
 	s.Running[e.ItemIndex] = f
 }
 
 // takesTurns reports whether starts have to wait for a turn.
-func (s *state) takesTurns() bool { return s.Rate.Limits() || s.Adapt.Limits() }
+func (s *state) takesTurns() bool { return s.Rate.Limits() || s.Adapt.Limits() || s.Retries.Limits() }
+
+// isRetry reports whether the next attempt at an item follows a failure.
+func (s *state) isRetry(index int) bool { return s.Waiting[index].Retry.Attempts > 0 }
 
 // nextTurn returns when a start may be that needs no turn of a key of its own.
 func (s *state) nextTurn(now time.Time) time.Time {

@@ -158,7 +158,7 @@ func (p *pool) seek(now time.Time) {
 // hasReady reports whether something may be there to start.
 func (p *pool) hasReady(now time.Time) bool {
 	_, starts := p.turns.starts.due()
-	return p.fresh != nil || len(p.due) > 0 && !p.due[0].due.After(now) || len(p.parked) > 0 && !p.parked[0].due.After(now) || p.turns.woken.len() > 0 || starts
+	return p.fresh != nil || p.hasDue(now) && p.turns.free.IsZero() || len(p.parked) > 0 && !p.parked[0].due.After(now) || p.turns.woken.len() > 0 || starts
 }
 
 // foundShared takes over the shared slot that was asked for.

@@ -38,6 +38,7 @@ type offered struct {
 	items.Item
 	reused *events.AgentReused // not nil: its result is taken over, and nothing is run
 	reason string              // why it is run, in a job that takes over results
+	retry  bool                // it follows a failure
 }
 
 // feed runs a producer of items on a goroutine of the job.

@@ -20,6 +20,7 @@ type state struct {
 	Policy   *errorpolicy.Machine `json:"policy"` // without what the workflow says
 	Rate     *rate.Limiter        `json:"rate"`   // without the limit
 	Adapt    *adapt.Limiter       `json:"adapt"`  // without its bounds
+	Retries  *retry.Throttle      `json:"retries"`
 	Started  time.Time            `json:"started"`
 	Seq      int64                `json:"seq"`     // of the last record
 	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
@@ -143,6 +144,7 @@ func newState(p errorpolicy.Policy) *state {
 		Policy:   errorpolicy.New(p),
 		Rate:     rate.NewLimiter(p.Rate),
 		Adapt:    adapt.New(p.Adapt),
+		Retries:  retry.NewThrottle(p.RetryRatio),
 		Phases:   map[string]*phase{},
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
@@ -280,6 +282,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	case events.AgentStarted:
 		s.Rate.Start(e.Key, r.Time)
 		s.Adapt.Start(r.Time)
+		s.Retries.Start(s.isRetry(e.ItemIndex), r.Time)
 		ticket, effects := s.Policy.Started(e.BreakerKey, r.Time)
 		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key}
 		delete(s.Waiting, e.ItemIndex)

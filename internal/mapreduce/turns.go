@@ -23,6 +23,8 @@ type turns struct {
 	full    map[string][]itemKeys                          // of those in starts, by the key of a breaker that waits for the outcomes of its tests
 	woken   lanes[string, *parking]                        // agents whose wait for the next try of a step is over, by the key of their rate
 	asking  lanes[string, *parking]                        // the same of those that have kept their slots
+	retries int                                            // of items in starts that are tried again
+	free    time.Time                                      // when to ask again whether a retry may start; zero: none was held
 	all     time.Time                                      // when to ask again what may start, whatever its key is; zero: nothing was held
 	single  bool                                           // the next item waits for the limit that all items have
 	since   time.Time                                      // from when on a slot has been free for what waits for its turn; zero: nothing waits
@@ -136,8 +138,12 @@ func (t *turns) next(latest time.Time, vacant, held bool) time.Time {
 		sooner(t.all, true)
 		return latest
 	}
-	sooner(t.asking.due())
-	if vacant {
+	if t.free.IsZero() {
+		sooner(t.asking.due())
+	} else {
+		sooner(t.free, true)
+	}
+	if vacant && t.free.IsZero() {
 		sooner(t.woken.due())
 	}
 	if vacant && !held {
@@ -160,7 +166,7 @@ func (t *turns) forget(index int) {
 // takeTurn returns the agent whose turn it is, and records that.
 func (p *pool) takeTurn(l *lanes[string, *parking], now time.Time) (*parking, bool) {
 	for {
-		if l.len() == 0 || p.heldForAll(now) {
+		if l.len() == 0 || p.heldForAll(now) || p.retriesHeld(now) {
 			return nil, false
 		}
 		_, k, ok := l.next(now, p.job.state.Rate.Next)
@@ -191,6 +197,37 @@ func (p *pool) heldForAll(now time.Time) bool {
 	return true
 }
 
+// retriesHeld reports whether no retry may start now, and has the loop come back when that is over.
+func (p *pool) retriesHeld(now time.Time) bool {
+	at := p.job.state.Retries.Next(now)
+	if !at.After(now) {
+		return false
+	}
+	p.turns.free = at
+	if !p.retryHold {
+		p.retryHold = true
+		first, retries := p.job.state.Retries.Counts(now)
+		p.job.record(events.RetriesHeld{First: first, Retries: retries, Ratio: p.job.workflow.ErrorPolicy.RetryRatio.Ratio})
+	}
+	return true
+}
+
+// endRetryHold records that no retry waits any more because there were too many.
+func (p *pool) endRetryHold(now time.Time) {
+	if p.retryHold && !p.hasDue(now) && p.turns.retries == 0 && p.turns.woken.len() == 0 && p.turns.asking.len() == 0 {
+		p.retryHold = false
+		p.job.record(events.RetriesAllowed{})
+	}
+}
+
+// hasDue reports whether the next attempt at an item is due.
+func (p *pool) hasDue(now time.Time) bool { return len(p.due) > 0 && !p.due[0].due.After(now) }
+
+// retryDue reports whether the next attempt at an item is due and may start, as far as that depends on the number of retries.
+func (p *pool) retryDue(now time.Time) bool {
+	return p.hasDue(now) && (!p.job.state.isRetry(p.due[0].index) || !p.retriesHeld(now))
+}
+
 // serveAsking has agents go on that have kept their slots.
 func (p *pool) serveAsking(now time.Time) {
 	for p.halted == nil {
@@ -213,14 +250,18 @@ func (p *pool) wakeInTurn(now time.Time) bool {
 
 // admitByKey is admitNext for a job whose items have limits by their keys.
 func (p *pool) admitByKey(now time.Time) bool {
-	if len(p.due) > 0 && !p.due[0].due.After(now) {
+	if p.retryDue(now) && p.turns.retries < p.job.state.Retries.Free(now) {
 		d := p.due.pop()
 		it, err := p.job.store.At(d.index)
 		if err != nil {
 			p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
 			return false
 		}
-		p.turns.starts.add(p.turns.keysOf(it.ID, it.Data), offered{Item: items.Item{ID: d.id, Index: d.index}})
+		next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.state.isRetry(d.index)}
+		if next.retry {
+			p.turns.retries++
+		}
+		p.turns.starts.add(p.turns.keysOf(it.ID, it.Data), next)
 		return true
 	}
 	keys, it, waited := p.turns.starts.next(now, p.mayStart)
@@ -229,7 +270,7 @@ func (p *pool) admitByKey(now time.Time) bool {
 	}
 	if waited && p.gone[it.Index] {
 		delete(p.gone, it.Index)
-		p.turns.starts.pop()
+		p.turns.popStart(it)
 		return true
 	}
 	if p.heldForAll(now) {
@@ -244,8 +285,12 @@ func (p *pool) admitByKey(now time.Time) bool {
 		return false
 	}
 	switch {
+	case waited && it.retry && p.retriesHeld(now):
+		p.turns.popStart(it)
+		p.due.push(dueItem{id: it.ID, index: it.Index, due: p.job.state.Waiting[it.Index].Due})
+		return true
 	case waited:
-		p.turns.starts.pop()
+		p.turns.popStart(it)
 	case p.turns.starts.has(keys) || p.mayStart(keys, now).After(now):
 		return p.setAside(keys)
 	default:
@@ -260,6 +305,14 @@ func (p *pool) admitByKey(now time.Time) bool {
 	}
 	p.start(it, keys)
 	return true
+}
+
+// popStart removes the item that starts.next has returned.
+func (t *turns) popStart(it offered) {
+	t.starts.pop()
+	if it.retry {
+		t.retries--
+	}
 }
 
 // mayStart returns when an item with these keys may start, or be refused: at once, if that is not after now. Where a breaker has all its tests

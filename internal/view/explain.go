@@ -508,6 +508,9 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 		why = append(why, e.Matched+" in retry_on matched")
 	}
 	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS), time.Duration(*e.DelayMS))+", due at "+clock(x.due))
+	if e.Retry != nil && e.Retry.SpreadMS > 0 {
+		why = append(why, duration.Format(time.Duration(e.Retry.SpreadMS))+" of it because many others are due at the same time")
+	}
 	if e.Retry != nil && e.Retry.ExpiresAt != nil {
 		why = append(why, fmt.Sprintf("retry budget: %s of %s waited including this", duration.Format(time.Duration(e.Retry.WaitedMS)), duration.Format(p.Budget)))
 	}

@@ -72,11 +72,12 @@ type Job struct {
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
 
-	Spent      spend.Total                  // by AI agents
-	MaxCost    spend.USD                    // that they may cost in all, if a command line said so
-	StartsHeld map[string]events.StartsHeld // what holds back all starts, by its name
-	Limit      *events.ConcurrencyChanged   // the last; nil: there was none
-	Budget     *spend.JobSpent              // nil: the budget allows further agents, as far as this run has asked
+	Spent       spend.Total                  // by AI agents
+	MaxCost     spend.USD                    // that they may cost in all, if a command line said so
+	RetriesHeld *events.RetriesHeld          // nil: no retry waits because of too many
+	StartsHeld  map[string]events.StartsHeld // what holds back all starts, by its name
+	Limit       *events.ConcurrencyChanged   // the last; nil: there was none
+	Budget      *spend.JobSpent              // nil: the budget allows further agents, as far as this run has asked
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
@@ -208,6 +209,10 @@ func (j *Job) Apply(r events.Record) {
 		}
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		j.at(e.ItemID, e.Step, due)
+	case events.RetriesHeld:
+		j.RetriesHeld = &e
+	case events.RetriesAllowed:
+		j.RetriesHeld = nil
 	case events.StartsHeld:
 		if j.StartsHeld == nil {
 			j.StartsHeld = map[string]events.StartsHeld{}
@@ -298,6 +303,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	j.State, j.Reason, j.RunBegan = Running, "", now
 	j.Hold, j.Draining = nil, ""
 	clear(j.StartsHeld)
+	j.RetriesHeld = nil
 	j.Merges.Verifying, j.Merges.failed = nil, nil
 	j.Letters = e.Reason == events.ForDeadLetters
 	if j.resumed || e.Phase != "" && e.Phase != j.Phase {

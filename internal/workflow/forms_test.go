@@ -222,6 +222,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return pattern(`^[0-9.]+ *(%|[kMGT]B|[KMGT]iB)$`, "size or share"), true
 	case reflect.TypeFor[Rate]():
 		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
+	case reflect.TypeFor[*retry.Ratio]():
+		return either("number above 0, or [mapping](#retry_ratio)", number("", node{"exclusiveMinimum": 0, "maximum": 100}), l.block(reflect.TypeFor[retry.Ratio](), "retry_ratio")), true
 	case reflect.TypeFor[rate.Limit]():
 		return rateForm(), true
 	case reflect.TypeFor[*ReduceWhen]():
@@ -326,6 +328,10 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return either("list of labels, or one label", label, listOf(label, "")), true
 	case "pressure.Guards.load":
 		return number("number above 0", node{"exclusiveMinimum": 0}), true
+	case "retry.Ratio.ratio":
+		return number("number above 0, at most 100", node{"exclusiveMinimum": 0, "maximum": 100}), true
+	case "retry.Ratio.min":
+		return number("whole number from 1 to 1000000", node{"type": "integer", "minimum": 1, "maximum": 1_000_000}), true
 	case "workflow.Rate.burst":
 		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true
 	case "workflow.Concurrency.min", "workflow.Concurrency.max":

@@ -300,6 +300,8 @@ func (r *reader) policyValue(e entry, target any) {
 		set(t)(r.collection(e))
 	case **retry.Policy:
 		setPointer(t)(r.itemRetry(e))
+	case **retry.Ratio:
+		*t = r.retryRatio(e)
 	case *retry.Backoff:
 		set(t)(r.backoff(e))
 	case *retry.Jitter:

@@ -125,6 +125,31 @@ func (r *reader) itemRetry(e entry) (retry.Policy, bool) {
 	return p.policy, ok
 }
 
+// retryRatio reads a number, or a mapping with it.
+func (r *reader) retryRatio(e entry) *retry.Ratio {
+	v := retry.DefaultRatio()
+	if e.value.Kind != yaml.MappingNode {
+		ok := false
+		if v.Ratio, ok = r.number(e); !ok {
+			return nil
+		}
+		for _, f := range v.Check() {
+			r.fail(e.value, "%s", f.Message)
+		}
+		return &v
+	}
+	b := r.block("retry_ratio", e, r.fields(&v))
+	if b == nil {
+		return nil
+	}
+	if r.require(b, "ratio"); b.has("ratio") {
+		for _, f := range v.Check() {
+			r.fail(b.at(f.Field), "%s", f.Message)
+		}
+	}
+	return &v
+}
+
 // backoff reads a strategy: its name; {name: {parameters}}; or {type: name, parameters}.
 func (r *reader) backoff(e entry) (retry.Backoff, bool) {
 	if e.value.Kind != yaml.MappingNode {

@@ -1,0 +1,164 @@
+package retry
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/duration"
+)
+
+// Ratio holds the retries of a job to a part of its first attempts, so that a service in trouble does not get more and more work by them.
+// It is the retry budget of Finagle and Linkerd, over a window that suits attempts of seconds and minutes.
+type Ratio struct {
+	Ratio  float64       `yaml:"ratio"`                 // retries for each first attempt, such as 0.2; required
+	Window time.Duration `yaml:"window" unit:"seconds"` // of the attempts that are counted: those that started in this time before; default 1m
+	Min    int           `yaml:"min"`                   // retries that may start in a window whatever the ratio is, so that few items are retried as ever, and no retry waits for ever; default 10
+}
+
+// DefaultRatio returns what a ratio has beside its number.
+func DefaultRatio() Ratio { return Ratio{Window: time.Minute, Min: 10} }
+
+// Check returns what is wrong with r as a block of a workflow file.
+func (r Ratio) Check() []breaker.Finding {
+	var found []breaker.Finding
+	switch {
+	case r.Ratio == 0:
+		found = append(found, breaker.Finding{Field: "ratio", Message: "retry_ratio of 0 leaves no retries but the floor: for none at all, leave on_item_failure: retry and retry_config out"})
+	case !(r.Ratio > 0):
+		found = append(found, breaker.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be more than 0, not %v", r.Ratio)})
+	case r.Ratio > maxRatio:
+		found = append(found, breaker.Finding{Field: "ratio", Message: fmt.Sprintf("retry_ratio must be at most %d retries for each first attempt, not %v: leave it out for no limit", maxRatio, r.Ratio)})
+	}
+	if r.Window < time.Second || r.Window > 24*time.Hour {
+		found = append(found, breaker.Finding{Field: "window", Message: fmt.Sprintf("window must be from 1s to 1d, not %s", duration.Format(r.Window))})
+	}
+	if r.Min < 1 || r.Min > maxFloor {
+		found = append(found, breaker.Finding{Field: "min", Message: fmt.Sprintf("min must be from 1 to %d, not %d: without any, a retry could wait for ever", maxFloor, r.Min)})
+	}
+	return found
+}
+
+const (
+	maxRatio = 100
+	maxFloor = 1_000_000
+
+	ratioSlots = 60 // that a window is counted in
+)
+
+// Throttle says when the next retry may start under a Ratio. It is a pure state machine: starts and the clock go in, the time of the next retry comes
+// out. It is not safe for concurrent use.
+//
+// In a window that ends at the start of a retry there are at most max(min, ratio × first attempts) retries; windows end at sixtieths of their length.
+type Throttle struct {
+	ratio Ratio
+	mem   throttleMemory
+}
+
+// throttleMemory is what a throttle remembers: everything but its ratio.
+type throttleMemory struct {
+	Slots []ratioSlot `json:"slots,omitempty"` // in the order of time
+}
+
+// ratioSlot is what started in a sixtieth of a window.
+type ratioSlot struct {
+	N       int64 `json:"n"` // sixtieths since 1970
+	First   int   `json:"first,omitempty"`
+	Retries int   `json:"retries,omitempty"`
+}
+
+// NewThrottle returns a throttle that has seen no start. With a nil ratio no retry ever waits.
+func NewThrottle(r *Ratio) *Throttle {
+	if r == nil {
+		return &Throttle{}
+	}
+	return &Throttle{ratio: *r}
+}
+
+// Limits reports whether there is a limit.
+func (t *Throttle) Limits() bool { return t.ratio.Ratio > 0 }
+
+// MarshalJSON encodes what the throttle remembers.
+func (t *Throttle) MarshalJSON() ([]byte, error) { return json.Marshal(t.mem) }
+
+// UnmarshalJSON restores what a throttle of the same ratio remembered.
+func (t *Throttle) UnmarshalJSON(data []byte) error {
+	t.mem = throttleMemory{}
+	return json.Unmarshal(data, &t.mem)
+}
+
+// Start records a start.
+func (t *Throttle) Start(retry bool, now time.Time) {
+	if !t.Limits() {
+		return
+	}
+	n := t.slot(now)
+	kept := t.mem.Slots[:0]
+	for _, s := range t.mem.Slots {
+		if s.N > n-ratioSlots && s.N <= n { // later ones are of a clock that has been set back
+			kept = append(kept, s)
+		}
+	}
+	if len(kept) == 0 || kept[len(kept)-1].N != n {
+		kept = append(kept, ratioSlot{N: n})
+	}
+	if last := &kept[len(kept)-1]; retry {
+		last.Retries++
+	} else {
+		last.First++
+	}
+	t.mem.Slots = kept
+}
+
+// slot returns the sixtieth of a window that a time is in.
+func (t *Throttle) slot(at time.Time) int64 { return at.UnixNano() / int64(t.length()) }
+
+func (t *Throttle) length() time.Duration { return max(t.ratio.Window/ratioSlots, 1) }
+
+// Counts returns what has started in the window that ends with now.
+func (t *Throttle) Counts(now time.Time) (first, retries int) {
+	return t.counts(t.slot(now), t.slot(now))
+}
+
+// counts returns what of the window of slot n was started no later than in slot latest.
+func (t *Throttle) counts(n, latest int64) (first, retries int) {
+	for _, s := range t.mem.Slots {
+		if s.N > n-ratioSlots && s.N <= latest {
+			first, retries = first+s.First, retries+s.Retries
+		}
+	}
+	return first, retries
+}
+
+// Free returns how many retries may start now.
+func (t *Throttle) Free(now time.Time) int {
+	if !t.Limits() {
+		return 1 << 30
+	}
+	n := t.slot(now)
+	return t.free(n, n)
+}
+
+func (t *Throttle) free(n, latest int64) int {
+	first, retries := t.counts(n, latest)
+	return max(t.ratio.Min, int(t.ratio.Ratio*float64(first))) - retries
+}
+
+// Next returns when a retry may start, if nothing else starts until then: at once, if that is not after now.
+func (t *Throttle) Next(now time.Time) time.Time {
+	if !t.Limits() {
+		return now
+	}
+	n := t.slot(now)
+	for k := range int64(ratioSlots) {
+		if t.free(n+k, n) <= 0 {
+			continue
+		}
+		if k == 0 {
+			return now
+		}
+		return time.Unix(0, (n+k)*int64(t.length()))
+	}
+	return time.Unix(0, (n+ratioSlots)*int64(t.length()))
+}
