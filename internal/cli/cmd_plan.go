@@ -74,6 +74,7 @@ type plan struct {
 	MaxParallel  int           `json:"max_parallel,omitempty"` // with a map phase
 	Requires     []string      `json:"requires,omitempty"`     // of the workers of a fleet
 	Rate         string        `json:"rate,omitempty"`         // how often agents start at most
+	Rollout      []string      `json:"rollout,omitempty"`      // its stages, in words
 	Steps        []planStep    `json:"steps"`
 	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
 	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
@@ -249,7 +250,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel, p.Requires = slots, fleetOptions{}.labels(w.Workflow)
-		p.Rate = rateOf(w.Workflow)
+		p.Rate, p.Rollout = rateOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
 	}
 	p.estimate(w.Workflow)
 	for _, s := range sectionsOf(w.Workflow) {
@@ -508,6 +509,9 @@ func (p plan) print(w io.Writer) {
 		p.Items.print(w)
 		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
 		printRate(w, p.Rate)
+		for _, text := range p.Rollout {
+			_, _ = fmt.Fprintln(w, text)
+		}
 	}
 	if len(p.Requires) > 0 {
 		_, _ = fmt.Fprintf(w, "requires: %s\n", strings.Join(p.Requires, ", "))

@@ -14,10 +14,11 @@ import (
 
 type resumeOptions struct {
 	jobOptions
-	jobID jobName
-	force bool
-	fleet fleetOptions
-	echo  echoOptions
+	jobID  jobName
+	force  bool
+	accept bool
+	fleet  fleetOptions
+	echo   echoOptions
 }
 
 func newResumeCommand(con *console) *cobra.Command {
@@ -60,6 +61,7 @@ codes are those of run, but 0 when the job had already completed.`,
 	cmd.Flags().Lookup("pool").Usage += "; default as before, none: share none any more"
 	cmd.Flags().Lookup("fleet").Usage += ", and give up what they may still run"
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on; finished steps must be unchanged")
+	f.BoolVar(&o.accept, "accept", false, "go on although too few items of the canary, or of a step of the ramp, have succeeded")
 	f.BoolVar(&o.force, "force", false, "continue the job although it was cancelled")
 	f.IntVar(&o.maxCrashes, "max-crashes", 2, "run an item alone that was running during this many unexplained crashes, and set it aside after as many alone; 0: never")
 	return cmd
@@ -88,7 +90,7 @@ func runResume(ctx context.Context, con *console, o resumeOptions) error {
 		conclude = o.nothingDone
 	}
 	return o.again(ctx, con, job, o.fleet, o.echo, conclude, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
-		c.Force = o.force
+		c.Force, c.Accept = o.force, o.accept
 		return mapreduce.Resume(ctx, c, job)
 	})
 }

@@ -20,7 +20,7 @@ const (
 	exitOK          = 0   // every item succeeded
 	exitFailed      = 1   // the job failed, was cancelled or stopped by its policy, or prodigy could not go on
 	exitUsage       = 2   // a wrong command line, an invalid workflow, an unknown job: nothing was run
-	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results
+	exitLeft        = 3   // the job completed, but items were dead-lettered or skipped, or reduce does not know of all results; or too few items of a canary or a ramp succeeded
 	exitOutside     = 75  // paused outside of the windows of the job, with --exit-outside; can be resumed
 	exitInterrupted = 130 // stopped by SIGINT; can be resumed
 	exitQuit        = 131 // ended by SIGQUIT; can be resumed
@@ -120,6 +120,9 @@ func resultCode(r mapreduce.Result, stop *signalError, partialOK bool) int {
 	case mapreduce.Paused:
 		if stop != nil {
 			return stop.exitCode()
+		}
+		if r.Unproven {
+			return exitLeft
 		}
 		if r.Drained {
 			return exitTerminated

@@ -243,6 +243,10 @@ func (p *printer) print(r events.Record) {
 		p.log.Info().Msg("item " + visible(e.ItemID) + " is to be skipped, by " + visible(e.By))
 	case events.RetryNowRequested:
 		p.log.Info().Msg("what waits for its next attempt goes on now, by " + visible(e.By))
+	case events.RolloutStage:
+		p.log.Info().Msg(e.Words())
+	case events.RolloutHeld:
+		p.log.Warn().Msg("nothing more starts: " + visible(e.Reason))
 	case events.RetriesHeld:
 		p.log.Warn().Msg(e.Words())
 	case events.RetriesAllowed:

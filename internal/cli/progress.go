@@ -277,6 +277,9 @@ func (g progressLines) paused(j *view.Job, now time.Time) []string {
 	for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
 		list = append(list, visible(j.StartsHeld[by].Words(now)))
 	}
+	if s := j.Rollout; s != nil && j.AtItems() {
+		list = append(list, s.Words())
+	}
 	if h := j.RetriesHeld; h != nil {
 		list = append(list, h.Words())
 	}

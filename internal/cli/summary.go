@@ -358,7 +358,7 @@ func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []stri
 		commands = append(commands, runReduce(job))
 	}
 	if !completed {
-		commands = append(commands, "prodigy resume "+job.ID+forced(job))
+		commands = append(commands, "prodigy resume "+job.ID+forced(job)+accepting(job))
 	}
 	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
 	switch {
@@ -378,6 +378,14 @@ func forced(job jobs.Job) string {
 		return ""
 	}
 	return " --force"
+}
+
+// accepting returns the flag without which a job is not resumed whose rollout is held.
+func accepting(job jobs.Job) string {
+	if held, err := mapreduce.AwaitsAccept(job); err != nil || !held {
+		return ""
+	}
+	return " --accept"
 }
 
 func inspect(letter string, job jobs.Job) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -127,6 +128,8 @@ var types = []Event{
 	StepRetrying{},
 	StepRetried{},
 	ConcurrencyChanged{},
+	RolloutStage{},
+	RolloutHeld{},
 	RetriesHeld{},
 	RetriesAllowed{},
 	StartsHeld{},
@@ -228,7 +231,8 @@ func (e JobFailed) normal() Event {
 
 // JobPaused ends a run that was interrupted and can be resumed.
 type JobPaused struct {
-	Reason string `json:"reason"`
+	Reason   string `json:"reason"`
+	Unproven bool   `json:"unproven,omitempty"` // too few items of a stage of the rollout have succeeded: see RolloutHeld
 }
 
 func (JobPaused) Type() string { return "JobPaused" }
@@ -261,6 +265,8 @@ type JobResumed struct {
 	Died *time.Time `json:"died,omitempty"`
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
+
+	Accepted bool `json:"accepted,omitempty"` // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
@@ -1280,6 +1286,55 @@ func (e ConcurrencyChanged) Words() string {
 func (ConcurrencyChanged) Type() string { return "ConcurrencyChanged" }
 
 func (ConcurrencyChanged) About() string { return "" }
+
+// RolloutStage says that a stage of a rollout begins, and how the one before went.
+type RolloutStage struct {
+	Stage       int     `json:"stage"`                  // the number of stages that are over
+	Name        string  `json:"name,omitempty"`         // canary or ramp; empty: the rollout is over
+	Slots       int     `json:"slots,omitempty"`        // agents at once; absent: as many as there are slots
+	Items       int     `json:"items,omitempty"`        // that are looked at
+	SuccessRate float64 `json:"success_rate,omitempty"` // the part of them that has to succeed
+	Successful  int     `json:"successful,omitempty"`   // items of the stage before
+	Failed      int     `json:"failed,omitempty"`
+}
+
+func (RolloutStage) Type() string { return "RolloutStage" }
+
+func (RolloutStage) About() string { return "" }
+
+// Words says what the stage is.
+func (e RolloutStage) Words() string {
+	before := ""
+	if e.Successful+e.Failed > 0 {
+		before = fmt.Sprintf("%d of %d items succeeded: ", e.Successful, e.Successful+e.Failed)
+	}
+	what := ""
+	switch {
+	case e.Name == "":
+		return before + "the rollout is over, and the others follow"
+	case e.Name == "canary":
+		what = fmt.Sprintf("canary: %d items run before the others", e.Items)
+		if e.Slots > 0 {
+			what += fmt.Sprintf(", %d at once", e.Slots)
+		}
+	default:
+		what = fmt.Sprintf("ramp: %d at once for %d items", e.Slots, e.Items)
+	}
+	return fmt.Sprintf("%s%s, of which %v %% must succeed", before, what, math.Round(e.SuccessRate*1e4)/100)
+}
+
+// RolloutHeld says that too few items of a stage have succeeded. The run ends when what runs has ended.
+type RolloutHeld struct {
+	Stage      int    `json:"stage"` // as in RolloutStage
+	Name       string `json:"name"`
+	Successful int    `json:"successful,omitempty"`
+	Failed     int    `json:"failed"`
+	Reason     string `json:"reason"`
+}
+
+func (RolloutHeld) Type() string { return "RolloutHeld" }
+
+func (RolloutHeld) About() string { return "" }
 
 // RetriesHeld says that retries wait, in no slot, because so many have started for the first attempts there were (retry_ratio). First attempts go on.
 type RetriesHeld struct {

@@ -24,10 +24,10 @@ var notPrinted = map[string][]string{
 	},
 	"what the workflow file says, with nothing put in for its variables": {"Fingerprint.Version", "StepSkipped.When", "AgentFailed.Matched", "StepRetrying.Matched"},
 	"one of a fixed set of words": {
-		"QuotaPaused.Kind", "Outcome", "Outcomes.<key>", "AgentUsage.CostSource", "ErrorType", "ErrorTypes.<key>", "PatternType", "SuggestedAction", "JobStarted.Mode", "JobResumed.Reason", "StepCompleted.Kind",
+		"QuotaPaused.Kind", "Outcome", "Outcomes.<key>", "AgentUsage.CostSource", "ErrorType", "ErrorTypes.<key>", "PatternType", "RolloutStage.Name", "RolloutHeld.Name", "SuggestedAction", "JobStarted.Mode", "JobResumed.Reason", "StepCompleted.Kind",
 		"StepCompleted.CaptureFormat", "AgentFailed.Signal", "AgentFailed.Action", "StepFailed.Action", "StepFailed.Reason", "DLQItemRemoved.Reason",
 	},
-	"made by prodigy from nothing that was printed": {"ConcurrencyChanged.Reason", "StartsHeld.Reason", "JobStarted.Version", "OutputFile", "AgentReused.FromJob", "JobStarted.InputJob", "Since.JobID"},
+	"made by prodigy from nothing that was printed": {"ConcurrencyChanged.Reason", "StartsHeld.Reason", "RolloutHeld.Reason", "JobStarted.Version", "OutputFile", "AgentReused.FromJob", "JobStarted.InputJob", "Since.JobID"},
 	"a checksum":                  {"OutputCRC", "Fingerprint.Steps", "Fingerprint.Values", "Uses.Sum", "Produced.Sum"},
 	"names of workers of a fleet": {"Node"},
 	"names of users":              {"By"},

@@ -432,6 +432,7 @@ var foldSums = map[int]string{
 	20: "00e5443c791b28175830855f8fd3d57796b7253234d09bb192e252e4813be398", // requests to a running job
 	21: "81a858d0bd2097cb89017955fccaac878c2cca2e45b6cda6702c990ea800c4ae", // breakers by key
 	22: "a840934592f40edc4365ba17fd83f91f8e3d3a70ed4a134da158068245fdba54", // starts and retries, for their ratio
+	23: "2ea702063574566cc5d4edf82766947ede4ecb0300f4dec28b9af77edff33e95", // canary and ramp
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -73,6 +73,7 @@ type Config struct {
 	LogFileSize int64         // bytes of a file of the log before the next is begun; 0: the default of the log
 	Grace       time.Duration // what running agents get to finish in at a stop, and a process between SIGTERM and SIGKILL
 	StopNow     bool          // no grace for running agents when the policy stops the job
+	Accept      bool          // of a resume: a job goes on whose rollout is held
 	ExitOutside bool          // outside of the windows of the job the run ends, paused, instead of waiting for the next
 	LogSteps    bool          // an AgentProgress event for each step
 	MaxRetries  int           // how often a dead letter may be sent again
@@ -204,6 +205,9 @@ type Result struct {
 
 	// The job failed before anything was run, because the keys of its items are no names for them.
 	Refused bool
+
+	// Unproven says, of Paused, that too few items of a canary or of a step of a ramp have succeeded.
+	Unproven bool
 
 	// Outside says, of Paused, that it is outside of the windows of the job.
 	Outside bool

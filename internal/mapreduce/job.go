@@ -64,22 +64,24 @@ type job struct {
 	serial         bool                      // there is one slot, which its agent keeps, so that one item comes after the other
 	rescaled       bool                      // another workflow has another number of slots than somebody asked for
 	crowds         crowds                    // of retries that are due at once
+	stages         []stage                   // of the rollout of the map phase
 	halting        chan struct{}             // closed when a pool begins to stop
 	agents         errgroup.Group            // every goroutine of the run
 }
 
 // runResult is the result of a run or a phase, before it is recorded.
 type runResult struct {
-	state   State
-	reason  string
-	cause   error // of what prodigy itself could not do
-	failure *agent.Failure
-	spent   *spend.JobSpent // the budget allows no further agent
-	refused bool            // nothing was run
-	outside bool            // it is outside of the windows of the job
-	held    bool            // the phases after the map phase did not run, since their condition does not hold
-	drained bool            // by a request
-	head    string          // of a standard workflow with workspaces: the commit that it ended at
+	state    State
+	reason   string
+	cause    error // of what prodigy itself could not do
+	failure  *agent.Failure
+	spent    *spend.JobSpent // the budget allows no further agent
+	refused  bool            // nothing was run
+	unproven bool            // its rollout is held
+	outside  bool            // it is outside of the windows of the job
+	held     bool            // the phases after the map phase did not run, since their condition does not hold
+	drained  bool            // by a request
+	head     string          // of a standard workflow with workspaces: the commit that it ended at
 
 	reprocessed, recovered int // of a retry of dead letters
 }

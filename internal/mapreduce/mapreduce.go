@@ -55,6 +55,9 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if err := j.refuseCancelled(); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
+	if err := j.refuseUnproven(); err != nil {
+		return Result{Job: place}, errors.Join(err, j.close())
+	}
 	if j.state.Ended == Completed {
 		return j.finish(ctx, runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
@@ -689,7 +692,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	phase := j.state.unfinished()
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(),
+		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(), Accepted: j.config.Accept,
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
@@ -735,7 +738,7 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 	}
 	result := Result{
 		Job: j.place, State: v.state, Reason: j.config.Settings.Mask.Text(v.reason), Cause: v.cause, Failure: v.failure, Metrics: j.state.Policy.Metrics(),
-		Refused: v.refused, Outside: v.outside, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
+		Refused: v.refused, Outside: v.outside, Unproven: v.unproven, Reprocessed: v.reprocessed, Recovered: v.recovered, ReduceStale: v.state == Completed && j.state.ReduceStale,
 		ReduceHeld: v.held,
 		Spent:      j.state.Spent.Total.Clone(), Budget: v.spent, Drained: v.drained,
 	}
@@ -813,7 +816,7 @@ func (j *job) recordEnd(v runResult, r Result, d delivered) {
 	case Cancelled:
 		j.record(events.JobCancelled{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
 	case Paused:
-		j.record(events.JobPaused{Reason: v.reason})
+		j.record(events.JobPaused{Reason: v.reason, Unproven: v.unproven})
 	default:
 		panic("BUG: a run ended in no state: " + strconv.Quote(string(v.state)))
 	}

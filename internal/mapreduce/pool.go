@@ -51,6 +51,8 @@ type pool struct {
 
 	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
 
+	stages []stage // of the rollout
+
 	gates gates // that hold back all starts
 	turns turns // of a job with a limit of its starts
 
@@ -87,6 +89,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 		return result(v), err
 	}
 	due := j.due() // before the selection begins, which brings what the store has lost
+	j.stages = stagesOf(j.workflow.Map)
 	v, err := j.runPool(ctx, j.selected(), due, j.suspects())
 	if err == nil && v.state == Completed {
 		j.recordPhaseCompleted("map", "")
@@ -96,7 +99,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), slotOf: map[int]int{}, taken: map[int]bool{}, ends: map[int]context.CancelCauseFunc{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1}
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), slotOf: map[int]int{}, taken: map[int]bool{}, ends: map[int]context.CancelCauseFunc{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages}
 	for _, d := range due {
 		p.again(d)
 		j.crowds.add(d.due)
@@ -305,7 +308,7 @@ func (p *pool) dispatch(now time.Time) bool {
 		p.returnShared(now)
 		return false
 	}
-	if p.halted == nil {
+	if p.rollOut(); p.halted == nil {
 		p.isolate(now)
 		if len(p.lone) > 0 && p.loneOut < 0 {
 			p.loneOut = p.lone[0].index
@@ -359,6 +362,9 @@ func (p *pool) vacant() bool {
 		return p.running == 0 && p.syncing == 0
 	}
 	busy := len(p.taken)
+	if s := p.stage(); s != nil && s.slots > 0 && busy >= s.slots {
+		return false
+	}
 	return len(p.free) > 0 && busy < p.job.parallel && int64(busy) < p.job.room.Load() && busy < p.job.state.Adapt.AtOnce()
 }
 
@@ -368,7 +374,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		return p.admitByKey(now)
 	}
 	retrying := p.retryDue(now)
-	if !retrying && p.fresh == nil {
+	if !retrying && (p.fresh == nil || !p.mayBegin()) {
 		return false
 	}
 	admission := p.job.state.Policy.Admit("", now)

@@ -39,6 +39,7 @@ type offered struct {
 	reused *events.AgentReused // not nil: its result is taken over, and nothing is run
 	reason string              // why it is run, in a job that takes over results
 	retry  bool                // it follows a failure
+	again  bool                // it has begun before
 }
 
 // feed runs a producer of items on a goroutine of the job.

@@ -64,6 +64,8 @@ type state struct {
 	Skips     map[int]string `json:"skips,omitempty"`     // items that are to be skipped and have no outcome yet, by index: who asked for it
 	Cancelled string         `json:"cancelled,omitempty"` // who has cancelled the job; empty: nobody
 
+	Rollout rollout `json:"rollout,omitzero"`
+
 	Total    int  `json:"total"`    // number of items; of meaning once selected
 	Selected bool `json:"selected"` // selection has ended
 	Reducing bool `json:"reducing"` // the phases after the map phase are to be run again
@@ -197,6 +199,10 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 			s.Skips = map[int]string{}
 		}
 		s.Skips[e.ItemIndex] = e.By
+	case events.RolloutStage:
+		s.Rollout = rollout{Stage: e.Stage, Begun: true}
+	case events.RolloutHeld:
+		s.Rollout.Held = e.Reason
 	case events.RetryNowRequested:
 		s.retryNow(r.Time, e)
 	case events.PhaseStarted:
@@ -294,13 +300,13 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 			s.awaitMerge(r, e)
 			return effects
 		}
-		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
+		s.succeed(e.ItemID, e.ItemIndex, r.Seq, false)
 		return effects
 	case events.AgentReused:
-		s.succeed(e.ItemID, e.ItemIndex, r.Seq)
+		s.succeed(e.ItemID, e.ItemIndex, r.Seq, true)
 	case events.WorktreeMerged:
 		for i, index := range e.ItemIndexes {
-			s.succeed(e.ItemIDs[i], index, r.Seq)
+			s.succeed(e.ItemIDs[i], index, r.Seq, false)
 		}
 		s.Merged += len(e.ItemIndexes)
 		s.moveHead(e.Head)
@@ -340,8 +346,8 @@ func (s *state) lose(index int, unbegun bool) {
 	s.Losses[index] = l
 }
 
-// succeed gives an item its success, by record seq.
-func (s *state) succeed(id string, index int, seq int64) {
+// succeed gives an item its success, by record seq. A reused one was not run.
+func (s *state) succeed(id string, index int, seq int64, reused bool) {
 	s.Outcome = seq
 	s.Alike.add("", "")
 	for _, name := range []string{"reduce", "merge"} {
@@ -350,6 +356,9 @@ func (s *state) succeed(id string, index int, seq int64) {
 		}
 	}
 	s.Policy.ItemSucceeded(s.Status.At(index))
+	if s.Status.At(index) == errorpolicy.Pending && !reused {
+		s.Rollout.countEnd(true)
+	}
 	s.settle(id, index, errorpolicy.Succeeded)
 }
 
@@ -385,6 +394,9 @@ func (s *state) merging() int {
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
+	if before == errorpolicy.Pending && e.ErrorType != retry.TypeSkipped && (e.Rejected() || !e.Action.RunsAgain()) {
+		s.Rollout.countEnd(false)
+	}
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
@@ -440,6 +452,9 @@ func retryState(e events.AgentFailed) retry.State {
 // one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
 	s.Ended, s.Reason, s.Hold, s.Cancelled = "", "", nil, ""
+	if e.Reason != events.ForDeadLetters {
+		s.Rollout.resumed(e.Accepted)
+	}
 	if e.MaxCostUSD != nil {
 		s.MaxCost = e.MaxCostUSD
 	}

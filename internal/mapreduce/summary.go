@@ -82,6 +82,21 @@ func WasCancelled(place jobs.Job) (bool, error) {
 	return false, nil
 }
 
+// AwaitsAccept reports whether a job is paused because too few items of its canary or of a step of its ramp have succeeded.
+func AwaitsAccept(place jobs.Job) (bool, error) {
+	last, err := lastWord(place.EventsDir())
+	if err != nil {
+		return false, unusable(place, err)
+	}
+	switch e := last.(type) {
+	case events.JobPaused:
+		return e.Unproven, nil
+	case events.RolloutHeld:
+		return true, nil
+	}
+	return false, nil
+}
+
 // Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is read, which has all of it; damage
 // before that is not noticed. Otherwise the log is folded from the last checkpoint on.
 func Summarize(place jobs.Job) (Summary, error) {

@@ -24,6 +24,7 @@ type turns struct {
 	woken   lanes[string, *parking]                        // agents whose wait for the next try of a step is over, by the key of their rate
 	asking  lanes[string, *parking]                        // the same of those that have kept their slots
 	retries int                                            // of items in starts that are tried again
+	again   int                                            // of items in starts that have begun before
 	free    time.Time                                      // when to ask again whether a retry may start; zero: none was held
 	all     time.Time                                      // when to ask again what may start, whatever its key is; zero: nothing was held
 	single  bool                                           // the next item waits for the limit that all items have
@@ -257,15 +258,16 @@ func (p *pool) admitByKey(now time.Time) bool {
 			p.haltForOwn(fmt.Errorf("read the recorded item: %w", err))
 			return false
 		}
-		next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.state.isRetry(d.index)}
+		next := offered{Item: items.Item{ID: d.id, Index: d.index}, retry: p.job.state.isRetry(d.index), again: true}
 		if next.retry {
 			p.turns.retries++
 		}
+		p.turns.again++
 		p.turns.starts.add(p.turns.keysOf(it.ID, it.Data), next)
 		return true
 	}
 	keys, it, waited := p.turns.starts.next(now, p.mayStart)
-	if !waited && p.fresh == nil {
+	if !waited && (p.fresh == nil || !p.mayBegin()) {
 		return false
 	}
 	if waited && p.gone[it.Index] {
@@ -312,6 +314,9 @@ func (t *turns) popStart(it offered) {
 	t.starts.pop()
 	if it.retry {
 		t.retries--
+	}
+	if it.again {
+		t.again--
 	}
 }
 

@@ -74,6 +74,7 @@ type Job struct {
 
 	Spent       spend.Total                  // by AI agents
 	MaxCost     spend.USD                    // that they may cost in all, if a command line said so
+	Rollout     *events.RolloutStage         // the stage; nil: there is none, or the last is over
 	RetriesHeld *events.RetriesHeld          // nil: no retry waits because of too many
 	StartsHeld  map[string]events.StartsHeld // what holds back all starts, by its name
 	Limit       *events.ConcurrencyChanged   // the last; nil: there was none
@@ -209,6 +210,10 @@ func (j *Job) Apply(r events.Record) {
 		}
 		j.circuit.failed(e.Step, e.ErrorType, e.Error)
 		j.at(e.ItemID, e.Step, due)
+	case events.RolloutStage:
+		if j.Rollout = &e; e.Name == "" {
+			j.Rollout = nil
+		}
 	case events.RetriesHeld:
 		j.RetriesHeld = &e
 	case events.RetriesAllowed:

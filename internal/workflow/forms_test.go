@@ -224,6 +224,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
 	case reflect.TypeFor[*retry.Ratio]():
 		return either("number above 0, or [mapping](#retry_ratio)", number("", node{"exclusiveMinimum": 0, "maximum": 100}), l.block(reflect.TypeFor[retry.Ratio](), "retry_ratio")), true
+	case reflect.TypeFor[*Ramp]():
+		return either("list of numbers, or [mapping](#ramp)", rampForm(), l.block(reflect.TypeFor[Ramp](), "ramp")), true
 	case reflect.TypeFor[rate.Limit]():
 		return rateForm(), true
 	case reflect.TypeFor[*ReduceWhen]():
@@ -332,6 +334,12 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return number("number above 0, at most 100", node{"exclusiveMinimum": 0, "maximum": 100}), true
 	case "retry.Ratio.min":
 		return number("whole number from 1 to 1000000", node{"type": "integer", "minimum": 1, "maximum": 1_000_000}), true
+	case "workflow.Canary.items", "workflow.Ramp.items":
+		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": maxRolloutItems}), true
+	case "workflow.Canary.success_rate", "workflow.Ramp.success_rate":
+		return number("number above 0, at most 1", node{"exclusiveMinimum": 0, "maximum": 1}), true
+	case "workflow.Ramp.steps":
+		return rampForm(), true
 	case "workflow.Rate.burst":
 		return number("whole number from 1", node{"type": "integer", "minimum": 1, "maximum": rate.MaxBurst}), true
 	case "workflow.Concurrency.min", "workflow.Concurrency.max":
@@ -391,6 +399,13 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return pattern("^[^\\x00\"\\r\\n\uFFFD]$", "a character"), true
 	}
 	return form{}, false
+}
+
+// rampForm is a list of rising numbers of agents.
+func rampForm() form {
+	f := listOf(atLeast(1), "list of rising numbers")
+	f.schema["minItems"], f.schema["maxItems"] = 2, maxRampSteps
+	return f
 }
 
 // rateForm is starts and a time, such as 40/s.

@@ -230,6 +230,11 @@ func (r *reader) workflowValue(e entry, target any) {
 		r.guards(e, t)
 	case **pressure.Amount:
 		setPointer(t)(r.amount(e))
+	case **Canary:
+		*t = r.canary(e)
+	case **Ramp:
+		*t = r.ramp(e)
+	case *[]int: // read by its own reader
 	case **Concurrency:
 		*t = r.concurrency(e)
 	case *Rate:

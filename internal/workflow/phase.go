@@ -74,6 +74,7 @@ func (r *reader) mapPhase(e entry) *Map {
 		m.MaxParallel = IntOrVar{Value: max(c.Max, 1)}
 		r.w.ErrorPolicy.Adapt = adapt.Config{Min: c.Min, Max: c.Max}
 	}
+	r.checkRollout(m, b)
 	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit
 	return m
 }

@@ -102,6 +102,8 @@ type Map struct {
 	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
 	Concurrency   *Concurrency `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
 	Rate          Rate         `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
+	Canary        *Canary      `yaml:"canary"`       // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
+	Ramp          *Ramp        `yaml:"ramp"`         // how many agents run at once, in steps such as `[2, 8, 32]`: the next step begins when enough items have succeeded in the one before, else the job pauses as after a canary; the last step is `max_parallel`; default none
 	ParkAfter     *ParkAfter   `yaml:"park_after"`   // how long an agent that waits for the next try of a step keeps its slot; `never`: all the time, as with `max_parallel: 1`. At most 1,024 agents wait without a slot; default 10s
 	Requires      []Text       `yaml:"requires"`     // labels that a worker of a fleet must have to run items, such as `gpu` or `linux/arm64`. A run on this machine alone warns of them, and refuses a system that is not its own
 	Files         []Text       `yaml:"files"`        // files below the directory of the run, such as `scripts/**`, that the workers of a fleet are sent: their commands run beside them, and what `produces` names comes back. Default none: the directory is shared
