@@ -136,6 +136,9 @@ func (b *Book) Reported(token int64, who Holder, now time.Time) bool {
 // Len is the number of attempts that are out.
 func (b *Book) Len() int { return len(b.flights) }
 
+// Deserted reports whether attempts are out and there is no worker that takes part.
+func (b *Book) Deserted() bool { return len(b.flights) > 0 && len(b.stations) == 0 }
+
 func (b *Book) station(instance, node string, now time.Time) *station {
 	s := b.stations[instance]
 	if s == nil {

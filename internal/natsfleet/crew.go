@@ -1293,6 +1293,30 @@ func (c *crew) heardAll() bool {
 	return err == nil && consumer.CachedInfo().NumPending == 0
 }
 
+// desertion is a time in which attempts wait and no worker takes part.
+type desertion struct {
+	since time.Time // zero: there are some
+	told  bool
+}
+
+// desertedFor is how long that may last before somebody is told.
+const desertedFor = 2 * time.Second
+
+func (d *desertion) look(c *crew, now time.Time) {
+	c.mu.Lock()
+	alone, waiting := c.book.Deserted() && c.ups != nil && !c.held, c.book.Len()
+	c.mu.Unlock()
+	switch {
+	case !alone:
+		*d = desertion{}
+	case d.since.IsZero():
+		d.since = now
+	case !d.told && now.Sub(d.since) >= desertedFor:
+		d.told = true
+		c.tell("no worker takes part, and attempts wait: %d; start one with: prodigy worker --join %s", waiting, shown(c.o.URL))
+	}
+}
+
 // look finds lost attempts, and now and then what the broker has lost.
 func (c *crew) look() {
 	tick := time.NewTicker(c.book.Every)
@@ -1300,6 +1324,7 @@ func (c *crew) look() {
 	checked, renewed := time.Now(), time.Now()
 	var away absence
 	var suspected []fleet.Loss // that were silent the last time
+	var alone desertion
 	for {
 		select {
 		case <-c.life.Done():
@@ -1327,6 +1352,7 @@ func (c *crew) look() {
 			}
 			cancel()
 		}
+		alone.look(c, now)
 		c.mu.Lock()
 		silent := c.book.Silent(now)
 		unread := 0

@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
+	"prodigy/internal/workflow"
 )
 
 // twice is a script that says so when an item runs more than once.
@@ -120,6 +121,32 @@ func TestAWorkerWaitsForWhatTheBrokerHasLost(t *testing.T) {
 	}
 	if _, err := w.fetch(t.Context(), objectName("task", []byte("never kept"))); !errors.Is(err, errObjectGone) {
 		t.Errorf("got %v, want that it is gone", err)
+	}
+}
+
+// Who has forgotten to start a worker is told.
+func TestAJobWithoutWorkersSaysSo(t *testing.T) {
+	f := newField(t)
+	c, crew := f.config(nil)
+	said := new(log)
+	crew.Notify(func(text string) {
+		said.add(text)
+		f.worker("a", 2, nil)
+	})
+	w, err := workflow.Parse("w.yml", []byte(source(3, 2, "true", "")), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := mapreduce.Run(t.Context(), c, w, nil)
+	if err != nil || r.Metrics.Successful != 3 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if err := crew.Close(); err != nil {
+		t.Error(err)
+	}
+	want := "no worker takes part, and attempts wait: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + "\n"
+	if said.String() != want {
+		t.Errorf("got %q, want %q", said, want)
 	}
 }
 
