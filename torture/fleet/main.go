@@ -387,7 +387,11 @@ func (r *round) harm(fault string, i, b int, length time.Duration) error {
 
 func (r *round) resume() error {
 	r.cables[workers].set(false)
-	job, err := r.start("job", r.cables[workers].url(), "resume", "--lease", r.lease)
+	args := []string{"resume", "--lease", r.lease}
+	if jobs, err := filepath.Glob(filepath.Join(r.dir, "home", "events", "*", "*")); err != nil || len(jobs) == 0 { // it was killed before there was one
+		args = []string{"run", "w.yml", "--lease", r.lease}
+	}
+	job, err := r.start("job", r.cables[workers].url(), args...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.job = job
