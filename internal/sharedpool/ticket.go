@@ -16,6 +16,7 @@ import (
 // ticket is a place in the line of those who wait for a slot: a file whose name begins with the time.
 type ticket struct {
 	pool *Pool
+	made time.Time
 	name string
 	file *flock.Flock
 }
@@ -27,9 +28,14 @@ var serial atomic.Int64
 
 // newTicket returns a ticket behind all others.
 func (p *Pool) newTicket() (*ticket, error) {
-	name := fmt.Sprintf("%020d-%d-%d", time.Now().UnixNano(), os.Getpid(), serial.Add(1))
-	t := &ticket{pool: p, name: name}
+	t := p.ticketOf(time.Now())
 	return t, t.lock()
+}
+
+// ticketOf returns a ticket as one that is made at a time. It is not locked yet.
+func (p *Pool) ticketOf(made time.Time) *ticket {
+	made = made.Round(0) // the clock on the wall, by which all processes go
+	return &ticket{pool: p, made: made, name: fmt.Sprintf("%020d-%d-%d", made.UnixNano(), os.Getpid(), serial.Add(1))}
 }
 
 func (t *ticket) lock() error {
@@ -70,6 +76,16 @@ func (p *Pool) tickets() ([]string, error) {
 
 // first reports whether the ticket is the oldest. Those of processes that have died are removed.
 func (t *ticket) first() (bool, error) {
+	if t.made.Sub(time.Now().Round(0)) > settled { // the clock was set back: whoever comes now would be before it
+		renewed, err := t.pool.newTicket()
+		if err != nil {
+			return false, err
+		}
+		err = t.drop()
+		if *t = *renewed; err != nil {
+			return false, err
+		}
+	}
 	names, err := t.pool.tickets()
 	if err != nil {
 		return false, err
