@@ -70,6 +70,8 @@ const (
 	changePause = 10 * time.Second
 	enoughEnds  = 5
 	mostHold    = time.Hour
+
+	idleFactor = 10 // times as long as calls take, or as there is between their starts and ends: then no calls were made
 )
 
 // Limiter is the state machine. It is not safe for concurrent use.
@@ -97,6 +99,9 @@ type memory struct {
 	Since   int         `json:"since,omitempty"` // good ends since then
 	Next    time.Time   `json:"next,omitzero"`   // when the next start has its turn
 	Hold    time.Time   `json:"hold,omitzero"`   // nothing starts before, since the service has asked for that
+
+	Last time.Time `json:"last,omitzero"` // the last start or end
+	Gap  float64   `json:"gap,omitempty"` // seconds between two of them, on average
 
 	Told     time.Time `json:"told,omitzero"` // the last change that was told
 	ToldOf   int       `json:"told_of,omitempty"`
@@ -151,8 +156,12 @@ func (l *Limiter) recovery() time.Duration {
 
 // Next returns when the next call may start: at once, if that is not after now.
 func (l *Limiter) Next(now time.Time) time.Time {
-	if l.mem.Hold.After(now) && !l.mem.Hold.After(now.Add(mostHold)) {
-		return l.mem.Hold
+	hold := l.mem.Hold
+	if back := l.mem.Last.Sub(now); back > 0 { // the clock was set back
+		hold = hold.Add(-back)
+	}
+	if hold.After(now) && !hold.After(now.Add(mostHold)) {
+		return hold
 	}
 	rate := l.Rate(now)
 	if rate == 0 {
@@ -170,6 +179,7 @@ func (l *Limiter) Start(now time.Time) {
 	if !l.Limits() {
 		return
 	}
+	l.passed(now)
 	l.mem.Starts = newest(l.mem.Starts, now)
 	rate := l.Rate(now)
 	if rate == 0 {
@@ -188,6 +198,7 @@ func (l *Limiter) End(e End, now time.Time) *Change {
 	if !l.Limits() {
 		return nil
 	}
+	l.passed(now)
 	reason := ""
 	switch e.Kind {
 	case Good:
@@ -205,6 +216,45 @@ func (l *Limiter) End(e End, now time.Time) *Change {
 		}
 	}
 	return l.tell(reason, now)
+}
+
+// passed notes that it is now. What is known was measured by the time in which calls were made: when the clock was set, the machine slept, or the job was
+// paused, the times that are remembered are moved along, as if that had not been.
+func (l *Limiter) passed(now time.Time) {
+	m := &l.mem
+	if m.Last.IsZero() {
+		m.Last = now
+		return
+	}
+	took := now.Sub(m.Last)
+	m.Last = now
+	if took < 0 {
+		if !m.Hold.IsZero() {
+			m.Hold = m.Hold.Add(took)
+		}
+		m.move(took)
+		took = 0
+	}
+	longest := time.Duration(max(idleFactor*max(m.Usual, m.Gap), 1) * float64(time.Second))
+	if m.Usual > 0 && took > longest {
+		m.move(took - longest)
+		took = longest
+	}
+	m.Gap += (took.Seconds() - m.Gap) / 32
+}
+
+// move adds d to the times that are remembered, but for what the service has asked for.
+func (m *memory) move(d time.Duration) {
+	for _, times := range [][]time.Time{m.Good, m.Starts} {
+		for i := range times {
+			times[i] = times[i].Add(d)
+		}
+	}
+	for _, at := range []*time.Time{&m.Cut, &m.Refused, &m.Next, &m.Told} {
+		if !at.IsZero() {
+			*at = at.Add(d)
+		}
+	}
 }
 
 // measure adds the time that a call took to the window, and moves the limit when the window is full.

@@ -21,12 +21,17 @@ type service struct {
 	quick       int // calls at once that do not slow it down
 	spread      float64
 
+	less time.Time // from then on it takes half as many; zero: it does not
+
 	tokens float64
 	at     time.Time
 }
 
 // call answers a call: how long it takes, and whether it is refused.
 func (s *service) call(now time.Time, calls int, rnd *rand.Rand) (took time.Duration, refused bool) {
+	if !s.less.IsZero() && !now.Before(s.less) {
+		s.rate, s.less = s.rate/2, time.Time{}
+	}
 	if s.rate > 0 {
 		if s.at.IsZero() {
 			s.tokens = s.burst
@@ -73,12 +78,17 @@ type simulated struct {
 
 // simulate makes n calls, each until it succeeds, as a pool with a limiter does.
 func simulate(l *Limiter, s *service, n int, seed uint64) (r simulated) {
+	return simulateBy(func(t time.Time) time.Time { return t }, l, s, n, seed)
+}
+
+// simulateBy is simulate with a clock that says what time it is.
+func simulateBy(clock func(time.Time) time.Time, l *Limiter, s *service, n int, seed uint64) (r simulated) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	now, ready, running, left := noon, n, 0, n
 	var line timeline
 	for left > 0 {
-		for ready > 0 && running < l.AtOnce() && !l.Next(now).After(now) {
-			l.Start(now)
+		for ready > 0 && running < l.AtOnce() && !l.Next(clock(now)).After(clock(now)) {
+			l.Start(clock(now))
 			ready--
 			running++
 			r.most = max(r.most, running)
@@ -91,7 +101,7 @@ func simulate(l *Limiter, s *service, n int, seed uint64) (r simulated) {
 		}
 		next := now.Add(time.Hour)
 		if ready > 0 && running < l.AtOnce() {
-			next = l.Next(now)
+			next = now.Add(l.Next(clock(now)).Sub(clock(now)))
 		}
 		if len(line) == 0 || line[0].at.After(next) {
 			now = next
@@ -103,7 +113,7 @@ func simulate(l *Limiter, s *service, n int, seed uint64) (r simulated) {
 			ready++
 			continue
 		}
-		e := End{Kind: h.kind, Began: h.began, Calls: running}
+		e := End{Kind: h.kind, Began: clock(h.began), Calls: running}
 		if running--; h.kind == Refused {
 			e.Asked = time.Second
 			r.refused++
@@ -112,7 +122,7 @@ func simulate(l *Limiter, s *service, n int, seed uint64) (r simulated) {
 			e.Took = h.took
 			left--
 		}
-		if c := l.End(e, now); c != nil {
+		if c := l.End(e, clock(now)); c != nil {
 			r.changes = append(r.changes, *c)
 		}
 	}
@@ -146,6 +156,26 @@ func TestARateThatNobodyHasToldIsFound(t *testing.T) {
 			}
 			if r.refused > n/100 {
 				t.Errorf("%s: %d of %d refused, want less than one in a hundred", name, r.refused, n)
+			}
+		}
+	}
+}
+
+// TestAClockThatIsSetChangesLittle: after it was set by an hour the service is not called more often than it takes, and not much less.
+func TestAClockThatIsSetChangesLittle(t *testing.T) {
+	for name, by := range map[string]time.Duration{"back": -time.Hour, "forward": time.Hour} {
+		for _, at := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+			clock := func(t time.Time) time.Time {
+				if t.Sub(noon) < at {
+					return t
+				}
+				return t.Add(by)
+			}
+			// It takes less from the 15th second on, which has to be noticed.
+			s := &service{rate: 50, burst: 5, base: 100 * time.Millisecond, quick: 10, less: noon.Add(15 * time.Second)}
+			r := simulateBy(clock, New(Config{Min: 2, Max: 64}), s, 1500, 1)
+			if best := 15*time.Second + 30*time.Second; r.took > best*6/5 || r.refused > 45 {
+				t.Errorf("set %s after %s: took %s, %d refused, want about %s and less than 45", name, at, r.took, r.refused, best)
 			}
 		}
 	}
@@ -212,6 +242,9 @@ func TestARefusalThatGoesOnHoldsEverythingAsLongAsTheServiceAsks(t *testing.T) {
 	}
 	if l.Next(now).Sub(now) != 30*time.Second {
 		t.Errorf("after two more: nothing for %s, want 30s", l.Next(now).Sub(now))
+	}
+	if now = now.Add(-30 * time.Minute); l.Next(now).Sub(now) != 30*time.Second {
+		t.Errorf("with the clock set back: nothing for %s, want 30s", l.Next(now).Sub(now))
 	}
 }
 

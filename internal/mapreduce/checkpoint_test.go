@@ -433,6 +433,7 @@ var foldSums = map[int]string{
 	21: "81a858d0bd2097cb89017955fccaac878c2cca2e45b6cda6702c990ea800c4ae", // breakers by key
 	22: "a840934592f40edc4365ba17fd83f91f8e3d3a70ed4a134da158068245fdba54", // starts and retries, for their ratio
 	23: "2ea702063574566cc5d4edf82766947ede4ecb0300f4dec28b9af77edff33e95", // canary and ramp
+	24: "2ea702063574566cc5d4edf82766947ede4ecb0300f4dec28b9af77edff33e95", // times of an adaptive number of agents without idle ones
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {
