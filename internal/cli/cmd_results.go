@@ -34,7 +34,7 @@ items that have ended by now.
 
 A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt, and what steps have captured, which is
 one column of JSON in csv and tsv. With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
-of GitHub Actions. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
+of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 		Args:              atMostTwo,
 		ValidArgsFunction: completeWhy(&o.jobID),
@@ -63,7 +63,7 @@ func runResults(con *console, job jobs.Job, itemID string, o resultsOptions) err
 	rows, done := o.writer(out), func() error { return nil }
 	if o.format == asJUnit || o.format == asGitHub {
 		var err error
-		if rows, done, err = o.ciWriter(job, out); err != nil {
+		if rows, done, err = o.ciWriter(job, itemID, out); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,14 +24,16 @@ const (
 // ciRows is what the formats for CI servers need besides the rows.
 type ciRows struct {
 	job     jobs.Job
+	status  string // of the items that are shown, or anyStatus
+	item    string // the one that is shown; empty: all are
 	names   *storedLabels
 	summary mapreduce.Summary
 	letters map[string]dlq.Failure // the last failures of dead letters, by item
 }
 
 // ciWriter returns the writer of such a format. done must be called when all is written.
-func (o resultsOptions) ciWriter(job jobs.Job, w io.Writer) (rows eventWriter, done func() error, err error) {
-	c := &ciRows{job: job, names: labelsInStore(job), letters: map[string]dlq.Failure{}}
+func (o resultsOptions) ciWriter(job jobs.Job, itemID string, w io.Writer) (rows eventWriter, done func() error, err error) {
+	c := &ciRows{job: job, status: o.status, item: itemID, names: labelsInStore(job), letters: map[string]dlq.Failure{}}
 	if c.summary, err = mapreduce.Summarize(job); err != nil {
 		return eventWriter{}, nil, err
 	}
@@ -44,6 +47,27 @@ func (o resultsOptions) ciWriter(job jobs.Job, w io.Writer) (rows eventWriter, d
 		return c.github(w), c.names.Close, nil
 	}
 	return c.junit(w), c.names.Close, nil
+}
+
+// unclean returns what is wrong with the job beside its failed items, in a line; "" if it has come to its end.
+func (c *ciRows) unclean() string {
+	s := c.summary
+	if c.item != "" || c.status != anyStatus {
+		return "" // only items were asked for
+	}
+	switch {
+	case s.State != string(mapreduce.Completed):
+		text := s.State + prefixed(": ", s.Reason)
+		if m := s.Metrics; m.TotalItems > 0 {
+			text += fmt.Sprintf("; %d of %s have ended", m.Successful+m.Failed+m.Rejected+m.Skipped, counted(m.TotalItems, "item"))
+		}
+		return text
+	case s.ReduceHeld:
+		return cmp.Or(s.Reason, "reduce was not run")
+	case s.ReduceStale:
+		return "reduce is older than the results"
+	}
+	return ""
 }
 
 // name returns what an item is called: its label with its ID, or only that.
@@ -78,21 +102,45 @@ func seconds(ms json.Number) string {
 	return strconv.FormatFloat(v/1000, 'f', 3, 64)
 }
 
-// junit writes a test case for each row, as they come: the report of JUnit as Jenkins and GitLab read it, whose elements
-// https://github.com/testmoapp/junitxml lists. It does without encoding/xml, which is felt at each start of the program.
+// junit writes a test case for each row, as they come, and one more with an error for a job that did not come to its end: the report of JUnit as Jenkins
+// and GitLab read it, whose elements https://github.com/testmoapp/junitxml lists. It does without encoding/xml, which is felt at each start of the program.
 func (c *ciRows) junit(w io.Writer) eventWriter {
-	m, suite := c.summary.Metrics, xmlText(c.summary.Workflow)
-	_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
+	suite, unclean := xmlText(c.summary.Workflow), c.unclean()
+	begun := false
+	begin := func(rows map[string]int) error { // by status
+		if begun {
+			return nil
+		}
+		begun = true
+		errors := 0
+		if unclean != "" {
+			errors = 1
+		}
+		_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>
-  <testsuite name="%s" id="%s" tests="%d" failures="%d" errors="0" skipped="%d" time="%.3f" timestamp="%s">
-`, suite, xmlText(c.job.ID), m.Successful+m.Failed+m.Skipped, m.Failed, m.Skipped, c.summary.Duration.Seconds(), c.summary.Started.UTC().Format(time.RFC3339))
+  <testsuite name="%s" id="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f" timestamp="%s">
+`, suite, xmlText(c.job.ID), rows["success"]+rows["failed"]+rows["skipped"]+errors, rows["failed"], errors, rows["skipped"],
+			c.summary.Duration.Seconds(), c.summary.Started.UTC().Format(time.RFC3339))
+		return err
+	}
+	m := c.summary.Metrics
+	all := map[string]int{"success": m.Successful, "failed": m.Failed + m.Rejected, "skipped": m.Skipped}
+	for status := range all {
+		if c.item != "" || c.status != anyStatus && c.status != status {
+			delete(all, status)
+		}
+	}
 	return eventWriter{
 		one: func(line []byte) error {
 			var row resultRow
-			if err == nil {
-				err = json.Unmarshal(line, &row)
+			if err := json.Unmarshal(line, &row); err != nil {
+				return err
 			}
-			if err != nil {
+			rows := all
+			if c.item != "" {
+				rows = map[string]int{row.Status: 1}
+			}
+			if err := begin(rows); err != nil {
 				return err
 			}
 			end := "/>"
@@ -107,9 +155,15 @@ func (c *ciRows) junit(w io.Writer) eventWriter {
 			return err
 		},
 		end: func() error {
-			if err == nil {
-				_, err = io.WriteString(w, "  </testsuite>\n</testsuites>\n")
+			if err := begin(all); err != nil {
+				return err
 			}
+			if unclean != "" {
+				if _, err := fmt.Fprintf(w, "    <testcase name=\"job\" classname=\"%s\" time=\"0\"><error message=\"%s\" type=\"%s\"></error></testcase>\n", suite, xmlText(unclean), xmlText(c.summary.State)); err != nil {
+					return err
+				}
+			}
+			_, err := io.WriteString(w, "  </testsuite>\n</testsuites>\n")
 			return err
 		},
 	}
@@ -142,9 +196,14 @@ func xmlText(text string) string {
 // maxAnnotations is how many annotations of a kind GitHub shows for a step.
 const maxAnnotations = 10
 
-// github writes annotations of GitHub Actions: an error for each of the first failures, and a line about the job.
+// github writes annotations of GitHub Actions: an error for each of the first failures, and a line about the job, which is an error if it did not come to
+// its end.
 func (c *ciRows) github(w io.Writer) eventWriter {
-	failed := 0
+	failed, unclean := 0, c.unclean()
+	shown := maxAnnotations - 1 // one is left for the others
+	if unclean != "" {
+		shown--
+	}
 	escapes := strings.NewReplacer("%", "%25", "\n", "%0A")
 	inProperty := strings.NewReplacer(":", "%3A", ",", "%2C")
 	text := func(s string) string { return escapes.Replace(withoutControls(s)) }
@@ -155,8 +214,8 @@ func (c *ciRows) github(w io.Writer) eventWriter {
 			if err := json.Unmarshal(line, &row); err != nil || row.Status != "failed" {
 				return err
 			}
-			if failed++; failed > maxAnnotations-1 {
-				return nil // one is left for the others
+			if failed++; failed > shown {
+				return nil
 			}
 			message, _, printed := c.failure(row)
 			if printed != "" {
@@ -166,14 +225,20 @@ func (c *ciRows) github(w io.Writer) eventWriter {
 			return err
 		},
 		end: func() error {
-			if more := failed - (maxAnnotations - 1); more > 0 {
+			if more := failed - shown; more > 0 {
 				if _, err := fmt.Fprintf(w, "::error title=%s::%s more failed: prodigy dlq list --job-id %s\n", property(c.summary.Workflow), counted(more, "item"), c.job.ID); err != nil {
 					return err
 				}
 			}
-			m := c.summary.Metrics
-			_, err := fmt.Fprintf(w, "::notice title=%s::%s\n", property(c.summary.Workflow),
-				text(fmt.Sprintf("%s: %d of %s succeeded, %d failed, %d skipped", c.summary.State, m.Successful, counted(m.TotalItems, "item"), m.Failed, m.Skipped)))
+			level, state, m := "notice", c.summary.State, c.summary.Metrics
+			if unclean != "" {
+				level, state = "error", unclean
+			}
+			counts := fmt.Sprintf("%d of %s succeeded, %d failed", m.Successful, counted(m.TotalItems, "item"), m.Failed)
+			if m.Rejected > 0 {
+				counts += fmt.Sprintf(", %d rejected", m.Rejected)
+			}
+			_, err := fmt.Fprintf(w, "::%s title=%s::%s\n", level, property(c.summary.Workflow), text(fmt.Sprintf("%s: %s, %d skipped", state, counts, m.Skipped)))
 			return err
 		},
 	}
