@@ -110,7 +110,7 @@ that run come to their end. The number holds over a resume, unless that says --m
 				r.Slots = n
 			}
 			if n == 0 {
-				return usagef("no slots would run nothing: prodigy pause does that")
+				return usagef("with 0 slots nothing would run: prodigy pause does that")
 			}
 			return steer(cmd.Context(), con, o, r)
 		},
@@ -230,9 +230,9 @@ func insteadOf(verb control.Verb, id string) string {
 	case control.Skip:
 		return "prodigy resume " + id + " continues it, and prodigy skip is for then"
 	case control.Cancel:
-		return "nothing of it runs, and prodigy clean removes what is left of old jobs"
+		return "prodigy clean " + id + " --force removes it"
 	}
-	return "nothing of it runs"
+	return "prodigy resume " + id + " continues it"
 }
 
 // checkRunning refuses a request to a job that does not run.

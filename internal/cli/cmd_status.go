@@ -121,6 +121,7 @@ type details struct {
 	Agents    []agentShown   `json:"agents"`  // running, the longest first
 	Slowest   []agentShown   `json:"slowest"` // finished
 	Breakers  []breakerShown `json:"breakers"`
+	Held      []startsHeld   `json:"starts_held,omitempty"` // why nothing starts, of a running job
 	Groups    []group        `json:"failure_groups"`
 	Merging   int            `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
 	Merged    int            `json:"merged,omitempty"`
@@ -174,6 +175,13 @@ type verifyShown struct {
 	DurationMS events.Millis `json:"duration_ms"`
 }
 
+// startsHeld is what holds back all starts.
+type startsHeld struct {
+	By     string     `json:"by"` // windows or guards
+	Reason string     `json:"reason"`
+	Until  *time.Time `json:"until,omitempty"`
+}
+
 type breakerShown struct {
 	Scope string     `json:"scope"`
 	Key   string     `json:"key,omitempty"`
@@ -211,6 +219,9 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 	if running {
 		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
+		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
+			d.Held = append(d.Held, startsHeld(j.StartsHeld[by]))
+		}
 		if e, ok := j.Remaining(now); ok {
 			d.Remaining = &remaining{LowMS: events.Millis(e.Low), HighMS: events.Millis(e.High)}
 		}

@@ -229,6 +229,10 @@ func (p *printer) print(r events.Record) {
 		p.budgetReached(e)
 	case events.QuotaResumed:
 		p.log.Info().Msg("agents of " + e.Gate() + " come through again")
+	case events.StartsHeld:
+		p.log.Warn().Msg(visible(e.Words(r.Time)))
+	case events.StartsAllowed:
+		p.log.Info().Msg("items start again: the " + visible(e.By) + " allow it")
 	case events.PauseRequested:
 		p.log.Warn().Msg("paused by " + visible(e.By) + ": prodigy continue goes on")
 	case events.ContinueRequested:

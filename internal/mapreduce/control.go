@@ -176,7 +176,7 @@ func (p *pool) cancel(r control.Request) control.Answer {
 	}
 	p.job.register.Stopping()
 	p.haltOrdered(p.job.config.Grace)
-	return control.Done("cancelled: %s", p.stillRunning(" and is stopped", " and are stopped"))
+	return control.Done("cancelled: %s", p.stillRunning(" and may finish within the grace", " and may finish within the grace"))
 }
 
 // order notes that the job is to end with v, also if the phase that runs comes to its end before it notices.
@@ -270,9 +270,14 @@ func (p *pool) skip(r control.Request) control.Answer {
 		named[it.Index] = true
 		wanted = append(wanted, it)
 		recorded, err := j.itemAt(it.Index)
-		switch _, merging := j.state.Merging[it.Index]; {
+		_, merging := j.state.Merging[it.Index]
+		_, runs := j.state.Running[it.Index]
+		_, waits := j.state.Waiting[it.Index]
+		switch {
 		case err != nil || recorded != it.ID:
 			return control.Refused("the job has no item %s at index %d", it.ID, it.Index)
+		case j.state.dead(it.Index) && (runs || waits):
+			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
 		case j.state.Status.At(it.Index) != errorpolicy.Pending:
 			kept = append(kept, it.ID+" has its outcome already")
 		case merging:

@@ -231,7 +231,7 @@ func (k restored) summary(place jobs.Job, meta jobs.Meta, see func(events.Record
 		sum.State, sum.Reason = string(Cancelled), "cancelled by "+s.Cancelled
 	}
 	if place.Running() {
-		sum.State, sum.Hold = "running", s.Hold
+		sum.State, sum.Hold, sum.Duration = "running", s.Hold, s.duration(time.Now())
 	}
 	sum.ReduceStale = sum.State == string(Completed) && s.ReduceStale
 	sum.ReduceHeld = sum.State == string(Completed) && held
