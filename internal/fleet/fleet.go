@@ -112,7 +112,7 @@ type Node struct {
 	Draining bool     `json:"draining,omitempty"`
 	Began    time.Time
 	Every    time.Duration      `json:"every"`          // how often it says this
-	Holds    map[string][]int64 `json:"holds"`          // tokens by the key of their job
+	Holds    map[string][]int64 `json:"holds"`          // tokens of what has not ended, by the key of its job
 	Refuses  map[string]string  `json:"refuses"`        // jobs that it takes no part in, and why
 	Jobs     map[string]string  `json:"jobs,omitempty"` // ids of the jobs by their keys
 }

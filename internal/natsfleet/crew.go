@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -1363,13 +1364,16 @@ func (c *crew) look() {
 		if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
 			silent = nil
 		}
+		had := map[string]int{} // attempts that were lost, by the worker
 		c.mu.Lock()
 		for _, lost := range silent {
 			if !slices.Contains(suspected, lost) {
 				continue // what was read when it was asked about has been taken by the next time
 			}
 			reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
-			c.settle(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, settling{})
+			if c.settle(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, settling{}) {
+				had[lost.Node]++
+			}
 		}
 		suspected = silent
 		var back []ticket
@@ -1380,6 +1384,9 @@ func (c *crew) look() {
 			}
 		}
 		c.mu.Unlock()
+		for _, node := range slices.Sorted(maps.Keys(had)) {
+			c.tell("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
+		}
 		for _, t := range back {
 			t.release()
 		}

@@ -414,7 +414,9 @@ func (w *worker) describe() fleet.Node {
 	n.Every, n.Busy = every(w.shortest()), w.o.Slots-len(w.free)
 	n.Holds, n.Refuses, n.Jobs = map[string][]int64{}, map[string]string{}, map[string]string{}
 	for _, h := range w.held {
-		n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
+		if !h.ended { // else only its coordinator still has to write down how
+			n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
+		}
 	}
 	for key, j := range w.jobs {
 		n.Jobs[key] = j.ID
