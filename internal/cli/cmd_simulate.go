@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,8 +41,9 @@ type simulateOptions struct {
 
 	failureRate float64
 	latency     string
-	outcomes    string // path
-	like        string // a job
+	outcomes    string            // path
+	like        string            // a job
+	chosen      []json.RawMessage // the items themselves, of a test; nil: none are given
 }
 
 func newSimulateCommand(con *console) *cobra.Command {
@@ -56,7 +58,7 @@ The items are chosen as by a run. How long each command then takes, and how it e
 
   --failure-rate, --latency   chance: the same with the same --seed
   --outcomes FILE             rules that are written down: see the how-to page "try a policy"
-  --like JOB                  the log of a job that has run, for the same items and attempts; for others a random choice of what it has
+  --like JOB                  the log of a job that has run, for the same items and attempts; others end like retries that it has
 
 Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open, and
 workspaces are left out. What a command would have printed is empty, and a value made from it is missing without harm.
@@ -112,40 +114,50 @@ type simulation struct {
 }
 
 func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
-	begin, err := beginAt(o.at, time.Now().Truncate(time.Second))
-	if err != nil {
-		return usagef("--at: %w", err)
-	}
-	model, err := o.model(begin)
+	job, cleanup, err := o.prepare(ctx, con, o.model)
 	if err != nil {
 		return err
+	}
+	defer cleanup()
+	return o.run(ctx, con, job)
+}
+
+// prepare checks the workflow, and returns the job that is simulated. Cleanup removes its files, unless they are kept.
+func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func(begin time.Time) (simulate.Model, error)) (job simulate.Job, cleanup func(), err error) {
+	begin, err := beginAt(o.at, time.Now().Truncate(time.Second))
+	if err != nil {
+		return job, nil, usagef("--at: %w", err)
+	}
+	model, err := modelAt(begin)
+	if err != nil {
+		return job, nil, err
 	}
 	limit, err := delayCap(o.maxDelay)
 	if err != nil {
-		return err
+		return job, nil, err
 	}
 	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true}, o.settings, settings.ToPlan)
 	if err != nil {
-		return err
+		return job, nil, err
 	}
 	con.hide(w.settings.Mask)
 	con.secrets.Settings = w.settings
 	t, err := findTools(w.Workflow, true)
 	if err != nil {
-		return err
+		return job, nil, err
 	}
 	if err := o.checkBudget(w.Workflow, t.agents); err != nil {
-		return err
+		return job, nil, err
 	}
 	home, cleanup, err := o.home(t.home)
 	if err != nil {
-		return err
+		return job, nil, err
 	}
-	defer cleanup()
 	c := o.config(t)
 	c.Home, c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = home, w.dir, o.seed, limit, os.Stdin, w.settings, w.values
 	if err := o.chooseItems(&w, c, t.home); err != nil {
-		return err
+		cleanup()
+		return job, nil, err
 	}
 	if !o.quiet {
 		if w.Workspace.Isolated() {
@@ -153,7 +165,7 @@ func runSimulate(ctx context.Context, con *console, o simulateOptions) error {
 		}
 		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, visible("note: "+text)) }
 	}
-	return o.run(ctx, con, simulate.Job{Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin, MaxTime: o.maxTime})
+	return simulate.Job{Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin, MaxTime: o.maxTime}, cleanup, nil
 }
 
 // run simulates the job, and prints how it ended.
@@ -365,13 +377,17 @@ func (o simulateOptions) home(real jobs.Home) (home jobs.Home, cleanup func(), e
 func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.Home) error {
 	m := w.Map
 	if m == nil {
-		if o.items != "" {
+		if o.items != "" || o.chosen != nil {
 			return usagef("--items: the workflow has no map, and so no items")
 		}
 		return nil
 	}
 	own, input := *w.Workflow, *m
 	w.Workflow, own.Map = &own, &input
+	if o.chosen != nil {
+		input.Input, input.JSONPath = workflow.Input{Items: o.chosen, Pos: m.Input.Pos}, ""
+		return nil
+	}
 	if o.items != "" {
 		if o.items == "-" {
 			input.Input = workflow.Input{Stdin: true, Pos: m.Input.Pos}

@@ -30,6 +30,7 @@ var firstLevel = []struct {
 	{"validate", newValidateCommand},
 	{"plan", newPlanCommand},
 	{"simulate", newSimulateCommand},
+	{"test", newTestCommand},
 	{"schema", newSchemaCommand},
 	{"dlq", newDLQCommand},
 	{"events", newEventsCommand},

@@ -165,7 +165,7 @@ func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
 	b.spread(a, len(b.labels)-1, now.Sub(a.since), nil)
 	for i := range a.tries {
 		one := &a.tries[i]
-		if one.ExitCode != 0 || one.Signal != "" || one.Hangs {
+		if one.failed() {
 			continue
 		}
 		at := slices.Index(b.labels, one.step)
@@ -294,14 +294,31 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 		}
 	}
 	from, other := l.again[t.Label], l.first[t.Label]
-	if a.Number == 1 && t.Number == 1 || from == nil {
+	if a.Number == 1 && t.Number == 1 {
 		from = first(other, from)
+	} else if from == nil { // no step of this label was ever tried again
+		if o, ok := l.lastOf(a.ItemID, t.Label); ok && o.failed() {
+			return o
+		}
+		from = other
 	}
 	if from == nil {
 		return Outcome{Unknown: true}
 	}
 	return from.kept[randOf(l.Seed, t).IntN(len(from.kept))]
 }
+
+// lastOf returns how a step of the first attempt at an item ended. It reports false if that is not known.
+func (l *Log) lastOf(item, step string) (o Outcome, ok bool) {
+	for _, one := range l.attempts[attemptKey{item, 1}] {
+		if one.step == step {
+			o, ok = one.Outcome, true
+		}
+	}
+	return o, ok
+}
+
+func (o Outcome) failed() bool { return o.ExitCode != 0 || o.Signal != "" || o.Hangs }
 
 // Attempts returns how many attempts at items the Log knows.
 func (l *Log) Attempts() int { return len(l.attempts) }

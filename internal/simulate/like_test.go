@@ -120,6 +120,29 @@ func TestAJobLikeAnotherGoesAsThatHasGone(t *testing.T) {
 	}
 }
 
+// A log without a single retry does not say that another try would help.
+func TestAnItemThatWasNeverTriedAgainFailsAgain(t *testing.T) {
+	source := strings.Replace(chain, "attempts: 3", "attempts: 1", 2)
+	bad := modelFunc(func(t agent.SimulatedTry) Outcome {
+		if t.Attempt.ItemID == "item_3" && t.Label == "store" {
+			return Outcome{ExitCode: 9}
+		}
+		return Outcome{Takes: time.Second}
+	})
+	night := simulated(t, source, bad, false)
+	w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := LogOf(events.Read(night.Job.EventsDir()), w.Map.AgentTemplate, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := simulated(t, chain, log, false); again.Metrics.Failed != 1 || again.Metrics.Successful != 29 {
+		t.Errorf("got %+v, want one failed", again.Metrics)
+	}
+}
+
 func TestWhatALogSaysOfAFailureIsDoneAgain(t *testing.T) {
 	code := 7
 	for name, c := range map[string]struct {

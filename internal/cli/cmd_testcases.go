@@ -1,0 +1,325 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/simulate"
+	"prodigy/internal/workflow"
+)
+
+// testSuffix ends the name of a test file, before its extension.
+const testSuffix = "_test"
+
+type testOptions struct {
+	format format
+	run    string
+	quiet  bool
+}
+
+// newTestCommand returns the command test. Its file cannot be called cmd_test.go, which would be a test.
+func newTestCommand(con *console) *cobra.Command {
+	var o testOptions
+	cmd := &cobra.Command{
+		Use:   "test [workflow or directory]...",
+		Short: "Test what workflows do with outcomes that are written down",
+		Long: `Test what workflows do with outcomes that are written down: the cases of NAME_test.yml are about the workflow NAME.yml beside it. Each is a
+simulated job (see simulate), of which the file says what is expected: how the items end, the dead letters, the events, the exit code.
+
+A directory stands for all test files in it and below; without an argument it is the current one. As with run, names in a workflow start at
+the current directory.
+
+Exit codes: 0 all cases passed, 1 a case failed, 2 a file is wrong, or there are no cases.`,
+		Example: `  prodigy test
+  prodigy test night.yml --run outage
+  prodigy test workflows --output junit > report.xml`,
+		ValidArgsFunction: completeWorkflow,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runTest(cmd.Context(), con, o, args)
+		},
+	}
+	o.format = asHuman
+	addChoice(cmd, (*string)(&o.format), "output", "output format", string(asHuman), string(asJUnit))
+	cmd.Flags().StringVar(&o.run, "run", "", "only the cases whose names this regular expression matches")
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print only the cases that failed")
+	return cmd
+}
+
+// testResult is how a case ended.
+type testResult struct {
+	file    string
+	name    string
+	line    int
+	wrong   []string // how it differs from what is expected; none: it passed
+	took    time.Duration
+	virtual time.Duration
+}
+
+func runTest(ctx context.Context, con *console, o testOptions, args []string) error {
+	chosen, err := regexp.Compile(o.run)
+	if err != nil {
+		return usagef("--run: %w", err)
+	}
+	files, err := testFiles(args)
+	if err != nil {
+		return err
+	}
+	stop, stopListening := stoppedBySignal()
+	defer stopListening()
+	var all []testResult
+	broken := false
+	for _, file := range files {
+		results, err := o.testFile(ctx, con, file, chosen, stop)
+		all = append(all, results...)
+		if reason := stop.Load(); reason != nil {
+			if by, ok := errors.AsType[*signalError](*reason); ok {
+				return status(by.exitCode())
+			}
+		}
+		if err != nil {
+			broken = true
+			explain(con.err, nil, err)
+		}
+	}
+	failed := 0
+	for _, r := range all {
+		if len(r.wrong) > 0 {
+			failed++
+		}
+	}
+	switch {
+	case len(all) == 0 && !broken:
+		return refusef("no case is named so: --run %s", o.run)
+	case o.format == asJUnit:
+		err = writeTestReport(con.out, all)
+	case len(all) > 0:
+		_, err = fmt.Fprintf(con.out, "%d of %s passed\n", len(all)-failed, counted(len(all), "case"))
+	}
+	switch {
+	case err != nil:
+		return unlessClosed(err)
+	case broken:
+		return status(exitUsage)
+	case failed > 0:
+		return status(exitFailed)
+	}
+	return nil
+}
+
+// testFiles returns the test files that arguments stand for.
+func testFiles(args []string) ([]string, error) {
+	if len(args) == 0 {
+		args = []string{"."}
+	}
+	var files []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, refusef("%w", err)
+		}
+		if !info.IsDir() {
+			file := arg
+			if !isTestFile(arg) {
+				ext := filepath.Ext(arg)
+				file = strings.TrimSuffix(arg, ext) + testSuffix + ext
+				if !isFile(file) {
+					return nil, refusef("%s has no tests: they would be in %s", arg, file)
+				}
+			}
+			files = append(files, file)
+			continue
+		}
+		before := len(files)
+		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && isTestFile(path) {
+				files = append(files, path)
+			}
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 1 && path != arg {
+				return fs.SkipDir
+			}
+			return err
+		})
+		if err != nil {
+			return nil, refusef("%w", err)
+		}
+		if len(files) == before {
+			return nil, refusef("%s: there is no file *%s.yml in it or below", arg, testSuffix)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files), nil
+}
+
+func isTestFile(path string) bool {
+	ext := filepath.Ext(path)
+	return (ext == ".yml" || ext == ".yaml") && strings.HasSuffix(strings.TrimSuffix(path, ext), testSuffix)
+}
+
+// testFile runs the chosen cases of a file.
+func (o testOptions) testFile(ctx context.Context, con *console, file string, chosen *regexp.Regexp, stop *atomic.Pointer[error]) ([]testResult, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, refusef("%w", err)
+	}
+	cases, err := simulate.ParseCases(file, data)
+	if err != nil {
+		return nil, err
+	}
+	ext := filepath.Ext(file)
+	path := cmp.Or(cases.Workflow, strings.TrimSuffix(filepath.Base(file), testSuffix+ext)+ext)
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	var results []testResult
+	for i := range cases.Cases {
+		c := &cases.Cases[i]
+		if !chosen.MatchString(c.Name) {
+			continue
+		}
+		r, err := testCase(ctx, con, path, file, c, stop)
+		if err != nil || stop.Load() != nil {
+			return results, err
+		}
+		results = append(results, r)
+		if o.format == asHuman {
+			r.print(con, o.quiet)
+		}
+	}
+	return results, nil
+}
+
+// testCase simulates the job of one case. The error says that there can be none.
+func testCase(ctx context.Context, con *console, path, file string, c *simulate.Case, stop *atomic.Pointer[error]) (testResult, error) {
+	restore, err := setEnviron(c.Env)
+	if err != nil {
+		return testResult{}, err
+	}
+	defer restore()
+	o := simulateOptions{path: path, seed: uint64(c.Seed), at: c.At, chosen: c.Items}
+	o.quiet, o.grace, o.maxRetries, o.maxParallel = true, defaultGrace, defaultMaxRetries, c.MaxParallel
+	o.settings.params, o.settings.args, o.settings.profile = c.Params, c.Args, c.Profile
+	if o.at == "" {
+		o.at = "2030-01-01"
+	}
+	if c.ItemsFile != "" {
+		o.items = filepath.Join(filepath.Dir(file), c.ItemsFile)
+	}
+	own := *con // each job has secrets of its own
+	job, cleanup, err := o.prepare(ctx, &own, func(begin time.Time) (simulate.Model, error) {
+		c.Script.Seed, c.Script.Begin = uint64(c.Seed), begin
+		return c.Script, nil
+	})
+	if err != nil {
+		if _, is := problemsOf(err); is {
+			return testResult{}, err
+		}
+		return testResult{}, refusef("%s:%d: %s: %w", file, c.Line, c.Name, err)
+	}
+	defer cleanup()
+	var seen simulate.Observer
+	var broken error
+	tally := simulate.NewTally()
+	job.Stop = stop
+	job.Observe = func(records []events.Record) {
+		for _, r := range records {
+			tally.Apply(r)
+		}
+		broken = errors.Join(broken, seen.Watch(c, records))
+	}
+	began := time.Now()
+	result, err := simulate.Run(ctx, job)
+	if err = errors.Join(err, broken); err != nil {
+		var invalid *workflow.InvalidError
+		if errors.As(err, &invalid) {
+			return testResult{}, err
+		}
+		return testResult{}, fmt.Errorf("%s:%d: %s: %w", file, c.Line, c.Name, err)
+	}
+	return testResult{
+		file: file, name: c.Name, line: c.Line, wrong: seen.Check(c, resultCode(result, nil, false), result, tally), took: time.Since(began), virtual: result.Duration,
+	}, nil
+}
+
+// setEnviron sets variables, and returns what sets them back.
+func setEnviron(vars []string) (restore func(), err error) {
+	var undo []func() error
+	restore = func() {
+		for _, one := range slices.Backward(undo) {
+			_ = one()
+		}
+	}
+	for _, v := range vars {
+		name, value, _ := strings.Cut(v, "=")
+		if before, had := os.LookupEnv(name); had {
+			undo = append(undo, func() error { return os.Setenv(name, before) })
+		} else {
+			undo = append(undo, func() error { return os.Unsetenv(name) })
+		}
+		if err := os.Setenv(name, value); err != nil {
+			restore()
+			return nil, refusef("env: %s: %w", name, err)
+		}
+	}
+	return restore, nil
+}
+
+func (r testResult) print(con *console, quiet bool) {
+	k := con.look()
+	if len(r.wrong) == 0 {
+		if !quiet {
+			_, _ = fmt.Fprintf(con.out, "%s    %s: %s (%s)\n", k.paint(green, "ok"), visible(r.file), visible(r.name), duration.Format(r.virtual))
+		}
+		return
+	}
+	_, _ = fmt.Fprintf(con.out, "%s  %s:%d: %s\n", k.paint(red, "FAIL"), visible(r.file), r.line, visible(r.name))
+	for _, line := range r.wrong {
+		_, _ = fmt.Fprintf(con.out, "      %s\n", visible(line))
+	}
+}
+
+// writeTestReport writes the results for CI servers, as results --output junit does.
+func writeTestReport(w io.Writer, all []testResult) error {
+	var b strings.Builder
+	b.WriteString("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n")
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(r testResult) bool { return r.file != all[0].file })
+		if n < 0 {
+			n = len(all)
+		}
+		failed, took, suite := 0, time.Duration(0), xmlText(all[0].file)
+		for _, r := range all[:n] {
+			took += r.took
+			if len(r.wrong) > 0 {
+				failed++
+			}
+		}
+		fmt.Fprintf(&b, "  <testsuite name=\"%s\" tests=\"%d\" failures=\"%d\" errors=\"0\" skipped=\"0\" time=\"%.3f\">\n", suite, n, failed, took.Seconds())
+		for _, r := range all[:n] {
+			end := "/>"
+			if len(r.wrong) > 0 {
+				end = fmt.Sprintf("><failure message=\"%s\" type=\"expectation\">%s</failure></testcase>", xmlText(r.wrong[0]), xmlText(strings.Join(r.wrong, "\n")))
+			}
+			fmt.Fprintf(&b, "    <testcase name=\"%s\" classname=\"%s\" time=\"%.3f\"%s\n", xmlText(r.name), suite, r.took.Seconds(), end)
+		}
+		b.WriteString("  </testsuite>\n")
+		all = all[n:]
+	}
+	b.WriteString("</testsuites>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
