@@ -498,7 +498,7 @@ func (j *job) start() error {
 	}
 	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
 	j.room.Store(int64(capacity.Fits))
-	j.inbox = make(chan message, 4*j.parallel+16)
+	j.inbox = make(chan message, 4*min(j.parallel, 1024)+16)
 	j.halting, j.controls, j.closing = make(chan struct{}), make(chan controlCall), make(chan struct{})
 	j.serial = j.parallel == 1
 	if j.config.Stop == nil {

@@ -25,20 +25,33 @@ func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	}
 	if e.err = j.log.Flush(); e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
-			j.fleet.Submit(ctx, e.attempt, func(o agent.Outcome, err error) {
-				e.outcome, e.err = o, err
-				j.agents.Go(func() error {
-					j.conclude(e)
-					j.sendEnd(e)
-					return nil
-				})
-			})
+			j.submit(ctx, e)
 			return
 		}
 		e.outcome, e.err = j.executeAttempt(ctx, a)
 		j.conclude(e)
 	}
 	j.sendEnd(e)
+}
+
+// submit gives an attempt to the fleet. Many may be out: its end is kept until then only if something of it is known already.
+func (j *job) submit(ctx context.Context, known *attemptEnd) {
+	a := known.attempt
+	if known.uses == nil && known.before == nil && known.ack == nil {
+		known = nil
+	}
+	j.fleet.Submit(ctx, a, func(o agent.Outcome, err error) {
+		e := known
+		if e == nil {
+			e = &attemptEnd{attempt: a}
+		}
+		e.outcome, e.err = o, err
+		j.agents.Go(func() error {
+			j.conclude(e)
+			j.sendEnd(e)
+			return nil
+		})
+	})
 }
 
 // sendEnd sends the end of an attempt to the owner.

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -50,6 +51,42 @@ func BenchmarkItems(b *testing.B) {
 			b.Error(err)
 		}
 	})
+}
+
+// BenchmarkOutstanding tells what an attempt that is out costs the coordinator in memory. There is no worker.
+func BenchmarkOutstanding(b *testing.B) {
+	const out = 20000
+	for range b.N {
+		f := newFieldOf(b)
+		text := fmt.Appendf(nil, "mode: mapreduce\nmap:\n  max_parallel: %d\n  input: {command: 'seq 1 %d'}\n  agent_template: [{shell: 'true'}]\n", out, out)
+		w, err := workflow.Parse("w.yml", text, workflow.ParseOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		c, of := f.config(nil)
+		ctx, cancel := context.WithCancel(b.Context())
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		go func() {
+			defer cancel()
+			k := of.(*crew)
+			for n := 0; n < out && b.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
+				k.mu.Lock()
+				n = k.book.Len()
+				k.mu.Unlock()
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+		}()
+		if _, err := mapreduce.Run(ctx, c, w, text); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/out, "B/attempt")
+		if err := of.Close(); err != nil {
+			b.Error(err)
+		}
+	}
 }
 
 // BenchmarkDispatch gives attempts to 1,000 workers that run nothing, and settles them.
