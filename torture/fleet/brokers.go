@@ -211,11 +211,13 @@ func (r *round) leader(other int) int {
 	return other
 }
 
-// leftovers counts what the brokers still have of the job.
-func (r *round) leftovers() (n int, err error) {
-	r.cutBroker(0, false)
+// leftovers names what the brokers still have of the job.
+func (r *round) leftovers() (left []string, err error) {
+	for i := range r.brokers {
+		r.cutBroker(i, false)
+	}
 	for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) { // a cluster may have no leader for some seconds
-		n = 0
+		left = nil
 		err = r.ask(func(ctx context.Context, js jetstream.JetStream) error {
 			s, err := js.Stream(ctx, "PRODIGY_OUT")
 			if errors.Is(err, jetstream.ErrStreamNotFound) { // its disk was lost at the very end
@@ -224,7 +226,16 @@ func (r *round) leftovers() (n int, err error) {
 			if err != nil {
 				return err
 			}
-			n += int(s.CachedInfo().State.Msgs) + s.CachedInfo().State.Consumers
+			if n := s.CachedInfo().State.Msgs; n > 0 {
+				left = append(left, fmt.Sprintf("%d reports", n))
+			}
+			consumers := s.ConsumerNames(ctx)
+			for name := range consumers.Name() {
+				left = append(left, "consumer "+name)
+			}
+			if err := consumers.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+				return err
+			}
 			kv, err := js.KeyValue(ctx, "prodigy-jobs")
 			if err != nil {
 				return err
@@ -233,7 +244,7 @@ func (r *round) leftovers() (n int, err error) {
 			if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
 				return err
 			}
-			n += len(keys)
+			left = append(left, keys...)
 			store, err := js.ObjectStore(ctx, "prodigy-files")
 			if err != nil {
 				return err
@@ -242,11 +253,13 @@ func (r *round) leftovers() (n int, err error) {
 			if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 				return err
 			}
-			n += len(objects)
+			for _, o := range objects {
+				left = append(left, o.Name)
+			}
 			return nil
 		})
 		if err == nil || time.Now().After(until) {
-			return n, err
+			return left, err
 		}
 	}
 }

@@ -279,8 +279,18 @@ func (r *round) run() (v verdict, err error) {
 	}
 	v.took = time.Since(r.began)
 	time.Sleep(200 * time.Millisecond)
-	if v.left, err = r.leftovers(); err != nil {
+	left, err := r.leftovers()
+	if err != nil {
 		return v, err
+	}
+	if v.left = len(left); v.left > 0 {
+		said, _ := os.ReadFile(filepath.Join(r.dir, "job.log"))
+		fmt.Printf("  the broker still has %s; the run said:\n", strings.Join(left, ", "))
+		for line := range strings.Lines(string(said)) {
+			if strings.Contains(line, "broker") {
+				fmt.Print("    ", line)
+			}
+		}
 	}
 	if r.space {
 		r.judgeWork(&v)
