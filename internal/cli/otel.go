@@ -25,8 +25,11 @@ import (
 
 const exportName = "export-telemetry"
 
-// exportPatience is how long the end of a run waits for the exporter, which itself has five seconds to send what is left.
-const exportPatience = 7 * time.Second
+// Patience at the end of a run.
+const (
+	flushPatience  = 5 * time.Second // of the exporter with what is left
+	exportPatience = 7 * time.Second // with the exporter
+)
 
 // exporting is the process that exports a job while it runs. It reads the log, so that nothing of the run waits for it.
 type exporting struct {
@@ -185,7 +188,7 @@ func newExportCommand(con *console) *cobra.Command {
 			}()
 			lines := json.NewEncoder(con.out)
 			report, err := con.export(cmd.Context(), telemetry.Options{
-				Job: job, Version: versionText(), Environ: os.Environ(), From: from, Over: over,
+				Job: job, Version: versionText(), Environ: os.Environ(), From: from, Over: over, Patience: flushPatience,
 				Progress: func(r telemetry.Report) { _ = lines.Encode(r) },
 			})
 			if err != nil {

@@ -36,10 +36,9 @@ import (
 
 // Patience with a collector.
 const (
-	flushPatience = 5 * time.Second  // of the end of a run
-	sendPatience  = 10 * time.Second // with a batch, retries included
-	awayFor       = 20 * time.Second // how long nothing is sent to a collector that did not take a batch
-	diedPatience  = time.Second      // for the last records of a run that died
+	sendPatience = 10 * time.Second // with a batch, retries included
+	awayFor      = 20 * time.Second // how long nothing is sent to a collector that did not take a batch
+	diedPatience = time.Second      // for the last records of a run that died
 )
 
 // Export exports a job. The error is for what could not begin; what did not reach the collector is in the Report.
@@ -56,12 +55,16 @@ func Export(ctx context.Context, o telemetry.Options) (telemetry.Report, error) 
 	defer stop()
 	records := events.Read(o.Job.EventsDir())
 	if o.Over != nil {
+		var giveUp context.CancelFunc
+		x.sending, giveUp = context.WithCancel(ctx)
+		defer giveUp()
 		records = followed(events.Follow(reading, o.Job.EventsDir(), events.Query{}, nil))
 		go func() { // it ends with the reading
 			select {
 			case <-o.Over:
 				time.AfterFunc(diedPatience, stop)
-			case <-reading.Done():
+				time.AfterFunc(o.Patience, giveUp)
+			case <-x.sending.Done():
 			}
 		}()
 	}
@@ -106,6 +109,8 @@ type exporter struct {
 	spanner  trace.Tracer
 	logger   log.Logger
 
+	sending context.Context // when it ends, nothing is sent any more
+
 	seq  int64
 	said time.Time // when Progress was called last
 
@@ -115,13 +120,18 @@ type exporter struct {
 
 // gate counts what is sent of a signal, and lets nothing through for some time when the collector did not take it.
 type gate struct {
+	x *exporter
+
 	mu    sync.Mutex
 	count telemetry.Count
 	err   error
 	away  time.Time // until when nothing is sent
 }
 
-var errAway = errors.New("the collector did not answer before")
+var (
+	errAway = errors.New("the collector did not answer before")
+	errSlow = errors.New("the collector did not answer in time")
+)
 
 func (g *gate) made() {
 	g.mu.Lock()
@@ -135,9 +145,13 @@ func (g *gate) send(ctx context.Context, n int, do func(context.Context) error) 
 	away := time.Now().Before(g.away)
 	g.mu.Unlock()
 	err := errAway
-	if !away {
+	if !away && g.x.sending.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, sendPatience)
+		forget := context.AfterFunc(g.x.sending, cancel)
 		err = do(ctx)
+		if !forget() && err != nil {
+			err = errSlow
+		}
 		cancel()
 	}
 	g.mu.Lock()
@@ -184,7 +198,8 @@ func newExporter(ctx context.Context, o telemetry.Options, meta jobs.Meta) (*exp
 		return nil, err
 	}
 	x := &exporter{o: o, tracer: telemetry.NewTracer(meta.JobID, meta.TraceParent), counts: metrics.New(meta.Workflow, meta.MaxParallel)}
-	x.tracer.Span, x.tracer.Log = x.span, x.log
+	x.tracer.Span, x.tracer.Log, x.sending = x.span, x.log, ctx
+	x.spans.x, x.logs.x, x.points.x = x, x, x
 	// Errors of batches come here too; those of the gates are told in the report, others are of no use to anybody.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 	res, err := resource.New(
@@ -324,13 +339,8 @@ func (x *exporter) apply(ctx context.Context, r events.Record) {
 	}
 }
 
-// close sends what is left, and waits for that as long as there is patience.
+// close sends what is left.
 func (x *exporter) close(ctx context.Context) {
-	if x.o.Over != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, flushPatience)
-		defer cancel()
-	}
 	report := x.report()
 	x.counts.Dropped(map[string]int{"logs": report.Logs.Lost, "traces": report.Spans.Lost})
 	var all sync.WaitGroup // the gates know of their errors

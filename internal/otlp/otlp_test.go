@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -226,7 +227,7 @@ func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
 	}
 	export := func(c *collector, from int64, over chan struct{}) telemetry.Report {
 		setenv(c)
-		r, err := Export(context.Background(), telemetry.Options{Job: job, Version: "v1", Environ: to(c), From: from, Over: over})
+		r, err := Export(context.Background(), telemetry.Options{Job: job, Version: "v1", Environ: to(c), From: from, Over: over, Patience: time.Minute})
 		if err != nil || r.Spans.Made != r.Spans.Sent || r.Logs.Made != r.Logs.Sent || r.Error != "" {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -340,10 +341,31 @@ func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
 	defer refusing.Close()
 	for _, url := range []string{away.URL, refusing.URL} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-		r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: make(chan struct{})})
+		r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: make(chan struct{}), Patience: time.Minute})
 		if err != nil || r.Spans.Made != 8 || r.Spans.Sent != 0 || r.Spans.Lost != 8 || r.Logs.Lost != 5 || r.Error == "" {
 			t.Errorf("%s: %+v, %v", url, r, err)
 		}
+	}
+}
+
+// A collector may take a connection and never answer. When the run is over there is some patience left for it, and then all is counted.
+func TestACollectorThatHangsIsLeft(t *testing.T) {
+	release := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer hanging.Close()
+	defer close(release)
+	var many []events.Event
+	for i := range 3000 { // more spans than the SDK has room for
+		id := fmt.Sprint("item_", i)
+		many = append(many, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1}, events.AgentCompleted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1})
+	}
+	job := jobWith(t, "", slices.Concat(firstRun()[:2], many, secondRun()[4:])...)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", hanging.URL)
+	over := make(chan struct{})
+	close(over)
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL}, From: 1, Over: over, Patience: 100 * time.Millisecond})
+	if err != nil || r.Spans.Made != 6001 || r.Spans.Lost != 6001 || r.Logs.Lost != 2 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
@@ -365,7 +387,7 @@ func TestAnExportEndsWithTheRun(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
 	over := make(chan struct{})
 	close(over)
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over})
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over, Patience: time.Minute})
 	if err != nil || r.Spans.Sent != 2 { // the attempt and its step
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"prodigy/internal/jobs"
 )
@@ -117,6 +118,9 @@ type Options struct {
 	// Over, when set, says that the job is being run: its records are exported as they come, until the run has its last record. When Over is closed
 	// before that, the run has died.
 	Over <-chan struct{}
+
+	// Patience is how long what is left may take when Over is closed.
+	Patience time.Duration
 
 	// Progress, when set, is called from time to time.
 	Progress func(Report)
