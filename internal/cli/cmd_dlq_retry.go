@@ -80,6 +80,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f.BoolVar(&o.force, "force", false, "also retry those that are not eligible")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show which would be run, and run nothing")
 	f.StringVar(&o.replacement, "workflow", "", "continue with this file from now on, in which the cause is mended; finished steps must be unchanged")
+	f.Var(repeated{&o.set}, "set", "in this retry another value of a parameter or variable of the workflow, as NAME=VALUE (may be given more than once)")
 	f.StringVar(&o.with, "with", "", "take this commit of the repository as the work of the one --item, and merge it: no agent runs")
 	f.BoolVar(&o.reduce, "reduce", false, "then run the reduce phase over all results")
 	return cmd
@@ -104,8 +105,14 @@ func runDLQRetry(ctx context.Context, con *console, o dlqRetryOptions) error {
 		return err
 	}
 	if o.dryRun {
-		if _, _, err := o.workflowOf(job); err != nil {
+		replacement, w, err := o.workflowOf(job)
+		if err != nil {
 			return err
+		}
+		if len(o.set) > 0 {
+			if _, err := resolveAgain(ctx, job, w, replacement, o.set); err != nil {
+				return err
+			}
 		}
 		updateLetters(con, job)
 		return o.announce(con, choice)

@@ -153,7 +153,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err := o.checkBudget(w, t.agents); err != nil {
 		return err
 	}
-	found, err := resolveRecorded(ctx, job, w, replacement)
+	found, err := resolveAgain(ctx, job, w, replacement, o.set)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 		_, _ = fmt.Fprintf(con.err, "note: %s is no longer what job %s runs, which is the workflow recorded with it (--workflow %s takes the file as it is now)\n", path, job.ID, quoted(path))
 	}
 	c := o.config(t)
-	c.Dir, c.Settings, c.Replacement = meta.Dir, found, replacement
+	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
 	p := newPrinter(con, o, w)
 	p.showItems(con, shown, false)
 	end, err := watch(ctx, c, p, on.on(con, t, w, meta.Dir, o.grace, do))

@@ -40,7 +40,8 @@ type jobOptions struct {
 	pool        jobs.Pool // --pool
 	replacement string    // --workflow: path of the replacement; empty: keep the recorded one
 	metrics     metricsOptions
-	telemetry   bool // --otel
+	telemetry   bool     // --otel
+	set         []string // --set: other values, as NAME=VALUE
 }
 
 // defaultGrace is how long running steps may take to finish after a stop.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -100,6 +101,11 @@ func resolve(ctx context.Context, w *workflow.Workflow, o settings.Options) (set
 // resolveRecorded finds the settings of a job again. Secrets, files and commands are read again. A replacement workflow may have other
 // secrets and lack some parameters.
 func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement) (settings.Settings, error) {
+	return resolveAgain(ctx, job, w, replacement, nil)
+}
+
+// resolveAgain is resolveRecorded with other values for parameters and variables, as NAME=VALUE.
+func resolveAgain(ctx context.Context, job jobs.Job, w *workflow.Workflow, replacement *mapreduce.Replacement, set []string) (settings.Settings, error) {
 	options, err := settingsOf(job)
 	if err != nil {
 		return settings.Settings{}, err
@@ -108,7 +114,33 @@ func resolveRecorded(ctx context.Context, job jobs.Job, w *workflow.Workflow, re
 		options.Source = replacement.Path
 		options.Params = slices.DeleteFunc(options.Params, func(a workflow.Argument) bool { return !declared(w, a.Name) })
 	}
-	return resolve(ctx, w, options)
+	for _, text := range set {
+		name, written, ok := strings.Cut(text, "=")
+		if !ok {
+			return settings.Settings{}, usagef("--set %s: want NAME=VALUE", text)
+		}
+		if !declared(w, name) {
+			if options.Set == nil {
+				options.Set = map[string]string{}
+			}
+			options.Set[name] = written
+			continue
+		}
+		p, err := workflow.ParameterNamed(w.Parameters, name)
+		if err != nil {
+			return settings.Settings{}, refusef("--set: %w", err)
+		}
+		value, err := p.FromText(written)
+		if err != nil {
+			return settings.Settings{}, refusef("--set: %w", err)
+		}
+		options.Params = append(slices.DeleteFunc(options.Params, func(a workflow.Argument) bool { return a.Name == name }), workflow.Argument{Name: name, Value: value})
+	}
+	found, err := resolve(ctx, w, options)
+	if len(options.Set) > 0 && err != nil {
+		return found, fmt.Errorf("--set: %w", err)
+	}
+	return found, err
 }
 
 // settingsOf returns the options that a job was started with.

@@ -266,7 +266,8 @@ type JobResumed struct {
 
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // from now on, as in JobStarted
 
-	Accepted bool `json:"accepted,omitempty"` // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
+	Accepted bool     `json:"accepted,omitempty"` // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
+	Set      []string `json:"set,omitempty"`      // of a retry of dead letters: other values of parameters and variables, as NAME=VALUE
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
@@ -279,8 +280,24 @@ func (JobResumed) Type() string { return "JobResumed" }
 
 func (JobResumed) About() string { return "" }
 
+func (e JobResumed) masked(m Masker) Event {
+	return e.with(m.Text)
+}
+
 func (e JobResumed) normal() Event {
 	e.Died = writtenAt(e.Died)
+	return e.with(func(text string) string { return Clip(text, MaxError) })
+}
+
+// with returns the event with the values that it sets changed.
+func (e JobResumed) with(text func(string) string) JobResumed {
+	if e.Set == nil {
+		return e
+	}
+	e.Set = slices.Clone(e.Set)
+	for i := range e.Set {
+		e.Set[i] = text(e.Set[i])
+	}
 	return e
 }
 

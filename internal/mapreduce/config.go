@@ -102,6 +102,9 @@ type Config struct {
 	// Rate is, of RetryDead, how often its agents may start at most, in place of what the workflow says. The zero Limit leaves it.
 	Rate rate.Limit
 
+	// Set is, of RetryDead, what Settings have other values for than the job was started with, as NAME=VALUE.
+	Set []string
+
 	// Canary is, of RetryDead, how many dead letters are run first: if one of them fails again, the others are not run. 0: none is.
 	Canary int
 

@@ -692,7 +692,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	phase := j.state.unfinished()
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
-		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(), Accepted: j.config.Accept,
+		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(), Accepted: j.config.Accept, Set: j.config.Set,
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)

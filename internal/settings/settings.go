@@ -32,6 +32,7 @@ type Options struct {
 	Environ []string            // inherited
 	Profile string              // its name; empty: none
 	Params  []workflow.Argument // as given
+	Set     map[string]string   // values of variables in place of those that the workflow gives them
 	Source  string              // path of the workflow as it was written: a recorded one lacks its secrets
 }
 
@@ -112,8 +113,17 @@ func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, er
 	r.files()
 	r.original(profile)
 	r.plainSecrets()
-	for _, v := range r.merged(profile) {
-		r.variable(ctx, v)
+	all := r.merged(profile)
+	if err := r.checkSet(all); err != nil {
+		return Settings{}, err
+	}
+	for _, v := range all {
+		if _, set := o.Set[v.Name]; !set {
+			r.variable(ctx, v)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Set)) {
+		r.literal(workflow.EnvVar{Name: name}, o.Set[name])
 	}
 	r.secretCommands(ctx)
 	if ctx.Err() != nil {
@@ -154,6 +164,22 @@ func (r *resolver) merged(p workflow.Profile) []workflow.EnvVar {
 	return slices.DeleteFunc(all, func(v workflow.EnvVar) bool {
 		return slices.ContainsFunc(r.w.Secrets, func(s workflow.Secret) bool { return s.Name == v.Name })
 	})
+}
+
+// checkSet refuses values for variables that the workflow does not have, and for secrets, which are found where the workflow says.
+func (r *resolver) checkSet(all []workflow.EnvVar) error {
+	for _, name := range slices.Sorted(maps.Keys(r.o.Set)) {
+		isVariable := func(v workflow.EnvVar) bool { return v.Name == name }
+		secret := slices.ContainsFunc(all, func(v workflow.EnvVar) bool { return v.Name == name && v.Secret }) ||
+			slices.ContainsFunc(r.w.Secrets, func(s workflow.Secret) bool { return s.Name == name })
+		switch {
+		case secret:
+			return fmt.Errorf("%s is a secret: its value comes from where the workflow says", name)
+		case !slices.ContainsFunc(all, isVariable) && !slices.Contains(r.known.names, name):
+			return fmt.Errorf("the workflow has no parameter and no variable %s", name)
+		}
+	}
+	return nil
 }
 
 // resolver is the state of one Resolve.
