@@ -65,6 +65,7 @@ type Executor struct {
 	inherited inherited
 	plans     plans
 	unknown   atomic.Bool // a Simulator did not know what a command would print
+	oom       *process.OOMKills
 }
 
 // New returns an Executor for attempts of a host. With a nil host they belong to no job, and their events are dropped.
@@ -73,6 +74,7 @@ func New(c Config, h Host) *Executor {
 		h = new(noJob)
 	}
 	x := &Executor{Config: c, host: h, shell: sync.OnceValue(direct.Find)}
+	x.oom = process.NewOOMKills()
 	x.limiter.most, x.limiter.onLowered = c.MaxCommands, h.Lowered
 	return x
 }

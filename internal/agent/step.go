@@ -441,7 +441,7 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 		limit, outer = effectiveTimeout(ctx, st.Timeout)
 		c := process.Command{
 			Path: b.path, Argv: b.argv, Dir: b.dir, Env: b.env, Input: b.input, Stdout: stdout, Stderr: stderr, Timeout: limit, Grace: r.x.Grace,
-			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai,
+			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai, OOM: r.x.oom,
 		}
 		if r.x.Simulate != nil {
 			exit, err = r.simulate(st, c)
@@ -623,6 +623,8 @@ func failureOf(st *step, exit process.Exit, stderr string) *Failure {
 		}
 	case exit.TimedOut:
 		f.Message = "timed out after " + duration.Format(st.Timeout)
+	case exit.OOM:
+		f.Type, f.Message = retry.TypeOOM, "killed for lack of memory: the kernel has killed processes while it ran"
 	case exit.Signal != "":
 		f.Message = "killed by " + exit.Signal
 	case exit.Code == 126 && strings.Contains(stderr, "rgument list too long"):

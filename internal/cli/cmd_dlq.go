@@ -94,7 +94,7 @@ func errorTypes() []string {
 	var words []string
 	for _, t := range []retry.Type{
 		retry.TypeTimeout, retry.TypeNetwork, retry.TypePermission, retry.TypeRateLimit, retry.TypeServerError, retry.TypeCommandFailed,
-		retry.TypeCommandNotFound, retry.TypeKilled, retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeCommitMissing,
+		retry.TypeCommandNotFound, retry.TypeKilled, retry.TypeOOM, retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeCommitMissing,
 		retry.TypeInternal, retry.TypeKilledRunner, retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput, retry.TypeWorkspace,
 		retry.TypeQuota, retry.TypeAuth, retry.TypeRefused, retry.TypeIncomplete,
 		retry.TypeInvalidRequest, retry.TypeStalled, retry.TypeBudget,

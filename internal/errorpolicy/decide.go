@@ -35,6 +35,11 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	}
 	d := Decision{Action: DLQ, Retry: retry.Decision{Type: retry.Classify(o.Failure), State: o.Retry}}
 	d.Retry.State.Attempts++
+	if m.policy.OnOOM == OOMAlone && d.Retry.Type == retry.TypeOOM && !o.Retry.Alone {
+		d.Action, d.Retry.Retry, d.Retry.State.Alone = Retry, true, true
+		d.Reason = "it was killed for lack of memory, and runs again alone, after all others"
+		return d
+	}
 	if m.decidesTimeout(o) {
 		return m.onTimeout(d)
 	}

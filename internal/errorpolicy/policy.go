@@ -28,11 +28,18 @@ type Policy struct {
 	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
 	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
 	RetryRatio        *retry.Ratio    `yaml:"retry_ratio"`         // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
+	OnOOM             OnOOM           `yaml:"on_oom"`              // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
 	Quota             *quota.Policy   `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
 	Adapt             adapt.Config    // of the number of agents at once, which the map phase sets; zero: none
 	Rate              rate.Limit      // of the starts of agents, which the map phase sets; zero: none
 	OnTimeout         TimeoutAction   // timeout_action of the map phase; empty: a timeout is a failure like any other
 }
+
+// OnOOM says what happens to an item that was killed for lack of memory.
+type OnOOM string
+
+// OOMAlone is the one choice of OnOOM, beside none.
+const OOMAlone OnOOM = "alone"
 
 // ItemAction is the value of on_item_failure. Handler is set only for custom:<handler>. The zero ItemAction is DLQ.
 type ItemAction struct {

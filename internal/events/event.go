@@ -849,6 +849,7 @@ type RetryState struct {
 	Attempts   int        `json:"attempts"`
 	WaitedMS   Millis     `json:"waited_ms"`
 	PreviousMS Millis     `json:"previous_ms"`
+	Alone      bool       `json:"alone,omitempty"`     // it runs while nothing else does
 	SpreadMS   Millis     `json:"spread_ms,omitempty"` // by which it comes later than the policy says, because many others are due then
 	AskedMS    Millis     `json:"asked_ms,omitempty"`  // how long the service has asked to be left alone, if it has
 	ExpiresAt  *time.Time `json:"budget_expires_at,omitempty"`

@@ -89,7 +89,7 @@ func samples() []Event {
 			Node: "worker-3", Slot: 2, Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
-			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, SpreadMS: delay, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
+			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, SpreadMS: delay, Alone: true, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
 			Commit: "d4e5f6", Conflicts: []Conflict{{Path: "a b.go", Message: "CONFLICT (content)", With: []string{"item_1", "item_2"}}}, Resolve: true,
 		},
 		AgentSkipped{ItemID: "item_1", Reason: "handled"},

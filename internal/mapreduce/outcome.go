@@ -196,7 +196,7 @@ func addRetry(e *events.AgentFailed, d retry.Decision, now time.Time) {
 	delay, at := events.Millis(d.Delay), now.Add(d.Delay)
 	e.DelayMS, e.RetryAt = &delay, &at
 	e.Retry = &events.RetryState{
-		Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited), PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
+		Alone: d.State.Alone, Attempts: d.State.Attempts, WaitedMS: events.Millis(d.State.Waited), PreviousMS: events.Millis(d.State.Previous), AskedMS: events.Millis(d.Asked),
 	}
 	if !d.State.ExpiresAt.IsZero() {
 		e.Retry.ExpiresAt = &d.State.ExpiresAt

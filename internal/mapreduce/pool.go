@@ -128,7 +128,13 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	}
 	p.agents, p.kill = context.WithCancelCause(ctx)
 	defer p.kill(nil)
-	if n := len(p.suspects); n > 0 {
+	n := 0
+	for _, d := range p.suspects {
+		if j.suspect(d.index) {
+			n++
+		}
+	}
+	if n > 0 {
 		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
 	}
 	if s.chosen != nil && namesTotal(p.template.Steps, p.template.Handler) {
@@ -221,9 +227,14 @@ func (p *pool) exhausted() bool {
 	return p.source.found == nil && p.source.chosen == nil && p.fresh == nil && len(p.due) == 0 && len(p.lone) == 0 && p.turns.starts.len() == len(p.gone)
 }
 
+// waitsForSuspects reports whether nothing else can begin before those have ended that are to run alone: they are of the canary.
+func (p *pool) waitsForSuspects() bool {
+	return p.fresh != nil && !p.mayBegin() && len(p.due) == 0 && len(p.lone) == 0 && len(p.parked) == 0 && p.turns.starts.len() == len(p.gone)
+}
+
 // isolate makes the next suspect due, once nothing else is left and some time has passed.
 func (p *pool) isolate(now time.Time) {
-	if len(p.suspects) == 0 || p.running > 0 || p.syncing > 0 || !p.exhausted() {
+	if len(p.suspects) == 0 || p.running > 0 || p.syncing > 0 || !p.exhausted() && !p.waitsForSuspects() {
 		return
 	}
 	next := p.suspects[0]
@@ -582,7 +593,12 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	if e.attempt.ItemIndex == p.loneOut {
 		p.loneOut = -1
 	}
-	if w, ok := p.job.state.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil {
+	if p.alone && !p.exhausted() {
+		p.alone = false // it ran alone only so that the stage of a rollout ends
+	}
+	if w, ok := p.job.state.Waiting[e.attempt.ItemIndex]; ok && p.halted == nil && w.Retry.Alone {
+		p.suspects = append(p.suspects, dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
+	} else if ok && p.halted == nil {
 		p.again(dueItem{id: w.ID, index: e.attempt.ItemIndex, due: w.Due})
 	}
 	if e.ack != nil {
@@ -808,7 +824,7 @@ func (j *job) limits() (agent.Limits, error) {
 func (j *job) suspects() []dueItem {
 	var found []dueItem
 	for index, w := range j.state.Waiting {
-		if j.suspect(index) && index < j.store.Len() {
+		if (j.suspect(index) || w.Retry.Alone) && index < j.store.Len() {
 			found = append(found, dueItem{id: w.ID, index: index, due: w.Due})
 		}
 	}
@@ -830,7 +846,7 @@ func (j *job) due() dueHeap {
 		if index >= j.store.Len() {
 			continue // a power loss took it from the store: the selection will bring it again
 		}
-		if j.suspect(index) {
+		if j.suspect(index) || w.Retry.Alone {
 			continue
 		}
 		due.push(dueItem{id: w.ID, index: index, due: w.Due})

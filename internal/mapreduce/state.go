@@ -440,7 +440,7 @@ func retryState(e events.AgentFailed) retry.State {
 	if e.Retry == nil {
 		return retry.State{}
 	}
-	st := retry.State{Attempts: e.Retry.Attempts, Waited: time.Duration(e.Retry.WaitedMS), Previous: time.Duration(e.Retry.PreviousMS)}
+	st := retry.State{Alone: e.Retry.Alone, Attempts: e.Retry.Attempts, Waited: time.Duration(e.Retry.WaitedMS), Previous: time.Duration(e.Retry.PreviousMS)}
 	if e.Retry.ExpiresAt != nil {
 		st.ExpiresAt = *e.Retry.ExpiresAt
 	}

@@ -57,6 +57,8 @@ type Command struct {
 
 	Register *Register // nil: the group is not recorded
 
+	OOM *OOMKills // tells whether it was killed for lack of memory; nil: nobody does
+
 	// EndAll ends every process that the command has started with it, however it ends, also those that have left the group. They are found
 	// by a mark in their environment, so a process that drops it lives on. This looks at all processes of the machine.
 	EndAll bool
@@ -72,6 +74,7 @@ type Exit struct {
 	Core     bool   // Signal made it dump core
 	TimedOut bool   // Timeout ended it
 	Expired  bool   // Expiry ended it
+	OOM      bool   // it was killed by somebody else, and the kernel has killed a process for lack of memory while it ran
 	Start    error  // it could not be started; all else is zero
 	Duration time.Duration
 }
@@ -100,6 +103,7 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 	if c.EndAll {
 		c.mark = newMark(c.Register)
 	}
+	killed, counts := c.OOM.count()
 	c.Register.guard()
 	kid, err := start(c)
 	if Short(err) {
@@ -124,6 +128,10 @@ func run(ctx context.Context, c Command, start func(Command) (child, error)) (Ex
 
 	exit := k.withTimeout(end)
 	exit.Duration = time.Since(began)
+	if counts && exit.killedHard() && !exit.TimedOut && !exit.Expired && ctx.Err() == nil {
+		now, ok := c.OOM.count()
+		exit.OOM = ok && now > killed
+	}
 	if ctx.Err() != nil && exit.Code != 0 {
 		return exit, context.Cause(ctx)
 	}

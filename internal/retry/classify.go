@@ -18,6 +18,7 @@ const (
 	TypeCommandFailed   Type = "command_failed"
 	TypeCommandNotFound Type = "command_not_found"
 	TypeKilled          Type = "killed"
+	TypeOOM             Type = "oom" // killed by the kernel for lack of memory; only on Linux this is told from killed
 	TypeCircuitOpen     Type = "circuit_open"
 	TypeTemplate        Type = "template"
 	TypeCommitMissing   Type = "commit_missing"
@@ -84,6 +85,7 @@ var errorTypes = []errorType{
 		words:   []string{"reset"}, // a limit resets at some time
 	},
 	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
+	{name: TypeOOM, matcher: true},           // told by the kernel alone
 	{name: TypeMergeConflict, matcher: true}, // never told by a text
 	{name: TypeVerifyFailed, matcher: true},
 	{name: TypeMissingOutput, matcher: true},

@@ -11,6 +11,7 @@ type State struct {
 	Waited    time.Duration // sum of the delays decided
 	Previous  time.Duration // the last delay decided, for decorrelated jitter
 	ExpiresAt time.Time     // first failure + budget; zero without a budget
+	Alone     bool          // the tries from now on run while nothing else does
 	Resumed   bool          // the job was resumed since the first failure: ExpiresAt counts
 }
 

@@ -100,7 +100,7 @@ func TestCheckSaysWhatIsWrongWithAMatcher(t *testing.T) {
 }
 
 func TestTheTypesThatHaveNamedMatchers(t *testing.T) {
-	want := []string{"rate_limit", "server_error", "network", "timeout", "merge_conflict", "verify_failed", "missing_output", "quota", "auth", "refused", "incomplete", "invalid_request", "stalled", "budget"}
+	want := []string{"rate_limit", "server_error", "network", "timeout", "oom", "merge_conflict", "verify_failed", "missing_output", "quota", "auth", "refused", "incomplete", "invalid_request", "stalled", "budget"}
 	if diff := cmp.Diff(MatcherNames(), want); diff != "" {
 		t.Errorf("names (-got +want):\n%s", diff)
 	}

@@ -85,6 +85,7 @@ type explainer struct {
 	index    int                      // of the item, once one was started
 	began    time.Time                // its last attempt
 	alone    bool                     // that attempt runs alone
+	killed   bool                     // the item was killed for lack of memory, and runs alone because of that
 	crashes  int                      // how often the run died while the item was running, for no known reason
 	retries  int                      // of the item, that were decided
 	due      time.Time
@@ -300,11 +301,13 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	if e.Reason != "" {
 		why = append(why, "no earlier result is taken over: "+e.Reason)
 	}
-	if x.alone = e.Alone; e.Alone {
+	if x.alone = e.Alone; x.alone && x.killed {
+		why = append(why, "alone, after all others, since it was killed for lack of memory")
+	} else if x.alone {
 		why = append(why, fmt.Sprintf("alone, after all others: the run had died %s while the item was running, and nothing explains that", times(x.crashes, "time", "times")))
 	}
 	switch {
-	case x.out.Status == Waiting && !x.due.IsZero():
+	case x.out.Status == Waiting && !x.due.IsZero() && !x.killed:
 		if late := r.Time.Sub(x.due); late > time.Second {
 			why = append(why, fmt.Sprintf("it was due at %s, and waited %s more for a free slot", clock(x.due), duration.Format(late.Round(time.Millisecond))))
 		}
@@ -506,6 +509,10 @@ func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	why := []string{"action retry: " + e.Reason}
 	if e.Matched != "" {
 		why = append(why, e.Matched+" in retry_on matched")
+	}
+	if e.Retry != nil && e.Retry.Alone {
+		x.killed = true
+		return why
 	}
 	why = append(why, x.delay(p, known, "", n, time.Duration(*e.DelayMS), time.Duration(*e.DelayMS))+", due at "+clock(x.due))
 	if e.Retry != nil && e.Retry.SpreadMS > 0 {

@@ -299,6 +299,8 @@ func (r *reader) policyValue(e entry, target any) {
 		*t = r.quota(e)
 	case *quota.OnQuota:
 		set(t)(word(r, e, quota.OnQuotas()...))
+	case *errorpolicy.OnOOM:
+		set(t)(word(r, e, errorpolicy.OOMAlone))
 	case *errorpolicy.ItemAction:
 		set(t)(r.itemAction(e))
 	case *errorpolicy.Collection:
