@@ -47,10 +47,14 @@ type crew struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	clones  mapreduce.Clones       // nil: the job has no workspaces
-	base    string                 // the commit that it begins at
-	packing sync.Mutex             // held while objects are packed
-	packs   map[string]*fleet.Pack // that the broker has, by what they were asked for with
+	given     map[int64]string       // with credentials: the ids of the workers that have attempts, by their tokens
+	noting    sync.Mutex             // of members and present; mu may be taken while it is held, not the other way
+	present   map[string]bool        // instances that members has
+	givenSize int                    // bytes of what is in members about given
+	clones    mapreduce.Clones       // nil: the job has no workspaces
+	base      string                 // the commit that it begins at
+	packing   sync.Mutex             // held while objects are packed
+	packs     map[string]*fleet.Pack // that the broker has, by what they were asked for with
 
 	opening  sync.Mutex
 	putting  sync.Mutex                                      // of specs
@@ -171,7 +175,7 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
 		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
 		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
-		packs: map[string]*fleet.Pack{}, book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
+		packs: map[string]*fleet.Pack{}, given: map[int64]string{}, present: map[string]bool{}, book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if len(o.Files) > 0 && len(o.Produces) > 0 {
@@ -439,6 +443,9 @@ func (c *crew) submit(ctx context.Context, a *agent.Attempt, done func(agent.Out
 		c.stops[ctx] = true
 		context.AfterFunc(ctx, func() { c.stop(ctx) })
 	}
+	if last {
+		maps.DeleteFunc(c.given, func(token int64, _ string) bool { return c.flights[token] == nil })
+	}
 	c.deal(time.Now())
 	c.mu.Unlock()
 	if !last {
@@ -474,6 +481,7 @@ func (c *crew) settle(token int64, e flightEnd, by settling) bool {
 	}
 	h, _ := c.book.End(token)
 	delete(c.flights, token)
+	delete(c.given, token)
 	if f.cancel != nil {
 		f.cancel()
 	}
@@ -632,6 +640,9 @@ func (c *crew) publish(instance string, d fleet.Down) {
 			m.Reply = c.returns + "." + instance + "." + strconv.Itoa(s.numbers)
 		}
 		c.mu.Unlock()
+		if c.signer != nil {
+			c.noteGiven(instance, tokens)
+		}
 	}
 	_ = c.nc.PublishMsg(m) // without a connection it is said again when there is one
 }
@@ -916,6 +927,9 @@ func (c *crew) up(m *nats.Msg) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.given) > 0 {
+		u.Holds = slices.DeleteFunc(u.Holds, func(token int64) bool { return !c.isGivenTo(token, u.Instance) })
+	}
 	c.seen[u.Instance] = now
 	if u.Warns != "" && !c.refused[u.Instance+u.Warns] {
 		c.refused[u.Instance+u.Warns] = true
@@ -958,7 +972,7 @@ func (c *crew) heed(w fleet.Word, now time.Time) {
 	}
 	c.deal(now)
 	if w.Gone {
-		_ = c.note("-", []fleet.Word{w})
+		c.work.Go(func() { _ = c.note("-", []fleet.Word{w}) })
 		delete(c.stations, w.Instance)
 	}
 }
@@ -1000,16 +1014,22 @@ func (c *crew) openMembers(key string, adopts bool) error {
 	known := map[string]bool{}
 	lines := strings.Split(string(before), "\n")
 	for _, line := range lines[min(1, len(lines)):] {
-		if instance, ok := strings.CutPrefix(line, "+"); ok {
+		if rest, ok := strings.CutPrefix(line, givenSign); ok {
+			token, id, _ := strings.Cut(rest, " ")
+			if n, err := strconv.ParseInt(token, 10, 64); err == nil {
+				c.given[n] = id
+			}
+		} else if instance, ok := strings.CutPrefix(line, "+"); ok {
 			known[instance] = true
 		} else if instance, ok := strings.CutPrefix(line, "-"); ok {
 			delete(known, instance)
 		}
 	}
 	for instance := range known {
-		c.noted[instance] = true
+		c.noted[instance], c.present[instance] = true, true
 		text.WriteString("+" + instance + "\n")
 	}
+	c.writeGiven(&text)
 	c.mu.Lock()
 	c.book.Expect(slices.Collect(maps.Keys(known)), adopts && lines[0] != key, time.Now())
 	c.mu.Unlock()
@@ -1041,10 +1061,86 @@ func (c *crew) note(sign string, words []fleet.Word) error {
 	for _, w := range words {
 		text.WriteString(sign + w.Instance + "\n")
 	}
+	c.noting.Lock()
+	defer c.noting.Unlock()
+	for _, w := range words {
+		if c.present[w.Instance] = true; sign == "-" {
+			delete(c.present, w.Instance)
+		}
+	}
 	if _, err := c.members.WriteString(text.String()); err != nil {
 		return err
 	}
 	return c.members.Sync()
+}
+
+// givenSign begins the lines of that file that say which worker an attempt was given to. They are not synced: without one, the worker that speaks first
+// has the attempt.
+const givenSign = ":"
+
+// noteGiven notes the worker that attempts are about to be given to. After a resume no other one can say that it has them.
+func (c *crew) noteGiven(instance string, tokens []int64) {
+	id := idOf(instance)
+	var text strings.Builder
+	c.mu.Lock()
+	for _, token := range tokens {
+		if c.flights[token] != nil {
+			c.given[token] = id
+			fmt.Fprintf(&text, "%s%d %s\n", givenSign, token, id)
+		}
+	}
+	c.mu.Unlock()
+	c.noting.Lock()
+	defer c.noting.Unlock()
+	if c.givenSize += text.Len(); c.givenSize < mostGiven {
+		_, _ = c.members.WriteString(text.String())
+		return
+	}
+	// Most of those in the file have ended.
+	text.Reset()
+	fmt.Fprintf(&text, "%s\n%s%d\n", c.key, epochSign, c.epoch)
+	for instance := range c.present {
+		text.WriteString("+" + instance + "\n")
+	}
+	c.writeGiven(&text)
+	path := c.probe + ".new"
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return
+	}
+	if _, err = f.WriteString(text.String()); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = os.Rename(path, c.probe)
+	}
+	if err != nil {
+		_ = f.Close()
+		_ = os.Remove(path)
+		return
+	}
+	_ = c.members.Close()
+	c.members = f
+}
+
+// mostGiven is how many bytes there are about attempts in that file before it is written anew.
+const mostGiven = 1 << 20
+
+// writeGiven writes who has which attempts.
+func (c *crew) writeGiven(text *strings.Builder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := text.Len()
+	for token, id := range c.given {
+		fmt.Fprintf(text, "%s%d %s\n", givenSign, token, id)
+	}
+	c.givenSize = (text.Len() - before) / 2 // it may double
+}
+
+// isGivenTo reports whether an instance may have an attempt. It is called with the lock held.
+func (c *crew) isGivenTo(token int64, instance string) bool {
+	id, known := c.given[token]
+	return !known || id == idOf(instance)
 }
 
 // left takes a report that a worker has left with the broker.
@@ -1088,6 +1184,9 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	c.mu.Lock()
 	f, out := c.flights[r.Token]
 	switch {
+	case out && !c.isGivenTo(r.Token, instance):
+		c.mu.Unlock()
+		return
 	case !out && c.ending[r.Token] != nil: // repeated, and not on disk yet
 		if m != nil {
 			end := c.ending[r.Token]

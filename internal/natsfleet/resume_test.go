@@ -2,10 +2,16 @@ package natsfleet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
@@ -153,3 +159,124 @@ func TestAWorkerThatHasEndedMeanwhileIsNotWaitedFor(t *testing.T) {
 }
 
 var _ fleet.Crew = (*crew)(nil)
+
+// After a resume an attempt belongs to the worker that it was given to, also before that has spoken: no other one can say how it ended.
+func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
+	f := securedField(t, "a", "b")
+	f.lease = time.Minute
+	worker := func(file string) (*hub, string) {
+		h, err := connect(t.Context(), f.as(file), "test", usable, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.nc.Close)
+		return h, h.instance()
+	}
+	run := func() *crew {
+		_, one := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
+		c := one.(*crew)
+		c.Executor(agent.Config{Seed: 1}, deafHost{})
+		return c
+	}
+	first := run()
+	a, ownA := worker("worker-a.yml")
+	b, ownB := worker("worker-b.yml")
+	given := make(chan bool, 10)
+	if _, err := a.nc.Subscribe(downSubject(ownA), func(m *nats.Msg) {
+		var d fleet.Down
+		if err := json.Unmarshal(m.Data, &d); err == nil && len(d.Tasks) > 0 {
+			given <- true
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	say := func(h *hub, own string, c *crew, u fleet.Word, reports ...fleet.Report) {
+		u.Instance, u.Node = own, "one"
+		if err := h.nc.Publish(upSubject(own, c.key), encoded(fleet.Up{V: fleet.Protocol, Owner: c.owner, Word: u, Reports: reports})); err != nil {
+			t.Error(err)
+		}
+	}
+	one := attemptAt(f, 1, "true")
+	first.Submit(t.Context(), one, func(agent.Outcome, error) {})
+	say(a, ownA, first, fleet.Word{Round: 1, Credit: 1, Full: true})
+	select {
+	case <-given:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the attempt is given to nobody")
+	}
+	first.nc.Close() // as if it had been killed
+	first.end()
+
+	c := run()
+	if _, err := c.Holds(context.Background(), []string{one.ID}); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan string, 1)
+	again := attemptAt(f, 1, "true")
+	again.Adopted = true
+	c.Submit(t.Context(), again, func(o agent.Outcome, err error) { ended <- fmt.Sprint(o.Output, err) })
+	report := func(own, output string) fleet.Report {
+		return fleet.Report{V: fleet.Protocol, Token: 1, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: own, Node: "one", Slot: 1}, Outcome: &agent.Outcome{Output: output}}
+	}
+	say(b, ownB, c, fleet.Word{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	say(b, ownB, c, fleet.Word{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
+	if err := b.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	say(a, ownA, c, fleet.Word{Full: true, Holds: []int64{1}}, report(ownA, "of a"))
+	select {
+	case how := <-ended:
+		if how != "of a<nil>" {
+			t.Errorf("it ended with %q", how)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end")
+	}
+}
+
+// The file that says who has what stays small, and has all that is out.
+func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "members")
+	c := &crew{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, flights: map[int64]*flight{}, settling: map[string][]*settling{}, book: fleet.NewBook(time.Minute, time.Second, time.Now())}
+	if err := c.openMembers("job", false); err != nil {
+		t.Fatal(err)
+	}
+	a, b := strings.Repeat("A", 56), strings.Repeat("B", 56)
+	for _, w := range []string{a + "-1", b + "-1", b + "-2"} {
+		if err := c.note("+", []fleet.Word{{Instance: w}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.note("-", []fleet.Word{{Instance: b + "-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	const many, out = 40_000, 50
+	for token := int64(1); token <= many; token++ {
+		c.flights[token] = &flight{attempt: &agent.Attempt{}, done: func(agent.Outcome, error) {}}
+		c.noteGiven(map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0], []int64{token})
+		if token > out {
+			c.settle(token-out, flightEnd{}, settling{})
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > 2*mostGiven {
+		t.Errorf("the file has %d bytes, %v", info.Size(), err)
+	}
+	_ = c.members.Close()
+	d := &crew{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, book: fleet.NewBook(time.Minute, time.Second, time.Now())}
+	if err := d.openMembers("job", true); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.members.Close()
+	if !d.present[a+"-1"] || !d.present[b+"-2"] || len(d.present) != 2 {
+		t.Errorf("instances %v", d.present)
+	}
+	for token := int64(many - out + 1); token <= many; token++ {
+		if want := map[bool]string{true: a, false: b}[token%2 == 0]; d.given[token] != want {
+			t.Fatalf("%d is said to be given to %q, want %s", token, d.given[token], want)
+		}
+	}
+}
