@@ -173,6 +173,9 @@ func (s *Space) Lacks(ctx context.Context, commits []string) (want, have []strin
 			return []string{s.record.Base}, have[:min(len(have), mostHaves)], nil
 		}
 		s.haves = []string{s.record.Base}
+		if err := s.writeRef(headRef, s.record.Base); err != nil {
+			return nil, nil, err
+		}
 		absent, err := s.absent(ctx, s.hub(), s.tips)
 		if err != nil || len(absent) > 0 { // there are new tags
 			return []string{s.record.Base}, s.haves, err
@@ -226,6 +229,9 @@ func (s *Space) Take(ctx context.Context, want, have []string, pack *os.File) er
 		return fmt.Errorf("what was sent of the repository is not whole: %w", err)
 	}
 	s.Knows(want...)
+	if err := s.writeRef(headRef, want[0]); err != nil { // or what an agent commits would be fetched into the hub with all that it is built on
+		return err
+	}
 	if in.gitDir != s.store {
 		return nil
 	}

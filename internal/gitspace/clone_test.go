@@ -102,7 +102,7 @@ func (j *job) runAway(a agent.Attempt) agent.Outcome {
 func TestACloneFetchesOnlyWhatIsNew(t *testing.T) {
 	t.Parallel()
 	repo, environ := newRepo(t, files{"a": "1\n", "big": strings.Repeat("some line that is long\n", 20000)})
-	sh(t, repo, environ, "head -c 300000 /dev/urandom >noise; git add -A; git commit -qm noise; git tag -am x v1; git branch old HEAD~1; git checkout -q --orphan other; git commit -qm 'not of the job'; git checkout -q main")
+	sh(t, repo, environ, "head -c 300000 /dev/urandom >noise; for i in $(seq 150); do echo $i >f$i; done; git add -A; git commit -qm noise; git tag -am x v1; git branch old HEAD~1; git checkout -q --orphan other; git commit -qm 'not of the job'; git checkout -q main")
 	j := openJob(t, repo, repo, environ, workflow.Workspace{})
 	store := filepath.Join(t.TempDir(), "store")
 	j.away(store)
@@ -118,6 +118,13 @@ func TestACloneFetchesOnlyWhatIsNew(t *testing.T) {
 		t.Errorf("the next head took %d packs and %d bytes", packs, bytes)
 	}
 	j.merges(j.does("grep -c more big; git commit -q --allow-empty -m mine; echo 2 >a"))
+	small := func(j *job) {
+		t.Helper()
+		if got := sh(t, j.clone.hubDir(), environ, "git count-objects -v | grep -e in-pack -e count"); !strings.HasSuffix(got, "in-pack: 0") || len(strings.Fields(got)[1]) > 2 {
+			t.Errorf("what a commit of an agent leaves in the hub of the clone:\n%s", got)
+		}
+	}
+	small(j)
 	// Another job in the same repository.
 	sh(t, repo, environ, "echo 3 >a; git commit -qam third; git tag -am y v2")
 	next := openJob(t, repo, repo, environ, workflow.Workspace{})
@@ -125,7 +132,8 @@ func TestACloneFetchesOnlyWhatIsNew(t *testing.T) {
 	if packs, bytes := next.bring(next.head); packs != 1 || bytes > 2000 {
 		t.Errorf("the base of the next job took %d packs and %d bytes", packs, bytes)
 	}
-	next.does("git describe --exact-match HEAD; git describe HEAD~1; grep 3 a")
+	next.does("git describe --exact-match HEAD; git describe HEAD~1; grep 3 a; echo 4 >a; git commit -qam mine")
+	small(next)
 	sh(t, repo, environ, "git tag -am z v3")
 	last := openJob(t, repo, repo, environ, workflow.Workspace{})
 	last.away(store)

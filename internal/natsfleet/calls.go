@@ -185,7 +185,7 @@ func (c *crew) invoke(q fleet.Call) (any, error) {
 		if err := json.Unmarshal(q.Args, &args); err != nil {
 			return nil, err
 		}
-		return c.pack(f, args)
+		return c.pack(f, q.Token, args)
 	case callUnmasked:
 		var args unmaskedArgs
 		if err := json.Unmarshal(q.Args, &args); err != nil {

@@ -60,10 +60,46 @@ func (h *hub) keepPack(ctx context.Context, dir, object string, small int64, wri
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
+	var file fleet.File
+	err = h.whileConnected(ctx, info.Size(), func(ctx context.Context) error {
+		file, err = h.putFile(ctx, object, root, filepath.Base(f.Name()))
+		return err
+	})
 	file.Object = object
 	return &fleet.Pack{File: &file}, err
 }
+
+// whileConnected calls do with a context that ends when the connection is lost: what waits for an answer of the broker then may wait for ever. It also ends
+// when so many bytes should have been sent for long.
+func (h *hub) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
+	connected, lost := context.WithCancelCause(ctx)
+	before := h.nc.Stats().Reconnects
+	most := time.Now().Add(3*requestTime + time.Duration(size>>17)*time.Second)
+	over := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				lost(nil)
+				return
+			case <-tick.C:
+				if !h.nc.IsConnected() || h.nc.Stats().Reconnects != before || time.Now().After(most) {
+					lost(errLostConnection)
+				}
+			}
+		}
+	}()
+	defer close(over)
+	err := do(connected)
+	if err != nil && errors.Is(context.Cause(connected), errLostConnection) {
+		return errLostConnection
+	}
+	return err
+}
+
+var errLostConnection = errors.New("the connection to the broker was lost")
 
 // fetchPack writes a pack that was sent to a file, and has use read it.
 func (h *hub) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
@@ -78,7 +114,7 @@ func (h *hub) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func
 	} else if p.File.Size > mostFiles {
 		err = errTooLarge
 	} else {
-		err = h.getFile(ctx, p.File.Object, *p.File, f)
+		err = h.whileConnected(ctx, p.File.Size, func(ctx context.Context) error { return h.getFile(ctx, p.File.Object, *p.File, f) })
 	}
 	if err != nil {
 		return &packError{err}
@@ -116,9 +152,24 @@ type packArgs struct {
 }
 
 // pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins at.
-func (c *crew) pack(f *flight, args packArgs) (*fleet.Pack, error) {
-	if f == nil || c.clones == nil {
+func (c *crew) pack(f *flight, token int64, args packArgs) (*fleet.Pack, error) {
+	if c.clones == nil {
 		return nil, errNotOut
+	}
+	for f == nil { // attempts of the run before are taken over one after the other
+		c.mu.Lock()
+		f = c.flights[token]
+		adopts := len(c.awaited) > 0
+		c.mu.Unlock()
+		if f == nil && !adopts {
+			return nil, errNotOut
+		}
+		if f == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		if c.life.Err() != nil {
+			return nil, errNotOut
+		}
 	}
 	for _, want := range args.Want {
 		if want == "" || want != c.base && want != f.attempt.Base && want != f.attempt.Resolve {
@@ -299,6 +350,9 @@ func (w *worker) bring(ctx context.Context, h *holding, s *jobSpace, a agent.Att
 	s.bringing.Lock()
 	defer s.bringing.Unlock()
 	for range 5 {
+		if err := w.prepares(h, true); err != nil {
+			return err
+		}
 		want, have, err := s.Lacks(ctx, commits)
 		if err != nil || len(want) == 0 {
 			return err
@@ -314,16 +368,29 @@ func (w *worker) bring(ctx context.Context, h *holding, s *jobSpace, a agent.Att
 			}
 			return s.Take(ctx, want, have, pack)
 		})
-		if err != nil && !errors.Is(err, errObjectGone) { // then it is made anew
+		if err != nil && !errors.Is(err, errObjectGone) && !errors.Is(err, errLostConnection) { // then it is asked for again
 			return err
 		}
 	}
 	return errors.New("the coordinator does not send the commits that it was asked for")
 }
 
+// prepares notes whether an attempt waits for what it begins at: a worker that is to end does not finish such a one.
+func (w *worker) prepares(h *holding, does bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.preparing = does
+	if w.stopping && does {
+		return errGivenBack
+	}
+	return nil
+}
+
 // executeIsolated runs an attempt in the workspace of its slot, and returns what it did as a pack.
 func (w *worker) executeIsolated(ctx context.Context, h *holding, s *jobSpace, a agent.Attempt) (o agent.Outcome, p *fleet.Pack, err error) {
-	if err = w.bring(ctx, h, s, a); err == nil {
+	err = w.bring(ctx, h, s, a)
+	_ = w.prepares(h, false)
+	if err == nil {
 		o, err = s.Execute(ctx, h.x, a)
 	}
 	if err == nil && o.Commit != "" {
@@ -333,6 +400,16 @@ func (w *worker) executeIsolated(ctx context.Context, h *holding, s *jobSpace, a
 		err = context.Cause(ctx)
 	}
 	return o, p, err
+}
+
+// tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does when the coordinator has been there.
+func (w *worker) tries() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping {
+		return 10
+	}
+	return 240
 }
 
 // export sends what an attempt did, however long the broker is away.
@@ -354,7 +431,7 @@ func (w *worker) export(ctx context.Context, h *holding, s *jobSpace, a *agent.A
 			s.Knows(o.Commit)
 			s.bringing.Unlock()
 			return p, nil
-		case ctx.Err() != nil, w.nc.IsConnected() && n > 10:
+		case ctx.Err() != nil, w.nc.IsConnected() && n > w.tries():
 			return nil, err
 		}
 		select {

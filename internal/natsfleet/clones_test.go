@@ -1,6 +1,8 @@
 package natsfleet
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -232,5 +234,32 @@ func TestALostWorkerLosesItsWorkspacesAndNothingElse(t *testing.T) {
 	<-a.done
 	if left, _ := filepath.Glob(filepath.Join(f.root, "a", "jobs", "*")); len(left) > 0 {
 		t.Errorf("the worker has left %q", left)
+	}
+}
+
+// What was sent when the connection was lost may never be answered.
+func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
+	f := newField(t)
+	h, err := connect(t.Context(), f.address(), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	waits := make(chan struct{})
+	f.doing.Go(func() {
+		<-waits
+		f.restart(true)
+	})
+	err = h.whileConnected(t.Context(), 1<<30, func(ctx context.Context) error {
+		close(waits)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Second):
+			return nil
+		}
+	})
+	if !errors.Is(err, errLostConnection) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -124,6 +124,8 @@ type holding struct {
 	cancel context.CancelCauseFunc
 	at     *events.AgentProgress // not told yet
 
+	preparing bool // it waits for the commits that it begins at
+
 	x        *jobExecutor // once it runs
 	checkout string       // with workspaces: the directory of the run here, or that of its files
 
@@ -316,6 +318,11 @@ func (w *worker) drain() {
 	}
 	running -= len(w.queue)
 	w.giveBackQueued("the worker is being ended")
+	for _, h := range w.held {
+		if h.preparing && h.cancel != nil {
+			h.cancel(errGivenBack)
+		}
+	}
 	for _, j := range w.jobs {
 		w.withdraw(j)
 	}
