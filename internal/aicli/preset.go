@@ -624,7 +624,11 @@ func (r *Rule) compile(p *Preset) error {
 	if p.Parse == Text {
 		names = append(names, stdoutName)
 	}
-	for _, name := range f.Names {
+	for _, path := range f.Paths {
+		if len(path) == 0 {
+			continue
+		}
+		name := path[0]
 		pick := p.pick(name)
 		if pick == nil && !slices.Contains(names, name) {
 			return fmt.Errorf("%q is neither a pick nor one of %s", name, strings.Join(names, ", "))

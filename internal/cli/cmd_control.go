@@ -8,11 +8,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"prodigy/internal/control"
-	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
@@ -183,26 +183,15 @@ func itemsNamed(job jobs.Job, named []string) ([]control.Item, error) {
 	if len(named) == 0 {
 		return nil, nil
 	}
-	ids, err := labelsOf(job).idsOf(named)
+	all, err := labelsOf(job).findAll(named)
 	if err != nil {
 		return nil, err
 	}
-	store, err := items.OpenStore(job.ItemsFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, noItem(job, ids[0])
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = store.Close() }() // only read from
 	var found []control.Item
-	for _, id := range ids {
-		it, ok, err := store.Find(id)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, noItem(job, id)
+	for _, name := range named {
+		it, is := all[name]
+		if !is {
+			return nil, noItem(job, name)
 		}
 		found = append(found, control.Item{ID: it.ID, Index: it.Index})
 	}
@@ -244,24 +233,38 @@ func checkRunning(job jobs.Job, verb control.Verb) error {
 	instead := insteadOf(verb, job.ID)
 	if s, err := mapreduce.Summarize(job); err == nil {
 		state = " (" + s.StateShown() + ")"
-		if s.State == string(mapreduce.Completed) {
+		switch s.State {
+		case string(mapreduce.Completed):
 			instead = "it has come to its end"
+		case string(mapreduce.Cancelled):
+			instead = "prodigy resume " + job.ID + " --force continues it all the same"
 		}
 	}
 	return refusef("job %s is not running%s: %s", job.ID, state, instead)
 }
+
+// beginTime is how long a job that runs may take until it listens, or until it has ended after it has ceased to listen.
+const beginTime = 3 * time.Second
 
 // steerJob sends a request to a running job, and prints the answer.
 func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r control.Request) error {
 	r.By = userName()
 	pid := job.Runner()
 	answer, err := control.Ask(job.ControlSocket(), r)
-	switch {
-	case errors.Is(err, control.ErrNobody):
-		if err := checkRunning(job, r.Do); err != nil { // it has ended meanwhile
+	for until := time.Now().Add(beginTime); errors.Is(err, control.ErrNobody) && time.Now().Before(until); { // it just begins, or ends
+		if err := checkRunning(job, r.Do); err != nil {
 			return err
 		}
-		return fmt.Errorf("job %s is running, but takes no requests here: it is just beginning, or was started by an older version, or on another machine", job.ID)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(beginTime / 100):
+		}
+		answer, err = control.Ask(job.ControlSocket(), r)
+	}
+	switch {
+	case errors.Is(err, control.ErrNobody):
+		return fmt.Errorf("job %s is running, but takes no requests here: it was started by an older version, or on another machine", job.ID)
 	case err != nil:
 		return fmt.Errorf("job %s: %w", job.ID, err)
 	case !answer.Done:

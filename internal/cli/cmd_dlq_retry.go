@@ -46,6 +46,11 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRetry(&o.jobID),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"where", "filter"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+					return usagef("--%s is empty: leave it out to run all dead letters", name) // of a variable that is not set
+				}
+			}
 			items, err := nameJobAndItems(cmd, &o.jobID, args)
 			if err != nil {
 				return err
@@ -179,9 +184,9 @@ func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
 	if c.where, err = filter.Parse(o.where); err != nil {
 		return nil, refusef("--where: %w", err)
 	}
-	for _, name := range c.where.Names {
-		if values, err := letterValues(dlq.Entry{}); err == nil && values[name] == nil && name != "item" {
-			return nil, refusef("--where: there is no %s: an expression is over %s", name, letterNames)
+	for _, path := range c.where.Paths {
+		if err := checkLetterPath(path); err != nil {
+			return nil, err
 		}
 	}
 	return c, nil
@@ -189,6 +194,19 @@ func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
 
 // letterNames are what --where is about.
 const letterNames = "item, item_id, error.type, error.message, error.step, error.exit_code, error.signature, failures and retries"
+
+// checkLetterPath refuses a path of --where that is none of letterNames, nor below item.
+func checkLetterPath(path []string) error {
+	if len(path) > 0 && path[0] == "item" {
+		return nil
+	}
+	name := strings.Join(path[:min(len(path), 2)], ".")
+	known := strings.Split(strings.ReplaceAll(letterNames, " and ", ", "), ", ")
+	if !slices.Contains(known, name) {
+		return refusef("--where: there is no %s: an expression is over %s", name, letterNames)
+	}
+	return nil
+}
 
 // letterValues returns the values of letterNames.
 func letterValues(e dlq.Entry) (map[string]json.RawMessage, error) {

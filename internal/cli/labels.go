@@ -3,8 +3,9 @@ package cli
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,39 +60,75 @@ func inBrackets(label string) string {
 // find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one. Several items with
 // that label are an error.
 func (l labels) find(asked string) (id string, found bool, err error) {
+	all, err := l.findAll([]string{asked})
+	it, found := all[asked]
+	return it.ID, found, err
+}
+
+// findAll is find for several items, which it returns without their data, by what was asked. It reads the items once or twice, however many are asked for.
+func (l labels) findAll(asked []string) (map[string]items.Item, error) {
+	found := map[string]items.Item{}
 	store, err := items.OpenStore(l.job.ItemsFile())
 	if errors.Is(err, os.ErrNotExist) {
-		return "", false, nil
+		return found, nil
 	}
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
 	defer func() { _ = store.Close() }()
-	if _, found, err := store.Find(asked); err != nil || found {
-		return asked, found, err
+	left := map[string]bool{}
+	for _, name := range asked {
+		left[name] = true
 	}
-	var ids []string
+	take := func(name string, it items.Item) {
+		delete(left, name)
+		found[name] = items.Item{ID: it.ID, Index: it.Index}
+	}
+	if len(asked) == 1 {
+		it, ok, err := store.Find(asked[0])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			take(asked[0], it)
+		}
+	} else {
+		for c := store.Cursor(); c.More() && len(left) > 0; {
+			it, err := c.Next()
+			if err != nil {
+				return nil, err
+			}
+			if left[it.ID] {
+				take(it.ID, it)
+			}
+		}
+	}
 	const few = 3
-	for c := store.Cursor(); c.More() && len(ids) <= few; {
+	called := map[string][]items.Item{} // by label
+	for c := store.Cursor(); c.More() && len(left) > 0; {
 		it, err := c.Next()
 		if err != nil {
-			return "", false, err
+			return nil, err
 		}
-		if l.label(it.ID, it.Shown()) == asked {
-			ids = append(ids, it.ID)
+		if name := l.label(it.ID, it.Shown()); left[name] && len(called[name]) <= few {
+			called[name] = append(called[name], items.Item{ID: it.ID, Index: it.Index})
 		}
 	}
-	switch {
-	case len(ids) == 0:
-		return "", false, nil
-	case len(ids) > 1:
-		more := ""
-		if len(ids) > few {
-			ids, more = ids[:few], " and more"
+	for _, name := range slices.Sorted(maps.Keys(called)) {
+		if same := called[name]; len(same) > 1 {
+			var ids []string
+			for _, it := range same[:min(len(same), few)] {
+				ids = append(ids, it.ID)
+			}
+			more := ""
+			if len(same) > few {
+				more = " and more"
+			}
+			return nil, refusef("several items of job %s are called %q: %s%s; name one by its id", l.job.ID, name, strings.Join(ids, ", "), more)
 		}
-		return "", false, refusef("several items of job %s are called %q: %s%s; name one by its id", l.job.ID, asked, strings.Join(ids, ", "), more)
+		take(name, called[name][0])
 	}
-	return ids[0], true, nil
+	return found, nil
 }
 
 // idOf returns the id of the item that is asked for. A name that no item has is returned as it is, for the message that there is none.
@@ -105,13 +142,15 @@ func (l labels) idOf(asked string) (string, error) {
 
 // idsOf is idOf for several items.
 func (l labels) idsOf(asked []string) ([]string, error) {
-	var ids []string
-	for _, name := range asked {
-		id, err := l.idOf(name)
-		if err != nil {
-			return nil, fmt.Errorf("item %s: %w", name, err)
+	found, err := l.findAll(asked)
+	if err != nil {
+		return nil, err
+	}
+	ids := slices.Clone(asked)
+	for i, name := range asked {
+		if it, is := found[name]; is {
+			ids[i] = it.ID
 		}
-		ids = append(ids, id)
 	}
 	return ids, nil
 }

@@ -466,7 +466,11 @@ func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string 
 	if a.Step != "" {
 		details = append(details, "step "+visible(a.Step))
 	}
-	if a.Due.After(now) {
+	switch {
+	case a.Held:
+		head = "  waiting " + visible(a.ItemID)
+		details = append(details, "next try when the job goes on")
+	case a.Due.After(now):
 		head = "  waiting " + visible(a.ItemID)
 		details = append(details, "next try in "+view.Rough(a.Due.Sub(now)))
 	}

@@ -2,7 +2,6 @@ package filter
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 )
 
@@ -93,9 +92,14 @@ func (p *parser) newTerm(t Term) node {
 // pathNode returns the node of a path: of an item, or in a condition the term that is written like it.
 func (p *parser) pathNode(path []step, start int) node {
 	if p.terms == nil {
-		if len(path) > 0 && !path[0].indexed && !slices.Contains(p.names, path[0].name) {
-			p.names = append(p.names, path[0].name)
+		var names []string
+		for _, s := range path {
+			if s.indexed {
+				break
+			}
+			names = append(names, s.name)
 		}
+		p.paths = append(p.paths, names)
 		return field{path}
 	}
 	return p.newTerm(Term{Src: strings.TrimRight(p.lexer.src[start:p.token.at], " \t\r\n"), At: start})

@@ -34,8 +34,8 @@ type Filter struct {
 	// TypedComparisons are the comparisons that no text can meet, in the order of the expression.
 	TypedComparisons []TypedComparison
 
-	// Names are the names that its paths begin with.
-	Names []string
+	// Paths are the names of its paths, each up to an index.
+	Paths [][]string
 
 	root node
 }
@@ -45,7 +45,7 @@ func Parse(src string) (*Filter, error) {
 	f := new(Filter)
 	err := parseWith(src, func(p *parser) (err error) {
 		f.root, err = p.whole()
-		f.TypedComparisons, f.Names = p.typed, p.names
+		f.TypedComparisons, f.Paths = p.typed, p.paths
 		return err
 	})
 	if err != nil {

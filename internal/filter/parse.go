@@ -23,7 +23,7 @@ type parser struct {
 	depth int
 	terms *[]Term // of a condition; nil: paths are those of an item
 	typed []TypedComparison
-	names []string // that paths begin with
+	paths [][]string // of the fields, each up to an index
 }
 
 // parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.

@@ -289,11 +289,15 @@ func (p *pool) skip(r control.Request) control.Answer {
 	if len(kept) > 0 {
 		return control.Refused("nothing was skipped: %s", strings.Join(kept, "; "))
 	}
+	inTurn := map[int]bool{}
+	for it := range p.turns.starts.all() {
+		inTurn[it.Index] = !p.gone[it.Index]
+	}
 	for _, it := range wanted {
 		j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
 		_, runs := j.state.Running[it.Index]
 		switch {
-		case !runs && p.forget(it.Index):
+		case !runs && p.forget(it.Index, inTurn):
 			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
 		case runs && j.fleet == nil:
@@ -364,9 +368,9 @@ func (j *job) recordSkipped(e events.AgentFailed) int64 {
 	return j.recordFailed(e, message)
 }
 
-// forget removes an item that has not begun, or that waits for its next attempt, from what is to start. It reports whether the item was there: else
-// the source has not given it yet, or it runs.
-func (p *pool) forget(index int) bool {
+// forget removes an item that has not begun, or that waits for its next attempt, from what is to start; inTurn are those that wait for the turn of their
+// keys. It reports whether the item was there: else the source has not given it yet, or it runs.
+func (p *pool) forget(index int, inTurn map[int]bool) bool {
 	if p.fresh != nil && p.fresh.Index == index {
 		p.fresh = nil
 		return true
@@ -383,15 +387,13 @@ func (p *pool) forget(index int) bool {
 	if len(p.lone)+len(p.suspects) < n {
 		return true
 	}
-	for it := range p.turns.starts.all() {
-		if it.Index == index && !p.gone[index] {
-			if p.gone[index] = true; p.loneOut == index {
-				p.loneOut = -1
-			}
-			return true
-		}
+	if !inTurn[index] {
+		return false
 	}
-	return false
+	if p.gone[index] = true; p.loneOut == index {
+		p.loneOut = -1
+	}
+	return true
 }
 
 func (p *pool) retryNow(r control.Request) control.Answer {

@@ -11,7 +11,7 @@ import (
 func (j *Job) InFlight() []Attempt {
 	list := make([]Attempt, 0, len(j.running))
 	for _, a := range j.running {
-		a.Printed = j.printed[a.ItemID]
+		a.Printed, a.Held = j.printed[a.ItemID], j.held(a)
 		list = append(list, a)
 	}
 	slices.SortFunc(list, func(a, b Attempt) int {
@@ -36,8 +36,16 @@ func (j *Job) Waiting(now time.Time) int {
 	return len(j.waiting.due) + len(j.running) - j.Running(now)
 }
 
-// NextRetry returns when the first waiting item is due; the zero time if none waits.
+// held reports whether an attempt waits until the job is continued, since the next try of its step has come due while it was paused.
+func (j *Job) held(a Attempt) bool {
+	return j.Hold != nil && !a.Due.IsZero() && !a.Due.Before(j.Hold.Since)
+}
+
+// NextRetry returns when the first waiting item is due; the zero time if none waits, or the job is paused.
 func (j *Job) NextRetry(now time.Time) time.Time {
+	if j.Hold != nil {
+		return time.Time{}
+	}
 	_, step := j.parked(now)
 	item := j.waiting.first()
 	if item.IsZero() || !step.IsZero() && step.Before(item) {
@@ -49,7 +57,7 @@ func (j *Job) NextRetry(now time.Time) time.Time {
 // parked returns the number of attempts that wait for the next try of a step, and when the first is due.
 func (j *Job) parked(now time.Time) (n int, first time.Time) {
 	for _, a := range j.running {
-		if !a.Due.After(now) {
+		if !a.Due.After(now) && !j.held(a) {
 			continue
 		}
 		if n++; first.IsZero() || a.Due.Before(first) {

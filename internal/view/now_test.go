@@ -103,3 +103,25 @@ func TestABreakerHasItsCause(t *testing.T) {
 		t.Errorf("got %d items that wait, want 1", n)
 	}
 }
+
+// A try that has come due while the job is paused has not begun.
+func TestTriesOfAPausedJobWaitUntilItGoesOn(t *testing.T) {
+	j := New()
+	apply := func(after time.Duration, e events.Event) {
+		j.Apply(events.Record{Time: began.Add(after), JobID: "j", Event: e})
+	}
+	apply(0, events.AgentStarted{ItemID: "a"})
+	apply(0, events.AgentStarted{ItemID: "b", ItemIndex: 1})
+	apply(time.Second, events.StepRetrying{ItemID: "b", ItemIndex: 1, DelayMS: events.Millis(time.Second)})
+	apply(3*time.Second, events.StepRetrying{ItemID: "a", DelayMS: events.Millis(2 * time.Second)})
+	apply(4*time.Second, events.PauseRequested{By: "alice"})
+	now := began.Add(time.Minute)
+	held := slices.IndexFunc(j.InFlight(), func(a Attempt) bool { return a.Held && a.ItemID == "a" })
+	if running, waiting := j.Running(now), j.Waiting(now); running != 1 || waiting != 1 || held < 0 || !j.NextRetry(began.Add(4*time.Second)).IsZero() {
+		t.Errorf("paused: %d running, %d waiting, next at %v, want b to run and a to wait: %+v", running, waiting, j.NextRetry(now), j.InFlight())
+	}
+	apply(time.Minute, events.ContinueRequested{By: "alice"})
+	if running := j.Running(now); running != 2 {
+		t.Errorf("continued: %d running, want 2", running)
+	}
+}

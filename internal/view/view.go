@@ -127,6 +127,7 @@ type Attempt struct {
 	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
 	Began    time.Time
 	Due      time.Time     // of the next try of its step, while it waits for that
+	Held     bool          // it waits for that until the job is continued
 	Printed  string        // the last line that its running command has printed, as far as it is known
 	Duration time.Duration // of one that has ended
 	Type     retry.Type    // of its failure; empty: none
