@@ -45,6 +45,9 @@ bench-quick: ## The same on a smaller scale, in less than a minute
 bench-fleet: ## Hold a fleet of two workers against the local pool
 	$(GO) run ./bench/fleet
 
+bench-rationed: build ## Hold prodigy against GNU parallel and an asyncio client, with a service that rations its calls
+	$(GO) run ./bench/rationed
+
 bench-code: ## Time parts of the code, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
@@ -141,4 +144,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean

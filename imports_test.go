@@ -25,13 +25,14 @@ var allowed = map[string][]string{
 		"events", "items", "jobs", "mapreduce", "process", "workflow",
 		"github.com/ohler55/ojg",
 	},
-	"attack/damage": {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
-	"attack/shell":  {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
-	"torture":       {"trials", "github.com/klauspost/compress"},
-	"torture/fleet": {"github.com/nats-io/nats.go"},
-	"bench/fleet":   {},
-	"release":       {},
-	"live":          {},
+	"attack/damage":  {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
+	"attack/shell":   {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
+	"torture":        {"trials", "github.com/klauspost/compress"},
+	"torture/fleet":  {"github.com/nats-io/nats.go"},
+	"bench/fleet":    {},
+	"bench/rationed": {},
+	"release":        {},
+	"live":           {},
 
 	"internal/natsfleet": {
 		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "process", "retry", "spend",
