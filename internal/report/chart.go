@@ -131,7 +131,9 @@ func (p *plot) slots(periods []view.Period, pauses []view.Pause) chart {
 		c.Rects = append(c.Rects, p.pause(pause, c.Height))
 	}
 	for _, period := range periods {
-		c.Rects = append(c.Rects, p.period(period, c.Height))
+		if period.Key == "" { // those of keys have a chart of their own
+			c.Rects = append(c.Rects, p.period(period, c.Height))
+		}
 	}
 	for _, l := range lanes {
 		y := at[l]
@@ -218,8 +220,15 @@ func (p *plot) period(b view.Period, height float64) rect {
 	}
 	return rect{
 		X: p.x(from), W: max(p.x(to)-p.x(from), 1), H: height, Class: "breaker-" + what,
-		Title: fmt.Sprintf("breaker of %s %s for %s", b.Scope, what, duration.Format((to - from).Round(time.Millisecond))),
+		Title: fmt.Sprintf("breaker of %s%s %s for %s", b.Scope, prefixed(", key ", b.Key), what, duration.Format((to - from).Round(time.Millisecond))),
 	}
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }
 
 // classes are the CSS classes of attempts by outcome, and the words for tooltips.

@@ -92,6 +92,7 @@ type plot struct {
 	waiting map[int]time.Duration
 	changes [columns + 1]int // of the number of waiting items
 	queue   queue
+	limits  limits
 }
 
 // newPlot returns an empty plot for a job with this number of slots.
@@ -107,6 +108,7 @@ func newPlot(a *axis, workers int, kept bounds) *plot {
 func (p *plot) see(r events.Record) {
 	now := p.axis.at(r.Time)
 	p.queued(r, now)
+	p.limited(r, now)
 	switch e := r.Event.(type) {
 	case events.JobResumed:
 		for index := range p.open {

@@ -67,6 +67,9 @@ type charts struct {
 	Lengths    chart
 	Durations  *view.Durations
 	Merges     *merges // nil: the job has no workspaces
+	Limits     []chart // of what ran at once, and of starts; nil: nothing limited them that changed
+	Breakers   *chart  // nil: no breaker of a key has opened
+	Shut       int     // breakers that are not drawn
 }
 
 // slowAttempt is a row of the table of the slowest attempts.
@@ -191,7 +194,9 @@ func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bo
 		return nil, charts{}, err
 	}
 	p.finish(!now.IsZero())
+	breakers, more := p.breakers(job.Periods())
 	return job, charts{
+		Limits: p.limitCharts(), Breakers: breakers, Shut: more,
 		Merges:     mergesOf(job, p, kept.rows),
 		Throughput: p.throughput(), Slots: p.slots(job.Periods(), job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
 	}, nil

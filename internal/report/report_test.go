@@ -244,7 +244,7 @@ func TestALargeJobMakesASmallPage(t *testing.T) {
 	var s story
 	s.at(0, events.JobStarted{MaxParallel: 64})
 	now := time.Duration(0)
-	for i := range 100_000 {
+	for i := range 30_000 {
 		now += time.Millisecond
 		id := fmt.Sprintf("item_%d", i)
 		s.at(now, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1 + i%64})
@@ -332,5 +332,61 @@ func TestALaneShowsTheShareThatFailed(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// The changes of the limits are drawn with their reasons, and the breakers of keys in rows of their own; a job without either has none of these charts.
+func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2})
+	s.at(time.Second, events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1})
+	s.at(2*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2})
+	plain := slices.Clone(s)
+	s.at(3*time.Second, events.ConcurrencyChanged{Limit: 4, Before: 2, Rate: 12.5, Reason: "nothing was refused <"})
+	s.at(4*time.Second, events.CircuitOpen{Scope: "workflow", Key: "slow.example", Until: began.Add(time.Hour)})
+	s.at(5*time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(4 * time.Second)})
+	s.at(6*time.Second, events.CircuitClosed{Scope: "workflow", Key: "slow.example"})
+	s.at(8*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, DurationMS: events.Millis(6 * time.Second)})
+	for _, list := range []*story{&s, &plain} {
+		list.at(10*time.Second, events.AgentFailed{ItemID: "c", ItemIndex: 2, ErrorType: "circuit_open", Action: errorpolicy.DLQ}) // never ran
+		list.at(16*time.Second, events.JobCompleted{})
+	}
+	page := pageOf(t, s.source())
+	for _, want := range []string{
+		"<h2>Limits</h2>", "after 3s: 4 at once, 12.5/s: nothing was refused &lt;", "after 2s: 2 of 2 at once", "after 6s: 1 of 4 at once", "10 starts in a second", // one in a tenth of a second
+		"<h2>Circuit breakers by key</h2>", "slow.example, 2s", "breaker of workflow, key slow.example open for 2s",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+	for _, wrong := range []string{"after 8.1s: 1 of", "after 9s: "} {
+		if strings.Contains(page, wrong) {
+			t.Errorf("%q is in the page", wrong)
+		}
+	}
+	if page := pageOf(t, plain.source()); strings.Contains(page, "<h2>Limits</h2>") || strings.Contains(page, "by key") {
+		t.Error("a job without limits that change has charts of them")
+	}
+}
+
+// However often limits change and however many keys there are, the page stays small.
+func TestChartsOfLimitsStaySmall(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 64})
+	for i := range 30_000 {
+		at := time.Duration(i) * 10 * time.Millisecond
+		id := fmt.Sprint("item_", i)
+		s.at(at, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Worker: i%64 + 1, Key: "k"})
+		s.at(at, events.AgentCompleted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1})
+		if i%10 == 0 {
+			s.at(at, events.ConcurrencyChanged{Limit: i % 64, Rate: float64(i % 50), Reason: strings.Repeat("a reason ", 10)})
+			s.at(at, events.CircuitOpen{Scope: "workflow", Key: fmt.Sprint("host-", i)})
+		}
+	}
+	s.at(time.Hour, events.JobCompleted{})
+	_, charts, err := Draw(s.source().Records, time.Time{})
+	if err != nil || len(charts) > 400_000 || !strings.Contains(string(charts), "And 960 more that were so for less time") {
+		t.Errorf("%d bytes, %v", len(charts), err)
 	}
 }

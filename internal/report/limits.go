@@ -1,0 +1,211 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"prodigy/internal/duration"
+	"prodigy/internal/events"
+	"prodigy/internal/view"
+)
+
+// limits are how many agents ran at once and how often they started, and what limited both.
+type limits struct {
+	cols    [columns]limitColumn
+	filled  int // the column of the last record
+	running int
+	slots   int     // how many agents may run at once
+	rate    float64 // starts in a second that are allowed; 0: there is no limit, or the log does not have it
+	changes []change
+	more    int  // changes that are not drawn
+	turns   bool // starts have turns
+	adapted bool // the number of slots is found out
+}
+
+// limitColumn is one of the equal parts of the axis.
+type limitColumn struct {
+	running, slots, starts int // running, and slots: the most of them
+	rate                   float64
+}
+
+// change is a change of a limit, and why.
+type change struct {
+	at   time.Duration
+	text string
+}
+
+// changesKept bounds the changes that are drawn.
+const changesKept = 200
+
+// limited takes a record before the rest of the plot does.
+func (p *plot) limited(r events.Record, now time.Duration) {
+	l := &p.limits
+	l.fill(p.part(now, columns))
+	switch e := r.Event.(type) {
+	case events.JobStarted:
+		l.slots = e.MaxParallel
+	case events.JobResumed:
+		l.running = len(e.Attached)
+	case events.ScaleRequested:
+		l.slots = e.MaxParallel
+		l.change(now, fmt.Sprintf("%d slots instead of %d, by %s", e.MaxParallel, e.Was, e.By))
+	case events.ConcurrencyChanged:
+		if !l.adapted {
+			l.adapted = true
+			for i := range l.filled + 1 { // until now only the most was known
+				l.cols[i].slots = e.Before
+			}
+		}
+		l.slots, l.rate = e.Limit, e.Rate
+		l.change(now, e.Words()+": "+e.Reason)
+	case events.StartsHeld:
+		l.change(now, "nothing starts: "+e.Reason)
+	case events.PauseRequested:
+		l.change(now, "paused by "+e.By)
+	case events.StepRetried:
+		l.turns = true
+		l.cols[l.filled].starts++
+	case events.AgentStarted:
+		l.turns = l.turns || e.Key != ""
+		l.running++
+		l.cols[l.filled].starts++
+	case events.AgentCompleted:
+		l.ended(p.open[e.ItemIndex])
+	case events.AgentFailed:
+		l.ended(p.open[e.ItemIndex])
+	case events.AgentInterrupted:
+		l.ended(p.open[e.ItemIndex])
+	case events.AgentLost:
+		l.ended(p.open[e.ItemIndex])
+	}
+	c := &l.cols[l.filled]
+	l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
+	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, l.slots), l.rate
+}
+
+// ended notes that an attempt has ended, if it had begun.
+func (l *limits) ended(s *span) {
+	if s != nil && l.running > 0 {
+		l.running--
+	}
+}
+
+func (l *limits) change(at time.Duration, text string) {
+	if len(l.changes) == changesKept {
+		l.more++
+		return
+	}
+	l.changes = append(l.changes, change{at, text})
+}
+
+// fill goes on to a column. In those between nothing has changed.
+func (l *limits) fill(to int) {
+	for l.filled < to {
+		l.filled++
+		l.cols[l.filled] = limitColumn{running: l.running, slots: l.slots, rate: l.rate}
+	}
+}
+
+// limitCharts draws how many agents ran and started, of a job whose limits changed or whose starts had turns. It returns nil for others.
+func (p *plot) limitCharts() []chart {
+	l := &p.limits
+	l.fill(columns - 1)
+	if len(l.changes) == 0 && !l.turns {
+		return nil
+	}
+	const height = 90.0
+	each := p.length / columns
+	atOnce := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
+	starts := chart{Height: height, Ticks: p.ticks(), Marks: p.marks()}
+	most, fastest := 1, 0.1
+	perSecond := func(c limitColumn) float64 { return float64(c.starts) / max(each.Seconds(), 1e-6) }
+	for _, c := range l.cols {
+		most, fastest = max(most, c.running, c.slots), max(fastest, perSecond(c), c.rate)
+	}
+	var slots, rates points
+	for i, c := range l.cols {
+		x := width * float64(i) / columns
+		after := "after " + Duration(time.Duration(i)*each)
+		if c.running > 0 {
+			h := height * float64(c.running) / float64(most)
+			atOnce.Rects = append(atOnce.Rects, rect{X: x, Y: height - h, W: width / columns, H: h, Class: "ok", Title: fmt.Sprintf("%s: %d of %d at once", after, c.running, c.slots)})
+		}
+		if c.starts > 0 {
+			h := height * perSecond(c) / fastest
+			title := fmt.Sprintf("%s: %.3g starts in a second", after, perSecond(c))
+			if c.rate > 0 {
+				title += fmt.Sprintf(", %.3g allowed", c.rate)
+			}
+			starts.Rects = append(starts.Rects, rect{X: x, Y: height - h, W: width / columns, H: h, Class: "ok", Title: title})
+		}
+		y := height - height*float64(c.slots)/float64(most)
+		slots.add(x, y)
+		slots.add(x+width/columns, y)
+		if c.rate > 0 {
+			rates.add(x, height-height*c.rate/fastest)
+		}
+	}
+	atOnce.Lines = []line{{"waits", slots.String()}}
+	if len(rates) > 0 {
+		starts.Lines = []line{{"waits", rates.String()}}
+	}
+	for _, c := range l.changes {
+		atOnce.Rects = append(atOnce.Rects, rect{X: p.x(c.at), W: 3, H: height, Class: "change", Title: "after " + Duration(c.at) + ": " + c.text})
+	}
+	atOnce.Name = fmt.Sprintf("Agents at once and their limit over time, at most %d", most)
+	starts.Name = fmt.Sprintf("Starts in a second over time, at most %.3g", fastest)
+	return []chart{atOnce, starts}
+}
+
+// breakersDrawn bounds the breakers that have a row of their own.
+const breakersDrawn = 40
+
+// breakers draws when breakers were not closed, each in a row: those that were so the longest. It returns nil if only breakers without keys were, which
+// the chart of the slots shows.
+func (p *plot) breakers(periods []view.Period) (c *chart, more int) {
+	type id struct{ scope, key string }
+	long := map[id]time.Duration{}
+	keyed := false
+	for _, b := range periods {
+		keyed = keyed || b.Key != ""
+		to := p.length
+		if !b.To.IsZero() {
+			to = p.axis.at(b.To)
+		}
+		long[id{b.Scope, b.Key}] += to - p.axis.at(b.From)
+	}
+	if !keyed {
+		return nil, 0
+	}
+	var rows []id
+	for one := range long {
+		rows = append(rows, one)
+	}
+	slices.SortFunc(rows, func(a, b id) int {
+		return cmp.Or(cmp.Compare(long[b], long[a]), cmp.Compare(a.scope, b.scope), cmp.Compare(a.key, b.key))
+	})
+	more = max(len(rows)-breakersDrawn, 0)
+	rows = rows[:len(rows)-more]
+	const row = 20.0
+	c = &chart{Height: row * float64(len(rows)), Ticks: p.ticks(), Marks: p.marks(), Name: fmt.Sprintf("When %d circuit breakers were open over time", len(rows))}
+	at := map[id]float64{}
+	for i, one := range rows {
+		y := row * float64(i)
+		at[one] = y
+		name := one.key
+		if one.scope != view.WorkflowScope {
+			name = one.scope + " " + name
+		}
+		c.Labels = append(c.Labels, label{X: 4, Y: y + row - 6, Text: fmt.Sprintf("%s, %s", name, duration.Format(long[one].Round(time.Millisecond)))})
+	}
+	for _, b := range periods {
+		if y, drawn := at[id{b.Scope, b.Key}]; drawn {
+			r := p.period(b, row-2)
+			r.Y = y
+			c.Rects = append(c.Rects, r)
+		}
+	}
+	return c, more
+}
