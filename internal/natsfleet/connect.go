@@ -224,11 +224,11 @@ func (h *hub) steadily(ctx context.Context, do func(ctx context.Context) error) 
 	}
 }
 
-// leaderless reports whether an error may be over in a moment: nobody has answered, or who did has no leader to ask.
+// leaderless reports whether an error may be over in a moment: nobody has answered, who did has no leader to ask, or the connection is being made again.
 func leaderless(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func ensure(ctx context.Context, h *hub) error {

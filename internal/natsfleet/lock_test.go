@@ -69,6 +69,14 @@ func TestWorkersListenToACoordinatorWhoseClockIsBehind(t *testing.T) {
 	}
 }
 
+// A connection that breaks and is there again while the worker begins.
+func TestAReconnectBeforeTheWorkerHasBegun(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		new(worker).reconnected()
+		synctest.Wait()
+	})
+}
+
 // While a cluster of brokers has no leader, what needs one waits.
 func TestABrokerWithoutALeaderIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +88,7 @@ func TestABrokerWithoutALeaderIsAskedAgain(t *testing.T) {
 			want    error
 			after   time.Duration
 		}{
-			{"it has one after a second", []error{none, none, nats.ErrNoResponders, context.DeadlineExceeded, nil}, nil, time.Second},
+			{"it has one after a second", []error{none, nats.ErrReconnectBufExceeded, nats.ErrNoResponders, context.DeadlineExceeded, nil}, nil, time.Second},
 			{"it refuses", []error{none, refused}, refused, 250 * time.Millisecond},
 			{"it never has one", []error{none}, none, leaderTime},
 		} {

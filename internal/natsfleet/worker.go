@@ -71,6 +71,7 @@ type worker struct {
 	proof    time.Time           // when the broker last proved that it hears this worker
 	rest     time.Time           // nothing begins before, after something went wrong here
 	resting  time.Duration       // how long the last rest was
+	began    bool                // it has all that it needs
 	stopping bool                // takes no more
 	changed  chan struct{}       // somebody should look
 	rewatch  chan struct{}       // the jobs are to be followed anew
@@ -212,6 +213,9 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := w.subscribe("prodigy.nodes", func(m *nats.Msg) { _ = m.Respond(encoded(w.describe())) }); err != nil {
 		return err
 	}
+	w.mu.Lock()
+	w.began = true
+	w.mu.Unlock()
 	go w.watch()
 	o.Say(fmt.Sprintf("worker %s takes attempts in %d slots from %s", o.Name, o.Slots, shown(o.URL)))
 	return w.loop(ctx)
@@ -713,6 +717,10 @@ func (w *worker) beat(now time.Time) {
 
 func (w *worker) reconnected() {
 	w.mu.Lock()
+	if !w.began {
+		w.mu.Unlock()
+		return // nothing was said that could have been lost
+	}
 	for _, j := range w.jobs {
 		w.again(j)
 	}
