@@ -359,7 +359,7 @@ func (r *round) harm(fault string, i, b int, length time.Duration) error {
 		_ = w.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-r.ended(w):
-		case <-time.After(15*time.Second + 10*r.beat):
+		case <-time.After(30*time.Second + 10*r.beat): // about 15 s if nobody takes its reports
 			return fmt.Errorf("worker %d does not end", i)
 		}
 		return r.startWorker(i)
