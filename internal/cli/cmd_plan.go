@@ -70,11 +70,13 @@ are stable; a time without a limit is left out.`,
 type plan struct {
 	Workflow     string        `json:"workflow"`
 	Mode         workflow.Mode `json:"mode"`
-	Items        *planItems    `json:"items,omitempty"`        // with a map phase
-	MaxParallel  int           `json:"max_parallel,omitempty"` // with a map phase
-	Requires     []string      `json:"requires,omitempty"`     // of the workers of a fleet
-	Rate         string        `json:"rate,omitempty"`         // how often agents start at most
-	Rollout      []string      `json:"rollout,omitempty"`      // its stages, in words
+	Items        *planItems    `json:"items,omitempty"`            // with a map phase
+	MaxParallel  int           `json:"max_parallel,omitempty"`     // with a map phase
+	Requires     []string      `json:"requires,omitempty"`         // of the workers of a fleet
+	Rate         string        `json:"rate,omitempty"`             // how often agents start at most
+	LeastByRate  *millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
+	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
+	Rollout      []string      `json:"rollout,omitempty"`          // its stages, in words
 	Steps        []planStep    `json:"steps"`
 	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
 	ItemRuns     int           `json:"item_runs,omitempty"`   // with a map phase
@@ -351,6 +353,13 @@ func (p *plan) estimate(w *workflow.Workflow) {
 		p.WorstItem = item.worst()
 		if known {
 			all := costOfMap(w, *p.Items.Total, p.MaxParallel)
+			p.WorstStarts = *p.Items.Total * p.ItemRuns
+			if limit := w.Map.Rate.Limit; limit.Count > 0 {
+				all = all.plus(cost{time: limit.Least(p.WorstStarts * turnsOf(w.Map.AgentTemplate))})
+				if w.Map.Rate.Per == nil {
+					p.LeastByRate = new(millis(limit.Least(*p.Items.Total)))
+				}
+			}
 			p.WorstMap = all.worst()
 			item = all
 		}
@@ -363,6 +372,15 @@ func (p *plan) estimate(w *workflow.Workflow) {
 	if known {
 		p.WorstJob = job.worst()
 	}
+}
+
+// turnsOf returns how many turns of the limit of starts an attempt takes at most: its own, and one for each retry of its steps.
+func turnsOf(steps []workflow.Step) int {
+	turns := 1
+	for _, s := range steps {
+		turns += triesOf(s.Retry) - 1
+	}
+	return turns
 }
 
 // worst returns the longest time, or nil if there is no limit.
@@ -530,6 +548,12 @@ func (p plan) print(w io.Writer) {
 	if p.Items != nil {
 		_, _ = fmt.Fprintf(w, "each item: %s%s\n", upTo(p.ItemRuns), schedule(p.ItemDelays))
 		_, _ = fmt.Fprintf(w, "worst-case waiting per item: %s\n", spell(*p.WorstWaiting))
+		if p.WorstStarts > 0 && p.ItemRuns > 1 {
+			_, _ = fmt.Fprintf(w, "worst case of starts: %s at items\n", counted(p.WorstStarts, "attempt"))
+		}
+		if p.LeastByRate != nil && *p.LeastByRate > 0 {
+			_, _ = fmt.Fprintf(w, "the rate alone takes: %s at least\n", spell(*p.LeastByRate))
+		}
 	}
 	p.printWorst(w)
 	if p.Cost != nil {

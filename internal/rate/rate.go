@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -79,6 +80,18 @@ func (l Limit) String() string {
 		per = "min"
 	}
 	return strconv.Itoa(l.Count) + "/" + per
+}
+
+// Least returns how long n starts of one key take at least.
+func (l Limit) Least(n int) time.Duration {
+	if l.Count == 0 {
+		return 0
+	}
+	after := max(0, time.Duration(n)-l.burst()) // the first burst is at once
+	if after > math.MaxInt64/l.interval() {
+		return math.MaxInt64
+	}
+	return after * l.interval()
 }
 
 // interval is the time between two starts. It is rounded up, so that there are never more than allowed.

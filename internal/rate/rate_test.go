@@ -57,6 +57,24 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestLeastIsHowLongALimiterTakes(t *testing.T) {
+	for _, l := range []Limit{{}, {Count: 40, Per: time.Second}, {Count: 3, Per: 10 * time.Second}, {Count: 100, Per: time.Minute, Burst: 7}, {Count: 10000, Per: time.Second}} {
+		limiter, last := NewLimiter(l), noon
+		for n := 1; n <= 50; n++ {
+			if at := limiter.Next("", last); at.After(last) {
+				last = at
+			}
+			limiter.Start("", last)
+			if got, want := l.Least(n), last.Sub(noon); got != want {
+				t.Errorf("%v: %d starts take %v, want %v", l, n, got, want)
+			}
+		}
+	}
+	if got := (Limit{Count: 1, Per: 24 * time.Hour}).Least(1 << 60); got != 1<<63-1 {
+		t.Errorf("very many starts take %v", got)
+	}
+}
+
 func TestABurstComesAtOnceAndThenTheRate(t *testing.T) {
 	l := NewLimiter(Limit{Count: 10, Per: time.Second, Burst: 3})
 	var got []time.Duration

@@ -103,11 +103,14 @@ func (l *linter) jitter() {
 	}
 }
 
-// exitCodes finds codes that no process can exit with.
+// exitCodes finds codes that no failure can have.
 func (l *linter) exitCodes() {
 	const most = 255
 	for _, m := range l.RetryOn {
 		for _, code := range m.ExitCodes {
+			if code == 0 {
+				l.Add("exit code 0 is a success, so that it never matches", nil, "retry_on")
+			}
 			if code > most {
 				l.Add("no command exits with %d: exit codes go up to %d", []any{code, most}, "retry_on")
 			}

@@ -61,6 +61,9 @@ func TestWhatAPolicySaysWithoutEffectIsReported(t *testing.T) {
 		"a factor of nothing": {func(p *Policy) { p.Jitter, p.JitterFactor = Proportional, 0 }, []string{"jitter_factor"}, map[string]string{
 			"jitter_factor": "a jitter_factor of 0 spreads nothing",
 		}},
+		"the exit code of a success": {func(p *Policy) { p.RetryOn = []Matcher{{ExitCodes: []int{0}}} }, []string{"retry_on"}, map[string]string{
+			"retry_on": "exit code 0 is a success, so that it never matches",
+		}},
 		"an exit code that there is none of": {func(p *Policy) { p.RetryOn = []Matcher{{ExitCodes: []int{75, 300}}} }, []string{"retry_on"}, map[string]string{
 			"retry_on": "no command exits with 300: exit codes go up to 255",
 		}},

@@ -74,11 +74,12 @@ type expectedEvent struct {
 }
 
 func (e expectedEvent) String() string {
-	text := e.name
+	var text strings.Builder
+	text.WriteString(e.name)
 	for _, key := range slices.Sorted(maps.Keys(e.fields)) {
-		text += " " + key + "=" + e.fields[key]
+		text.WriteString(" " + key + "=" + e.fields[key])
 	}
-	return text
+	return text.String()
 }
 
 // ParseCases reads a test file. The error is a *workflow.InvalidError.

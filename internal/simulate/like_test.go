@@ -76,7 +76,7 @@ func (m mixed) Outcome(t agent.SimulatedTry) Outcome {
 func byItem(a, b string) int { return strings.Compare(itemOf(a), itemOf(b)) }
 
 func itemOf(decision string) string {
-	for _, word := range strings.Fields(decision) {
+	for word := range strings.FieldsSeq(decision) {
 		if strings.HasPrefix(word, "item_") {
 			return word
 		}

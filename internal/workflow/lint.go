@@ -1,11 +1,15 @@
 package workflow
 
 import (
+	"slices"
 	"strings"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/retry"
 )
 
@@ -30,20 +34,121 @@ func (r *reader) warnOfErrorPolicy() {
 	if r.w.Map == nil || p.CircuitBreaker == nil || e.value == nil {
 		return
 	}
+	r.warnOfBreaker(e.key, p)
 	tests := find(e.value, "half_open_requests")
 	if most := r.w.Map.MaxParallel; tests != nil && most.Var == "" && p.CircuitBreaker.HalfOpenRequests > most.Value {
 		r.warn(tests, "half_open_requests is %d, but no more than max_parallel, %d, run at once", p.CircuitBreaker.HalfOpenRequests, most.Value)
 	}
 }
 
+// warnOfBreaker warns of a breaker of the job that can never open, or never close again.
+func (r *reader) warnOfBreaker(at *yaml.Node, p errorpolicy.Policy) {
+	m, c := r.w.Map, p.CircuitBreaker
+	tries := 1
+	if p.OnItemFailure.Kind == errorpolicy.Retry {
+		policy := retry.Default()
+		if p.RetryConfig != nil {
+			policy = *p.RetryConfig
+		}
+		tries = policy.Tries()
+	}
+	n, known := m.most()
+	if known && n == 0 {
+		return
+	}
+	if known && n*tries < c.FailureThreshold {
+		r.warn(at, "circuit_breaker can never open: its failure_threshold is %d, and all items together can fail %d times", c.FailureThreshold, n*tries)
+		return
+	}
+	// Items whose retry is due later may test it, and so may those that somebody else still makes.
+	atOnce := m.Input.Items != nil || m.Input.File != "" || m.Input.Glob != "" || m.Input.Job != ""
+	if tries == 1 && atOnce && c.Per == "" && c.OnOpen != breaker.Wait {
+		r.warn(at, "circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait")
+	}
+}
+
+// warnOfRate warns of a rate that makes the job longer than its windows.
+func (r *reader) warnOfRate() {
+	m := r.w.Map
+	n, known := m.most()
+	if !known || len(m.Windows) == 0 || m.Rate.Per != nil {
+		return
+	}
+	const week = 7 * 24 * time.Hour
+	daily := m.Windows.OpenIn(time.Date(2030, 1, 7, 0, 0, 0, 0, time.UTC), week) / 7 // any week will do
+	if least := m.Rate.Limit.Least(n); daily > 0 && least > daily {
+		r.warnings = append(r.warnings, r.problem(m.Pos, "rate: %s, %d starts take at least %s, and the windows are open for %s a day: the job lasts for at least %d days",
+			m.Rate.Limit, n, duration.Format(least.Round(time.Second)), duration.Format(daily.Round(time.Second)), (least+daily-1)/daily))
+	}
+}
+
+// most returns how many items there are at most, if the file says that.
+func (m *Map) most() (n int, known bool) {
+	if m.Input.Items != nil {
+		n, known = len(m.Input.Items), true
+	}
+	if m.MaxItems != nil && (!known || *m.MaxItems < n) {
+		n, known = *m.MaxItems, true
+	}
+	return n, known
+}
+
+// warnOfItemMatchers warns of types in retry_on of the items that no failure of an item can have.
+func (r *reader) warnOfItemMatchers(p errorpolicy.Policy) {
+	e := r.policy["retry_config"]
+	if p.RetryConfig == nil || e.key == nil {
+		return
+	}
+	for _, m := range p.RetryConfig.RetryOn {
+		switch t := retry.Type(m.Name); {
+		case (t == retry.TypeMergeConflict || t == retry.TypeVerifyFailed) && !r.w.Workspace.Isolated():
+			r.warn(e.key, "retry_on: %s never matches: without workspace: git nothing is merged", t)
+		case t == retry.TypeMissingOutput && len(r.w.Map.Produces) == 0:
+			r.warn(e.key, "retry_on: %s never matches: the map phase has no produces", t)
+		}
+	}
+}
+
+// warnOfStepMatchers warns of types in retry_on of steps that no failure of the step can have.
+func (r *reader) warnOfStepMatchers(steps []Step) {
+	for _, s := range steps {
+		for _, nested := range s.NestedSteps() {
+			r.warnOfStepMatchers(nested)
+		}
+		if s.Retry == nil || r.defaults != nil && slices.EqualFunc(s.Retry.RetryOn, r.defaults.policy.RetryOn, retry.Matcher.Equal) {
+			continue
+		}
+		for _, m := range s.Retry.RetryOn {
+			switch t := retry.Type(m.Name); t {
+			case retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput:
+				r.warnings = append(r.warnings, r.problem(s.Pos, "retry_on: %s never matches here: so an attempt at an item fails, and no step", t))
+			case retry.TypeQuota, retry.TypeAuth, retry.TypeRefused, retry.TypeIncomplete, retry.TypeInvalidRequest, retry.TypeStalled:
+				if s.Shell != nil {
+					r.warnings = append(r.warnings, r.problem(s.Pos, "retry_on: %s never matches here: only what an AI coding CLI prints tells it, in an agent step", t))
+				}
+			}
+		}
+	}
+}
+
 // warnOfPhases warns of keys that have no effect in phases that run once.
 func (r *reader) warnOfPhases() {
 	r.warnOfIdleBreakers(r.w.Commands)
+	r.warnOfStepMatchers(r.w.Commands)
+	if r.w.Map != nil {
+		r.warnOfStepMatchers(r.w.Map.AgentTemplate)
+		r.warnOfItemMatchers(r.w.ErrorPolicy)
+		r.warnOfRate()
+	}
+	for _, steps := range r.w.Handlers {
+		r.warnOfStepMatchers(steps)
+	}
 	for name, p := range map[string]*Phase{"setup": r.w.Setup, "reduce": r.w.Reduce, "merge": r.w.Merge} {
 		if p == nil {
 			continue
 		}
 		r.warnOfIdleBreakers(p.Commands)
+		r.warnOfStepMatchers(p.Commands)
 		if e, ok := r.limits[p.Pos]; ok {
 			r.warnOfWaits(e, p.Timeout.Value, name, p.Commands)
 		}

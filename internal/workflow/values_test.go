@@ -468,6 +468,7 @@ handlers: {x: [{shell: a}]}
 
 func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 	const items = "map: {input: [], max_parallel: 2, agent_template: [{shell: a}]}\n"
+	const few = "map: {input: [1, 2, 3], max_parallel: 3, agent_template: [{shell: a}]}\n"
 	for text, want := range map[string]string{
 		"- {shell: a, retry: {circuit_breaker: {failure_threshold: 2}}}":                                                            "",
 		"- {shell: a, retry: {circuit_breaker: {failure_threshold: 3}}}":                                                            "w.yml:1:39: circuit_breaker has no effect: its failure_threshold is 3, and this step runs once with at most 3 tries",
@@ -478,6 +479,20 @@ func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 		items + "error_policy: {circuit_breaker: {half_open_requests: 3}}":                                                          "w.yml:2:54: half_open_requests is 3, but no more than max_parallel, 2, run at once",
 		items + "error_policy: {circuit_breaker: {half_open_requests: 2}}":                                                          "",
 		items + "error_policy: {circuit_breaker: {}, max_failures: 5}":                                                              "w.yml:2:16: circuit_breaker cannot open before the job stops: its failure_threshold is 5, and max_failures is 5",
+		few + "error_policy: {circuit_breaker: {}}":                                                                                 "w.yml:2:16: circuit_breaker can never open: its failure_threshold is 5, and all items together can fail 3 times",
+		few + "error_policy: {circuit_breaker: {}, on_item_failure: retry}":                                                         "",
+		few + "error_policy: {circuit_breaker: {failure_threshold: 3, on_open: wait}}":                                              "",
+		few + "error_policy: {circuit_breaker: {failure_threshold: 3}}":                                                             "w.yml:2:16: circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait",
+		"map: {input: {command: a}, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {}}":                             "",
+		"map: {input: {file: a}, max_items: 4, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {}}":                  "w.yml:2:16: circuit_breaker can never open: its failure_threshold is 5, and all items together can fail 4 times",
+		few + "error_policy: {on_item_failure: retry, retry_config: {retry_on: [network, merge_conflict]}}":                         "w.yml:2:40: retry_on: merge_conflict never matches: without workspace: git nothing is merged",
+		few + "error_policy: {on_item_failure: retry, retry_config: {retry_on: [missing_output]}}":                                  "w.yml:2:40: retry_on: missing_output never matches: the map phase has no produces",
+		"- {shell: a, retry: {retry_on: [network, missing_output]}}":                                                                "w.yml:1:3: retry_on: missing_output never matches here: so an attempt at an item fails, and no step",
+		"map: {input: {file: a}, max_items: 10000, rate: 1/s, windows: [\"22:00-00:00\"], agent_template: [{shell: a}]}":            "w.yml:1:6: rate: 1/s, 10000 starts take at least 2h46m39s, and the windows are open for 2h a day: the job lasts for at least 2 days",
+		"map: {input: {file: a}, max_items: 10000, rate: 2/s, windows: [\"22:00-00:00\"], agent_template: [{shell: a}]}":            "",
+		"- {shell: a, retry: {retry_on: [quota]}}":                                                                                  "w.yml:1:3: retry_on: quota never matches here: only what an AI coding CLI prints tells it, in an agent step",
+		"- {agent: {prompt: a}, retry: {retry_on: [quota]}}":                                                                        "",
+		"retry_defaults: {retry_on: [quota]}\ncommands: [{shell: a}, {agent: {prompt: a}}]":                                         "",
 		"- {shell: a, retry: {attempts: 1, jitter: true}}":                                                                          "w.yml:1:35: jitter has no effect with attempts: 1, which is the first try alone",
 		"retry_defaults: {retry_budget: 1s}\ncommands: [{shell: a}, {shell: a, retry: {}}]":                                         "w.yml:1:18: retry_budget 1s ends the retrying after 2 tries of 3: the wait before the next one does not fit in",
 		"retry_defaults: {backoff: fixed}\ncommands: [{shell: a, retry: {attempts: 1}}]":                                            "",
