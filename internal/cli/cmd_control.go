@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"prodigy/internal/control"
 	"prodigy/internal/jobs"
@@ -103,7 +104,7 @@ that run come to their end. The number holds over a resume, unless that says --m
 			n, err := strconv.Atoi(slots)
 			switch {
 			case err != nil:
-				return usagef("%q is not a number of slots: write 16, or +4 or -2 for more or fewer", slots)
+				return usagef("%q is not a number of slots: write 16, or +4 or -- -2 for more or fewer", slots)
 			case strings.HasPrefix(slots, "+") || n < 0:
 				r.Change = n
 			default:
@@ -115,6 +116,12 @@ that run come to their end. The number holds over a resume, unless that says --m
 			return steer(cmd.Context(), con, o, r)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && strings.Trim(unknown.GetSpecifiedName(), "0123456789") == "" {
+			return usagef("for fewer slots write -- before the number, as in prodigy scale -- -2")
+		}
+		return wrongFlag(cmd, err)
+	})
 	addJobID(cmd, &o.jobID)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,8 +99,13 @@ func (h *host) yielding(ctx context.Context, a *agent.Attempt, wait func() (slot
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(h.job.config.Stop, func() { cancel(context.Cause(h.job.config.Stop)) })
-	defer stop()
+	go func() {
+		select {
+		case <-h.job.halting:
+			cancel(cmp.Or(h.job.stopping(), errStopping))
+		case <-ctx.Done():
+		}
+	}()
 	shared, err := s.Acquire(ctx)
 	if err != nil {
 		return 0, err
