@@ -314,6 +314,9 @@ func (r *round) torture(faults map[string]int) error {
 		pause := r.every
 		if pause == 0 {
 			pause = time.Duration(300+rnd.IntN(1500)) * time.Millisecond
+			if r.space { // an agent takes some times as long as a command, and has to end now and then
+				pause *= 3
+			}
 		}
 		if len(r.brokers) > 1 {
 			pause *= 3
