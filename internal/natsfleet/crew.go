@@ -244,7 +244,15 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		c.probe = filepath.Join(c.clones.Dir(), "fleet")
 	}
 	c.epoch = max(c.epoch, epochIn(c.probe)+1)
-	if err := c.steadily(ctx, func(ctx context.Context) error { return c.lock(ctx, key, jobID) }); err != nil {
+	if err := c.steadily(ctx, func(ctx context.Context) error {
+		err := c.lock(ctx, key, jobID)
+		if errors.Is(err, jetstream.ErrBucketNotFound) { // the broker has lost its disk since it was connected with
+			if err = ensure(ctx, c.hub); err == nil {
+				err = c.lock(ctx, key, jobID)
+			}
+		}
+		return err
+	}); err != nil {
 		return err
 	}
 	c.mu.Lock()

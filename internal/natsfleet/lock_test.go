@@ -69,6 +69,17 @@ func TestWorkersListenToACoordinatorWhoseClockIsBehind(t *testing.T) {
 	}
 }
 
+func TestAJobBeginsThoughTheBrokerHasJustLostItsDisk(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	if err := c.js.DeleteKeyValue(t.Context(), locksBucket); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Error(err)
+	}
+}
+
 // A connection that breaks and is there again while the worker begins.
 func TestAReconnectBeforeTheWorkerHasBegun(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
