@@ -75,6 +75,11 @@ func checked(w *workflow.Workflow, item *template.Name) *compiler {
 			if per := w.Map.Rate.Per; per != nil {
 				c.paths([]workflow.Text{*per})
 			}
+			for _, s := range w.Map.AgentTemplate {
+				if s.Rate != nil && s.Rate.Per != nil {
+					c.paths([]workflow.Text{*s.Rate.Per})
+				}
+			}
 			if per := w.BreakerPer; per != nil {
 				c.paths([]workflow.Text{*per})
 			}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,8 +28,10 @@ type step struct {
 	*workflow.Step
 	label    string
 	kind     string
-	position int   // in its list
-	broken   error // a text of the step does not compile
+	position int // in its list
+
+	rateKey  func(id string, item json.RawMessage) string // nil: its rate has no keys
+	broken   error                                        // a text of the step does not compile
 	command  command
 	env      []variable
 	dir      *template.Plain // nil: where the attempt runs
@@ -130,6 +133,9 @@ func (c *compiler) list(steps []workflow.Step, n scopeNames, prefix string) ([]*
 
 func (c *compiler) step(w *workflow.Step, position int, n scopeNames, prefix string) *step {
 	s := &step{Step: w, label: prefix + w.Label(position), kind: w.Kind(), position: position}
+	if w.Rate != nil && w.Rate.Per != nil {
+		s.rateKey, _ = Keys(*w.Rate.Per) // Check has refused a wrong one
+	}
 	c.captureName(w)
 	if w.When != nil {
 		s.when = c.condition(s, n)

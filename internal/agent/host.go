@@ -32,6 +32,10 @@ type Host interface {
 	// a.Worker; without, the slot may serve other attempts meanwhile. The error is a stop.
 	Pause(ctx context.Context, a *Attempt, d time.Duration, keepSlot bool) (slot int, err error)
 
+	// StepTurn waits for a turn of the rate of a step, before each of its tries. It returns the worker slot that the attempt goes on in, as Pause does: while it
+	// waits, the slot serves other attempts. The error is a stop.
+	StepTurn(ctx context.Context, a *Attempt, t StepTurn, keepSlot bool) (slot int, err error)
+
 	// Stopping returns why no further step may begin, or nil. Attempts of the map phase do not ask: one that may finish is not run again.
 	Stopping() error
 
@@ -77,6 +81,13 @@ type Host interface {
 
 	// ReleaseAgent gives a start back that was stopped and has no outcome.
 	ReleaseAgent(t AgentTicket)
+}
+
+// StepTurn is a step that has a rate.
+type StepTurn struct {
+	Step     string `json:"step"`          // label
+	Position int    `json:"position"`      // in the list of the agent
+	Key      string `json:"key,omitempty"` // with a rate for each key
 }
 
 // AgentAsk is an AI coding CLI that wants to start.
@@ -128,6 +139,10 @@ func (u *UnmaskedOutputs) Get(a *Attempt, phase string, step int) (Printed, bool
 type noJob struct {
 	breakers StepBreakers
 	unmasked UnmaskedOutputs
+}
+
+func (*noJob) StepTurn(_ context.Context, a *Attempt, _ StepTurn, _ bool) (int, error) {
+	return a.Worker, nil
 }
 
 func (*noJob) Emit(*Attempt, events.Event)             {}

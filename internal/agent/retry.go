@@ -70,6 +70,9 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 	var rnd *rand.Rand
 	for {
 		r.tryNumber = state.Attempts + 1
+		if err := r.stepTurn(ctx, st); err != nil {
+			return stepEnd{}, err
+		}
 		res, failure, err := r.tryAdmitted(ctx, s, st)
 		if err != nil {
 			return stepEnd{}, err
@@ -183,6 +186,27 @@ func (r *run) admitAgent(ctx context.Context, ask AgentAsk) (AgentTicket, *Failu
 		r.a.Worker = slot
 	}
 	return ticket, refusal, err
+}
+
+// stepTurn waits for a turn of the rate of st, if it has one. The time limit of the attempt does not run meanwhile.
+func (r *run) stepTurn(ctx context.Context, st *step) error {
+	if st.Rate == nil || r.a.Phase != phaseMap || st.broken != nil || ctx.Err() != nil {
+		return nil
+	}
+	t := StepTurn{Step: st.label, Position: st.position}
+	if st.rateKey != nil {
+		t.Key = r.x.Mask.Text(st.rateKey(r.a.ItemID, r.a.Item))
+	}
+	resume := r.limit.suspend()
+	slot, err := r.x.host.StepTurn(ctx, r.a, t, r.keepSlot)
+	resume()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		r.a.Worker = slot
+	}
+	return err
 }
 
 // refused returns the end of a step whose retrying a breaker ended: a refusal, with the evidence of the last try.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +77,7 @@ type plan struct {
 	Rate         string        `json:"rate,omitempty"`             // how often agents start at most
 	LeastByRate  *millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
 	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
+	StepRates    []string      `json:"step_rates,omitempty"`       // how often steps start at most
 	Rollout      []string      `json:"rollout,omitempty"`          // its stages, in words
 	Steps        []planStep    `json:"steps"`
 	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
@@ -252,7 +254,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel, p.Requires = slots, fleetOptions{}.labels(w.Workflow)
-		p.Rate, p.Rollout = rateOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
+		p.Rate, p.StepRates, p.Rollout = rateOf(w.Workflow), stepRatesOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
 	}
 	p.estimate(w.Workflow)
 	for _, s := range sectionsOf(w.Workflow) {
@@ -527,8 +529,8 @@ func (p plan) print(w io.Writer) {
 		p.Items.print(w)
 		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
 		printRate(w, p.Rate)
-		for _, text := range p.Rollout {
-			_, _ = fmt.Fprintln(w, text)
+		for _, text := range slices.Concat(p.StepRates, p.Rollout) {
+			_, _ = fmt.Fprintln(w, visible(text))
 		}
 	}
 	if len(p.Requires) > 0 {

@@ -375,6 +375,9 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 	}
 	if d.recorded != nil {
 		printRate(w, rateOf(d.recorded))
+		for _, text := range stepRatesOf(d.recorded) {
+			_, _ = fmt.Fprintln(w, visible(text))
+		}
 	}
 	g := progressLines{waits: d.recorded != nil && breakerWaits(d.recorded), label: d.label}
 	for _, text := range g.paused(j, now) {

@@ -8,6 +8,24 @@ import (
 	"prodigy/internal/workflow"
 )
 
+// stepRatesOf returns how often steps of agents start at most, for people.
+func stepRatesOf(w *workflow.Workflow) (rates []string) {
+	if w.Map == nil {
+		return nil
+	}
+	for i, s := range w.Map.AgentTemplate {
+		if s.Rate == nil {
+			continue
+		}
+		text := "step " + s.Label(i) + ": at most " + s.Rate.Limit.String()
+		if s.Rate.Per != nil {
+			text += " for each " + s.Rate.Per.Value
+		}
+		rates = append(rates, text)
+	}
+	return rates
+}
+
 // rateOf returns how often the agents of a workflow start at most, for people; "": there is no limit.
 func rateOf(w *workflow.Workflow) string {
 	if w.Map == nil || w.Map.Rate.Limit.Count == 0 {

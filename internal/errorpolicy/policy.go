@@ -20,19 +20,20 @@ import (
 
 // Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue, and the job continues.
 type Policy struct {
-	OnItemFailure     ItemAction      `yaml:"on_item_failure"`     // what happens to a failed item; default dlq
-	ContinueOnFailure *bool           `yaml:"continue_on_failure"` // false: the first failure stops the job; default true
-	MaxFailures       int             `yaml:"max_failures"`        // the job stops when so many items have failed; default no limit
-	FailureThreshold  *float64        `yaml:"failure_threshold"`   // the job stops when a larger part of the finished items has failed; default no limit
-	ErrorCollection   Collection      `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
-	CircuitBreaker    *breaker.Config `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
-	RetryConfig       *retry.Policy   `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
-	RetryRatio        *retry.Ratio    `yaml:"retry_ratio"`         // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
-	OnOOM             OnOOM           `yaml:"on_oom"`              // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
-	Quota             *quota.Policy   `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
-	Adapt             adapt.Config    // of the number of agents at once, which the map phase sets; zero: none
-	Rate              rate.Limit      // of the starts of agents, which the map phase sets; zero: none
-	OnTimeout         TimeoutAction   // timeout_action of the map phase; empty: a timeout is a failure like any other
+	OnItemFailure     ItemAction         `yaml:"on_item_failure"`     // what happens to a failed item; default dlq
+	ContinueOnFailure *bool              `yaml:"continue_on_failure"` // false: the first failure stops the job; default true
+	MaxFailures       int                `yaml:"max_failures"`        // the job stops when so many items have failed; default no limit
+	FailureThreshold  *float64           `yaml:"failure_threshold"`   // the job stops when a larger part of the finished items has failed; default no limit
+	ErrorCollection   Collection         `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
+	CircuitBreaker    *breaker.Config    `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
+	RetryConfig       *retry.Policy      `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
+	RetryRatio        *retry.Ratio       `yaml:"retry_ratio"`         // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
+	OnOOM             OnOOM              `yaml:"on_oom"`              // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
+	Quota             *quota.Policy      `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
+	Adapt             adapt.Config       // of the number of agents at once, which the map phase sets; zero: none
+	Rate              rate.Limit         // of the starts of agents, which the map phase sets; zero: none
+	StepRates         map[int]rate.Limit // of the starts of steps of agents, by position, which the map phase sets
+	OnTimeout         TimeoutAction      // timeout_action of the map phase; empty: a timeout is a failure like any other
 }
 
 // OnOOM says what happens to an item that was killed for lack of memory.

@@ -127,6 +127,7 @@ var types = []Event{
 	AgentProgress{},
 	StepRetrying{},
 	StepRetried{},
+	StepTurn{},
 	ConcurrencyChanged{},
 	RolloutStage{},
 	RolloutHeld{},
@@ -1284,6 +1285,30 @@ func (StepRetried) Type() string { return "StepRetried" }
 
 func (e StepRetried) About() string { return e.ItemID }
 
+// StepTurn says that a step has its turn of the rate that it has. Its try begins.
+type StepTurn struct {
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	Step      string `json:"step"`
+	Position  int    `json:"position"`      // of the step in agent_template
+	Key       string `json:"key,omitempty"` // with a rate for each key
+	WaitedMS  Millis `json:"waited_ms,omitempty"`
+}
+
+func (StepTurn) Type() string { return "StepTurn" }
+
+func (e StepTurn) About() string { return e.ItemID }
+
+func (e StepTurn) masked(m Masker) Event {
+	e.Key = m.Text(e.Key)
+	return e
+}
+
+func (e StepTurn) normal() Event {
+	e.Key, e.WaitedMS = Clip(e.Key, MaxError), e.WaitedMS.rounded()
+	return e
+}
+
 // ConcurrencyChanged says that another number of agents runs at once, or that they start more or less often, of a job that adapts both.
 type ConcurrencyChanged struct {
 	Limit  int     `json:"limit"` // agents at once
@@ -1657,6 +1682,8 @@ func checkBounds(e Event) error {
 		return checkNumber("item_index", e.ItemIndex)
 	case StepCompleted:
 		return checkNumber("step_index", e.StepIndex)
+	case StepTurn:
+		return errors.Join(checkNumber("item_index", e.ItemIndex), checkNumber("position", e.Position))
 	}
 	return nil
 }

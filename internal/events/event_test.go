@@ -123,6 +123,7 @@ func samples() []Event {
 			DelayMS: delay, AskedMS: delay, WaitedMS: delay, BudgetLeftMS: &left, BudgetExpiresAt: &at,
 		},
 		StepRetried{ItemID: "item_1", ItemIndex: 1},
+		StepTurn{ItemID: "item_3", ItemIndex: 3, Step: "call", Position: 1, Key: "example.com", WaitedMS: delay},
 		ConcurrencyChanged{Limit: 12, Before: 8, Rate: 48.5, Reason: "calls take no longer than with fewer at once"},
 		RolloutStage{Stage: 1, Name: "ramp", Slots: 8, Items: 20, SuccessRate: 0.95, Successful: 19, Failed: 1},
 		RolloutHeld{Stage: 1, Name: "ramp", Successful: 3, Failed: 2, Reason: "too few"},

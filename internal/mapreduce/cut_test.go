@@ -52,6 +52,8 @@ func kinds() map[string]recorded {
 			"error_policy:\n  on_item_failure: retry\n  retry_ratio: {ratio: 0.1, window: 20s, min: 1}\n  retry_config: {max_attempts: 3, backoff: fixed, initial_delay: 1s}\n")},
 		"a canary and a ramp": {items: 9, same: true, reply: failing("item_1"), source: rolled(9, "canary: {items: 3, success_rate: 0.6}\nramp: {steps: [1, 2, 3], items: 2, success_rate: 0.5}",
 			"error_policy:\n  on_item_failure: retry\n  retry_config: {max_attempts: 2, initial_delay: 3s}\n")},
+		"a step with a rate": {items: 6, same: true, reply: failing("item_2"), source: called(3, "{limit: 1/2s, burst: 2, per: \"${item.host}\"}",
+			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s}\n", "a", "a", "a", "b", "a", "b")},
 		"agents at once that adapt": {items: 8, reply: failing("item_2"), source: strings.Replace(rated(1, "1/s",
 			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s, retry_on: [{exit_code: 3}]}\n", slices.Repeat([]string{"a"}, 8)...),
 			"max_parallel: 1\n  rate: 1/s", "concurrency: {min: 2, max: 6, adapt: true}", 1)},

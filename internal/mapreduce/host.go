@@ -56,6 +56,26 @@ func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration,
 	return h.await(ctx, a, d, h.job.workflow.Map.SlotWait(), turn, w.over)
 }
 
+// StepTurn waits for a turn of the rate of a step.
+func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (slot int, err error) {
+	t.Key = bounded(t.Key)
+	k := &parking{
+		index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t, asked: time.Now(),
+		keeps: keepSlot || h.job.serial || h.job.space != nil, // the workspace of the slot is the agent's
+	}
+	return h.yielding(ctx, a, func() (int, error) {
+		h.job.inbox <- message{park: k}
+		select {
+		case slot := <-k.wake:
+			return slot, nil
+		case <-h.job.halting:
+			return 0, errStopping
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	})
+}
+
 // rest waits in the slot of an agent, until due or until over is closed, and then while the job is paused. With turn it takes a turn then.
 func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn bool, over <-chan struct{}) (slot int, err error) {
 	err = h.wait(ctx, due, over)

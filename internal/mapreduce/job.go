@@ -126,6 +126,9 @@ type parking struct {
 	keeps bool     // it has kept its slot, and only asks for the turn
 	gone  bool     // it has ended meanwhile
 
+	step  *agent.StepTurn // it waits for a turn of the rate of a step
+	asked time.Time       // since when
+
 	retries bool // it waits for its next try, not for others
 }
 

@@ -53,6 +53,9 @@ type pool struct {
 
 	stages []stage // of the rollout
 
+	steps       stepQueues // agents that wait for the turns of steps
+	stepsParked int        // of them: without a slot
+
 	gates gates // that hold back all starts
 	turns turns // of a job with a limit of its starts
 
@@ -328,6 +331,7 @@ func (p *pool) dispatch(now time.Time) bool {
 		}
 	}
 	p.serveAsking(now)
+	p.serveSteps(now, false)
 	for range burst {
 		if p.halted != nil || p.agents.Err() != nil || !p.vacant() {
 			p.returnShared(now)
@@ -337,7 +341,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			p.seek(now)
 			return false
 		}
-		if !p.wake(now) && !p.admitNext(now) {
+		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) {
 			p.turns.wait(now)
 			p.returnShared(now)
 			return false
@@ -536,6 +540,8 @@ func (p *pool) handle(m message) {
 		p.job.record(p.job.printed.withOutputs(m.event, m.from))
 	case m.printed != nil:
 		p.haltForOwn(p.job.printed.keep(m.printed))
+	case m.park != nil && m.park.step != nil:
+		p.askTurn(m.park)
 	case m.park != nil && m.park.keeps:
 		p.turns.asking.add(p.job.state.Running[m.park.index].Key, m.park)
 	case m.park != nil:
@@ -583,6 +589,7 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	slot := p.slotOf[e.attempt.ItemIndex]
 	delete(p.slotOf, e.attempt.ItemIndex)
 	p.turns.forget(e.attempt.ItemIndex)
+	p.forgetSteps(e.attempt.ItemIndex)
 	if end := p.ends[e.attempt.ItemIndex]; end != nil {
 		end(nil)
 		delete(p.ends, e.attempt.ItemIndex)
@@ -693,6 +700,7 @@ func (p *pool) arm(t *time.Timer) {
 			}
 		}
 	}
+	sooner(p.nextStep(next, vacant))
 	sooner(p.turns.next(next, vacant, p.held))
 	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
@@ -765,7 +773,7 @@ func (h *parkHeap) Pop() any {
 
 // park takes the slot of an agent that waits, unless too many wait already.
 func (p *pool) park(k *parking) {
-	if len(p.parked)+p.turns.woken.len() >= maxParked {
+	if len(p.parked)+p.turns.woken.len()+p.stepsParked >= maxParked {
 		k.wake <- sameSlot
 		return
 	}

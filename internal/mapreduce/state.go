@@ -21,6 +21,7 @@ type state struct {
 	Rate     *rate.Limiter        `json:"rate"`   // without the limit
 	Adapt    *adapt.Limiter       `json:"adapt"`  // without its bounds
 	Retries  *retry.Throttle      `json:"retries"`
+	Steps    stepRates            `json:"steps,omitempty"` // without their limits
 	Started  time.Time            `json:"started"`
 	Seq      int64                `json:"seq"`     // of the last record
 	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
@@ -147,6 +148,7 @@ func newState(p errorpolicy.Policy) *state {
 		Rate:     rate.NewLimiter(p.Rate),
 		Adapt:    adapt.New(p.Adapt),
 		Retries:  retry.NewThrottle(p.RetryRatio),
+		Steps:    newStepRates(p.StepRates),
 		Phases:   map[string]*phase{},
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
@@ -321,6 +323,8 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.giveBack(e.ItemIndex, f, f.Number-1)
 	case events.AgentLost:
 		s.lose(e.ItemIndex, e.Unbegun)
+	case events.StepTurn:
+		s.stepTurn(r.Time, e)
 	case events.StepRetried:
 		s.retriedStep(r.Time, e)
 	}
@@ -633,7 +637,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + s.Steps.keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

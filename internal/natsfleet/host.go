@@ -64,6 +64,11 @@ func (h *workerHost) Pause(ctx context.Context, a *agent.Attempt, d time.Duratio
 	return h.without(ctx, k, func() error { return h.wait(ctx, time.Until(due)) })
 }
 
+// StepTurn lets the step go on: a workflow with the rate of a step is refused on a fleet.
+func (h *workerHost) StepTurn(_ context.Context, a *agent.Attempt, _ agent.StepTurn, _ bool) (int, error) {
+	return a.Worker, nil
+}
+
 // isolated reports whether attempts keep their slot while they wait, since its workspace is theirs.
 func (h *workerHost) isolated() bool { return h.w.entry(h.job).Seed != "" }
 

@@ -160,6 +160,12 @@ func (x *explainer) apply(r events.Record) {
 		x.add(r, fmt.Sprintf("step %s: %s %s", e.Step, e.Preset, text))
 	case events.StepRetrying:
 		x.stepRetrying(r, e)
+	case events.StepTurn:
+		text := "step " + e.Step + " had its turn"
+		if waited := time.Duration(e.WaitedMS); waited > 0 {
+			text += " after " + duration.Format(waited.Round(time.Millisecond))
+		}
+		x.add(r, text, "its rate"+keyed(e.Key))
 	case events.StepRetried:
 		x.add(r, "it had its turn: the step is tried again")
 	case events.StepFailed:
@@ -726,4 +732,12 @@ func (x *explainer) words() string {
 		return "it was deleted from the dead letter queue"
 	}
 	panic("BUG: an item has an unknown status: " + string(x.out.Status))
+}
+
+// keyed names a key, if there is one.
+func keyed(key string) string {
+	if key == "" {
+		return ""
+	}
+	return " of " + key
 }

@@ -220,7 +220,7 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("list of times, or one time, each perhaps with a zone", one, list), true
 	case reflect.TypeFor[*pressure.Amount]():
 		return pattern(`^[0-9.]+ *(%|[kMGT]B|[KMGT]iB)$`, "size or share"), true
-	case reflect.TypeFor[Rate]():
+	case reflect.TypeFor[Rate](), reflect.TypeFor[*Rate]():
 		return either("starts in a time, or [mapping](#rate)", rateForm(), l.block(reflect.TypeFor[Rate](), "rate")), true
 	case reflect.TypeFor[*retry.Ratio]():
 		return either("number above 0, or [mapping](#retry_ratio)", number("", node{"exclusiveMinimum": 0, "maximum": 100}), l.block(reflect.TypeFor[retry.Ratio](), "retry_ratio")), true

@@ -26,6 +26,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	r := newReader(file, data, o)
 	if root := r.load(data); root != nil && r.inspect(root) {
 		r.root(entry{name: "workflow", value: resolveAlias(root)})
+		r.refuseRates()
 	}
 	r.expandArgs()
 	if o.Workspace != "" {
@@ -239,6 +240,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.concurrency(e)
 	case *Rate:
 		set(t)(r.rate(e))
+	case **Rate:
+		setPointer(t)(r.rate(e))
 	case *rate.Limit:
 		set(t)(r.rateLimit(e))
 	case **ParkAfter:

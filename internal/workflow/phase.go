@@ -45,7 +45,11 @@ func (r *reader) mapPhase(e entry) *Map {
 	keys = withReader(keys, "max_items", func(e entry) { setPointer(&m.MaxItems)(r.atLeast(e, 0)) })
 	keys = withReader(keys, "batch", func(e entry) { set(&m.Batch)(r.atLeast(e, 1)) })
 	keys = withReader(keys, "requires", func(e entry) { m.Requires = r.workerLabels(e) })
-	keys = withReader(keys, "agent_template", func(e entry) { m.AgentTemplate = r.agentTemplate(e) })
+	keys = withReader(keys, "agent_template", func(e entry) {
+		before := len(r.rates)
+		m.AgentTemplate = r.agentTemplate(e)
+		r.allowRates(m, before)
+	})
 	keys = withReader(keys, "error_policy", r.errorPolicy)
 	var timeouts *block
 	keys = withReader(keys, "timeout_config", func(e entry) { timeouts = r.timeouts(e, m) })
@@ -75,6 +79,7 @@ func (r *reader) mapPhase(e entry) *Map {
 		r.w.ErrorPolicy.Adapt = adapt.Config{Min: c.Min, Max: c.Max}
 	}
 	r.checkRollout(m, b)
+	r.stepRates(m)
 	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit
 	return m
 }

@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"slices"
+
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/pressure"
@@ -103,4 +105,42 @@ func (r *reader) amount(e entry) (pressure.Amount, bool) {
 		r.fail(e.value, "%s: %v", e.name, err)
 	}
 	return a, err == nil
+}
+
+// rateOf is the rate of a step at a position.
+type rateOf struct {
+	step Pos
+	at   entry
+}
+
+// allowRates allows the rates of the steps of an agent, not those of steps inside of them. The others stay in r.rates, from which these are those behind n.
+func (r *reader) allowRates(m *Map, n int) {
+	for _, s := range m.AgentTemplate {
+		if i := slices.IndexFunc(r.rates[n:], func(o rateOf) bool { return o.step == s.Pos }); s.Rate != nil && i >= 0 {
+			r.rates = slices.Delete(r.rates, n+i, n+i+1)
+		}
+	}
+}
+
+// stepRates gives the rates of the steps of an agent to the policy of the job.
+func (r *reader) stepRates(m *Map) {
+	for i, s := range m.AgentTemplate {
+		if s.Rate == nil {
+			continue
+		}
+		if r.w.ErrorPolicy.StepRates == nil {
+			r.w.ErrorPolicy.StepRates = map[int]rate.Limit{}
+		}
+		r.w.ErrorPolicy.StepRates[i] = s.Rate.Limit
+		if m.Batch > 0 && s.Rate.Per != nil {
+			r.failAt(s.Rate.Per.Pos, `"batch" and "per" of the rate exclude each other: the items of a batch may have different ones`)
+		}
+	}
+}
+
+// refuseRates reports rates of steps that have none.
+func (r *reader) refuseRates() {
+	for _, o := range r.rates {
+		r.fail(o.at.key, `"rate" is only for the steps of agent_template, and not for those inside of others`)
+	}
 }

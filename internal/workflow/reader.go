@@ -31,6 +31,7 @@ type reader struct {
 
 	handlerKeys map[string]*yaml.Node // by name
 	breakers    map[Pos]*yaml.Node    // the keys circuit_breaker of steps, by the position of the step
+	rates       []rateOf              // the rates of steps, but for those that are allowed
 	limits      map[Pos]entry         // the timeouts of phases, by the position of the phase
 
 	problems []Problem

@@ -52,6 +52,12 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 	keep := func(at **entry) func(entry) { return func(e entry) { *at = &e } }
 	keys := r.fields(&s)
 	keys = withReader(keys, "env", func(e entry) { s.Env = r.stepEnv(e) })
+	keys = withReader(keys, "rate", func(e entry) {
+		if v, ok := r.rate(e); ok {
+			s.Rate = &v
+			r.rates = append(r.rates, rateOf{s.Pos, e})
+		}
+	})
 	keys = withReader(keys, "retry_config", keep(&p.retry))
 	keys = withReader(keys, "with", keep(&p.with))
 	keys = withReader(keys, "on_failure", keep(&p.onFailure))

@@ -33,6 +33,7 @@ type Step struct {
 	When         *Text         `yaml:"when" json:"when,omitempty"`                        // a condition; when it is not met, the step is skipped
 	Interpreter  Interpreter   `yaml:"interpreter" json:"interpreter,omitempty"`          // the program that runs the script, or a list of the arguments in front of the script; default `sh -c`
 	Timeout      time.Duration `yaml:"timeout" json:"timeout,omitempty" unit:"seconds"`   // of one attempt; default none
+	Rate         *Rate         `yaml:"rate" json:"rate,omitempty"`                        // how often the step may start at most, such as `40/s`, over all agents; its retries count too. Who waits for its turn has no slot. Only for the steps of agent_template; default no limit
 	Retry        *retry.Policy `yaml:"retry_config" alias:"retry" json:"retry,omitempty"` // how often and when the step is tried again, over `retry_defaults`
 	OnFailure    *OnFailure    `yaml:"on_failure" json:"on_failure,omitempty"`            // what follows when the tries are used up: steps that handle the failure, or a failure action; default stop
 	OnSuccess    []Step        `yaml:"on_success" json:"on_success,omitempty"`            // steps to run after the step has succeeded
