@@ -442,22 +442,27 @@ func (o simulateOptions) takeResults(m *workflow.Map, w *checked, c mapreduce.Co
 	return errors.Join(err, file.Close(), in.Close())
 }
 
-// stoppedBySignal returns where the first signal that asks for an end is kept. The second ends the program.
+// stoppedBySignal returns where the first signal that asks for an end is kept. Another ends the program, unless it comes at once: timeout(1) sends
+// each twice, to its child and to the group.
 func stoppedBySignal() (stop *atomic.Pointer[error], end func()) {
 	signals, stopListening := listen()
 	stop = new(atomic.Pointer[error])
 	finished := make(chan struct{})
 	go func() {
-		for n := 0; ; n++ {
+		var first time.Time
+		for {
 			select {
 			case <-finished:
 				return
 			case s := <-signals:
 				var reason error = &signalError{s}
-				if n > 0 {
+				switch {
+				case first.IsZero():
+					first = time.Now()
+					stop.Store(&reason)
+				case time.Since(first) > time.Second:
 					os.Exit((&signalError{s}).exitCode())
 				}
-				stop.Store(&reason)
 			}
 		}
 	}()
