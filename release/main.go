@@ -65,7 +65,7 @@ func release(version, out string) error {
 	for _, p := range platforms {
 		name := fmt.Sprintf("prodigy_%s_%s_%s", strings.TrimPrefix(version, "v"), p.os, p.arch)
 		var programs []file
-		for _, program := range []string{"prodigy", "prodigy-fleet"} {
+		for _, program := range []string{"prodigy", "prodigy-fleet", "prodigy-otel"} {
 			built, err := build(program, version, p.os, p.arch)
 			if err != nil {
 				return err

@@ -1,5 +1,4 @@
-// Command prodigy-fleet is prodigy with the broker's client and server, and with OpenTelemetry's SDK. It is started by prodigy for what needs them, so
-// that all else starts without.
+// Command prodigy-fleet is prodigy with the broker's client and server. It is started by prodigy for what needs them, so that all else starts without.
 package main
 
 import (
@@ -7,7 +6,6 @@ import (
 
 	"prodigy/internal/cli"
 	"prodigy/internal/natsfleet"
-	"prodigy/internal/otlp"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:], natsfleet.Link{}, otlp.Export)) }
+func main() { os.Exit(cli.Main(os.Args[1:], natsfleet.Link{}, nil)) }

@@ -60,7 +60,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 				return err
 			}
 			if o.fleet.wanted() && con.link == nil && !o.dryRun {
-				return becomeFleet()
+				return fleetCompanion.become()
 			}
 			return runDLQRetry(cmd.Context(), con, o)
 		},

@@ -85,7 +85,7 @@ items that have succeeded print is shown.`,
 					return err
 				}
 				if con.link == nil {
-					return becomeFleet()
+					return fleetCompanion.become()
 				}
 			}
 			return runMap(cmd.Context(), con, o)

@@ -46,7 +46,7 @@ codes are those of run, but 0 when the job had already completed.`,
 				return err
 			}
 			if o.fleet.wanted() && con.link == nil {
-				return becomeFleet()
+				return fleetCompanion.become()
 			}
 			return runResume(cmd.Context(), con, o)
 		},

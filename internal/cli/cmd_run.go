@@ -71,7 +71,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 				return err
 			}
 			if o.fleet.wanted() && con.link == nil && !o.dryRun {
-				return becomeFleet()
+				return fleetCompanion.become()
 			}
 			return runAll(cmd.Context(), con, o)
 		},

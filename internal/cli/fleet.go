@@ -265,27 +265,32 @@ func presetTexts(home jobs.Home, w *workflow.Workflow) ([]string, error) {
 	return append(texts, string(text)), err
 }
 
-const (
-	fleetProgram = "prodigy-fleet"
-	// fleetForVar tells prodigy-fleet which version of prodigy has become it.
-	fleetForVar = "PRODIGY_FLEET_FOR"
+// companion is a program that prodigy starts for what would make all else start slower.
+type companion struct{ name, what string }
+
+var (
+	fleetCompanion = companion{"prodigy-fleet", "a fleet"}
+	otelCompanion  = companion{"prodigy-otel", "OpenTelemetry"}
 )
 
-// becomeFleet runs the same command line by prodigy-fleet, which can reach a broker. It returns only when it cannot, or on Windows.
-func becomeFleet() error { return becomeCompanion("a fleet") }
+// companionForVar tells a companion which version of prodigy has started it.
+const companionForVar = "PRODIGY_COMPANION_FOR"
 
-// becomeCompanion is becomeFleet for what is named.
-func becomeCompanion(what string) error {
-	path, err := companion(what)
+// become runs the same command line by the companion. It returns only when it cannot, or on Windows.
+func (c companion) become() error {
+	path, err := c.find()
 	if err != nil {
 		return err
 	}
-	return become(path, os.Args[1:], append(os.Environ(), fleetForVar+"="+versionText()))
+	return become(path, os.Args[1:], c.environ())
 }
 
-// companion returns the path of prodigy-fleet.
-func companion(what string) (string, error) {
-	name := fleetProgram
+// environ returns the environment to start the companion in.
+func (companion) environ() []string { return append(os.Environ(), companionForVar+"="+versionText()) }
+
+// find returns the path of the companion.
+func (c companion) find() (string, error) {
+	name := c.name
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
@@ -296,7 +301,7 @@ func companion(what string) (string, error) {
 	}
 	found, err := exec.LookPath(name)
 	if err != nil {
-		return "", refusef("for %s %s is needed, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", what, fleetProgram, versionText())
+		return "", refusef("for %s %s is needed, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", c.what, c.name, versionText())
 	}
 	return found, nil
 }
@@ -306,19 +311,19 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// checkBecome refuses to go on for a prodigy of another version.
-func checkBecome() error {
-	version := os.Getenv(fleetForVar)
-	if err := os.Unsetenv(fleetForVar); err != nil || version == "" || version == versionText() {
+// check refuses to go on, in the companion, for a prodigy of another version.
+func (c companion) check() error {
+	version := os.Getenv(companionForVar)
+	if err := os.Unsetenv(companionForVar); err != nil || version == "" || version == versionText() {
 		return err
 	}
-	return refusef("prodigy is version %s, and the %s that it found is %s: install both from one archive", version, fleetProgram, versionText())
+	return refusef("prodigy is version %s, and the %s that it found is %s: install both from one archive", version, c.name, versionText())
 }
 
 // linked calls do, by prodigy-fleet if this is only prodigy.
 func (c *console) linked(do func() error) error {
 	if c.link == nil {
-		return becomeFleet()
+		return fleetCompanion.become()
 	}
 	return do()
 }

@@ -26,7 +26,7 @@ var (
 )
 
 // Main runs the program with its arguments, without its name, and returns the exit code.
-// Link reaches the broker of a fleet, and export sends telemetry; nil: prodigy-fleet is run for what needs them.
+// Link reaches the broker of a fleet, and export sends telemetry; nil: prodigy-fleet and prodigy-otel are run for what needs them.
 func Main(args []string, link fleet.Link, export telemetry.Export) int {
 	growStack(0)
 	return run(args, link, export)
@@ -47,12 +47,17 @@ func growStack(depth int) byte {
 // run is Main on a stack that is large enough.
 func run(args []string, link fleet.Link, export telemetry.Export) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
-	con.export = export
-	if con.link = link; link != nil {
-		if err := checkBecome(); err != nil {
-			explain(con.err, nil, err)
-			return exitCode(err)
-		}
+	con.link, con.export = link, export
+	var err error
+	switch {
+	case link != nil:
+		err = fleetCompanion.check()
+	case export != nil:
+		err = otelCompanion.check()
+	}
+	if err != nil {
+		explain(con.err, nil, err)
+		return exitCode(err)
 	}
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)

@@ -33,7 +33,7 @@ const (
 
 // exporting is the process that exports a job while it runs. It reads the log, so that nothing of the run waits for it.
 type exporting struct {
-	path string // of prodigy-fleet
+	path string // of prodigy-otel
 	told func(text string)
 	lost func(map[string]int)
 
@@ -59,7 +59,7 @@ func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 	err = env.Check()
 	var path string
 	if err == nil {
-		path, err = companion("OpenTelemetry")
+		path, err = otelCompanion.find()
 	}
 	switch {
 	case err != nil && p.otel:
@@ -89,7 +89,7 @@ func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 // start starts the process for a run that begins with a record.
 func (x *exporting) start(first events.Record) {
 	cmd := exec.Command(x.path, exportName, first.JobID, strconv.FormatInt(first.Seq, 10))
-	cmd.Env = append(os.Environ(), fleetForVar+"="+versionText())
+	cmd.Env = otelCompanion.environ()
 	cmd.Stderr = &x.errors
 	in, err := cmd.StdinPipe()
 	var out io.Reader
@@ -169,7 +169,7 @@ func newExportCommand(con *console) *cobra.Command {
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if con.export == nil {
-				return becomeCompanion("OpenTelemetry")
+				return otelCompanion.become()
 			}
 			from, err := strconv.ParseInt(args[1], 10, 64)
 			if err != nil {
@@ -220,7 +220,7 @@ The exit code is 0 when the collector has taken everything and 1 when it has not
 				return err
 			}
 			if con.export == nil {
-				return becomeCompanion("OpenTelemetry")
+				return otelCompanion.become()
 			}
 			return runOTel(cmd.Context(), con, id)
 		},

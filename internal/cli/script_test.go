@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){
 		"prodigy":       func() { os.Exit(Main(os.Args[1:], nil, nil)) },
-		"prodigy-fleet": func() { os.Exit(Main(os.Args[1:], natsfleet.Link{}, otlp.Export)) },
+		"prodigy-fleet": func() { os.Exit(Main(os.Args[1:], natsfleet.Link{}, nil)) },
+		"prodigy-otel":  func() { os.Exit(Main(os.Args[1:], nil, otlp.Export)) },
 
 		"claude":    fakeClaude,
 		"collector": fakeCollector,
