@@ -51,18 +51,15 @@ func Export(ctx context.Context, o telemetry.Options) (telemetry.Report, error) 
 	if err != nil {
 		return telemetry.Report{}, err
 	}
-	reading, stop := context.WithCancel(ctx)
-	defer stop()
 	records := events.Read(o.Job.EventsDir())
 	if o.Over != nil {
 		var giveUp context.CancelFunc
 		x.sending, giveUp = context.WithCancel(ctx)
 		defer giveUp()
-		records = followed(events.Follow(reading, o.Job.EventsDir(), events.Query{}, nil))
-		go func() { // it ends with the reading
+		records = followed(events.Follow(ctx, o.Job.EventsDir(), events.Query{}, func() bool { return !closed(o.Over) }))
+		go func() { // it ends with the export
 			select {
 			case <-o.Over:
-				time.AfterFunc(diedPatience, stop)
 				time.AfterFunc(o.Patience, giveUp)
 			case <-x.sending.Done():
 			}
@@ -77,6 +74,15 @@ func Export(ctx context.Context, o telemetry.Options) (telemetry.Report, error) 
 	}
 	x.close(ctx)
 	return x.report(), err
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // followed decodes lines.

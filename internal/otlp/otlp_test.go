@@ -187,6 +187,13 @@ func appendTo(t *testing.T, job jobs.Job, n int, list ...events.Event) {
 	}
 }
 
+// over says that the run is over.
+func over() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 func firstRun() []events.Event {
 	at := began.Add(time.Hour)
 	return []events.Event{
@@ -233,9 +240,9 @@ func TestAnExportAfterwardsIsWhatTheRunsExported(t *testing.T) {
 		}
 		return r
 	}
-	export(live, 1, make(chan struct{}))
+	export(live, 1, over())
 	appendTo(t, job, len(firstRun()), secondRun()...)
-	export(live, int64(len(firstRun())+1), make(chan struct{}))
+	export(live, int64(len(firstRun())+1), over())
 	r := export(after, 0, nil)
 
 	id := "0af7651916cd43dd8448eb211c80319c"
@@ -341,7 +348,7 @@ func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
 	defer refusing.Close()
 	for _, url := range []string{away.URL, refusing.URL} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-		r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: make(chan struct{}), Patience: time.Minute})
+		r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url}, From: 1, Over: over(), Patience: time.Minute})
 		if err != nil || r.Spans.Made != 8 || r.Spans.Sent != 0 || r.Spans.Lost != 8 || r.Logs.Lost != 5 || r.Error == "" {
 			t.Errorf("%s: %+v, %v", url, r, err)
 		}
@@ -361,9 +368,7 @@ func TestACollectorThatHangsIsLeft(t *testing.T) {
 	}
 	job := jobWith(t, "", slices.Concat(firstRun()[:2], many, secondRun()[4:])...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", hanging.URL)
-	over := make(chan struct{})
-	close(over)
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL}, From: 1, Over: over, Patience: 100 * time.Millisecond})
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + hanging.URL}, From: 1, Over: over(), Patience: 100 * time.Millisecond})
 	if err != nil || r.Spans.Made != 6001 || r.Spans.Lost != 6001 || r.Logs.Lost != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -385,9 +390,7 @@ func TestAnExportEndsWithTheRun(t *testing.T) {
 	c := newCollector(t)
 	job := jobWith(t, "", firstRun()[:5]...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
-	over := make(chan struct{})
-	close(over)
-	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over, Patience: time.Minute})
+	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over(), Patience: time.Minute})
 	if err != nil || r.Spans.Sent != 2 { // the attempt and its step
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -115,8 +115,7 @@ type Options struct {
 
 	From int64 // the record that what is exported begins with; what ended before it was exported by others, or is not wanted
 
-	// Over, when set, says that the job is being run: its records are exported as they come, until the run has its last record. When Over is closed
-	// before that, the run has died.
+	// Over, when set, says that the job is being run: its records are exported as they come. When Over is closed, those that there are are the last.
 	Over <-chan struct{}
 
 	// Patience is how long what is left may take when Over is closed.

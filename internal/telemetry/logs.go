@@ -56,6 +56,10 @@ func (t *Tracer) say(r events.Record) {
 		l.Severity, l.Body = Warn, "nothing starts: "+e.Reason
 	case events.StartsAllowed:
 		l.Body = "what was held back by " + e.By + " starts again"
+	case events.RolloutHeld:
+		l.Severity, l.Body = Error, "the rollout is held: "+e.Reason
+	case events.RetriesHeld:
+		l.Severity, l.Body = Warn, e.Words()
 	case events.BudgetReached:
 		l.Severity, l.Body = Error, "the budget is spent"
 	case events.QuotaPaused:
