@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,12 +42,7 @@ func (e Environ) Disabled() bool {
 	if strings.EqualFold(e["OTEL_SDK_DISABLED"], "true") {
 		return true
 	}
-	for _, signal := range Signals() {
-		if e.Exports(signal) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(Signals(), e.Exports)
 }
 
 // Exports reports whether a signal is exported.

@@ -48,19 +48,20 @@ func tree(t *testing.T, parent string, list []events.Record) (lines []string, lo
 			if s.Parent != parent {
 				continue
 			}
-			line := fmt.Sprintf("%s%s %.0f-%.0f", indent, s.Name, s.Begin.Sub(began).Seconds(), s.End.Sub(began).Seconds())
+			var line strings.Builder
+			line.WriteString(fmt.Sprintf("%s%s %.0f-%.0f", indent, s.Name, s.Begin.Sub(began).Seconds(), s.End.Sub(began).Seconds()))
 			for _, e := range s.Events {
-				line += " +" + e.Name
+				line.WriteString(" +" + e.Name)
 			}
 			if s.Error != "" {
-				line += " !" + s.Error
+				line.WriteString(" !" + s.Error)
 			}
 			for _, a := range s.Attrs {
 				if a.Key == "prodigy.interrupted" || a.Key == "prodigy.item.state" || a.Key == "prodigy.outcome" {
-					line += fmt.Sprintf(" %v", a.Value)
+					line.WriteString(fmt.Sprintf(" %v", a.Value))
 				}
 			}
-			lines = append(lines, line)
+			lines = append(lines, line.String())
 			print(s.Context, indent+"  ")
 		}
 	}
