@@ -197,7 +197,7 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer r.Body.Close()
+		defer func() { _ = r.Body.Close() }()
 		text, _ := io.ReadAll(r.Body)
 		return r.StatusCode, string(text)
 	}

@@ -50,7 +50,7 @@ func (t jsonTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // readAll reads the body of a request, which may be compressed.
 func readAll(r *http.Request) ([]byte, error) {
-	defer r.Body.Close()
+	defer func() { _ = r.Body.Close() }()
 	if r.Header.Get("Content-Encoding") != "gzip" {
 		return io.ReadAll(r.Body)
 	}
