@@ -131,6 +131,7 @@ func OpenClone(ctx context.Context, c Config, seed Seed, store string) (*Space, 
 	if text, ok := seed.Files["shallow"]; ok {
 		shallow["shallow"] = text
 	}
+	// The files are written anew, which PruneStores takes for the time at which the store was used last.
 	if err := writeGitDir(store, "", formatConfig(own), shallow); err != nil {
 		return nil, fmt.Errorf("make the store of the objects: %w", err)
 	}
@@ -445,12 +446,6 @@ func PruneStores(ctx context.Context, dir string, most int64, environ []string, 
 
 // manyPacks is from how many packs on a store is packed anew.
 const manyPacks = 20
-
-// Used notes that a store is in use.
-func Used(store string) error {
-	now := time.Now()
-	return os.Chtimes(store, now, now)
-}
 
 // ParseSeed reads a Seed that was sent.
 func ParseSeed(data []byte) (Seed, error) {
