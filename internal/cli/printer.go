@@ -277,10 +277,8 @@ func (p *printer) budgetReached(e events.BudgetReached) {
 func (p *printer) circuitOpen(now time.Time, e events.CircuitOpen) {
 	var text strings.Builder
 	text.WriteString(breakerOf(e.Scope, e.Key) + " open until " + e.Until.Local().Format("15:04:05"))
-	for _, b := range p.job.Breakers() {
-		if b.Scope == e.Scope && b.Key == e.Key {
-			text.WriteString(prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b)))
-		}
+	if b, known := p.job.Breaker(e.Scope, e.Key); known {
+		text.WriteString(prefixed(", ", p.lines.meanwhile(p.job, b, now)) + prefixed(": ", opened(b)))
 	}
 	p.log.Warn().Msg(text.String())
 }

@@ -98,6 +98,15 @@ func (j *Job) Held(b Breaker, now time.Time) int {
 	return n
 }
 
+// Breaker returns one breaker that has opened. It reports false if nothing is known of it.
+func (j *Job) Breaker(scope, key string) (Breaker, bool) {
+	b := j.circuit.breakers[circuitID{scope, key}]
+	if b == nil {
+		return Breaker{}, false
+	}
+	return *b, true
+}
+
 // Breakers returns the breakers that are not closed, by scope and key.
 func (j *Job) Breakers() []Breaker {
 	var list []Breaker
