@@ -325,6 +325,7 @@ func TestJSONIsThatOfOTLP(t *testing.T) {
 	c := newCollector(t)
 	job := jobWith(t, "", append(firstRun(), secondRun()...)...)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json") // which the exporter of spans knows too
 	env := []string{"OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}
 	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: env})
 	if err != nil || r.Spans.Sent != 8 || r.Logs.Sent != 5 || len(c.json) != 3 {
