@@ -348,8 +348,8 @@ func (h *hub) drop(ctx context.Context, prefix string) error {
 	return err
 }
 
-// stubbornly calls do until it succeeds or ctx ends, with growing pauses.
-func stubbornly(ctx context.Context, do func(ctx context.Context) error) error {
+// keepTrying calls do until it succeeds or ctx ends, with growing pauses between the calls.
+func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
 	pause := 20 * time.Millisecond
 	for {
 		one, cancel := context.WithTimeout(ctx, requestTime)

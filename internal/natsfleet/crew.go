@@ -628,7 +628,7 @@ func (c *crew) sendTo(instance string, d fleet.Down, rounds map[int64][]*flight)
 func (c *crew) sendLarge(instance string, round int64, t fleet.Task) {
 	data := encoded(t)
 	ref := objectName(c.key+"/task-"+strconv.FormatInt(t.Token, 10), data)
-	if stubbornly(c.life, func(ctx context.Context) error { return c.put(ctx, ref, data) }) == nil {
+	if keepTrying(c.life, func(ctx context.Context) error { return c.put(ctx, ref, data) }) == nil {
 		c.publish(instance, fleet.Down{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round, Tasks: []fleet.Task{{Token: t.Token, Ref: ref}}})
 	}
 }
@@ -704,7 +704,7 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	_, put := c.objects[name]
 	c.mu.Unlock()
 	if !put {
-		if err := stubbornly(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
+		if err := keepTrying(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
 			return "", err
 		}
 	}
@@ -790,7 +790,7 @@ func (c *crew) setStop(s fleet.Stop) {
 	c.job.Stop = s
 	c.job.Serial++
 	c.mu.Unlock()
-	c.work.Go(func() { _ = stubbornly(c.life, c.announce) })
+	c.work.Go(func() { _ = keepTrying(c.life, c.announce) })
 }
 
 // Settle acknowledges the reports whose ends are durable now.
@@ -883,7 +883,7 @@ func (c *crew) Close() error {
 		return nil
 	}
 	_ = os.Remove(c.probe)
-	if err := stubbornly(ctx, c.clear); err != nil {
+	if err := keepTrying(ctx, c.clear); err != nil {
 		c.tell("the broker still has something of the job: %v", err)
 	}
 	return nil
@@ -1173,7 +1173,7 @@ func (c *crew) left(m jetstream.Msg) {
 func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	if r.Ref != "" {
 		ref := r.Ref
-		err := stubbornly(c.life, func(ctx context.Context) error {
+		err := keepTrying(c.life, func(ctx context.Context) error {
 			data, err := c.get(ctx, ref)
 			if errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, errAltered) {
 				r = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report, or somebody altered it"}
@@ -1342,10 +1342,10 @@ func (c *crew) deaf() {
 func (c *crew) reconcile(again bool) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
-	if c.key == "" || c.life.Err() != nil || stubbornly(c.life, c.keep) != nil {
+	if c.key == "" || c.life.Err() != nil || keepTrying(c.life, c.keep) != nil {
 		return
 	}
-	err := stubbornly(c.life, func(ctx context.Context) error {
+	err := keepTrying(c.life, func(ctx context.Context) error {
 		err := c.renewLock(ctx)
 		if errors.Is(err, errTaken) {
 			c.taken()
@@ -1364,10 +1364,10 @@ func (c *crew) reconcile(again bool) {
 	objects := maps.Clone(c.objects)
 	c.mu.Unlock()
 	if again && listens { // a consumer that was made anew has forgotten who waits for it
-		_ = stubbornly(c.life, func(context.Context) error { return c.listen() })
+		_ = keepTrying(c.life, func(context.Context) error { return c.listen() })
 	}
 	for name, data := range objects {
-		_ = stubbornly(c.life, func(ctx context.Context) error {
+		_ = keepTrying(c.life, func(ctx context.Context) error {
 			if !again {
 				if has, err := c.has(ctx, name); has || err != nil {
 					return err
@@ -1378,7 +1378,7 @@ func (c *crew) reconcile(again bool) {
 	}
 	c.resendFiles(c.life)
 	if listens && (again || !c.announced(c.life)) {
-		_ = stubbornly(c.life, c.announce)
+		_ = keepTrying(c.life, c.announce)
 	}
 }
 

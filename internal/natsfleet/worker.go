@@ -1327,7 +1327,7 @@ func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
 	var final error
 	var missing time.Time
-	err := stubbornly(ctx, func(ctx context.Context) (err error) {
+	err := keepTrying(ctx, func(ctx context.Context) (err error) {
 		data, err = w.get(ctx, name)
 		switch {
 		case errors.Is(err, errAltered):
@@ -1482,7 +1482,7 @@ func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
 	data := encoded(r)
 	if len(data) > maxBody {
 		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
-		if stubbornly(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
+		if keepTrying(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
 			return report{}, false
 		}
 		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
