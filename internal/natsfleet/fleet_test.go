@@ -136,18 +136,26 @@ func (f *field) run(source string, change func(*mapreduce.Config)) mapreduce.Res
 	if change != nil {
 		change(&c)
 	}
+	r, err := f.runWith(c, crew, source)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// runWith runs a workflow as it is configured, waits for what a test does meanwhile, and closes the crew.
+func (f *field) runWith(c mapreduce.Config, crew fleet.Crew, source string) (mapreduce.Result, error) {
+	f.t.Helper()
 	w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	r, err := mapreduce.Run(f.t.Context(), c, w, []byte(source))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.doing.Wait()
 	if err := crew.Close(); err != nil {
 		f.t.Error(err)
 	}
-	return r
+	return r, err
 }
 
 func recordsOf(t *testing.T, place jobs.Job) []events.Record {

@@ -54,6 +54,18 @@ func (f *field) restartFrom(config string) {
 	f.broker = s
 }
 
+// reload has the broker read its configuration again.
+func (f *field) reload() {
+	f.t.Helper()
+	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
+	if err == nil {
+		err = f.broker.ReloadOptions(config)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // as returns the address that the credentials in a file of the fleet give.
 func (f *field) as(file string) fleet.Address {
 	f.t.Helper()
@@ -83,13 +95,7 @@ func TestRolesAllowAllThatIsNeeded(t *testing.T) {
 	if err != nil || len(files) != 2 {
 		t.Fatalf("added %v, %v, want the credentials and the users", files, err)
 	}
-	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
-	if err == nil {
-		err = f.broker.ReloadOptions(config)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.reload()
 	late := f.worker("late", 2, func(o *fleet.WorkerOptions) { o.Address = f.as("worker-late.yml") })
 
 	const secret = "s3cr3t-of-the-fleet"
@@ -115,16 +121,9 @@ map:
       capture: all
       retry_config: {attempts: 2, circuit_breaker: {failure_threshold: 100}}
 `
-	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	r, err := f.runWith(c, of, text)
 	if err != nil {
 		t.Fatal(err)
-	}
-	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := of.Close(); err != nil {
-		t.Error(err)
 	}
 	if r.State != mapreduce.Completed || r.Metrics.Successful != 8 {
 		t.Fatalf("got %s (%s) with %+v, want 8 successful", r.State, r.Reason, r.Metrics)
@@ -241,13 +240,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 	if files, err := (Link{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil || len(files) != 2 {
 		t.Fatalf("removed %q, %v, want the credentials and the entry of the users", files, err)
 	}
-	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
-	if err == nil {
-		err = f.broker.ReloadOptions(config)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.reload()
 	if _, err := connect(t.Context(), removed, "test", usable, func() {}); err == nil {
 		t.Error("somebody who was locked out was let in")
 	}
@@ -327,17 +320,9 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 		inject("up", upSubject(nodes[0].Instance, keys[0]), encoded(fleet.Up{V: fleet.Protocol, Owner: j.Owner, Word: fleet.Word{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
 	})
 	text := source(4, 2, "echo run >> runs-${item}; sleep 1", "")
-	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	r, err := f.runWith(c, crew, text)
 	if err != nil {
 		t.Fatal(err)
-	}
-	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.doing.Wait()
-	if err := crew.Close(); err != nil {
-		t.Error(err)
 	}
 	f.once(r, 4)
 	delivered := false

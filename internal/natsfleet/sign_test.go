@@ -13,7 +13,6 @@ import (
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
-	"prodigy/internal/workflow"
 )
 
 func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
@@ -119,16 +118,9 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 		cancel(nil)
 	})
 	text := source(2, 2, "touch ran-${item}", "")
-	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	r, err := f.runWith(c, crew, text)
 	if err != nil || r.State != mapreduce.Paused || r.Metrics.Successful != 0 {
 		t.Errorf("got %s with %+v, %v, want it paused with nothing done", r.State, r.Metrics, err)
-	}
-	if err := crew.Close(); err != nil {
-		t.Error(err)
 	}
 	if !strings.Contains(a.said.String(), "it is not signed") {
 		t.Errorf("the worker says %s", a.said)
@@ -191,17 +183,9 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 		f.waitFor("worker a has not believed something: a message with 1 attempts", told.String)
 	})
 	text := source(8, 4, "echo run >> runs-${item}; sleep 0.3", "")
-	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	r, err := f.runWith(c, crew, text)
 	if err != nil {
 		t.Fatal(err)
-	}
-	r, err := mapreduce.Run(t.Context(), c, w, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.doing.Wait()
-	if err := crew.Close(); err != nil {
-		t.Error(err)
 	}
 	f.once(r, 8)
 
