@@ -110,17 +110,13 @@ func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	lists, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
-	if err != nil || len(lists) == 0 {
-		return nil, fmt.Errorf("%w: there is no broker*/%s in %s", fleet.ErrRefused, usersFile, dir)
+	lists, err := readUsers(dir)
+	if err != nil {
+		return nil, err
 	}
 	changed := map[string]string{}
-	for _, path := range lists {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		before, ok := strings.CutSuffix(strings.TrimRight(string(data), " \r\n")+"\n", usersTail)
+	for path, text := range lists {
+		before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail)
 		if !ok {
 			return nil, fmt.Errorf("%w: %s does not end with %q as it was made", fleet.ErrRefused, path, strings.TrimSpace(usersTail))
 		}
@@ -139,22 +135,35 @@ func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	return made, nil
 }
 
+// readUsers returns the lists of users of the brokers in a directory of a fleet init, by path.
+func readUsers(dir string) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("%w: there is no broker*/%s in %s", fleet.ErrRefused, usersFile, dir)
+	}
+	lists := make(map[string]string, len(paths))
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		lists[path] = string(data)
+	}
+	return lists, nil
+}
+
 // Remove takes a member out of the users of the brokers, and its credentials away.
 func (Link) Remove(dir string, role fleet.Role, name string) ([]string, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%w: the name is missing", fleet.ErrRefused)
 	}
-	lists, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
-	if err != nil || len(lists) == 0 {
-		return nil, fmt.Errorf("%w: there is no broker*/%s in %s", fleet.ErrRefused, usersFile, dir)
+	lists, err := readUsers(dir)
+	if err != nil {
+		return nil, err
 	}
 	changed := map[string]string{}
-	for _, path := range lists {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		text, end := string(data), ""
+	for path, text := range lists {
+		end := ""
 		if before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail); ok {
 			text, end = before, usersTail
 		}
@@ -174,7 +183,7 @@ func (Link) Remove(dir string, role fleet.Role, name string) ([]string, error) {
 		}
 	}
 	if len(changed) == 0 {
-		return nil, fmt.Errorf("%w: no %s is called %s in %s", fleet.ErrRefused, role, name, strings.Join(lists, ", "))
+		return nil, fmt.Errorf("%w: no %s is called %s in %s", fleet.ErrRefused, role, name, strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
 	}
 	var done []string
 	for _, path := range slices.Sorted(maps.Keys(changed)) {
