@@ -74,7 +74,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 	f.Var(parallelFlag{positive{&o.maxParallel}}, "parallel", "how many agents run at once")
 	_ = f.MarkHidden("parallel") // its former name
 	f.StringVar(&o.filter, "filter", "", "only items that match this expression")
-	f.StringVar(&o.where, "where", "", "only dead letters that match this expression over "+letterNames)
+	f.StringVar(&o.where, "where", "", "only dead letters that match this expression over "+strings.Join(letterNames(), ", "))
 	f.Var(positive{&o.cluster}, "cluster", "only those of one signature: its number in dlq analyze")
 	f.Var(rateFlag{&o.rate}, "rate", "how often an agent may start at most in this retry, such as 5/s; by default what the workflow says")
 	f.Var(positive{&o.canary}, "canary", "first run so many, and the others only if all of these succeed")
@@ -192,18 +192,19 @@ func newLetterChoice(o dlqRetryOptions, job jobs.Job) (*letterChoice, error) {
 	return c, nil
 }
 
-// letterNames are what --where is about.
-const letterNames = "item, item_id, error.type, error.message, error.step, error.exit_code, error.signature, failures and retries"
+// letterNames returns the names in an expression of --where.
+func letterNames() []string {
+	return []string{"item", "item_id", "error.type", "error.message", "error.step", "error.exit_code", "error.signature", "failures", "retries"}
+}
 
-// checkLetterPath refuses a path of --where that is none of letterNames, nor below item.
+// checkLetterPath refuses a path in --where that is neither one of letterNames nor below item.
 func checkLetterPath(path []string) error {
 	if len(path) > 0 && path[0] == "item" {
 		return nil
 	}
 	name := strings.Join(path[:min(len(path), 2)], ".")
-	known := strings.Split(strings.ReplaceAll(letterNames, " and ", ", "), ", ")
-	if !slices.Contains(known, name) {
-		return refusef("--where: there is no %s: an expression is over %s", name, letterNames)
+	if !slices.Contains(letterNames(), name) {
+		return refusef("--where: there is no %s: an expression is over %s", name, strings.Join(letterNames(), ", "))
 	}
 	return nil
 }
