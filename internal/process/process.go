@@ -57,7 +57,7 @@ type Command struct {
 
 	Register *Register // nil: the group is not recorded
 
-	OOM *OOMKills // tells whether it was killed for lack of memory; nil: nobody does
+	OOM *OOMKills // reports whether it was killed for lack of memory; nil: that is not looked for
 
 	// EndAll ends every process that the command has started with it, however it ends, also those that have left the group. They are found
 	// by a mark in their environment, so a process that drops it lives on. This looks at all processes of the machine.

@@ -107,7 +107,7 @@ func (r *reader) fields(n *yaml.Node, name string, known ...field) {
 	}
 }
 
-// list reads each element of a list. A value that is none is the only element.
+// list reads each element of a list. A single value is read as a list of one element.
 func (r *reader) list(n *yaml.Node, read func(n *yaml.Node)) {
 	if n.Kind != yaml.SequenceNode {
 		read(n)

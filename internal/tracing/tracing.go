@@ -29,7 +29,7 @@ const (
 	length  = flagsAt + 2
 )
 
-// Parse reads the value of a traceparent. It reports false when that is none.
+// Parse reads the value of a traceparent. It reports false if the text is not valid.
 func Parse(text string) (Context, bool) {
 	if len(text) < length || text[2] != '-' || text[spanAt-1] != '-' || text[flagsAt-1] != '-' {
 		return Context{}, false
@@ -64,7 +64,7 @@ func (c Context) String() string {
 	return "00-" + hex.EncodeToString(c.Trace[:]) + "-" + hex.EncodeToString(c.Span[:]) + "-" + hex.EncodeToString([]byte{c.Flags})
 }
 
-// OfJob returns the span of a job. Parent is the traceparent that the job was started with; if that is none, the job begins a trace.
+// OfJob returns the span of a job. Parent is the traceparent that the job was started with. If it is empty or not valid, the job begins a trace of its own.
 func OfJob(jobID, parent string) Context {
 	c, ok := Parse(parent)
 	if !ok {
