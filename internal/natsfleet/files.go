@@ -97,7 +97,7 @@ func (c *crew) sendFile(ctx context.Context, root *os.Root, name string) (fleet.
 			return fleet.File{}, err
 		}
 		object := c.key + "/file-" + f.Sum
-		if has, err := c.has(ctx, object); err != nil || has {
+		if has, err := c.hasFile(ctx, object, f.Sum); err != nil || has {
 			return f, err
 		}
 		sent, err := c.putFile(ctx, object, root, name)
@@ -126,7 +126,7 @@ func (c *crew) resendFiles(ctx context.Context) {
 	}
 	defer func() { _ = root.Close() }()
 	for _, was := range list {
-		if has, err := c.has(ctx, c.key+"/file-"+was.Sum); err != nil || has {
+		if has, err := c.hasFile(ctx, c.key+"/file-"+was.Sum, was.Sum); err != nil || has {
 			continue
 		}
 		if is, err := c.sendFile(ctx, root, was.Path); err != nil {
@@ -166,8 +166,31 @@ func readFile(root *os.Root, name string, to io.Writer) (fleet.File, error) {
 	return fleet.File{Path: name, Size: size, Run: before.Mode()&0o111 != 0, Sum: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
+// hasFile reports whether an object is kept and is a file whose SHA-256 in hexadecimal is sum.
+func (h *hub) hasFile(ctx context.Context, object, sum string) (bool, error) {
+	store, err := h.js.ObjectStore(ctx, filesStore)
+	if err != nil {
+		return false, err
+	}
+	info, err := store.GetInfo(ctx, object)
+	if errors.Is(err, jetstream.ErrObjectNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	is, err := jetstream.DecodeObjectDigest(info.Digest)
+	return err == nil && hex.EncodeToString(is) == sum, err
+}
+
 // putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time.
 func (h *hub) putFile(ctx context.Context, object string, root *os.Root, name string) (fleet.File, error) {
+	return h.putRead(ctx, object, func(to io.Writer) (fleet.File, error) { return readFile(root, name, to) })
+}
+
+// putRead has the broker keep what read writes as an object. When read fails, the broker keeps the part that was written: it is replaced, or removed with
+// what else is of the job. To remove it here would need a right that a worker does not have.
+func (h *hub) putRead(ctx context.Context, object string, read func(to io.Writer) (fleet.File, error)) (fleet.File, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return fleet.File{}, err
@@ -175,15 +198,15 @@ func (h *hub) putFile(ctx context.Context, object string, root *os.Root, name st
 	from, to := io.Pipe()
 	var f fleet.File
 	var unread error
-	read := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(read)
-		f, unread = readFile(root, name, to)
-		_ = to.CloseWithError(unread)
+		defer close(done)
+		f, unread = read(to)
+		_ = to.Close()
 	}()
 	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, from)
 	_ = from.CloseWithError(errors.New("it was not sent"))
-	<-read
+	<-done
 	if errors.Is(unread, errChanges) {
 		return f, unread
 	}

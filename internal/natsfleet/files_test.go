@@ -2,6 +2,9 @@ package natsfleet
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
@@ -189,6 +193,61 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 	}
 	if _, err := readFile(root, "x", &limited{growing{path}, 1}); !errors.Is(err, errChanges) {
 		t.Errorf("got %v, want that it changes", err)
+	}
+}
+
+// A worker that gives a file up in the middle asks for nothing that it may not do: no removal of what it has sent, which belongs to the coordinator. The
+// broker would not even answer.
+func TestAWorkerGivesUpAFileThatChangesWithoutRemovingAnything(t *testing.T) {
+	f := securedField(t, "a")
+	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", furnished, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer coordinator.nc.Close()
+	worker, err := connect(t.Context(), f.as("worker-a.yml"), "test", usable, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.nc.Close()
+	_, err = worker.putRead(t.Context(), "job/made-1", func(to io.Writer) (fleet.File, error) {
+		_, err := to.Write(bytes.Repeat([]byte("x"), 300_000))
+		return fleet.File{}, errors.Join(err, errChanges)
+	})
+	if !errors.Is(err, errChanges) {
+		t.Errorf("got %v, want that it changes", err)
+	}
+	if err := worker.nc.FlushTimeout(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := context.Cause(worker.denied); err != nil {
+		t.Errorf("the worker was refused something: %v", err)
+	}
+	// What was sent in part is the coordinator's, which removes what is of a job.
+	if err := coordinator.drop(t.Context(), "job/"); err != nil {
+		t.Error(err)
+	}
+	if has, err := coordinator.has(t.Context(), "job/made-1"); has || err != nil {
+		t.Errorf("it is still there: %v, %v", has, err)
+	}
+}
+
+// An object that was sent in part, by a coordinator that was killed meanwhile, is not taken for the file.
+func TestAnObjectWithAnotherContentIsNotTheFile(t *testing.T) {
+	f := newField(t)
+	h, err := connect(t.Context(), f.address(), "test", furnished, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	whole := sha256.Sum256([]byte("whole"))
+	for _, content := range []string{"wh", "whole"} {
+		if err := h.put(t.Context(), "job/file", []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if has, err := h.hasFile(t.Context(), "job/file", hex.EncodeToString(whole[:])); err != nil || has != (content == "whole") {
+			t.Errorf("with %q: %v, %v", content, has, err)
+		}
 	}
 }
 
