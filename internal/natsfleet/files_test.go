@@ -2,7 +2,6 @@ package natsfleet
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -196,9 +195,9 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 	}
 }
 
-// A worker that gives a file up in the middle asks for nothing that it may not do: no removal of what it has sent, which belongs to the coordinator. The
+// A worker that gives a file up in the middle, or sends an object twice, asks for nothing that it may not do: no removal of what it has sent, which belongs to the coordinator. The
 // broker would not even answer.
-func TestAWorkerGivesUpAFileThatChangesWithoutRemovingAnything(t *testing.T) {
+func TestAWorkerAsksForNoRemoval(t *testing.T) {
 	f := securedField(t, "a")
 	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", furnished, func() {})
 	if err != nil {
@@ -217,10 +216,16 @@ func TestAWorkerGivesUpAFileThatChangesWithoutRemovingAnything(t *testing.T) {
 	if !errors.Is(err, errChanges) {
 		t.Errorf("got %v, want that it changes", err)
 	}
+	// An output whose acknowledgement was lost is sent once more.
+	for range 2 {
+		if err := worker.put(t.Context(), "job/out-1", []byte("output")); err != nil {
+			t.Error(err)
+		}
+	}
 	if err := worker.nc.FlushTimeout(10 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if err := context.Cause(worker.denied); err != nil {
+	if err := worker.nc.LastError(); err != nil {
 		t.Errorf("the worker was refused something: %v", err)
 	}
 	// What was sent in part is the coordinator's, which removes what is of a job.
