@@ -18,6 +18,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,6 +38,7 @@ func main() {
 	skew := flag.Duration("skew", 7*time.Hour, "how far clocks of processes may be wrong, each on its own; 0: none is")
 	soak := flag.Duration("soak", 0, "one round that takes about this long, with slower items and a fault every 20 s")
 	space := flag.Bool("workspace", false, "items are agents with workspaces, whose work is merged, and looked for in git")
+	bin := flag.String("bin", "", "a directory in which the programs are built, unless they are there: by another run with the same -skew")
 	keep := flag.Bool("keep", false, "keep the files of rounds that went wrong")
 	flag.Parse()
 	if *nodes != 1 && *nodes != 3 {
@@ -50,21 +52,33 @@ func main() {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(base) }()
-	if err := build(base, *skew); err != nil {
+	if *bin == "" {
+		*bin = base
+	}
+	if *bin, err = filepath.Abs(*bin); err == nil {
+		err = build(*bin, *skew)
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
+	enough := make(chan os.Signal, 1)
+	signal.Notify(enough, syscall.SIGTERM, syscall.SIGINT)
 	var sum verdict
 	for i := range *rounds {
+		if len(enough) > 0 { // nothing of a round may be left
+			*rounds = i
+			break
+		}
 		r := &round{
-			dir: filepath.Join(base, strconv.Itoa(i)), bin: base, items: *items, seed: *seed + uint64(i), kinds: *kinds, space: *space, skew: *skew, beat: 50 * time.Millisecond,
-			lease: "3s", patience: 4 * time.Minute,
+			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, items: *items, seed: *seed + uint64(i), kinds: *kinds, space: *space, skew: *skew, beat: 25 * time.Millisecond, beats: mixed,
+			lease: "2s", patience: 4 * time.Minute,
 		}
 		r.brokers = make([]*node, *nodes)
 		if *nodes > 1 { // they take up to ten seconds to agree on a leader
 			r.lease, r.patience = "15s", 10*time.Minute
 		}
 		if *soak > 0 {
-			r.beat, r.every, r.patience = 500*time.Millisecond, 20*time.Second, 2**soak
+			r.beat, r.beats, r.lease, r.every, r.patience = 500*time.Millisecond, "8", "3s", 20*time.Second, 2**soak
 			r.items = int(*soak / (9 * r.beat) * slots * workers)
 		}
 		v, err := r.run()
@@ -123,8 +137,9 @@ type round struct {
 	seed     uint64
 	kinds    string
 	skew     time.Duration
-	beat     time.Duration // between two lines that a command writes; there are eight
-	every    time.Duration // between two faults; 0: 0.3 to 1.8 s
+	beat     time.Duration // between two lines that a command writes
+	beats    string        // how many there are
+	every    time.Duration // between two faults; 0: 0.15 to 0.9 s
 	lease    string
 	patience time.Duration // for the job to end
 	space    bool          // with workspaces
@@ -151,15 +166,26 @@ map:
   max_parallel: 24
   input: {command: "seq 1 ITEMS"}
   agent_template:
-    - shell: |
-        id="$PRODIGY_ITEM_ID $PRODIGY_ATTEMPT $$"
-        n=0
-        while [ $n -lt 8 ]; do
-          echo "$id $(date +%s%N)" >> WITNESS/$PRODIGY_ITEM_ID
-          sleep BEAT
-          n=$((n+1))
-        done
+    - shell: exec bash SCRIPT "${item}"
 `
+
+// script is what an item does. It starts no other programs, since rounds are not to be short of processors, but for each eighth item.
+const script = `i=$1
+id="$PRODIGY_ITEM_ID $PRODIGY_ATTEMPT $$"
+exec 9<>SILENT
+pause() { if [ $((i % 8)) = 0 ]; then sleep BEAT; else read -rt BEAT -u 9; fi; }
+beats=BEATS
+n=0
+while [ $n -lt $beats ]; do
+  echo "$id ${EPOCHREALTIME/[.,]/}000" >>WITNESS/$PRODIGY_ITEM_ID
+  pause
+  n=$((n+1))
+done
+`
+
+// Most items take less than a moment, some longer than a lease.
+const mixed = `$((1 + i * 7 % 8))
+case $i in *33|*66) beats=60;; *50) beats=100;; esac`
 
 func (r *round) start(name, url string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
@@ -224,17 +250,23 @@ func (r *round) run() (v verdict, err error) {
 	if err := os.MkdirAll(witness, 0o700); err != nil {
 		return v, err
 	}
-	text := workflow
+	flow, does := workflow, script
 	r.cwd = r.dir
 	if r.space {
-		text = r.withWorkspaces(text)
+		flow, does = withWorkspaces(flow, does, r.seed)
 		if err := r.makeRepository(); err != nil {
 			return v, err
 		}
 	}
-	text = strings.NewReplacer("ITEMS", strconv.Itoa(r.items), "WITNESS", witness, "BEAT", fmt.Sprint(r.beat.Seconds())).Replace(text)
-	if err := os.WriteFile(filepath.Join(r.dir, "w.yml"), []byte(text), 0o600); err != nil {
+	silent, path := filepath.Join(r.dir, "silent"), filepath.Join(r.dir, "item.sh")
+	if err := syscall.Mkfifo(silent, 0o600); err != nil {
 		return v, err
+	}
+	replace := strings.NewReplacer("ITEMS", strconv.Itoa(r.items), "WITNESS", witness, "SILENT", silent, "SCRIPT", path, "BEATS", r.beats, "BEAT", fmt.Sprint(r.beat.Seconds()))
+	for path, text := range map[string]string{path: does, filepath.Join(r.dir, "w.yml"): flow} {
+		if err := os.WriteFile(path, []byte(replace.Replace(text)), 0o600); err != nil {
+			return v, err
+		}
 	}
 	if err := r.layCables(); err != nil {
 		return v, err
@@ -313,7 +345,7 @@ func (r *round) torture(faults map[string]int) error {
 	for {
 		pause := r.every
 		if pause == 0 {
-			pause = time.Duration(300+rnd.IntN(1500)) * time.Millisecond
+			pause = time.Duration(150+rnd.IntN(750)) * time.Millisecond
 			if r.space { // an agent takes some times as long as a command, and has to end now and then
 				pause *= 3
 			}
@@ -362,7 +394,7 @@ func (r *round) harm(fault string, i, b int, length time.Duration) error {
 		_ = w.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-r.ended(w):
-		case <-time.After(30*time.Second + 10*r.beat): // about 15 s if nobody takes its reports
+		case <-time.After(30*time.Second + 5*time.Second): // about 15 s if nobody takes its reports
 			return fmt.Errorf("worker %d does not end", i)
 		}
 		return r.startWorker(i)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,8 +16,15 @@ import (
 // skewVariable has the seconds by which the clock of a process is wrong.
 const skewVariable = "PRODIGY_TORTURE_SKEW"
 
-// build builds what is tortured. With a skew all of its clocks can be wrong: what it tells the time by is another then.
+// build builds what is tortured, unless it is there. With a skew all of its clocks can be wrong: what it tells the time by is another then.
 func build(dir string, skew time.Duration) error {
+	names := []string{"prodigy", "prodigy-fleet"}
+	if !slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err != nil
+	}) {
+		return nil
+	}
 	args := []string{"build"}
 	if skew > 0 {
 		overlay, err := wrongClock(dir)
@@ -25,7 +33,7 @@ func build(dir string, skew time.Duration) error {
 		}
 		args = append(args, "-overlay", overlay)
 	}
-	for _, name := range []string{"prodigy", "prodigy-fleet"} {
+	for _, name := range names {
 		out, err := exec.Command("go", append(args, "-o", filepath.Join(dir, name), "./cmd/"+name)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
