@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +35,7 @@ type service struct {
 	tokens  float64
 	at      time.Time
 	busy    int
-	refused int
+	refused []time.Time
 	served  map[string]bool
 }
 
@@ -43,7 +44,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	s.tokens, s.at = min(bucket, s.tokens+now.Sub(s.at).Seconds()*perSecond), now
 	if s.tokens < 1 {
-		s.refused++
+		s.refused = append(s.refused, now)
 		s.mu.Unlock()
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -131,14 +132,17 @@ func contestants(prodigy string) []contestant {
 func main() {
 	calls := flag.Int("calls", 1000, "how many calls each makes")
 	prodigy := flag.String("prodigy", "bin/prodigy", "the program")
+	only := flag.String("only", "", "only contestants with this in their names")
+	runs := flag.Int("runs", 1, "how often each contestant makes its calls")
+	when := flag.Bool("when", false, "print after how many seconds calls were refused")
 	flag.Parse()
-	if err := run(*calls, *prodigy); err != nil {
+	if err := run(*calls, *prodigy, *only, *runs, *when); err != nil {
 		fmt.Fprintln(os.Stderr, "rationed:", err)
 		os.Exit(1)
 	}
 }
 
-func run(calls int, prodigy string) error {
+func run(calls int, prodigy, only string, runs int, when bool) error {
 	prodigy, err := filepath.Abs(prodigy)
 	if err != nil {
 		return err
@@ -148,7 +152,14 @@ func run(calls int, prodigy string) error {
 	}
 	best := float64(calls-bucket) / perSecond
 	fmt.Printf("%d calls, at best %.1f s\n\n| | seconds | of the best | refused | lost |\n| --- | ---: | ---: | ---: | ---: |\n", calls, best)
+	var list []contestant
 	for _, c := range contestants(prodigy) {
+		if strings.Contains(c.name, only) {
+			list = append(list, slices.Repeat([]contestant{c}, runs)...)
+		}
+	}
+	for _, c := range list {
+		began := time.Now()
 		took, s, err := compete(c, calls)
 		if errors.Is(err, exec.ErrNotFound) {
 			fmt.Printf("| %s | not installed | | | |\n", c.name)
@@ -157,7 +168,14 @@ func run(calls int, prodigy string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		fmt.Printf("| %s | %.1f | %.2f | %d (%.1f %%) | %d |\n", c.name, took.Seconds(), took.Seconds()/best, s.refused, 100*float64(s.refused)/float64(calls), calls-len(s.served))
+		fmt.Printf("| %s | %.1f | %.2f | %d (%.1f %%) | %d |\n", c.name, took.Seconds(), took.Seconds()/best, len(s.refused), 100*float64(len(s.refused))/float64(calls), calls-len(s.served))
+		if !when {
+			continue
+		}
+		for _, at := range s.refused {
+			fmt.Printf("%.2f ", at.Sub(began).Seconds())
+		}
+		fmt.Println()
 	}
 	return nil
 }

@@ -7,6 +7,9 @@
 //     slow start as that of TCP (RFC 5681). Overload that a service tells by 5xx, a timeout or a broken connection cuts it by a third.
 //   - How many start in a second follows what a service refuses with 429. As in the adaptive retries of the AWS SDKs, there is no such limit before the
 //     first refusal; then it is the cubic function of CUBIC (RFC 9438) around what the service has taken of late.
+//
+// Few calls are refused on the way, since starts are paced as those of TCP (RFC 9002, section 7.7), the slow start takes its time where calls are short, the
+// rate after its first refusal is found from below, and a rate that further refusals confirm is tried less often.
 package adapt
 
 import (
@@ -59,12 +62,26 @@ const (
 
 	overloadCut = 2.0 / 3
 
+	// Of the slow start, and of starts that no rate limits.
+	growth   = 4    // doublings in a second, at most
+	paceGain = 1.25 // starts for each call that ends, as TCP paces (RFC 9002, section 7.7)
+
 	// Of the cubic function.
 	refusalCut  = 0.9
-	climb       = 120 // calls after a refusal until the rate is as before
-	breather    = 3   // calls that are left out after a refusal
+	climb       = 120  // calls after a refusal until the rate is as before
+	surest      = 2    // refusals that confirm the rate; each makes the climb longer by once its length
+	near        = 0.85 // of a rate: that much of it confirms it
+	breather    = 3    // calls that are left out after a refusal
 	enoughCalls = 20
-	kept        = 64 // starts and good ends by which is told what a service takes
+
+	// Of a rate that is a guess: after the first refusal, since a bucket has let more through than is put into it.
+	guessCut   = 0.5
+	guessCalls = 60   // in which it doubles
+	firstCalls = 4    // the same, if hardly any call has ended before the first refusal
+	limitedBy  = 0.75 // of the rate: if less was let through, it is because less was tried at first
+	leastRate  = 1.0 / 600
+
+	kept = 64 // starts and good ends by which is told what a service takes
 
 	firstPause  = 200 * time.Millisecond // between the first changes that are told; later ones are further apart
 	changePause = 10 * time.Second
@@ -90,6 +107,7 @@ type memory struct {
 	Sum    float64   `json:"sum,omitempty"`    // seconds that they took
 	Busy   bool      `json:"busy,omitempty"`   // at least half of the limit was in use at one of them
 	Cut    time.Time `json:"cut,omitzero"`     // when the limit was cut last: what began before says nothing new
+	Grown  time.Time `json:"grown,omitzero"`   // up to when the slow start has used the time that it has to grow in
 
 	Good    []time.Time `json:"good,omitempty"`   // the newest good ends, in order
 	Starts  []time.Time `json:"starts,omitempty"` // the newest starts
@@ -97,6 +115,8 @@ type memory struct {
 	Refused time.Time   `json:"refused,omitzero"`
 	Again   int         `json:"again,omitempty"` // refusals one soon after the other
 	Since   int         `json:"since,omitempty"` // good ends since then
+	Sure    int         `json:"sure,omitempty"`  // refusals that confirmed Most, one after the other
+	Guess   int         `json:"guess,omitempty"` // calls in which the rate doubles, since Most is a guess; 0: it was measured
 	Next    time.Time   `json:"next,omitzero"`   // when the next start has its turn
 	Hold    time.Time   `json:"hold,omitzero"`   // nothing starts before, since the service has asked for that
 
@@ -136,22 +156,41 @@ func (l *Limiter) AtOnce() int {
 
 // Rate returns how many calls may start in a second at now; 0: there is no limit.
 func (l *Limiter) Rate(now time.Time) float64 {
-	if l.mem.Most == 0 {
+	m := &l.mem
+	if m.Most == 0 {
 		return 0
 	}
-	x := float64(now.Sub(l.mem.Refused))/float64(l.recovery()) - 1
-	if x < -1 { // the clock was set back
-		x = -1
+	passed := max(now.Sub(m.Refused), 0) // the clock may have been set back
+	if m.Guess > 0 {
+		return m.Most * math.Exp2(min(float64(passed)/float64(l.recovery(m.Guess)), 30))
+	}
+	first := l.recovery(climb * (1 + m.Sure))
+	x := float64(passed)/float64(first) - 1
+	if x > 1 { // the service takes more than it did: how sure that was counts no more
+		x = 1 + float64(passed-2*first)/float64(l.recovery(climb))
 	}
 	if x > 10 {
 		return 0 // far beyond what was refused: if the service still has a limit, that is another one
 	}
-	return l.mem.Most * (1 + (1-refusalCut)*x*x*x)
+	return m.Most * (1 + (1-refusalCut)*x*x*x)
 }
 
-// recovery returns how long it takes after a refusal until the rate is as before.
-func (l *Limiter) recovery() time.Duration {
-	return time.Duration(min(max(climb/l.mem.Most, 2), 3600) * float64(time.Second))
+// recovery returns how long so many calls take at the rate that the service took, within bounds.
+func (l *Limiter) recovery(calls int) time.Duration {
+	return time.Duration(min(max(float64(calls)/l.mem.Most, float64(calls)/60, 1), 3600) * float64(time.Second))
+}
+
+// interval returns the time from one start to the next: that of the rate, or else about that in which as many start as end. So a number at once that has
+// grown, or calls that end together, are no burst.
+func (l *Limiter) interval(now time.Time) time.Duration {
+	rate := l.Rate(now)
+	if rate == 0 && l.mem.Usual > 0 {
+		rate = paceGain * l.mem.Limit / l.mem.Usual
+	}
+	if rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Second) / rate)
 }
 
 // Next returns when the next call may start: at once, if that is not after now.
@@ -163,11 +202,7 @@ func (l *Limiter) Next(now time.Time) time.Time {
 	if hold.After(now) && !hold.After(now.Add(mostHold)) {
 		return hold
 	}
-	rate := l.Rate(now)
-	if rate == 0 {
-		return now
-	}
-	next, interval := l.mem.Next, time.Duration(float64(time.Second)/rate)
+	next, interval := l.mem.Next, l.interval(now)
 	if latest := now.Add(breather * interval); next.After(latest) { // the clock was set back, or the rate has risen
 		next = latest
 	}
@@ -181,11 +216,7 @@ func (l *Limiter) Start(now time.Time) {
 	}
 	l.passed(now)
 	l.mem.Starts = newest(l.mem.Starts, now)
-	rate := l.Rate(now)
-	if rate == 0 {
-		return
-	}
-	interval := time.Duration(float64(time.Second) / rate)
+	interval := l.interval(now)
 	next := l.Next(now)
 	if earliest := now.Add(-interval / 2); next.Before(earliest) { // a start that is a little late is made up for
 		next = earliest
@@ -204,7 +235,7 @@ func (l *Limiter) End(e End, now time.Time) *Change {
 	case Good:
 		l.mem.Good = newest(l.mem.Good, now)
 		l.mem.Since++
-		reason = l.measure(e)
+		reason = l.measure(e, now)
 	case Refused:
 		reason = l.refused(e, now)
 	case Overloaded:
@@ -237,8 +268,9 @@ func (l *Limiter) passed(now time.Time) {
 	}
 	longest := time.Duration(max(idleFactor*max(m.Usual, m.Gap), 1) * float64(time.Second))
 	if m.Usual > 0 && took > longest {
-		m.move(took - longest)
-		took = longest
+		usual := time.Duration(m.Gap * float64(time.Second))
+		m.move(took - usual)
+		took = usual
 	}
 	m.Gap += (took.Seconds() - m.Gap) / 32
 }
@@ -250,7 +282,7 @@ func (m *memory) move(d time.Duration) {
 			times[i] = times[i].Add(d)
 		}
 	}
-	for _, at := range []*time.Time{&m.Cut, &m.Refused, &m.Next, &m.Told} {
+	for _, at := range []*time.Time{&m.Cut, &m.Grown, &m.Refused, &m.Next, &m.Told} {
 		if !at.IsZero() {
 			*at = at.Add(d)
 		}
@@ -258,7 +290,7 @@ func (m *memory) move(d time.Duration) {
 }
 
 // measure adds the time that a call took to the window, and moves the limit when the window is full.
-func (l *Limiter) measure(e End) (reason string) {
+func (l *Limiter) measure(e End, now time.Time) (reason string) {
 	if e.Took <= 0 {
 		return ""
 	}
@@ -267,8 +299,10 @@ func (l *Limiter) measure(e End) (reason string) {
 	m.Sum += e.Took.Seconds()
 	m.Busy = m.Busy || 2*e.Calls >= int(m.Limit)
 	if !m.Steady && m.Busy && (m.Usual == 0 || e.Took.Seconds() < 2*m.Usual) {
-		m.Limit = min(m.Limit+1, float64(l.config.Max))
-		reason = "calls take no longer than with fewer at once"
+		if spent := later(m.Grown, now.Add(-max(e.Took, time.Second/growth))).Add(time.Duration(float64(time.Second) / (growth * math.Ln2 * m.Limit))); !spent.After(now) {
+			m.Grown, m.Limit = spent, min(m.Limit+1, float64(l.config.Max))
+			reason = "calls take no longer than with fewer at once"
+		}
 	}
 	if m.Ends < max(enoughEnds, m.Window) {
 		return reason
@@ -311,15 +345,31 @@ func (l *Limiter) refused(e End, now time.Time) (reason string) {
 		return ""
 	}
 	before, took := l.Rate(now), l.taking(now)
-	if m.Most > 0 && now.Sub(m.Refused) < l.recovery()/4 {
+	if m.Most > 0 && now.Sub(m.Refused) < l.recovery(climb)/4 {
 		m.Again++
 	} else {
 		m.Again = 0
 	}
+	// A bucket was empty at the refusal before and is now: what it let through meanwhile is its rate.
+	measured := min(before, float64(m.Since)/max(now.Sub(later(m.Refused, m.Hold)), time.Millisecond).Seconds())
+	sure, guess := 0, 0
 	switch {
+	case before == 0 && len(m.Good) < enoughEnds:
+		guess = firstCalls
 	case before == 0:
-	case m.Since >= enoughCalls && before < 1.25*m.Most: // a bucket was empty then and is now: what it let through meanwhile is its rate
-		took = min(before, float64(m.Since)/max(now.Sub(later(m.Refused, m.Hold)), time.Millisecond).Seconds())
+		took, guess = took*guessCut, guessCalls
+	case m.Guess > 0 && m.Since == 0:
+		took, guess = before*guessCut*guessCut, min(2*m.Guess, guessCalls)
+	case m.Guess > 0 && m.Since < enoughEnds:
+		took, guess = before*guessCut, min(2*m.Guess, guessCalls)
+	case m.Guess > 0 && measured < before*limitedBy: // the bucket may have been full for some of the time
+		took = math.Sqrt(measured * before)
+	case m.Guess > 0:
+		took = measured
+	case m.Since >= enoughCalls && before < 1.25*m.Most:
+		if took = measured; measured > near*m.Most && measured < before {
+			sure = min(m.Sure+1, surest)
+		}
 	case m.Again > 0:
 		took = min(took, before*0.8)
 	default:
@@ -330,8 +380,15 @@ func (l *Limiter) refused(e End, now time.Time) (reason string) {
 			m.Hold = hold
 		}
 	}
-	m.Most, m.Refused, m.Since, m.Steady = took, now, 0, true
+	took = max(took, leastRate)
+	m.Most, m.Refused, m.Since, m.Steady, m.Sure, m.Guess = took, now, 0, true, sure, guess
 	m.Next = now.Add(time.Duration(breather / took * float64(time.Second)))
+	switch {
+	case guess > 0:
+		return fmt.Sprintf("the service has refused a call: %.3g in a second are tried, and then more", took)
+	case sure > 0:
+		return fmt.Sprintf("the service has again refused a call when it had taken about %.3g in a second", took)
+	}
 	return fmt.Sprintf("the service has refused a call, and takes about %.3g in a second", took)
 }
 
@@ -372,6 +429,9 @@ func (l *Limiter) tell(reason string, now time.Time) *Change {
 	m := &l.mem
 	limit, rate := l.AtOnce(), l.Rate(now)
 	small := float64(limit) < 1.25*float64(m.ToldOf) && float64(limit) > 0.8*float64(m.ToldOf) && rate >= 0.8*m.ToldRate && (rate == 0) == (m.ToldRate == 0)
+	if m.ToldRate > 0 && m.Guess == 0 && (rate == 0 || rate > 1.25*m.ToldRate) && now.Sub(m.Refused) > firstPause {
+		small, reason = false, "the service has refused no call for "+rough(now.Sub(m.Refused).Round(time.Second).Seconds())
+	}
 	if since := now.Sub(m.Told); reason == "" || small || since >= 0 && since < min(changePause, time.Duration(m.Tellings)*firstPause) {
 		return nil
 	}

@@ -436,6 +436,7 @@ var foldSums = map[int]string{
 	24: "2ea702063574566cc5d4edf82766947ede4ecb0300f4dec28b9af77edff33e95", // times of an adaptive number of agents without idle ones
 	25: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // items that run alone after they were killed for memory
 	26: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // rates of steps
+	27: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // what an adaptive number of agents makes of refusals
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {
