@@ -41,7 +41,8 @@ func New(secrets []string) *Masker {
 	seen := map[string]bool{"": true}
 	m := new(Masker)
 	m.walks.New = func() any { return new(walk) }
-	var w walk
+	w := m.walks.Get().(*walk) // not on the stack: it would grow for every caller without secrets as well
+	defer m.walks.Put(w)
 	all := notations()
 	for _, secret := range secrets {
 		if seen[secret] {
@@ -49,7 +50,7 @@ func New(secrets []string) *Masker {
 		}
 		seen[secret] = true
 		for _, f := range formsOf(secret, all) {
-			m.add(f, &w)
+			m.add(f, w)
 		}
 	}
 	return m
