@@ -30,6 +30,12 @@ var prepared = map[string][]string{
 	"zstd":     {"NewReader", "NewWriter"},
 }
 
+// sampled are functions that have the runtime sample allocations from the start on, as soon as a program can call one of them.
+var sampled = map[string][]string{
+	"runtime": {"MemProfile"},
+	"pprof":   {"Lookup", "NewProfile", "Profiles", "WriteHeapProfile"},
+}
+
 func TestNothingCostlyIsMadeAtTheStart(t *testing.T) {
 	for _, path := range sources(t, "cmd", "internal") {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -44,6 +50,7 @@ func TestNothingCostlyIsMadeAtTheStart(t *testing.T) {
 				t.Errorf("%s imports %s (%v), which costs at each start", path, imported, err)
 			}
 		}
+		checkSampled(t, path, file)
 		for _, decl := range file.Decls {
 			if vars, ok := decl.(*ast.GenDecl); ok {
 				checkPrepared(t, path, vars)
@@ -63,6 +70,19 @@ func checkPrepared(t *testing.T, path string, decl *ast.GenDecl) {
 			}
 		case *ast.FuncLit:
 			return false
+		}
+		return true
+	})
+}
+
+// checkSampled looks for what makes a memory profile.
+func checkSampled(t *testing.T, path string, file *ast.File) {
+	t.Helper()
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if pkg, ok := s.X.(*ast.Ident); ok && slices.Contains(sampled[pkg.Name], s.Sel.Name) {
+				t.Errorf("%s uses %s.%s, with which every start samples its memory", path, pkg.Name, s.Sel.Name)
+			}
 		}
 		return true
 	})

@@ -7,10 +7,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
@@ -61,7 +59,7 @@ func run(args []string, link fleet.Link, export telemetry.Export) int {
 	}
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
-	var p profiles
+	var p profile
 	p.add(root)
 	cmd, err := root.ExecuteContextC(context.Background())
 	if e := p.end(); err == nil {
@@ -74,34 +72,26 @@ func run(args []string, link fleet.Link, export telemetry.Export) int {
 	return exitCode(err)
 }
 
-// profiles are the CPU and memory profiles of a command, for developers.
-type profiles struct {
-	cpu, memory string
-	running     *os.File // the cpu profile
+// profile is the CPU profile of a command, for developers. There is none of its memory: a program that can write one samples its
+// allocations, and the first sample is felt at each start.
+type profile struct {
+	path    string
+	running *os.File
 }
 
-// memoryRate is the average number of bytes allocated between two samples of the memory profile.
-const memoryRate = 64 << 10
-
-// add gives all commands the flags, which help does not show. The rate at which memory is sampled stays as it is until a profile is
-// wanted: when the rate changes, even to 0, the next allocation is sampled, and a first sample is felt at the start.
-func (p *profiles) add(root *cobra.Command) {
+// add gives all commands the flag, which help does not show.
+func (p *profile) add(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&p.cpu, "cpuprofile", "", "write a CPU profile to this file")
-	f.StringVar(&p.memory, "memprofile", "", "write a memory profile to this file")
+	f.StringVar(&p.path, "cpuprofile", "", "write a CPU profile to this file")
 	_ = f.MarkHidden("cpuprofile")
-	_ = f.MarkHidden("memprofile")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return p.begin() }
 }
 
-func (p *profiles) begin() error {
-	if p.memory != "" {
-		runtime.MemProfileRate = memoryRate
-	}
-	if p.cpu == "" {
+func (p *profile) begin() error {
+	if p.path == "" {
 		return nil
 	}
-	f, err := os.Create(p.cpu)
+	f, err := os.Create(p.path)
 	if err == nil {
 		err = pprof.StartCPUProfile(f)
 	}
@@ -112,20 +102,11 @@ func (p *profiles) begin() error {
 	return nil
 }
 
-// end writes what begin began, and the memory profile.
-func (p *profiles) end() error {
-	var err error
-	if p.running != nil {
-		pprof.StopCPUProfile()
-		err = p.running.Close()
+// end writes what begin began.
+func (p *profile) end() error {
+	if p.running == nil {
+		return nil
 	}
-	if p.memory == "" {
-		return err
-	}
-	f, e := os.Create(p.memory)
-	if e != nil {
-		return errors.Join(err, fmt.Errorf("write the memory profile: %w", e))
-	}
-	runtime.GC()
-	return errors.Join(err, pprof.Lookup("allocs").WriteTo(f, 0), f.Close())
+	pprof.StopCPUProfile()
+	return p.running.Close()
 }
