@@ -40,6 +40,7 @@ type flight struct {
 	given   time.Time
 	adopted bool // nobody knows whom the run before gave it to
 	began   bool // its worker has reported something of it
+	left    bool // it has ended, and its worker has left the report with the broker
 }
 
 // station is a worker.
@@ -61,6 +62,7 @@ type Word struct {
 	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
 	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
 	Holds    []int64 `json:"holds,omitempty"` // tokens
+	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
 	After    string  `json:"after,omitempty"` // instance that it comes after, and whose commands it has ended
 	Gone     bool    `json:"gone,omitempty"`  // it ends, and holds nothing
 }
@@ -76,7 +78,8 @@ type Grant struct {
 type Loss struct {
 	Token int64
 	Node  string // name of the worker; empty: it is not known
-	Began bool   // it had begun
+	Began bool   // it had begun, and may have been what its worker was lost by
+	Left  bool   // it has ended, and the broker has lost the report
 }
 
 // NewBook returns an empty book of a coordinator that begins now.
@@ -198,6 +201,11 @@ func (b *Book) list(s *station, w Word, now time.Time) (over []int64, again bool
 			b.bind(f, s)
 		}
 	}
+	for _, token := range w.Left {
+		if f := b.flights[token]; f != nil && f.at == s {
+			f.left = true
+		}
+	}
 	var back []int64
 	for token, f := range s.flights {
 		switch {
@@ -263,10 +271,21 @@ func (b *Book) forget(s *station) {
 	delete(b.stations, s.instance)
 }
 
-// Ended notes that an instance has ended and holds nothing.
-func (b *Book) Ended(instance string) {
-	delete(b.expected, instance)
-	if s := b.stations[instance]; s != nil {
+// Ended notes that an instance has ended and holds nothing. left are the attempts whose reports it has left with the broker. Those that have not come by now
+// were lost there: the attempts have run, and others must not be given them.
+func (b *Book) Ended(who Holder, left []int64, now time.Time) {
+	delete(b.expected, who.Instance)
+	for _, token := range left {
+		f := b.flights[token]
+		if f == nil || !f.adopted && (f.at == nil || f.at.instance != who.Instance) {
+			continue
+		}
+		if f.adopted {
+			b.bind(f, b.station(who.Instance, who.Node, now))
+		}
+		f.left = true
+	}
+	if s := b.stations[who.Instance]; s != nil {
 		b.gone(s)
 	}
 	b.release()
@@ -341,16 +360,19 @@ func (b *Book) Deaf(now time.Time) {
 	b.began = now
 }
 
-// Silent returns the attempts of workers that have not been heard of for a lease, in order. They are lost, unless there are reports of them that
-// have not been read.
+// Silent returns the attempts of workers that have not been heard of for a lease, and those whose reports only the broker has, in order. They are lost,
+// unless there are reports of them that have not been read.
 func (b *Book) Silent(now time.Time) []Loss {
 	var lost []Loss
 	for _, s := range b.stations {
-		if now.Sub(s.heard) < b.Lease {
-			continue
-		}
+		silent := now.Sub(s.heard) >= b.Lease
 		for token, f := range s.flights {
-			lost = append(lost, Loss{Token: token, Node: s.node, Began: f.began})
+			if silent || f.left {
+				lost = append(lost, Loss{Token: token, Node: s.node, Began: f.began && !f.left, Left: f.left})
+			}
+		}
+		if !silent {
+			continue
 		}
 		if len(s.flights) == 0 {
 			b.forget(s)

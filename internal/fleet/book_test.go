@@ -164,7 +164,9 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 		"nobody knows who there were": {others: true, words: []Word{offer("a", 1, 0, 2)}},
 		"another has ended":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, queued: []int64{1}},
 		"another was ended":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b2", Full: true, After: "b"}}, lost: []int64{1}},
-		"another is silent":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
+		"another has ended, and has told the broker of one":    {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b", Full: true, Holds: []int64{1}, Left: []int64{1}, Gone: true}}, lost: []int64{1}},
+		"it has ended one, and only the broker has the report": {expected: []string{"a"}, words: []Word{offer("a", 1, 0, 2), {Instance: "a", Round: 1, Full: true, Holds: []int64{2}, Left: []int64{2}}}, queued: []int64{1}, lost: []int64{2}},
+		"another is silent": {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBook(lease, often, start)
@@ -191,14 +193,60 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 	}
 }
 
+// A worker that ends while no run is there leaves its reports with the broker. If that loses them, what has run does not begin again.
+func TestWhatAWorkerThatHasEndedLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		left         []int64
+		queued, lost []int64
+	}{
+		"it has told the broker nothing":           {queued: []int64{1, 2}},
+		"the broker has lost one report":           {left: []int64{1}, queued: []int64{2}, lost: []int64{1}},
+		"another has what it left":                 {left: []int64{1, 3}, queued: []int64{2}, lost: []int64{1}},
+		"what it left was taken by the run before": {left: []int64{9}, queued: []int64{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBook(lease, often, start)
+			b.Expect([]string{"a", "b"}, false, start)
+			for token := range int64(3) {
+				b.Add(token+1, true)
+			}
+			b.Hear(offer("b", 1, 0, 3), start)
+			b.Ended(Holder{Instance: "a", Node: "a"}, c.left, start)
+			if got := b.Unheld(); !slices.Equal(got, c.queued) {
+				t.Errorf("%v wait for a worker, want %v", got, c.queued)
+			}
+			var lost []int64
+			for _, l := range b.Silent(start) {
+				if !l.Left || l.Began || l.Node != "a" {
+					t.Errorf("got %+v, want that the broker has lost the report of a", l)
+				}
+				lost = append(lost, l.Token)
+			}
+			if !slices.Equal(lost, c.lost) {
+				t.Errorf("%v are lost, want %v", lost, c.lost)
+			}
+		})
+	}
+}
+
 // modelWorker is a worker of the model below.
 type modelWorker struct {
+	instance           string
 	round, credit, got int64
 	owner              int
 	holds              map[int64]bool // what it has taken and is not told to be settled
 	running            map[int64]bool
-	contact            time.Time // when the coordinator last heard of it
+	left               map[int64]bool // ended, and the report is with the broker
+	contact            time.Time      // when the coordinator last heard of it
 	cut                bool
+}
+
+// modelReport is what a worker has left with the broker: the end of an attempt, or its own.
+type modelReport struct {
+	instance string
+	token    int64
+	gone     bool
+	left     []int64
 }
 
 // grantOnWay is what a coordinator has sent.
@@ -207,7 +255,7 @@ type grantOnWay struct {
 	owner int
 }
 
-// Messages that are lost or come late, workers that are cut off for any time, and a coordinator that is killed and comes back: no token is
+// Messages that are lost or come late, workers that are cut off for any time or end, a broker that loses its disk, and a coordinator that is killed and comes back: no token is
 // run twice, and none is given up while it runs, as long as workers end what they hold within 5/6 of a lease without contact.
 func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -215,8 +263,17 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 		b := NewBook(lease, often, now)
 		workers := map[string]*modelWorker{}
 		for _, name := range []string{"a", "b", "c"} {
-			workers[name] = &modelWorker{holds: map[int64]bool{}, running: map[int64]bool{}, contact: now, owner: 1}
+			workers[name] = &modelWorker{instance: name, holds: map[int64]bool{}, running: map[int64]bool{}, left: map[int64]bool{}, contact: now, owner: 1}
 		}
+		of := func(instance string) *modelWorker {
+			for _, w := range workers {
+				if w.instance == instance {
+					return w
+				}
+			}
+			return nil
+		}
+		var box []modelReport                         // at the broker
 		out, ran := map[int64]bool{}, map[int64]int{} // tokens that are in flight by the log; how often each ran
 		members, givenUp := map[string]bool{}, map[int64]bool{}
 		next := int64(1)
@@ -226,6 +283,18 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 			for _, g := range b.Grants(now) {
 				way = append(way, grantOnWay{g, owner})
 			}
+		}
+		// read takes all that the broker has.
+		read := func() {
+			for _, r := range box {
+				if r.gone {
+					b.Ended(Holder{Instance: r.instance}, r.left, now)
+				} else if b.Reported(r.token, Holder{Instance: r.instance}, now) {
+					b.End(r.token)
+					delete(out, r.token)
+				}
+			}
+			box = nil
 		}
 		say := func(who string) {
 			w := workers[who]
@@ -237,12 +306,15 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				w.round++
 				w.credit, w.got = 0, 0
 			}
-			members[who] = true
+			members[w.instance] = true
 			w.contact = now
-			over, again := b.Hear(Word{Instance: who, Node: who, Round: w.round, Credit: w.credit, Full: true, Holds: slices.Sorted(maps.Keys(w.holds))}, now)
+			over, again := b.Hear(Word{
+				Instance: w.instance, Node: who, Round: w.round, Credit: w.credit, Full: true, Holds: slices.Sorted(maps.Keys(w.holds)), Left: slices.Sorted(maps.Keys(w.left)),
+			}, now)
 			for _, token := range over {
 				delete(w.holds, token)
 				delete(w.running, token)
+				delete(w.left, token)
 			}
 			if again {
 				w.round++
@@ -284,8 +356,8 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				i := rapid.IntRange(0, len(way)-1).Draw(t, "which")
 				g := way[i]
 				way = slices.Delete(way, i, i+1)
-				w := workers[g.Instance]
-				if rapid.IntRange(0, 4).Draw(t, "lost") == 0 || w.owner != g.owner || w.round != g.Round || w.got >= w.credit || now.Sub(w.contact) > lease*5/6 {
+				w := of(g.Instance)
+				if rapid.IntRange(0, 4).Draw(t, "lost") == 0 || w == nil || w.owner != g.owner || w.round != g.Round || w.got >= w.credit || now.Sub(w.contact) > lease*5/6 {
 					return // or it would not know whether others have it by now
 				}
 				if givenUp[g.Token] {
@@ -315,14 +387,34 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				}
 				token := running[0]
 				delete(w.running, token)
-				if !w.cut && w.owner == owner && b.Reported(token, Holder{Instance: who}, now) {
+				if !w.cut && w.owner == owner && b.Reported(token, Holder{Instance: w.instance}, now) {
 					b.End(token)
 					delete(out, token)
 					delete(w.holds, token)
 				}
 			},
-			"cut off": func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = true },
-			"heal":    func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = false },
+			"leave reports with the broker": func(t *rapid.T) {
+				w := workers[name.Draw(t, "worker")]
+				for token := range w.holds {
+					if !w.running[token] && !w.left[token] {
+						w.left[token] = true
+						box = append(box, modelReport{instance: w.instance, token: token})
+					}
+				}
+			},
+			"end a worker": func(t *rapid.T) {
+				who := name.Draw(t, "worker")
+				w := workers[who]
+				if len(w.holds) > len(w.left) {
+					return // it has not told all yet
+				}
+				box = append(box, modelReport{instance: w.instance, gone: true, left: slices.Sorted(maps.Keys(w.left))})
+				workers[who] = &modelWorker{instance: w.instance + "+", holds: map[int64]bool{}, running: map[int64]bool{}, left: map[int64]bool{}, contact: now, owner: owner}
+			},
+			"lose the disk of the broker": func(*rapid.T) { box = nil },
+			"read":                        func(*rapid.T) { read(); deal() },
+			"cut off":                     func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = true },
+			"heal":                        func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = false },
 			"pass": func(t *rapid.T) {
 				for range rapid.IntRange(1, 20).Draw(t, "seconds") {
 					now = now.Add(time.Second)
@@ -332,6 +424,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 							clear(w.running) // it has killed it
 						}
 					}
+					read()
 					for _, lost := range b.Silent(now) {
 						for who, w := range workers {
 							if w.running[lost.Token] {
@@ -356,6 +449,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				for token := range out {
 					b.Add(token, true)
 				}
+				read()
 			},
 		})
 	})

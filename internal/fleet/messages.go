@@ -179,6 +179,7 @@ type Report struct {
 	Reason  string         `json:"reason,omitempty"`
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
 	Pack    *Pack          `json:"pack,omitempty"`  // of the commit of Outcome
+	Left    []int64        `json:"left,omitempty"`  // of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
 	Ref     string         `json:"ref,omitempty"`   // object that has the report instead
 }
 

@@ -1160,7 +1160,7 @@ func (c *crew) left(m jetstream.Msg) {
 	}
 	if r.Kind == fleet.Gone {
 		c.mu.Lock()
-		c.book.Ended(r.Holder.Instance)
+		c.book.Ended(r.Holder, r.Left, time.Now())
 		c.deal(time.Now())
 		c.mu.Unlock()
 		_ = m.Ack()
@@ -1477,7 +1477,13 @@ func (c *crew) look() {
 			if !slices.Contains(suspected, lost) {
 				continue // what was read when it was asked about has been taken by the next time
 			}
+			if f := c.flights[lost.Token]; lost.Left && f != nil && f.fetches { // it has come
+				continue
+			}
 			reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
+			if lost.Left {
+				reason = "the broker has lost the report of its end"
+			}
 			if c.settle(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, settling{}) {
 				had[lost.Node]++
 			}

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
@@ -112,6 +114,34 @@ func TestWhatWaitsWhenTheCoordinatorDiesStartsAtOnce(t *testing.T) {
 
 // A worker that has ended while the coordinator was away is not waited for.
 func TestAWorkerThatHasEndedMeanwhileIsNotWaitedFor(t *testing.T) {
+	e := afterTheEndOfAWorker(t, func(*field) {})
+	for token, err := range e.of {
+		if err != nil {
+			t.Errorf("token %d: %v", token, err)
+		}
+	}
+}
+
+// If the broker has lost what it reported, what has run is lost, and does not begin again as if it never had.
+func TestWhatAWorkerHasEndedMeanwhileIsLostWithTheBroker(t *testing.T) {
+	e := afterTheEndOfAWorker(t, func(f *field) {
+		s, err := connected(t, f).Stream(t.Context(), outStream)
+		if err == nil {
+			err = s.Purge(t.Context(), jetstream.WithPurgeSubject("prodigy.out.*."+keyOf("job", 1)+".1"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	for token, err := range e.of {
+		if lost, ok := errors.AsType[*agent.LostError](err); ok != (token == 1) || err != nil && (!ok || !lost.Unbegun) {
+			t.Errorf("token %d: %v", token, err)
+		}
+	}
+}
+
+// afterTheEndOfAWorker has a worker end while the run is dead, then calls do, and returns how the attempts end in the next run.
+func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 	f := newField(t)
 	f.lease = time.Minute
 	a := f.worker("a", 1, nil)
@@ -124,7 +154,9 @@ func TestAWorkerThatHasEndedMeanwhileIsNotWaitedFor(t *testing.T) {
 		ids = append(ids, one.ID)
 		died.Submit(t.Context(), one, func(agent.Outcome, error) {})
 	}
-	f.untilRunning(1)
+	if !f.untilRunning(1) {
+		t.Fatal("nothing runs")
+	}
 	died.nc.Close()
 	died.end()
 	a.drain() // it finishes the first, which nobody hears of
@@ -133,6 +165,7 @@ func TestAWorkerThatHasEndedMeanwhileIsNotWaitedFor(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatalf("the worker does not end: %s", a.said)
 	}
+	do(f)
 	f.worker("b", 1, nil)
 	_, again := f.config(nil)
 	c, e := again.(*crew), &ends{of: map[int64]error{}, some: make(chan struct{}, 3)}
@@ -156,6 +189,7 @@ func TestAWorkerThatHasEndedMeanwhileIsNotWaitedFor(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+	return e
 }
 
 var _ fleet.Crew = (*crew)(nil)

@@ -516,8 +516,12 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 	if j.full {
 		u.After = w.after
 		for _, h := range w.held {
-			if h.job == j {
-				u.Holds = append(u.Holds, h.token)
+			if h.job != j {
+				continue
+			}
+			u.Holds = append(u.Holds, h.token)
+			if h.left {
+				u.Left = append(u.Left, h.token)
 			}
 		}
 	}
@@ -627,12 +631,18 @@ func (w *worker) sayGone() {
 	defer cancel()
 	w.mu.Lock()
 	keys := slices.Collect(maps.Keys(w.jobs))
+	left := map[string][]int64{}
+	for _, h := range w.held {
+		if h.left {
+			left[h.job.key] = append(left[h.job.key], h.token)
+		}
+	}
 	w.mu.Unlock()
 	for _, key := range keys {
 		if _, err := w.nc.RequestWithContext(ctx, ownerSubject(key), nil); err == nil {
 			continue // it has heard it
 		}
-		data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}})
+		data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: left[key]})
 		_, _ = w.js.Publish(ctx, outSubject(w.node.Instance, key, "0"), data)
 	}
 }
