@@ -33,6 +33,7 @@ func main() {
 	rounds := flag.Int("rounds", 10, "how many jobs to run")
 	seed := flag.Uint64("seed", 0, "of the first round; 0: a random one")
 	items := flag.Int("items", 300, "of each job")
+	most := flag.Int("most", 15, "faults of a round, after which the job may end; 0: any number")
 	kinds := flag.String("faults", "", "only these faults, separated by commas; empty: all")
 	nodes := flag.Int("nodes", 1, "how many brokers there are: 1, or the 3 of a cluster")
 	skew := flag.Duration("skew", 7*time.Hour, "how far clocks of processes may be wrong, each on its own; 0: none is")
@@ -70,7 +71,7 @@ func main() {
 			break
 		}
 		r := &round{
-			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, items: *items, seed: *seed + uint64(i), kinds: *kinds, space: *space, skew: *skew, beat: 25 * time.Millisecond, beats: mixed,
+			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, items: *items, seed: *seed + uint64(i), kinds: *kinds, most: *most, space: *space, skew: *skew, beat: 25 * time.Millisecond, beats: mixed,
 			lease: "2s", patience: 4 * time.Minute,
 		}
 		r.brokers = make([]*node, *nodes)
@@ -78,7 +79,7 @@ func main() {
 			r.lease, r.patience = "15s", 10*time.Minute
 		}
 		if *soak > 0 {
-			r.beat, r.beats, r.lease, r.every, r.patience = 500*time.Millisecond, "8", "3s", 20*time.Second, 2**soak
+			r.beat, r.beats, r.lease, r.every, r.patience, r.most = 500*time.Millisecond, "8", "3s", 20*time.Second, 2**soak, 0
 			r.items = int(*soak / (9 * r.beat) * slots * workers)
 		}
 		v, err := r.run()
@@ -136,6 +137,7 @@ type round struct {
 	items    int
 	seed     uint64
 	kinds    string
+	most     int // faults; 0: any number
 	skew     time.Duration
 	beat     time.Duration // between two lines that a command writes
 	beats    string        // how many there are
@@ -190,7 +192,7 @@ case $i in *33|*66) beats=60;; *50) beats=100;; esac`
 func (r *round) start(name, url string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
 	cmd.Dir = r.cwd
-	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+filepath.Join(r.dir, "home"), "PRODIGY_FLEET="+url)
+	cmd.Env = append(os.Environ(), "GOTRACEBACK=all", "PRODIGY_HOME="+filepath.Join(r.dir, "home"), "PRODIGY_FLEET="+url)
 	if r.skew > 0 {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", skewVariable, (r.clocks.IntN(3)-1)*int(r.skew/time.Second)))
 	}
@@ -342,7 +344,7 @@ func (r *round) torture(faults map[string]int) error {
 	}
 	deadline := time.After(r.patience)
 	resumed, quick := time.Now(), 0
-	for {
+	for n := 1; ; n++ {
 		pause := r.every
 		if pause == 0 {
 			pause = time.Duration(150+rnd.IntN(750)) * time.Millisecond
@@ -371,10 +373,28 @@ func (r *round) torture(faults map[string]int) error {
 			if err := r.resume(); err != nil {
 				return err
 			}
+			n--
 			continue
 		case <-deadline:
+			for _, cmd := range append(slices.Clone(r.workers), r.job) { // what they wait for is in their logs then
+				_ = cmd.Process.Signal(syscall.SIGCONT)
+				_ = cmd.Process.Signal(syscall.SIGQUIT)
+			}
+			time.Sleep(time.Second)
 			return errors.New("the job does not end")
 		case <-time.After(pause):
+		}
+		for i, w := range r.workers { // such as one that began while there was no broker
+			select {
+			case <-r.ended(w):
+				if err := r.startWorker(i); err != nil {
+					return err
+				}
+			default:
+			}
+		}
+		if r.most > 0 && n > r.most {
+			continue
 		}
 		faults[fault]++
 		if err := r.harm(fault, i, b, length); err != nil {
@@ -434,7 +454,7 @@ func (r *round) resume() error {
 	r.cables[workers].set(false)
 	args := []string{"resume", "--lease", r.lease}
 	if jobs, err := filepath.Glob(filepath.Join(r.dir, "home", "events", "*", "*")); err != nil || len(jobs) == 0 { // it was killed before there was one
-		args = []string{"run", "w.yml", "--lease", r.lease}
+		args = []string{"run", filepath.Join(r.dir, "w.yml"), "--lease", r.lease}
 	}
 	job, err := r.start("job", r.cables[workers].url(), args...)
 	r.mu.Lock()
