@@ -14,6 +14,8 @@ import (
 
 	"prodigy/internal/duration"
 	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
 )
 
 type fleetCommandOptions struct {
@@ -53,8 +55,35 @@ func newFleetCommand(con *console) *cobra.Command {
 		o.broker.add(cmd, "fleet", "the broker")
 		group.AddCommand(cmd)
 	}
-	group.AddCommand(newFleetInitCommand(con), newFleetAddCommand(con), newFleetRemoveCommand(con))
+	group.AddCommand(newFleetSweepCommand(con), newFleetInitCommand(con), newFleetAddCommand(con), newFleetRemoveCommand(con))
 	return group
+}
+
+func newFleetSweepCommand(con *console) *cobra.Command {
+	var o fleetCommandOptions
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "sweep [job]...",
+		Short: "Remove what jobs that have ended have left at the broker",
+		Long: `Remove what jobs that have ended have left at the broker: what a worker sent after the end, or what could not be removed then since the broker was away.
+Each run on the fleet does that too, at its end and every minute.
+
+A job that can go on and that no run has now is listed, and stays: prodigy resume goes on with it, on the machine that it was begun on. If it is named
+here by its id, workers end what they run of it, and all of it is removed from the broker.`,
+		Example: `  prodigy fleet sweep --fleet nats://127.0.0.1:4222
+  prodigy fleet sweep --dry-run
+  prodigy fleet sweep mapreduce-20261120-161500-k3v9`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.broker.need("fleet"); err != nil {
+				return err
+			}
+			return con.linked(func() error { return runFleetSweep(cmd.Context(), con, o, args, dryRun) })
+		},
+	}
+	o.broker.add(cmd, "fleet", "the broker")
+	addFormat(cmd, &o.format, asJSON)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "remove nothing, only list it")
+	return cmd
 }
 
 func newFleetInitCommand(con *console) *cobra.Command {
@@ -200,8 +229,10 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		return printJSON(con.out, shown)
 	}
 	if len(shown) == 0 {
-		_, err := fmt.Fprintln(con.err, "no worker answers")
-		return err
+		if _, err := fmt.Fprintln(con.err, "no worker answers"); err != nil {
+			return err
+		}
+		return tellOfOrphans(ctx, con, o)
 	}
 	t := newTable(con.out, con.look(), nil, "WORKER", "HOST", "SLOTS", "BUSY", "SINCE", "LABELS", "VERSION", "JOBS")
 	for _, n := range shown {
@@ -219,6 +250,114 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		}
 		t.row(visible(name), visible(n.Host), strconv.Itoa(n.Slots), strconv.Itoa(n.Busy), duration.Format(time.Since(n.Began).Round(time.Second)),
 			visible(strings.Join(n.Labels, ",")), visible(n.Version), visible(cmp.Or(strings.Join(held, "; "), "-")))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return tellOfOrphans(ctx, con, o)
+}
+
+// tellOfOrphans names the jobs that can go on and that no run has now, to those who may do something about it.
+func tellOfOrphans(ctx context.Context, con *console, o fleetCommandOptions) error {
+	if o.broker.found.May(fleet.Coordinator) != nil {
+		return nil
+	}
+	found, err := sweep(ctx, con, o, fleet.SweepOptions{Look: true})
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		if r.Ended || r.JobID == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(con.err, "job %s is run by nobody%s: prodigy resume goes on with it there, prodigy fleet sweep %s removes it\n", visible(r.JobID), visible(lastRunner(r)), visible(r.JobID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastRunner says who ran a job last, and when that was, as far as that is known.
+func lastRunner(r fleet.Remains) string {
+	if r.Host == "" {
+		return ""
+	}
+	return fmt.Sprintf(" since %s ago, when it was by process %d on %s", duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)), r.PID, r.Host)
+}
+
+// sweep removes what jobs that have ended have left. Those of this home are known to have.
+func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.SweepOptions) ([]fleet.Remains, error) {
+	home, err := jobs.FromEnv()
+	if err != nil {
+		return nil, err
+	}
+	s.Ended = endedIn(home)
+	return con.link.Sweep(ctx, o.broker.found, s)
+}
+
+// endedIn returns what reports whether a job of a home has ended.
+func endedIn(home jobs.Home) func(id string) (seed uint64, ended bool) {
+	return func(id string) (uint64, bool) {
+		job, err := home.Find(id)
+		if err != nil || job.ID != id || job.Running() {
+			return 0, false
+		}
+		meta, err := job.ReadMeta()
+		if err != nil {
+			return 0, false
+		}
+		completed, err := mapreduce.MayHaveCompleted(job)
+		return meta.Seed, err == nil && completed
+	}
+}
+
+// remainsShown is what is left of a job, as fleet sweep --json prints it.
+type remainsShown struct {
+	JobID   string    `json:"job_id"`
+	Key     string    `json:"key"`
+	Objects int       `json:"objects"`
+	Bytes   uint64    `json:"bytes"`
+	Reports uint64    `json:"reports"`
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Heard   time.Time `json:"heard"`
+	Ended   bool      `json:"ended"`
+	Removed bool      `json:"removed"`
+}
+
+func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, named []string, dryRun bool) error {
+	found, err := sweep(ctx, con, o, fleet.SweepOptions{Jobs: named, Look: dryRun})
+	if err != nil {
+		return err
+	}
+	for _, name := range named {
+		if !slices.ContainsFunc(found, func(r fleet.Remains) bool { return r.JobID == name || r.Key == name }) {
+			return refusef("the broker has nothing of a job %q that nobody runs", name)
+		}
+	}
+	if o.format == asJSON {
+		shown := make([]remainsShown, 0, len(found))
+		for _, r := range found {
+			shown = append(shown, remainsShown{JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes, Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept})
+		}
+		return printJSON(con.out, shown)
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(con.err, "the broker has nothing of jobs that nobody runs")
+		return err
+	}
+	t := newTable(con.out, con.look(), nil, "JOB", "OBJECTS", "BYTES", "REPORTS", "STATE")
+	for _, r := range found {
+		state := "stays: it can go on, and is run by nobody" + lastRunner(r)
+		switch {
+		case r.Swept:
+			state = "removed"
+		case r.Ended && dryRun:
+			state = "has ended"
+		case r.Ended:
+			state = "stays: somebody else has taken it meanwhile"
+		}
+		t.row(visible(cmp.Or(r.JobID, r.Key)), strconv.Itoa(r.Objects), strconv.FormatUint(r.Bytes, 10), strconv.FormatUint(r.Reports, 10), visible(state))
 	}
 	return t.flush()
 }

@@ -223,7 +223,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		}
 		crew, err := con.link.Join(ctx, fleet.JobOptions{
 			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Dir: dir, Grace: grace,
-			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces,
+			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
 		})
 		if err != nil {
 			return mapreduce.Result{}, err

@@ -52,13 +52,15 @@ type JobOptions struct {
 	Address
 	Version  string
 	Lease    time.Duration
-	Patience time.Duration   // how long the broker may be away before the run is asked to stop; 0: any time
-	Requires []string        // labels that a worker must have
-	Dir      string          // directory of the run
-	Grace    time.Duration   // what running attempts get to finish in at a stop
-	Layers   []string        // how AI coding CLIs are called, beside what is built in: see aicli.Layer
-	Agents   bool            // there are steps that need that
-	Claude   []string        // argv of the AI coding CLI of claude steps
+	Patience time.Duration // how long the broker may be away before the run is asked to stop; 0: any time
+	Requires []string      // labels that a worker must have
+	Dir      string        // directory of the run
+	Grace    time.Duration // what running attempts get to finish in at a stop
+	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
+	Agents   bool          // there are steps that need that
+	Claude   []string      // argv of the AI coding CLI of claude steps
+	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which seed. Nil: nobody knows.
+	Ended    func(jobID string) (seed uint64, ended bool)
 	Files    []string        // patterns of the files that workers are sent; none: they share Dir
 	Produces []workflow.Text // paths of what an item leaves
 }
@@ -117,6 +119,27 @@ type Node struct {
 	Jobs     map[string]string  `json:"jobs,omitempty"` // ids of the jobs by their keys
 }
 
+// SweepOptions say what is left of jobs at the broker is to go.
+type SweepOptions struct {
+	Ended func(jobID string) (seed uint64, ended bool) // as in JobOptions
+	Jobs  []string                                     // ids and keys of jobs that are removed also if they could go on
+	Look  bool                                         // nothing is removed
+}
+
+// Remains is what the broker has of a job that no coordinator has now.
+type Remains struct {
+	Key     string
+	JobID   string    // empty: nobody knows
+	Host    string    // of the last coordinator; empty: nobody knows
+	PID     int       // its process
+	Heard   time.Time // when it was last heard of, by the clock of the broker; zero: nobody knows
+	Objects int
+	Bytes   uint64 // of the objects
+	Reports uint64 // that workers have left
+	Ended   bool   // the job is over, or nobody will come back for it
+	Swept   bool   // nothing of it is left
+}
+
 // Crew gives the attempts of one job to workers.
 type Crew interface {
 	// Executor is for mapreduce.Config.
@@ -140,6 +163,8 @@ type Link interface {
 	Nodes(ctx context.Context, a Address) ([]Node, error)
 	// Drain asks workers with a name to finish and end, and returns how many heard that.
 	Drain(ctx context.Context, a Address, name string) (int, error)
+	// Sweep removes what jobs that have ended have left at the broker, and returns that, and what else there is of jobs that no coordinator has now.
+	Sweep(ctx context.Context, a Address, o SweepOptions) ([]Remains, error)
 	// Init makes the configuration of brokers and the credentials of all roles, and returns the names of the files. It overwrites nothing.
 	Init(o InitOptions) ([]string, error)
 	// Add makes credentials for one more member of the fleet whose files are in dir. It returns the names of the files that were made or changed.

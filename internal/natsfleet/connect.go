@@ -337,24 +337,6 @@ func (h *hub) has(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// drop removes the objects whose names begin with prefix.
-func (h *hub) drop(ctx context.Context, prefix string) error {
-	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err != nil {
-		return err
-	}
-	list, err := store.List(ctx)
-	if errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil
-	}
-	for _, o := range list {
-		if strings.HasPrefix(o.Name, prefix) {
-			err = errors.Join(err, store.Delete(ctx, o.Name))
-		}
-	}
-	return err
-}
-
 // keepTrying calls do until it succeeds or ctx ends, with growing pauses between the calls.
 func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
 	pause := 20 * time.Millisecond

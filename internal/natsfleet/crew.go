@@ -36,6 +36,7 @@ type crew struct {
 	locking      sync.Mutex
 	lockRevision uint64
 	epoch        int64
+	jobID        string // once it is opened
 	curve        nkeys.KeyPair
 	curvID       string
 
@@ -243,7 +244,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	if c.clones != nil { // nobody looks for it in the checkout of the user
 		c.probe = filepath.Join(c.clones.Dir(), "fleet")
 	}
-	c.epoch = max(c.epoch, epochIn(c.probe)+1)
+	c.jobID, c.epoch = jobID, max(c.epoch, epochIn(c.probe)+1)
 	if err := c.steadily(ctx, func(ctx context.Context) error {
 		err := c.lock(ctx, key, jobID)
 		if errors.Is(err, jetstream.ErrBucketNotFound) { // the broker has lost its disk since it was connected with
@@ -872,40 +873,33 @@ func (c *crew) Close() error {
 	}
 	if !c.nc.IsConnected() {
 		if clean {
-			c.tell("the broker is away, and still has something of the job when it is back")
+			c.tell("the broker is away, and has something of the job when it is back, which the next run from here removes (or prodigy fleet sweep)")
 		}
 		return nil
+	}
+	if clean {
+		_ = os.Remove(c.probe)
+		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, c.key) }); err != nil {
+			c.tell("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %v", err)
+		}
 	}
 	if err := c.unlock(ctx); err != nil && !isConflict(err) {
 		c.tell("the broker still has the lock of the job: %v", err)
 	}
-	if !clean {
-		return nil
-	}
-	_ = os.Remove(c.probe)
-	if err := keepTrying(ctx, c.clear); err != nil {
-		c.tell("the broker still has something of the job: %v", err)
-	}
+	c.sweep(ctx)
 	return nil
+}
+
+// sweep removes what other jobs have left at the broker. What cannot be removed now is removed by another one.
+func (c *crew) sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	s := &sweeper{hub: c.hub, own: c.key, ended: c.o.Ended}
+	_, _ = s.sweep(ctx, false)
 }
 
 // partingTime is how long the end of a run may wait for a broker that is away, or has no leader.
 const partingTime = 10 * time.Second
-
-// clear removes the job from the broker.
-func (c *crew) clear(ctx context.Context) error {
-	kv, err := c.js.KeyValue(ctx, jobsBucket)
-	if err == nil {
-		err = kv.Purge(ctx, c.key)
-	}
-	if e := c.js.DeleteConsumer(ctx, outStream, c.key); !errors.Is(e, jetstream.ErrConsumerNotFound) {
-		err = errors.Join(err, e)
-	}
-	if stream, e := c.js.Stream(ctx, outStream); e == nil {
-		err = errors.Join(err, stream.Purge(ctx, jetstream.WithPurgeSubject("prodigy.out.*."+c.key+".>")))
-	}
-	return errors.Join(err, c.drop(ctx, c.key+"/"))
-}
 
 // up takes what a worker says.
 func (c *crew) up(m *nats.Msg) {
@@ -1506,6 +1500,7 @@ func (c *crew) look() {
 		if now.Sub(checked) > time.Minute {
 			checked = now
 			c.reconcile(false)
+			c.sweep(c.life)
 		}
 	}
 }

@@ -238,15 +238,20 @@ func (h *hub) getFile(ctx context.Context, object string, want fleet.File, to io
 	return nil
 }
 
+// remove removes an object, if there is one.
 func (h *hub) remove(ctx context.Context, object string) error {
 	store, err := h.js.ObjectStore(ctx, filesStore)
-	if err == nil {
-		err = store.Delete(ctx, object)
+	if err != nil {
+		return err
 	}
+	o, err := store.GetInfo(ctx, object)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return h.erase(ctx, o)
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.

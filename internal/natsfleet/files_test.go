@@ -229,7 +229,7 @@ func TestAWorkerAsksForNoRemoval(t *testing.T) {
 		t.Errorf("the worker was refused something: %v", err)
 	}
 	// What was sent in part is the coordinator's, which removes what is of a job.
-	if err := coordinator.drop(t.Context(), "job/"); err != nil {
+	if err := coordinator.clear(t.Context(), "job"); err != nil {
 		t.Error(err)
 	}
 	if has, err := coordinator.has(t.Context(), "job/made-1"); has || err != nil {

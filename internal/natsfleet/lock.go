@@ -17,10 +17,12 @@ import (
 
 // lockEntry says which coordinator has a job. A job in two homes, or on two machines, has one coordinator all the same.
 type lockEntry struct {
-	Owner string `json:"owner"` // empty: it was given back
-	Host  string `json:"host"`
-	PID   int    `json:"pid"`
-	Epoch int64  `json:"epoch"` // grows with each owner: workers do not listen to one of before
+	Job    string `json:"job,omitempty"` // its id
+	Owner  string `json:"owner"`         // empty: it was given back
+	Host   string `json:"host"`
+	PID    int    `json:"pid"`
+	Epoch  int64  `json:"epoch"`            // grows with each owner: workers do not listen to one of before
+	Sweeps bool   `json:"sweeps,omitempty"` // the owner is no coordinator, but removes what is left of the job
 }
 
 // errTaken is the reason why a job goes on elsewhere.
@@ -57,6 +59,14 @@ func (c *crew) lock(ctx context.Context, key, jobID string) error {
 		if err == nil || first != 0 && e.Revision() != first {
 			return refused
 		}
+		if held.Sweeps && time.Since(began) < sweepTime {
+			select {
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
 			if first == 0 {
 				c.tell("the coordinator of the job, process %d on %s, is connected and does not answer: waiting %s for it", held.PID, held.Host, c.o.Lease)
@@ -84,7 +94,7 @@ func (c *crew) lockData(before int64) []byte {
 
 func (c *crew) lockOf(owner string) []byte {
 	host, _ := os.Hostname()
-	return encoded(lockEntry{Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch})
+	return encoded(lockEntry{Job: c.jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch})
 }
 
 func isConflict(err error) bool {

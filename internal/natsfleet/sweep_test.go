@@ -1,0 +1,244 @@
+package natsfleet
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
+)
+
+// kept returns the names of the objects that the broker has, and fails unless it has as many reports as that and no other messages of objects.
+func (f *field) kept(js jetstream.JetStream, reports uint64) (names []string) {
+	f.t.Helper()
+	h := &hub{js: js}
+	objects, err := h.objects(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, o := range objects {
+		names = append(names, o.Name)
+	}
+	slices.Sort(names)
+	s, err := js.Stream(f.t.Context(), outStream)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if got := s.CachedInfo().State.Msgs; got != reports {
+		f.t.Errorf("the broker has %d reports, want %d", got, reports)
+	}
+	return names
+}
+
+// What a worker leaves with the broker after its job was closed goes with the end of the next job, with all that says that there was something.
+func TestWhatComesAfterTheEndOfAJobIsRemovedByTheNext(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	first := f.run(source(2, 2, "true", ""), nil)
+	h, err := connect(t.Context(), f.address(), "late worker", furnished, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	meta, err := first.Job.ReadMeta()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := keyOf(first.Job.ID, meta.Seed)
+	if err := h.put(t.Context(), key+"/made-7", make([]byte, 200<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.js.Publish(t.Context(), outSubject("late", key, "7"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if names := f.kept(h.js, 1); len(names) != 1 {
+		t.Fatalf("the broker has %q, want one object", names)
+	}
+	f.run(source(2, 2, "true", ""), nil)
+	if names := f.kept(h.js, 0); len(names) > 0 {
+		t.Errorf("the broker still has %q", names)
+	}
+	if info := streamInfo(t, h.js, filesStream); info.Msgs != 0 {
+		t.Errorf("the store of objects still has %d messages", info.Msgs)
+	}
+}
+
+func TestASweepLeavesWhatIsWanted(t *testing.T) {
+	f := newField(t)
+	f.lease = 2 * time.Second
+	h, err := connect(t.Context(), f.address(), "test", furnished, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	locks, err := h.js.KeyValue(t.Context(), locksBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := h.js.KeyValue(t.Context(), jobsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]string{} // by the id of the job
+	leave := func(id string, lock *lockEntry, entry bool) {
+		keys[id] = keyOf(id, 5)
+		if err := h.put(t.Context(), keys[id]+"/spec", []byte(id)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.js.Publish(t.Context(), outSubject("w", keys[id], "1"), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		if lock != nil {
+			lock.Job = id
+			if _, err := locks.Put(t.Context(), keys[id], encoded(lock)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if entry {
+			if _, err := jobs.Put(t.Context(), keys[id], encoded(fleet.Job{ID: id})); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	leave("closed", &lockEntry{Epoch: 3}, false)
+	leave("paused", &lockEntry{Epoch: 3}, true)
+	leave("orphan", &lockEntry{Owner: "gone"}, true)
+	leave("ended", &lockEntry{Owner: "gone"}, true)
+	leave("of-another-home", &lockEntry{Owner: "gone"}, true)
+	leave("beginning", &lockEntry{Owner: "gone"}, false)
+	leave("unknown", nil, false)
+	leave("running", &lockEntry{}, false)
+	if _, err := h.subscribe(ownerSubject(keys["running"]), func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	ended := func(id string) (uint64, bool) {
+		if id == "of-another-home" {
+			return 6, true
+		}
+		return 5, id == "ended"
+	}
+	look := func(ended func(string) (uint64, bool), of ...string) []string {
+		t.Helper()
+		found, err := (Link{}).Sweep(t.Context(), f.address(), fleet.SweepOptions{Ended: ended, Jobs: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var swept []string
+		for _, r := range found {
+			if r.Objects != 1 || r.Reports != 1 {
+				t.Errorf("%s: got %+v, want an object and a report", r.Key, r)
+			}
+			if r.Swept {
+				swept = append(swept, r.Key)
+			}
+		}
+		slices.Sort(swept)
+		return swept
+	}
+	want := []string{keys["closed"], keys["ended"]}
+	if got := look(ended); !slices.Equal(got, want) {
+		t.Errorf("removed %q, want %q", got, want)
+	}
+	if got := look(ended); len(got) > 0 {
+		t.Errorf("removed %q as well", got)
+	}
+	if got := f.kept(h.js, 6); len(got) != 6 {
+		t.Errorf("the broker still has %q, want 6", got)
+	}
+	var lock lockEntry
+	if e, err := locks.Get(t.Context(), keys["closed"]); err != nil || json.Unmarshal(e.Value(), &lock) != nil || lock.Owner != "" || lock.Sweeps || lock.Epoch != 3 {
+		t.Errorf("the lock is %+v, %v", lock, err)
+	}
+	// Named, also what could go on, but not what runs.
+	want = []string{keys["orphan"]}
+	if got := look(nil, "orphan", "running"); !slices.Equal(got, want) {
+		t.Errorf("removed %q, want %q", got, want)
+	}
+	if _, err := jobs.Get(t.Context(), keys["orphan"]); err == nil {
+		t.Error("workers still see the job")
+	}
+}
+
+// Nobody begins a job while what is left of it is being removed.
+func TestAJobBeginsAfterASweep(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	locks, err := c.js.KeyValue(t.Context(), locksBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := keyOf("job", c.c.Seed)
+	revision, err := locks.Create(t.Context(), key, encoded(lockEntry{Job: "job", Owner: "sweeper", Epoch: 8, Sweeps: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	time.AfterFunc(200*time.Millisecond, func() {
+		if _, err := locks.Update(t.Context(), key, encoded(lockEntry{Job: "job", Epoch: 8}), revision); err != nil {
+			t.Errorf("somebody has taken the lock: %v", err)
+		}
+	})
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	if time.Since(began) < 200*time.Millisecond || c.epoch <= 8 {
+		t.Errorf("it began after %s with epoch %d", time.Since(began), c.epoch)
+	}
+}
+
+// The content of an object whose worker was killed while it sent it goes after a day, and what is being sent stays.
+func TestContentOfUnfinishedObjectsGoes(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	name := objectName("job/whole", []byte("whole"))
+	if err := c.put(t.Context(), name, []byte("whole")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.js.Publish(t.Context(), chunks+"part", []byte("part")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		want  uint64 // messages: content and what it is
+	}{{0, 3}, {partKept + time.Hour, 2}} {
+		s := &sweeper{hub: c.hub, now: time.Now().Add(tt.after)}
+		if err := s.sweepParts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := streamInfo(t, c.js, filesStream).Msgs; got != tt.want {
+			t.Errorf("after %s there are %d messages, want %d", tt.after, got, tt.want)
+		}
+	}
+	if data, err := c.get(t.Context(), name); err != nil || string(data) != "whole" {
+		t.Errorf("got %q, %v", data, err)
+	}
+}
+
+// A fleet that has run many jobs does not keep word of each.
+func TestMarkersOfRemovedJobsGo(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	kv, err := c.js.KeyValue(t.Context(), jobsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range mostMarkers {
+		if err := kv.Purge(t.Context(), newInstance()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := kv.Put(t.Context(), "job", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	s := &sweeper{hub: c.hub}
+	if err := s.sweepMarkers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := streamInfo(t, c.js, "KV_"+jobsBucket).Msgs; got != mostMarkers+1 {
+		t.Errorf("%d messages are left, want those that workers may not have seen yet: %d", got, mostMarkers+1)
+	}
+}
