@@ -116,7 +116,11 @@ func (o metricsOptions) observe(p *printer, c *mapreduce.Config) (end func(), er
 		m.Earlier(e.Metrics, e.Spent)
 		earlier(e)
 	}
-	c.RateWaited = m.Waited
+	waited := c.RateWaited
+	c.RateWaited = func(d time.Duration) {
+		m.Waited(d)
+		waited(d)
+	}
 	return func() {
 		if server != nil {
 			server.Close()

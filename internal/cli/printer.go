@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -34,6 +35,7 @@ type printer struct {
 	earlier    errorpolicy.Metrics // of the runs before this one
 
 	steer   steering
+	waited  atomic.Int64 // when an item last had waited for its turn of a rate, in Unix milliseconds. Any goroutine may set it
 	metrics metricsOptions
 	counts  *metrics.Job // for the metrics; nil: nobody wants them
 	otel    bool         // --otel
@@ -98,6 +100,13 @@ func (p *printer) step(e events.AgentProgress) {
 	select {
 	case p.steps <- e:
 	default:
+	}
+}
+
+// rateWaited implements Config.RateWaited. A wait that nobody could see is none.
+func (p *printer) rateWaited(d time.Duration) {
+	if d >= time.Millisecond {
+		p.waited.Store(time.Now().UnixMilli())
 	}
 }
 
@@ -177,6 +186,7 @@ func (p *printer) progress(now time.Time) {
 	if p.job.ID == "" {
 		return
 	}
+	p.lines.rate = heldBy(p.job.Rates, now.Sub(time.UnixMilli(p.waited.Load())))
 	p.screen.progress(p.lines, p.job, now)
 }
 

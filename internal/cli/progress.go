@@ -27,6 +27,7 @@ type progressLines struct {
 	label   func(index int) string // what items are called besides their ids; nil: nothing
 	keys    bool                   // keys of the terminal steer the job
 	budget  spend.USD              // of the workflow, for AI agents; 0: none
+	rate    string                 // of starts, for which items have waited of late; empty: none have
 }
 
 // newProgressLines returns what formats the live lines of a job on con. A nil w is a workflow that cannot be read.
@@ -82,6 +83,9 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 		add(cut(width, strings.Join(slices.Concat(pace(j, now), g.money(j), g.retries(j, now)), "  ")))
 		for _, text := range g.paused(j, now) {
 			add(g.paint(yellow, text))
+		}
+		if g.rate != "" {
+			add("items wait for the rate " + g.rate)
 		}
 		add(adapted(j))
 		for _, b := range g.breakers(j, now) {
@@ -531,6 +535,12 @@ func (g progressLines) statusLine(j *view.Job, now time.Time) string {
 		return g.phase(j, now)
 	}
 	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), pace(j, now), g.money(j))
+	if g.rate != "" {
+		parts = append(parts, "items wait for the rate "+g.rate)
+	}
+	if j.Limit != nil {
+		parts = append(parts, "limit "+j.Limit.Words())
+	}
 	if text := retryCounts(j, nextRetry(j, now)); text != "" {
 		parts = append(parts, text)
 	}

@@ -186,6 +186,24 @@ func TestOffATerminalOneLineSaysIt(t *testing.T) {
 	}
 }
 
+// Off a terminal, too, the line says what limits the starts.
+func TestTheLineSaysWhatLimitsStarts(t *testing.T) {
+	rates := []events.StartRate{{Limit: "9/s", PerSecond: 9, Step: "call"}, {Limit: "40/s", PerSecond: 40, Per: "${item.host}"}}
+	j := seen(view.New(), events.JobStarted{MaxParallel: 8, Rates: rates}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.ConcurrencyChanged{Limit: 5, Before: 2, Rate: 48.5, Reason: "because"})
+	got := progressLines{rate: heldBy(j.Rates, time.Second)}.statusLine(j, sixteen.Add(2*time.Second))
+	if want := "items wait for the rate 40/s for each ${item.host}, limit 5 at once, 48.5/s"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
+	}
+	for ago, want := range map[time.Duration]string{reportEvery: "40/s for each ${item.host}", reportEvery + 1: ""} {
+		if got := heldBy(j.Rates, ago); got != want {
+			t.Errorf("%s after the last wait: got %q, want %q", ago, got, want)
+		}
+	}
+	if got := heldBy([]events.StartRate{{Limit: "1/min", PerSecond: 1.0 / 60}}, time.Minute); got == "" {
+		t.Error("a rate of one in a minute is left out between two starts")
+	}
+}
+
 // What an item is called cannot steer the terminal.
 func TestTheRegionIsText(t *testing.T) {
 	j := seen(view.New(), events.JobStarted{}, events.AgentStarted{ItemID: "\x1b[2Jx\ny"})

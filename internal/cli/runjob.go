@@ -131,7 +131,7 @@ func watch(ctx context.Context, c mapreduce.Config, p *printer, do work) (finish
 	signals, stopListening := listen()
 	defer stopListening()
 
-	c.Stop, c.Observe = stop, p.observe
+	c.Stop, c.Observe, c.RateWaited = stop, p.observe, p.rateWaited
 	if p.screen.live {
 		c.Progress, c.Printed = p.step, p.output
 	}

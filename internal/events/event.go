@@ -167,6 +167,13 @@ type JobStarted struct {
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
 
 	InputJob string `json:"input_job,omitempty"` // the job whose results are the items; items.jsonl has which item each comes from
+
+	Rates []StartRate `json:"rates,omitempty"` // that the workflow says
+}
+
+func (e JobStarted) normal() Event {
+	e.Rates = clippedRates(e.Rates)
+	return e
 }
 
 func (JobStarted) Type() string { return "JobStarted" }
@@ -269,6 +276,8 @@ type JobResumed struct {
 
 	Accepted bool     `json:"accepted,omitempty"` // the job goes on though its rollout was held (RolloutHeld); without it, the stage begins anew
 	Set      []string `json:"set,omitempty"`      // of a retry of dead letters: other values of parameters and variables, as NAME=VALUE
+
+	Rates []StartRate `json:"rates,omitempty"` // from now on, as in JobStarted
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
@@ -286,7 +295,7 @@ func (e JobResumed) masked(m Masker) Event {
 }
 
 func (e JobResumed) normal() Event {
-	e.Died = writtenAt(e.Died)
+	e.Died, e.Rates = writtenAt(e.Died), clippedRates(e.Rates)
 	return e.with(func(text string) string { return Clip(text, MaxError) })
 }
 

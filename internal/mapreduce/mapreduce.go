@@ -197,6 +197,7 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	j.runSeq = j.record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: j.parallel, Seed: j.meta.Seed, Version: j.config.Version,
 		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
+		Rates: startRates(j.workflow),
 	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
 		if err := j.log.Flush(); err != nil {
@@ -693,6 +694,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(), Accepted: j.config.Accept, Set: j.config.Set,
+		Rates: startRates(j.workflow),
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)

@@ -6,6 +6,7 @@ import (
 	"prodigy/internal/adapt"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // kindOf returns what a failure of a type says of the service that agents call.
@@ -62,6 +63,29 @@ func (s *state) retriedStep(now time.Time, e events.StepRetried) {
 
 // takesTurns reports whether starts have to wait for a turn.
 func (s *state) takesTurns() bool { return s.Rate.Limits() || s.Adapt.Limits() || s.Retries.Limits() }
+
+// startRates returns how often agents of a workflow and their steps start at most.
+func startRates(w *workflow.Workflow) (rates []events.StartRate) {
+	if w.Map == nil {
+		return nil
+	}
+	add := func(r workflow.Rate, step string) {
+		one := events.StartRate{Limit: r.Limit.String(), PerSecond: r.Limit.PerSecond(), Step: step}
+		if r.Per != nil {
+			one.Per = r.Per.Value
+		}
+		rates = append(rates, one)
+	}
+	if w.Map.Rate.Limit.Count > 0 {
+		add(w.Map.Rate, "")
+	}
+	for i, s := range w.Map.AgentTemplate {
+		if s.Rate != nil {
+			add(*s.Rate, s.Label(i))
+		}
+	}
+	return rates
+}
 
 // isRetry reports whether the next attempt at an item follows a failure.
 func (s *state) isRetry(index int) bool { return s.Waiting[index].Retry.Attempts > 0 }

@@ -272,7 +272,12 @@ func (j *Job) Families(now time.Time) []Family {
 	if v.Limit != nil && v.Limit.Rate > 0 {
 		list = append(list, Family{"prodigy_adapted_starts_per_second", "Starts in a second that the adaptive limit allows.", Gauge, "", []Sample{one(v.Limit.Rate)}})
 	}
+	var rates []Sample
+	for _, r := range v.Rates {
+		rates = append(rates, one(r.PerSecond, Label{"per", r.Per}, Label{"step", r.Step}))
+	}
 	list = append(list,
+		Family{"prodigy_rate_starts_per_second", "Starts in a second that a rate of the workflow allows: of agents, or of a step; for each value of per, if it has one.", Gauge, "", rates},
 		Family{"prodigy_rate_wait_seconds_total", "Time in which an item had a slot and waited for its turn of the rate.", Counter, "s", []Sample{one(j.waited.Seconds())}},
 		Family{"prodigy_starts_held", "Whether nothing starts, by what holds it back: windows, guards, or a person.", Gauge, "", []Sample{
 			one(number(v.StartsHeld["guards"].By != ""), Label{"by", "guards"}),

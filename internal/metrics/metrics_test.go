@@ -79,7 +79,7 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 	exit, at := 1, began.Add(time.Hour)
 	feed(
 		j,
-		events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 4},
+		events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 4, Rates: []events.StartRate{{Limit: "90/min", PerSecond: 1.5}, {Limit: "2/s", PerSecond: 2, Per: "${item.host}", Step: "call"}}},
 		events.PhaseStarted{Phase: "map"},
 		events.ItemsSelected{TotalItems: 10},
 		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
@@ -122,6 +122,8 @@ func TestPrometheusReadsWhatAJobDid(t *testing.T) {
 		{4, "prodigy_slots", nil},
 		{1, "prodigy_slots_used", nil},
 		{1.5, "prodigy_rate_wait_seconds_total", nil},
+		{1.5, "prodigy_rate_starts_per_second", []string{"per=", "step="}},
+		{2, "prodigy_rate_starts_per_second", []string{"per=${item.host}", "step=call"}},
 		{1, "prodigy_breakers", []string{"scope=workflow", "state=half_open"}},
 		{2, "prodigy_breakers", []string{"scope=fetch", "state=open"}},
 		{1, "prodigy_breaker_openings_total", []string{"scope=workflow"}},

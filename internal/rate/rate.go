@@ -82,6 +82,9 @@ func (l Limit) String() string {
 	return strconv.Itoa(l.Count) + "/" + per
 }
 
+// PerSecond returns how many starts there are in a second.
+func (l Limit) PerSecond() float64 { return float64(l.Count) / l.Per.Seconds() }
+
 // Least returns how long n starts of one key take at least.
 func (l Limit) Least(n int) time.Duration {
 	if l.Count == 0 {

@@ -16,8 +16,11 @@ type limits struct {
 	cols    [columns]limitColumn
 	filled  int // the column of the last record
 	running int
-	slots   int     // how many agents may run at once
-	rate    float64 // starts in a second that are allowed; 0: there is no limit, or the log does not have it
+	slots   int      // how many agents may run at once
+	rate    float64  // starts in a second that are allowed, whatever their keys are; 0: there is no limit, or the log does not have it
+	adapts  float64  // that of the adaptive limit
+	fixed   float64  // that of the workflow
+	rates   []string // of the workflow, also those that are drawn nowhere
 	changes []change
 	more    int  // changes that are not drawn
 	turns   bool // starts have turns
@@ -36,6 +39,9 @@ type change struct {
 	text string
 }
 
+// ratesKept bounds the rates of the workflows of a job that are written out.
+const ratesKept = 20
+
 // changesKept bounds the changes that are drawn.
 const changesKept = 200
 
@@ -46,8 +52,10 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		l.slots = e.MaxParallel
+		l.fix(e.Rates)
 	case events.JobResumed:
 		l.running = len(e.Attached)
+		l.fix(e.Rates)
 	case events.ScaleRequested:
 		l.slots = e.MaxParallel
 		l.change(now, fmt.Sprintf("%d slots instead of %d, by %s", e.MaxParallel, e.Was, e.By))
@@ -58,7 +66,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 				l.cols[i].slots = e.Before
 			}
 		}
-		l.slots, l.rate = e.Limit, e.Rate
+		l.slots, l.adapts = e.Limit, e.Rate
 		l.change(now, e.Words()+": "+e.Reason)
 	case events.StartsHeld:
 		l.change(now, "nothing starts: "+e.Reason)
@@ -81,8 +89,25 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		l.ended(p.open[e.ItemIndex])
 	}
 	c := &l.cols[l.filled]
+	if l.rate = l.adapts; l.rate == 0 || l.fixed > 0 && l.fixed < l.rate {
+		l.rate = l.fixed
+	}
 	l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
 	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, l.slots), l.rate
+}
+
+// fix takes the rates that the workflow has from now on.
+func (l *limits) fix(rates []events.StartRate) {
+	l.fixed = 0
+	for _, r := range rates {
+		l.turns = true
+		if r.Step == "" && r.Per == "" {
+			l.fixed = r.PerSecond
+		}
+		if len(l.rates) < ratesKept && !slices.Contains(l.rates, r.Words()) {
+			l.rates = append(l.rates, r.Words())
+		}
+	}
 }
 
 // ended notes that an attempt has ended, if it had begun.

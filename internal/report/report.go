@@ -69,6 +69,7 @@ type charts struct {
 	Merges     *merges // nil: the job has no workspaces
 	Limits     []chart // of what ran at once, and of starts; nil: nothing limited them that changed
 	Breakers   *chart  // nil: no breaker of a key has opened
+	Rates      string  // that the workflow allows
 	Shut       int     // breakers that are not drawn
 }
 
@@ -196,7 +197,7 @@ func draw(records func() iter.Seq2[events.Record, error], now time.Time, kept bo
 	p.finish(!now.IsZero())
 	breakers, more := p.breakers(job.Periods())
 	return job, charts{
-		Limits: p.limitCharts(), Breakers: breakers, Shut: more,
+		Limits: p.limitCharts(), Rates: strings.Join(p.limits.rates, ", "), Breakers: breakers, Shut: more,
 		Merges:     mergesOf(job, p, kept.rows),
 		Throughput: p.throughput(), Slots: p.slots(job.Periods(), job.Pauses()), SummedUp: p.many, Lengths: lengths(job.Durations.Cells()), Durations: &job.Durations,
 	}, nil

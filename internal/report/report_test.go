@@ -370,6 +370,24 @@ func TestLimitsAndBreakersOfKeysAreDrawn(t *testing.T) {
 	}
 }
 
+func TestTheRatesOfAWorkflowAreDrawn(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2, Rates: []events.StartRate{{Limit: "20/s", PerSecond: 20}, {Limit: "3/s", PerSecond: 3, Per: "${item.host}", Step: "call"}}})
+	s.at(time.Second, events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1})
+	s.at(4*time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(3 * time.Second)})
+	s.at(5*time.Second, events.JobPaused{Reason: "by hand"})
+	s.at(6*time.Second, events.JobResumed{Rates: []events.StartRate{{Limit: "40/s", PerSecond: 40}}})
+	s.at(7*time.Second, events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 1})
+	s.at(9*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, DurationMS: events.Millis(2 * time.Second)})
+	s.at(10*time.Second, events.JobCompleted{})
+	page := pageOf(t, s.source())
+	for _, want := range []string{"20 allowed", "40 allowed", "at most 40\"", "The workflow allows 20/s, step call: 3/s for each ${item.host}, 40/s."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
 // However often limits change and however many keys there are, the page stays small.
 func TestChartsOfLimitsStaySmall(t *testing.T) {
 	var s story

@@ -78,6 +78,7 @@ type Job struct {
 	RetriesHeld *events.RetriesHeld          // nil: no retry waits because of too many
 	StartsHeld  map[string]events.StartsHeld // what holds back all starts, by its name
 	Limit       *events.ConcurrencyChanged   // the last; nil: there was none
+	Rates       []events.StartRate           // of agents and steps, that the workflow says
 	Budget      *spend.JobSpent              // nil: the budget allows further agents, as far as this run has asked
 
 	status  errorpolicy.Statuses // by item index
@@ -160,7 +161,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobStarted:
 		j.started(e)
 	case events.JobResumed:
-		j.ReduceStale, j.ReduceHeld, j.Budget = false, false, nil
+		j.ReduceStale, j.ReduceHeld, j.Budget, j.Rates = false, false, nil, e.Rates
 		j.capped(e.MaxCostUSD)
 		j.resume(r.Time, e)
 	case events.JobCompleted:
@@ -290,7 +291,7 @@ func (j *Job) applyAgent(r events.Record) {
 func (j *Job) started(e events.JobStarted) {
 	j.resumed = false
 	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
-	j.Base, j.Head = e.Base, e.Base
+	j.Base, j.Head, j.Rates = e.Base, e.Base, e.Rates
 	j.capped(e.MaxCostUSD)
 	if e.TotalItems != nil {
 		j.Total = *e.TotalItems
