@@ -96,6 +96,8 @@ var allowed = map[string][]string{
 	"internal/trials":      {},                   // for the programs of attack and torture
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 
+	"internal/testenv/scripts": {"testenv", "github.com/rogpeppe/go-internal"}, // for tests
+
 	"internal/rawjson":             {"github.com/go-json-experiment/json"},
 	"internal/rawjson/conformance": {}, // cases for the tests of whatever reads JSON
 }

@@ -14,27 +14,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/testenv/scripts"
 	"prodigy/internal/workflow"
 )
 
-// block is a fenced piece of a document. Behind its language may stand the name of the file that it is.
-type block struct {
-	file, lang, name, text string
-	line                   int
-}
-
 // blocksOf returns the fenced pieces of all documents in one language.
-func blocksOf(t *testing.T, lang string) []block {
+func blocksOf(t *testing.T, lang string) []scripts.Block {
 	t.Helper()
-	var all []block
+	var all []scripts.Block
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/howto/*.md"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			for _, b := range fenced(file, readFile(t, file)) {
-				if b.lang == lang {
+			for _, b := range scripts.Blocks(file, readFile(t, file)) {
+				if b.Lang == lang {
 					all = append(all, b)
 				}
 			}
@@ -52,38 +47,17 @@ func readFile(t *testing.T, name string) string {
 	return string(data)
 }
 
-func fenced(file, text string) []block {
-	var all []block
-	var open *block
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		mark, isMark := strings.CutPrefix(strings.TrimSpace(line), "```")
-		switch {
-		case isMark && open != nil:
-			all = append(all, *open)
-			open = nil
-		case isMark:
-			lang, name, _ := strings.Cut(mark, " ")
-			open = &block{file: file, lang: lang, name: name, line: n + 1}
-		case open != nil:
-			open.text += line
-		}
-	}
-	return all
-}
-
 func TestEveryWorkflowInTheDocumentsIsValid(t *testing.T) {
 	blocks := blocksOf(t, "yaml")
 	if len(blocks) == 0 {
 		t.Fatal("there is no yaml in the documents")
 	}
 	for _, b := range blocks {
-		if b.name != "" && !strings.HasSuffix(b.name, ".yml") {
+		if b.Name != "" && !strings.HasSuffix(b.Name, ".yml") {
 			continue // a file of another program
 		}
-		name := filepath.Base(b.file) + ":" + strconv.Itoa(b.line)
-		if _, err := workflow.Parse(name, []byte(b.text), workflow.ParseOptions{}); err != nil {
+		name := filepath.Base(b.File) + ":" + strconv.Itoa(b.Line)
+		if _, err := workflow.Parse(name, []byte(b.Text), workflow.ParseOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -92,10 +66,10 @@ func TestEveryWorkflowInTheDocumentsIsValid(t *testing.T) {
 func TestEveryCommandInTheDocumentsExists(t *testing.T) {
 	makefile := readFile(t, "../../Makefile")
 	for _, b := range blocksOf(t, "console") {
-		if slices.Contains(guides(t), b.file) {
+		if slices.Contains(scripts.Guides(t), b.File) {
 			continue // they are run
 		}
-		for line := range strings.Lines(b.text) {
+		for line := range strings.Lines(b.Text) {
 			typed, isTyped := strings.CutPrefix(line, "$ ")
 			if !isTyped {
 				continue
@@ -107,17 +81,17 @@ func TestEveryCommandInTheDocumentsExists(t *testing.T) {
 			words := strings.Fields(typed)
 			switch words[0] {
 			case "prodigy":
-				tryParsing(t, b.file, words[1:])
+				tryParsing(t, b.File, words[1:])
 			case "make":
 				if !strings.Contains(makefile, "\n"+words[1]+":") {
-					t.Errorf("%s: make knows no %s", b.file, words[1])
+					t.Errorf("%s: make knows no %s", b.File, words[1])
 				}
 			case "go":
 				if _, err := os.Stat("../../" + words[2]); err != nil || words[1] != "run" {
-					t.Errorf("%s: %q runs nothing that there is", b.file, typed)
+					t.Errorf("%s: %q runs nothing that there is", b.File, typed)
 				}
 			default:
-				t.Errorf("%s: what is %q?", b.file, typed)
+				t.Errorf("%s: what is %q?", b.File, typed)
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func compareFile(t *testing.T, path string, want []byte) {
 // Every command is run by some script, so that none is added without a test of what a user would type.
 func TestEveryCommandHasAScript(t *testing.T) {
 	var scripts strings.Builder
-	for _, pattern := range []string{"../../testdata/script/*.txtar", "../../testdata/script/seeds/*.txtar"} {
+	for _, pattern := range []string{"../../testdata/script/*.txtar", "../../testdata/script/*/*.txtar"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"prodigy/internal/testenv/scripts"
 	"prodigy/internal/workflow"
 )
 
@@ -24,8 +25,7 @@ func TestEveryStepKeyWorksInEveryPhase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts many processes")
 	}
-	runScripts(t, testscript.Params{Dir: phasesDir, Setup: func(env *testscript.Env) error {
-		env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
+	scripts.Run(t, testscript.Params{Dir: phasesDir, Setup: func(env *testscript.Env) error {
 		steps, err := os.ReadFile(filepath.Join(env.WorkDir, "steps.yml"))
 		if err != nil {
 			return err

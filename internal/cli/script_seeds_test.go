@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"prodigy/internal/testenv/scripts"
 	"prodigy/internal/workflow"
 )
 
@@ -36,14 +37,13 @@ func TestSeedScripts(t *testing.T) {
 			"waits":       waits,
 		},
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
 			return os.CopyFS(filepath.Join(env.WorkDir, "workflows"), os.DirFS(workflows))
 		},
 	}
 	if testing.Short() {
 		params.Dir, params.Files = "", []string{dir + "metrics.txtar"}
 	}
-	runScripts(t, params)
+	scripts.Run(t, params)
 }
 
 func TestAllWorkflowsAreParsedWithoutProblems(t *testing.T) {

@@ -6,50 +6,31 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"prodigy/internal/natsfleet"
-	"prodigy/internal/otlp"
-
-	"prodigy/internal/testenv"
+	"prodigy/internal/testenv/scripts"
 )
 
 var update = flag.Bool("update", false, "rewrite the files that scripts compare output with")
 
-// The test binary is prodigy too, and a claude that only says what it was asked.
+// The test binary is prodigy too, and a claude that only says what it was asked. The programs of a fleet and of OpenTelemetry are those
+// of the tests of natsfleet and otlp: linked here, they would be felt at each of two thousand starts.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
-		handDownSignals()
-		testenv.UseMemory()
 		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // scripts wait half of their time
 	}
-	testscript.Main(m, map[string]func(){
-		"prodigy":       func() { os.Exit(Main(os.Args[1:], nil, nil)) },
-		"prodigy-fleet": func() { os.Exit(Main(os.Args[1:], natsfleet.Link{}, nil)) },
-		"prodigy-otel":  func() { os.Exit(Main(os.Args[1:], nil, otlp.Export)) },
+	scripts.Main(m, map[string]func(){
+		"prodigy": func() { os.Exit(Main(os.Args[1:], nil, nil)) },
 
-		"claude":    fakeClaude,
-		"collector": fakeCollector,
-		"gh":        fakeGH,
+		"claude": fakeClaude,
+		"gh":     fakeGH,
 	})
-}
-
-// handDownSignals lets the commands that tests start hear the signals that a shell ignores for what it starts in the background, such as
-// these tests. What is caught here is not ignored there.
-func handDownSignals() {
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
-		if signal.Ignored(s) {
-			signal.Notify(make(chan os.Signal, 1), s)
-		}
-	}
 }
 
 // fakeClaude repeats its prompt, which it takes as the real one does: from its arguments and its standard input. It fails when the
@@ -118,7 +99,6 @@ func TestScripts(t *testing.T) {
 		Dir: dir, UpdateScripts: *update,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"terminal": terminal},
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("PRODIGY_HOME", filepath.Join(env.WorkDir, "home"))
 			return os.CopyFS(filepath.Join(env.WorkDir, "examples"), os.DirFS(examples))
 		},
 	}
@@ -126,5 +106,5 @@ func TestScripts(t *testing.T) {
 		// Under the race detector each start of a process is slow, and these use all the goroutines that there are.
 		params.Dir, params.Files = "", []string{dir + "quickstart.txtar", dir + "interrupt.txtar", dir + "interrupt_twice.txtar"}
 	}
-	runScripts(t, params)
+	scripts.Run(t, params)
 }

@@ -1,4 +1,4 @@
-package cli
+package otlp
 
 import (
 	"encoding/hex"
@@ -9,10 +9,38 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"prodigy/internal/cli"
+	"prodigy/internal/testenv/scripts"
 )
+
+// The test binary is prodigy too, with its companion.
+func TestMain(m *testing.M) {
+	scripts.Main(m, map[string]func(){
+		"prodigy":      func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
+		"prodigy-otel": func() { os.Exit(cli.Main(os.Args[1:], nil, Export)) },
+		"collector":    fakeCollector,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	scripts.Run(t, testscript.Params{Dir: "../../testdata/script/otel"})
+}
+
+func TestGuidesOfTracesDoWhatTheySay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the guides need some time")
+	}
+	scripts.RunGuides(t, "prodigy-otel")
+}
 
 // fakeCollector is the program collector of scripts: it takes OTLP over HTTP until it is interrupted. The file of its first argument gets its address, the
 // one of its second a line for each span, with its traceparent, its parent and its name.

@@ -1,0 +1,33 @@
+package natsfleet
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"prodigy/internal/cli"
+	"prodigy/internal/testenv/scripts"
+)
+
+// The test binary is prodigy too, with its companion.
+func TestMain(m *testing.M) {
+	scripts.Main(m, map[string]func(){
+		"prodigy":       func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
+		"prodigy-fleet": func() { os.Exit(cli.Main(os.Args[1:], Link{}, nil)) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
+	scripts.Run(t, testscript.Params{Dir: "../../testdata/script/fleet"})
+}
+
+func TestGuidesOfFleetsDoWhatTheySay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the guides need some time")
+	}
+	scripts.RunGuides(t, "prodigy-fleet")
+}
