@@ -111,6 +111,8 @@ type details struct {
 	Reason    string         `json:"reason,omitempty"`
 	Phase     string         `json:"phase,omitempty"`
 	Running   int            `json:"running"`
+	Slots     int            `json:"slots,omitempty"`   // of a running job
+	Workers   int            `json:"workers,omitempty"` // of a fleet whose slots these are
 	Waiting   int            `json:"waiting"`
 	NextRetry *time.Time     `json:"next_retry,omitempty"`
 	ToGo      int            `json:"to_go"`      // of the items found so far
@@ -217,7 +219,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		d.Verify = &verifyShown{Items: len(v.ItemIDs), Commit: v.Commit, DurationMS: events.Millis(now.Sub(v.Began))}
 	}
 	if running {
-		d.Running, d.PerSecond = j.Running(now), j.Rate(now)
+		d.Running, d.PerSecond, d.Slots, d.Workers = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
 			d.Held = append(d.Held, startsHeld(j.StartsHeld[by]))
@@ -372,6 +374,9 @@ func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) 
 	}
 	if d.State != stateRunning {
 		return
+	}
+	if text := j.FleetSlots(); text != "" {
+		_, _ = fmt.Fprintf(w, "fleet: %s\n", text)
 	}
 	if d.recorded != nil {
 		printRate(w, rateOf(d.recorded))

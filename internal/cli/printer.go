@@ -252,7 +252,7 @@ func (p *printer) print(r events.Record) {
 	case events.CancelRequested:
 		p.log.Warn().Msg("cancelled by " + visible(e.By))
 	case events.ScaleRequested:
-		p.log.Info().Msg(fmt.Sprintf("%s instead of %d, by %s", counted(e.MaxParallel, "slot"), e.Was, visible(e.By)))
+		p.log.Info().Msg(visible(e.Words()))
 	case events.SkipRequested:
 		p.log.Info().Msg("item " + visible(e.ItemID) + " is to be skipped, by " + visible(e.By))
 	case events.RetryNowRequested:

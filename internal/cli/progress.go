@@ -245,6 +245,9 @@ func activity(j *view.Job, now time.Time) []string {
 	if !j.Complete && !j.Letters {
 		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
 	}
+	if text := j.FleetSlots(); text != "" {
+		parts = append(parts, text)
+	}
 	return parts
 }
 

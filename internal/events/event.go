@@ -378,11 +378,33 @@ func (CancelRequested) Type() string { return "CancelRequested" }
 
 func (CancelRequested) About() string { return "" }
 
-// ScaleRequested changes the number of slots. It holds over a resume, unless that says another number.
+// ScaleRequested changes the number of slots. What a person asks for holds over a resume, unless that says another number.
 type ScaleRequested struct {
 	MaxParallel int    `json:"max_parallel"`
 	Was         int    `json:"was"`
 	By          string `json:"by"`
+
+	Fleet   bool `json:"fleet,omitempty"`   // nobody has asked for it: these are the slots of the workers of a fleet
+	Workers int  `json:"workers,omitempty"` // of that fleet that take part
+}
+
+// Words says it in a sentence.
+func (e ScaleRequested) Words() string {
+	text := fmt.Sprintf("%d slots", e.MaxParallel)
+	if e.MaxParallel == 1 {
+		text = "1 slot"
+	}
+	if e.Was > 0 {
+		text += fmt.Sprintf(" instead of %d", e.Was)
+	}
+	switch {
+	case !e.Fleet:
+		return text + ", by " + e.By
+	case e.Workers == 1:
+		return "1 worker takes part: " + text
+	default:
+		return fmt.Sprintf("%d workers take part: %s", e.Workers, text)
+	}
 }
 
 func (ScaleRequested) Type() string { return "ScaleRequested" }
@@ -1686,7 +1708,7 @@ func checkBounds(e Event) error {
 	case JobStarted:
 		return checkNumber("max_parallel", e.MaxParallel)
 	case ScaleRequested:
-		return checkNumber("max_parallel", e.MaxParallel)
+		return errors.Join(checkNumber("max_parallel", e.MaxParallel), checkNumber("workers", e.Workers))
 	case SkipRequested:
 		return checkNumber("item_index", e.ItemIndex)
 	case StepCompleted:

@@ -54,7 +54,7 @@ func samples() []Event {
 		ContinueRequested{By: "alice"},
 		DrainRequested{By: "alice"},
 		CancelRequested{By: "alice"},
-		ScaleRequested{MaxParallel: 16, Was: 4, By: "alice"},
+		ScaleRequested{MaxParallel: 16, Was: 4, By: "alice", Fleet: true, Workers: 2},
 		SkipRequested{ItemID: "item_3", ItemIndex: 3, By: "alice"},
 		RetryNowRequested{ItemIDs: []string{"item_1", "item_2"}, By: "alice"},
 		PhaseStarted{Phase: "map", Fingerprint: &shared},

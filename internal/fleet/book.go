@@ -24,6 +24,8 @@ type Book struct {
 	expected map[string]bool // instances that may have those, and have not said so yet
 	unsure   bool            // others may have them too
 	died     bool            // some who may have had them are gone
+
+	workers, slots int // see Slots
 }
 
 // Holder is a slot of a worker.
@@ -49,6 +51,7 @@ type station struct {
 	heard          time.Time
 	round          int64
 	credit, given  int64 // attempts of this round that it takes, and that it was given
+	slots          int   // that it has; 0: it takes no more
 	queued         bool  // it is among the ready
 	away           bool  // it was not connected in this round
 	flights        map[int64]*flight
@@ -60,6 +63,7 @@ type Word struct {
 	Node     string  `json:"node"`            // name
 	Round    int64   `json:"round"`           // of its offer
 	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
+	Slots    int     `json:"slots,omitempty"` // how many it has; 0: it takes no more
 	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
 	Holds    []int64 `json:"holds,omitempty"` // tokens
 	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
@@ -170,6 +174,7 @@ func (b *Book) Hear(w Word, now time.Time) (over []int64, again bool) {
 	if w.Round == s.round && !s.away {
 		s.credit = max(s.credit, w.Credit)
 	}
+	b.has(s, w.Slots)
 	if w.Full {
 		over, again = b.list(s, w, now)
 		delete(b.expected, w.Instance)
@@ -184,6 +189,20 @@ func (b *Book) Hear(w Word, now time.Time) (over []int64, again bool) {
 	b.release()
 	return over, again
 }
+
+// has notes how many slots a worker has.
+func (b *Book) has(s *station, slots int) {
+	b.slots += slots - s.slots
+	if s.slots > 0 {
+		b.workers--
+	}
+	if s.slots = slots; slots > 0 {
+		b.workers++
+	}
+}
+
+// Slots returns how many workers take part, and how many slots they have together.
+func (b *Book) Slots() (workers, slots int) { return b.workers, b.slots }
 
 // list compares all that a worker has with what it should have.
 func (b *Book) list(s *station, w Word, now time.Time) (over []int64, again bool) {
@@ -260,6 +279,7 @@ func (b *Book) succeeded(instance string) {
 
 // gone forgets a worker that has ended. What it was given and never took, others get.
 func (b *Book) gone(s *station) {
+	b.has(s, 0)
 	delete(b.expected, s.instance)
 	if len(s.flights) == 0 {
 		b.forget(s)
@@ -268,6 +288,7 @@ func (b *Book) gone(s *station) {
 
 func (b *Book) forget(s *station) {
 	s.credit = s.given
+	b.has(s, 0)
 	delete(b.stations, s.instance)
 }
 
@@ -374,6 +395,7 @@ func (b *Book) Silent(now time.Time) []Loss {
 		if !silent {
 			continue
 		}
+		b.has(s, 0)
 		if len(s.flights) == 0 {
 			b.forget(s)
 		}

@@ -465,3 +465,33 @@ func ExampleBook() {
 	// Output:
 	// 17 for x
 }
+
+func TestSlotsAreThoseOfTheWorkersThatTakePart(t *testing.T) {
+	b := NewBook(lease, often, start)
+	said := func(what string, wantWorkers, wantSlots int) {
+		t.Helper()
+		if workers, slots := b.Slots(); workers != wantWorkers || slots != wantSlots {
+			t.Errorf("%s: got %d workers with %d slots, want %d with %d", what, workers, slots, wantWorkers, wantSlots)
+		}
+	}
+	says := func(who string, slots int, at time.Time) {
+		b.Hear(Word{Instance: who, Node: who, Round: 1, Credit: 1, Slots: slots}, at)
+	}
+	said("nobody", 0, 0)
+	b.Add(1, false)
+	says("a", 3, start)
+	says("b", 2, start)
+	says("b", 2, start)
+	b.Grants(start)
+	said("two", 2, 5)
+	says("b", 0, start)
+	said("b is drained", 1, 3)
+	b.Hear(Word{Instance: "b", Node: "b", Round: 1, Gone: true}, start)
+	said("b has gone", 1, 3)
+	b.Silent(at(lease))
+	said("a is silent, and what it has is lost", 0, 0)
+	says("a", 3, at(lease))
+	said("a is back", 1, 3)
+	b.Ended(Holder{Instance: "a", Node: "a"}, nil, at(lease))
+	said("a has ended", 0, 0)
+}

@@ -9,7 +9,10 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"prodigy/internal/agent"
@@ -19,7 +22,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 4
+const Protocol = 5
 
 // ErrRefused is wrapped by the errors of what is not done at all, before anything has run.
 var ErrRefused = errors.New("refused")
@@ -171,4 +174,32 @@ type Link interface {
 	Add(dir string, role Role, name string) ([]string, error)
 	// Remove has the brokers let a member in no more, and deletes its credentials in dir. It returns the names of the files that were changed or deleted.
 	Remove(dir string, role Role, name string) ([]string, error)
+}
+
+// Unfit says why a worker would take no part in a job of this version that requires these labels, as far as that is known without the job; empty: it
+// would.
+func (n Node) Unfit(version string, requires []string) string {
+	switch {
+	case n.V != Protocol:
+		return fmt.Sprintf("it speaks protocol %d of the fleet, and prodigy %s speaks %d", n.V, version, Protocol)
+	case n.Version != version:
+		return fmt.Sprintf("it is prodigy %s, and this is %s: they must be the same", n.Version, version)
+	case n.Draining:
+		return "it is drained"
+	}
+	for _, label := range requires {
+		if !slices.Contains(n.Labels, label) {
+			return "it does not have " + label
+		}
+	}
+	return ""
+}
+
+// ShownURL returns the address of a broker without the password that may be in it.
+func ShownURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "the given address"
+	}
+	return u.Redacted()
 }

@@ -26,6 +26,7 @@ type Meta struct {
 	Version      string                     `json:"version"`
 	Seed         uint64                     `json:"seed"`
 	MaxParallel  int                        `json:"max_parallel"`
+	OpenSlots    bool                       `json:"open_slots,omitempty"` // nobody said that number: on a fleet it is that of the slots of the workers
 	MaxDelayMS   int64                      `json:"max_delay_ms,omitempty"`
 	Args         []string                   `json:"args"`
 	Values       []string                   `json:"values,omitempty"` // of --args and --map

@@ -116,6 +116,12 @@ func Slots(c Config, w *workflow.Workflow) int {
 	return n
 }
 
+// OpenSlots reports whether neither the run nor the workflow says how many agents run at once. On a fleet that is up to the slots of its workers then, with
+// what a concurrency or ramp says as the limit.
+func OpenSlots(c Config, w *workflow.Workflow) bool {
+	return c.MaxParallel == 0 && w.Map != nil && w.Map.MaxParallel.Pos == (workflow.Pos{}) && !w.Map.ItemsFromArgs
+}
+
 // maxParallel returns the number of slots: that of the run, else that of the workflow, which may name a variable of its env or of the
 // environment.
 func maxParallel(c Config, w *workflow.Workflow) (int, error) {

@@ -48,6 +48,10 @@ type Fleet interface {
 	// TakeBack gives back at once what has not begun anywhere. More may be given later.
 	TakeBack()
 
+	// OnSlots sets who is told how many workers take part in the job, and how many slots they have, whenever one of both changes. changed must not
+	// block. It is called before all else.
+	OnSlots(changed func(workers, slots int))
+
 	// Isolate says that attempts at items work in workspaces. It is called before all else.
 	Isolate(Clones)
 }

@@ -223,12 +223,20 @@ func (p *pool) scale(r control.Request) control.Answer {
 		return control.Refused("%d slots would run nothing: prodigy pause %s does that", n, j.place.ID)
 	case n > most:
 		return control.Refused("%d at once are more than %s: %d would do", n, why, most)
-	case n == was:
+	case n == was && (!j.elastic || n == j.ceiling()):
 		return control.Done("it has %s already", slots(n))
 	}
 	j.record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
-	p.resize(n)
 	text := fmt.Sprintf("%s instead of %d", slots(n), was)
+	if j.elastic {
+		workers, has := j.crew.now()
+		if j.recorded = n; n > has {
+			text += fmt.Sprintf("; no more than %d can be used before more workers take part (now %d)", has, workers)
+		}
+		p.fitFleet(time.Now())
+	} else {
+		p.resize(n)
+	}
 	if over := len(p.taken) - n; over > 0 {
 		text += fmt.Sprintf("; %d more run to their end", over)
 	}

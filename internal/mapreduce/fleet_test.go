@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,9 +13,11 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/control"
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // crew is a Fleet without machines: fate says what becomes of an attempt that a worker gets. What it runs outlives the runs of the job.
@@ -28,6 +31,8 @@ type crew struct {
 	lost    []agent.Attempt
 	held    int
 	hold    chan struct{}
+
+	slots func(set func(workers, slots int)) // says which slots there are; nil: there is no end of them
 }
 
 // fate is what becomes of an attempt after a second.
@@ -60,6 +65,14 @@ func (w crewExecutor) Hold() {
 }
 
 func (w crewExecutor) TakeBack() {}
+
+func (w crewExecutor) OnSlots(changed func(workers, slots int)) {
+	if w.slots == nil {
+		changed(100, 1000)
+		return
+	}
+	go w.slots(changed)
+}
 
 func (w crewExecutor) Isolate(Clones) {}
 
@@ -305,4 +318,168 @@ func TestAttemptsOnAFleetCanBeGivenUp(t *testing.T) {
 			t.Errorf("got %+v, want item_1 to start again here", started)
 		}
 	})
+}
+
+// Without a number in the workflow, a job has as many slots as the workers of the fleet. Whoever says a number gets that as the limit.
+func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
+	twice := func(set func(int, int)) {
+		set(1, 2)
+		time.Sleep(2500 * time.Millisecond)
+		set(2, 5)
+		time.Sleep(1750 * time.Millisecond)
+		set(1, 1)
+	}
+	for name, c := range map[string]struct {
+		keys   string // of the map
+		more   string
+		flag   int
+		slots  func(set func(int, int))
+		scale  []control.Request // one each 1,100 ms
+		starts []int             // in each second
+		told   []string
+	}{
+		"it grows and shrinks": {slots: twice, starts: []int{2, 2, 2 + 3, 2 + 3, 2, 1}, told: []string{
+			"1 worker takes part: 2 slots", "2 workers take part: 5 slots instead of 2", "1 worker takes part: 1 slot instead of 5",
+		}},
+		"no worker, then one": {
+			slots: func(set func(int, int)) {
+				time.Sleep(2500 * time.Millisecond)
+				set(1, 4)
+				time.Sleep(750 * time.Millisecond)
+				set(0, 0)
+			},
+			told: []string{"1 worker takes part: 4 slots", "0 workers take part: 0 slots instead of 4"}, starts: []int{1, 1, 4, 1, 1},
+		},
+		"many come at a time": {
+			slots: func(set func(int, int)) {
+				for n := range 8 {
+					set(n+1, n+1)
+					time.Sleep(20 * time.Millisecond)
+				}
+			}, starts: []int{8, 8}, told: []string{"8 workers take part: 8 slots"},
+		},
+		"max_parallel":   {keys: "  max_parallel: 3\n", slots: twice, starts: []int{3, 3, 3, 3}},
+		"--max-parallel": {flag: 4, slots: twice, starts: []int{4, 4, 4, 4}},
+		"ramp": {keys: "  ramp: {steps: [1, 4], items: 2, success_rate: 0.5}\n", slots: func(set func(int, int)) { set(3, 8) },
+			starts: []int{1, 1, 4, 4}, told: []string{"3 workers take part: 4 slots"}},
+		"concurrency": {keys: "  concurrency: {min: 3, max: 3, adapt: true}\n", slots: func(set func(int, int)) { set(1, 2) },
+			starts: []int{2, 2, 2, 2}, told: []string{"1 worker takes part: 2 slots"}},
+		"scaled below what there is": {
+			slots: twice, scale: []control.Request{{Slots: 1}, {Slots: 4}}, starts: []int{2, 2, 1 + 1 + 2},
+			told: []string{"1 worker takes part: 2 slots", "1 slot instead of 2, by alice", "4 slots instead of 1, by alice", "1 worker takes part: 2 slots instead of 4", "2 workers take part: 4 slots instead of 2"},
+		},
+		"scaled with max_parallel": {
+			keys: "  max_parallel: 2\n", slots: twice, scale: []control.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCrew(func(agent.Attempt) fate { return fate{} })
+				w.slots = c.slots
+				k := w.config(t)
+				k.MaxParallel = c.flag
+				source := strings.Replace(workflowOf(30, 1, c.more), "  max_parallel: 1\n", c.keys, 1)
+				r := steered(t, k, source, func(ask func(control.Request) control.Answer) {
+					for _, q := range c.scale {
+						time.Sleep(1100 * time.Millisecond)
+						q.Do = control.Scale
+						if a := ask(q); !a.Done {
+							t.Errorf("scale: %s", a.Text)
+						}
+					}
+				})
+				if r.State != Completed || r.Metrics.Successful != 30 {
+					t.Fatalf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
+				}
+				all := recordsOf(t, r.Job)
+				starts := make([]int, 60)
+				_, began := told[events.AgentStarted](all)
+				for _, at := range began {
+					starts[at/time.Second]++
+				}
+				if got := starts[:len(c.starts)]; !slices.Equal(got, c.starts) {
+					t.Errorf("got starts %v, want %v", got, c.starts)
+				}
+				var words []string
+				scaled, _ := told[events.ScaleRequested](all)
+				for _, e := range scaled {
+					words = append(words, e.Words())
+				}
+				if got := words[:min(len(words), max(len(c.told), 1))]; !slices.Equal(got, c.told) {
+					t.Errorf("got %q, want %q", got, c.told)
+				}
+			})
+		})
+	}
+}
+
+// A resume on a fleet takes its slots again, one without uses what there is by default.
+func TestAResumedJobHasTheSlotsOfTheFleet(t *testing.T) {
+	for name, c := range map[string]struct {
+		resume func(*Config)
+		keys   string
+		want   int // attempts that the resume begins with
+	}{
+		"on the fleet":                {want: 7},
+		"on the fleet, with a number": {resume: func(c *Config) { c.MaxParallel = 3 }, want: 3},
+		"here": {resume: func(c *Config) {
+			c.Executor, c.OnFleet, c.Abandon = nil, false, true
+			c.Runner = fake(func(call) answer { return answer{takes: time.Second} })
+		}, want: 10},
+		"with another workflow":           {resume: func(c *Config) { c.Replacement = replacement("  max_parallel: 4\n") }, want: 4},
+		"without the number of before":    {resume: func(c *Config) { c.Replacement = replacement("") }, keys: "  max_parallel: 2\n", want: 7},
+		"with the number of before":       {keys: "  max_parallel: 2\n", want: 2},
+		"begun with the default, written": {keys: "  max_parallel: 10\n", want: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCrew(func(agent.Attempt) fate { return fate{} })
+				w.slots = func(set func(int, int)) { set(2, 7) }
+				k := w.config(t)
+				stop, ask := context.WithCancelCause(t.Context())
+				k.Stop = stop
+				time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
+				source := elasticWorkflow(c.keys)
+				r, err := Run(t.Context(), k, parse(t, source), []byte(source))
+				if err != nil || r.State != Paused {
+					t.Fatalf("got %s, %v", r.State, err)
+				}
+				before := len(recordsOf(t, r.Job))
+				again := w.config(t)
+				again.Home = k.Home
+				if c.resume != nil {
+					c.resume(&again)
+				}
+				time.Sleep(time.Hour)
+				if r, err = Resume(t.Context(), again, r.Job); err != nil || r.State != Completed {
+					t.Fatalf("got %s (%s), %v", r.State, r.Reason, err)
+				}
+				rest := recordsOf(t, r.Job)[before:]
+				_, began := told[events.AgentStarted](rest)
+				n := 0
+				for _, at := range began {
+					if at < time.Second {
+						n++
+					}
+				}
+				if n != c.want {
+					t.Errorf("the resume began with %d attempts, want %d", n, c.want)
+				}
+			})
+		})
+	}
+}
+
+// elasticWorkflow returns a workflow whose map has these keys in place of max_parallel.
+func elasticWorkflow(keys string) string {
+	return strings.Replace(workflowOf(30, 1, ""), "  max_parallel: 1\n", keys, 1)
+}
+
+func replacement(keys string) *Replacement {
+	source := []byte(elasticWorkflow(keys))
+	w, err := workflow.Parse("other.yml", source, workflow.ParseOptions{})
+	if err != nil {
+		panic(err)
+	}
+	return &Replacement{Workflow: w, Source: source, Path: "/other.yml"}
 }

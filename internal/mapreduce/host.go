@@ -167,7 +167,9 @@ func (h *host) Stopping() error {
 
 // Lowered has fewer agents at work from now on.
 func (h *host) Lowered(most int, why error) {
-	h.job.room.Store(int64(most))
+	if !h.job.config.OnFleet { // else it is about the steps of other phases
+		h.job.room.Store(int64(most))
+	}
 	h.job.notice(process.Shortage(why) + ": going on with " + slots(most))
 }
 

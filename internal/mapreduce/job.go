@@ -29,6 +29,7 @@ type job struct {
 	place    jobs.Job
 	meta     jobs.Meta
 	parallel int
+	elastic  bool // nobody has said how many: the slots of the workers of the fleet
 
 	state       *state
 	log         *events.Log
@@ -44,6 +45,7 @@ type job struct {
 	host       *host
 	executor   Executor
 	fleet      Fleet        // the executor, if it is one; else nil
+	crew       fleetSlots   // what it says, if elastic
 	shared     *sharedSlots // nil: the items share no slots with other jobs
 	space      Space        // nil: the job has no workspaces
 	files      *itemFiles   // nil: the map phase names none
@@ -62,6 +64,8 @@ type job struct {
 	gate           holdGate                  // of the next tries of steps
 	waits          waits                     // of steps for their next tries
 	serial         bool                      // there is one slot, which its agent keeps, so that one item comes after the other
+	recorded       int                       // if elastic: slots by the last record
+	recordAt       time.Time                 // when the change since then is recorded; zero: there is none
 	rescaled       bool                      // another workflow has another number of slots than somebody asked for
 	crowds         crowds                    // of retries that are due at once
 	stages         []stage                   // of the rollout of the map phase

@@ -163,10 +163,10 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64() >> 11 // exact as a JSON number
 	}
-	j := &job{config: c, workflow: w, place: place, parallel: parallel, state: newState(w.ErrorPolicy), shared: shared}
+	j := &job{config: c, workflow: w, place: place, parallel: parallel, elastic: c.OnFleet && OpenSlots(c, w), state: newState(w.ErrorPolicy), shared: shared}
 	j.meta = jobs.Meta{
 		JobID: place.ID, Workflow: w.Name, WorkflowPath: process.Resolve(c.Dir, w.File), Mode: string(w.Mode), Dir: c.Dir, Started: now,
-		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
+		Version: c.Version, Seed: c.Seed, MaxParallel: parallel, OpenSlots: OpenSlots(c, w), MaxDelayMS: c.MaxDelay.Milliseconds(), Args: maskedAll(c.Settings, os.Args[1:]),
 		Profile: c.Settings.Profile, Values: c.Values, Params: paramsOf(c.Settings), Simulated: c.Simulate != nil,
 	}
 	if w.Workspace.Isolated() {
@@ -194,8 +194,12 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 
 // begin records the start of the job, and then opens what it runs with.
 func (j *job) begin(ctx context.Context, start gitspace.Start) error {
+	slots := j.parallel
+	if j.elastic {
+		slots = 0 // no worker is known yet
+	}
 	j.runSeq = j.record(events.JobStarted{
-		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: j.parallel, Seed: j.meta.Seed, Version: j.config.Version,
+		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed, Version: j.config.Version,
 		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
 		Rates: startRates(j.workflow),
 	}).Seq
@@ -314,6 +318,7 @@ func openJob(c Config, place jobs.Job) (*job, error) {
 	}
 	c.Dir, c.MaxDelay, c.Seed, c.Stdin = meta.Dir, maxDelay, meta.Seed, nil
 	j := &job{config: c, workflow: w, place: place, meta: meta, parallel: meta.MaxParallel, state: newState(w.ErrorPolicy)}
+	j.elastic = c.OnFleet && meta.OpenSlots && c.MaxParallel == 0
 	if c.MaxParallel > 0 {
 		j.parallel = c.MaxParallel
 	}
@@ -492,16 +497,21 @@ func (j *job) start() error {
 	}
 	capacity := process.CapacityNow()
 	if j.config.OnFleet {
-		capacity.Fits, capacity.Most = j.parallel, j.parallel
+		capacity.Fits, capacity.Most = maxFleetSlots, max(j.parallel, maxFleetSlots)
 	}
 	if j.workflow.Map != nil && capacity.Fits < j.parallel {
 		j.notice(fmt.Sprintf("%s is low: going on with %s instead of %d", capacity.Limit, slots(capacity.Fits), j.parallel))
 	}
 	j.parallel = min(j.parallel, capacity.Most) // of a job that began with higher limits
 	j.room.Store(int64(capacity.Fits))
-	j.inbox = make(chan message, 4*min(j.parallel, 1024)+16)
+	buffered := j.parallel
+	if j.elastic {
+		j.parallel, buffered = 1, 64 // until workers are heard of
+	}
+	j.inbox = make(chan message, 4*min(buffered, 1024)+16)
 	j.halting, j.controls, j.closing = make(chan struct{}), make(chan controlCall), make(chan struct{})
-	j.serial = j.parallel == 1
+	j.serial = j.parallel == 1 && !j.elastic
+	j.crew.changed = make(chan struct{}, 1)
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
@@ -529,12 +539,18 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	j.host = &host{job: j}
 	j.noticePauses()
 	j.host.starts.restore(j.config.Agents, j.state.Quotas, j.budget(), j.state.Spent)
+	commands := int(j.room.Load())
+	if j.config.OnFleet { // those of the items run elsewhere
+		commands = process.CapacityNow().Fits
+	}
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
-		MaxCommands: int(j.room.Load()), Echo: j.config.Echo, Simulate: j.config.Simulate,
+		MaxCommands: commands, Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
-	j.fleet, _ = j.executor.(Fleet)
+	if j.fleet, _ = j.executor.(Fleet); j.fleet != nil && j.elastic {
+		j.fleet.OnSlots(j.crew.set)
+	}
 	if space, ok := j.space.(cloner); ok && j.fleet != nil {
 		j.fleet.Isolate(clones{space, j})
 	}
@@ -701,7 +717,11 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	}
 	j.runSeq = j.record(e).Seq
 	if j.rescaled {
-		j.record(events.ScaleRequested{MaxParallel: j.meta.MaxParallel, Was: j.state.Slots, By: "the workflow"})
+		n := j.meta.MaxParallel
+		if j.elastic {
+			n = 0 // as many as there are workers for
+		}
+		j.record(events.ScaleRequested{MaxParallel: n, Was: j.state.Slots, By: "the workflow"})
 	}
 	return nil
 }

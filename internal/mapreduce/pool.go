@@ -165,8 +165,10 @@ func (p *pool) run(ctx context.Context) {
 	stop, failed, dead := p.job.config.Stop.Done(), p.job.log.Failed(), ctx.Done()
 	for {
 		p.merge()
+		p.recordFleet(time.Now())
 		more := p.dispatch(time.Now())
 		if p.over() {
+			p.recordFleet(p.job.recordAt)
 			return
 		}
 		p.arm(timer)
@@ -175,6 +177,8 @@ func (p *pool) run(ctx context.Context) {
 			p.handle(m)
 		case c := <-p.job.controls:
 			p.control(c)
+		case <-p.job.crew.changed:
+			p.fitFleet(time.Now())
 		case it, ok := <-p.wanted():
 			p.receive(it, ok)
 		case <-p.source.chosen:
@@ -685,6 +689,9 @@ func (p *pool) arm(t *time.Timer) {
 	}
 	if !p.pause.IsZero() {
 		sooner(p.pause)
+	}
+	if !p.job.recordAt.IsZero() {
+		sooner(p.job.recordAt)
 	}
 	if !p.total.IsZero() {
 		sooner(p.total)

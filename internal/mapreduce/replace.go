@@ -59,18 +59,22 @@ func (j *job) replaceWorkflow(recorded *workflow.Workflow) error {
 
 // newSlots lets a max_parallel count that is another than the recorded one; not against the flag.
 func (j *job) newSlots(recorded *workflow.Workflow) error {
-	if j.workflow.Map == nil || sameNumber(j.workflow.Map.MaxParallel, recorded.Map.MaxParallel) {
-		return nil
-	}
 	c := j.config
 	c.MaxParallel = 0
+	open := OpenSlots(c, j.workflow)
+	if j.workflow.Map == nil || sameNumber(j.workflow.Map.MaxParallel, recorded.Map.MaxParallel) && open == OpenSlots(c, recorded) {
+		return nil
+	}
 	slots, err := maxParallel(c, j.workflow)
 	if err != nil {
 		return err
 	}
-	j.meta.MaxParallel = slots
+	j.meta.MaxParallel, j.meta.OpenSlots = slots, open
 	if j.config.MaxParallel == 0 {
-		j.parallel = slots
+		j.parallel, j.elastic = slots, open && c.OnFleet
+		if j.serial = slots == 1 && !j.elastic; j.elastic {
+			j.parallel = 1 // until workers are heard of
+		}
 	}
 	j.rescaled = j.state.Slots > 0
 	return nil

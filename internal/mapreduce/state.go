@@ -195,7 +195,9 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	case events.CancelRequested:
 		s.Cancelled = e.By
 	case events.ScaleRequested:
-		s.Slots = e.MaxParallel
+		if !e.Fleet {
+			s.Slots = e.MaxParallel
+		}
 	case events.SkipRequested:
 		if s.Skips == nil {
 			s.Skips = map[int]string{}

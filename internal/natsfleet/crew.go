@@ -90,6 +90,9 @@ type crew struct {
 	calls    map[string]*call
 	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
 	notice   func(string)
+	onSlots  func(workers, slots int) // nil: nobody wants to know
+	workers  int                      // as onSlots was told
+	slots    int
 	seen     map[string]time.Time // when instances were heard of
 	refused  map[string]bool      // instances whose refusal was told, and with what they have not believed
 	stops    map[context.Context]bool
@@ -715,6 +718,23 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	return name, nil
 }
 
+// OnSlots sets who is told of the slots of the workers.
+func (c *crew) OnSlots(changed func(workers, slots int)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onSlots = changed
+}
+
+// countSlots says how many slots there are, if that has changed. It is called with the lock held.
+func (c *crew) countSlots() {
+	workers, slots := c.book.Slots()
+	if c.onSlots == nil || workers == c.workers && slots == c.slots {
+		return
+	}
+	c.workers, c.slots = workers, slots
+	c.onSlots(workers, slots)
+}
+
 // Hold gives back what no worker has, and has those wait no longer that wait.
 func (c *crew) Hold() {
 	c.mu.Lock()
@@ -964,6 +984,7 @@ func (c *crew) heed(w fleet.Word, now time.Time) {
 		clear(s.sent)
 	}
 	over, again := c.book.Hear(w, now)
+	c.countSlots()
 	for _, token := range over {
 		if c.ending[token] == nil {
 			s.over = append(s.over, token)
@@ -1155,6 +1176,7 @@ func (c *crew) left(m jetstream.Msg) {
 	if r.Kind == fleet.Gone {
 		c.mu.Lock()
 		c.book.Ended(r.Holder, r.Left, time.Now())
+		c.countSlots()
 		c.deal(time.Now())
 		c.mu.Unlock()
 		_ = m.Ack()
@@ -1415,7 +1437,7 @@ func (d *desertion) look(c *crew, now time.Time) {
 		d.since = now
 	case !d.told && now.Sub(d.since) >= desertedFor:
 		d.told = true
-		c.tell("no worker takes part, and attempts wait: %d; start one with: prodigy worker --join %s", waiting, shown(c.o.URL))
+		c.tell("no worker takes part, and attempts wait: %d; start one with: prodigy worker --join %s", waiting, fleet.ShownURL(c.o.URL))
 	}
 }
 
@@ -1457,6 +1479,7 @@ func (c *crew) look() {
 		alone.look(c, now)
 		c.mu.Lock()
 		silent := c.book.Silent(now)
+		c.countSlots()
 		unread := 0
 		if c.ups != nil {
 			unread, _, _ = c.ups.Pending()

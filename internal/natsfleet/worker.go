@@ -217,7 +217,7 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	w.began = true
 	w.mu.Unlock()
 	go w.watch()
-	o.Say(fmt.Sprintf("worker %s takes attempts in %d slots from %s", o.Name, o.Slots, shown(o.URL)))
+	o.Say(fmt.Sprintf("worker %s takes attempts in %d slots from %s", o.Name, o.Slots, fleet.ShownURL(o.URL)))
 	return w.loop(ctx)
 }
 
@@ -513,6 +513,9 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 	u := fleet.Up{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, Word: fleet.Word{
 		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full, Gone: gone,
 	}}
+	if !w.stopping && !gone {
+		u.Slots = w.o.Slots
+	}
 	if j.full {
 		u.After = w.after
 		for _, h := range w.held {

@@ -58,7 +58,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		l.fix(e.Rates)
 	case events.ScaleRequested:
 		l.slots = e.MaxParallel
-		l.change(now, fmt.Sprintf("%d slots instead of %d, by %s", e.MaxParallel, e.Was, e.By))
+		l.change(now, e.Words())
 	case events.ConcurrencyChanged:
 		if !l.adapted {
 			l.adapted = true

@@ -75,7 +75,7 @@ func (t *Tracer) say(r events.Record) {
 	case events.CancelRequested:
 		l.Severity, l.Body = Warn, "cancelled by "+e.By
 	case events.ScaleRequested:
-		l.Body = fmt.Sprintf("%d slots instead of %d, by %s", e.MaxParallel, e.Was, e.By)
+		l.Body = e.Words()
 	case events.SkipRequested:
 		l.Body = e.ItemID + " is to be skipped, by " + e.By
 		l.Attrs = []Attr{{"prodigy.item.id", e.ItemID}}

@@ -3,7 +3,9 @@ package view
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -131,4 +133,19 @@ func (m *moments) Pop() any {
 	last := (*m)[len(*m)-1]
 	*m = (*m)[:len(*m)-1]
 	return last
+}
+
+// FleetSlots says how many slots the workers of a fleet have, or nothing if the job has another number of them.
+func (j *Job) FleetSlots() string {
+	if !j.OnFleet {
+		return ""
+	}
+	text := strconv.Itoa(j.MaxParallel) + " slots"
+	if j.MaxParallel == 1 {
+		text = "1 slot"
+	}
+	if j.Workers == 1 {
+		return text + " on 1 worker"
+	}
+	return fmt.Sprintf("%s on %d workers", text, j.Workers)
 }

@@ -37,6 +37,8 @@ type Job struct {
 	Mode        string
 	Version     string
 	MaxParallel int
+	OnFleet     bool // MaxParallel are the slots of the workers of a fleet
+	Workers     int  // of these, those that take part
 	State       State
 	Base        string    // with workspaces: the commit that the job began at
 	Head        string    // with workspaces: the commit with all that was merged
@@ -183,7 +185,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.CancelRequested:
 		j.Draining = "being cancelled by " + e.By
 	case events.ScaleRequested:
-		j.MaxParallel = e.MaxParallel
+		j.MaxParallel, j.OnFleet, j.Workers = e.MaxParallel, e.Fleet, e.Workers
 	case events.RetryNowRequested:
 		j.retryNow(r.Time, e)
 	case events.PhaseStarted:

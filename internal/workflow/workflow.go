@@ -99,7 +99,7 @@ type Map struct {
 	Offset        int          `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int         `yaml:"max_items"`    // how many items are taken at most; default all
 	Batch         int          `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
-	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once; default 10
+	MaxParallel   IntOrVar     `yaml:"max_parallel"` // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
 	Concurrency   *Concurrency `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
 	Rate          Rate         `yaml:"rate"`         // how often an agent may start at most, such as `40/s`, over all slots; the retries of steps count too. An agent that waits for its turn has no slot; default no limit
 	Canary        *Canary      `yaml:"canary"`       // a number of items that run before all others: only if enough of them succeed the others follow, else the job pauses with exit code 3, until `prodigy resume --accept`; default none
