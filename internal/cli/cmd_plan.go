@@ -37,6 +37,7 @@ type planOptions struct {
 	allowDirty  bool
 	maxCost     spend.USD
 	since       sinceOptions
+	fleet       fleetOptions
 }
 
 func newPlanCommand(con *console) *cobra.Command {
@@ -48,12 +49,18 @@ func newPlanCommand(con *console) *cobra.Command {
 before its retries, and how long an item and the whole job take at most.
 
 What is only known at run time, such as the output of earlier steps, is shown as written. --json prints one object, whose keys
-are stable; a time without a limit is left out.`,
+are stable; a time without a limit is left out. With --fleet the broker is asked for the workers that the items could run on now.`,
 		Example:           "  prodigy plan workflow.yml",
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
+			if err := o.fleet.brokerOptions.find(); err != nil {
+				return err
+			}
+			if o.fleet.wanted() && con.link == nil {
+				return fleetCompanion.become()
+			}
 			return runPlan(cmd.Context(), con, o)
 		},
 	}
@@ -64,6 +71,7 @@ are stable; a time without a limit is left out.`,
 	o.settings.add(cmd)
 	o.settings.addWorkspace(cmd)
 	o.since.add(cmd)
+	o.fleet.addWorkers(cmd, "show the plan for the workers of this broker")
 	return cmd
 }
 
@@ -72,8 +80,9 @@ type plan struct {
 	Workflow     string        `json:"workflow"`
 	Mode         workflow.Mode `json:"mode"`
 	Items        *planItems    `json:"items,omitempty"`            // with a map phase
-	MaxParallel  int           `json:"max_parallel,omitempty"`     // with a map phase
+	MaxParallel  int           `json:"max_parallel,omitempty"`     // with a map phase; absent when it is up to the workers of a fleet, and none of them is known
 	Requires     []string      `json:"requires,omitempty"`         // of the workers of a fleet
+	Fleet        *planFleet    `json:"fleet,omitempty"`            // of a job on one
 	Rate         string        `json:"rate,omitempty"`             // how often agents start at most
 	LeastByRate  *millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
 	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
@@ -118,6 +127,9 @@ func planWorkspace(ctx context.Context, c mapreduce.Config, w *workflow.Workflow
 		return nil, err
 	}
 	number := slots + 1 // that of the job
+	if c.OnFleet {
+		number = 1 // the others are elsewhere
+	}
 	if w.Workspace.Verify != nil {
 		number++
 	}
@@ -180,10 +192,16 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ()}
+	c := mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, Environ: os.Environ(), OnFleet: o.fleet.wanted()}
 	w, err := load(ctx, o.path, c, o.settings, settings.ToPlan)
 	if err != nil {
 		return err
+	}
+	o.fleet = o.fleet.forWorkflow(w.Workflow)
+	if c.OnFleet = o.fleet.wanted(); c.OnFleet {
+		if err := o.fleet.check(con, w.Workflow, true); err != nil {
+			return err
+		}
 	}
 	con.hide(w.settings.Mask)
 	c.Settings, c.Dir, c.AllowDirty, c.WorkRoot = w.settings, w.dir, o.allowDirty, workRoot()
@@ -209,9 +227,16 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if in != nil {
 		defer func() { _ = in.Close() }() // only read from
 	}
+	workers := planFleetOf(ctx, con, o.fleet, w.Workflow)
+	if workers != nil {
+		slots = workers.slots(slots, mapreduce.OpenSlots(c, w.Workflow))
+	}
 	p, err := makePlan(ctx, &w, space, slots, earlier, in)
 	if err != nil {
 		return err
+	}
+	if p.Fleet = workers; p.Items != nil {
+		p.Requires = o.fleet.labels(w.Workflow)
 	}
 	if isRefused {
 		p.Items.Refused = strings.TrimPrefix(refused.Reason, "input: ")
@@ -253,7 +278,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemRuns = triesOf(itemPolicy(w.ErrorPolicy))
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(*w))
-		p.MaxParallel, p.Requires = slots, fleetOptions{}.labels(w.Workflow)
+		p.MaxParallel = slots
 		p.Rate, p.StepRates, p.Rollout = rateOf(w.Workflow), stepRatesOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
 	}
 	p.estimate(w.Workflow)
@@ -354,7 +379,7 @@ func (p *plan) estimate(w *workflow.Workflow) {
 		item := costOfItem(w)
 		p.WorstItem = item.worst()
 		if known {
-			all := costOfMap(w, *p.Items.Total, p.MaxParallel)
+			all := costOfMap(w, *p.Items.Total, max(p.MaxParallel, 1))
 			p.WorstStarts = *p.Items.Total * p.ItemRuns
 			if limit := w.Map.Rate.Limit; limit.Count > 0 {
 				all = all.plus(cost{time: limit.Least(p.WorstStarts * turnsOf(w.Map.AgentTemplate))})
@@ -370,6 +395,9 @@ func (p *plan) estimate(w *workflow.Workflow) {
 	p.Unlimited = job.unlimited
 	if w.Workspace.Isolated() && w.Workspace.Verify != nil {
 		p.WorstMap, known = nil, false // nobody knows how often it is verified
+	}
+	if w.Map != nil && p.MaxParallel == 0 {
+		p.WorstMap, known = nil, false // nobody knows how many there will be at once
 	}
 	if known {
 		p.WorstJob = job.worst()
@@ -527,7 +555,11 @@ func (p plan) print(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "workflow: %s (mode %s)\n", p.Workflow, p.Mode)
 	if p.Items != nil {
 		p.Items.print(w)
-		_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
+		if p.Fleet == nil {
+			_, _ = fmt.Fprintf(w, "slots: %d\n", p.MaxParallel)
+		} else {
+			p.Fleet.print(w, p.MaxParallel)
+		}
 		printRate(w, p.Rate)
 		for _, text := range slices.Concat(p.StepRates, p.Rollout) {
 			_, _ = fmt.Fprintln(w, visible(text))
@@ -579,6 +611,8 @@ func (p plan) printWorst(w io.Writer) {
 	switch {
 	case p.Unlimited != "":
 		_, _ = fmt.Fprintf(w, "worst case of the job: no limit, since %s has no timeout\n", p.Unlimited)
+	case p.WorstJob == nil && p.Items != nil && p.MaxParallel == 0:
+		_, _ = fmt.Fprintln(w, "worst case of the job: depends on the workers")
 	case p.WorstJob == nil:
 		_, _ = fmt.Fprintln(w, "worst case of the job: depends on the number of items")
 	}

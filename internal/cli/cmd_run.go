@@ -70,7 +70,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.link == nil && !o.dryRun {
+			if o.fleet.wanted() && con.link == nil {
 				return fleetCompanion.become()
 			}
 			return runAll(cmd.Context(), con, o)
@@ -178,7 +178,7 @@ func paramsFor(path string, params []string, wanted map[string]bool) ([]string, 
 
 func runRun(ctx context.Context, con *console, o runOptions) error {
 	if o.dryRun {
-		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost, since: o.since})
+		return runPlan(ctx, con, planOptions{settings: o.settings, path: o.path, format: o.format, maxDelay: o.maxDelay, maxParallel: o.maxParallel, allowDirty: o.allowDirty, maxCost: o.maxCost, since: o.since, fleet: o.fleet})
 	}
 	if err := errors.Join(o.checkPrint(), o.echo.check(o.jobOptions)); err != nil {
 		return err

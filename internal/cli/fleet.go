@@ -115,12 +115,17 @@ const noFleet = "none"
 
 func (o *fleetOptions) add(cmd *cobra.Command) {
 	o.leaseOf = fleet.DefaultLease
-	o.brokerOptions.add(cmd, "fleet", "run the items on the workers of this broker")
+	o.addWorkers(cmd, "run the items on the workers of this broker")
 	f := cmd.Flags()
-	f.Lookup("fleet").Usage += "; none: here"
 	f.Var(durationFlag{&o.leaseOf}, "lease", "how long a worker may be silent before its items go elsewhere")
 	f.Var(durationFlag{&o.patience}, "broker-patience", "how long the broker may be away before the job pauses (default: any time)")
-	f.Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
+}
+
+// addWorkers gives cmd the flags that say on which workers items run. usage is that of the flag for the broker.
+func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
+	o.brokerOptions.add(cmd, "fleet", usage)
+	cmd.Flags().Lookup("fleet").Usage += "; none: here"
+	cmd.Flags().Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
 // find finds the broker, and how long to wait for it and for workers.

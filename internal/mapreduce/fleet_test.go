@@ -360,10 +360,14 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 		},
 		"max_parallel":   {keys: "  max_parallel: 3\n", slots: twice, starts: []int{3, 3, 3, 3}},
 		"--max-parallel": {flag: 4, slots: twice, starts: []int{4, 4, 4, 4}},
-		"ramp": {keys: "  ramp: {steps: [1, 4], items: 2, success_rate: 0.5}\n", slots: func(set func(int, int)) { set(3, 8) },
-			starts: []int{1, 1, 4, 4}, told: []string{"3 workers take part: 4 slots"}},
-		"concurrency": {keys: "  concurrency: {min: 3, max: 3, adapt: true}\n", slots: func(set func(int, int)) { set(1, 2) },
-			starts: []int{2, 2, 2, 2}, told: []string{"1 worker takes part: 2 slots"}},
+		"ramp": {
+			keys: "  ramp: {steps: [1, 4], items: 2, success_rate: 0.5}\n", slots: func(set func(int, int)) { set(3, 8) },
+			starts: []int{1, 1, 4, 4}, told: []string{"3 workers take part: 4 slots"},
+		},
+		"concurrency": {
+			keys: "  concurrency: {min: 3, max: 3, adapt: true}\n", slots: func(set func(int, int)) { set(1, 2) },
+			starts: []int{2, 2, 2, 2}, told: []string{"1 worker takes part: 2 slots"},
+		},
 		"scaled below what there is": {
 			slots: twice, scale: []control.Request{{Slots: 1}, {Slots: 4}}, starts: []int{2, 2, 1 + 1 + 2},
 			told: []string{"1 worker takes part: 2 slots", "1 slot instead of 2, by alice", "4 slots instead of 1, by alice", "1 worker takes part: 2 slots instead of 4", "2 workers take part: 4 slots instead of 2"},

@@ -84,14 +84,14 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 		return nil, err
 	}
 	if h.nc, err = nats.Connect(a.URL, options...); err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, shown(a.URL), err)
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, fleet.ShownURL(a.URL), err)
 	}
 	if h.js, err = jetstream.New(h.nc); err == nil {
 		err = ready(ctx, h)
 	}
 	if err != nil {
 		h.nc.Close()
-		return nil, fmt.Errorf("the broker at %s: %w", shown(a.URL), err)
+		return nil, fmt.Errorf("the broker at %s: %w", fleet.ShownURL(a.URL), err)
 	}
 	return h, nil
 }
@@ -139,7 +139,7 @@ func checkPlain(a fleet.Address) error {
 	for one := range strings.SplitSeq(a.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Host == "" {
-			return fmt.Errorf("%w: %q is no address of a broker: write it as nats://HOST:4222 or tls://HOST:4222", fleet.ErrRefused, shown(one))
+			return fmt.Errorf("%w: %q is no address of a broker: write it as nats://HOST:4222 or tls://HOST:4222", fleet.ErrRefused, fleet.ShownURL(one))
 		}
 		if u.Scheme == "tls" || u.Scheme == "wss" || a.Insecure || loopback(u.Hostname()) {
 			continue
@@ -162,15 +162,6 @@ func leastLease(a fleet.Address) time.Duration {
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// shown returns a URL without its password.
-func shown(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "the given address"
-	}
-	return u.Redacted()
 }
 
 // usable waits until the broker answers. One that has just started may not, and then never does.

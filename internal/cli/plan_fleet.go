@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/workflow"
+)
+
+// planFleet is the fleet that items would run on.
+type planFleet struct {
+	Broker      string       `json:"broker"`
+	Unreachable string       `json:"unreachable,omitempty"`  // why it cannot be asked; then nothing is known of the workers
+	OfWorkers   bool         `json:"slots_of_workers"`       // there is no max_parallel: the job has the slots of the workers
+	Max         int          `json:"max_parallel,omitempty"` // else: that
+	Slots       int          `json:"slots"`                  // of the workers that fit now
+	Workers     []planWorker `json:"workers"`
+}
+
+// planWorker is a worker that answers.
+type planWorker struct {
+	Name  string `json:"name"`
+	Slots int    `json:"slots"`
+	Busy  int    `json:"busy"`
+	Unfit string `json:"unfit,omitempty"` // why it would take no part
+}
+
+// planFleetOf asks the broker for the workers that a job of w could run on. It returns nil for a job without a fleet.
+func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow) *planFleet {
+	if !o.wanted() {
+		return nil
+	}
+	p := &planFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []planWorker{}}
+	nodes, err := con.link.Nodes(ctx, o.found)
+	if err != nil {
+		p.Unreachable = err.Error()
+		return p
+	}
+	for _, n := range nodes {
+		one := planWorker{Name: n.Name, Slots: n.Slots, Busy: n.Busy, Unfit: n.Unfit(versionText(), o.labels(w))}
+		if p.Workers = append(p.Workers, one); one.Unfit == "" {
+			p.Slots += n.Slots
+		}
+	}
+	slices.SortFunc(p.Workers, func(a, b planWorker) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Slots, b.Slots)) })
+	return p
+}
+
+// slots returns how many items run at once, 0 if nobody knows. most is max_parallel, or its default if open.
+func (p *planFleet) slots(most int, open bool) int {
+	if p.OfWorkers = open; !open {
+		p.Max = most
+	}
+	switch {
+	case open:
+		return p.Slots
+	case p.Slots > 0:
+		return min(most, p.Slots)
+	}
+	return most
+}
+
+// plannedWorkers is how many workers of a kind a plan names.
+const plannedWorkers = 10
+
+func (p *planFleet) print(w io.Writer, slots int) {
+	var fit, unfit []string
+	for _, n := range p.Workers {
+		if n.Unfit != "" {
+			unfit = append(unfit, visible(n.Name+": "+n.Unfit))
+			continue
+		}
+		text := visible(n.Name) + " " + counted(n.Slots, "slot")
+		if n.Busy > 0 {
+			text += fmt.Sprintf(" (%d busy)", n.Busy)
+		}
+		fit = append(fit, text)
+	}
+	switch {
+	case p.OfWorkers && len(fit) == 0:
+		_, _ = fmt.Fprintln(w, "slots: those of the workers, as they come and go")
+	case p.OfWorkers:
+		_, _ = fmt.Fprintf(w, "slots: those of the workers, as they come and go; now %d\n", slots)
+	case len(fit) > 0 && p.Slots < p.Max:
+		_, _ = fmt.Fprintf(w, "slots: %d, of which the workers now have %d\n", p.Max, p.Slots)
+	default:
+		_, _ = fmt.Fprintf(w, "slots: %d\n", p.Max)
+	}
+	switch {
+	case p.Unreachable != "":
+		_, _ = fmt.Fprintf(w, "fleet: %s (a run would be refused)\n", visible(p.Unreachable))
+	case len(fit) == 0:
+		_, _ = fmt.Fprintf(w, "fleet: %s, and no worker that fits: a run would wait for one\n", visible(p.Broker))
+	default:
+		_, _ = fmt.Fprintf(w, "fleet: %s: %s\n", visible(p.Broker), firstOf(fit))
+	}
+	if len(unfit) > 0 {
+		_, _ = fmt.Fprintf(w, "workers that would take no part: %s\n", firstOf(unfit))
+	}
+}
+
+// firstOf joins the first of a list, and says how many more there are.
+func firstOf(list []string) string {
+	text := strings.Join(list[:min(len(list), plannedWorkers)], "; ")
+	if more := len(list) - plannedWorkers; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
