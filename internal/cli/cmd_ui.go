@@ -196,6 +196,10 @@ func commandOf(job jobs.Job, a ui.Action) []string {
 		return []string{"resume", job.ID}
 	case ui.Pause, ui.Continue, ui.Drain, ui.Cancel:
 		return []string{string(a.Kind), job.ID}
+	case ui.Accept:
+		return []string{"resume", job.ID, "--accept"}
+	case ui.Skip, ui.RetryNow:
+		return append([]string{string(a.Kind), job.ID, "--"}, a.Items...)
 	case ui.Scale:
 		return []string{"scale", job.ID, strconv.Itoa(a.Slots)}
 	}

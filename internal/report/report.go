@@ -16,6 +16,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"prodigy/internal/dlq"
@@ -271,19 +272,41 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if err := templates().Execute(&b, r); err != nil {
 		return err
 	}
-	_, err := w.Write(Undirected(b.Bytes()))
+	_, err := w.Write(Plain(b.Bytes()))
 	return err
 }
 
-// Undirected replaces the characters in a page that turn the direction of text, with which the name of an item could look like another. The pages
-// themselves have none.
-func Undirected(page []byte) []byte {
+// Plain removes from the texts of a page what is meant for a terminal, such as colours, and replaces the characters that turn the direction of
+// text, with which the name of an item could look like another. The pages themselves have none of that.
+func Plain(page []byte) []byte {
 	return bytes.Map(func(r rune) rune {
-		if r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
+		switch {
+		case r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069':
 			return utf8.RuneError
+		case r != '\n' && r != '\t' && unicode.IsControl(r):
+			return -1
 		}
 		return r
-	}, page)
+	}, withoutColours(page))
+}
+
+// withoutColours removes control sequences: ECMA-48, 5.4. Their parameters are digits here, so that no tag after a sequence that is cut off is taken
+// for a part of it.
+func withoutColours(page []byte) []byte {
+	before, rest, found := bytes.Cut(page, []byte("\x1b["))
+	if !found {
+		return page
+	}
+	plain := make([]byte, 0, len(page))
+	for found {
+		plain = append(plain, before...)
+		rest = bytes.TrimLeft(rest, "0123456789;:?")
+		if len(rest) > 0 && rest[0] >= '@' && rest[0] <= '~' {
+			rest = rest[1:]
+		}
+		before, rest, found = bytes.Cut(rest, []byte("\x1b["))
+	}
+	return append(plain, before...)
 }
 
 func templates() *template.Template {

@@ -305,6 +305,23 @@ func TestNoTextTurnsTheDirectionOfOthers(t *testing.T) {
 	}
 }
 
+// Texts of a page lose what is meant for a terminal, and no more: a sequence that is cut off does not take a tag with it.
+func TestTextsLoseWhatIsMeantForATerminal(t *testing.T) {
+	for text, want := range map[string]string{
+		"<b>\x1b[31mred\x1b[0m</b>\n":    "<b>red</b>\n",
+		"<td>cut \x1b[</td>":             "<td>cut </td>",
+		"<td>cut \x1b[38;5</td>":         "<td>cut </td>",
+		"<td>\x1b[&lt;b&gt;</td>":        "<td>&lt;b&gt;</td>",
+		"a\x1b]0;title\x07b\x00\u0085\t": "a]0;titleb\t",
+		"\x1b[?25l\x1b[2Kok\x1b":         "ok",
+		"[31m is text":                   "[31m is text",
+	} {
+		if got := string(Plain([]byte(text))); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // What has no end in the log is drawn to the end of the page, and nothing at all makes a page too.
 func TestAJobThatRunsOrDidNothingHasAPage(t *testing.T) {
 	var s story

@@ -23,12 +23,21 @@ const (
 	Drain    ActionKind = "drain"
 	Cancel   ActionKind = "cancel"
 	Scale    ActionKind = "scale"
+	Skip     ActionKind = "skip"
+	RetryNow ActionKind = "retry-now"
+
+	Accept ActionKind = "accept" // resume although too few of the first items have succeeded
 )
+
+// actionKinds returns all of them.
+func actionKinds() []ActionKind {
+	return []ActionKind{Stop, Resume, Retry, Pause, Continue, Drain, Cancel, Scale, Skip, RetryNow, Accept}
+}
 
 // Action is what a person asked for on a page.
 type Action struct {
 	Kind   ActionKind
-	Items  []string // to retry; empty: all that are eligible
+	Items  []string // to retry or skip; empty: all that are eligible, or that wait
 	Reduce bool     // run reduce again after a retry
 	Slots  int      // of Scale
 }
@@ -56,16 +65,16 @@ func (s *Server) refusal(r *http.Request) error {
 func (s *Server) act(kind ActionKind) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.refusal(r); err != nil {
-			http.Error(w, err.Error(), http.StatusForbidden)
+			s.refuse(w, r, http.StatusForbidden, err.Error())
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
 		if err := r.ParseForm(); err != nil {
-			http.Error(w, "the form cannot be read", http.StatusBadRequest)
+			s.refuse(w, r, http.StatusBadRequest, "The form cannot be read.")
 			return
 		}
 		if !same(r.PostForm.Get("token"), s.form) {
-			http.Error(w, "the form lacks its token", http.StatusForbidden)
+			s.refuse(w, r, http.StatusForbidden, "The form lacks its token: the page was made by an earlier prodigy ui. Go back, load it again, and press the button there.")
 			return
 		}
 		place, err := s.Data.Find(r.PathValue("job"))
@@ -74,23 +83,59 @@ func (s *Server) act(kind ActionKind) http.HandlerFunc {
 			s.fail(w, r, err)
 			return
 		case !place.Own():
-			http.Error(w, errNotMine.Error(), http.StatusForbidden)
+			s.refuse(w, r, http.StatusForbidden, errNotMine.Error())
 			return
 		}
 		a := Action{Kind: kind}
-		if kind == Retry {
+		next := "/jobs/" + url.PathEscape(place.ID)
+		switch kind {
+		case Retry:
 			a.Items, a.Reduce = r.Form["item"], r.PostForm.Get("reduce") != ""
-		}
-		if kind == Scale {
+		case Skip, RetryNow:
+			a.Items = r.Form["item"]
+			if len(a.Items) == 1 {
+				next = itemURL(place.ID, "items", a.Items[0]) // where its state is
+			} else if kind == Skip && len(a.Items) == 0 {
+				s.refuse(w, r, http.StatusBadRequest, "No item is named.")
+				return
+			}
+		case Scale:
 			if a.Slots, err = strconv.Atoi(strings.TrimSpace(r.PostForm.Get("slots"))); err != nil || a.Slots < 1 {
-				s.write(w, r, http.StatusBadRequest, page{Title: "Not done", Name: "error", Data: "the number of slots is a number from 1 on; Pause has nothing start"})
+				s.refuse(w, r, http.StatusBadRequest, "The number of slots is a number from 1 on. Pause has nothing start.")
 				return
 			}
 		}
 		if err := s.Data.Start(place, a); err != nil {
-			s.write(w, r, http.StatusConflict, page{Title: "Not done", Name: "error", Data: err.Error()})
+			s.refuse(w, r, http.StatusConflict, err.Error())
 			return
 		}
-		http.Redirect(w, r, "/jobs/"+url.PathEscape(place.ID), http.StatusSeeOther)
+		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
+}
+
+// refuse writes a page that says why an action was not done, with the way back to its job.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
+	p := page{Title: "Not done", Name: "error", Data: why}
+	if job := r.PathValue("job"); job != "" {
+		p.Back = "/jobs/" + url.PathEscape(job)
+	}
+	s.write(w, r, code, p)
+}
+
+// button is a form that consists of a button.
+type button struct {
+	Action, Token   string
+	ID, Text, Title string
+	Confirm         string // what to ask before; empty: nothing
+}
+
+// jobButton returns a button for an action on the job of a page. The action is called like its id.
+func jobButton(p page, id, text, title string, confirm ...string) button {
+	return button{"/jobs/" + url.PathEscape(p.Data.(standing).Place.ID) + "/" + id, p.Token, id, text, title, strings.Join(confirm, "")}
+}
+
+// itemButton is jobButton for the item of a page.
+func itemButton(p page, id, text, title string, confirm ...string) button {
+	d := p.Data.(itemPage)
+	return button{itemURL(d.Place.ID, id, d.Item.ItemID), p.Token, id, text, title, strings.Join(confirm, "")}
 }

@@ -2,17 +2,23 @@ package ui
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/errorpolicy"
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 )
 
 // post sends a form as the browser of the person does who has the cookie; change may make another request of it.
@@ -42,6 +48,10 @@ func TestActionsAreStarted(t *testing.T) {
 		{"/drain", nil, Action{Kind: Drain}},
 		{"/cancel", nil, Action{Kind: Cancel}},
 		{"/scale", url.Values{"slots": {" 16"}}, Action{Kind: Scale, Slots: 16}},
+		{"/accept", nil, Action{Kind: Accept}},
+		{"/retry-now", nil, Action{Kind: RetryNow}},
+		{"/retry-now?item=a%2Fb", nil, Action{Kind: RetryNow, Items: []string{"a/b"}}},
+		{"/skip?" + url.Values{"item": {evil}}.Encode(), nil, Action{Kind: Skip, Items: []string{evil}}},
 		{"/retry", nil, Action{Kind: Retry}},
 		{"/retry", url.Values{"item": {"a", evil}}, Action{Kind: Retry, Items: []string{"a", evil}}},
 		{"/retry?item=a%E2%80%AEb", nil, Action{Kind: Retry, Items: []string{"a\u202eb"}}},
@@ -63,8 +73,11 @@ func TestActionsAreStarted(t *testing.T) {
 			t.Errorf("scale to %q: %d %s, started %v", slots, code, body, s.started)
 		}
 	}
+	if code, body := s.post(t, "/jobs/"+s.job.ID+"/skip", url.Values{"token": {s.form}}, nil); code != http.StatusBadRequest || len(s.started) > 0 {
+		t.Errorf("skip nothing: %d %s, started %v", code, body, s.started)
+	}
 	s.refuse = errors.New("another process is running this job")
-	if code, body := s.post(t, "/jobs/"+s.job.ID+"/resume", url.Values{"token": {s.form}}, nil); code != http.StatusConflict || !strings.Contains(body, s.refuse.Error()) {
+	if code, body := s.post(t, "/jobs/"+s.job.ID+"/resume", url.Values{"token": {s.form}}, nil); code != http.StatusConflict || !strings.Contains(body, s.refuse.Error()) || !strings.Contains(body, `href="/jobs/`+s.job.ID+`"`) {
 		t.Errorf("refused: %d %s", code, body)
 	}
 }
@@ -186,5 +199,80 @@ func TestThePageShowsWhatWasStarted(t *testing.T) {
 	_, page := s.get(t, "/jobs/"+s.job.ID, nil)
 	if strings.Contains(page, "<script>alert") || strings.Count(page, "started here at") != startedShown || !strings.Contains(page, "the end of &lt;") {
 		t.Errorf("the page is %s", page)
+	}
+}
+
+// add makes another job with a log.
+func (s *site) add(t *testing.T, log []events.Event) jobs.Job {
+	t.Helper()
+	job, err := s.home.Create("repo", "mapreduce", began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := events.Create(job.EventsDir(), job.ID, began, events.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range log {
+		l.Append(began, e)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// A page has the buttons for what can be done now.
+func TestButtonsFitTheState(t *testing.T) {
+	s := newSite(t)
+	starts := []events.Event{events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2}, events.ItemsSelected{TotalItems: 3}}
+	waits := events.AgentFailed{ItemID: "item_1", ItemIndex: 1, Attempt: 1, Action: errorpolicy.Retry, RetryAt: new(time.Now().Add(time.Hour))}
+	for name, c := range map[string]struct {
+		log     []events.Event
+		running bool
+		want    []string
+	}{
+		"running":          {nil, true, []string{"pause", "scale", "drain", "stop", "cancel"}},
+		"waiting":          {[]events.Event{events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 1}, waits}, true, []string{"pause", "scale", "retry-now", "drain", "stop", "cancel"}},
+		"paused by person": {[]events.Event{events.PauseRequested{By: "p"}}, true, []string{"continue", "scale", "drain", "stop", "cancel"}},
+		"drained":          {[]events.Event{events.JobPaused{Reason: "drained"}}, false, []string{"resume"}},
+		"killed":           {nil, false, []string{"resume"}},
+		"held":             {[]events.Event{events.JobPaused{Reason: "canary", Unproven: true}}, false, []string{"accept"}},
+		"cancelled":        {[]events.Event{events.JobCancelled{Reason: "by p"}}, false, nil},
+		"completed":        {[]events.Event{events.JobCompleted{}}, false, nil},
+	} {
+		job := s.add(t, append(starts[:2:2], c.log...))
+		if c.running {
+			lock, err := job.Lock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lock.Unlock() })
+		}
+		_, page := s.get(t, "/jobs/"+job.ID, nil)
+		var got []string
+		for _, kind := range regexp.MustCompile(`method="post" action="/jobs/[^/]+/([a-z-]+)"`).FindAllStringSubmatch(page, -1) {
+			got = append(got, kind[1])
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if instead := strings.Contains(page, "resume "+job.ID+" --force"); instead != (name == "cancelled") {
+			t.Errorf("%s: says how to resume a cancelled job: %v", name, instead)
+		}
+	}
+}
+
+// Breakers of keys are named, and thousands of them do not fill the page.
+func TestBreakersOfKeysAreNamed(t *testing.T) {
+	s := newSite(t)
+	log := []events.Event{events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2}}
+	for i := range 2000 {
+		log = append(log, events.CircuitOpen{Scope: "workflow", Key: fmt.Sprintf("host-%04d \x1b[31m%s", i, evil), Until: began})
+	}
+	job := s.add(t, log)
+	_, page := s.get(t, "/jobs/"+job.ID, nil)
+	if n := strings.Count(page, "The circuit breaker for host-"); n != breakersShown || !strings.Contains(page, "more circuit breakers are not closed.") || strings.Contains(page, "\x1b") || strings.Contains(page, "[31m") {
+		t.Errorf("%d are named in %.3000s", n, page)
 	}
 }

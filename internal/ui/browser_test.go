@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
 )
 
 // patience is how long a browser may take on the slowest machine. It is only waited for when something is wrong.
@@ -165,6 +166,72 @@ func TestWhatIsOpenedStaysOpenAndChartsStay(t *testing.T) {
 	})()`
 	if got := ask(t, ctx, chromedp.Evaluate[string](replaced)); got != "true,false,true,later" {
 		t.Errorf("got %q, want a open, b closed, and the charts", got)
+	}
+}
+
+// A button does what it says in a browser, which sends more than the form: where it comes from.
+func TestAPersonPressesButtons(t *testing.T) {
+	ctx := browser(t)
+	s := newSite(t)
+	lock, err := s.job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, chromedp.Navigate(s.URL+"/jobs/"+s.job.ID+"?token="+token))
+	// press clicks a button, and waits until it has started so many actions in all.
+	press := func(id string, all int) {
+		t.Helper()
+		follows := all > len(s.actions())
+		await(t, ctx, "document.querySelector('#"+id+":enabled')")
+		do(t, ctx, chromedp.Evaluate[chromedp.Void]("document.body.dataset.old = 'yes'; document.querySelector('#"+id+"').click()"))
+		if follows {
+			await(t, ctx, "document.body && !document.body.dataset.old") // the page that follows
+		}
+		if n := len(s.actions()); n != all {
+			t.Fatalf("%s: %d actions were started, want %d; the page is %q", id, n, all, ask(t, ctx, chromedp.Evaluate[string]("document.body.innerText")))
+		}
+	}
+	press("pause", 1)
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("window.confirm = () => false"))
+	press("cancel", 1)
+	do(t, ctx, chromedp.Evaluate[chromedp.Void]("window.confirm = () => true"))
+	press("cancel", 2)
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, chromedp.Navigate(s.URL+"/jobs/"+s.job.ID))
+	press("retry-failed", 3)
+	want := []Action{{Kind: Pause}, {Kind: Cancel}, {Kind: Retry}}
+	if diff := cmp.Diff(want, s.actions()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What has not changed is not replaced, so that a button does not go from under the pointer; what is replaced keeps a number that was typed, a tick,
+// and the focus, also of a link.
+func TestOnlyWhatHasChangedIsReplaced(t *testing.T) {
+	ctx := browser(t)
+	s := newSite(t)
+	do(t, ctx, chromedp.Navigate(s.URL+"/jobs/"+s.job.ID+"?token="+token))
+	await(t, ctx, "document.querySelector('#charts svg')")
+	const replaced = `(() => {
+		const page = (n) => '<h1>' + n + '</h1><div class="actions"><button id="pause">Pause</button></div>' +
+			'<div>' + n + '<input type="number" id="slots" value="2"><input type="checkbox" id="reduce"><a href="/a">a</a><a href="/b">b</a></div><p>last</p>';
+		place(page(1));
+		const button = document.querySelector("#pause");
+		document.querySelector("#slots").value = "16";
+		document.querySelector("#reduce").checked = true;
+		document.querySelector("a[href='/b']").focus();
+		place(page(2));
+		const kept = [document.querySelector("#pause") === button, document.querySelector("#slots").value, document.querySelector("#reduce").checked,
+			document.activeElement.getAttribute("href"), main.children.length].join();
+		place('<p class="warn">new</p>' + page(2));
+		const added = [document.querySelector("#pause") === button, main.children.length].join();
+		place("<p>last</p>");
+		return kept + ";" + added + ";" + main.innerHTML.trim();
+	})()`
+	if got := ask(t, ctx, chromedp.Evaluate[string](replaced)); got != "true,16,true,/b,4;true,5;<p>last</p>" {
+		t.Errorf("got %q", got)
 	}
 }
 

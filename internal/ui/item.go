@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
@@ -22,6 +23,11 @@ type itemPage struct {
 	Left     int        // commands that are not shown
 	Running  bool       // the job is being run
 	Mine     bool       // it belongs to the user whose server this is
+}
+
+// Skippable reports whether the item may still be left out.
+func (d itemPage) Skippable() bool {
+	return d.Running && slices.Contains([]view.Status{view.Pending, view.Waiting, view.InFlight}, d.Item.Status)
 }
 
 // attempt is what happened in an attempt and after it, until the next.
@@ -53,11 +59,7 @@ func (s *Server) explain(r *http.Request) (page, error) {
 	}
 	d.Left = left
 	d.Attempts = attemptsOf(d.Item, commands, d.Running)
-	p := page{Title: item + " · " + place.ID, Name: "explain", Data: d}
-	if d.Running {
-		p.Live = "/live" + itemURL(place.ID, "items", item)
-	}
-	return p, nil
+	return page{Title: item + " · " + place.ID, Name: "explain", Live: "/live" + itemURL(place.ID, "items", item), Ended: !d.Running, Data: d}, nil
 }
 
 // indented returns JSON as people read it.

@@ -155,7 +155,7 @@ func TestThePageOfAnItemIsLive(t *testing.T) {
 	write(1, "<b>first</b>\n")
 	address := itemURL(s.job.ID, "items", evil)
 	_, page := s.get(t, address, nil)
-	if strings.Contains(page, `data-live="/`) || !strings.Contains(page, "&lt;b&gt;first&lt;/b&gt;") {
+	if !strings.Contains(page, `" data-ended>`) || !strings.Contains(page, "&lt;b&gt;first&lt;/b&gt;") {
 		t.Errorf("of a job that is not run: %s", page)
 	}
 	lock, err := s.job.Lock()
@@ -163,6 +163,9 @@ func TestThePageOfAnItemIsLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, page = s.get(t, address, nil)
+	if strings.Contains(page, "data-ended") {
+		t.Error("the page of a job that is run asks for nothing")
+	}
 	live := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(page)
 	if live == nil {
 		t.Fatalf("the page is not live: %s", page)

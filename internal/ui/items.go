@@ -129,11 +129,7 @@ func (s *Server) items(r *http.Request) (page, error) {
 	if err := s.fill(&list, found); err != nil {
 		return page{}, err
 	}
-	p := page{Title: "Items · " + place.ID, Name: "items", Data: list}
-	if running {
-		p.Live = "/live" + q.url(place.ID)
-	}
-	return p, nil
+	return page{Title: "Items · " + place.ID, Name: "items", Live: "/live" + q.url(place.ID), Ended: !running, Data: list}, nil
 }
 
 // fill adds the rows of the page.

@@ -61,7 +61,7 @@ func (s *stream) drawn(place jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	return s.event("charts", report.Undirected([]byte(charts)))
+	return s.event("charts", report.Plain([]byte(charts)))
 }
 
 // end tells the browser that the stream is over, so that it does not reconnect.

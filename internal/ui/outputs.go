@@ -11,11 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/report"
 	"prodigy/internal/view"
 )
 
@@ -134,34 +134,9 @@ func shownText(text []byte) string {
 		if i := bytes.LastIndexByte(line, '\r'); i >= 0 {
 			line = line[i+1:]
 		}
-		b.WriteString(strings.Map(func(r rune) rune {
-			if r != '\t' && unicode.IsControl(r) {
-				return -1
-			}
-			return r
-		}, withoutEscapes(string(line))))
+		b.Write(report.Plain(line))
 		b.WriteString(end)
 	}
-	return b.String()
-}
-
-// withoutEscapes removes control sequences such as colours: ECMA-48, 5.4.
-func withoutEscapes(line string) string {
-	before, rest, found := strings.Cut(line, "\x1b[")
-	if !found {
-		return line
-	}
-	var b strings.Builder
-	for found {
-		b.WriteString(before)
-		end := strings.IndexFunc(rest, func(r rune) bool { return r >= '@' && r <= '~' })
-		if end < 0 {
-			return b.String() // it is cut off
-		}
-		rest = rest[end+1:]
-		before, rest, found = strings.Cut(rest, "\x1b[")
-	}
-	b.WriteString(before)
 	return b.String()
 }
 

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"html/template"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"prodigy/internal/dlq"
@@ -27,6 +29,8 @@ type page struct {
 	Title string
 	Name  string // of the template of its middle
 	Live  string // address of the stream that replaces the middle; empty: it stays as it is
+	Ended bool   // nothing comes in the stream until somebody runs the job again
+	Back  string // address of the job that an error is about; empty: none
 	Data  any
 	Token string // for the forms
 	Acts  bool   // there are forms that start something
@@ -58,7 +62,6 @@ func functions() template.FuncMap {
 		"took":    func(d time.Duration) string { return duration.Format(d.Round(time.Millisecond)) },
 		"age":     func(t time.Time) string { return duration.Format(max(time.Since(t).Truncate(time.Second), 0)) },
 		"moment":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-		"clock":   func(t time.Time) string { return t.Local().Format("15:04:05.000") },
 		"short":   func(s string) string { return events.Clip(s, 400) },
 		"raw":     func(m json.RawMessage) string { return string(m) },
 		"millis":  func(m events.Millis) string { return duration.Format(time.Duration(m).Round(time.Millisecond)) },
@@ -68,6 +71,9 @@ func functions() template.FuncMap {
 			}
 			return fmt.Sprintf("%d %%", 100*part/all)
 		},
+		"button":     jobButton,
+		"itemButton": itemButton,
+
 		"output": outputURL,
 		"step":   stepURL,
 		"text":   shownText,
@@ -141,7 +147,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, p page)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(report.Undirected(b.Bytes()))
+	_, _ = w.Write(report.Plain(b.Bytes()))
 }
 
 // middle renders the part of a page that its stream replaces.
@@ -150,7 +156,7 @@ func middle(p page) []byte {
 	if err := templates().ExecuteTemplate(&b, p.Name, p); err != nil {
 		panic("BUG: page " + p.Name + ": " + err.Error())
 	}
-	return report.Undirected(b.Bytes())
+	return report.Plain(b.Bytes())
 }
 
 // jobsListed is the number of jobs in the list, the newest ones.
@@ -218,6 +224,62 @@ type standing struct {
 	Reduces   bool          // it has a reduce phase
 	Started   []started     // from the pages, the newest first
 	Charts    template.HTML // empty: the page keeps those that it has
+	Unproven  bool          // it waits for somebody to accept that too few of the first items have succeeded
+}
+
+// breakersShown bounds the breakers of keys that are named.
+const breakersShown = 5
+
+// Notices says what holds the job back.
+func (s standing) Notices() []string {
+	var list []string
+	j, now := s.Job, s.Now
+	if s.State == string(view.Running) {
+		if j.Draining != "" {
+			list = append(list, "The job is "+j.Draining+".")
+		} else if j.Hold != nil {
+			list = append(list, "Paused "+j.Hold.Words(now)+".")
+		}
+		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
+			list = append(list, sentence(j.StartsHeld[by].Words(now)))
+		}
+		if r := j.Rollout; r != nil && j.AtItems() {
+			list = append(list, sentence(r.Words()))
+		}
+		if h := j.RetriesHeld; h != nil {
+			list = append(list, sentence(h.Words()))
+		}
+		for _, p := range j.Paused() {
+			list = append(list, "Paused: "+p.Words(now)+".")
+		}
+	}
+	breakers := j.Breakers()
+	for _, b := range breakers[:min(len(breakers), breakersShown)] {
+		of := ""
+		if b.Scope != view.WorkflowScope {
+			of = " of step " + b.Scope
+		}
+		if b.Key != "" {
+			of += " for " + events.Clip(b.Key, 80)
+		}
+		text := fmt.Sprintf("The circuit breaker%s is %s", of, b.State)
+		if s.State == string(view.Running) && b.Until.After(now) {
+			text += ", and tests in " + view.Rough(b.Until.Sub(now))
+		}
+		list = append(list, text+".")
+	}
+	if more := len(breakers) - breakersShown; more > 0 {
+		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", report.Number(more)))
+	}
+	return list
+}
+
+// sentence begins a text with a capital, and ends it.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 func (s *Server) job(r *http.Request) (page, error) {
@@ -267,7 +329,11 @@ func jobPage(place jobs.Job, seen *view.Job, labels Labels, charts template.HTML
 	if rate := seen.Rate(now); rate > 0 && st.State == "running" {
 		st.Rate = fmt.Sprintf("%.1f", rate)
 	}
-	return page{Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID), Data: st}
+	ended := st.State != string(view.Running)
+	if ended {
+		st.Unproven, _ = mapreduce.AwaitsAccept(place) // a log that cannot be read has no page
+	}
+	return page{Title: seen.Workflow + " · " + place.ID, Name: "job", Live: "/live/jobs/" + url.PathEscape(place.ID), Ended: ended, Data: st}
 }
 
 func (s *Server) letters(r *http.Request) (page, error) {

@@ -92,7 +92,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /live/jobs/{job}/items", s.live(s.itemOrItems))
 	mux.HandleFunc("GET /jobs/{job}/report", s.report)
 	mux.HandleFunc("GET /jobs/{job}/output", s.output)
-	for _, kind := range []ActionKind{Stop, Resume, Retry, Pause, Continue, Drain, Cancel, Scale} {
+	for _, kind := range actionKinds() {
 		mux.HandleFunc("POST /jobs/{job}/"+string(kind), s.act(kind))
 	}
 	mux.HandleFunc("GET /ui.js", asset("text/javascript; charset=utf-8", script))
@@ -116,7 +116,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers would send forms with the origin null
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")

@@ -13,7 +13,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +37,7 @@ const (
 type site struct {
 	*httptest.Server
 	job     jobs.Job
+	mu      sync.Mutex // of started
 	started []Action
 	server  *Server
 	refuse  error
@@ -109,6 +112,8 @@ func newSite(t *testing.T) *site {
 		Labels: func(jobs.Job) Labels { return noLabels{} },
 		Report: func(jobs.Job) (*report.Report, error) { return nil, errors.New(evil) },
 		Start: func(_ jobs.Job, a Action) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.started = append(s.started, a)
 			return s.refuse
 		},
@@ -118,6 +123,13 @@ func newSite(t *testing.T) *site {
 	server.Hosts = []string{strings.TrimPrefix(s.URL, "http://")}
 	t.Cleanup(s.Close)
 	return s
+}
+
+// actions returns what was started so far.
+func (s *site) actions() []Action {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.started)
 }
 
 // get asks for a page as the browser of the person does who has the cookie; change may make another request of it.

@@ -83,6 +83,11 @@ type started struct {
 	Text    []byte // the end of what it printed
 }
 
+// Open reports whether the page shows at once what the command printed: the answer of one that has ended, if it is short.
+func (s started) Open() bool {
+	return s.Outcome != "" && len(s.Text) < 400 && bytes.Count(s.Text, []byte("\n")) <= 3
+}
+
 // startedIn returns the newest commands that were started for a job, the newest first. What cannot be read is left out.
 func startedIn(place jobs.Job) []started {
 	names, err := startedNames(place)

@@ -10,21 +10,57 @@ function atEnd(e) {
   return e.scrollTop + e.clientHeight >= e.scrollHeight - 4;
 }
 
+// same returns a function that finds what stands for an element when the page has been replaced: by its id, or of links by their address.
+function same(e) {
+  if (e.id) return () => document.getElementById(e.id);
+  if (!e.href) return () => null;
+  const like = () => [...main.querySelectorAll("a[href]")].filter((a) => a.href === e.href);
+  const n = like().indexOf(e);
+  return () => { const all = like(); return all[n] || all[0]; };
+}
+
+// replace puts what has changed in the place of what there was. All else stays, so that a button does not go from under the pointer.
+function replace(html) {
+  const made = document.createElement("template");
+  made.innerHTML = html;
+  const stays = (old, e) => old.isEqualNode(e) || (e.id === "charts" && old.id === "charts" && !e.hasChildNodes()); // those come on their own
+  let old = main.firstElementChild;
+  for (const e of [...made.content.children]) {
+    let found = old;
+    while (found && !stays(found, e)) found = found.nextElementSibling;
+    if (!found) {
+      main.insertBefore(e, old);
+      continue;
+    }
+    while (old !== found) {
+      const next = old.nextElementSibling;
+      old.remove();
+      old = next;
+    }
+    old = found.nextElementSibling;
+  }
+  while (old) {
+    const next = old.nextElementSibling;
+    old.remove();
+    old = next;
+  }
+}
+
 function place(html) {
   const used = main.contains(document.activeElement) ? document.activeElement : null;
-  const id = used && used.id;
+  const again = used && same(used);
   const typed = new Map();
-  for (const e of main.querySelectorAll("input[type=text][id]")) {
+  for (const e of main.querySelectorAll("input[type=text][id], input[type=number][id]")) {
     if (e === used || e.value !== e.defaultValue) typed.set(e.id, e.value);
   }
+  const ticked = [...main.querySelectorAll("input[type=checkbox][id]:checked")].map((e) => e.id);
   const scrolled = new Map();
   for (const e of main.querySelectorAll("details[id] > pre.printed")) {
     if (!atEnd(e)) scrolled.set(e.parentElement.id, e.scrollTop);
   }
-  const charts = document.getElementById("charts");
-  main.innerHTML = html;
-  const empty = document.getElementById("charts");
-  if (charts && empty && !empty.hasChildNodes()) empty.replaceWith(charts); // those come on their own
+  const aside = [...main.querySelectorAll(".wide")].map((e) => e.scrollLeft);
+  replace(html);
+  main.querySelectorAll(".wide").forEach((e, i) => { if (aside[i] && !e.scrollLeft) e.scrollLeft = aside[i]; });
   for (const [name, open] of toggled) {
     const e = document.getElementById(name);
     if (e) e.open = open;
@@ -34,8 +70,12 @@ function place(html) {
     const e = document.getElementById(name);
     if (e) e.value = value;
   }
-  const again = id && document.getElementById(id);
-  if (again) again.focus({ preventScroll: true });
+  for (const name of ticked) {
+    const e = document.getElementById(name);
+    if (e) e.checked = true;
+  }
+  const to = again && again();
+  if (to) to.focus({ preventScroll: true });
 }
 
 // showEnds scrolls outputs to their ends, where errors are, unless the person has scrolled them elsewhere.
@@ -67,8 +107,39 @@ main.addEventListener("click", (e) => {
   if (output) requestAnimationFrame(() => { output.scrollTop = output.scrollHeight; });
 });
 
-if (main.dataset.live) {
-  const source = new EventSource(main.dataset.live);
+// A form that starts something asks first where that says so, and is sent once.
+main.addEventListener("submit", (e) => {
+  const button = e.submitter;
+  if (e.target.method !== "post" || !button) return;
+  if (button.dataset.confirm && !confirm(button.dataset.confirm)) {
+    e.preventDefault();
+    return;
+  }
+  setTimeout(() => { button.disabled = true; });
+});
+
+// The stream is only open while somebody can see the page: a browser has few connections to a server, and each tab would hold one.
+let source = null;
+let retry = 0;
+let seen = new Date(); // when the page was known to be as it is
+
+function lost(text) {
+  const e = document.getElementById("lost");
+  e.hidden = !text;
+  if (e.textContent !== text) e.textContent = text;
+}
+
+function disconnect() {
+  clearTimeout(retry);
+  if (source) source.close();
+  source = null;
+}
+
+function connect() {
+  if (source || !main.dataset.live) return;
+  clearTimeout(retry);
+  source = new EventSource(main.dataset.live);
+  source.addEventListener("open", () => { seen = null; lost(""); });
   source.addEventListener("page", (e) => {
     late = e.data;
     catchUp();
@@ -77,7 +148,20 @@ if (main.dataset.live) {
     const charts = document.getElementById("charts");
     if (charts) charts.innerHTML = e.data;
   });
-  source.addEventListener("end", () => source.close());
+  source.addEventListener("end", disconnect);
+  source.addEventListener("error", () => {
+    disconnect();
+    seen = seen || new Date();
+    lost(`prodigy ui does not answer: this page is as of ${seen.toLocaleTimeString()}.`);
+    retry = setTimeout(connect, 3000);
+  });
+}
+
+if (main.dataset.live) {
+  if (!("ended" in main.dataset)) connect();
+  // A job that has ended may have been resumed elsewhere meanwhile.
+  document.addEventListener("visibilitychange", () => { if (document.hidden) disconnect(); else connect(); });
+  window.addEventListener("focus", connect);
   document.addEventListener("selectionchange", catchUp);
   document.addEventListener("pointerdown", () => { pressed = true; });
   for (const end of ["pointerup", "pointercancel"]) {
