@@ -211,6 +211,11 @@ func TestPlainTextTakesValuesAsTheyAre(t *testing.T) {
 	if _, err := CompilePlain("${itme.v}", testNames); err == nil {
 		t.Error("got no error for a mistyped name, want one")
 	}
+	for written, want := range map[string]string{"${item.}": "${item.} lacks the name of a field: ${item.name}", "${item%x}": "${item%x} is no placeholder"} {
+		if _, err := CompilePlain(written, testNames); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", written, err, want)
+		}
+	}
 	if _, err := CompilePlain("${validation.gaps}", Names{}); err == nil || !strings.Contains(err.Error(), "$${validation.gaps} stands for this very text") {
 		t.Errorf("got %v for a name of prodigy that is not known here, want an error that shows how to write the text", err)
 	}

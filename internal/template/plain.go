@@ -51,7 +51,12 @@ func compilePlain(src string, n Names, early bool) (*Plain, error) {
 		last = r.end
 	}
 	for _, u := range c.natives {
-		c.report(Error, u.offset, finding{codePlaceholder, u.written + " uses an operator of the shell, and this text is read by no shell"})
+		message := u.written + " is no placeholder: after a name, as in ${item.name}, there may be a default, as in ${item.name:-none}, or a filter, as in ${item.name|url}" +
+			asText(u.written)
+		if open, ends := strings.CutSuffix(u.written, ".}"); ends {
+			message = fmt.Sprintf("%s lacks the name of a field: %s.name}", u.written, open)
+		}
+		c.report(Error, u.offset, finding{codePlaceholder, message})
 	}
 	rest := src[last:]
 	if !early {
