@@ -18,7 +18,6 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/mask"
 	"prodigy/internal/process"
-	"prodigy/internal/retry"
 	"prodigy/internal/template"
 )
 
@@ -109,8 +108,8 @@ type run struct {
 	lostSecret error            // the step that is being bound names output that is not known any more
 	element    []int            // in foreach: the indexes of the elements, of the outermost loop first
 	fallback   bool             // the fallback of a step runs
-	failsAs    retry.Type       // the type of a failure of the last simulated command; empty: as it is classified
-	unknown    bool             // what the last simulated command would print is not known
+	repeat     int              // how often its try was made again that charged nothing
+	simulated  SimulatedExit    // of the last simulated command
 	heads      map[*step]string // commit at which steps with commit_required began
 }
 

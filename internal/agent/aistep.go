@@ -221,11 +221,11 @@ func costOf(u aicli.Usage) (cost spend.USD, known bool) {
 }
 
 // recordCutOff records what a run of an AI coding CLI had used when it was ended from outside. The error says by what.
-func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, reading *aicli.Reading, took time.Duration, err error) {
-	if reading == nil {
+func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *sink, took time.Duration, err error) {
+	if b.aiRun == nil {
 		return
 	}
-	v := reading.Verdict(aicli.End{Signal: "SIGTERM", Now: time.Now()})
+	v := r.verdict(b.aiRun, out, aicli.End{Signal: "SIGTERM", Now: time.Now()}, "", "")
 	if b.aiRun.notOurs(v) {
 		return
 	}
@@ -237,6 +237,15 @@ func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, readin
 	r.recordUsage(st, b.aiRun.preset, v, outcome, took)
 }
 
+// verdict says what became of a run of an AI coding CLI by what it printed, of which stderr is the end.
+func (r *run) verdict(a *aiRun, out *sink, e aicli.End, stderr, output string) aicli.Verdict {
+	if r.x.Simulate != nil {
+		return r.simulated.verdict(a, e, stderr, output)
+	}
+	out.reading.WriteStderr([]byte(stderr))
+	return out.reading.Verdict(e)
+}
+
 // notOurs reports whether a command that may be one of the user's own has shown that it is one.
 func (a *aiRun) notOurs(v aicli.Verdict) bool {
 	return !v.Known && (a.raw || a.lenient && v.Plain)
@@ -245,7 +254,6 @@ func (a *aiRun) notOurs(v aicli.Verdict) bool {
 // judge turns the end of a command that a preset reads into a result: its answer is the output, and a failure says what the preset found.
 // Timeouts and commands that did not start are no affair of the preset. A command that was ended after it had printed its end has that end.
 func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
-	reading := out.reading
 	stall := out.watch.stall()
 	if ended := out.watch.ended(); ended && (exit.TimedOut || exit.Expired) {
 		exit.Code, exit.Signal, exit.TimedOut, stall = 0, "", false, nil
@@ -255,16 +263,15 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		return res, nil, false
 	}
 	a := b.aiRun
-	reading.WriteStderr([]byte(stderr))
 	if exit.TimedOut || exit.Code == 126 || exit.Code == 127 {
-		v := reading.Verdict(aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()})
+		v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()}, stderr, res.Output)
 		if exit.TimedOut && !a.notOurs(v) {
 			v.Usage.Partial, v.Rule = true, ""
 			r.recordUsage(st, a.preset, v, outcomeTimeout, exit.Duration)
 		}
 		return res, nil, false
 	}
-	v := reading.Verdict(aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty})
+	v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty}, stderr, res.Output)
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}
@@ -278,7 +285,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 	if cost, known := costOf(v.Usage); known {
 		end.CostUSD = &cost
 	}
-	if v.Outcome == aicli.Success && a.schema != "" {
+	if v.Outcome == aicli.Success && a.schema != "" && !r.simulated.Unknown {
 		answer, err := answerOf(v, res.Output, a.schema)
 		if err != nil {
 			v.Outcome, v.Type, v.Rule, v.Message = aicli.Incomplete, aicli.Incomplete.ErrorType(), "schema", err.Error()

@@ -123,8 +123,9 @@ func (r *run) tryAdmitted(ctx context.Context, s *scope, st *step) (result, *Fai
 	}
 	outer := r.ticket // of the step whose result this one checks, if any
 	ask.Inside = outer.ID
-	defer func() { r.ticket = outer }()
-	for {
+	defer func() { r.ticket, r.repeat = outer, 0 }()
+	for repeat := 0; ; repeat++ {
+		r.repeat = repeat
 		ticket, refusal, err := r.admitAgent(ctx, ask)
 		if err != nil {
 			return notRun, nil, err

@@ -1,12 +1,16 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
+	"time"
 
+	"prodigy/internal/aicli"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -23,6 +27,15 @@ type SimulatedTry struct {
 	Label   string // of the step; one inside another has a prefix, and a fallback the suffix /fallback
 	Number  int    // of the try, from 1
 	Element []int  // in foreach: the indexes of the elements, of the outermost loop first
+	Repeat  int    // how often the same try was made before and charged nothing: it met the limit of a plan, or of the budget
+
+	Agent *SimulatedAgent // of an AI coding CLI whose output is read; nil: another command
+}
+
+// SimulatedAgent is what ends a run of an AI coding CLI before its time.
+type SimulatedAgent struct {
+	Stall time.Duration // after so long without a sign of life it has stalled; 0: it never has
+	Cap   spend.USD     // what it may cost; 0: as much as it likes
 }
 
 // SimulatedExit is how a simulated command ends.
@@ -30,20 +43,69 @@ type SimulatedExit struct {
 	process.Exit
 	Type    retry.Type // of its failure; empty: as a real failure is classified
 	Unknown bool       // what it would print is not known, so that later steps may miss values that are made from it
+
+	// Of an AI coding CLI.
+	Usage   aicli.Usage
+	ResetAt time.Time // with TypeQuota: when the limit ends; zero: it does not say
+	Limit   aicli.LimitUse
 }
 
 // simulate runs the command of a step by the Simulator.
-func (r *run) simulate(st *step, c process.Command) (process.Exit, error) {
-	label := st.label
+func (r *run) simulate(st *step, b boundCommand, c process.Command) (process.Exit, error) {
+	t := SimulatedTry{Attempt: r.a, Step: st.Step, Label: st.label, Number: max(1, r.tryNumber), Element: r.element, Repeat: r.repeat}
 	if r.fallback {
-		label += "/fallback"
+		t.Label += "/fallback"
 	}
-	exit, err := r.x.Simulate(r.stop, SimulatedTry{Attempt: r.a, Step: st.Step, Label: label, Number: max(1, r.tryNumber), Element: r.element}, c)
-	r.unknown, r.failsAs = exit.Unknown, exit.Type
+	if a := b.aiRun; a != nil {
+		t.Agent = &SimulatedAgent{}
+		if !a.raw {
+			t.Agent.Stall = a.limits.Stall
+		}
+		if a.preset.Options["max_cost"] != nil || a.preset.TellsCost() {
+			t.Agent.Cap = r.ticket.Cap
+		}
+	}
+	exit, err := r.x.Simulate(r.stop, t, c)
+	r.simulated = exit
 	if exit.Unknown {
 		r.x.unknown.Store(true)
 	}
 	return exit.Exit, err
+}
+
+// verdict says what became of a simulated run of an AI coding CLI, as its preset would if it printed that.
+func (s SimulatedExit) verdict(a *aiRun, e aicli.End, stderr, output string) aicli.Verdict {
+	said := s.Usage.Costed || s.Usage.Counted
+	v := aicli.Verdict{Outcome: aicli.Success, Whole: true, Known: !a.raw || said, Usage: s.Usage, Limit: s.Limit, Type: s.Type, Reset: s.ResetAt}
+	if !a.preset.TellsCost() {
+		v.Usage.CostUSD, v.Usage.Costed = 0, false
+	}
+	v.Plain = !v.Known
+	failed := e.ExitCode != 0 || e.Signal != ""
+	switch {
+	case !failed && !s.Unknown && !e.AllowEmpty && strings.TrimSpace(output) == "":
+		v.Outcome, v.Type, v.Message = aicli.Incomplete, retry.TypeIncomplete, "the answer is empty"
+	case failed:
+		v.Outcome, v.Message = outcomeOfType(s.Type), lastLine(stderr)
+		if s.Type == "" {
+			v.Message = exitMessage(e.ExitCode, stderr)
+		}
+		v.Message = cmp.Or(v.Message, "as the simulation says: "+string(s.Type))
+	}
+	return v
+}
+
+// outcomeOfType returns the outcome of a run whose error has that type.
+func outcomeOfType(t retry.Type) aicli.Outcome {
+	for _, o := range aicli.Outcomes() {
+		if t != "" && o.ErrorType() == t {
+			return o
+		}
+	}
+	if t == retry.TypeRateLimit || t == retry.TypeNetwork {
+		return aicli.Overloaded
+	}
+	return aicli.Failed
 }
 
 // withoutValues returns what a simulated step does that misses values: nothing if it is a file or a loop. Nil: it is a command.

@@ -127,7 +127,9 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 		return boundCommand{}, err
 	}
 	b.addCap(r.ticket.Cap)
-	b.addSession(r.session)
+	if r.x.Simulate == nil { // an id would be random
+		b.addSession(r.session)
+	}
 	if err := b.addPrompt(); err != nil {
 		return boundCommand{}, err
 	}
@@ -323,9 +325,6 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	if b.action != nil {
 		return r.runAction(ctx, st, b)
 	}
-	if r.x.Simulate != nil {
-		b.aiRun = nil // what an AI coding CLI would print is not simulated to the letter
-	}
 	rec, end := r.record(st, b.aiRun), stoppedEnd()
 	defer func() { rec.close(end) }()
 	stdout, stderr := &rec.stdout, &rec.stderr
@@ -334,7 +333,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		failure, err := r.outputFailure(st, err)
 		return notRun, failure, err
 	}
-	if b.aiRun != nil {
+	if b.aiRun != nil && r.x.Simulate == nil {
 		out.reading, out.held = b.aiRun.preset.Read(), !b.aiRun.raw
 		out.watch = newWatch(b.aiRun)
 		defer out.watch.stop()
@@ -345,7 +344,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	exit, err := r.execWithTimeout(ctx, st, b, out, stderr)
 	if err != nil {
 		_ = out.close()
-		r.recordCutOff(ctx, st, b, out.reading, time.Since(began), err)
+		r.recordCutOff(ctx, st, b, out, time.Since(began), err)
 		return result{}, nil, err
 	}
 	res := result{Printed: Printed{trimmed(&stdout.Capture), trimmed(&stderr.Capture)}, code: exit.Code, duration: exit.Duration}
@@ -355,7 +354,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 
 	var failure *Failure
 	judged := false
-	if out.reading != nil {
+	if b.aiRun != nil {
 		res, failure, judged = r.judge(ctx, st, b, out, exit, stderr.Tail(maxReadStderr), res)
 	}
 	out.release(res.Output)
@@ -367,8 +366,8 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 		}
 		if failure = failureOf(st, exit, reason); failure != nil {
 			failure.Exact = exact
-			if r.failsAs != "" {
-				failure.Type = r.failsAs
+			if t := r.simulated.Type; t != "" {
+				failure.Type = t
 			}
 		}
 	}
@@ -383,7 +382,7 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 			return result{}, nil, err
 		}
 	}
-	res, failure = res.format(st, &stdout.Capture, failure, r.unknown)
+	res, failure = res.format(st, &stdout.Capture, failure, r.simulated.Unknown)
 	if failure != nil {
 		failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
 		res.code, res.failed = failure.ExitCode, true
@@ -444,7 +443,7 @@ func (r *run) execWithTimeout(ctx context.Context, st *step, b boundCommand, std
 			Cleanup: r.a.Limits.Cleanup, Expiry: stdout.watch.begin(), Register: r.x.host.Register(), EndAll: b.ai, OOM: r.x.oom,
 		}
 		if r.x.Simulate != nil {
-			exit, err = r.simulate(st, c)
+			exit, err = r.simulate(st, b, c)
 			return err
 		}
 		exit, err = r.x.shell().Run(r.stop, r.x.Run, c, b.program)

@@ -41,6 +41,8 @@ type simulateOptions struct {
 
 	failureRate float64
 	latency     string
+	cost        string
+	tokens      string
 	outcomes    string            // path
 	like        string            // a job
 	chosen      []json.RawMessage // the items themselves, of a test; nil: none are given
@@ -60,13 +62,16 @@ The items are chosen as by a run. How long each command then takes, and how it e
   --outcomes FILE             rules that are written down: see the how-to page "try a policy"
   --like JOB                  the log of a job that has run, for the same items and attempts; others end like retries that it has
 
+What AI agents cost comes from the outcomes or the log; --cost and --tokens say it for all others.
+
 Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open, and
 workspaces are left out. What a command would have printed is empty, and a value made from it is missing without harm.
 
 The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow,
 3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside).`,
 		Example: `  prodigy simulate workflow.yml --failure-rate 0.1 --latency 'lognormal(2s,0.8)'
-  prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json`,
+  prodigy simulate workflow.yml --failure-rate 0.3 --max-parallel 64 --at 22:00 --json
+  prodigy simulate workflow.yml --like latest --max-cost 20`,
 		Args:              exactly("workflow"),
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,6 +92,8 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	o.settings.add(cmd)
 	f.Float64Var(&o.failureRate, "failure-rate", 0, "which part of the commands of items fails with exit code 1, from 0 to 1")
 	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.DistributionForms())
+	f.StringVar(&o.cost, "cost", "", "what an AI agent costs where nothing else says it: "+simulate.CostForms())
+	f.StringVar(&o.tokens, "tokens", "", "how many tokens an AI agent uses where nothing else says it: "+simulate.CountForms())
 	f.StringVar(&o.outcomes, "outcomes", "", "a file that says how commands end")
 	_ = cmd.MarkFlagFilename("outcomes", "yml", "yaml")
 	f.StringVar(&o.like, "like", "", "a job whose log says how commands end: its id, a prefix of it, or latest")
@@ -253,7 +260,13 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if t.Held > 0 {
 		line("held back: %s without any start, because of windows", duration.Format(time.Duration(t.Held).Round(time.Second)))
 	}
+	if t.Pauses > 0 {
+		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)), counted(t.Pauses, "limit"))
+	}
 	printSpent(w, k, e.Spent, e.limit())
+	if e.Spent.Agents > 0 && !e.Spent.Known() && o.cost == "" {
+		line("what agents cost was not said: --cost '$0.05', or cost in the outcomes")
+	}
 	line("seed %d, simulated in %s; nothing was run", o.seed, duration.Format(took.Round(time.Millisecond)))
 	if o.keep != "" {
 		printNext(w, []string{"PRODIGY_HOME=" + quoted(o.keep) + " prodigy report " + e.Job.ID + " -o report.html"})
@@ -269,6 +282,29 @@ func limitsOf(t *simulate.Tally) string {
 
 // model returns how commands end.
 func (o simulateOptions) model(begin time.Time) (simulate.Model, error) {
+	m, err := o.outcomeModel(begin)
+	if err != nil || o.cost == "" && o.tokens == "" {
+		return m, err
+	}
+	with := simulate.WithUse{Model: m, Seed: o.seed}
+	if o.cost != "" {
+		cost, err := simulate.ParseCosts(o.cost)
+		if err != nil {
+			return nil, usagef("--cost %w", err)
+		}
+		with.Cost = &cost
+	}
+	if o.tokens != "" {
+		n, err := simulate.ParseCounts(o.tokens)
+		if err != nil {
+			return nil, usagef("--tokens %w", err)
+		}
+		with.Tokens = &n
+	}
+	return with, nil
+}
+
+func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 	switch {
 	case o.outcomes != "":
 		data, err := os.ReadFile(o.outcomes)

@@ -180,6 +180,7 @@ func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.Agent
 		if err != nil || wait <= 0 {
 			return a.Worker, t, nil, err
 		}
+		wait += time.Duration(a.ItemIndex) // nanoseconds: those that began to wait at once ask in the order of their items
 		slot, err = h.yielding(ctx, a, func() (int, error) {
 			if keepSlot || a.ItemID == "" || h.job.serial || h.job.space != nil {
 				return a.Worker, h.wait(ctx, time.Now().Add(wait), nil)
@@ -322,7 +323,9 @@ func (h *host) pause(a *agent.Attempt, k gateKey, st start, c quota.Closing, sco
 		e.ResetAt = &c.ResetAt
 	}
 	h.emit(e)
-	h.job.notice(pausedText(e, now))
+	if h.job.config.Simulate == nil { // where nobody waits
+		h.job.notice(pausedText(e, now))
+	}
 	return e
 }
 

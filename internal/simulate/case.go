@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
+	"prodigy/internal/spend"
 )
 
 // Cases are the cases of a test file: what is to become of a workflow.
@@ -54,6 +55,9 @@ type expectation struct {
 	starts   *numbers
 	openings *numbers
 	min, max time.Duration
+	agents   *numbers // runs of AI agents
+	cheapest *spend.USD
+	dearest  *spend.USD
 	events   []expectedEvent
 }
 
@@ -209,6 +213,16 @@ func (r *reader) numbers(name string, to **numbers) field {
 	}}
 }
 
+func (r *reader) dollars(name string, to **spend.USD) field {
+	return field{name, func(n *yaml.Node) {
+		f, err := dollars().parse(n.Value)
+		if n.Kind != yaml.ScalarNode || err != nil {
+			r.fail(n, "%s: write an amount of US dollars, as in $12.40", name)
+		}
+		*to = new(spend.FromFloat(f))
+	}}
+}
+
 // itemStates are what can be expected of an item.
 var itemStates = []string{"success", "failed", "skipped", "rejected", "pending"}
 
@@ -257,6 +271,15 @@ func (r *reader) expectation(n *yaml.Node, e *expectation) {
 				return
 			}
 			r.fields(n, "duration", r.duration("min", &e.min), r.duration("max", &e.max))
+		}},
+		r.numbers("agents", &e.agents),
+		field{"cost", func(n *yaml.Node) {
+			if n.Kind == yaml.ScalarNode {
+				r.dollars("cost", &e.dearest).read(n)
+				e.cheapest = e.dearest
+				return
+			}
+			r.fields(n, "cost", r.dollars("min", &e.cheapest), r.dollars("max", &e.dearest))
 		}},
 		field{"events", func(n *yaml.Node) {
 			r.list(n, func(n *yaml.Node) { e.events = append(e.events, r.event(n)) })
@@ -393,7 +416,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 		what string
 		got  int
 		want *numbers
-	}{{"starts", tally.Attempts, e.starts}, {"retries", tally.ItemRetries + tally.StepRetries, e.retries}, {"breaker_openings", tally.Opened(), e.openings}} {
+	}{{"starts", tally.Attempts, e.starts}, {"retries", tally.ItemRetries + tally.StepRetries, e.retries}, {"breaker_openings", tally.Opened(), e.openings}, {"agents", result.Spent.Agents, e.agents}} {
 		if n.want != nil && (n.got < n.want.least || n.got > n.want.most) {
 			differ(n.what, n.got, *n.want)
 		}
@@ -404,6 +427,13 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 	}
 	if e.max > 0 && took > e.max {
 		differ("duration", duration.Format(took), "at most "+duration.Format(e.max))
+	}
+	spent := result.Spent
+	if e.cheapest != nil && spent.Cost < *e.cheapest {
+		differ("cost", spent.CostText(), "at least "+e.cheapest.String())
+	}
+	if e.dearest != nil && (spent.Cost > *e.dearest || spent.Unknown > 0) {
+		differ("cost", spent.CostText(), "at most "+e.dearest.String())
 	}
 	if o.next < len(e.events) {
 		after := "at all"

@@ -57,3 +57,27 @@ func TestWhatIsNoDistributionIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAgentsUseHasTheSameForms(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for text, want := range map[string]string{
+		"$0.05": "$0.05", "0": "$0.00", "$0": "$0.00", "lognormal($0.05, 0)": "$0.05", "uniform(2, $2)": "$2.00",
+	} {
+		c, err := ParseCosts(text)
+		if err != nil || c.Draw(r).String() != want {
+			t.Errorf("%q: got %s, %v, want %s", text, c.Draw(r), err, want)
+		}
+	}
+	for text, want := range map[string]int64{"20k": 20_000, "0": 0, "uniform(1M, 1M)": 1_000_000} {
+		c, err := ParseCounts(text)
+		if err != nil || c.Draw(r) != want {
+			t.Errorf("%q: got %d, %v, want %d", text, c.Draw(r), err, want)
+		}
+	}
+	if _, err := ParseCosts("gauss($1)"); err == nil || err.Error() != `"gauss($1)": want one of $0.05, const($0.05), uniform($0.01, $0.10), exponential($0.05), lognormal($0.05, 0.8)` {
+		t.Errorf("got %v", err)
+	}
+	if _, err := ParseCounts("20 k"); err == nil {
+		t.Error("20 k is taken for a number of tokens")
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
@@ -25,6 +26,7 @@ type Log struct {
 
 	attempts map[attemptKey][]recorded
 	phases   map[string]Outcome // of steps of the other phases, by phase and label
+	uses     map[string]Use     // of the agents of these, in the same way
 	first    map[string]*sample // first tries of a step at an item, by its label
 	again    map[string]*sample // later ones
 }
@@ -37,8 +39,10 @@ type attemptKey struct {
 
 // recorded is how one try of a step of an attempt ended.
 type recorded struct {
-	step string
-	try  int
+	step   string
+	try    int
+	repeat int
+	agent  bool // an AI coding CLI ran
 	Outcome
 }
 
@@ -69,7 +73,7 @@ const maxKept = 4 << 10
 // LogOf returns a Model of the job with these records, whose items were run by these steps.
 func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed uint64) (*Log, error) {
 	l := &Log{
-		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, first: map[string]*sample{}, again: map[string]*sample{},
+		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, uses: map[string]Use{}, first: map[string]*sample{}, again: map[string]*sample{},
 	}
 	b := logReader{log: l, running: map[string]*runningAttempt{}}
 	for i, s := range steps {
@@ -95,7 +99,12 @@ type logReader struct {
 	captures []string                   // the names that their outputs have
 	running  map[string]*runningAttempt // by item
 	phase    string
+	reset    time.Time // when the limit of a plan ends that an agent has met
+	pauses   []pause   // while agents waited for that
 }
+
+// pause is a time in which no agent started.
+type pause struct{ from, until time.Time }
 
 // runningAttempt is an attempt that has not ended, as far as the log was read.
 type runningAttempt struct {
@@ -104,6 +113,16 @@ type runningAttempt struct {
 	at     int       // the step that runs first of these, as an index
 	try    int       // that it is at
 	tries  []recorded
+	agents []agentRun    // the last one of each step that is not among the tries
+	waited time.Duration // since then, by agents for the limit of their plan
+}
+
+// agentRun is a run of an AI coding CLI of a step that has not ended, as far as the log was read.
+type agentRun struct {
+	at     int // the step, as an index
+	ended  time.Time
+	repeat int
+	Outcome
 }
 
 func (b *logReader) apply(r events.Record) {
@@ -116,6 +135,17 @@ func (b *logReader) apply(r events.Record) {
 		delete(b.running, e.ItemID)
 	case events.AgentLost:
 		delete(b.running, e.ItemID)
+	case events.AgentUsage:
+		b.used(r.Time, e)
+	case events.QuotaPaused:
+		b.pauses = append(b.pauses, pause{r.Time, e.Until})
+		if e.ResetAt == nil {
+			break
+		}
+		b.reset = *e.ResetAt
+		if a := b.running[e.Item]; a != nil && len(a.agents) > 0 {
+			a.agents[len(a.agents)-1].Resets = max(time.Second, b.reset.Sub(r.Time))
+		}
 	case events.AgentProgress:
 		b.progressed(r.Time, e)
 	case events.StepRetrying:
@@ -142,6 +172,84 @@ func (b *logReader) progressed(now time.Time, e events.AgentProgress) {
 	}
 	b.spread(a, e.StepIndex-1, now.Sub(a.since), nil)
 	a.at, a.try, a.since = e.StepIndex, 1, now
+}
+
+// used notes what an agent has used, and how long it ran.
+func (b *logReader) used(now time.Time, e events.AgentUsage) {
+	o := Outcome{Takes: time.Duration(e.DurationMS), Unknown: true}
+	if e.CostUSD != nil {
+		o.Use.Cost, o.Use.Costed = *e.CostUSD, true
+	}
+	if e.Tokens != nil {
+		o.Use.Tokens, o.Use.Counted = *e.Tokens, true
+	}
+	if e.Outcome != string(aicli.Success) {
+		o.ExitCode, o.Type, o.Stderr = 1, aicli.Outcome(e.Outcome).ErrorType(), e.Outcome+"\n"
+	}
+	if e.Outcome == string(aicli.Quota) { // only the first that meets a limit is recorded with its end
+		o.Resets = max(0, b.reset.Sub(now))
+	}
+	if e.ItemID == "" {
+		b.log.uses[e.Phase+" "+e.Step] = o.Use
+		return
+	}
+	a := b.running[e.ItemID]
+	if a == nil {
+		return
+	}
+	at := slices.Index(b.labels, e.Step)
+	if at < 0 { // inside of another step: nobody knows which of its tries it was
+		b.sampled(e.Step, a.number > 1, o)
+		return
+	}
+	next := agentRun{at: at, ended: now, Outcome: o}
+	if last, again := a.takeAgent(at); again { // the same try, made again: between the two it waited
+		a.tries = append(a.tries, recorded{step: e.Step, try: b.tryOf(a, at), repeat: last.repeat, Outcome: last.Outcome})
+		next.repeat = last.repeat + 1
+		a.since = a.since.Add(max(0, now.Add(-o.Takes).Sub(last.ended)) + last.Takes)
+	} else {
+		from, began := a.since, now.Add(-o.Takes)
+		for _, before := range a.agents {
+			from = later(from, before.ended)
+		}
+		for _, p := range b.pauses {
+			a.waited += max(0, earlier(began, p.until).Sub(later(from, p.from)))
+		}
+	}
+	a.agents = append(a.agents, next)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// takeAgent removes the run of an agent by the step with that index from those that are not among the tries.
+func (a *runningAttempt) takeAgent(at int) (agentRun, bool) {
+	i := slices.IndexFunc(a.agents, func(one agentRun) bool { return one.at == at })
+	if i < 0 {
+		return agentRun{}, false
+	}
+	one := a.agents[i]
+	a.agents = slices.Delete(a.agents, i, i+1)
+	return one, true
+}
+
+// tryOf returns the number of the try that a step is at.
+func (b *logReader) tryOf(a *runningAttempt, at int) int {
+	if at == a.at {
+		return a.try
+	}
+	return 1
 }
 
 func (b *logReader) retrying(now time.Time, e events.StepRetrying) {
@@ -172,7 +280,7 @@ func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
 		if value, ok := e.Captured[b.captures[at]]; ok && b.captures[at] != "" {
 			one.Stdout, one.Unknown = textOf(value), false
 		} else if at == len(b.labels)-1 && e.OutputFile == "" {
-			one.Stdout, one.Unknown = e.Output, false
+			one.Stdout, one.Unknown = e.Output, one.agent && e.Output == "" // an agent that says nothing has failed, unless its step allows it
 		}
 		if len(one.Stdout) > maxKept {
 			one.Stdout, one.Unknown = "", true
@@ -199,25 +307,36 @@ func (b *logReader) failed(now time.Time, e events.AgentFailed) {
 }
 
 // spread adds the tries from the step that runs first up to the one with index last, which shared a time that nobody told apart: each gets as
-// much, but for one that timed out. The last of them ended with failure, if that is not nil.
+// much, but for one that timed out, and for agents, of which it is known. The last of them ended with failure, if that is not nil.
 func (b *logReader) spread(a *runningAttempt, last int, took time.Duration, failure *Outcome) {
-	n := last - a.at + 1
-	each := max(0, took) / time.Duration(n)
-	if failure != nil && failure.Hangs && n > 1 {
-		each = max(0, took-failure.Takes) / time.Duration(n-1)
-	}
+	from, unknown := len(a.tries), 0
+	took -= a.waited
+	a.waited = 0
 	for at := a.at; at <= last; at++ {
-		one := recorded{step: b.labels[at], try: 1, Outcome: Outcome{Unknown: true}}
+		one := recorded{step: b.labels[at], try: b.tryOf(a, at), Outcome: Outcome{Unknown: true, Takes: -1}}
 		if at == last && failure != nil {
-			one.Outcome = *failure
+			hangs := failure.Hangs
+			if one.Outcome = *failure; !hangs {
+				one.Takes = -1
+			}
 		}
-		if at == a.at {
-			one.try = a.try
+		if run, is := a.takeAgent(at); is {
+			one.agent, one.repeat, one.Use, one.Resets = true, run.repeat, run.Use, run.Resets
+			if !one.Hangs {
+				one.Takes = run.Takes
+			}
 		}
-		if !one.Hangs {
-			one.Takes = each
+		if one.Takes < 0 {
+			unknown++
+		} else {
+			took -= one.Takes
 		}
 		a.tries = append(a.tries, one)
+	}
+	for i := range a.tries[from:] {
+		if one := &a.tries[from+i]; one.Takes < 0 {
+			one.Takes = max(0, took) / time.Duration(unknown)
+		}
 	}
 }
 
@@ -226,15 +345,20 @@ func (b *logReader) keep(item string, a *runningAttempt) {
 	b.log.attempts[attemptKey{item, a.number}] = slices.Clip(a.tries)
 	delete(b.running, item)
 	for _, one := range a.tries {
-		samples := b.log.again
-		if a.number == 1 && one.try == 1 {
-			samples = b.log.first
-		}
-		if samples[one.step] == nil {
-			samples[one.step] = &sample{}
-		}
-		samples[one.step].add(one.Outcome, b.log.Seed)
+		b.sampled(one.step, a.number > 1 || one.try > 1, one.Outcome)
 	}
+}
+
+// sampled adds an outcome to those from which one is chosen for a try that did not happen.
+func (b *logReader) sampled(step string, again bool, o Outcome) {
+	samples := b.log.first
+	if again {
+		samples = b.log.again
+	}
+	if samples[step] == nil {
+		samples[step] = &sample{}
+	}
+	samples[step].add(o, b.log.Seed)
 }
 
 // exitCode finds the exit code in the message of a failure, where the log has it nowhere else.
@@ -286,12 +410,13 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 	if a.Phase != "map" {
 		o, ok := l.phases[a.Phase+" "+t.Label]
 		o.Unknown = o.Unknown || !ok
+		if use, used := l.uses[a.Phase+" "+t.Label]; used {
+			o.Use = use
+		}
 		return o
 	}
-	for _, one := range l.attempts[attemptKey{a.ItemID, a.Number}] {
-		if one.step == t.Label && one.try == t.Number {
-			return one.Outcome
-		}
+	if one, ok := l.recordedFor(t); ok {
+		return one
 	}
 	from, other := l.again[t.Label], l.first[t.Label]
 	if a.Number == 1 && t.Number == 1 {
@@ -306,6 +431,16 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 		return Outcome{Unknown: true}
 	}
 	return from.kept[randOf(l.Seed, t).IntN(len(from.kept))]
+}
+
+// recordedFor returns how a try has ended that the job made. One that charged nothing may be made more often now than then: the last counts.
+func (l *Log) recordedFor(t agent.SimulatedTry) (o Outcome, ok bool) {
+	for _, one := range l.attempts[attemptKey{t.Attempt.ItemID, t.Attempt.Number}] {
+		if one.step == t.Label && one.try == t.Number && one.repeat <= t.Repeat {
+			o, ok = one.Outcome, true
+		}
+	}
+	return o, ok
 }
 
 // lastOf returns how a step of the first attempt at an item ended. It reports false if that is not known.

@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/filter"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
+	"prodigy/internal/spend"
 )
 
 // Script is a Model that somebody has written: rules in order, of which the first decides that matches a try.
@@ -46,7 +47,16 @@ type ending struct {
 	hangs  *bool
 	output *string
 	stderr *string
+
+	// Of AI coding CLIs.
+	cost   *Costs
+	tokens *tokens
+	resets time.Duration
+	used   float64 // of the limit of the plan
 }
+
+// tokens says how many tokens a run uses, of each kind.
+type tokens struct{ input, cached, output Counts }
 
 // ParseScript reads a file of outcomes. The error is a *workflow.InvalidError.
 func ParseScript(file string, data []byte) (Script, error) {
@@ -109,7 +119,33 @@ func (e *ending) fields(r *reader) []field {
 			e.stderr = new(string)
 			r.text("stderr", e.stderr).read(n)
 		}},
+		{"cost", func(n *yaml.Node) {
+			c, err := ParseCosts(n.Value)
+			if n.Kind != yaml.ScalarNode || err != nil {
+				r.fail(n, "cost: %v", err)
+			}
+			e.cost = &c
+		}},
+		{"tokens", func(n *yaml.Node) {
+			e.tokens = new(tokens)
+			if n.Kind == yaml.ScalarNode {
+				r.count("tokens", &e.tokens.input).read(n)
+				return
+			}
+			r.fields(n, "tokens", r.count("input", &e.tokens.input), r.count("cached", &e.tokens.cached), r.count("output", &e.tokens.output))
+		}},
+		r.duration("resets", &e.resets),
+		r.part("limit_used", &e.used),
 	}
+}
+
+func (r *reader) count(name string, to *Counts) field {
+	return field{name, func(n *yaml.Node) {
+		var err error
+		if *to, err = ParseCounts(n.Value); n.Kind != yaml.ScalarNode || err != nil {
+			r.fail(n, "%s: %v", name, err)
+		}
+	}}
 }
 
 func (r *reader) rule(n *yaml.Node) rule {
@@ -149,6 +185,8 @@ func (r *reader) rule(n *yaml.Node) rule {
 		r.fail(n, "exit and signal exclude each other: a command that a signal kills has no exit code")
 	case one.fails != "" && (one.exit != nil && *one.exit == 0 || one.signal != ""):
 		r.fail(n, "error is about a command that exits with another code than 0")
+	case one.resets > 0 && one.fails != retry.TypeQuota && one.used == 0:
+		r.fail(n, "resets is about the limit of a plan: write it with error: quota, or with limit_used")
 	}
 	return one
 }
@@ -169,7 +207,11 @@ func (s Script) Outcome(t agent.SimulatedTry) Outcome {
 	since := time.Since(s.Begin)
 	for i, one := range s.rules {
 		if one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
-			return one.outcome(s, t)
+			o := one.outcome(s, t)
+			if o.Resets == 0 && one.to > 0 && (one.fails == retry.TypeQuota || one.used > 0) { // the limit lasts as long as the rule
+				o.Resets = max(one.to-since-o.Takes, time.Second)
+			}
+			return o
 		}
 	}
 	return s.standard.outcome(s, t)
@@ -217,6 +259,18 @@ func (e ending) outcome(s Script, t agent.SimulatedTry) Outcome {
 	}
 	if e.stderr != nil {
 		o.Stderr = *e.stderr
+	}
+	o.Resets, o.LimitUsed = e.resets, e.used
+	random := randOf(s.Seed^useSeed, t)
+	if cost := first(e.cost, s.standard.cost); cost != nil {
+		o.Use.Cost, o.Use.Costed = cost.Draw(random), true
+	}
+	if n := first(e.tokens, s.standard.tokens); n != nil {
+		o.Use.Tokens = spend.Tokens{Input: n.input.Draw(random), Cached: n.cached.Draw(random), Output: n.output.Draw(random)}
+		o.Use.Counted = true
+	}
+	if e.cost != nil && o.Use.Cost == 0 && e.tokens == nil { // a run that costs nothing has used none of those that others use
+		o.Use.Tokens = spend.Tokens{}
 	}
 	return o
 }

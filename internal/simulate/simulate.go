@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
 	"prodigy/internal/duration"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/pressure"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	"prodigy/internal/spend"
 	"prodigy/internal/virtualtime"
 	"prodigy/internal/workflow"
 )
@@ -34,7 +36,57 @@ type Outcome struct {
 	Stdout   string
 	Stderr   string
 	Unknown  bool // nobody knows what it would print
+
+	Use       Use           // of an AI coding CLI
+	Resets    time.Duration // of one that has met the limit of its plan: how long after its end the limit ends; 0: nobody knows
+	LimitUsed float64       // which part of that limit it says is used up, from 0 to 1; 0: it does not say
 }
+
+// Use is what a run of an AI coding CLI has used by its end.
+type Use struct {
+	Cost    spend.USD
+	Costed  bool // the cost is known
+	Tokens  spend.Tokens
+	Counted bool // the tokens are known
+}
+
+// part returns what a part of the run has used.
+func (u Use) part(share float64) aicli.Usage {
+	of := func(n int64) int64 { return int64(float64(n) * share) }
+	return aicli.Usage{
+		CostUSD: float64(of(int64(u.Cost))) / float64(spend.Dollar), Costed: u.Costed,
+		Tokens: aicli.Tokens{Input: of(u.Tokens.Input), Cached: of(u.Tokens.Cached), Output: of(u.Tokens.Output)}, Counted: u.Counted,
+	}
+}
+
+// WithUse is a Model whose agents use what another Model says, and where that says nothing, what these say.
+type WithUse struct {
+	Model
+	Seed   uint64
+	Cost   *Costs  // nil: it stays unknown
+	Tokens *Counts // the same; they count as input
+}
+
+// Outcome implements Model.
+func (w WithUse) Outcome(t agent.SimulatedTry) Outcome {
+	o := w.Model.Outcome(t)
+	if t.Agent == nil {
+		return o
+	}
+	r := randOf(w.Seed^useSeed, t)
+	if w.Cost != nil {
+		if cost := w.Cost.Draw(r); !o.Use.Costed {
+			o.Use.Cost, o.Use.Costed = cost, true
+		}
+	}
+	if w.Tokens != nil && !o.Use.Counted {
+		o.Use.Tokens, o.Use.Counted = spend.Tokens{Input: w.Tokens.Draw(r)}, true
+	}
+	return o
+}
+
+// useSeed tells the draws of costs and tokens from those of times.
+const useSeed = 0x636f7374
 
 // Model says how commands end. Its method is called from many goroutines at once, and returns the same for the same try, whenever it is asked.
 type Model interface {
@@ -64,6 +116,9 @@ func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
 	for _, i := range t.Element {
 		keys = append(keys, strconv.Itoa(i))
 	}
+	if t.Repeat > 0 {
+		keys = append(keys, "again", strconv.Itoa(t.Repeat))
+	}
 	return retry.NewRand(seed, keys...)
 }
 
@@ -71,6 +126,10 @@ func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
 func Commands(m Model) agent.Simulator {
 	return func(ctx context.Context, t agent.SimulatedTry, c process.Command) (agent.SimulatedExit, error) {
 		o := m.Outcome(t)
+		share := 1.0 // of what it would have used
+		if t.Agent != nil {
+			share = o.curb(*t.Agent)
+		}
 		end := agent.SimulatedExit{Exit: process.Exit{Code: o.ExitCode, Signal: o.Signal, Duration: o.Takes}, Unknown: o.Unknown, Type: o.Type}
 		wait := o.Takes
 		switch {
@@ -82,9 +141,21 @@ func Commands(m Model) agent.Simulator {
 		case o.Signal != "":
 			end.Code = -1
 		}
-		if err := sleep(ctx, wait); err != nil {
-			return agent.SimulatedExit{Exit: process.Exit{Code: -1, Signal: "SIGTERM"}}, err
+		began := time.Now()
+		err := sleep(ctx, wait+order(t))
+		now := time.Now()
+		if took := now.Sub(began); !o.Hangs && took < o.Takes {
+			share *= float64(took) / float64(o.Takes)
 		}
+		end.Usage = o.Use.part(share)
+		if err != nil {
+			end.Exit = process.Exit{Code: -1, Signal: "SIGTERM"}
+			return end, err
+		}
+		if o.Resets > 0 {
+			end.ResetAt, end.Limit.Reset = now.Add(o.Resets), now.Add(o.Resets)
+		}
+		end.Limit.Share = o.LimitUsed
 		if c.Stdout != nil {
 			_, _ = c.Stdout.Write([]byte(o.Stdout))
 		}
@@ -93,6 +164,32 @@ func Commands(m Model) agent.Simulator {
 		}
 		return end, nil
 	}
+}
+
+// order returns some nanoseconds by which the commands of different items end at different times, and so always in the same order.
+func order(t agent.SimulatedTry) time.Duration {
+	ns := t.Attempt.ItemIndex
+	for _, i := range t.Element {
+		ns += i
+	}
+	return time.Duration(ns)
+}
+
+// curb ends a run of an AI coding CLI where it would be ended: when it costs more than it may, or has stalled. It returns the part of what it would have
+// used that it has used by then.
+func (o *Outcome) curb(a agent.SimulatedAgent) (share float64) {
+	share = 1
+	if most := a.Cap; most > 0 && o.Use.Costed && o.Use.Cost > most {
+		share = float64(most) / float64(o.Use.Cost)
+		o.Takes = time.Duration(float64(o.Takes) * share)
+		o.Hangs, o.ExitCode, o.Signal, o.Type, o.Resets = false, 1, "", retry.TypeBudget, 0
+		o.Stderr = "it has cost " + most.String() + ", which is all that it may cost\n"
+	}
+	if o.Hangs && a.Stall > 0 {
+		o.Hangs, o.Takes, o.ExitCode, o.Signal, o.Type = false, a.Stall, 1, "", retry.TypeStalled
+		o.Stderr = "it made no progress for " + duration.Format(a.Stall) + " (stall_timeout)\n"
+	}
+	return share
 }
 
 // forever is how long a command runs that hangs and has no timeout.

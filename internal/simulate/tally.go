@@ -20,9 +20,13 @@ type Tally struct {
 	AtLimit     events.Millis `json:"at_limit_ms"` // how long as many ran as may
 	Held        events.Millis `json:"held_ms"`     // how long no attempt might start, because of windows or a guard
 
+	Pauses int           `json:"quota_pauses,omitempty"` // how often agents began to wait for the limit of a plan to end
+	Paused events.Millis `json:"quota_paused_ms,omitempty"`
+
 	running, limit int
 	last           time.Time
 	held           map[string]bool
+	pausedUntil    time.Time
 }
 
 // NewTally returns a Tally of no records.
@@ -36,6 +40,9 @@ func (t *Tally) Apply(r events.Record) {
 		}
 		if len(t.held) > 0 {
 			t.Held += events.Millis(passed)
+		}
+		if until := t.pausedUntil.Sub(t.last); until > 0 {
+			t.Paused += events.Millis(min(until, passed))
 		}
 	}
 	t.last = r.Time
@@ -67,6 +74,11 @@ func (t *Tally) Apply(r events.Record) {
 		t.held[e.By] = true
 	case events.StartsAllowed:
 		delete(t.held, e.By)
+	case events.QuotaPaused:
+		t.Pauses++
+		if e.Until.After(t.pausedUntil) {
+			t.pausedUntil = e.Until
+		}
 	}
 }
 
