@@ -78,6 +78,7 @@ type Task struct {
 	Base      string               `json:"base,omitempty"` // with workspaces
 	Resolve   string               `json:"resolve,omitempty"`
 	Branch    string               `json:"branch,omitempty"`
+	Trace     string               `json:"trace,omitempty"`
 	Ref       string               `json:"ref,omitempty"` // object that has all this but the token instead
 }
 
@@ -91,7 +92,7 @@ type Pack struct {
 func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 	t := Task{
 		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
-		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch,
+		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace,
 	}
 	if !a.Due.IsZero() {
 		t.Wait = max(0, a.Due.Sub(now))
@@ -106,7 +107,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
 	a.ItemID, a.ItemIndex, a.ItemTotal, a.Number, a.Item, a.Lost, a.Token = t.ItemID, t.ItemIndex, t.ItemTotal, t.Number, t.Item, t.Lost, t.Token
 	a.Worker, a.Retrying = slot, t.Retrying
-	a.Base, a.Resolve, a.Branch = t.Base, t.Resolve, t.Branch
+	a.Base, a.Resolve, a.Branch, a.Trace = t.Base, t.Resolve, t.Branch, t.Trace
 	if t.Retrying != nil {
 		a.Due = arrived.Add(t.Wait)
 	}
@@ -116,7 +117,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 // NewSpec returns what attempts have in common with a.
 func NewSpec(a agent.Attempt) Spec {
 	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.Lost = "", "", "", nil, nil, nil, false, false
-	a.Base, a.Resolve, a.Branch = "", "", ""
+	a.Base, a.Resolve, a.Branch, a.Trace = "", "", "", ""
 	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
 	return Spec{Template: a}
 }

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 	a := agent.Attempt{
 		ID: "job/item_3/2", JobID: "job", Workflow: "w", CorrelationID: "job/item_3", Phase: "map", ItemID: "item_3", ItemIndex: 3, ItemTotal: 9,
 		Item: json.RawMessage(`{"a":1}`), Number: 2, Worker: 4, Token: 17, Dir: "/run", Lost: true, Due: due, Base: "aaa", Resolve: "bbb", Branch: "prodigy/job-3",
+		Trace:    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		Steps:    []workflow.Step{{Shell: &workflow.Text{Value: "true"}}},
 		Retrying: &events.StepRetrying{ItemID: "item_3", Step: "x"},
 		Session:  &events.AISessionStarted{ItemID: "item_3", SessionID: "left on another machine"},
@@ -37,5 +40,37 @@ func TestATaskHasAllOfAnAttemptButItsSession(t *testing.T) {
 	want.Session, want.Worker, want.Due = nil, 1, start.Add(time.Hour+3*time.Second)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What is of one attempt is not what all have in common, or the others would get that of the first. A new field of an attempt is one or the other.
+func TestASpecHasNothingOfOneAttempt(t *testing.T) {
+	common := []string{
+		"JobID", "Workflow", "Phase", "Dir", "Env", "Secrets", "PerValue", "Batch", "Producing", "Produces", "Args", "Steps", "Handler", "Earlier", "Done", "Map", "Merge",
+		"Limits", "Outputs", "Spec",
+	}
+	for f := range reflect.TypeFor[agent.Attempt]().Fields() {
+		var a agent.Attempt
+		v := reflect.ValueOf(&a).Elem().FieldByIndex(f.Index)
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString("x")
+		case reflect.Int, reflect.Int64:
+			v.SetInt(7)
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(f.Type, 1, 1))
+		case reflect.Pointer:
+			v.Set(reflect.New(f.Type.Elem()))
+		default:
+			if f.Type == reflect.TypeFor[time.Time]() {
+				v.Set(reflect.ValueOf(start))
+			}
+		}
+		has := !reflect.ValueOf(NewSpec(a).Template).FieldByIndex(f.Index).IsZero()
+		if has && !slices.Contains(common, f.Name) {
+			t.Errorf("a spec has the %s of the attempt that it was made of", f.Name)
+		}
 	}
 }

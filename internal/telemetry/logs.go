@@ -58,8 +58,28 @@ func (t *Tracer) say(r events.Record) {
 		l.Body = "what was held back by " + e.By + " starts again"
 	case events.RolloutHeld:
 		l.Severity, l.Body = Error, "the rollout is held: "+e.Reason
+	case events.RolloutStage:
+		l.Body = e.Words()
 	case events.RetriesHeld:
 		l.Severity, l.Body = Warn, e.Words()
+	case events.RetriesAllowed:
+		l.Body = "no retry waits for first attempts any more"
+	case events.RetryNowRequested:
+		l.Body = "what waits for its next attempt goes on now, by " + e.By
+	case events.PhaseSkipped:
+		l.Body = e.Phase + " is left out: " + e.Reason
+	case events.VerifyCompleted:
+		if e.Passed {
+			return // its span says so
+		}
+		l.Severity, l.Body = Warn, "verify: "+cmp.Or(e.Error, "failed")
+		l.Attrs = []Attr{{"prodigy.step", e.Step}, {"prodigy.commit", e.Commit}}
+	case events.WorktreeCleaned:
+		if e.Worker == 0 {
+			return // all of them, at the end of the job
+		}
+		l.Body = fmt.Sprintf("the workspace of slot %d is deleted: %s", e.Worker, e.Reason)
+		l.Attrs = []Attr{{"prodigy.slot", e.Worker}}
 	case events.BudgetReached:
 		l.Severity, l.Body = Error, "the budget is spent"
 	case events.QuotaPaused:

@@ -72,6 +72,7 @@ type Tracer struct {
 	phase    *open
 	step     *open // of the phase, or of a standard workflow
 	stepsRun int   // of the phase: steps that are done
+	verify   *open // of workspaces
 	items    map[int]*item
 	byID     map[string]*item
 	subject  tracing.Context // the span that the record being applied is about; the zero Context: that of the run
@@ -138,6 +139,12 @@ func (t *Tracer) Apply(r events.Record) {
 		t.stepFailed(r.Time, e)
 	case events.AgentUsage:
 		t.used(r.Time, e)
+	case events.AISessionStarted:
+		t.during(r.Time, e.ItemID, e.Step, "agent session", Attr{"gen_ai.provider.name", e.Preset}, Attr{"gen_ai.conversation.id", e.SessionID}, Attr{"prodigy.resumed", e.Resumed})
+	case events.StepTurn:
+		t.during(r.Time, e.ItemID, e.Step, "turn", Attr{"prodigy.key", e.Key}, Attr{"prodigy.waited", time.Duration(e.WaitedMS).Seconds()})
+	case events.StepSkipped:
+		t.during(r.Time, e.ItemID, "", "step skipped", Attr{"prodigy.step", e.Step})
 	default:
 		t.applyItem(r)
 	}
@@ -188,6 +195,10 @@ func (t *Tracer) end(at time.Time, failure string, attrs []Attr) {
 		t.forget(index)
 	}
 	t.endPhase(at, failure)
+	if t.verify != nil {
+		t.close(t.verify, at, "", Attr{"prodigy.interrupted", true})
+		t.verify = nil
+	}
 	if t.run != nil {
 		t.subject = t.run.Context
 		t.close(t.run, at, failure, attrs...)
@@ -327,6 +338,19 @@ func (t *Tracer) used(at time.Time, e events.AgentUsage) {
 	s.Events = append(s.Events, Event{"agent usage", at, attrs})
 }
 
+// during notes what happened during the step of an item that runs, or else of a phase; a step of a phase has not begun if label is empty.
+func (t *Tracer) during(at time.Time, itemID, label, name string, attrs ...Attr) {
+	var s *open
+	if itemID == "" && label == "" {
+		s = cmp.Or(t.phase, t.run)
+	} else {
+		s = t.findStep(itemID, label, at)
+	}
+	if s != nil {
+		s.Events = append(s.Events, Event{name, at, attrs})
+	}
+}
+
 // item returns the item of a record, which begins with it unless it is open.
 func (t *Tracer) item(r events.Record, index int, id string) *item {
 	if i := t.items[index]; i != nil {
@@ -351,6 +375,12 @@ func (t *Tracer) applyItem(r events.Record) {
 		}}
 		if e.Key != "" {
 			i.attempt.Attrs = append(i.attempt.Attrs, Attr{"prodigy.key", e.Key})
+		}
+		if e.BreakerKey != "" {
+			i.attempt.Attrs = append(i.attempt.Attrs, Attr{"prodigy.breaker.key", e.BreakerKey})
+		}
+		if e.Alone || e.Suspect {
+			i.attempt.Attrs = append(i.attempt.Attrs, Attr{"prodigy.alone", true})
 		}
 	case events.AgentPlaced:
 		if i := t.items[e.ItemIndex]; i != nil && i.attempt != nil {
@@ -381,11 +411,46 @@ func (t *Tracer) applyItem(r events.Record) {
 	case events.AgentSkipped:
 		t.item(r, e.ItemIndex, e.ItemID)
 		t.settle(e.ItemIndex, r.Time, "", "skipped")
+	default:
+		t.applyWorkspaces(r)
+	}
+}
+
+// applyWorkspaces makes the spans of what is done for and with the work of attempts. They are below the run, since they may be about many items.
+func (t *Tracer) applyWorkspaces(r events.Record) {
+	work := func(name string, took events.Millis, attrs ...Attr) *open {
+		return &open{Span{Context: t.job.Work(r.Seq), Parent: t.runContext(), Name: name, Begin: r.Time.Add(-time.Duration(took)), Attrs: attrs}}
+	}
+	switch e := r.Event.(type) {
+	case events.WorktreeCreated:
+		attrs := []Attr{{"prodigy.slot", e.Worker}, {"prodigy.base", e.Base}}
+		if e.Node != "" {
+			attrs = append(attrs, Attr{"prodigy.worker", e.Node})
+		}
+		t.close(work("create workspace", e.DurationMS, attrs...), r.Time, "")
 	case events.WorktreeMerged:
+		t.close(work("merge", e.DurationMS, Attr{"prodigy.items", len(e.ItemIDs)}, Attr{"prodigy.head", e.Head}, Attr{"prodigy.insertions", e.Insertions}, Attr{"prodigy.deletions", e.Deletions}), r.Time, "")
 		for n, index := range e.ItemIndexes {
-			t.item(r, index, e.ItemIDs[n])
+			i := t.item(r, index, e.ItemIDs[n])
+			i.Events = append(i.Events, Event{"merged", r.Time, []Attr{{"prodigy.head", e.Head}}})
 			t.settle(index, r.Time, "", "succeeded")
 		}
+	case events.VerifyStarted:
+		if t.verify != nil { // the log has lost its end
+			t.close(t.verify, r.Time, "", Attr{"prodigy.interrupted", true})
+		}
+		t.verify = work("verify", 0, Attr{"prodigy.items", len(e.ItemIDs)}, Attr{"prodigy.commit", e.Commit})
+	case events.VerifyCompleted:
+		if t.verify == nil {
+			return
+		}
+		v, failure := t.verify, ""
+		if t.verify = nil; !e.Passed {
+			failure = cmp.Or(e.Error, "failed")
+			v.Attrs = append(v.Attrs, Attr{"prodigy.step", e.Step})
+		}
+		t.subject = v.Context
+		t.close(v, r.Time, failure)
 	}
 }
 
@@ -418,6 +483,9 @@ func (t *Tracer) failed(r events.Record, e events.AgentFailed) {
 	}
 	if e.Action.RunsAgain() {
 		backoff := append(attrs, Attr{"prodigy.attempt", e.Attempt})
+		if e.Retry != nil && e.Retry.Alone {
+			backoff = append(backoff, Attr{"prodigy.alone", true})
+		}
 		if e.DelayMS != nil {
 			backoff = append(backoff, Attr{"prodigy.delay", time.Duration(*e.DelayMS).Seconds()})
 		}

@@ -2,6 +2,10 @@ package telemetry
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -206,4 +210,94 @@ func TestNoLogBreaksTheSpans(t *testing.T) {
 			tracer.Apply(events.Record{Seq: int64(i + 1), Time: at, JobID: "j", Event: all[(from+i)%len(all)]})
 		}
 	}
+}
+
+// Every event that a log may have is exported, or there is a reason that it is not: a new one needs a decision.
+func TestEveryEventIsExportedOrLeftOutForAReason(t *testing.T) {
+	leftOut := map[string]string{
+		"DLQItemAdded":        "the failure of the item is a log record, with its action",
+		"DLQItemRemoved":      "it is between runs",
+		"DLQItemsEvicted":     "it is between runs",
+		"DLQItemsReprocessed": "it sums up what the items' spans have",
+		"ErrorBatch":          "it repeats failures that are log records",
+		"FingerprintChanged":  "nothing has happened",
+		"ItemsSelected":       "the end of the run has the number of items",
+		"StepPrinted":         "what steps print is never exported",
+		"StepRetried":         "the backoff before it has the delay",
+	}
+	handled := map[string]bool{}
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if c, ok := n.(*ast.CaseClause); ok {
+				for _, x := range c.List {
+					if s, ok := x.(*ast.SelectorExpr); ok {
+						handled[s.Sel.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	for _, e := range events.Types() {
+		reason := leftOut[e.Type()]
+		switch {
+		case handled[e.Type()] && reason != "":
+			t.Errorf("%s is exported, and there is a reason that it is not: %s", e.Type(), reason)
+		case !handled[e.Type()] && reason == "":
+			t.Errorf("%s is neither in a span nor a log record: export it, or say above why it is left out", e.Type())
+		}
+		delete(leftOut, e.Type())
+	}
+	for name := range leftOut {
+		t.Errorf("%s is no event", name)
+	}
+}
+
+func TestTheWorkOfItemsIsMergedAndVerified(t *testing.T) {
+	got, logs := tree(t, "", records(
+		events.JobStarted{Workflow: "w", Mode: "mapreduce"},
+		events.WorktreeCreated{Worker: 1, Base: "a", DurationMS: events.Millis(time.Second)},
+		events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1},
+		events.AgentProgress{ItemID: "a", Step: "fix"},
+		events.AISessionStarted{ItemID: "a", Step: "fix", Preset: "claude", SessionID: "5f0c"},
+		events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Commit: "c"},
+		events.VerifyStarted{ItemIDs: []string{"a"}, Commit: "c"},
+		events.VerifyCompleted{Commit: "c", Step: "test", Error: "exit code 1", DurationMS: events.Millis(time.Second)},
+		events.VerifyStarted{ItemIDs: []string{"a"}, Commit: "d"},
+		events.VerifyCompleted{Commit: "d", Passed: true},
+		events.WorktreeMerged{ItemIDs: []string{"a"}, ItemIndexes: []int{0}, Attempts: []int{1}, Commits: []string{"d"}, Head: "d", DurationMS: events.Millis(4 * time.Second)},
+		events.WorktreeCleaned{Worker: 1, Reason: "its .git is gone"},
+		events.VerifyStarted{ItemIDs: []string{"b"}, Commit: "e"},
+		events.JobPaused{Reason: "by hand"},
+	))
+	compare(t, got, `
+job w 0-13 paused
+  create workspace 0-1
+  item 2-10 +merged succeeded
+    attempt 2-5
+      fix 3-5 +agent session
+  verify 6-7 !exit code 1
+  merge 6-10
+  verify 8-9
+  verify 12-13 true`)
+	var said []string
+	for _, l := range logs {
+		said = append(said, fmt.Sprintf("%d %s", l.Severity, l.Body))
+	}
+	compare(t, said, `
+9 the job has begun
+13 verify: exit code 1
+9 the workspace of slot 1 is deleted: its .git is gone
+13 paused: by hand`)
 }

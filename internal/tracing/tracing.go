@@ -97,6 +97,9 @@ func (c Context) Item(seq int64) Context { return c.child("item", strconv.Format
 // Attempt returns the span of the attempt of the job c that begins with the record seq.
 func (c Context) Attempt(seq int64) Context { return c.child("attempt", strconv.FormatInt(seq, 10)) }
 
+// Work returns the span of work on what attempts leave, of the job c, that the record seq tells of.
+func (c Context) Work(seq int64) Context { return c.child("work", strconv.FormatInt(seq, 10)) }
+
 // Step returns the span of the step at an index of the attempt or phase c.
 func (c Context) Step(index int) Context { return c.child("step", strconv.Itoa(index)) }
 
