@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"prodigy/internal/filter"
+	"prodigy/internal/oneline"
 	"prodigy/internal/rawjson"
 )
 
@@ -166,13 +167,13 @@ func (t *Transcript) part(s *Shown, part []byte) {
 		}
 	case s.tool != nil:
 		if name := textOf(s.tool.in(part)); name != "" {
-			t.add("→ ", strings.TrimSpace(oneLine(name, shownArgument)+" "+arguments(s.args.in(part))))
+			t.add("→ ", strings.TrimSpace(oneline.Brief(name, shownArgument)+" "+arguments(s.args.in(part))))
 		}
 	case s.result != nil:
 		t.add("  ← ", folded(contentOf(s.result.in(part))))
 	case s.note != nil:
 		if text := textOf(s.note.in(part)); strings.TrimSpace(text) != "" {
-			t.add("· ", oneLine(text, maxSentence))
+			t.add("· ", oneline.Brief(text, maxSentence))
 		}
 	}
 }
@@ -193,23 +194,23 @@ func (t *Transcript) newLine() {
 // arguments returns what a tool is given, on one line.
 func arguments(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '{' {
-		return oneLine(textOf(raw), shownArguments)
+		return oneline.Brief(textOf(raw), shownArguments)
 	}
 	var b strings.Builder
 	for quoted, value := range rawjson.Members(raw) {
-		text := oneLine(textOf(value), shownArgument)
+		text := oneline.Brief(textOf(value), shownArgument)
 		if value[0] == '"' {
 			text = strconv.Quote(text)
 		}
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(oneLine(rawjson.Unquote(quoted), shownArgument) + "=" + text)
+		b.WriteString(oneline.Brief(rawjson.Unquote(quoted), shownArgument) + "=" + text)
 		if b.Len() > 4*shownArguments {
 			break
 		}
 	}
-	return oneLine(b.String(), shownArguments)
+	return oneline.Brief(b.String(), shownArguments)
 }
 
 // contentOf returns the text of a result: that of its parts, if it is a list of them.
@@ -235,7 +236,7 @@ func folded(text string) string {
 		return "(nothing)"
 	}
 	first, rest, _ := strings.Cut(text, "\n")
-	line := oneLine(first, shownResult)
+	line := oneline.Brief(first, shownResult)
 	switch n := strings.Count(rest, "\n") + 1; {
 	case rest == "":
 		return line
@@ -244,21 +245,6 @@ func folded(text string) string {
 	default:
 		return line + "  (" + strconv.Itoa(n) + " more lines)"
 	}
-}
-
-// oneLine returns a text on one line, of at most so many characters.
-func oneLine(text string, most int) string {
-	if len(text) > 8*most {
-		text = text[:8*most] // what follows is cut anyway
-	}
-	text = strings.Join(strings.Fields(text), " ")
-	n := 0
-	for i := range text {
-		if n++; n > most {
-			return text[:i] + "…"
-		}
-	}
-	return text
 }
 
 // harmless replaces what a terminal would obey: in JSON it was written as an escape that nobody obeys.

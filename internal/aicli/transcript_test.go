@@ -78,7 +78,7 @@ func TestATranscriptOfHostileLines(t *testing.T) {
 		{"a line without an end", strings.TrimSpace(says("a")), "a\n"},
 		{"a tool", uses(`"name":"Bash","input":{"command":"echo\n\nhi","n":3,"deep":{"a":[1]}}`), `→ Bash command="echo hi" n=3 deep={"a":[1]}` + "\n"},
 		{"a tool without anything", uses(`"id":"a"`), ""},
-		{"a tool with much", uses(`"name":"Write","input":{"content":"` + long + `"}`), `→ Write content="` + strings.Repeat("x", 80) + `…"` + "\n"},
+		{"a tool with much", uses(`"name":"Write","input":{"content":"` + long + `"}`), `→ Write content="` + strings.Repeat("x", 79) + `…"` + "\n"},
 		{"a name of a tool with escapes", uses(`"name":"\u001b[2J\n","input":{}`), "→ �[2J\n"},
 		{"a list", "[" + strings.TrimSpace(says("a")) + "," + strings.TrimSpace(says("b")) + "]\n", "a\nb\n"},
 		{"results", `{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"a\nb\nc"},{"type":"image"}]},{"type":"tool_result","content":""}]}}` + "\n", "  ← a  (2 more lines)\n  ← (nothing)\n"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/oneline"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
 )
@@ -237,7 +238,7 @@ func firstSentence(text string) string {
 		}
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	return firstPart(strings.Join(strings.Fields(text), " "), maxSentence)
+	return firstPart(oneline.Of(text), maxSentence)
 }
 
 // ErrorIn returns the first line of the error that a JSON object, or an object in it, has under one of the usual keys.

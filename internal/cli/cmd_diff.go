@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/workflow"
 )
 
@@ -182,7 +183,7 @@ func diffDetail(l diffList, d mapreduce.ItemDiff) string {
 	case "newly failing":
 		if letter, found, err := dlq.Find(l.job.DLQFile(), d.ItemID); err == nil && found {
 			last := letter.Last()
-			return fmt.Sprintf(": %s: %s", last.ErrorType, shorten(visible(last.Message), diffWidth))
+			return fmt.Sprintf(": %s: %s", last.ErrorType, oneline.Cut(visible(last.Message), diffWidth))
 		}
 		return ": " + d.After
 	case "slower":

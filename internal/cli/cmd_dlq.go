@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/posix"
 	"prodigy/internal/retry"
 )
@@ -206,7 +207,7 @@ func itemExcerpt(e dlq.Entry) string {
 
 // cell makes a text safe and short enough for a table.
 func cell(s string, limit int) string {
-	return shorten(strings.ReplaceAll(visible(s), "\t", " "), limit)
+	return oneline.Cut(strings.ReplaceAll(visible(s), "\t", " "), limit)
 }
 
 // quoted returns a word for a command line that people can copy.

@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/filter"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 )
@@ -326,7 +327,7 @@ func (o dlqRetryOptions) announce(con *console, c *letterChoice) error {
 	names := labelsOf(c.job)
 	err := c.make(dlq.Each(c.job.DLQFile()), func(e dlq.Entry) {
 		if o.format != asJSON {
-			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID, inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), shorten(visible(e.Last().Message), 120))
+			_, _ = fmt.Fprintf(out, "would run %s%s: %s\n", e.ItemID, inBrackets(names.label(e.ItemID, con.secrets.item(e.Item))), oneline.Cut(visible(e.Last().Message), 120))
 		}
 	})
 	if err != nil {

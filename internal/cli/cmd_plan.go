@@ -21,6 +21,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/settings"
 	"prodigy/internal/spend"
@@ -659,7 +660,7 @@ func (p planItems) print(w io.Writer) {
 	}
 	for _, it := range p.First {
 		line := fmt.Sprintf("  %s  %s", it.ID, it.Data)
-		_, _ = fmt.Fprintln(w, shorten(visible(line), planWidth))
+		_, _ = fmt.Fprintln(w, oneline.Cut(visible(line), planWidth))
 	}
 	if more := *p.Total - len(p.First); more > 0 {
 		_, _ = fmt.Fprintf(w, "  and %d more\n", more)

@@ -22,6 +22,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/settings"
 	"prodigy/internal/simulate"
 	"prodigy/internal/view"
@@ -224,7 +225,7 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 		if i == groupsShown {
 			break
 		}
-		line("%s (%s): %s, for example %s", k.paint(red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type, shorten(visible(g.Title()), 160), visible(g.Example.ItemID))
+		line("%s (%s): %s, for example %s", k.paint(red, fmt.Sprintf("%d %s", g.Count, g.Outcome())), g.Type, oneline.Cut(visible(g.Title()), 160), visible(g.Example.ItemID))
 	}
 	status := jobStatus{State: string(e.State), ReduceStale: e.ReduceStale, ReduceHeld: e.ReduceHeld, Metrics: e.Metrics}
 	line("%s after %s of virtual time%s", k.paint(bold+status.colour(), status.stateShown()), duration.Format(e.Duration), prefixed(": ", strings.Join(e.counts(), ", ")))
@@ -447,7 +448,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 	}
 	env := items.Env{Dir: w.dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 	if name, free := items.Source(m.Input, env); !free {
-		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", visible(w.File), m.Input.Pos.Line, visible(shorten(name, 60)))
+		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", visible(w.File), m.Input.Pos.Line, visible(oneline.Cut(name, 60)))
 	}
 	if w.Setup == nil {
 		if found := items.CheckInput(m, env); len(found) > 0 {

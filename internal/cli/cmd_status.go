@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -299,8 +300,8 @@ func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])
 	}
 	for _, g := range d.Groups[:min(len(d.Groups), groupsInStatus)] {
-		example := visible(g.Example) + prefixed(", ", shorten(visible(g.Label), labelShown))
-		_, _ = fmt.Fprintln(w, k.fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, shorten(visible(g.title), 120), example)))
+		example := visible(g.Example) + prefixed(", ", oneline.Cut(visible(g.Label), labelShown))
+		_, _ = fmt.Fprintln(w, k.fold(4, fmt.Sprintf("  %d × %s: %s (for example %s)", g.Count, g.ErrorType, oneline.Cut(visible(g.title), 120), example)))
 	}
 	printSlowest(w, k, j.Slowest, d.label)
 	d.printSpent(w, k, j)
@@ -353,7 +354,7 @@ func (d details) printMerge(w io.Writer) {
 	if len(d.queue) > 0 {
 		names := make([]string, 0, queueShown)
 		for _, q := range d.queue[:min(len(d.queue), queueShown)] {
-			names = append(names, visible(q.ItemID)+prefixed(" ", shorten(visible(d.label(q.Index)), labelShown)))
+			names = append(names, visible(q.ItemID)+prefixed(" ", oneline.Cut(visible(d.label(q.Index)), labelShown)))
 		}
 		more := ""
 		if n := len(d.queue) - len(names); n > 0 {

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
@@ -222,7 +223,7 @@ func recordedItem(job jobs.Job, itemID string) (items.Item, bool, error) {
 func (e explained) print(w io.Writer, k look) {
 	head := fmt.Sprintf("item %s%s of job %s", visible(e.ItemID), beside(e.Label, e.Item), e.JobID)
 	if len(e.Item) > 0 {
-		head += ": " + shorten(visible(string(e.Item)), dataShown)
+		head += ": " + oneline.Cut(visible(string(e.Item)), dataShown)
 	}
 	_, _ = fmt.Fprintln(w, k.fold(2, head))
 	for _, c := range e.Entries {
@@ -247,7 +248,7 @@ func (e explained) printOutput(w io.Writer, k look, c view.Entry) {
 		if line.Stderr {
 			mark = "!"
 		}
-		_, _ = fmt.Fprintln(w, k.fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", visible(line.Step), mark, shorten(visible(line.Text), 200))))
+		_, _ = fmt.Fprintln(w, k.fold(underTime+4, fmt.Sprintf("%*s%s %s %s", underTime+2, "", visible(line.Step), mark, oneline.Cut(visible(line.Text), 200))))
 	}
 	if n := c.Printed.Before; n > 0 {
 		_, _ = fmt.Fprintf(w, "%25s  (%s before: prodigy logs %s %s --attempt %d)\n", "", counted(n, "line"), e.JobID, quoted(e.ItemID), c.Attempt)

@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/oneline"
 )
 
 // eventLine is one line of the log. It keeps all fields in their order, whatever their names, so that events of other versions of
@@ -200,7 +201,7 @@ func (e eventLine) label(of func(index int) string) string {
 	if label == "" {
 		return ""
 	}
-	return " label=" + inQuotes(shorten(label, labelShown))
+	return " label=" + inQuotes(oneline.Cut(label, labelShown))
 }
 
 // said reports whether the error of the event already contains the value of f.
@@ -232,7 +233,7 @@ func (f eventField) words() string {
 		}
 	}
 	if f.value[0] != '"' {
-		return " " + f.name + "=" + shorten(visible(f.text()), valueShown)
+		return " " + f.name + "=" + oneline.Cut(visible(f.text()), valueShown)
 	}
 	text := f.text()
 	if text == "" {
@@ -285,20 +286,20 @@ func (f eventField) batch() string {
 	for _, e := range errs {
 		words = append(words, e.ItemID+":"+string(e.ErrorType))
 	}
-	return " " + shorten(visible(strings.Join(words, " ")), valueShown)
+	return " " + oneline.Cut(visible(strings.Join(words, " ")), valueShown)
 }
 
 // inQuotes returns s as one line of bounded length, quoted if it is empty or contains blanks.
 func inQuotes(s string) string {
-	value := shorten(oneLine(s), valueShown)
+	value := oneline.Cut(joinedLines(s), valueShown)
 	if value == "" || strings.ContainsAny(value, " \t\"\ufffd") {
 		return `"` + value + `"`
 	}
 	return value
 }
 
-// oneLine joins the lines of s.
-func oneLine(s string) string {
+// joinedLines returns the lines of s on one, with bars between them.
+func joinedLines(s string) string {
 	if !strings.ContainsAny(s, "\r\n") {
 		return visible(s)
 	}

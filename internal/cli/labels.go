@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/oneline"
 	"prodigy/internal/workflow"
 )
 
@@ -54,7 +55,7 @@ func inBrackets(label string) string {
 	if label == "" {
 		return ""
 	}
-	return " (" + shorten(visible(label), labelShown) + ")"
+	return " (" + oneline.Cut(visible(label), labelShown) + ")"
 }
 
 // find returns the id of the item that is asked for, by its id or else by its label, and reports whether there is one. Several items with

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +19,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/telemetry"
 )
 
@@ -108,7 +108,7 @@ func (x *exporting) start(first events.Record) {
 		x.read(out)
 		if err := cmd.Wait(); err != nil {
 			x.failed = err
-			if text := strings.Join(strings.Fields(x.errors.String()), " "); text != "" {
+			if text := oneline.Of(x.errors.String()); text != "" {
 				x.failed = fmt.Errorf("%s", text)
 			}
 		}
@@ -157,7 +157,7 @@ func (x *exporting) end() {
 // unsent says what of a job was not exported.
 func unsent(r telemetry.Report) string {
 	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", r.Spans.Made-r.Spans.Sent, counted(r.Spans.Made, "span"), r.Logs.Made-r.Logs.Sent, counted(r.Logs.Made, "log record"))
-	return text + prefixed(": ", shorten(r.Error, 300))
+	return text + prefixed(": ", oneline.Cut(r.Error, 300))
 }
 
 // newExportCommand returns the hidden command that each run with telemetry starts beside itself.

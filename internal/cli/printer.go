@@ -15,6 +15,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/metrics"
+	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
@@ -424,7 +425,7 @@ func (p *printer) result(phase, output string) {
 // stepSkipped prints a skipped step outside the map phase.
 func (p *printer) stepSkipped(e events.StepSkipped) {
 	if e.ItemID == "" {
-		p.log.Info().Str("step", e.Step).Str("when", shorten(visible(e.When), 160)).Msg("skipped")
+		p.log.Info().Str("step", e.Step).Str("when", oneline.Cut(visible(e.When), 160)).Msg("skipped")
 	}
 }
 
@@ -459,7 +460,7 @@ func (p *printer) agentFailed(e events.AgentFailed) {
 func (p *printer) batch(e events.ErrorBatch) {
 	p.log.Error().Int("size", e.Size).Msg("failures")
 	for _, one := range e.Errors {
-		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, shorten(visible(one.Error), 160))
+		p.printf("  %s (%s): %s\n", one.ItemID, one.ErrorType, oneline.Cut(visible(one.Error), 160))
 	}
 	p.printf("    full output of one: prodigy events ls --job-id %s --event-type AgentFailed --json --item-id %s\n", p.job.ID, quoted(e.Errors[0].ItemID))
 }

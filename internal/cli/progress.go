@@ -12,6 +12,7 @@ import (
 
 	"prodigy/internal/breaker"
 	"prodigy/internal/duration"
+	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 	"prodigy/internal/view"
@@ -383,7 +384,7 @@ const causeShown = 160
 
 // cause returns a failure in one line: its type, unless the message says as much, and its message.
 func cause(t retry.Type, message string) string {
-	message = shorten(oneLine(message), causeShown)
+	message = oneline.Cut(joinedLines(message), causeShown)
 	if message == "" {
 		return string(t)
 	}

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/oneline"
 	"prodigy/internal/outputs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
@@ -415,7 +416,7 @@ func (e finishedRun) printStepFailure(w io.Writer, look look, f agent.Failure) {
 		evidence = lastLines(f.Stdout, phaseEvidenceLines)
 	}
 	for _, line := range evidence {
-		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+shorten(visible(line), 200)))
+		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+oneline.Cut(visible(line), 200)))
 	}
 	switch {
 	case f.Step == "":
@@ -458,7 +459,7 @@ func printGroup(con *console, g view.FailureGroup, names *storedLabels) {
 		c = yellow
 	}
 	head := look.paint(c, fmt.Sprintf("%d %s", g.Count, g.Outcome()))
-	_, _ = fmt.Fprintln(con.err, look.fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, shorten(visible(g.Title()), 160))))
+	_, _ = fmt.Fprintln(con.err, look.fold(2, fmt.Sprintf("%s (%s): %s", head, g.Type, oneline.Cut(visible(g.Title()), 160))))
 	word := ""
 	if g.Count > 1 {
 		word = "for example "
@@ -505,7 +506,7 @@ func ending(code *int, signal string, t retry.Type) string {
 
 // withMessage joins how a command ended with its message, unless the message says it already.
 func withMessage(ending, message string) string {
-	message = shorten(visible(message), 300)
+	message = oneline.Cut(visible(message), 300)
 	if strings.Contains(message, ending) {
 		return message
 	}
@@ -518,7 +519,7 @@ const evidenceLines = 5
 // printEvidence prints the end of stderr, and the command that shows all of it.
 func printEvidence(w io.Writer, look look, e events.AgentFailed, jobID string) {
 	for _, line := range lastLines(e.StderrTail, evidenceLines) {
-		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+shorten(visible(line), 200)))
+		_, _ = fmt.Fprintln(w, look.fold(6, "    | "+oneline.Cut(visible(line), 200)))
 	}
 	if e.Outputs != nil {
 		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))

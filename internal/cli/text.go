@@ -44,19 +44,6 @@ func isHidden(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) && !unicode.In(r, unicode.Prepended_Concatenation_Mark) && r != '\u00ad'
 }
 
-// shorten cuts s to limit characters, the last of them an ellipsis.
-func shorten(s string, limit int) string {
-	if utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	cut := 0
-	for range limit - 1 {
-		_, size := utf8.DecodeRuneInString(s[cut:])
-		cut += size
-	}
-	return s[:cut] + "…"
-}
-
 // lastLines returns the last n lines of s that are not empty.
 func lastLines(s string, n int) []string {
 	var kept []string

@@ -6,16 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestShortenCountsCharactersNotBytes(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"", ""}, {"abcd", "abcd"}, {"äöüß", "äöüß"}, {"äöüßx", "äöü…"}, {"abcdef", "abc…"},
-	} {
-		if got := shorten(c.in, 4); got != c.want {
-			t.Errorf("shorten(%q, 4) = %q, want %q", c.in, got, c.want)
-		}
-	}
-}
-
 func TestLastLinesLeavesEmptyLinesOut(t *testing.T) {
 	got := lastLines("one\n\ntwo\r\n  \nthree", 2)
 	if diff := cmp.Diff([]string{"two", "three"}, got); diff != "" {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
 )
@@ -98,15 +99,13 @@ func (s *Space) mergeOne(ctx context.Context, head string, w Work) (commit strin
 
 // message returns the message of the commit that merges work.
 func (s *Space) message(w Work) string {
-	return fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n%s: %d\n", oneLine(s.Workflow), oneLine(w.ItemID),
+	return fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n%s: %d\n", oneline.Of(s.Workflow), oneline.Of(w.ItemID),
 		jobTrailer, s.JobID, itemTrailer, trailerValue(w.ItemID), attemptTrailer, w.Attempt)
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
 // trailerValue returns text as the value of a trailer: quoted, when a trailer could not hold it as it is.
 func trailerValue(text string) string {
-	if text != "" && oneLine(text) == text && strings.IndexFunc(text, isControl) < 0 && text[0] != '"' {
+	if text != "" && oneline.Of(text) == text && strings.IndexFunc(text, isControl) < 0 && text[0] != '"' {
 		return text
 	}
 	return strconv.Quote(text)

@@ -18,13 +18,14 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/oneline"
 	"prodigy/internal/workflow"
 )
 
 // Bounds of a message.
 const (
 	maxEvents = 20  // that a message holds; more are counted
-	maxText   = 300 // runes of an error in a text
+	maxText   = 300 // characters of an error in a text
 )
 
 // Message is what a receiver gets, as JSON.
@@ -272,28 +273,28 @@ func (g *gathered) line(r events.Record) string {
 	case events.DLQItemAdded:
 		text := e.ItemID
 		if f, is := g.failed.Event.(events.AgentFailed); is && f.ItemID == e.ItemID {
-			text += ": " + oneLine(f.Error)
+			text += ": " + oneline.Brief(f.Error, maxText)
 		}
 		return "dead letter " + text
 	case events.CircuitOpen:
 		if e.Key != "" {
-			return "the circuit breaker of " + oneLine(e.Key) + " is open"
+			return "the circuit breaker of " + oneline.Brief(e.Key, maxText) + " is open"
 		}
 		return "a circuit breaker is open"
 	case events.BudgetReached:
 		return "the budget is spent"
 	case events.JobPaused:
-		return "paused: " + oneLine(e.Reason)
+		return "paused: " + oneline.Brief(e.Reason, maxText)
 	case events.PauseRequested:
-		return "paused by " + oneLine(e.By) + ", until it is continued"
+		return "paused by " + oneline.Brief(e.By, maxText) + ", until it is continued"
 	case events.QuotaPaused:
 		return "the limit of " + e.Pool + " is used up, until " + e.Until.Format(time.RFC3339)
 	case events.JobFailed:
-		return "failed: " + oneLine(e.Reason) + "; " + countsOf(e.Metrics)
+		return "failed: " + oneline.Brief(e.Reason, maxText) + "; " + countsOf(e.Metrics)
 	case events.JobCompleted:
 		return "completed: " + countsOf(e.Metrics)
 	case events.JobCancelled:
-		return oneLine(e.Reason) + ": " + countsOf(e.Metrics)
+		return oneline.Brief(e.Reason, maxText) + ": " + countsOf(e.Metrics)
 	}
 	return r.Event.Type()
 }
@@ -308,15 +309,6 @@ func countsOf(m errorpolicy.Metrics) string {
 	}
 	if m.Skipped > 0 {
 		text += fmt.Sprintf(", %d skipped", m.Skipped)
-	}
-	return text
-}
-
-// oneLine returns text without line ends, cut to what a message needs of it.
-func oneLine(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxText {
-		text = string(runes[:maxText]) + "…"
 	}
 	return text
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"prodigy/internal/oneline"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -155,7 +156,9 @@ type command struct {
 	env       []string
 }
 
-func (c command) String() string { return "the command " + strconv.Quote(oneLine(c.text)) }
+func (c command) String() string {
+	return "the command " + strconv.Quote(oneline.Brief(c.text, maxText))
+}
 
 func (c command) Send(ctx context.Context, id string, body []byte) error {
 	stderr := process.Capture{Limit: 4 << 10}
@@ -171,10 +174,10 @@ func (c command) Send(ctx context.Context, id string, body []byte) error {
 	case exit.Signal != "":
 		return fmt.Errorf("it was ended by %s", exit.Signal)
 	case exit.Code == 126, exit.Code == 127: // the shell cannot run it
-		return &permanentError{errors.New(oneLine(stderr.Text()))}
+		return &permanentError{errors.New(oneline.Brief(stderr.Text(), maxText))}
 	case exit.Code != 0:
 		text := fmt.Sprintf("exit code %d", exit.Code)
-		if said := oneLine(stderr.Text()); said != "" {
+		if said := oneline.Brief(stderr.Text(), maxText); said != "" {
 			text += ": " + said
 		}
 		return errors.New(text)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +29,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/metrics"
+	"prodigy/internal/oneline"
 	"prodigy/internal/telemetry"
 	"prodigy/internal/tracing"
 )
@@ -369,7 +369,7 @@ func (x *exporter) report() telemetry.Report {
 	r.Logs, logs = x.logs.get()
 	for _, err := range []error{spans, logs} {
 		if err != nil {
-			r.Error = strings.Join(strings.Fields(err.Error()), " ")
+			r.Error = oneline.Of(err.Error())
 		}
 	}
 	return r
