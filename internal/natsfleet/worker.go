@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -148,6 +149,9 @@ type report struct {
 
 // Work runs a worker until it is drained or ctx ends.
 func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
+	if _, err := exec.LookPath("sh"); err != nil {
+		return fmt.Errorf("%w: the steps of items are run by sh, and there is none in PATH", fleet.ErrRefused)
+	}
 	w := &worker{
 		o: o, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *holding),
 	}

@@ -1,0 +1,46 @@
+package natsfleet
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"prodigy/internal/fleet"
+)
+
+// A worker takes part in a job if it has all that the job needs. Else it says what it lacks.
+func TestWhatAWorkerLacks(t *testing.T) {
+	shared := t.TempDir()
+	if err := os.WriteFile(filepath.Join(shared, ".prodigy-fleet-k"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	fits := fleet.Job{V: fleet.Protocol, Version: "1.0", Dir: shared, Probe: ".prodigy-fleet-k", Requires: []string{"gpu"}}
+	for name, c := range map[string]struct {
+		change func(j *fleet.Job, o *fleet.WorkerOptions)
+		want   string // empty: it takes part
+	}{
+		"nothing":         {func(*fleet.Job, *fleet.WorkerOptions) {}, ""},
+		"an older job":    {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.V, j.Version = 1, "0.1" }, "prodigy 0.1 speaks protocol 1 of the fleet, and this worker, prodigy 1.0, speaks"},
+		"another version": {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Version = "1.1" }, "it is run by prodigy 1.1, and this worker is prodigy 1.0: they must be the same"},
+		"a label":         {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Requires = []string{"gpu", "big"} }, "it requires big, which this worker does not have"},
+		"the directory":   {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir = filepath.Join(shared, "other") }, "the directory of the run is not shared with here: there is no " + filepath.Join(shared, "other", ".prodigy-fleet-k")},
+		"one of its own":  {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Dir, o.Dir = "/nowhere", shared }, ""},
+		"files are sent":  {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Files = "/nowhere", "list" }, ""},
+		"git":             {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Seed, o.Environ = "seed", nil }, "workspaces need git, and there is none in PATH"},
+		"git, not needed": {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Environ = nil }, ""},
+		"workspaces":      {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Seed = "/nowhere", "seed" }, ""},
+	} {
+		j, o := fits, fleet.WorkerOptions{Version: "1.0", Labels: []string{"gpu", "linux/amd64"}, Environ: os.Environ()}
+		c.change(&j, &o)
+		if t.Setenv("PATH", path); o.Environ == nil {
+			t.Setenv("PATH", shared) // which has no git
+		}
+		w := &worker{o: o, life: t.Context()}
+		w.node.Host = "here"
+		if got := w.unfit(j); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
