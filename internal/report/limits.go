@@ -92,7 +92,9 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 	if l.rate = l.adapts; l.rate == 0 || l.fixed > 0 && l.fixed < l.rate {
 		l.rate = l.fixed
 	}
-	l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
+	if l.adapted {
+		l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
+	}
 	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, l.slots), l.rate
 }
 

@@ -405,6 +405,27 @@ func TestTheRatesOfAWorkflowAreDrawn(t *testing.T) {
 	}
 }
 
+// Of slots that are taken away what runs in them comes to its end. The line shows what may run from then on.
+func TestSlotsThatAreTakenAwayAreDrawn(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce"})
+	s.at(0, events.ScaleRequested{MaxParallel: 3, By: "the fleet", Fleet: true, Workers: 2})
+	for i, id := range []string{"a", "b", "c"} {
+		s.at(time.Second, events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Worker: i + 1})
+	}
+	s.at(2*time.Second, events.ScaleRequested{MaxParallel: 1, Was: 3, By: "the fleet", Fleet: true, Workers: 1})
+	s.at(3*time.Second, events.AgentLost{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Node: "w"})
+	s.at(3*time.Second, events.AgentLost{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Node: "w"})
+	s.at(16*time.Second, events.AgentCompleted{ItemID: "c", ItemIndex: 2, AgentID: "c/1", Attempt: 1, DurationMS: events.Millis(15 * time.Second)})
+	s.at(16*time.Second, events.JobCompleted{})
+	page := pageOf(t, s.source())
+	for _, want := range []string{"after 1.5s: 3 of 3 at once", "after 2s: 1 worker takes part: 1 slot instead of 3", "after 6s: 1 of 1 at once"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in the page", want)
+		}
+	}
+}
+
 // However often limits change and however many keys there are, the page stays small.
 func TestChartsOfLimitsStaySmall(t *testing.T) {
 	var s story
