@@ -80,7 +80,32 @@ func (p *plot) throughput() chart {
 	}
 	c.Lines = append(c.Lines, line{"rate", rates.String()})
 	c.Name = fmt.Sprintf("Finished attempts over time, at most %d in %s", most, Duration(each))
+	c.reaches(float64(most))
+	if waiting > 1 {
+		c.Labels = append(c.Labels, label{X: width + 3, Y: scaleHeight, Text: scaleText(float64(waiting))})
+	}
 	return c
+}
+
+// scaleHeight is where the number stands that a drawing reaches up to.
+const scaleHeight = 9.0
+
+// reaches says what the top of a drawing stands for, on its left.
+func (c *chart) reaches(most float64) {
+	c.Labels = append(c.Labels, label{X: -28, Y: scaleHeight, Text: scaleText(most)})
+}
+
+// scaleText prints a number in a few characters.
+func scaleText(n float64) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.3gM", n/1e6)
+	case n >= 1e4:
+		return fmt.Sprintf("%.3gk", n/1e3)
+	case n >= 100:
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.2g", n)
 }
 
 // stack adds a stacked bar of three parts. Scale is the height of one attempt.

@@ -183,6 +183,8 @@ func (p *plot) limitCharts() []chart {
 	}
 	atOnce.Name = fmt.Sprintf("Agents at once and their limit over time, at most %d", most)
 	starts.Name = fmt.Sprintf("Starts in a second over time, at most %.3g", fastest)
+	atOnce.reaches(float64(most))
+	starts.reaches(fastest)
 	return []chart{atOnce, starts}
 }
 

@@ -322,6 +322,25 @@ func TestTextsLoseWhatIsMeantForATerminal(t *testing.T) {
 	}
 }
 
+// A drawing says what its top stands for, in the few characters that there is room for.
+func TestAScaleHasANumber(t *testing.T) {
+	for n, want := range map[float64]string{1: "1", 0.1: "0.1", 7.25: "7.2", 64: "64", 100: "100", 9999: "9999", 10000: "10k", 123456: "123k", 2.5e6: "2.5M"} {
+		if got := scaleText(n); got != want {
+			t.Errorf("%v: got %q, want %q", n, got, want)
+		}
+	}
+	var s story
+	s.at(0, events.JobStarted{MaxParallel: 1})
+	for i := range 12 {
+		s.at(0, events.AgentStarted{ItemIndex: i, Attempt: 1, Worker: 1})
+		s.at(0, events.AgentCompleted{ItemIndex: i, Attempt: 1, Worker: 1})
+	}
+	s.at(time.Second, events.JobCompleted{})
+	if page := pageOf(t, s.source()); !strings.Contains(page, `y="9.0">12</text>`) {
+		t.Errorf("the chart has no scale: %.3000s", page[strings.Index(page, "<svg"):])
+	}
+}
+
 // What has no end in the log is drawn to the end of the page, and nothing at all makes a page too.
 func TestAJobThatRunsOrDidNothingHasAPage(t *testing.T) {
 	var s story
