@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/view"
 )
 
 // post sends a form as the browser of the person does who has the cookie; change may make another request of it.
@@ -274,5 +275,23 @@ func TestBreakersOfKeysAreNamed(t *testing.T) {
 	_, page := s.get(t, "/jobs/"+job.ID, nil)
 	if n := strings.Count(page, "The circuit breaker for host-"); n != breakersShown || !strings.Contains(page, "more circuit breakers are not closed.") || strings.Contains(page, "\x1b") || strings.Contains(page, "[31m") {
 		t.Errorf("%d are named in %.3000s", n, page)
+	}
+}
+
+// An item that has no outcome yet can be left out, and one that has not begun is to go, as in the list.
+func TestItemsWithoutAnOutcomeCanBeSkipped(t *testing.T) {
+	for status, want := range map[view.Status]bool{
+		view.Unseen: true, view.Pending: true, view.Waiting: true, view.InFlight: true,
+		view.Succeeded: false, view.DeadLetter: false, view.Rejected: false, view.Skipped: false, view.Merging: false,
+	} {
+		for _, running := range []bool{true, false} {
+			d := itemPage{Running: running, Item: view.Explanation{Status: status}}
+			if got := d.Skippable(); got != (want && running) {
+				t.Errorf("%s, running %v: %v", status, running, got)
+			}
+		}
+	}
+	if unseen, pending := statusWord(view.Unseen), statusWord(view.Pending); unseen != pending {
+		t.Errorf("one that has not begun is %q, and one that begins again %q", unseen, pending)
 	}
 }

@@ -27,7 +27,7 @@ type itemPage struct {
 
 // Skippable reports whether the item may still be left out.
 func (d itemPage) Skippable() bool {
-	return d.Running && slices.Contains([]view.Status{view.Pending, view.Waiting, view.InFlight}, d.Item.Status)
+	return d.Running && slices.Contains([]view.Status{view.Unseen, view.Pending, view.Waiting, view.InFlight}, d.Item.Status)
 }
 
 // attempt is what happened in an attempt and after it, until the next.

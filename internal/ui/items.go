@@ -215,7 +215,7 @@ func statusWord(s view.Status) string {
 		return "all"
 	case view.Succeeded:
 		return "succeeded"
-	case view.Pending:
+	case view.Pending, view.Unseen:
 		return "to go"
 	}
 	return string(s)
