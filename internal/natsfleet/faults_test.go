@@ -212,6 +212,26 @@ func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
 }
 
 // What arrives after a cut may have been given up long ago: a worker that has had no contact for most of a lease takes nothing, and says so.
+// A worker that is frozen before it has told its watcher to wait longer knows that what it ran may have been killed.
+func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		guarded time.Time // what the watcher was told before
+		want    bool
+	}{"it was frozen for longer than that": {now.Add(-500 * time.Millisecond), true}, "it was not": {now.Add(time.Minute), false}, "the watcher did not wait": {time.Time{}, false}} {
+		w := &worker{jobs: map[string]*workerJob{}, held: map[string]*holding{}, proof: now, guarded: c.guarded}
+		h := &holding{job: &workerJob{key: "j"}}
+		w.held["j.1"] = h
+		w.beat(now.Add(-time.Second)) // when it began to
+		if h.fenced != c.want || w.rest.IsZero() == c.want {
+			t.Errorf("%s: it knows %v, and rests until %s", name, h.fenced, w.rest)
+		}
+		if w.unguarded() {
+			t.Errorf("%s: the watcher does not wait for it", name)
+		}
+	}
+}
+
 func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 	f := newField(t)
 	h, err := connect(t.Context(), f.address(), "test", usable, func() {})

@@ -49,6 +49,7 @@ type worker struct {
 
 	caching sync.Mutex // of files
 	storing sync.Mutex // of repositories
+	beating sync.Mutex // of beat; mu may be taken while it is held
 	gitOnce sync.Once
 	noGit   string // see lacksGit
 
@@ -266,6 +267,9 @@ func (w *worker) loop(ctx context.Context) error {
 	drain, killed := w.o.Drain.Done(), ctx.Done()
 	var said, renewed time.Time
 	for {
+		if w.unguarded() { // before any of them begins
+			w.beat(time.Now())
+		}
 		w.schedule(time.Now())
 		w.speak(false)
 		select {
@@ -710,11 +714,23 @@ const afterFreeze = 2 * time.Second
 // frozen reports whether this process has been silent for so long that its watcher has killed what it ran. It is called with the lock held.
 func (w *worker) frozen(now time.Time) bool { return !w.guarded.IsZero() && now.After(w.guarded) }
 
-// beat has what runs killed in time even if this process is frozen from now on.
+// beat has what runs killed in time even if this process is frozen from now on. Until the watcher was told so, it keeps to what it was told before: whoever
+// was frozen meanwhile has to know that what ran may have been killed.
 func (w *worker) beat(now time.Time) {
+	w.beating.Lock()
+	defer w.beating.Unlock()
 	w.mu.Lock()
-	if w.frozen(now) { // what ran has been killed, and the watcher may still be at it
-		w.rest = now.Add(afterFreeze)
+	left := time.Duration(0)
+	if len(w.held) > 0 {
+		left = max(w.proof.Add(w.shortest()*5/6).Sub(now), time.Millisecond)
+	}
+	w.mu.Unlock()
+	w.register.Beat(left)
+	told := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.frozen(now) || w.frozen(told) { // what ran has been killed, and the watcher may still be at it
+		w.rest = told.Add(afterFreeze)
 		for _, h := range w.held {
 			h.fenced = true
 			if h.cancel != nil {
@@ -722,14 +738,17 @@ func (w *worker) beat(now time.Time) {
 			}
 		}
 	}
-	left := time.Duration(0)
 	w.guarded = time.Time{}
-	if len(w.held) > 0 {
-		left = max(w.proof.Add(w.shortest()*5/6).Sub(now), time.Millisecond)
+	if left > 0 {
 		w.guarded = now.Add(left)
 	}
-	w.mu.Unlock()
-	w.register.Beat(left)
+}
+
+// unguarded reports whether attempts are held of which the watcher has not been told.
+func (w *worker) unguarded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.held) > 0 && w.guarded.IsZero()
 }
 
 func (w *worker) reconnected() {

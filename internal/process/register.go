@@ -78,10 +78,13 @@ func (r *Register) Close() error {
 }
 
 // Beat has the watcher kill everything that the register has if this process does not call it again within d, because it is frozen. With d 0 it
-// may be silent. Without a watcher there is no effect.
+// may be silent. Without a watcher there is no effect. When it returns the watcher has been told.
 func (r *Register) Beat(d time.Duration) {
 	if r == nil {
 		return
+	}
+	if d > 0 {
+		r.guard()
 	}
 	if lifeline := r.watcher.alive.Load(); lifeline != nil {
 		_ = lifeline.SetWriteDeadline(time.Now().Add(time.Second)) // a watcher that is frozen reads nothing

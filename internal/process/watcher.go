@@ -19,6 +19,31 @@ import (
 //
 // When a beat (see Register.Beat) is not followed by another in time, what runs is killed at once: its owner is frozen.
 func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
+	listen(lifeline, func() {
+		// Once, unlike after a death: its owner may go on and start others.
+		if owner, running, err := readRegister(path); err == nil && owner.mark == mark {
+			if strays, err := owner.strays(running); err == nil {
+				running = append(running, strays...)
+			}
+			_, _ = endRecorded(ctx, running, 0)
+		}
+	})
+	died := time.Now()
+	owner, running, err := readRegister(path)
+	if err != nil || owner.mark != mark {
+		return err
+	}
+	noteDeath(path, mark, died)
+	_, err = endGroups(ctx, owner, running, grace)
+	return err
+}
+
+// unreadFor is how long a watcher that has not been scheduled for a while gets to read what has been written meanwhile.
+const unreadFor = 20 * time.Millisecond
+
+// listen calls silent when a beat is not followed by another in time, and returns when lifeline ends. A beat that was written in time counts also when
+// it could not be read in time.
+func listen(lifeline io.Reader, silent func()) {
 	silence := time.NewTimer(0)
 	silence.Stop()
 	beats := make(chan time.Duration)
@@ -30,32 +55,24 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 			}
 		}
 	}()
+	unread := false
 	for alive := true; alive; {
 		var d time.Duration
 		select {
 		case d, alive = <-beats:
+			unread = false
 			silence.Stop()
 			if d > 0 {
 				silence.Reset(d)
 			}
 		case <-silence.C:
-			// Once, unlike after a death: its owner may go on and start others.
-			if owner, running, err := readRegister(path); err == nil && owner.mark == mark {
-				if strays, err := owner.strays(running); err == nil {
-					running = append(running, strays...)
-				}
-				_, _ = endRecorded(ctx, running, 0)
+			if unread = !unread; unread {
+				silence.Reset(unreadFor)
+				continue
 			}
+			silent()
 		}
 	}
-	died := time.Now()
-	owner, running, err := readRegister(path)
-	if err != nil || owner.mark != mark {
-		return err
-	}
-	noteDeath(path, mark, died)
-	_, err = endGroups(ctx, owner, running, grace)
-	return err
 }
 
 // watcher is a process that calls Watch. Its zero value is none.
