@@ -378,7 +378,7 @@ func (r *round) torture(faults map[string]int) error {
 		case <-deadline:
 			for _, cmd := range append(slices.Clone(r.workers), r.job) { // what they wait for is in their logs then
 				_ = cmd.Process.Signal(syscall.SIGCONT)
-				_ = cmd.Process.Signal(syscall.SIGQUIT)
+				_ = cmd.Process.Signal(syscall.SIGABRT)
 			}
 			time.Sleep(time.Second)
 			return errors.New("the job does not end")
