@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"cmd/prodigy-otel":  {"cli", "otlp"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "telemetry", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "pressure", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -36,11 +36,11 @@ var allowed = map[string][]string{
 	"live":           {},
 
 	"internal/natsfleet": {
-		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "process", "retry", "spend",
+		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "pressure", "process", "retry", "spend",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},
-	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "workflow", "gopkg.in/yaml.v3"},
+	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "pressure", "workflow", "gopkg.in/yaml.v3"}, // pressure: a worker looks at its own machine
 	"internal/mapreduce": {
 		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "pressure", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",

@@ -195,6 +195,7 @@ type nodeShown struct {
 	Busy     int       `json:"busy"`
 	Labels   []string  `json:"labels"`
 	Draining bool      `json:"draining"`
+	Short    string    `json:"short,omitempty"` // why it begins nothing now
 	Began    time.Time `json:"began"`
 	Jobs     []jobHeld `json:"jobs"`
 }
@@ -204,6 +205,7 @@ type jobHeld struct {
 	JobID   string `json:"job_id"`
 	Items   int    `json:"items"`
 	Refused string `json:"refused,omitempty"` // why the worker takes no part
+	Short   string `json:"short,omitempty"`   // why the worker begins nothing of it now
 }
 
 func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) error {
@@ -217,10 +219,10 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 	shown := make([]nodeShown, 0, len(nodes))
 	for _, n := range nodes {
 		one := nodeShown{
-			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels, Draining: n.Draining, Began: n.Began, Jobs: []jobHeld{},
+			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels, Draining: n.Draining, Short: n.Short[""], Began: n.Began, Jobs: []jobHeld{},
 		}
 		for key, id := range n.Jobs {
-			one.Jobs = append(one.Jobs, jobHeld{JobID: id, Items: len(n.Holds[key]), Refused: n.Refuses[key]})
+			one.Jobs = append(one.Jobs, jobHeld{JobID: id, Items: len(n.Holds[key]), Refused: n.Refuses[key], Short: cmp.Or(n.Short[""], n.Short[key])})
 		}
 		slices.SortFunc(one.Jobs, func(a, b jobHeld) int { return cmp.Compare(a.JobID, b.JobID) })
 		shown = append(shown, one)
@@ -241,8 +243,13 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 			text := j.JobID + ": " + strconv.Itoa(j.Items)
 			if j.Refused != "" {
 				text = j.JobID + ": refused, " + j.Refused
+			} else if j.Short != "" && n.Short == "" {
+				text += ", takes no more: " + j.Short
 			}
 			held = append(held, text)
+		}
+		if n.Short != "" {
+			held = append(held, "takes nothing: "+n.Short)
 		}
 		name := n.Name
 		if n.Draining {

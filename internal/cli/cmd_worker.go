@@ -15,6 +15,7 @@ import (
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
+	"prodigy/internal/pressure"
 )
 
 type workerOptions struct {
@@ -25,10 +26,11 @@ type workerOptions struct {
 	name   string
 	dir    string
 	grace  time.Duration
+	disk   amountFlag
 }
 
 func newWorkerCommand(con *console) *cobra.Command {
-	o := workerOptions{grace: defaultGrace}
+	o := workerOptions{grace: defaultGrace, disk: amountFlag{text: "100MB", amount: &pressure.Amount{Bytes: 100e6}}}
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run items of the jobs of a fleet on this machine",
@@ -54,8 +56,27 @@ runs and take no more; a second one gives what runs back, and it goes elsewhere.
 	f.Var(repeated{&o.trust}, "trust", "run only jobs that a coordinator with this public key has signed, besides those that the credentials trust (may be given more than once)")
 	f.StringVar(&o.name, "name", "", "its name (default: that of the machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
+	f.Var(&o.disk, "min-free-disk", "take nothing while the disk of its directory, or that where commands run, has less room, such as 5GB or 5% (0: whatever it has; only on Linux)")
 	f.Var(durationFlag{&o.grace}, "grace", "what commands that a worker before has left get to end in")
 	return cmd
+}
+
+// amountFlag is a flag for an amount of what a machine has.
+type amountFlag struct {
+	text   string
+	amount *pressure.Amount // nil: none
+}
+
+func (a *amountFlag) String() string { return a.text }
+func (a *amountFlag) Type() string   { return "amount" }
+
+func (a *amountFlag) Set(text string) error {
+	if a.text, a.amount = text, nil; text == "0" {
+		return nil
+	}
+	amount, err := pressure.ParseAmount(text)
+	a.amount = &amount
+	return err
 }
 
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
@@ -95,6 +116,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	err = con.link.Work(kill, fleet.WorkerOptions{
 		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
 		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
+		Guards:  pressure.Guards{MinFreeDisk: o.disk.amount},
 		Watcher: watcherCommand(), Say: con.sayer(), Drain: drain,
 	})
 	if errors.Is(err, context.Canceled) {

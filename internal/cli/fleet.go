@@ -227,7 +227,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		crew, err := con.link.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Dir: dir, Grace: grace,
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Guards: w.Map.Guards, Dir: dir, Grace: grace,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
 		})
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/pressure"
 	"prodigy/internal/workflow"
 )
 
@@ -55,13 +56,14 @@ type JobOptions struct {
 	Address
 	Version  string
 	Lease    time.Duration
-	Patience time.Duration // how long the broker may be away before the run is asked to stop; 0: any time
-	Requires []string      // labels that a worker must have
-	Dir      string        // directory of the run
-	Grace    time.Duration // what running attempts get to finish in at a stop
-	Layers   []string      // how AI coding CLIs are called, beside what is built in: see aicli.Layer
-	Agents   bool          // there are steps that need that
-	Claude   []string      // argv of the AI coding CLI of claude steps
+	Patience time.Duration   // how long the broker may be away before the run is asked to stop; 0: any time
+	Requires []string        // labels that a worker must have
+	Guards   pressure.Guards // what the machine of a worker must have left
+	Dir      string          // directory of the run
+	Grace    time.Duration   // what running attempts get to finish in at a stop
+	Layers   []string        // how AI coding CLIs are called, beside what is built in: see aicli.Layer
+	Agents   bool            // there are steps that need that
+	Claude   []string        // argv of the AI coding CLI of claude steps
 	// Ended reports whether a job of this home has ended, so that what the broker has of it can go, and with which seed. Nil: nobody knows.
 	Ended    func(jobID string) (seed uint64, ended bool)
 	Files    []string        // patterns of the files that workers are sent; none: they share Dir
@@ -78,6 +80,8 @@ type WorkerOptions struct {
 	Dir     string // where commands run, instead of the directory of the run; empty: there
 	Home    string // directory of private files and the register
 	Environ []string
+	Guards  pressure.Guards                                // what this machine must have left for an attempt to begin, besides those of the job
+	Machine func(dirs ...string) (pressure.Machine, error) // measures that; nil: pressure.MachineNow
 	Grace   time.Duration
 	Watcher []string // as mapreduce.Config.Watcher
 	Say     func(text string)
@@ -116,10 +120,11 @@ type Node struct {
 	Busy     int      `json:"busy"`
 	Draining bool     `json:"draining,omitempty"`
 	Began    time.Time
-	Every    time.Duration      `json:"every"`          // how often it says this
-	Holds    map[string][]int64 `json:"holds"`          // tokens of what has not ended, by the key of its job
-	Refuses  map[string]string  `json:"refuses"`        // jobs that it takes no part in, and why
-	Jobs     map[string]string  `json:"jobs,omitempty"` // ids of the jobs by their keys
+	Every    time.Duration      `json:"every"`           // how often it says this
+	Holds    map[string][]int64 `json:"holds"`           // tokens of what has not ended, by the key of its job
+	Refuses  map[string]string  `json:"refuses"`         // jobs that it takes no part in, and why
+	Short    map[string]string  `json:"short,omitempty"` // jobs that it begins nothing of now, and what its machine has too little of; with an empty key all
+	Jobs     map[string]string  `json:"jobs,omitempty"`  // ids of the jobs by their keys
 }
 
 // SweepOptions say what is left of jobs at the broker is to go.

@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
+	"prodigy/internal/pressure"
 	"prodigy/internal/workflow"
 )
 
@@ -38,7 +39,9 @@ type Job struct {
 	By       string        `json:"by,omitempty"`      // public key of who has signed it; empty: nobody
 	Sig      []byte        `json:"sig,omitempty"`
 	Files    string        `json:"files,omitempty"` // object with the list of the files that commands run beside; empty: Dir is shared
-	Seed     string        `json:"seed,omitempty"`  // object with what workspaces are made of; empty: commands run in Dir
+	// Guards say what the machine of a worker must have left for it to take an attempt.
+	Guards pressure.Guards `json:"guards,omitzero"`
+	Seed   string          `json:"seed,omitempty"` // object with what workspaces are made of; empty: commands run in Dir
 }
 
 // File is a file that a job has sent to workers, or that an item has left on one.
@@ -130,6 +133,7 @@ type Up struct {
 	Word
 	Refuses string   `json:"refuses,omitempty"` // why it takes no part
 	Warns   string   `json:"warns,omitempty"`   // what it has not believed
+	Short   string   `json:"short,omitempty"`   // with Full: what its machine has too little of for an attempt to begin
 	Reports []Report `json:"reports,omitempty"` // those of an attempt in order
 }
 

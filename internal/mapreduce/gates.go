@@ -36,9 +36,13 @@ func (p *pool) openGates(ctx context.Context) error {
 	if !m.Guards.Any() {
 		return nil
 	}
+	guards := m.Guards
+	if j.config.OnFleet { // workers look at their machines; here the log is written
+		guards = pressure.Guards{MinFreeDisk: guards.MinFreeDisk}
+	}
 	look := func(was bool) (string, error) {
 		now, err := j.machine()
-		return m.Guards.Closed(now, was), err
+		return guards.Closed(now, was), err
 	}
 	first, err := look(false)
 	if err != nil {

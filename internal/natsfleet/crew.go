@@ -94,6 +94,7 @@ type crew struct {
 	workers  int                      // as onSlots was told
 	slots    int
 	seen     map[string]time.Time // when instances were heard of
+	short    map[string]string    // what the machines of instances have too little of, by their name, as it was told
 	refused  map[string]bool      // instances whose refusal was told, and with what they have not believed
 	stops    map[context.Context]bool
 	held     bool
@@ -178,7 +179,7 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 	c := &crew{
 		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
 		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
-		tickets: map[string][]ticket{}, refused: map[string]bool{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
+		tickets: map[string][]ticket{}, refused: map[string]bool{}, short: map[string]string{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
 		packs: map[string]*fleet.Pack{}, given: map[int64]string{}, present: map[string]bool{}, book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -267,7 +268,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	}
 	c.mu.Lock()
 	c.job = fleet.Job{
-		V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease, Requires: c.o.Requires, Dir: c.o.Dir,
+		V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease, Requires: c.o.Requires, Guards: c.o.Guards, Dir: c.o.Dir,
 		Probe: filepath.Base(c.probe), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0, Epoch: c.epoch,
 	}
 	c.mu.Unlock()
@@ -966,6 +967,13 @@ func (c *crew) up(m *nats.Msg) {
 			go notice(fmt.Sprintf("worker %s takes no part: %s", u.Node, u.Refuses))
 		}
 		return
+	}
+	if u.Full && (u.Short == "") != (c.short[u.Instance] == "") {
+		notice, text := c.notice, fmt.Sprintf("worker %s takes attempts again", u.Node)
+		if c.short[u.Instance] = u.Short; u.Short != "" {
+			text = fmt.Sprintf("worker %s takes no attempts for now: %s", u.Node, u.Short)
+		}
+		go notice(text)
 	}
 	if c.noted[u.Instance] {
 		c.heed(u.Word, now)

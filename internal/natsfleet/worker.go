@@ -29,6 +29,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/gitspace"
 	"prodigy/internal/mask"
+	"prodigy/internal/pressure"
 	"prodigy/internal/process"
 )
 
@@ -67,6 +68,7 @@ type worker struct {
 	queue    []*holding          // given to this worker, and waiting for a slot
 	held     map[string]*holding // by job and token
 	free     []int               // slots, the next one last
+	short    string              // why nothing begins here now, see measure; empty: it may
 	waking   []chan int          // attempts that wait for a slot to go on in
 	idle     chan *holding       // of goroutines that wait for another attempt
 	guarded  time.Time           // when the watcher kills what runs if it has not heard of this process; zero: it does not
@@ -88,6 +90,7 @@ type workerJob struct {
 	halting chan struct{}    // closed when waits are to end
 	tickets map[int64]string // of AI agents that were admitted: the coordinator that did
 	refuses string           // why the worker takes no part; empty: it does
+	short   string           // why nothing of it begins here now, see measure; empty: it may
 	foreign bool             // its entry is not believed
 	warns   string           // what was not believed, to be said
 
@@ -221,8 +224,10 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	w.mu.Lock()
 	w.began = true
 	w.mu.Unlock()
-	go w.watch()
 	o.Say(fmt.Sprintf("worker %s takes attempts in %d slots from %s", o.Name, o.Slots, fleet.ShownURL(o.URL)))
+	w.measure()
+	go w.measureAgain()
+	go w.watch()
 	return w.loop(ctx)
 }
 
@@ -431,7 +436,7 @@ func (w *worker) describe() fleet.Node {
 	defer w.mu.Unlock()
 	n := w.node
 	n.Every, n.Busy = every(w.shortest()), w.o.Slots-len(w.free)
-	n.Holds, n.Refuses, n.Jobs = map[string][]int64{}, map[string]string{}, map[string]string{}
+	n.Holds, n.Refuses, n.Jobs, n.Short = map[string][]int64{}, map[string]string{}, map[string]string{}, map[string]string{}
 	for _, h := range w.held {
 		if !h.ended { // else only its coordinator still has to write down how
 			n.Holds[h.job.key] = append(n.Holds[h.job.key], h.token)
@@ -442,6 +447,12 @@ func (w *worker) describe() fleet.Node {
 		if j.refuses != "" {
 			n.Refuses[key] = j.refuses
 		}
+		if j.short != "" {
+			n.Short[key] = j.short
+		}
+	}
+	if w.short != "" {
+		n.Short[""] = w.short
 	}
 	return n
 }
@@ -521,11 +532,11 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 	u := fleet.Up{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, Word: fleet.Word{
 		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full, Gone: gone,
 	}}
-	if !w.stopping && !gone {
+	if !w.stopping && !gone && w.short == "" && j.short == "" {
 		u.Slots = w.o.Slots
 	}
 	if j.full {
-		u.After = w.after
+		u.After, u.Short = w.after, cmp.Or(w.short, j.short)
 		for _, h := range w.held {
 			if h.job != j {
 				continue
@@ -1011,6 +1022,11 @@ func (w *worker) take(key string, now fleet.Job, foreign error) {
 	if now.Stop != "" {
 		w.giveBackOf(j)
 	}
+	if j.refuses == "" && j.short == "" { // before slots are offered to it
+		if j.short = w.shortOf(now, ""); j.short != "" {
+			w.sayShort(now.ID, j.short)
+		}
+	}
 	w.again(j) // a new coordinator wants to know everything, and one that was away
 	w.mu.Unlock()
 }
@@ -1052,6 +1068,9 @@ func (w *worker) unfit(j fleet.Job) string {
 		if !slices.Contains(w.o.Labels, label) {
 			return fmt.Sprintf("it requires %s, which this worker does not have", label)
 		}
+	}
+	if j.Guards.Any() && !pressure.Supported && w.o.Machine == nil {
+		return "it has guards, and what this machine has left cannot be measured"
 	}
 	if j.Seed != "" {
 		return w.lacksGit()
@@ -1107,7 +1126,11 @@ func (w *worker) schedule(now time.Time) {
 	var open []*workerJob
 	offered := 0
 	for _, j := range w.jobs {
-		if j.refuses == "" && j.Stop == "" {
+		if w.short != "" || j.short != "" {
+			if j.credit > j.got {
+				w.withdraw(j)
+			}
+		} else if j.refuses == "" && j.Stop == "" {
 			open = append(open, j)
 		}
 		offered += int(j.credit - j.got)

@@ -1,0 +1,106 @@
+package natsfleet
+
+import (
+	"time"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/pressure"
+)
+
+// measureEvery is how long there is between two looks at what the machine of a worker has left.
+const measureEvery = time.Second
+
+// measureAgain follows what this machine has left until the worker ends.
+func (w *worker) measureAgain() {
+	tick := time.NewTicker(measureEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			w.measure()
+		case <-w.life.Done():
+			return
+		}
+	}
+}
+
+// measure finds out what may begin here: nothing at all while the guards of the worker are closed, and nothing of a job while its guards are. What runs
+// goes on. A directory that does not answer keeps nobody else waiting.
+func (w *worker) measure() {
+	w.mu.Lock()
+	before := w.short
+	entries := map[*workerJob]fleet.Job{}
+	was := map[*workerJob]string{}
+	for _, j := range w.jobs {
+		if j.refuses == "" {
+			entries[j], was[j] = j.Job, j.short
+		}
+	}
+	w.mu.Unlock()
+	short := w.closed(w.o.Guards, before, w.o.Home)
+	w.mu.Lock()
+	w.short = short
+	if changes := (short == "") != (before == ""); changes {
+		for _, j := range w.jobs {
+			j.dirty, j.full = true, true
+		}
+		w.sayShort("", short)
+	}
+	w.mu.Unlock()
+	for j, entry := range entries {
+		short := w.shortOf(entry, was[j])
+		w.mu.Lock()
+		if changes := (short == "") != (was[j] == ""); changes {
+			j.dirty, j.full = true, true
+			w.sayShort(entry.ID, short)
+		}
+		j.short = short
+		w.mu.Unlock()
+	}
+	w.kick()
+}
+
+// shortOf returns why nothing of a job may begin here, or "". was is what it returned the last time.
+func (w *worker) shortOf(j fleet.Job, was string) string {
+	dirs := []string{w.o.Home}
+	switch {
+	case j.Files != "" || j.Seed != "": // it runs in a directory of the worker
+	case w.o.Dir != "":
+		dirs = append(dirs, w.o.Dir)
+	default:
+		dirs = append(dirs, j.Dir)
+	}
+	if short := w.closed(w.o.Guards, was, dirs...); short != "" {
+		return short
+	}
+	return w.closed(j.Guards, was, dirs...)
+}
+
+// closed returns why guards hold back what uses some directories, or "". What cannot be measured changes nothing.
+func (w *worker) closed(g pressure.Guards, was string, dirs ...string) string {
+	if !g.Any() {
+		return ""
+	}
+	measure := pressure.MachineNow
+	if w.o.Machine != nil {
+		measure = w.o.Machine
+	}
+	m, err := measure(dirs...)
+	if err != nil {
+		return was
+	}
+	return g.Closed(m, was != "")
+}
+
+// sayShort says that nothing begins any more, of a job or at all, or that it does again.
+func (w *worker) sayShort(jobID, short string) {
+	of := ""
+	if jobID != "" {
+		of = " of job " + jobID
+	}
+	if short == "" {
+		w.o.Say("takes attempts" + of + " again")
+		return
+	}
+	w.o.Say("takes no attempts" + of + " for now: " + short)
+}

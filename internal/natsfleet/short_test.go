@@ -1,0 +1,103 @@
+package natsfleet
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/pressure"
+)
+
+// A worker whose disk is full takes nothing and says why, to whoever lists the workers and to the run. When there is room again it takes attempts again.
+func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		worker, job pressure.Guards
+		full        string // part of the directory whose disk is full
+	}{
+		"by its own guards":             {worker: pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 5e9}}, full: "/small"},
+		"by those of the job":           {job: pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 5e9}}, full: "/small"},
+		"where the commands of job run": {worker: pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 5e9}}, full: "/TestAWorker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newField(t)
+			var room atomic.Bool
+			small := f.worker("small", 3, func(o *fleet.WorkerOptions) {
+				o.Guards = c.worker
+				o.Machine = func(dirs ...string) (pressure.Machine, error) {
+					m := pressure.Machine{DiskFree: 9e9, DiskTotal: 10e9}
+					if !room.Load() && strings.Contains(strings.Join(dirs, "\n"), c.full) {
+						m.DiskFree = 3e6
+					}
+					return m, nil
+				}
+			})
+			f.worker("large", 1, nil)
+			notices := new(log)
+			k, crew := f.config(func(o *fleet.JobOptions) { o.Guards = c.job })
+			crew.Notify(notices.add)
+			f.whenRunning(func() {
+				nodes, err := (Link{}).Nodes(t.Context(), f.address())
+				if err != nil {
+					t.Error(err)
+				}
+				for _, n := range nodes {
+					short := ""
+					for _, why := range n.Short {
+						short = why
+					}
+					if (n.Name == "small") != strings.Contains(short, "3 MB of the disk are free, and min_free_disk is 5.0 GB") {
+						t.Errorf("worker %s says %q", n.Name, n.Short)
+					}
+				}
+				room.Store(true)
+			})
+			r, err := f.runWith(k, crew, source(30, 4, `echo run >> runs-${item}; sleep 0.3`, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.once(r, 30)
+			var order []string
+			for _, rec := range recordsOf(t, r.Job) {
+				if e, ok := rec.Event.(events.AgentCompleted); ok {
+					order = append(order, e.Node)
+				}
+			}
+			if text := strings.Join(order, " "); !strings.HasPrefix(text, "large large large ") || !strings.Contains(text, "small") {
+				t.Errorf("they ran on %s, want on large at first, and then on both", text)
+			}
+			const why = "for now: 3 MB of the disk are free, and min_free_disk is 5.0 GB\n"
+			if text := notices.String(); !strings.Contains(text, "worker small takes no attempts "+why) || !strings.Contains(text, "worker small takes attempts again\n") {
+				t.Errorf("the run says %q", text)
+			}
+			if text := small.said.String(); !strings.Contains(text, "takes no attempts") || !strings.Contains(text, "takes attempts") {
+				t.Errorf("the worker says %q", text)
+			}
+		})
+	}
+}
+
+// The load and the memory of the machine where the run is are no matter for the items of a fleet, but its disk is, with the log.
+func TestGuardsOfAJobOnAFleet(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, func(o *fleet.WorkerOptions) {
+		o.Machine = func(...string) (pressure.Machine, error) {
+			return pressure.Machine{CPUs: 1, MemoryFree: 9e9, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
+		}
+	})
+	r := f.run(source(2, 2, "true", "")+"  guards: {load: 0.5, min_free_memory: 10%, min_free_disk: 1GB}\n", func(c *mapreduce.Config) {
+		c.Machine = func() (pressure.Machine, error) {
+			return pressure.Machine{Load: 40, CPUs: 2, MemoryFree: 1, MemoryTotal: 10e9, DiskFree: 9e9, DiskTotal: 10e9}, nil
+		}
+	})
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 2 {
+		t.Errorf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
+	}
+	for _, rec := range recordsOf(t, r.Job) {
+		if e, ok := rec.Event.(events.StartsHeld); ok {
+			t.Errorf("starts were held: %s", e.Reason)
+		}
+	}
+}
