@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"internal/workflow":    {"adapt", "breaker", "duration", "errorpolicy", "outputs", "posix", "pressure", "quota", "rate", "rawjson", "retry", "spelling", "spend", "gopkg.in/yaml.v3"},
 	"internal/errorpolicy": {"adapt", "breaker", "quota", "rate", "retry", "spelling"},
 	"internal/pressure":    {},
-	"internal/simulate":    {"agent", "aicli", "duration", "errorpolicy", "events", "filter", "mapreduce", "pressure", "process", "retry", "spelling", "spend", "virtualtime", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
+	"internal/simulate":    {"agent", "aicli", "duration", "errorpolicy", "events", "filter", "gitspace", "mapreduce", "pressure", "process", "retry", "spelling", "spend", "virtualtime", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
 	"internal/virtualtime": {},
 	"internal/rate":        {"duration"},
 	"internal/adapt":       {"duration"},

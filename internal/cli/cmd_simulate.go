@@ -42,6 +42,7 @@ type simulateOptions struct {
 
 	failureRate float64
 	latency     string
+	conflicts   float64
 	cost        string
 	tokens      string
 	outcomes    string            // path
@@ -59,14 +60,15 @@ concurrency that adapts, windows. A day takes seconds.
 
 The items are chosen as by a run. How long each command then takes, and how it ends, comes from one of these; with none of them all succeed at once:
 
-  --failure-rate, --latency   chance: the same with the same --seed
+  --failure-rate, --latency   chance, also --conflict-rate: the same with the same --seed
   --outcomes FILE             rules that are written down: see the how-to page "try a policy"
   --like JOB                  the log of a job that has run, for the same items and attempts; others end like retries that it has
 
 What AI agents cost comes from the outcomes or the log; --cost and --tokens say it for all others.
 
-Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open, and
-workspaces are left out. What a command would have printed is empty, and a value made from it is missing without harm.
+Nothing is started and nobody is notified, no file of yours is written, and the job is not among those of prodigy jobs. Guards count as open.
+With workspaces the merge queue is simulated, without git: work conflicts where the outcomes say so, and only with what was merged since its
+attempt began. What a command would have printed is empty, and a value made from it is missing without harm.
 
 The exit code is that of the run: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 wrong usage or an invalid workflow,
 3 completed, but items were dead-lettered or skipped, 75 paused outside of its windows (--exit-outside).`,
@@ -93,6 +95,7 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	o.settings.add(cmd)
 	f.Float64Var(&o.failureRate, "failure-rate", 0, "which part of the commands of items fails with exit code 1, from 0 to 1")
 	f.StringVar(&o.latency, "latency", "", "how long a command takes: "+simulate.DistributionForms())
+	f.Float64Var(&o.conflicts, "conflict-rate", 0, "with workspaces, which part of the work that is merged conflicts with other work, from 0 to 1")
 	f.StringVar(&o.cost, "cost", "", "what an AI agent costs where nothing else says it: "+simulate.CostForms())
 	f.StringVar(&o.tokens, "tokens", "", "how many tokens an AI agent uses where nothing else says it: "+simulate.CountForms())
 	f.StringVar(&o.outcomes, "outcomes", "", "a file that says how commands end")
@@ -101,6 +104,7 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	_ = cmd.RegisterFlagCompletionFunc("like", completeJobs)
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "failure-rate")
 	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "latency")
+	cmd.MarkFlagsMutuallyExclusive("outcomes", "like", "conflict-rate")
 	f.Uint64Var(&o.seed, "seed", 1, "seed for all that happens by chance, and for the jitter of delays")
 	f.StringVar(&o.items, "items", "", "a file with what the input would give, in place of the input")
 	_ = cmd.MarkFlagFilename("items")
@@ -168,9 +172,6 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 		return job, nil, err
 	}
 	if !o.quiet {
-		if w.Workspace.Isolated() {
-			_, _ = fmt.Fprintln(con.err, "note: workspaces are not simulated: nothing is merged, and nothing conflicts")
-		}
 		c.Notice = func(text string) { _, _ = fmt.Fprintln(con.err, visible("note: "+text)) }
 	}
 	return simulate.Job{Config: c, Workflow: w.Workflow, Source: w.source, Model: model, Begin: begin, MaxTime: o.maxTime}, cleanup, nil
@@ -261,6 +262,19 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if t.Held > 0 {
 		line("held back: %s without any start, because of windows", duration.Format(time.Duration(t.Held).Round(time.Second)))
 	}
+	if e.workflow.Workspace.Isolated() {
+		text := "merged: " + counted(t.Merged, "item")
+		if t.Conflicts > 0 {
+			text += ", " + counted(t.Conflicts, "conflict")
+		}
+		if t.Verified > 0 {
+			text += fmt.Sprintf(", verified %s in %s", counted(t.Verified, "time"), duration.Format(time.Duration(t.Verifying).Round(time.Second)))
+		}
+		if t.Unverified > 0 {
+			text += fmt.Sprintf(", %d left out because of that", t.Unverified)
+		}
+		line("%s", text)
+	}
 	if t.Pauses > 0 {
 		line("agents waited %s for %s of plans to end", duration.Format(time.Duration(t.Paused).Round(time.Second)), counted(t.Pauses, "limit"))
 	}
@@ -321,7 +335,10 @@ func (o simulateOptions) outcomeModel(begin time.Time) (simulate.Model, error) {
 	if !(o.failureRate >= 0 && o.failureRate <= 1) {
 		return nil, usagef("--failure-rate %v: want a number from 0 to 1", o.failureRate)
 	}
-	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate}
+	if !(o.conflicts >= 0 && o.conflicts <= 1) {
+		return nil, usagef("--conflict-rate %v: want a number from 0 to 1", o.conflicts)
+	}
+	chance := simulate.Chance{Seed: o.seed, FailureRate: o.failureRate, ConflictRate: o.conflicts}
 	if o.latency != "" {
 		var err error
 		if chance.Latency, err = simulate.ParseDistribution(o.latency); err != nil {

@@ -31,28 +31,25 @@ const (
 // Merge merges work into head, one after another, and verifies the result. An error is git's, the disk's or a stop's; then nothing was merged and no
 // item is to blame. Nothing is published: the caller records the result first.
 func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
-	m := merger{s: s, verified: make(map[string]verdict)}
-	return m.merge(ctx, head, work)
-}
-
-// merger merges one batch.
-type merger struct {
-	s        *Space
-	verified map[string]verdict // by commit
+	b := Batch{Chain: s.chain, Verifying: s.Verifying, Verified: s.Verified}
+	if s.Policy.Verify != nil {
+		b.Verify = s.verify
+	}
+	return b.Merge(ctx, head, work)
 }
 
 // chain merges work in order. What conflicts is left out.
-func (m *merger) chain(ctx context.Context, head string, work []Work) (Merged, error) {
+func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, error) {
 	out := Merged{Head: head}
 	for _, w := range work {
-		if reason, lost := m.s.damage.lost[w.Commit]; lost {
+		if reason, lost := s.damage.lost[w.Commit]; lost {
 			out.Failed = append(out.Failed, Rejected{
 				Work: w, Type: retry.TypeWorkspace, Message: "the work of attempt " + strconv.Itoa(w.Attempt) + " is lost, its commit " + short(w.Commit) + " cannot be read: " + reason,
 			})
 			continue
 		}
 		began := time.Now()
-		commit, conflicts, err := m.s.mergeOne(ctx, out.Head, w)
+		commit, conflicts, err := s.mergeOne(ctx, out.Head, w)
 		if err != nil {
 			return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
 		}

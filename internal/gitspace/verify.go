@@ -9,6 +9,20 @@ import (
 	"prodigy/internal/retry"
 )
 
+// Batch merges a list of work and verifies what comes out. It is for one call of Merge.
+type Batch struct {
+	// Chain merges work into head, one after another. What conflicts is left out.
+	Chain func(ctx context.Context, head string, work []Work) (Merged, error)
+
+	// Verify runs the steps that verify on a commit that has these merged; nil: there are none.
+	Verify func(ctx context.Context, commit string, items []MergedItem) (agent.Outcome, error)
+
+	Verifying func(commit string, items []MergedItem)                  // as in Config
+	Verified  func(commit string, o agent.Outcome, took time.Duration) // as in Config
+
+	verified map[string]verdict // by commit
+}
+
 // verdict is what the steps that verify said of a commit.
 type verdict struct {
 	outcome  agent.Outcome
@@ -17,14 +31,14 @@ type verdict struct {
 
 func (v verdict) passed() bool { return v.outcome.Failure == nil }
 
-// merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on their own, until the work that is to blame is
+// Merge merges a batch and verifies what came out. When that fails, both halves are merged and verified on their own, until the work that is to blame is
 // alone. Conflicts are found again with each half: they may have been with work that is now left out.
-func (m *merger) merge(ctx context.Context, head string, work []Work) (Merged, error) {
-	all, err := m.chain(ctx, head, work)
-	if err != nil || len(all.Items) == 0 || m.s.Policy.Verify == nil {
+func (b *Batch) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
+	all, err := b.Chain(ctx, head, work)
+	if err != nil || len(all.Items) == 0 || b.Verify == nil {
 		return all, err
 	}
-	v, err := m.verify(ctx, all.Head, all.Items)
+	v, err := b.verify(ctx, all.Head, all.Items)
 	if err != nil {
 		return Merged{}, err
 	}
@@ -32,7 +46,7 @@ func (m *merger) merge(ctx context.Context, head string, work []Work) (Merged, e
 		return all, nil
 	}
 	if len(all.Items) > 1 {
-		return m.halves(ctx, head, work, all.Items)
+		return b.halves(ctx, head, work, all.Items)
 	}
 	culprit := all.Items[0].Work
 	out := Merged{Head: head}
@@ -41,7 +55,7 @@ func (m *merger) merge(ctx context.Context, head string, work []Work) (Merged, e
 		for i, f := range all.Failed {
 			rest[i] = f.Work
 		}
-		if out, err = m.merge(ctx, head, rest); err != nil {
+		if out, err = b.Merge(ctx, head, rest); err != nil {
 			return Merged{}, err
 		}
 	}
@@ -53,49 +67,57 @@ func (m *merger) merge(ctx context.Context, head string, work []Work) (Merged, e
 }
 
 // halves merges the two halves of a batch, of which merged could be merged.
-func (m *merger) halves(ctx context.Context, head string, work []Work, merged []MergedItem) (Merged, error) {
+func (b *Batch) halves(ctx context.Context, head string, work []Work, merged []MergedItem) (Merged, error) {
 	middle := merged[len(merged)/2].Work // the first of the second half
 	cut := 0
 	for work[cut].ref() != middle.ref() {
 		cut++
 	}
-	first, err := m.merge(ctx, head, work[:cut])
+	first, err := b.Merge(ctx, head, work[:cut])
 	if err != nil {
 		return Merged{}, err
 	}
-	second, err := m.merge(ctx, first.Head, work[cut:])
+	second, err := b.Merge(ctx, first.Head, work[cut:])
 	if err != nil {
 		return Merged{}, err
 	}
 	return Merged{Head: second.Head, Items: append(first.Items, second.Items...), Failed: append(first.Failed, second.Failed...)}, nil
 }
 
-// verify runs the steps that verify in a checkout of a commit that has items merged. A commit is verified once: when the first half of a batch is sound, the second half ends
+// verify verifies a commit that has items merged. A commit is verified once: when the first half of a batch is sound, the second half ends
 // at the commit that has failed already.
-func (m *merger) verify(ctx context.Context, commit string, items []MergedItem) (verdict, error) {
-	if v, known := m.verified[commit]; known {
+func (b *Batch) verify(ctx context.Context, commit string, items []MergedItem) (verdict, error) {
+	if v, known := b.verified[commit]; known {
 		return v, nil
 	}
 	began := time.Now()
-	if m.s.Verifying != nil {
-		m.s.Verifying(commit, items)
+	if b.Verifying != nil {
+		b.Verifying(commit, items)
 	}
-	w := m.s.workspace("verify", 0)
-	if err := m.s.prepare(ctx, w, commit, ""); err != nil {
-		return verdict{}, fmt.Errorf("verify what was merged: %w", err)
-	}
-	dir, err := m.s.start(w)
-	if err != nil {
-		return verdict{}, err
-	}
-	o, err := m.s.Run(ctx, "verify", dir, commit, 0)
+	o, err := b.Verify(ctx, commit, items)
 	if err != nil {
 		return verdict{}, err
 	}
 	v := verdict{outcome: o, duration: time.Since(began)}
-	m.verified[commit] = v
-	if m.s.Verified != nil {
-		m.s.Verified(commit, o, v.duration)
+	if b.verified == nil {
+		b.verified = map[string]verdict{}
+	}
+	b.verified[commit] = v
+	if b.Verified != nil {
+		b.Verified(commit, o, v.duration)
 	}
 	return v, nil
+}
+
+// verify runs the steps that verify in a checkout of a commit.
+func (s *Space) verify(ctx context.Context, commit string, _ []MergedItem) (agent.Outcome, error) {
+	w := s.workspace("verify", 0)
+	if err := s.prepare(ctx, w, commit, ""); err != nil {
+		return agent.Outcome{}, fmt.Errorf("verify what was merged: %w", err)
+	}
+	dir, err := s.start(w)
+	if err != nil {
+		return agent.Outcome{}, err
+	}
+	return s.Run(ctx, "verify", dir, commit, 0)
 }

@@ -164,7 +164,7 @@ type Config struct {
 	Force bool
 
 	// Simulate, when set, takes the place of all commands: nothing is started, and no files are touched but those of the job and its input.
-	// The job is marked as simulated, and cannot be continued. Its workflow has no workspaces.
+	// The job is marked as simulated, and cannot be continued. If it has workspaces, Workspaces must be set, too.
 	Simulate agent.Simulator
 
 	// Runner runs the commands. Nil: process.Run.

@@ -56,6 +56,7 @@ type expectation struct {
 	openings *numbers
 	min, max time.Duration
 	agents   *numbers // runs of AI agents
+	conflict *numbers // of merges
 	cheapest *spend.USD
 	dearest  *spend.USD
 	events   []expectedEvent
@@ -273,6 +274,7 @@ func (r *reader) expectation(n *yaml.Node, e *expectation) {
 			r.fields(n, "duration", r.duration("min", &e.min), r.duration("max", &e.max))
 		}},
 		r.numbers("agents", &e.agents),
+		r.numbers("conflicts", &e.conflict),
 		field{"cost", func(n *yaml.Node) {
 			if n.Kind == yaml.ScalarNode {
 				r.dollars("cost", &e.dearest).read(n)
@@ -326,6 +328,13 @@ func (o *Observer) Watch(c *Case, records []events.Record) error {
 		switch e := r.Event.(type) {
 		case events.AgentCompleted:
 			o.statuses[e.ItemID] = "success"
+			if e.Commit != "" { // it has succeeded when that is merged
+				o.statuses[e.ItemID] = "pending"
+			}
+		case events.WorktreeMerged:
+			for _, id := range e.ItemIDs {
+				o.statuses[id] = "success"
+			}
 		case events.AgentFailed:
 			if o.statuses[e.ItemID] = "pending"; e.RetryAt == nil {
 				o.statuses[e.ItemID] = e.Status().Result()
@@ -416,7 +425,7 @@ func (o *Observer) Check(c *Case, exit int, result mapreduce.Result, tally *Tall
 		what string
 		got  int
 		want *numbers
-	}{{"starts", tally.Attempts, e.starts}, {"retries", tally.ItemRetries + tally.StepRetries, e.retries}, {"breaker_openings", tally.Opened(), e.openings}, {"agents", result.Spent.Agents, e.agents}} {
+	}{{"starts", tally.Attempts, e.starts}, {"retries", tally.ItemRetries + tally.StepRetries, e.retries}, {"breaker_openings", tally.Opened(), e.openings}, {"agents", result.Spent.Agents, e.agents}, {"conflicts", tally.Conflicts, e.conflict}} {
 		if n.want != nil && (n.got < n.want.least || n.got > n.want.most) {
 			differ(n.what, n.got, *n.want)
 		}

@@ -27,6 +27,8 @@ type Log struct {
 	attempts map[attemptKey][]recorded
 	phases   map[string]Outcome // of steps of the other phases, by phase and label
 	uses     map[string]Use     // of the agents of these, in the same way
+	rejected map[attemptKey]rejection
+	verified sample             // runs of the steps that verify
 	first    map[string]*sample // first tries of a step at an item, by its label
 	again    map[string]*sample // later ones
 }
@@ -44,6 +46,12 @@ type recorded struct {
 	repeat int
 	agent  bool // an AI coding CLI ran
 	Outcome
+}
+
+// rejection is why the work of an attempt was not merged.
+type rejection struct {
+	conflicts []string
+	verify    *Outcome // of the steps that verify; nil: it conflicted
 }
 
 // sample is a random choice of outcomes, of bounded size.
@@ -73,7 +81,7 @@ const maxKept = 4 << 10
 // LogOf returns a Model of the job with these records, whose items were run by these steps.
 func LogOf(records iter.Seq2[events.Record, error], steps []workflow.Step, seed uint64) (*Log, error) {
 	l := &Log{
-		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, uses: map[string]Use{}, first: map[string]*sample{}, again: map[string]*sample{},
+		Seed: seed, attempts: map[attemptKey][]recorded{}, phases: map[string]Outcome{}, uses: map[string]Use{}, rejected: map[attemptKey]rejection{}, first: map[string]*sample{}, again: map[string]*sample{},
 	}
 	b := logReader{log: l, running: map[string]*runningAttempt{}}
 	for i, s := range steps {
@@ -146,6 +154,8 @@ func (b *logReader) apply(r events.Record) {
 		if a := b.running[e.Item]; a != nil && len(a.agents) > 0 {
 			a.agents[len(a.agents)-1].Resets = max(time.Second, b.reset.Sub(r.Time))
 		}
+	case events.VerifyCompleted:
+		b.log.verified.add(Outcome{Takes: time.Duration(e.DurationMS), Unknown: true}, b.log.Seed)
 	case events.AgentProgress:
 		b.progressed(r.Time, e)
 	case events.StepRetrying:
@@ -290,6 +300,20 @@ func (b *logReader) completed(now time.Time, e events.AgentCompleted) {
 }
 
 func (b *logReader) failed(now time.Time, e events.AgentFailed) {
+	switch key := (attemptKey{e.ItemID, e.Attempt}); e.ErrorType {
+	case retry.TypeMergeConflict:
+		paths := []string{someFile}
+		if len(e.Conflicts) > 0 {
+			paths = nil
+		}
+		for _, c := range e.Conflicts {
+			paths = append(paths, c.Path)
+		}
+		b.log.rejected[key] = rejection{conflicts: paths}
+	case retry.TypeVerifyFailed:
+		o := ended("", e.ExitCode, e.Signal, e.Error, e.StdoutTail, e.StderrTail)
+		b.log.rejected[key] = rejection{verify: &o}
+	}
 	a, at := b.running[e.ItemID], slices.Index(b.labels, e.Step)
 	if a == nil || e.AgentID == "" {
 		return
@@ -407,6 +431,18 @@ func textOf(value json.RawMessage) string {
 // Outcome implements Model.
 func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 	a := t.Attempt
+	if a.Phase == phaseVerify {
+		o := Outcome{Unknown: true}
+		if n := len(l.verified.kept); n > 0 {
+			o = l.verified.kept[randOf(l.Seed, t).IntN(n)]
+		}
+		if r := l.rejected[attemptKey{a.ItemID, a.Number}]; r.verify != nil {
+			took := o.Takes
+			o = *r.verify
+			o.Takes = took
+		}
+		return o
+	}
 	if a.Phase != "map" {
 		o, ok := l.phases[a.Phase+" "+t.Label]
 		o.Unknown = o.Unknown || !ok
@@ -431,6 +467,11 @@ func (l *Log) Outcome(t agent.SimulatedTry) Outcome {
 		return Outcome{Unknown: true}
 	}
 	return from.kept[randOf(l.Seed, t).IntN(len(from.kept))]
+}
+
+// Conflicts implements Model.
+func (l *Log) Conflicts(t agent.SimulatedTry) []string {
+	return l.rejected[attemptKey{t.Attempt.ItemID, t.Attempt.Number}].conflicts
 }
 
 // recordedFor returns how a try has ended that the job made. One that charged nothing may be made more often now than then: the last counts.

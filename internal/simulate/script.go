@@ -34,6 +34,8 @@ type rule struct {
 	from, to time.Duration // since the beginning of the job; to 0: without end
 	chance   float64       // that it matches all the same
 	sure     bool          // there is no chance
+	merge    bool          // it is about the merges of work, and not about commands
+	conflict []string      // the files in which work conflicts; empty: it can be merged
 
 	ending
 }
@@ -163,8 +165,8 @@ func (r *reader) rule(n *yaml.Node) rule {
 		r.patterns("step", &one.steps),
 		{"phase", func(n *yaml.Node) {
 			r.text("phase", &one.phase).read(n)
-			if !slices.Contains([]string{"setup", "map", "reduce", "merge"}, one.phase) {
-				r.fail(n, "phase: want setup, map, reduce or merge")
+			if !slices.Contains(phases[:], one.phase) {
+				r.fail(n, "phase: unknown phase %q%s", one.phase, spelling.Hint(one.phase, phases[:], spelling.OneOf(phases[:])))
 			}
 		}},
 		r.span("attempt", &one.attempt),
@@ -175,12 +177,26 @@ func (r *reader) rule(n *yaml.Node) rule {
 			one.sure = false
 			r.part("chance", &one.chance).read(n)
 		}},
+		{"conflict", func(n *yaml.Node) {
+			one.merge = true
+			switch n.Tag {
+			case "!!bool":
+				is := false
+				if r.flag("conflict", &is).read(n); is {
+					one.conflict = []string{someFile}
+				}
+			default:
+				r.texts("conflict", &one.conflict).read(n)
+			}
+		}},
 	}, one.ending.fields(r)...)
 	r.fields(n, "an outcome", known...)
 	if one.to > 0 && one.to <= one.from {
 		r.fail(n, "to: want a time after from")
 	}
 	switch {
+	case one.merge && (one.ending != ending{} || len(one.steps) > 0 || one.phase != "" || one.try != span{}):
+		r.fail(n, "conflict is about the merge of what an attempt did, not about a command: it goes with item, where, attempt, from, to and chance")
 	case one.exit != nil && one.signal != "":
 		r.fail(n, "exit and signal exclude each other: a command that a signal kills has no exit code")
 	case one.fails != "" && (one.exit != nil && *one.exit == 0 || one.signal != ""):
@@ -190,6 +206,9 @@ func (r *reader) rule(n *yaml.Node) rule {
 	}
 	return one
 }
+
+// phases are those that commands run in.
+var phases = [...]string{"setup", "map", "reduce", "merge", phaseVerify, "workspace"}
 
 func (r *reader) patterns(name string, to *[]string) field {
 	return field{name, func(n *yaml.Node) {
@@ -206,7 +225,7 @@ func (r *reader) patterns(name string, to *[]string) field {
 func (s Script) Outcome(t agent.SimulatedTry) Outcome {
 	since := time.Since(s.Begin)
 	for i, one := range s.rules {
-		if one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
+		if !one.merge && one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
 			o := one.outcome(s, t)
 			if o.Resets == 0 && one.to > 0 && (one.fails == retry.TypeQuota || one.used > 0) { // the limit lasts as long as the rule
 				o.Resets = max(one.to-since-o.Takes, time.Second)
@@ -215,6 +234,17 @@ func (s Script) Outcome(t agent.SimulatedTry) Outcome {
 		}
 	}
 	return s.standard.outcome(s, t)
+}
+
+// Conflicts implements Model.
+func (s Script) Conflicts(t agent.SimulatedTry) []string {
+	since := time.Since(s.Begin)
+	for i, one := range s.rules {
+		if one.merge && one.matches(t, since) && (one.sure || randOf(s.Seed+uint64(i)+1, t).Float64() < one.chance) {
+			return one.conflict
+		}
+	}
+	return nil
 }
 
 func (one *rule) matches(t agent.SimulatedTry, since time.Duration) bool {

@@ -102,7 +102,7 @@ func TestMistakesInAScriptAreReportedWithTheirPlace(t *testing.T) {
 		"outcomes: [{hangs: maybe}]":             `o.yml:1:20: hangs: want true or false`,
 		"outcomes: [{signal: KILL}]":             `o.yml:1:21: signal: want a name such as SIGKILL`,
 		"outcomes: [{error: netwrok}]":           `o.yml:1:20: error: unknown type "netwrok" (did you mean "network"?)`,
-		"outcomes: [{phase: mapp}]":              `o.yml:1:20: phase: want setup, map, reduce or merge`,
+		"outcomes: [{phase: mapp}]":              `o.yml:1:20: phase: unknown phase "mapp" (did you mean "map"?)`,
 		"outcomes: [{from: 2h, to: 1h}]":         `o.yml:1:12: to: want a time after from`,
 		"outcomes: [{exit: 1, signal: SIGKILL}]": `o.yml:1:12: exit and signal exclude each other: a command that a signal kills has no exit code`,
 		"outcomes: [{error: network, exit: 0}]":  `o.yml:1:12: error is about a command that exits with another code than 0`,

@@ -88,9 +88,13 @@ func (w WithUse) Outcome(t agent.SimulatedTry) Outcome {
 // useSeed tells the draws of costs and tokens from those of times.
 const useSeed = 0x636f7374
 
-// Model says how commands end. Its method is called from many goroutines at once, and returns the same for the same try, whenever it is asked.
+// Model says how commands end, and which work can be merged. Its methods are called from many goroutines at once, and return the same for the same try,
+// whenever they are asked.
 type Model interface {
 	Outcome(t agent.SimulatedTry) Outcome
+
+	// Conflicts returns the files in which the work of an attempt conflicts with what was merged since it began; nil: it can be merged.
+	Conflicts(t agent.SimulatedTry) []string
 }
 
 // Chance is a Model whose commands fail by chance.
@@ -98,6 +102,8 @@ type Chance struct {
 	Seed        uint64
 	FailureRate float64 // of the commands of items; of all commands in a workflow without items
 	Latency     Distribution
+
+	ConflictRate float64 // of the work that is merged
 }
 
 // Outcome implements Model.
@@ -109,6 +115,17 @@ func (c Chance) Outcome(t agent.SimulatedTry) Outcome {
 	}
 	return o
 }
+
+// Conflicts implements Model.
+func (c Chance) Conflicts(t agent.SimulatedTry) []string {
+	if randOf(c.Seed, t).Float64() < c.ConflictRate {
+		return []string{someFile}
+	}
+	return nil
+}
+
+// someFile is in the place of a file that nobody named.
+const someFile = "a file"
 
 // randOf returns the source of randomness of one try: the same whatever else runs, and when.
 func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
@@ -123,9 +140,16 @@ func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
 }
 
 // Commands returns what takes the place of the commands of a job.
-func Commands(m Model) agent.Simulator {
+func Commands(m Model) agent.Simulator { return commands(m, &workspaces{model: m}) }
+
+func commands(m Model, w *workspaces) agent.Simulator {
 	return func(ctx context.Context, t agent.SimulatedTry, c process.Command) (agent.SimulatedExit, error) {
-		o := m.Outcome(t)
+		var o Outcome
+		if merged := w.verified(); t.Attempt.Phase == phaseVerify && len(merged) > 0 {
+			o = verification(m, t, merged)
+		} else {
+			o = m.Outcome(t)
+		}
 		share := 1.0 // of what it would have used
 		if t.Agent != nil {
 			share = o.curb(*t.Agent)
@@ -174,6 +198,9 @@ func order(t agent.SimulatedTry) time.Duration {
 	}
 	return time.Duration(ns)
 }
+
+// phaseVerify is the phase of the attempts that verify what was merged.
+const phaseVerify = "verify"
 
 // curb ends a run of an AI coding CLI where it would be ended: when it costs more than it may, or has stalled. It returns the part of what it would have
 // used that it has used by then.
@@ -239,7 +266,8 @@ func (e *TimeError) Error() string {
 // home of the Config, marked as simulated.
 func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 	c, w := job.Config, inside(job.Workflow)
-	c.Simulate = Commands(job.Model)
+	spaces := &workspaces{model: job.Model}
+	c.Simulate, c.Workspaces = commands(job.Model, spaces), spaces
 	c.Durability = events.None
 	c.Since = mapreduce.Since{Job: "none"}
 	c.Control, c.Watcher, c.Executor, c.Echo, c.Progress, c.Printed = nil, nil, nil, nil, nil, nil
@@ -300,10 +328,10 @@ func Run(ctx context.Context, job Job) (result mapreduce.Result, err error) {
 	return result, err
 }
 
-// inside returns w without what asks this machine or git: guards, which count as open, and workspaces, so that nothing is merged.
+// inside returns w without what asks this machine: guards, which count as open.
 func inside(w *workflow.Workflow) *workflow.Workflow {
 	own := *w
-	own.Workspace, own.Notify = workflow.Workspace{}, nil
+	own.Notify = nil
 	if w.Map != nil {
 		m := *w.Map
 		m.Guards = pressure.Guards{}

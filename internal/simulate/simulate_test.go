@@ -110,3 +110,5 @@ func TestASimulationStopsWhenItIsAskedTo(t *testing.T) {
 type modelFunc func(agent.SimulatedTry) Outcome
 
 func (f modelFunc) Outcome(t agent.SimulatedTry) Outcome { return f(t) }
+
+func (f modelFunc) Conflicts(agent.SimulatedTry) []string { return nil }

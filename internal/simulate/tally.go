@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/retry"
 )
 
 // Tally counts what the records of a job say about how it was run. Create one with NewTally.
@@ -20,8 +21,13 @@ type Tally struct {
 	AtLimit     events.Millis `json:"at_limit_ms"` // how long as many ran as may
 	Held        events.Millis `json:"held_ms"`     // how long no attempt might start, because of windows or a guard
 
-	Pauses int           `json:"quota_pauses,omitempty"` // how often agents began to wait for the limit of a plan to end
-	Paused events.Millis `json:"quota_paused_ms,omitempty"`
+	Merged     int           `json:"merged,omitempty"` // items, of a job with workspaces
+	Conflicts  int           `json:"conflicts,omitempty"`
+	Verified   int           `json:"verified,omitempty"`      // runs of the steps that verify what was merged
+	Unverified int           `json:"verify_failed,omitempty"` // items that were left out, because these fail with them
+	Verifying  events.Millis `json:"verifying_ms,omitempty"`
+	Pauses     int           `json:"quota_pauses,omitempty"` // how often agents began to wait for the limit of a plan to end
+	Paused     events.Millis `json:"quota_paused_ms,omitempty"`
 
 	running, limit int
 	last           time.Time
@@ -58,7 +64,12 @@ func (t *Tally) Apply(r events.Record) {
 	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
 		t.running--
 	case events.AgentFailed:
-		if e.AgentID != "" { // else a breaker refused it
+		switch {
+		case e.ErrorType == retry.TypeMergeConflict: // the attempt itself has completed
+			t.Conflicts++
+		case e.ErrorType == retry.TypeVerifyFailed:
+			t.Unverified++
+		case e.AgentID != "": // else a breaker refused it
 			t.running--
 		}
 		if e.RetryAt != nil {
@@ -74,6 +85,11 @@ func (t *Tally) Apply(r events.Record) {
 		t.held[e.By] = true
 	case events.StartsAllowed:
 		delete(t.held, e.By)
+	case events.WorktreeMerged:
+		t.Merged += len(e.ItemIDs)
+	case events.VerifyCompleted:
+		t.Verified++
+		t.Verifying += e.DurationMS
 	case events.QuotaPaused:
 		t.Pauses++
 		if e.Until.After(t.pausedUntil) {

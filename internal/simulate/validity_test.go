@@ -87,6 +87,8 @@ error_policy:
 	return t
 }
 
+func (trial) Conflicts(agent.SimulatedTry) []string { return nil }
+
 // Outcome implements Model.
 func (t trial) Outcome(s agent.SimulatedTry) Outcome {
 	key := fmt.Sprint(s.Attempt.ItemID, " ", s.Attempt.Number, " ", s.Label, " ", s.Number)

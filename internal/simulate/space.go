@@ -1,0 +1,203 @@
+package simulate
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/events"
+	"prodigy/internal/gitspace"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/retry"
+)
+
+// workspaces takes the place of package gitspace: it has neither files nor commits, only names of commits. What conflicts, the Model says.
+type workspaces struct {
+	model Model
+
+	mu        sync.Mutex
+	attempts  map[int]agent.Attempt // that are not settled, by the index of their item
+	verifying []agent.Attempt       // whose work is in the commit that is verified
+}
+
+// Check implements mapreduce.Workspaces.
+func (w *workspaces) Check(context.Context, gitspace.Config, bool) (gitspace.Start, error) {
+	return gitspace.Start{Base: commitOf("base"), Branch: "main"}, nil
+}
+
+// Open implements mapreduce.Workspaces.
+func (w *workspaces) Open(_ context.Context, c gitspace.Config, _ gitspace.Start, _ string, _ []gitspace.Work) (mapreduce.Space, error) {
+	w.attempts = map[int]agent.Attempt{}
+	return &space{Config: c, workspaces: w, ready: map[int]bool{}}, nil
+}
+
+// verified returns the attempts whose work is in the commit that is verified.
+func (w *workspaces) verified() []agent.Attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.verifying
+}
+
+// commitOf returns a name of a commit that stands for these.
+func commitOf(parts ...string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\x00"))))[:40]
+}
+
+// space has the workspaces of one job, which all are the directory that it was started in.
+type space struct {
+	gitspace.Config
+	*workspaces
+	ready map[int]bool // slots whose workspace is set up
+}
+
+var _ mapreduce.Space = (*space)(nil)
+
+// Execute runs an attempt. One that succeeds has changed a file.
+func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error) {
+	s.mu.Lock()
+	ready := s.ready[a.Worker]
+	s.ready[a.Worker] = true
+	s.mu.Unlock()
+	if !ready && len(s.Policy.Setup) > 0 {
+		o, err := s.Run(ctx, "setup", s.Dir, a.Base, a.Worker)
+		if err != nil || o.Failure != nil {
+			s.mu.Lock()
+			s.ready[a.Worker] = false
+			s.mu.Unlock()
+		}
+		if err != nil {
+			return o, err
+		}
+		if o.Failure != nil {
+			failure := *o.Failure
+			failure.Step = "workspace.setup/" + failure.Step
+			o.Failure = &failure
+			return o, nil
+		}
+	}
+	a.Dir = s.Dir
+	o, err := inner.Execute(ctx, a)
+	if err == nil && o.Failure == nil {
+		o.Commit, o.Files = commitOf("work", a.ID), 1
+		s.mu.Lock()
+		s.attempts[a.ItemIndex] = agent.Attempt{Phase: "map", ItemID: a.ItemID, ItemIndex: a.ItemIndex, Item: a.Item, Number: a.Number}
+		s.mu.Unlock()
+	}
+	return o, err
+}
+
+// Merge merges work as gitspace does. Work conflicts when the Model says so and something was merged since its attempt began.
+func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
+	b := gitspace.Batch{Chain: s.chain}
+	if s.Policy.Verify != nil {
+		b.Verify, b.Verifying, b.Verified = s.verify, s.Verifying, s.Verified
+	}
+	return b.Merge(ctx, head, work)
+}
+
+func (s *space) chain(_ context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
+	out := gitspace.Merged{Head: head}
+	for _, w := range work {
+		if paths := s.conflicts(out.Head, w); len(paths) > 0 {
+			r := gitspace.Rejected{Work: w, Type: retry.TypeMergeConflict, Message: "conflict in " + strings.Join(paths, ", ")}
+			for _, path := range paths[:min(len(paths), events.MaxConflicts)] {
+				r.Conflicts = append(r.Conflicts, events.Conflict{Path: path})
+			}
+			out.Failed = append(out.Failed, r)
+			continue
+		}
+		out.Head = commitOf(out.Head, w.Commit)
+		out.Items = append(out.Items, gitspace.MergedItem{Work: w, Merge: out.Head})
+	}
+	return out, nil
+}
+
+func (s *space) conflicts(head string, w gitspace.Work) []string {
+	if head == w.Base { // there is nothing to conflict with
+		return nil
+	}
+	a := s.attempt(w)
+	return s.model.Conflicts(agent.SimulatedTry{Attempt: &a, Label: "merge", Number: 1})
+}
+
+func (s *space) attempt(w gitspace.Work) agent.Attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts[w.Index]
+}
+
+// verify runs the steps that verify on a commit with these merged.
+func (s *space) verify(ctx context.Context, commit string, items []gitspace.MergedItem) (agent.Outcome, error) {
+	s.mu.Lock()
+	s.verifying = nil
+	for _, it := range items {
+		s.verifying = append(s.verifying, s.attempts[it.Index])
+	}
+	s.mu.Unlock()
+	return s.Run(ctx, "verify", s.Dir, commit, 0)
+}
+
+// Publish forgets what is settled.
+func (s *space) Publish(_ context.Context, _ string, settled []gitspace.Work) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range settled {
+		delete(s.attempts, w.Index)
+	}
+	return nil
+}
+
+// Environ returns environ.
+func (s *space) Environ(environ []string) []string { return environ }
+
+// Phase returns the directory that the job was started in.
+func (s *space) Phase(context.Context, string) (dir string, err error) { return s.Dir, nil }
+
+// PhaseHead says that nothing was changed.
+func (s *space) PhaseHead(context.Context, bool, string) (commit string, err error) { return "", nil }
+
+// Deliver delivers nothing.
+func (s *space) Deliver(context.Context, string) (gitspace.Delivery, error) {
+	return gitspace.Delivery{}, nil
+}
+
+// Into moves nothing.
+func (s *space) Into(context.Context, string, string) error { return nil }
+
+// Changed says that nothing has changed.
+func (s *space) Changed(context.Context) []string { return nil }
+
+// History says that nothing was committed: there are no names of files.
+func (s *space) History(context.Context, string, string) (gitspace.History, error) {
+	return gitspace.History{}, nil
+}
+
+// Adopt refuses: there is no dead letter of a simulated job that is run again.
+func (s *space) Adopt(context.Context, string, string, int, int) (gitspace.Work, error) {
+	return gitspace.Work{}, errors.New("the job is simulated")
+}
+
+// Clean removes nothing.
+func (s *space) Clean(context.Context) error { return nil }
+
+// verification returns how the steps that verify a commit end: as the first of its items says for which they fail, else as for the first.
+func verification(m Model, t agent.SimulatedTry, merged []agent.Attempt) Outcome {
+	var o Outcome
+	for i := range merged {
+		a := merged[i]
+		a.Phase = t.Attempt.Phase
+		t.Attempt = &a
+		one := m.Outcome(t)
+		if i == 0 || one.failed() {
+			o = one
+		}
+		if one.failed() {
+			break
+		}
+	}
+	return o
+}
