@@ -309,14 +309,11 @@ func (j *Job) stepSamples(one func(float64, ...Label) Sample) []Sample {
 
 // breakers returns how the breakers are that have opened.
 func (j *Job) breakers(one func(float64, ...Label) Sample) []Family {
-	notClosed := map[[2]string]int{} // by scope and state
-	for _, b := range j.view.Breakers() {
-		notClosed[[2]string{b.Scope, string(b.State)}]++
-	}
+	notClosed := j.view.CountBreakers()
 	var states, opened []Sample
 	for _, scope := range slices.Sorted(maps.Keys(j.opened)) {
-		for _, state := range []string{string(view.HalfOpen), string(view.Open)} {
-			states = append(states, one(float64(notClosed[[2]string{scope, state}]), Label{"scope", scope}, Label{"state", state}))
+		for _, state := range []view.BreakerState{view.HalfOpen, view.Open} {
+			states = append(states, one(float64(notClosed[scope][state]), Label{"scope", scope}, Label{"state", string(state)}))
 		}
 		opened = append(opened, one(float64(j.opened[scope]), Label{"scope", scope}))
 	}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -232,5 +233,44 @@ func TestMetricsAreServedAndKept(t *testing.T) {
 	}
 	if _, err := Keep(filepath.Join(path, "x.prom"), time.Hour, j.Families); err == nil {
 		t.Error("a file below a file was written")
+	}
+}
+
+// Whatever keys items have, nothing that is exported grows with them: a key is no label.
+func TestKeysAreNoLabels(t *testing.T) {
+	samples := func(keys int) (n, text int) {
+		j := New("w", 4)
+		feed(j, events.JobStarted{Workflow: "w", Mode: "mapreduce", Rates: []events.StartRate{{Limit: "9/s", PerSecond: 9, Per: "${item.host}"}}})
+		for i := range keys {
+			id, key := fmt.Sprint("item_", i), fmt.Sprint("host-", i)
+			feed(j, events.CircuitOpen{Scope: "workflow", Key: key, ConsecutiveFailures: 1})
+			if i >= 1000 {
+				continue
+			}
+			feed(
+				j,
+				events.AgentStarted{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Worker: 1, Key: key, BreakerKey: key},
+				events.StepTurn{ItemID: id, ItemIndex: i, Step: "call", Key: key},
+				events.AgentFailed{ItemID: id, ItemIndex: i, AgentID: id + "/1", Attempt: 1, Step: "call", Error: "no route to " + key, ErrorType: retry.TypeNetwork, Action: errorpolicy.DLQ},
+				events.CircuitOpen{Scope: "call", Key: key, ConsecutiveFailures: 1},
+				events.CircuitHalfOpen{Scope: "call", Key: key},
+			)
+		}
+		for _, f := range j.Families(began) {
+			n += len(f.Samples)
+		}
+		var b bytes.Buffer
+		if err := Write(&b, j.Families(began)); err != nil {
+			t.Fatal(err)
+		}
+		if got := value(t, parsed(t, j), "prodigy_breaker_openings_total", "scope=workflow"); got != float64(keys) {
+			t.Errorf("%v breakers have opened, want %d", got, keys)
+		}
+		return n, b.Len()
+	}
+	few, _ := samples(2)
+	many, text := samples(100_000)
+	if many != few || text > 20_000 {
+		t.Errorf("%d samples in %d bytes with 100,000 keys, %d with two", many, text, few)
 	}
 }

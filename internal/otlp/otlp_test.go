@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	logspb "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -26,6 +27,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
+	"prodigy/internal/metrics"
 	"prodigy/internal/retry"
 	"prodigy/internal/telemetry"
 	"prodigy/internal/tracing"
@@ -394,5 +396,35 @@ func TestAnExportEndsWithTheRun(t *testing.T) {
 	r, err := Export(context.Background(), telemetry.Options{Job: job, Environ: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL}, From: 1, Over: over(), Patience: time.Minute})
 	if err != nil || r.Spans.Sent != 2 { // the attempt and its step
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// However many keys have breakers, the metrics that are exported have as many points as with two.
+func TestKeysAreNoAttributesOfMetrics(t *testing.T) {
+	points := func(keys int) (n int) {
+		x := &exporter{counts: metrics.New("w", 4), began: began, last: began}
+		list := []events.Record{{Seq: 1, Time: began, JobID: "j", Event: events.JobStarted{Workflow: "w", Mode: "mapreduce"}}}
+		for i := range keys {
+			list = append(list, events.Record{Seq: int64(i + 2), Time: began, JobID: "j", Event: events.CircuitOpen{Scope: "workflow", Key: fmt.Sprint("host-", i)}})
+		}
+		x.counts.Observe(list)
+		scopes, err := x.Produce(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range scopes[0].Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Sum[float64]:
+				n += len(data.DataPoints)
+			case metricdata.Gauge[float64]:
+				n += len(data.DataPoints)
+			case metricdata.Histogram[float64]:
+				n += len(data.DataPoints)
+			}
+		}
+		return n
+	}
+	if many, few := points(100_000), points(2); many != few || few == 0 {
+		t.Errorf("%d points with 100,000 keys, %d with two", many, few)
 	}
 }

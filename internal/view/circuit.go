@@ -121,6 +121,21 @@ func (j *Job) Breakers() []Breaker {
 	return list
 }
 
+// CountBreakers returns how many breakers are open and half-open, by scope. It is for jobs with very many, which it does not sort.
+func (j *Job) CountBreakers() map[string]map[BreakerState]int {
+	counts := map[string]map[BreakerState]int{}
+	for id, b := range j.circuit.breakers {
+		if b.State == Closed {
+			continue
+		}
+		if counts[id.scope] == nil {
+			counts[id.scope] = map[BreakerState]int{}
+		}
+		counts[id.scope][b.State]++
+	}
+	return counts
+}
+
 // Periods returns the periods in which breakers were not closed, in the order of their beginning.
 func (j *Job) Periods() []Period { return j.circuit.periods }
 
@@ -141,8 +156,9 @@ func (c *circuit) change(id circuitID, s BreakerState, now time.Time) *Breaker {
 	if s == Closed && id.key != "" {
 		delete(c.breakers, id)
 	}
+	lasts := b.State == Open || b.State == HalfOpen // only then has it a period to end: there may be very many breakers
 	b.State, b.Since, b.Until = s, now, time.Time{}
-	for i := len(c.periods) - 1; i >= 0; i-- {
+	for i := len(c.periods) - 1; lasts && i >= 0; i-- {
 		if p := &c.periods[i]; p.Scope == id.scope && p.Key == id.key {
 			if p.To.IsZero() {
 				p.To = now
