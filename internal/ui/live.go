@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -110,8 +111,13 @@ func (s *Server) liveJob(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow owns the view of a job for one browser, and sends it when it changes.
+// follow owns the view of a job for one browser, and sends it when it changes, but not before it has all that the log has now: the page in the browser
+// has that already.
 func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
+	last, err := events.LastSeq(place.EventsDir())
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(req.Context())
 	records := make(chan events.Record, 256)
 	g.Go(func() error {
@@ -124,8 +130,9 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 		defer func() { _ = labels.Close() }() // only read from
 		send := func() error { return out.send(s.complete(jobPage(place, seen, labels, "", time.Now()), req)) }
 		due := time.Now().Add(chartsEvery) // of the next charts; the page has come with some
-		tick := time.NewTicker(jobEvery)
+		tick := time.NewTicker(cmp.Or(s.every, jobEvery))
 		defer tick.Stop()
+		read := int64(0)
 		for {
 			select {
 			case r, open := <-records:
@@ -133,7 +140,11 @@ func (s *Server) follow(req *http.Request, place jobs.Job, out *stream) error {
 					return errors.Join(send(), out.drawn(place))
 				}
 				seen.Apply(r)
+				read = r.Seq
 			case <-tick.C:
+				if read < last {
+					continue
+				}
 				if err := send(); err != nil {
 					return err
 				}

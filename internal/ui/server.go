@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
@@ -35,6 +36,8 @@ type Server struct {
 
 	ReadOnly bool // nothing can be started from the pages
 	Dirs     bool // the list says in which directory each job was started
+
+	every time.Duration // between two updates of the page of a job; 0: jobEvery
 
 	form string // token that forms must send, new for each server, against CSRF
 }

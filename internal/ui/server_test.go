@@ -301,6 +301,44 @@ func TestTheStreamOfAJobThatHasEndedEnds(t *testing.T) {
 	}
 }
 
+// The first page of a stream has all that the log has had before: on a slow machine it must not go back to how the job began.
+func TestAStreamBeginsWithAllOfTheLog(t *testing.T) {
+	s := newSite(t)
+	s.server.every = 1
+	log := []events.Event{events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 1}, events.ItemsSelected{TotalItems: 3000}}
+	for i := range 3000 {
+		id := fmt.Sprintf("item_%d", i)
+		log = append(log, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1}, events.AgentCompleted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: 1})
+	}
+	job := s.add(t, append(log, events.PauseRequested{By: "me"}))
+	lock, err := job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/live/jobs/"+job.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddCookie(&http.Cookie{Name: cookieName(r.Host), Value: token})
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first strings.Builder
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() && lines.Text() != "" {
+		first.WriteString(lines.Text() + "\n")
+	}
+	if !strings.Contains(first.String(), "Paused by me") {
+		t.Errorf("the first page is %.3000s", first.String())
+	}
+	if err := errors.Join(resp.Body.Close(), lock.Unlock()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A stream of a job that goes on ends when its browser goes, and leaves nothing behind.
 func TestAStreamEndsWithItsBrowser(t *testing.T) {
 	t.Parallel()
