@@ -251,6 +251,27 @@ func TestRolesRefuseAllElse(t *testing.T) {
 	still.nc.Close()
 }
 
+// A worker whose broker is away says so, and why if it knows: else nobody would know why it does nothing.
+func TestAWorkerSaysThatItHasNoBroker(t *testing.T) {
+	f := securedField(t, "a", "b")
+	of := func(name string) func(*fleet.WorkerOptions) {
+		return func(o *fleet.WorkerOptions) { o.Address = f.as("worker-" + name + ".yml") }
+	}
+	a, b := f.worker("a", 1, of("a")), f.worker("b", 1, of("b"))
+	f.waitFor("takes attempts", a.said.String)
+	f.waitFor("takes attempts", b.said.String)
+	if _, err := (Link{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil {
+		t.Fatal(err)
+	}
+	f.reload()
+	f.waitFor("the broker lets worker a in no more", a.said.String)
+	f.broker.Shutdown()
+	f.broker.WaitForShutdown()
+	f.waitFor("the broker is away: nothing begins before it is back", b.said.String)
+	f.restartFrom("nats.conf")
+	f.waitFor("the broker is back", b.said.String)
+}
+
 // Whoever may read a stream may have the broker deliver it to any subject, as if somebody had said it there. Nobody believes that, whether or not there is
 // a coordinator to be trusted.
 func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {

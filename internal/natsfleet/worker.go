@@ -77,6 +77,7 @@ type worker struct {
 	resting  time.Duration       // how long the last rest was
 	began    bool                // it has all that it needs
 	stopping bool                // takes no more
+	absent   absentBroker        // of the loop alone
 	changed  chan struct{}       // somebody should look
 	rewatch  chan struct{}       // the jobs are to be followed anew
 }
@@ -290,6 +291,7 @@ func (w *worker) loop(ctx context.Context) error {
 		case now := <-tick.C:
 			w.fence(now)
 			w.beat(now)
+			w.lookForBroker(now)
 			if now.Sub(said) >= w.every() {
 				said = now
 				w.reconsider()
@@ -309,6 +311,36 @@ func (w *worker) loop(ctx context.Context) error {
 			w.o.Say("worker " + w.o.Name + " has ended")
 			return nil
 		}
+	}
+}
+
+// absentBroker is how long there has been no connection.
+type absentBroker struct {
+	since time.Time // zero: there is one
+	told  bool
+}
+
+// absentFor is how long that may last before somebody is told.
+const absentFor = 2 * time.Second
+
+// lookForBroker says that the broker is away, or lets this worker in no more, and that it is back.
+func (w *worker) lookForBroker(now time.Time) {
+	a := &w.absent
+	switch {
+	case w.nc.IsConnected():
+		if a.told {
+			w.o.Say("the broker is back")
+		}
+		*a = absentBroker{}
+	case a.since.IsZero():
+		a.since = now
+	case a.told || now.Sub(a.since) < absentFor:
+	case errors.Is(w.nc.LastError(), nats.ErrAuthorization):
+		a.told = true
+		w.o.Say("the broker lets worker " + w.o.Name + " in no more: were its credentials removed, or replaced? It tries again and again")
+	default:
+		a.told = true
+		w.o.Say("the broker is away: nothing begins before it is back")
 	}
 }
 
