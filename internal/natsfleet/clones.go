@@ -142,7 +142,7 @@ func (c *crew) sendSeed(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	c.objects[name], c.base = data, seed.Record.Base
 	c.mu.Unlock()
-	return name, keepTrying(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+	return name, c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
 }
 
 // packArgs are the commits that a worker asks for, and some that it has.

@@ -709,7 +709,7 @@ func (c *crew) spec(ctx context.Context, a agent.Attempt) (string, error) {
 	_, put := c.objects[name]
 	c.mu.Unlock()
 	if !put {
-		if err := keepTrying(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
+		if err := c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) }); err != nil {
 			return "", err
 		}
 	}
@@ -1369,7 +1369,7 @@ func (c *crew) reconcile(again bool) {
 	if c.key == "" || c.life.Err() != nil || keepTrying(c.life, c.keep) != nil {
 		return
 	}
-	err := keepTrying(c.life, func(ctx context.Context) error {
+	err := c.restoring(c.life, func(ctx context.Context) error {
 		err := c.renewLock(ctx)
 		if errors.Is(err, errTaken) {
 			c.taken()
@@ -1388,10 +1388,10 @@ func (c *crew) reconcile(again bool) {
 	objects := maps.Clone(c.objects)
 	c.mu.Unlock()
 	if again && listens { // a consumer that was made anew has forgotten who waits for it
-		_ = keepTrying(c.life, func(context.Context) error { return c.listen() })
+		_ = c.restoring(c.life, func(context.Context) error { return c.listen() })
 	}
 	for name, data := range objects {
-		_ = keepTrying(c.life, func(ctx context.Context) error {
+		_ = c.restoring(c.life, func(ctx context.Context) error {
 			if !again {
 				if has, err := c.has(ctx, name); has || err != nil {
 					return err
@@ -1402,8 +1402,23 @@ func (c *crew) reconcile(again bool) {
 	}
 	c.resendFiles(c.life)
 	if listens && (again || !c.announced(c.life)) {
-		_ = keepTrying(c.life, c.announce)
+		_ = c.restoring(c.life, c.announce)
 	}
+}
+
+// restoring is keepTrying for what needs something of the broker that it may lose at any time: that is made again before each further try.
+func (c *crew) restoring(ctx context.Context, do func(ctx context.Context) error) error {
+	failed := false
+	return keepTrying(ctx, func(ctx context.Context) error {
+		if failed {
+			if err := c.keep(ctx); err != nil {
+				return err
+			}
+		}
+		err := do(ctx)
+		failed = err != nil
+		return err
+	})
 }
 
 // announced reports whether the broker has the entry of the job.

@@ -212,6 +212,44 @@ func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
 }
 
 // What arrives after a cut may have been given up long ago: a worker that has had no contact for most of a lease takes nothing, and says so.
+// A broker that loses its disk while it is given anew what it had is given that once more.
+func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
+		t.Fatal(err)
+	}
+	c.locking.Lock() // the lock is renewed once all is there
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.reconcile(true)
+	}()
+	for {
+		if _, err := c.js.Consumer(t.Context(), outStream, c.key); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, stream := range []string{outStream, "KV_" + jobsBucket, "KV_" + locksBucket, filesStream} {
+		if err := c.js.DeleteStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.locking.Unlock()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it tries for ever")
+	}
+	if !c.announced(t.Context()) {
+		t.Error("workers do not see the job")
+	}
+}
+
 // A worker that is frozen before it has told its watcher to wait longer knows that what it ran may have been killed.
 func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 	now := time.Now()

@@ -79,7 +79,7 @@ func (c *crew) sendFiles(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	c.objects[name], c.files = data, list
 	c.mu.Unlock()
-	return name, keepTrying(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+	return name, c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
 }
 
 // sendFile has the broker keep one file, unless it has its content.

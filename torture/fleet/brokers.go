@@ -130,7 +130,7 @@ func (r *round) startBroker(i int) error {
 
 // awaitBrokers returns when all brokers take connections.
 func (r *round) awaitBrokers() error {
-	until := time.Now().Add(20 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for _, n := range r.brokers {
 		for {
 			conn, err := net.Dial("tcp", address(n.port))
