@@ -268,7 +268,10 @@ func (s standing) Notices() []string {
 		}
 		list = append(list, text+".")
 	}
-	if more := len(breakers) - breakersShown; more > 0 {
+	switch more := len(breakers) - breakersShown; {
+	case more == 1:
+		list = append(list, "1 more circuit breaker is not closed.")
+	case more > 1:
 		list = append(list, fmt.Sprintf("%s more circuit breakers are not closed.", report.Number(more)))
 	}
 	return list
