@@ -79,6 +79,11 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 		ValidArgsFunction: completeWorkflow,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.path = args[0]
+			for _, f := range notSimulated {
+				if cmd.Flags().Changed(f.name) {
+					return refusef("--%s: %s", f.name, f.instead)
+				}
+			}
 			return runSimulate(cmd.Context(), con, o)
 		},
 	}
@@ -112,7 +117,18 @@ The exit code is that of the run: 0 all items succeeded, 1 the job failed or its
 	f.Var(durationFlag{&o.maxTime}, "max-time", "how long the job may take in virtual time before the simulation is ended (default 366d)")
 	f.StringVar(&o.keep, "keep", "", "keep the log and the other files of the job in this directory, for report, events and dlq")
 	_ = cmd.MarkFlagDirname("keep")
+	for _, other := range notSimulated {
+		f.String(other.name, "", other.instead)
+		_ = f.MarkHidden(other.name)
+	}
 	return cmd
+}
+
+// notSimulated are options of run that are about other jobs and machines, with what to do instead.
+var notSimulated = [...]struct{ name, instead string }{
+	{"fleet", "the machines of a fleet are not simulated: say how many slots they have with --max-parallel"},
+	{"pool", "other jobs are not simulated: say how many slots of the pool are left with --max-parallel"},
+	{"since", "nothing is taken over from another job: give the items that have changed with --items FILE"},
 }
 
 // simulation is what simulate --json prints.
