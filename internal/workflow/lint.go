@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,8 @@ func (r *reader) warnOfBreaker(at *yaml.Node, p errorpolicy.Policy) {
 		return
 	}
 	// Items whose retry is due later may test it, and so may those that somebody else still makes.
-	atOnce := m.Input.Items != nil || m.Input.File != "" || m.Input.Glob != "" || m.Input.Job != ""
+	file := path.Ext(m.Input.Text) != "" && !strings.ContainsAny(m.Input.Text, " \t\n;|&$(") // else it may be a command, which takes its time
+	atOnce := file || m.Input.Items != nil || m.Input.File != "" || m.Input.Glob != "" || m.Input.Job != ""
 	if tries == 1 && atOnce && c.Per == "" && c.OnOpen != breaker.Wait {
 		r.warn(at, "circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait")
 	}

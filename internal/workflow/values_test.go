@@ -483,6 +483,8 @@ func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 		few + "error_policy: {circuit_breaker: {}, on_item_failure: retry}":                                                         "",
 		few + "error_policy: {circuit_breaker: {failure_threshold: 3, on_open: wait}}":                                              "",
 		few + "error_policy: {circuit_breaker: {failure_threshold: 3}}":                                                             "w.yml:2:16: circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait",
+		"map: {input: urls.txt, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {failure_threshold: 3}}":             "w.yml:2:16: circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait",
+		"map: {input: list all, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {failure_threshold: 3}}":             "",
 		"map: {input: {command: a}, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {}}":                             "",
 		"map: {input: {file: a}, max_items: 4, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {}}":                  "w.yml:2:16: circuit_breaker can never open: its failure_threshold is 5, and all items together can fail 4 times",
 		few + "error_policy: {on_item_failure: retry, retry_config: {retry_on: [network, merge_conflict]}}":                         "w.yml:2:40: retry_on: merge_conflict never matches: without workspace: git nothing is merged",
