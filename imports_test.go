@@ -19,7 +19,7 @@ var allowed = map[string][]string{
 	"cmd/prodigy-fleet": {"cli", "natsfleet"},
 	"cmd/prodigy-otel":  {"cli", "otlp"},
 	"internal/cli": {
-		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "pressure", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "telemetry", "ui", "view", "workflow",
+		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "pressure", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shorthand", "simulate", "spelling", "spend", "straggler", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
 	},
 	"bench": {
@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"internal/control": {},
 	"internal/fleet":   {"agent", "events", "mapreduce", "outputs", "pressure", "workflow", "gopkg.in/yaml.v3"}, // pressure: a worker looks at its own machine
 	"internal/mapreduce": {
-		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "pressure", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "tracing", "workflow",
+		"adapt", "agent", "aicli", "breaker", "checksum", "control", "dlq", "duration", "errorpolicy", "events", "fingerprint", "gitspace", "items", "jobs", "outputs", "pressure", "process", "quota", "rate", "retry", "settings", "sharedpool", "spend", "straggler", "tracing", "workflow",
 		"github.com/bmatcuk/doublestar/v4", "github.com/go-json-experiment/json", "golang.org/x/sync",
 	},
 	"internal/agent":    {"aicli", "breaker", "direct", "duration", "events", "filter", "mask", "outputs", "posix", "process", "quota", "rawjson", "retry", "spend", "taint", "template", "tracing", "workflow", "github.com/google/jsonschema-go", "golang.org/x/sync", "gopkg.in/yaml.v3"},
@@ -69,13 +69,14 @@ var allowed = map[string][]string{
 	"internal/filter":      {"rawjson", "spelling"},
 	"internal/jobs":        {"checksum", "github.com/gofrs/flock"},
 	"internal/sharedpool":  {"github.com/gofrs/flock"},
-	"internal/workflow":    {"adapt", "breaker", "duration", "errorpolicy", "outputs", "posix", "pressure", "quota", "rate", "rawjson", "retry", "spelling", "spend", "gopkg.in/yaml.v3"},
-	"internal/errorpolicy": {"adapt", "breaker", "quota", "rate", "retry", "spelling"},
+	"internal/workflow":    {"adapt", "breaker", "duration", "errorpolicy", "outputs", "posix", "pressure", "quota", "rate", "rawjson", "retry", "spelling", "spend", "straggler", "gopkg.in/yaml.v3"},
+	"internal/errorpolicy": {"adapt", "breaker", "quota", "rate", "retry", "spelling", "straggler"},
 	"internal/pressure":    {},
 	"internal/simulate":    {"agent", "aicli", "duration", "errorpolicy", "events", "filter", "gitspace", "mapreduce", "pressure", "process", "retry", "spelling", "spend", "virtualtime", "workflow", "github.com/bmatcuk/doublestar/v4", "gopkg.in/yaml.v3"},
 	"internal/virtualtime": {},
 	"internal/rate":        {"duration"},
 	"internal/adapt":       {"duration"},
+	"internal/straggler":   {"duration"},
 	"internal/quota":       {"breaker", "spelling"},
 	"internal/retry":       {"breaker", "duration", "spelling"},
 	"internal/template":    {"posix", "rawjson", "shell", "spelling", "taint", "mvdan.cc/sh/v3"},

@@ -122,6 +122,7 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 			spans = append(spans, *span)
 		}
 	}
+	spans = apart(spans)
 	if lost.IsZero() {
 		lost = begun
 	}
@@ -152,6 +153,20 @@ func entriesOf(job jobs.Job, q outputs.Query) iter.Seq2[outputs.Entry, error] {
 			}
 		}
 	}
+}
+
+// apart returns spans in their order, and as one those that overlap: of two attempts that ran at once.
+func apart(spans []outputs.Span) (list []outputs.Span) {
+	slices.SortFunc(spans, func(a, b outputs.Span) int { return cmp.Compare(a.Offset, b.Offset) })
+	for _, s := range spans {
+		last := len(list) - 1
+		if last < 0 || s.Offset >= list[last].Offset+list[last].Length {
+			list = append(list, s)
+			continue
+		}
+		list[last].Length = max(list[last].Length, s.Offset+s.Length-list[last].Offset)
+	}
+	return list
 }
 
 // print prints entries, and says what is missing.

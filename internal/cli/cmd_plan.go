@@ -88,6 +88,7 @@ type plan struct {
 	LeastByRate  *millis       `json:"least_by_rate_ms,omitempty"` // how long the first starts of all items take because of that; absent when that is not known
 	WorstStarts  int           `json:"worst_starts,omitempty"`     // attempts at items, when all their number is known
 	StepRates    []string      `json:"step_rates,omitempty"`       // how often steps start at most
+	Stragglers   string        `json:"stragglers,omitempty"`       // what becomes of attempts that take unusually long, in words
 	Rollout      []string      `json:"rollout,omitempty"`          // its stages, in words
 	Steps        []planStep    `json:"steps"`
 	ReduceWhen   []string      `json:"reduce_when,omitempty"` // the conditions of reduce and merge
@@ -280,6 +281,7 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
 		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel = slots
+		p.Stragglers = stragglersOf(w.Workflow, slots)
 		p.Rate, p.StepRates, p.Rollout = rateOf(w.Workflow), stepRatesOf(w.Workflow), mapreduce.RolloutOf(w.Workflow.Map)
 	}
 	p.estimate(w.Workflow)
@@ -562,7 +564,7 @@ func (p plan) print(w io.Writer) {
 			p.Fleet.print(w, p.MaxParallel)
 		}
 		printRate(w, p.Rate)
-		for _, text := range slices.Concat(p.StepRates, p.Rollout) {
+		for _, text := range slices.Concat(p.StepRates, p.Rollout, shownIf(p.Stragglers)) {
 			_, _ = fmt.Fprintln(w, visible(text))
 		}
 	}

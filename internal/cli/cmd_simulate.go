@@ -258,6 +258,9 @@ func (o simulateOptions) print(con *console, e finishedRun, t *simulate.Tally, t
 	if e.job.Retries > 0 {
 		line("%s (%d of items, %d of steps)", retryCounts(e.job, ""), t.ItemRetries, t.StepRetries)
 	}
+	if t.Stragglers > 0 {
+		line("stragglers: %s", e.job.Stragglers.Words())
+	}
 	if t.DeadLetters > 0 {
 		line("dead letters: %d", t.DeadLetters)
 	}

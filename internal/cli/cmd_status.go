@@ -109,31 +109,32 @@ func (d details) notSelected() bool {
 // details is what status prints of a job as JSON.
 type details struct {
 	jobStatus
-	Reason    string         `json:"reason,omitempty"`
-	Phase     string         `json:"phase,omitempty"`
-	Running   int            `json:"running"`
-	Slots     int            `json:"slots,omitempty"`   // of a running job
-	Workers   int            `json:"workers,omitempty"` // of a fleet whose slots these are
-	Waiting   int            `json:"waiting"`
-	NextRetry *time.Time     `json:"next_retry,omitempty"`
-	ToGo      int            `json:"to_go"`      // of the items found so far
-	Complete  bool           `json:"selected"`   // all items have been found
-	PerSecond float64        `json:"per_second"` // finished items, while it runs
-	Remaining *remaining     `json:"remaining,omitempty"`
-	Attempts  attemptTimes   `json:"attempts"`
-	Agents    []agentShown   `json:"agents"`  // running, the longest first
-	Slowest   []agentShown   `json:"slowest"` // finished
-	Breakers  []breakerShown `json:"breakers"`
-	Held      []startsHeld   `json:"starts_held,omitempty"` // why nothing starts, of a running job
-	Groups    []group        `json:"failure_groups"`
-	Merging   int            `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
-	Merged    int            `json:"merged,omitempty"`
-	Queue     []string       `json:"merge_queue,omitempty"` // ids of the first of Merging, in the order in which they are merged
-	Collided  int            `json:"collisions,omitempty"`  // merges that had a conflict
-	Verify    *verifyShown   `json:"verify,omitempty"`      // that runs
-	Base      string         `json:"base,omitempty"`
-	Head      string         `json:"head,omitempty"`
-	Branch    string         `json:"branch,omitempty"`
+	Reason     string           `json:"reason,omitempty"`
+	Phase      string           `json:"phase,omitempty"`
+	Running    int              `json:"running"`
+	Slots      int              `json:"slots,omitempty"`   // of a running job
+	Workers    int              `json:"workers,omitempty"` // of a fleet whose slots these are
+	Waiting    int              `json:"waiting"`
+	NextRetry  *time.Time       `json:"next_retry,omitempty"`
+	ToGo       int              `json:"to_go"`      // of the items found so far
+	Complete   bool             `json:"selected"`   // all items have been found
+	PerSecond  float64          `json:"per_second"` // finished items, while it runs
+	Remaining  *remaining       `json:"remaining,omitempty"`
+	Attempts   attemptTimes     `json:"attempts"`
+	Stragglers *view.Stragglers `json:"stragglers,omitempty"` // attempts that took unusually long
+	Agents     []agentShown     `json:"agents"`               // running, the longest first
+	Slowest    []agentShown     `json:"slowest"`              // finished
+	Breakers   []breakerShown   `json:"breakers"`
+	Held       []startsHeld     `json:"starts_held,omitempty"` // why nothing starts, of a running job
+	Groups     []group          `json:"failure_groups"`
+	Merging    int              `json:"merging,omitempty"` // items whose work waits to be merged, with workspaces
+	Merged     int              `json:"merged,omitempty"`
+	Queue      []string         `json:"merge_queue,omitempty"` // ids of the first of Merging, in the order in which they are merged
+	Collided   int              `json:"collisions,omitempty"`  // merges that had a conflict
+	Verify     *verifyShown     `json:"verify,omitempty"`      // that runs
+	Base       string           `json:"base,omitempty"`
+	Head       string           `json:"head,omitempty"`
+	Branch     string           `json:"branch,omitempty"`
 
 	recorded     *workflow.Workflow // nil: it cannot be read
 	waitsToMerge time.Duration      // the first of Merging
@@ -169,6 +170,8 @@ type agentShown struct {
 	Slot       int           `json:"slot,omitempty"` // of that worker
 	Step       string        `json:"step,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
+	Straggling bool          `json:"straggling,omitempty"` // it takes unusually long
+	Duplicate  bool          `json:"duplicate,omitempty"`  // it is the second of two attempts that run at once
 }
 
 // verifyShown is the run of workspace.verify at work.
@@ -210,6 +213,9 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: []breakerShown{}, Groups: []group{}, recorded: recorded,
+	}
+	if j.Stragglers.Found > 0 {
+		d.Stragglers = &j.Stragglers
 	}
 	d.queue = j.Queue(recorded != nil && recorded.Workspace.Order == workflow.OrderItems)
 	for _, q := range d.queue[:min(len(d.queue), queueShown)] {
@@ -264,7 +270,7 @@ func timesOf(j *view.Job) attemptTimes {
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a))}
+		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling, Duplicate: a.Duplicate}
 	}
 	return shown
 }
@@ -295,6 +301,9 @@ func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 	if t := d.Attempts; t.Count > 0 {
 		_, _ = fmt.Fprintf(w, "attempts: %d, median %s, 9 of 10 within %s, longest %s\n", t.Count, duration.Format(time.Duration(t.MedianMS)),
 			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
+	}
+	if d.Stragglers != nil {
+		_, _ = fmt.Fprintf(w, "stragglers: %s\n", d.Stragglers.Words())
 	}
 	for _, t := range slices.Sorted(maps.Keys(m.ErrorTypes)) {
 		_, _ = fmt.Fprintf(w, "errors of type %s: %d\n", t, m.ErrorTypes[t])

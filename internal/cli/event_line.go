@@ -156,7 +156,7 @@ func eventColour(eventType string) colour {
 	case events.AgentFailed{}.Type(), events.StepFailed{}.Type(), events.JobFailed{}.Type(), events.JobCancelled{}.Type(), events.CancelRequested{}.Type(), events.DLQItemAdded{}.Type():
 		return red
 	case events.StepRetrying{}.Type(), events.AgentInterrupted{}.Type(), events.AgentLost{}.Type(), events.JobPaused{}.Type(), events.CircuitOpen{}.Type(),
-		events.CircuitHalfOpen{}.Type(), events.PauseRequested{}.Type(), events.DrainRequested{}.Type(), events.SkipRequested{}.Type():
+		events.CircuitHalfOpen{}.Type(), events.AgentStraggling{}.Type(), events.PauseRequested{}.Type(), events.DrainRequested{}.Type(), events.SkipRequested{}.Type():
 		return yellow
 	case events.CircuitClosed{}.Type(), events.JobCompleted{}.Type(), events.DLQItemRemoved{}.Type():
 		return green

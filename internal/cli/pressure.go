@@ -3,9 +3,11 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"prodigy/internal/events"
+	"prodigy/internal/straggler"
 	"prodigy/internal/view"
 	"prodigy/internal/workflow"
 )
@@ -26,6 +28,26 @@ func stepRatesOf(w *workflow.Workflow) (rates []string) {
 		rates = append(rates, text)
 	}
 	return rates
+}
+
+// stragglersOf returns what becomes of attempts that take unusually long, for people; "": nothing does.
+func stragglersOf(w *workflow.Workflow, slots int) string {
+	if w.Map == nil || w.Map.Straggler == nil {
+		return ""
+	}
+	text := "stragglers: after " + w.Map.Straggler.After.String()
+	if !w.Map.Straggler.Duplicate {
+		return text + ", which are told"
+	}
+	return text + ", whose items get a second attempt in a free slot, " + strconv.Itoa(straggler.MostDuplicates(slots)) + " at once at most"
+}
+
+// shownIf returns a list with a text, if there is one.
+func shownIf(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
 }
 
 // rateOf returns how often the agents of a workflow start at most, for people; "": there is no limit.

@@ -266,6 +266,8 @@ func (p *printer) print(r events.Record) {
 		p.log.Warn().Msg(e.Words())
 	case events.RetriesAllowed:
 		p.log.Info().Msg("no retry waits for first attempts any more")
+	case events.AgentStraggling:
+		p.log.Warn().Msg("item " + visible(e.ItemID) + " is a straggler: " + e.Words())
 	case events.CircuitOpen:
 		p.circuitOpen(r.Time, e)
 	case events.CircuitHalfOpen:

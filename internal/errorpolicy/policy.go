@@ -16,6 +16,7 @@ import (
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
+	"prodigy/internal/straggler"
 )
 
 // Policy is an error_policy block. The zero Policy sends failed items to the dead letter queue, and the job continues.
@@ -33,6 +34,7 @@ type Policy struct {
 	Adapt             adapt.Config       // of the number of agents at once, which the map phase sets; zero: none
 	Rate              rate.Limit         // of the starts of agents, which the map phase sets; zero: none
 	StepRates         map[int]rate.Limit // of the starts of steps of agents, by position, which the map phase sets
+	Straggler         straggler.After    // how long an attempt may take, which the map phase sets; zero: no limit
 	OnTimeout         TimeoutAction      // timeout_action of the map phase; empty: a timeout is a failure like any other
 }
 

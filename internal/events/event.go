@@ -117,6 +117,9 @@ var types = []Event{
 	QuotaPaused{},
 	QuotaResumed{},
 	AgentInterrupted{},
+	AgentStraggling{},
+	AgentDuplicated{},
+	AgentSuperseded{},
 	AgentPlaced{},
 	AgentLost{},
 	WorktreeCreated{},
@@ -1108,6 +1111,97 @@ func (e AgentInterrupted) normal() Event {
 	return e
 }
 
+// AgentStraggling says that an attempt has run longer than nearly all others have taken. It goes on.
+type AgentStraggling struct {
+	ItemID    string `json:"item_id"`
+	ItemIndex int    `json:"item_index"`
+	AgentID   string `json:"agent_id"`
+	Attempt   int    `json:"attempt"`
+	Worker    int    `json:"worker"`
+	RanMS     Millis `json:"ran_ms"`   // without its waits for tries of steps
+	LimitMS   Millis `json:"limit_ms"` // that it is above
+	After     string `json:"after"`    // the limit as the workflow has it: 3×p95
+
+	// With a percentile: what it is, and of how many attempts.
+	PercentileMS Millis `json:"percentile_ms,omitempty"`
+	Attempts     int    `json:"attempts,omitempty"`
+}
+
+func (AgentStraggling) Type() string { return "AgentStraggling" }
+
+func (e AgentStraggling) About() string { return e.ItemID }
+
+func (e AgentStraggling) normal() Event {
+	e.RanMS, e.LimitMS, e.PercentileMS = e.RanMS.rounded(), e.LimitMS.rounded(), e.PercentileMS.rounded()
+	return e
+}
+
+// Words returns what is known of the straggler, for people.
+func (e AgentStraggling) Words() string {
+	text := fmt.Sprintf("it has run for %s, longer than %s", duration.Format(time.Duration(e.RanMS).Round(10*time.Millisecond)), e.After)
+	if e.Attempts > 0 {
+		text += fmt.Sprintf(": %s, of %d attempts that have succeeded", duration.Format(time.Duration(e.LimitMS).Round(10*time.Millisecond)), e.Attempts)
+	}
+	return text
+}
+
+// AgentDuplicated begins a second attempt of an item while the first, a straggler, still runs. The first of the two that succeeds counts, and
+// AgentSuperseded ends the other. It has all that AgentStarted has for a first one, and is the token of its attempt.
+type AgentDuplicated struct {
+	ItemID     string `json:"item_id"`
+	ItemIndex  int    `json:"item_index"`
+	AgentID    string `json:"agent_id"`
+	Attempt    int    `json:"attempt"`
+	Of         int    `json:"of"` // the attempt that it is a duplicate of
+	Worker     int    `json:"worker"`
+	BreakerKey string `json:"breaker_key,omitempty"` // as in AgentStarted
+	Key        string `json:"key,omitempty"`
+}
+
+func (AgentDuplicated) Type() string { return "AgentDuplicated" }
+
+func (e AgentDuplicated) About() string { return e.ItemID }
+
+func (e AgentDuplicated) masked(m Masker) Event {
+	e.Key, e.BreakerKey = m.Text(e.Key), m.Text(e.BreakerKey)
+	return e
+}
+
+func (e AgentDuplicated) normal() Event {
+	e.Key, e.BreakerKey = Clip(e.Key, MaxError), Clip(e.BreakerKey, MaxError)
+	return e
+}
+
+// AgentSuperseded ends one of two attempts of an item that ran at once, because the other one counts: that has succeeded, or goes on after this one has
+// failed. It is no failure of the item, and uses up no try.
+type AgentSuperseded struct {
+	ItemID     string        `json:"item_id"`
+	ItemIndex  int           `json:"item_index"`
+	AgentID    string        `json:"agent_id"`
+	Attempt    int           `json:"attempt"`
+	By         int           `json:"by"` // the attempt that counts
+	Worker     int           `json:"worker"`
+	DurationMS Millis        `json:"duration_ms"`
+	Error      string        `json:"error,omitempty"`      // how it failed, if it did
+	ErrorType  retry.Type    `json:"error_type,omitempty"` // of that failure
+	Outputs    *outputs.Span `json:"outputs,omitempty"`    // as in AgentCompleted
+}
+
+func (AgentSuperseded) Type() string { return "AgentSuperseded" }
+
+func (e AgentSuperseded) About() string { return e.ItemID }
+
+func (e AgentSuperseded) masked(m Masker) Event {
+	e.Error = m.Text(e.Error)
+	return e
+}
+
+func (e AgentSuperseded) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	e.Error = Clip(e.Error, MaxError)
+	return e
+}
+
 // AgentPlaced says which worker of a fleet runs an attempt. Of one that ends soon there is none: its end names the worker too.
 type AgentPlaced struct {
 	ItemID    string `json:"item_id"`
@@ -1798,6 +1892,8 @@ func Printed(e Event) *outputs.Span {
 	case AgentFailed:
 		return e.Outputs
 	case AgentInterrupted:
+		return e.Outputs
+	case AgentSuperseded:
 		return e.Outputs
 	case AgentLost:
 		return e.Outputs

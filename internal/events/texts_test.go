@@ -22,7 +22,7 @@ var notPrinted = map[string][]string{
 		"Phase", "Step", "JobStarted.Workflow", "StepCompleted.ID", "StepCompleted.Capture", "Captured.<key>",
 		"Fingerprint.Values.<key>", "CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",
 	},
-	"what the workflow file says, with nothing put in for its variables": {"Fingerprint.Version", "StepSkipped.When", "AgentFailed.Matched", "StepRetrying.Matched", "Rates.Limit", "Rates.Per"},
+	"what the workflow file says, with nothing put in for its variables": {"Fingerprint.Version", "StepSkipped.When", "AgentFailed.Matched", "StepRetrying.Matched", "Rates.Limit", "Rates.Per", "AgentStraggling.After"},
 	"one of a fixed set of words": {
 		"QuotaPaused.Kind", "Outcome", "Outcomes.<key>", "AgentUsage.CostSource", "ErrorType", "ErrorTypes.<key>", "PatternType", "RolloutStage.Name", "RolloutHeld.Name", "SuggestedAction", "JobStarted.Mode", "JobResumed.Reason", "StepCompleted.Kind",
 		"StepCompleted.CaptureFormat", "AgentFailed.Signal", "AgentFailed.Action", "StepFailed.Action", "StepFailed.Reason", "DLQItemRemoved.Reason",

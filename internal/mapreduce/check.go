@@ -59,6 +59,9 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 			}
 		}
 	}
+	if w.Map != nil && c.OnFleet && w.Map.Straggler != nil && w.Map.Straggler.Duplicate {
+		problems = append(problems, problemAt(w, w.Map.StragglerPos, "straggler with duplicate: true is only for the slots of this machine: an attempt that a worker of a fleet has cannot be stopped alone; without duplicate, stragglers are told"))
+	}
 	if w.Map == nil {
 		problems = append(problems, agent.CheckShared(w, 1)...)
 	}

@@ -29,6 +29,7 @@ import (
 	"prodigy/internal/process"
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
+	"prodigy/internal/straggler"
 	"prodigy/internal/testenv"
 )
 
@@ -320,7 +321,7 @@ func TestTheJSONOfAStateHasAllOfIt(t *testing.T) {
 func fill(v reflect.Value, name string) {
 	v = reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // also where a field is private
 	switch {
-	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]() || v.Type() == reflect.TypeFor[adapt.Config]() || v.Type() == reflect.TypeFor[retry.Ratio]():
+	case v.Type() == reflect.TypeFor[errorpolicy.Policy]() || v.Type() == reflect.TypeFor[breaker.Config]() || v.Type() == reflect.TypeFor[rate.Limit]() || v.Type() == reflect.TypeFor[adapt.Config]() || v.Type() == reflect.TypeFor[retry.Ratio]() || v.Type() == reflect.TypeFor[straggler.After]():
 	case v.Type() == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 11, 20, 12, 0, len(name), 1000, time.UTC)))
 	case v.Type() == reflect.TypeFor[errorpolicy.Statuses]():
@@ -445,6 +446,7 @@ var foldSums = map[int]string{
 	25: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // items that run alone after they were killed for memory
 	26: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // rates of steps
 	27: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // what an adaptive number of agents makes of refusals
+	28: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // stragglers and second attempts
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -131,7 +131,7 @@ func (p *pool) stillRunning(one, several string) string {
 	switch n := p.running; {
 	case n == 0 || p.between:
 		return "nothing is running"
-	case p.slotOf == nil:
+	case p.flights == nil:
 		return "the step that runs may end"
 	case n == 1:
 		return "1 item is running" + one
@@ -157,6 +157,7 @@ func (p *pool) continueStarts(r control.Request) control.Answer {
 		return control.Done("it was not paused")
 	}
 	p.job.record(events.ContinueRequested{By: r.By})
+	p.restartClocks()
 	p.job.gate.open()
 	return control.Done("%s", p.withHolds("continued"))
 }
@@ -252,7 +253,7 @@ func (p *pool) scale(r control.Request) control.Answer {
 // resize changes the number of slots. Slots beyond it that are taken go when they are given back.
 func (p *pool) resize(n int) {
 	p.job.parallel = n
-	if p.slotOf == nil {
+	if p.flights == nil {
 		return // the next pool begins with as many
 	}
 	p.free = p.free[:0]
@@ -309,8 +310,10 @@ func (p *pool) skip(r control.Request) control.Answer {
 			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
 		case runs && j.fleet == nil:
-			if end := p.ends[it.Index]; end != nil {
-				end(errSkipped)
+			for _, f := range []running{j.state.Running[it.Index], j.state.Doubles[it.Index]} {
+				if f := p.flights[f.Token]; f != nil && f.end != nil {
+					f.end(errSkipped)
+				}
 			}
 			settled = append(settled, it.ID)
 		default:

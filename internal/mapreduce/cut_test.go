@@ -57,6 +57,17 @@ func kinds() map[string]recorded {
 		"agents at once that adapt": {items: 8, reply: failing("item_2"), source: strings.Replace(rated(1, "1/s",
 			"      retry_config: {attempts: 2, backoff: fixed, initial_delay: 1s, retry_on: [{exit_code: 3}]}\n", slices.Repeat([]string{"a"}, 8)...),
 			"max_parallel: 1\n  rate: 1/s", "concurrency: {min: 2, max: 6, adapt: true}", 1)},
+		"stragglers": {items: 7, same: true, reply: func(c call) answer {
+			switch {
+			case c.item == "item_1" && c.attempt == "1":
+				return answer{takes: time.Minute}
+			case c.item == "item_3" && c.attempt == "1":
+				return answer{takes: 15 * time.Second}
+			case c.item == "item_5":
+				return answer{takes: 12 * time.Second, code: 1}
+			}
+			return answer{takes: 4 * time.Second}
+		}, source: slow(7, 4, "8s", true, "")},
 		"skipped items": {items: 4, same: true, reply: flaky, source: workflowOf(4, 2, "error_policy: {on_item_failure: skip}\n")},
 		"a breaker that opens": {items: 8, reply: failing("item_1", "item_2", "item_3"), source: workflowOf(8, 1,
 			"error_policy:\n  circuit_breaker: {failure_threshold: 2, success_threshold: 2, half_open_requests: 1, timeout: 20s, on_open: wait}\n")},

@@ -60,7 +60,7 @@ func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration,
 func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (slot int, err error) {
 	t.Key = bounded(t.Key)
 	k := &parking{
-		index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t, asked: time.Now(),
+		token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t, asked: time.Now(),
 		keeps: keepSlot || h.job.serial || h.job.space != nil, // the workspace of the slot is the agent's
 	}
 	return h.yielding(ctx, a, func() (int, error) {
@@ -90,7 +90,7 @@ func (h *host) rest(ctx context.Context, a *agent.Attempt, due time.Time, turn b
 
 // ask waits for a turn of the limit of starts, and keeps its slot meanwhile.
 func (h *host) ask(ctx context.Context, a *agent.Attempt) (slot int, err error) {
-	k := &parking{index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), turn: true, keeps: true}
+	k := &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), turn: true, keeps: true}
 	h.job.inbox <- message{park: k}
 	select {
 	case <-k.wake:
@@ -119,7 +119,7 @@ func (h *host) await(ctx context.Context, a *agent.Attempt, d time.Duration, aft
 		default:
 		}
 	}
-	k := &parking{index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn, retries: over != nil}
+	k := &parking{token: a.Token, index: a.ItemIndex, id: a.ItemID, due: due, wake: make(chan int, 1), turn: turn, retries: over != nil}
 	h.job.inbox <- message{park: k}
 	select {
 	case slot := <-k.wake:

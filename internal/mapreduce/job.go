@@ -122,7 +122,8 @@ type ack struct {
 
 // parking is an agent that waits for the next try of a step and has left its slot to others.
 type parking struct {
-	index int // of its item
+	token int64 // of its attempt
+	index int   // of its item
 	id    string
 	due   time.Time
 	wake  chan int // the slot it continues in, or sameSlot
@@ -171,6 +172,9 @@ var errStopping = errors.New("the job is stopping")
 
 // stopped reports whether err is the result of a stop that was asked for.
 func (j *job) stopped(err error) bool {
+	if _, superseded := errors.AsType[supersededError](err); superseded {
+		return true
+	}
 	return err != nil && (agent.GivenBack(err) || errors.Is(err, errStopping) || errors.Is(err, errSkipped) || errors.Is(err, process.ErrKill) || errors.Is(err, context.Cause(j.config.Stop)))
 }
 

@@ -30,11 +30,11 @@ type pool struct {
 	source source
 	idle   chan task // of goroutines that wait for another attempt
 
-	free    []int        // slots nobody holds, the next one last
-	taken   map[int]bool // slots somebody holds
-	slotOf  map[int]int  // item index → slot, 0 while its agent is parked
-	running int          // agents that have not ended
-	syncing int          // agents that have ended and wait for the disk with their slot
+	free    []int             // slots nobody holds, the next one last
+	taken   map[int]bool      // slots somebody holds
+	flights map[int64]*flight // attempts that have not ended, by their tokens; nil: the pool is about no items
+	running int               // agents that have not ended
+	syncing int               // agents that have ended and wait for the disk with their slot
 
 	fresh  *offered // the next new item, when it has been received
 	due    dueHeap  // items that wait for their next attempt
@@ -56,17 +56,18 @@ type pool struct {
 	steps       stepQueues // agents that wait for the turns of steps
 	stepsParked int        // of them: without a slot
 
+	watch watch // of stragglers
+
 	gates gates // that hold back all starts
 	turns turns // of a job with a limit of its starts
 
 	held bool      // the breaker admitted nothing when it was last asked
 	hold time.Time // when to ask it again; zero: after the next outcome
 
-	ends      map[int]context.CancelCauseFunc // of the attempts that run, by item index; a fleet has none
-	gone      map[int]bool                    // items in turns.starts that were settled meanwhile
-	retryHold bool                            // retries wait because there were too many
-	fleetHeld bool                            // the fleet knows that the job stops
-	between   bool                            // it runs nothing, and only waits until the job is not paused any more
+	gone      map[int]bool // items in turns.starts that were settled meanwhile
+	retryHold bool         // retries wait because there were too many
+	fleetHeld bool         // the fleet knows that the job stops
+	between   bool         // it runs nothing, and only waits until the job is not paused any more
 
 	end    *attemptEnd // of the one attempt of a pool that is about no items
 	halted *runResult  // set when the pool stops before its end
@@ -102,7 +103,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), slotOf: map[int]int{}, taken: map[int]bool{}, ends: map[int]context.CancelCauseFunc{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages}
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), flights: map[int64]*flight{}, taken: map[int]bool{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages}
 	for _, d := range due {
 		p.again(d)
 		j.crowds.add(d.due)
@@ -142,6 +143,9 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	}
 	if s.chosen != nil && namesTotal(p.template.Steps, p.template.Handler) {
 		p.total = time.Now().Add(totalWait)
+	}
+	if m := j.workflow.Map; m.Straggler != nil && m.Straggler.Duplicate && j.shared != nil {
+		j.notice("stragglers get no second attempt with --pool, whose slots other jobs may need: they are only told")
 	}
 	p.enqueueAll()
 	p.adopt()
@@ -271,6 +275,7 @@ func (p *pool) receive(it offered, ok bool) {
 	}
 	if ok {
 		p.merger.last = it.Index
+		p.watch.dry = time.Time{}
 		if p.job.state.Skips[it.Index] != "" {
 			p.job.skipWaiting(it.ID, it.Index)
 			p.checkPolicy()
@@ -334,6 +339,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			p.lone = p.lone[1:]
 		}
 	}
+	p.findStragglers(now)
 	p.serveAsking(now)
 	p.serveSteps(now, false)
 	for range burst {
@@ -345,7 +351,7 @@ func (p *pool) dispatch(now time.Time) bool {
 			p.seek(now)
 			return false
 		}
-		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) {
+		if !p.serveSteps(now, true) && !p.wake(now) && !p.admitNext(now) && !p.duplicateNext(now) {
 			p.turns.wait(now)
 			p.returnShared(now)
 			return false
@@ -437,6 +443,16 @@ func (p *pool) start(it offered, keys itemKeys) {
 		ItemID: it.ID, ItemIndex: it.Index, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Alone: p.alone, Base: a.Base,
 		Fleet: p.job.fleet != nil, Suspect: it.Index == p.loneOut, Reason: it.reason, Key: keys.rate, BreakerKey: keys.breaker,
 	}).Seq
+	p.fly(a, keys)
+}
+
+// fly has a worker run an attempt whose start is recorded.
+func (p *pool) fly(a agent.Attempt, keys itemKeys) {
+	f := &flight{index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now()}
+	p.flights[a.Token] = f
+	if p.job.state.Times.Limits() {
+		heap.Push(&p.watch.clocks, clock{f.began, a.Token})
+	}
 	if p.job.config.Trace {
 		a.Trace = p.job.span().Attempt(a.Token).String()
 	}
@@ -455,19 +471,17 @@ func (p *pool) adopt() {
 		if f.Suspect {
 			p.loneOut = index
 		}
-		p.running++
 		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
 		a.Token, a.Adopted = f.Token, true
 		if p.job.space != nil {
 			p.inWorkspace(&a, f.Base, f.Resolve)
 		}
-		p.startWorker(a)
+		p.fly(a, itemKeys{f.Key, f.Ticket.Key})
 	}
 }
 
-// attempt returns an attempt at an item in a slot, which it takes.
+// attempt returns an attempt at an item in a slot.
 func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
-	p.slotOf[it.Index] = slot
 	a := p.template
 	a.ItemID, a.ItemIndex, a.Item = it.ID, it.Index, it.Data
 	a.ItemTotal = p.job.itemTotal()
@@ -506,8 +520,8 @@ func (p *pool) startWorker(a agent.Attempt) {
 		return
 	}
 	t := task{p.agents, a}
-	if p.ends != nil {
-		t.ctx, p.ends[a.ItemIndex] = context.WithCancelCause(p.agents)
+	if f := p.flights[a.Token]; f != nil {
+		t.ctx, f.end = context.WithCancelCause(p.agents)
 	}
 	select {
 	case p.idle <- t:
@@ -547,7 +561,7 @@ func (p *pool) handle(m message) {
 	case m.park != nil && m.park.step != nil:
 		p.askTurn(m.park)
 	case m.park != nil && m.park.keeps:
-		p.turns.asking.add(p.job.state.Running[m.park.index].Key, m.park)
+		p.turns.asking.add(p.flights[m.park.token].keys.rate, m.park)
 	case m.park != nil:
 		p.park(m.park)
 	case m.synced != nil:
@@ -563,17 +577,34 @@ func (p *pool) handle(m message) {
 		p.release(m.done, p.job.state.Seq)
 	case m.done != nil:
 		p.running--
-		breaker := p.job.state.Running[m.done.attempt.ItemIndex].Ticket.Key
-		seq := p.job.recordOutcome(m.done, p.halted)
-		p.askAgain(breaker)
-		p.haltForOwn(m.done.err)
-		p.job.condemn(m.done.attempt.ItemIndex)
-		if w, ok := p.job.state.Merging[m.done.attempt.ItemIndex]; ok && w.Seq == seq {
-			p.enqueue(m.done.attempt.ItemIndex)
-		}
-		p.release(m.done, seq)
-		p.checkPolicy()
+		p.ended(m.done)
 	}
+	if _, changed := m.event.(events.QuotaResumed); changed {
+		p.restartClocks()
+	}
+}
+
+// ended records the end of an attempt, and does what follows from it.
+func (p *pool) ended(e *attemptEnd) {
+	index, breaker := e.attempt.ItemIndex, p.flights[e.attempt.Token].keys.breaker
+	if !p.counts(e) {
+		seq := p.supersede(e)
+		p.askAgain(breaker)
+		p.haltForOwn(e.err)
+		p.release(e, seq)
+		return
+	}
+	other := p.job.state.other(index, e.attempt.Number)
+	seq := p.job.recordOutcome(e, p.halted)
+	p.endOther(other, e.attempt.Number)
+	p.askAgain(breaker)
+	p.haltForOwn(e.err)
+	p.job.condemn(index)
+	if w, ok := p.job.state.Merging[index]; ok && w.Seq == seq {
+		p.enqueue(index)
+	}
+	p.release(e, seq)
+	p.checkPolicy()
 }
 
 // haltForOwn stops the pool after an error of prodigy itself, since the next attempt would fail too. A stop is no such error.
@@ -590,16 +621,16 @@ func (p *pool) haltForOwn(err error) {
 
 // release frees the slot of an agent that has ended; with strict durability not before its record is on disk.
 func (p *pool) release(e *attemptEnd, seq int64) {
-	slot := p.slotOf[e.attempt.ItemIndex]
-	delete(p.slotOf, e.attempt.ItemIndex)
-	p.turns.forget(e.attempt.ItemIndex)
-	p.forgetSteps(e.attempt.ItemIndex)
-	if end := p.ends[e.attempt.ItemIndex]; end != nil {
-		end(nil)
-		delete(p.ends, e.attempt.ItemIndex)
+	f := p.flights[e.attempt.Token]
+	delete(p.flights, e.attempt.Token)
+	p.turns.forget(e.attempt.Token)
+	p.forgetSteps(e.attempt.Token)
+	if f.end != nil {
+		f.end(nil)
 	}
+	slot := f.slot
 	if slot == 0 {
-		p.unpark(e.attempt.ItemIndex)
+		p.unpark(e.attempt.Token)
 	}
 	if e.attempt.ItemIndex == p.loneOut {
 		p.loneOut = -1
@@ -709,6 +740,7 @@ func (p *pool) arm(t *time.Timer) {
 	}
 	sooner(p.nextStep(next, vacant))
 	sooner(p.turns.next(next, vacant, p.held))
+	sooner(p.nextStraggler(next, vacant))
 	if vacant && len(p.parked) > 0 {
 		sooner(p.parked[0].due)
 	}
@@ -784,14 +816,13 @@ func (p *pool) park(k *parking) {
 		k.wake <- sameSlot
 		return
 	}
-	p.freeSlot(p.slotOf[k.index])
-	p.slotOf[k.index] = 0
+	p.leaveSlot(k)
 	heap.Push(&p.parked, k)
 }
 
 // unpark removes an agent that ended while it was parked, because of a timeout.
-func (p *pool) unpark(index int) {
-	at := slices.IndexFunc(p.parked, func(k *parking) bool { return k.index == index })
+func (p *pool) unpark(token int64) {
+	at := slices.IndexFunc(p.parked, func(k *parking) bool { return k.token == token })
 	if at >= 0 {
 		heap.Remove(&p.parked, at)
 	}
@@ -804,7 +835,7 @@ func (p *pool) wake(now time.Time) bool {
 	}
 	k := heap.Pop(&p.parked).(*parking)
 	if k.turn && p.job.state.takesTurns() {
-		p.turns.woken.add(p.job.state.Running[k.index].Key, k)
+		p.turns.woken.add(p.flights[k.token].keys.rate, k)
 		return true
 	}
 	p.unparkTo(k, p.takeSlot())
@@ -813,14 +844,23 @@ func (p *pool) wake(now time.Time) bool {
 
 // unparkTo has a parked agent go on in a slot.
 func (p *pool) unparkTo(k *parking, slot int) {
-	p.slotOf[k.index] = slot
+	f := p.flights[k.token]
+	f.slot, f.began = slot, time.Now()
 	k.wake <- slot
+}
+
+// leaveSlot frees the slot of an agent that waits.
+func (p *pool) leaveSlot(k *parking) {
+	f := p.flights[k.token]
+	p.freeSlot(f.slot)
+	f.slot = 0
 }
 
 func (p *pool) takeSlot() int {
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	p.taken[slot] = true
+	p.watch.dry = time.Time{}
 	if p.seeker.slot != nil {
 		p.job.shared.put(slot, p.seeker.slot)
 		p.seeker.slot = nil

@@ -32,7 +32,7 @@ func (s *state) ended(index int, e adapt.End, now time.Time) *adapt.Change {
 	if f.Waited {
 		e.Took = 0
 	}
-	e.Calls = len(s.Running)
+	e.Calls = len(s.Running) + len(s.Doubles)
 	return s.Adapt.End(e, now)
 }
 

@@ -12,6 +12,7 @@ import (
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
+	"prodigy/internal/straggler"
 )
 
 // state is all that is known of a job: the fold of its log. Only the goroutine that runs the job touches it. It is also what a checkpoint has
@@ -22,6 +23,7 @@ type state struct {
 	Adapt    *adapt.Limiter       `json:"adapt"`  // without its bounds
 	Retries  *retry.Throttle      `json:"retries"`
 	Steps    stepRates            `json:"steps,omitempty"` // without their limits
+	Times    *straggler.Times     `json:"times"`           // without their limit
 	Started  time.Time            `json:"started"`
 	Seq      int64                `json:"seq"`     // of the last record
 	Outcome  int64                `json:"outcome"` // of the last record that gave an item its row of the results
@@ -33,15 +35,16 @@ type state struct {
 	Workflow string               `json:"workflow"`
 
 	Phases   map[string]*phase    `json:"phases"`
-	Working  string               `json:"working"`  // the phase that its events are about
-	Status   errorpolicy.Statuses `json:"status"`   // by item index, as far as items have been seen
-	Running  map[int]running      `json:"running"`  // attempts that have started and not ended, by item index
-	Waiting  map[int]pendingRetry `json:"waiting"`  // items between two attempts, by item index
-	Retrying map[string]stepRetry `json:"retrying"` // the last retry of a step by item id, of what has not ended; "" for the other phases
-	Crashes  map[int]crashes      `json:"crashes"`  // of items that were in flight when a run died
-	Losses   map[int]losses       `json:"losses"`   // of items whose workers were lost
-	Failures map[int]int          `json:"failures"` // failures so far of items that wait or are dead-lettered
-	LastTry  map[int]int          `json:"last_try"` // attempt number of items that are dead-lettered, for their retry from the queue
+	Working  string               `json:"working"`           // the phase that its events are about
+	Status   errorpolicy.Statuses `json:"status"`            // by item index, as far as items have been seen
+	Running  map[int]running      `json:"running"`           // attempts that have started and not ended, by item index
+	Doubles  map[int]running      `json:"doubles,omitempty"` // second attempts at items whose first one still runs, by item index
+	Waiting  map[int]pendingRetry `json:"waiting"`           // items between two attempts, by item index
+	Retrying map[string]stepRetry `json:"retrying"`          // the last retry of a step by item id, of what has not ended; "" for the other phases
+	Crashes  map[int]crashes      `json:"crashes"`           // of items that were in flight when a run died
+	Losses   map[int]losses       `json:"losses"`            // of items whose workers were lost
+	Failures map[int]int          `json:"failures"`          // failures so far of items that wait or are dead-lettered
+	LastTry  map[int]int          `json:"last_try"`          // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
 
 	Quotas   map[string]events.QuotaPaused      `json:"quotas,omitempty"`   // the pools whose agents wait
@@ -108,6 +111,8 @@ type running struct {
 	Key    string    `json:"key,omitempty"`    // see events.AgentStarted
 	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero: with the attempt
 	Waited bool      `json:"waited,omitempty"` // it waited for a try, so that how long it takes says nothing
+
+	Doubled int `json:"doubled,omitempty"` // number of the second attempt that was begun for it, or that it is; 0: none was
 }
 
 // crashes is how often a run died, for no reason that is known, soon after an attempt at an item had begun.
@@ -149,6 +154,7 @@ func newState(p errorpolicy.Policy) *state {
 		Adapt:    adapt.New(p.Adapt),
 		Retries:  retry.NewThrottle(p.RetryRatio),
 		Steps:    newStepRates(p.StepRates),
+		Times:    straggler.NewTimes(p.Straggler),
 		Phases:   map[string]*phase{},
 		Running:  map[int]running{},
 		Waiting:  map[int]pendingRetry{},
@@ -159,6 +165,7 @@ func newState(p errorpolicy.Policy) *state {
 		Retrying: map[string]stepRetry{},
 		Circuits: circuits{},
 		Merging:  map[int]merging{},
+		Doubles:  map[int]running{},
 	}
 }
 
@@ -297,7 +304,15 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key}
 		delete(s.Waiting, e.ItemIndex)
 		return effects
+	case events.AgentDuplicated:
+		return s.double(r, e)
+	case events.AgentSuperseded:
+		s.supersede(e.ItemIndex, e.Attempt)
 	case events.AgentCompleted:
+		s.single(e.ItemIndex, e.Attempt)
+		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running[e.ItemIndex].Waited {
+			s.Times.Add(time.Duration(e.DurationMS))
+		}
 		effects := s.Policy.AttemptSucceeded(s.Running[e.ItemIndex].Ticket, r.Time)
 		effects.Limit = s.ended(e.ItemIndex, adapt.End{Kind: adapt.Good, Took: time.Duration(e.DurationMS)}, r.Time)
 		if e.Commit != "" {
@@ -322,7 +337,7 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 	case events.AgentInterrupted:
 		f := s.Running[e.ItemIndex]
 		s.Policy.Released(f.Ticket)
-		s.giveBack(e.ItemIndex, f, f.Number-1)
+		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
 	case events.AgentLost:
 		s.lose(e.ItemIndex, e.Unbegun)
 	case events.StepTurn:
@@ -399,6 +414,8 @@ func (s *state) merging() int {
 }
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
+	s.single(e.ItemIndex, e.Attempt)
+	number := max(e.Attempt, s.Running[e.ItemIndex].Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if before == errorpolicy.Pending && e.ErrorType != retry.TypeSkipped && (e.Rejected() || !e.Action.RunsAgain()) {
 		s.Rollout.countEnd(false)
@@ -406,7 +423,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	if e.Rejected() {
 		s.Policy.Rejected(e.ItemID, before)
 		s.settle(e.ItemID, e.ItemIndex, errorpolicy.Rejected)
-		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = e.Attempt, failures
+		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = number, failures
 		return errorpolicy.Effects{}
 	}
 	if e.ErrorType == retry.TypeSkipped {
@@ -427,7 +444,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		delete(s.Merging, e.ItemIndex)
 		delete(s.Retrying, e.ItemID)
 		s.Failures[e.ItemIndex] = failures
-		next := pendingRetry{ID: e.ItemID, Number: e.Attempt, Due: *e.RetryAt, Retry: retryState(e)}
+		next := pendingRetry{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
 		if e.Resolve {
 			next.Resolve = e.Commit
 		}
@@ -436,7 +453,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 	}
 	s.settle(e.ItemID, e.ItemIndex, e.Status())
 	if e.Status().DeadLetter() {
-		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = e.Attempt, failures
+		s.LastTry[e.ItemIndex], s.Failures[e.ItemIndex] = number, failures
 	}
 	return effects
 }
@@ -477,8 +494,13 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 			continue
 		}
 		s.Policy.Released(f.Ticket)
-		s.giveBack(index, f, f.Number)
-		if e.Died == nil || e.Died.Sub(f.Began) > suspiciousTime {
+		began := f.Began
+		if d, doubled := s.Doubles[index]; doubled {
+			s.Policy.Released(d.Ticket)
+			began = d.Began
+		}
+		s.giveBack(index, f, max(f.Number, f.Doubled))
+		if e.Died == nil || e.Died.Sub(began) > suspiciousTime {
 			continue
 		}
 		c := s.Crashes[index]
@@ -526,6 +548,7 @@ func (s *state) unfinished() string {
 // whose retry was stopped is a dead letter as before.
 func (s *state) giveBack(index int, f running, number int) {
 	delete(s.Running, index)
+	delete(s.Doubles, index)
 	if s.Status.At(index) != errorpolicy.Pending {
 		s.LastTry[index] = number
 		return
@@ -560,6 +583,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	s.Spent.Settle(index)
 	delete(s.Merging, index)
 	delete(s.Running, index)
+	delete(s.Doubles, index)
 	delete(s.Waiting, index)
 	delete(s.LastTry, index)
 	delete(s.Failures, index)
@@ -639,7 +663,7 @@ func (s *state) retried(a *agent.Attempt, itemID string) {
 
 // details returns how many items the state knows more of than how they ended. Eight that are but numbers take the room of one that is more.
 func (s *state) details() int {
-	return len(s.Running) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + s.Steps.keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
+	return len(s.Running) + len(s.Doubles) + len(s.Merging) + len(s.Waiting) + len(s.Skips) + len(s.Retrying) + len(s.Sessions) + len(s.Spent.Items) + s.Rate.Keys() + s.Policy.Keys() + s.Steps.keys() + (len(s.Crashes)+len(s.Losses)+len(s.Failures)+len(s.LastTry))/8
 }
 
 // circuits are the last transitions of the breakers of steps, by phase and scope: two phases may have steps of one label. The breaker

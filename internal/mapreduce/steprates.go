@@ -78,8 +78,7 @@ func (p *pool) askTurn(k *parking) {
 	}
 	now := time.Now()
 	if !k.keeps && (q.has(k.step.Key) || p.stepMay(k.step.Position)(k.step.Key, now).After(now)) && len(p.parked)+p.turns.woken.len()+p.stepsParked < maxParked {
-		p.freeSlot(p.slotOf[k.index])
-		p.slotOf[k.index] = 0
+		p.leaveSlot(k)
 		p.stepsParked++
 	} else {
 		k.keeps = true
@@ -107,7 +106,7 @@ func (p *pool) serveSteps(now time.Time, vacant bool) bool {
 			case k.keeps:
 				q.pop()
 				p.giveTurn(k, now)
-				k.wake <- p.slotOf[k.index]
+				k.wake <- p.flights[k.token].slot
 				continue
 			case vacant:
 				q.pop()
@@ -148,11 +147,11 @@ func (p *pool) nextStep(latest time.Time, vacant bool) time.Time {
 	return latest
 }
 
-// forgetSteps removes the agent of an item that has ended, should it wait for the turn of a step.
-func (p *pool) forgetSteps(index int) {
+// forgetSteps removes an agent that has ended, should it wait for the turn of a step.
+func (p *pool) forgetSteps(token int64) {
 	for _, q := range p.steps {
 		for k := range q.all() {
-			if k.index == index {
+			if k.token == token {
 				k.gone = true
 			}
 		}

@@ -153,11 +153,11 @@ func (t *turns) next(latest time.Time, vacant, held bool) time.Time {
 	return latest
 }
 
-// forget removes the agent of an item that has ended, should it wait.
-func (t *turns) forget(index int) {
+// forget removes an agent that has ended, should it wait.
+func (t *turns) forget(token int64) {
 	for _, l := range []*lanes[string, *parking]{&t.woken, &t.asking} {
 		for k := range l.all() {
-			if k.index == index {
+			if k.token == token {
 				k.gone = true
 			}
 		}
@@ -236,7 +236,7 @@ func (p *pool) serveAsking(now time.Time) {
 		if !ok {
 			return
 		}
-		k.wake <- p.slotOf[k.index]
+		k.wake <- p.flights[k.token].slot
 	}
 }
 

@@ -263,7 +263,9 @@ var classes = [...]struct{ class, word string }{
 	failed:    {"bad", "failed"},
 	stopped:   {"stopped", "was stopped, or running when prodigy died"},
 	lost:      {"stopped", "was lost with its worker"},
-	unended:   {"unended", "is running"},
+
+	superseded: {"stopped", "does not count, since another attempt at its item does"},
+	unended:    {"unended", "is running"},
 }
 
 func (p *plot) attempt(s span, y, h float64) []rect {
@@ -325,13 +327,13 @@ func (s *strip) add(i int, class string, y, h float64) {
 }
 
 // lengths draws the histogram of attempt durations.
-func lengths(cells []view.DurationCell) chart {
+func lengths(cells []duration.Cell) chart {
 	const height = 90.0
 	c := chart{Height: height, Name: "Attempt durations"}
 	if len(cells) == 0 {
 		return c
 	}
-	most := slices.MaxFunc(cells, func(a, b view.DurationCell) int { return cmp.Compare(a.Count, b.Count) }).Count
+	most := slices.MaxFunc(cells, func(a, b duration.Cell) int { return cmp.Compare(a.Count, b.Count) }).Count
 	each := width / float64(len(cells))
 	for i, cell := range cells {
 		h := height * float64(cell.Count) / float64(most)

@@ -66,7 +66,7 @@ type charts struct {
 	Slots      chart
 	SummedUp   bool // there are too many attempts to draw each one
 	Lengths    chart
-	Durations  *view.Durations
+	Durations  *duration.Histogram
 	Merges     *merges // nil: the job has no workspaces
 	Limits     []chart // of what ran at once, and of starts; nil: nothing limited them that changed
 	Breakers   *chart  // nil: no breaker of a key has opened

@@ -12,6 +12,8 @@ type Tally struct {
 	Attempts    int            `json:"attempts"`     // at items
 	ItemRetries int            `json:"item_retries"` // attempts that a policy has asked for after a failure
 	StepRetries int            `json:"step_retries"`
+	Stragglers  int            `json:"stragglers,omitempty"`
+	Duplicates  int            `json:"duplicates,omitempty"` // second attempts at the items of stragglers
 	DeadLetters int            `json:"dead_letters"`
 	Openings    map[string]int `json:"breaker_openings"` // by the scope of the breaker
 
@@ -61,7 +63,14 @@ func (t *Tally) Apply(r events.Record) {
 		t.Attempts++
 		t.running++
 		t.AtOnce = max(t.AtOnce, t.running)
-	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost:
+	case events.AgentStraggling:
+		t.Stragglers++
+	case events.AgentDuplicated:
+		t.Attempts++
+		t.Duplicates++
+		t.running++
+		t.AtOnce = max(t.AtOnce, t.running)
+	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost, events.AgentSuperseded:
 		t.running--
 	case events.AgentFailed:
 		switch {

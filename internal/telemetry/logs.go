@@ -3,6 +3,7 @@ package telemetry
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"time"
 
 	"prodigy/internal/duration"
@@ -31,6 +32,9 @@ func (t *Tracer) say(r events.Record) {
 			l.Severity = Warn
 		}
 		l.Attrs = []Attr{{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}, {"error.type", string(e.ErrorType)}, {"prodigy.action", string(e.Action)}, {"prodigy.step", e.Step}}
+	case events.AgentStraggling:
+		l.Severity, l.Body = Warn, e.ItemID+": attempt "+strconv.Itoa(e.Attempt)+" is a straggler: "+e.Words()
+		l.Attrs = []Attr{{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}}
 	case events.AgentLost:
 		l.Severity, l.Body = Warn, e.ItemID+": "+e.Reason
 		l.Attrs = []Attr{{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}}

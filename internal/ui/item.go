@@ -76,10 +76,15 @@ func indented(data json.RawMessage) json.RawMessage {
 func attemptsOf(x view.Explanation, commands []*command, running bool) []*attempt {
 	var list []*attempt
 	for _, e := range x.Entries {
-		if n := len(list); n == 0 || e.Event == (events.AgentStarted{}).Type() {
+		if n := len(list); n == 0 || e.Event == (events.AgentStarted{}).Type() || e.Event == (events.AgentDuplicated{}).Type() {
 			list = append(list, &attempt{Number: e.Attempt})
 		}
 		a := list[len(list)-1]
+		for i := len(list) - 1; i >= 0 && a.Number != e.Attempt; i-- { // one of two that ran at once
+			if list[i].Number == e.Attempt {
+				a = list[i]
+			}
+		}
 		a.Entries = append(a.Entries, e)
 		a.see(e.Event)
 	}
@@ -114,6 +119,8 @@ func (a *attempt) see(event string) {
 		a.State, a.Class = "failed", "item-failed"
 	case (events.AgentInterrupted{}).Type():
 		a.State, a.Class = "stopped", "item-pending"
+	case (events.AgentSuperseded{}).Type():
+		a.State, a.Class = "superseded by another attempt", "item-pending"
 	case (events.AgentLost{}).Type():
 		a.State, a.Class = "lost with its worker", "item-pending"
 	}

@@ -195,6 +195,13 @@ func (x *explainer) apply(r events.Record) {
 			why += "; it stays a dead letter until it succeeds"
 		}
 		x.add(r, fmt.Sprintf("attempt %d was stopped: %s", e.Attempt, e.Reason), why)
+	case events.AgentStraggling:
+		x.add(r, fmt.Sprintf("attempt %d is a straggler", e.Attempt), e.Words())
+	case events.AgentDuplicated:
+		x.attempt = e.Attempt
+		x.add(r, fmt.Sprintf("attempt %d starts in slot %d, while attempt %d goes on", e.Attempt, e.Worker, e.Of), "the first of the two that succeeds counts; this one uses up no try")
+	case events.AgentSuperseded:
+		x.superseded(r, e)
 	case events.AgentPlaced:
 		x.add(r, fmt.Sprintf("attempt %d runs on %s, in slot %d there", e.Attempt, e.Node, e.Slot))
 	case events.AgentLost:
@@ -323,6 +330,24 @@ func (x *explainer) started(r events.Record, e events.AgentStarted) {
 	x.out.Status, x.attempt, x.index, x.due, x.step, x.began = InFlight, e.Attempt, e.ItemIndex, time.Time{}, "", r.Time
 	clear(x.waited)
 	x.add(r, text, why...)
+}
+
+// superseded says why one of two attempts does not count.
+func (x *explainer) superseded(r events.Record, e events.AgentSuperseded) {
+	const why = "that is no failure of the item, and uses up no try"
+	at := x.attempt
+	x.attempt = e.Attempt
+	switch {
+	case e.Error != "":
+		x.add(r, fmt.Sprintf("attempt %d failed after %s: %s", e.Attempt, duration.Format(time.Duration(e.DurationMS)), e.Error), fmt.Sprintf("attempt %d still runs, and it counts: ", e.By)+why)
+	case x.out.Status == InFlight:
+		x.add(r, fmt.Sprintf("attempt %d was stopped", e.Attempt), fmt.Sprintf("attempt %d still ran: ", e.By)+why)
+	default:
+		x.add(r, fmt.Sprintf("attempt %d was stopped after %s, or has ended too: attempt %d counts", e.Attempt, duration.Format(time.Duration(e.DurationMS)), e.By), why)
+	}
+	if x.attempt = at; at == e.Attempt {
+		x.attempt = e.By
+	}
 }
 
 func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }

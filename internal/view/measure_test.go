@@ -4,43 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 )
-
-// A length of time lies in the cell that it is counted in, and no cell is wider than a quarter of its beginning.
-func TestEveryDurationHasItsCell(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := time.Duration(rapid.Int64Range(0, int64(20*24*time.Hour)).Draw(t, "d"))
-		from, to := cellBounds(durationCell(d))
-		if d < from || d >= to {
-			t.Errorf("%v is counted from %v to %v", d, from, to)
-		}
-		if from >= 4*time.Microsecond && to-from > from/4 {
-			t.Errorf("the cell from %v to %v is too wide", from, to)
-		}
-	})
-}
-
-func TestQuantilesAreAtMostAQuarterTooLong(t *testing.T) {
-	var d Durations
-	for ms := range 100 {
-		d.add(time.Duration(ms+1) * time.Millisecond)
-	}
-	for _, c := range []struct {
-		q    float64
-		want time.Duration
-	}{{0.01, time.Millisecond}, {0.5, 50 * time.Millisecond}, {0.9, 90 * time.Millisecond}, {1, 100 * time.Millisecond}} {
-		if got := d.Quantile(c.q); got < c.want || got > c.want*5/4 {
-			t.Errorf("Quantile(%v) = %v, want %v or a quarter more", c.q, got, c.want)
-		}
-	}
-	if got := new(Durations).Quantile(0.5); got != 0 {
-		t.Errorf("the median of nothing is %v", got)
-	}
-}
 
 // Items that come to an end at an even pace are estimated rightly: the true rest lies in the range.
 func TestTheEstimateHoldsTheTrueRest(t *testing.T) {

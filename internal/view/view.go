@@ -7,10 +7,12 @@ package view
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
@@ -70,12 +72,13 @@ type Job struct {
 	Draining string // who has asked for the end of the run, or cancelled the job; empty: nobody
 	Letters  bool   // dead letters are being run again
 
-	Durations Durations // of the attempts that ended by themselves
+	Durations duration.Histogram // of the attempts that ended by themselves
 	Failures  Failures
 	Slowest   []Attempt // the slowest attempts that have ended, the longest first
 
-	Spent       spend.Total                  // by AI agents
-	MaxCost     spend.USD                    // that they may cost in all, if a command line said so
+	Spent       spend.Total // by AI agents
+	MaxCost     spend.USD   // that they may cost in all, if a command line said so
+	Stragglers  Stragglers
 	Rollout     *events.RolloutStage         // the stage; nil: there is none, or the last is over
 	RetriesHeld *events.RetriesHeld          // nil: no retry waits because of too many
 	StartsHeld  map[string]events.StartsHeld // what holds back all starts, by its name
@@ -85,6 +88,7 @@ type Job struct {
 
 	status  errorpolicy.Statuses // by item index
 	running map[int]Attempt      // by item index
+	doubles map[int]Attempt      // second attempts at items whose first one is in running, by item index
 	merging map[int]queued       // items whose work waits to be merged, by index
 	indexes map[string]int       // of what runs, by item id
 	printed map[string]string    // last lines of commands that run, by item id
@@ -98,6 +102,25 @@ type Job struct {
 	atItems bool // see AtItems
 	resumed bool // the records from before this run were not shown
 	known   int  // with resumed: how many items the runs before knew of
+}
+
+// Stragglers are the attempts that took unusually long.
+type Stragglers struct {
+	Found      int `json:"found"`
+	Duplicates int `json:"duplicates,omitempty"` // second attempts at their items
+	Counted    int `json:"counted,omitempty"`    // of these: gave the item its success
+}
+
+// Words returns the counts, for people; "": there were none.
+func (s Stragglers) Words() string {
+	if s.Found == 0 {
+		return ""
+	}
+	text := times(s.Found, "attempt", "attempts")
+	if s.Duplicates > 0 {
+		text += fmt.Sprintf(", %s, of which %d counted", times(s.Duplicates, "second attempt", "second attempts"), s.Counted)
+	}
+	return text
 }
 
 // Counts are the numbers of items by outcome. A retried dead letter counts by its last outcome.
@@ -134,11 +157,14 @@ type Attempt struct {
 	Printed  string        // the last line that its running command has printed, as far as it is known
 	Duration time.Duration // of one that has ended
 	Type     retry.Type    // of its failure; empty: none
+
+	Straggling bool // it takes unusually long
+	Duplicate  bool // it is the second of two attempts that run at once
 }
 
 // New returns the view of a job before its first record.
 func New() *Job {
-	return &Job{State: Running, running: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
+	return &Job{State: Running, running: map[int]Attempt{}, doubles: map[int]Attempt{}, merging: map[int]queued{}, indexes: map[string]int{}, printed: map[string]string{}, waiting: newWaiting(), circuit: newCircuit()}
 }
 
 // Resumed returns a view to which only the records from a resume on will be applied; earlier are the metrics before it.
@@ -259,9 +285,30 @@ func (j *Job) applyAgent(r events.Record) {
 		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
 		j.indexes[e.ItemID] = e.ItemIndex
 		j.slots = max(j.slots, e.Worker)
+	case events.AgentStraggling:
+		j.Stragglers.Found++
+		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
+			a.Straggling = true
+			j.running[e.ItemIndex] = a
+		}
+	case events.AgentDuplicated:
+		j.Stragglers.Duplicates++
+		j.doubles[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time, Duplicate: true}
+		j.slots = max(j.slots, e.Worker)
+	case events.AgentSuperseded:
+		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
+			j.running[e.ItemIndex] = j.doubles[e.ItemIndex]
+		}
+		delete(j.doubles, e.ItemIndex)
 	case events.AgentProgress:
 		j.Step(e)
 	case events.AgentCompleted:
+		if d, runs := j.doubles[e.ItemIndex]; runs && d.Number == e.Attempt {
+			j.running[e.ItemIndex] = d
+		}
+		if j.running[e.ItemIndex].Duplicate {
+			j.Stragglers.Counted++
+		}
 		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
 		if e.Commit != "" {
 			j.merging[e.ItemIndex] = queued{id: e.ItemID, seq: r.Seq, since: r.Time}
@@ -325,6 +372,7 @@ func (j *Job) resume(now time.Time, e events.JobResumed) {
 	for index, a := range j.running {
 		if !e.IsAttached(index) { // it died with the run before
 			delete(j.running, index)
+			delete(j.doubles, index)
 			delete(j.indexes, a.ItemID)
 		}
 	}
@@ -419,7 +467,7 @@ func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t
 	if step != "" {
 		a.Step = step
 	}
-	j.Durations.add(took)
+	j.Durations.Add(took)
 	j.slow(a)
 }
 
@@ -537,11 +585,13 @@ func (j *Job) stopped(index int) {
 	delete(j.printed, j.running[index].ItemID)
 	delete(j.indexes, j.running[index].ItemID)
 	delete(j.running, index)
+	delete(j.doubles, index)
 }
 
 // halt removes all running items.
 func (j *Job) halt() {
 	clear(j.running)
+	clear(j.doubles)
 	clear(j.indexes)
 	clear(j.printed)
 }

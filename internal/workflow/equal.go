@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// EqualSteps reports whether two steps do the same work. It ignores positions, descriptions, retries and timeouts.
+// EqualSteps reports whether two steps do the same work. It ignores positions, descriptions, retries and timeouts, and what they say of being run twice.
 func EqualSteps(a, b Step) bool {
 	return reflect.DeepEqual(stepContent(a), stepContent(b))
 }
@@ -26,7 +26,7 @@ func stepContent(s Step) any {
 func withoutPositions(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range []string{"pos", "block", "indent", "timeout", "retry", "description"} {
+		for _, key := range []string{"pos", "block", "indent", "timeout", "retry", "description", "idempotent"} {
 			delete(v, key)
 		}
 		for key := range v {

@@ -17,6 +17,7 @@ import (
 	"prodigy/internal/retry"
 	"prodigy/internal/spelling"
 	"prodigy/internal/spend"
+	"prodigy/internal/straggler"
 )
 
 // node is a piece of JSON Schema.
@@ -226,6 +227,10 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		return either("number above 0, or [mapping](#retry_ratio)", number("", node{"exclusiveMinimum": 0, "maximum": 100}), l.block(reflect.TypeFor[retry.Ratio](), "retry_ratio")), true
 	case reflect.TypeFor[*Ramp]():
 		return either("list of numbers, or [mapping](#ramp)", rampForm(), l.block(reflect.TypeFor[Ramp](), "ramp")), true
+	case reflect.TypeFor[*straggler.Config]():
+		return l.block(reflect.TypeFor[straggler.Config](), "straggler"), true
+	case reflect.TypeFor[straggler.After]():
+		return either("multiple of a percentile as in `3×p95`, or duration or seconds", pattern(`^ *[0-9.]+ *[×xX*] *[pP][5-9][0-9] *$`, ""), timeout()), true
 	case reflect.TypeFor[rate.Limit]():
 		return rateForm(), true
 	case reflect.TypeFor[*ReduceWhen]():

@@ -14,6 +14,7 @@ import (
 	"prodigy/internal/breaker"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/retry"
+	"prodigy/internal/straggler"
 )
 
 // everything is a valid file that holds each key of the language that has a place beside the others.
@@ -132,6 +133,7 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		retry.Backoff{},
 		errorpolicy.Policy{},
 		breaker.Config{},
+		straggler.Config{},
 	}
 	for _, block := range blocks {
 		typ := reflect.TypeOf(block)

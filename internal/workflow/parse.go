@@ -19,6 +19,7 @@ import (
 	"prodigy/internal/rate"
 	"prodigy/internal/retry"
 	"prodigy/internal/spend"
+	"prodigy/internal/straggler"
 )
 
 // Parse reads a workflow. file is its name in messages. The error is an *InvalidError with all problems.
@@ -35,6 +36,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 	if r.w.Workspace.Isolated() {
 		r.w.Workspace = r.w.Workspace.withDefaults()
 	}
+	r.checkStraggler()
 	if len(r.problems) > 0 {
 		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}
 	}
@@ -235,6 +237,10 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.canary(e)
 	case **Ramp:
 		*t = r.ramp(e)
+	case **straggler.Config:
+		*t = r.straggler(e)
+	case *straggler.After:
+		set(t)(r.stragglerAfter(e))
 	case *[]int: // read by its own reader
 	case **Concurrency:
 		*t = r.concurrency(e)

@@ -79,6 +79,9 @@ func (r *reader) mapPhase(e entry) *Map {
 		r.w.ErrorPolicy.Adapt = adapt.Config{Min: c.Min, Max: c.Max}
 	}
 	r.checkRollout(m, b)
+	if s := m.Straggler; s != nil {
+		m.StragglerPos, r.w.ErrorPolicy.Straggler = posOf(b.at("straggler")), s.After
+	}
 	r.stepRates(m)
 	r.w.ErrorPolicy.OnTimeout, r.w.ErrorPolicy.Rate = m.Timeouts.Action, m.Rate.Limit
 	return m
