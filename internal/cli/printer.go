@@ -48,6 +48,7 @@ type printer struct {
 	log     zerolog.Logger
 	con     *console
 	quiet   bool
+	flood   flood // of lines about keys and stragglers
 	job     *view.Job
 }
 
@@ -130,6 +131,7 @@ func (p *printer) show() {
 		select {
 		case batch, open := <-p.records:
 			if !open {
+				p.tellFlood(true)
 				p.screen.clear()
 				p.closeItems()
 				return
@@ -153,6 +155,7 @@ func (p *printer) show() {
 				p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
 			}
 		case now := <-tick.C:
+			p.tellFlood(false)
 			p.progress(now)
 		}
 	}
@@ -267,13 +270,21 @@ func (p *printer) print(r events.Record) {
 	case events.RetriesAllowed:
 		p.log.Info().Msg("no retry waits for first attempts any more")
 	case events.AgentStraggling:
-		p.log.Warn().Msg("item " + visible(e.ItemID) + " is a straggler: " + e.Words())
+		if p.flood.admit("stragglers", time.Now()) {
+			p.log.Warn().Msg("item " + visible(e.ItemID) + " is a straggler: " + e.Words())
+		}
 	case events.CircuitOpen:
-		p.circuitOpen(r.Time, e)
+		if e.Key == "" || p.flood.admit("circuit breakers opened", time.Now()) {
+			p.circuitOpen(r.Time, e)
+		}
 	case events.CircuitHalfOpen:
-		p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " is half-open, testing")
+		if e.Key == "" || p.flood.admit("half-open", time.Now()) {
+			p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " is half-open, testing")
+		}
 	case events.CircuitClosed:
-		p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " closed")
+		if e.Key == "" || p.flood.admit("closed", time.Now()) {
+			p.log.Info().Msg(breakerOf(e.Scope, e.Key) + " closed")
+		}
 	}
 }
 
@@ -284,6 +295,13 @@ func (p *printer) budgetReached(e events.BudgetReached) {
 		text += fmt.Sprintf("; no further agent starts, %s", counted(e.Running, "agent")+" may end")
 	}
 	p.log.Warn().Msg(text)
+}
+
+// tellFlood prints how many events got no line of their own, when it is time for that, or at the end.
+func (p *printer) tellFlood(end bool) {
+	if text := p.flood.summary(time.Now(), end); text != "" {
+		p.log.Warn().Msg(text)
+	}
 }
 
 // circuitOpen prints that a breaker has opened, why, and what becomes of the items meanwhile.
