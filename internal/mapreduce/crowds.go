@@ -31,9 +31,9 @@ func (c *crowds) add(due time.Time) int {
 	return n
 }
 
-// spread delays a retry that comes in a crowd, and whose policy has no jitter, and returns by how much: by its place in the crowd, and a random part of
-// its delay.
-func (c *crowds) spread(d *retry.Decision, p retry.Policy, now time.Time, rnd *rand.Rand) time.Duration {
+// spread delays a retry that comes in a crowd, and whose policy has no jitter, and returns by how much: by a random part of its delay, which follows from
+// the seed of rnd, and where retries are limited also by its place in the crowd.
+func (c *crowds) spread(d *retry.Decision, p retry.Policy, limited bool, now time.Time, rnd *rand.Rand) time.Duration {
 	if len(*c) > crowdSeconds {
 		maps.DeleteFunc(*c, func(second int64, _ int) bool { return second < now.Unix() })
 	}
@@ -41,7 +41,10 @@ func (c *crowds) spread(d *retry.Decision, p retry.Policy, now time.Time, rnd *r
 	if n <= crowdFrom || p.Jitter != retry.NoJitter {
 		return 0
 	}
-	more := min(time.Duration(n-crowdFrom)*crowdPace, crowdMost) + time.Duration(rnd.Int64N(int64(max(d.Delay, crowdPace))))
+	more := time.Duration(rnd.Int64N(int64(max(d.Delay, crowdPace))))
+	if limited {
+		more += min(time.Duration(n-crowdFrom)*crowdPace, crowdMost)
+	}
 	if p.Budget > 0 {
 		more = max(0, min(more, d.BudgetLeft))
 	}

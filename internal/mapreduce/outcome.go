@@ -182,8 +182,8 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 	}
 	if d.Action.RunsAgain() {
 		var spread time.Duration
-		if p := j.workflow.ErrorPolicy; p.RetryRatio != nil && p.RetryConfig != nil {
-			spread = j.crowds.spread(&d.Retry, *p.RetryConfig, now, rnd)
+		if p := j.workflow.ErrorPolicy; p.RetryConfig != nil {
+			spread = j.crowds.spread(&d.Retry, *p.RetryConfig, p.RetryRatio != nil, now, rnd)
 		}
 		addRetry(&failed, d.Retry, now)
 		failed.Retry.SpreadMS = events.Millis(spread)
