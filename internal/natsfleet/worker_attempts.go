@@ -1,0 +1,533 @@
+package natsfleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/mask"
+	"prodigy/internal/process"
+)
+
+// jobExecutor runs the attempts of one spec.
+type jobExecutor struct {
+	*agent.Executor
+	spec     fleet.Spec
+	produces func(string, json.RawMessage) ([]string, error) // nil: none
+}
+
+// holding is an attempt that this worker was given.
+type holding struct {
+	job     *workerJob
+	token   int64
+	task    fleet.Task
+	slot    int // 0: it waits
+	began   int // the slot that it began in
+	arrived time.Time
+
+	ran    atomic.Bool // a command of it was begun
+	fenced bool
+	over   bool // nobody wants to know how it ends
+	cancel context.CancelCauseFunc
+	at     *events.AgentProgress // not told yet
+
+	preparing bool // it waits for the commits that it begins at
+
+	x        *jobExecutor // once it runs
+	checkout string       // with workspaces: the directory of the run here, or that of its files
+
+	reports  []report   // that the coordinator has not taken, in order
+	sent     int        // how many of them were sent
+	index    int        // of the last report
+	ended    bool       // the last of them is its end
+	spilling bool       // they are being left with the broker
+	left     bool       // its end is with the broker
+	making   sync.Mutex // reports come in order
+}
+
+// report is a fleet.Report as JSON.
+type report struct {
+	data  []byte
+	index int
+	made  time.Time
+}
+
+var (
+	errGivenBack = errors.New("the worker is being ended")
+	errGivenUp   = fmt.Errorf("the coordinator has given it up: %w", process.ErrKill)
+	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
+)
+
+// watcherEarly is how long before its time the watcher may kill, by this clock.
+const watcherEarly = 200 * time.Millisecond
+
+// goRound is how long slots are offered to one job before another one is offered them.
+const goRound = 300 * time.Millisecond
+
+// schedule gives free slots to attempts that go on, then to those that wait, and offers what is left to the jobs.
+func (w *worker) schedule(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.free) > 0 && len(w.waking) > 0 {
+		w.waking[0] <- w.takeSlot()
+		w.waking = w.waking[1:]
+	}
+	for len(w.free) > 0 && len(w.queue) > 0 && !now.Before(w.rest) {
+		h := w.queue[0]
+		w.queue = w.queue[1:]
+		h.slot = w.takeSlot()
+		h.began = h.slot
+		w.start(h)
+	}
+	var open []*workerJob
+	offered := 0
+	for _, j := range w.jobs {
+		if w.short != "" || j.short != "" {
+			if j.credit > j.got {
+				w.withdraw(j)
+			}
+		} else if j.refuses == "" && j.Stop == "" {
+			open = append(open, j)
+		}
+		offered += int(j.credit - j.got)
+	}
+	rests := w.stopping || now.Before(w.rest) || w.outOfContact(now) || w.frozen(now)
+	free := len(w.free) - len(w.queue)
+	if rests {
+		free = 0
+	}
+	if offered > free || len(open) > 1 && offered > 0 && now.Sub(w.turned) > goRound {
+		for _, j := range w.jobs {
+			if j.credit > j.got {
+				w.withdraw(j)
+			}
+		}
+		offered = 0
+	}
+	if len(open) == 0 || offered >= free {
+		return
+	}
+	w.turned = now
+	slices.SortFunc(open, func(a, b *workerJob) int { return cmp.Compare(a.key, b.key) })
+	for ; offered < free; offered++ {
+		j := open[w.turn%len(open)]
+		w.turn++
+		j.credit++
+		j.dirty = true
+	}
+}
+
+// start has an idle goroutine, whose stack has grown already, or a new one run an attempt.
+func (w *worker) start(h *holding) {
+	w.runs.Add(1)
+	select {
+	case w.idle <- h:
+	default:
+		go func() {
+			for ok := true; ok; {
+				w.run(h)
+				w.runs.Done()
+				select {
+				case h, ok = <-w.idle:
+				case <-w.life.Done():
+					return
+				case <-time.After(idleTime):
+					return
+				}
+			}
+		}()
+	}
+}
+
+// idleTime is how long a goroutine waits for another attempt.
+const idleTime = time.Second
+
+func (w *worker) takeSlot() int {
+	slot := w.free[len(w.free)-1]
+	w.free = w.free[:len(w.free)-1]
+	return slot
+}
+
+// release gives a slot back.
+func (w *worker) release(slot int) {
+	w.mu.Lock()
+	w.free = append(w.free, slot)
+	w.mu.Unlock()
+	w.kick()
+}
+
+// delivered takes what the coordinator of a job says.
+func (w *worker) delivered(m *nats.Msg) {
+	var d fleet.Down
+	if decode(m.Data, &d) != nil || d.V != fleet.Protocol {
+		return
+	}
+	if err := w.trust.checkMessage(m, signedDown, m.Subject); err != nil {
+		w.warn(d.Key, fmt.Sprintf("a message with %d attempts: %v", len(d.Tasks), err))
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.kick()
+	j := w.jobs[d.Key]
+	if j == nil || j.Owner != d.Owner {
+		return
+	}
+	if now := time.Now(); len(d.Tasks) > 0 && (now.Sub(w.proof) > w.shortest()/2 || w.frozen(now)) { // it may have been on the way for so long that others have it by now
+		w.restate(j)
+		d.Tasks = nil
+		go w.renew()
+	}
+	for _, t := range d.Tasks {
+		h := &holding{job: j, token: t.Token, task: t, arrived: time.Now()}
+		if d.Round != j.round || j.got >= j.credit || w.held[h.name()] != nil || j.arrived[t.Token] {
+			continue // the offer was taken back
+		}
+		j.got++
+		j.arrived[t.Token] = true
+		w.held[h.name()] = h
+		w.queue = append(w.queue, h)
+	}
+	for _, e := range d.Settled {
+		h := w.held[(&holding{job: j, token: e.Token}).name()]
+		if h == nil {
+			continue
+		}
+		w.taken(h, e.Index)
+		if h.ended && len(h.reports) == 0 && e.Index >= h.index {
+			delete(w.held, h.name())
+		}
+	}
+	for _, token := range d.Over {
+		w.giveUp(j, token)
+	}
+	if d.Again {
+		w.again(j)
+	}
+}
+
+// giveUp ends an attempt that the coordinator has given up. It is called with the lock held.
+func (w *worker) giveUp(j *workerJob, token int64) {
+	h := w.held[(&holding{job: j, token: token}).name()]
+	if h == nil {
+		return
+	}
+	if at := slices.Index(w.queue, h); at >= 0 || h.left {
+		delete(w.held, h.name())
+		if at >= 0 {
+			w.queue = slices.Delete(w.queue, at, at+1)
+		}
+		return
+	}
+	if h.ended { // that is answered
+		return
+	}
+	h.over = true
+	if h.cancel != nil {
+		h.cancel(errGivenUp)
+	}
+}
+
+func (h *holding) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
+
+// run runs an attempt, and reports how it ended.
+func (w *worker) run(h *holding) {
+	o, made, pack, err := w.execute(h)
+	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made, Pack: pack}
+	w.mu.Lock()
+	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
+	if o.Failure != nil && o.Failure.Signal != "" {
+		fenced = fenced || w.frozen(time.Now().Add(watcherEarly))
+	}
+	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
+	w.mu.Unlock()
+	switch {
+	case fenced && !h.ran.Load():
+		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
+	case fenced:
+		r = fleet.Report{Kind: fleet.Dropped, Reason: "its worker had no contact with the broker for most of the lease, and has killed it"}
+	case err != nil && (stopped || errors.Is(err, process.ErrKill)):
+		r = fleet.Report{Kind: fleet.Returned, Reason: err.Error()}
+	case err != nil:
+		r = fleet.Report{Kind: fleet.Broken, Reason: err.Error()}
+		w.broken(err)
+	default:
+		w.mu.Lock()
+		w.resting = 0
+		w.mu.Unlock()
+	}
+	w.finish(h, r)
+}
+
+// broken has the worker rest after it could not do something itself, longer each time.
+func (w *worker) broken(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resting = min(max(2*w.resting, 5*time.Second), time.Minute)
+	w.rest = time.Now().Add(w.resting)
+	w.o.Say(fmt.Sprintf("could not run an attempt, which is given back: %v; rests for %s", err, w.resting))
+}
+
+func (w *worker) holder(h *holding) fleet.Holder {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fleet.Holder{Instance: w.node.Instance, Node: w.o.Name, Slot: h.began}
+}
+
+// execute runs an attempt that was granted.
+func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
+	w.mu.Lock()
+	ctx, cancel := context.WithCancelCause(context.WithValue(h.job.life, holdingKey{}, h))
+	defer cancel(nil)
+	h.cancel = cancel
+	if h.fenced {
+		cancel(errNoContact)
+	}
+	w.mu.Unlock()
+	if h.task.Ref != "" {
+		data, err := w.fetch(ctx, h.task.Ref)
+		if err == nil {
+			err = json.Unmarshal(data, &h.task)
+		}
+		if err != nil {
+			return o, nil, nil, fmt.Errorf("fetch the attempt: %w", err)
+		}
+	}
+	x, dir, space, err := w.executor(ctx, h)
+	if err != nil {
+		return o, nil, nil, err
+	}
+	a := h.task.Attempt(x.spec, w.entry(h.job).ID, h.slot, h.arrived)
+	switch {
+	case dir != "":
+		a.Dir = dir
+	case w.o.Dir != "":
+		a.Dir = w.o.Dir
+	}
+	if a.Lost { // it may be what kills workers: that it has begun must be known before it does it again
+		w.report(h, fleet.Report{Kind: fleet.Placed})
+		w.speak(false)
+		_ = w.nc.FlushTimeout(time.Second)
+	} else {
+		placed := time.AfterFunc(100*time.Millisecond, func() { w.report(h, fleet.Report{Kind: fleet.Placed}) })
+		defer placed.Stop()
+	}
+	if space != nil {
+		h.x, h.checkout = x, a.Dir
+		o, pack, err = w.executeIsolated(ctx, h, space, a)
+		return o, nil, pack, err
+	}
+	if o, err = x.Execute(ctx, a); err == nil {
+		if dir != "" {
+			made, err = w.collect(ctx, x, h, a, &o)
+		}
+	}
+	return o, made, nil, err
+}
+
+// errObjectGone is the error about an object that the broker has lost.
+var errObjectGone = errors.New("the broker has lost it")
+
+// How long a worker waits for an object that the broker does not have, and for a broker that cannot say: it may have lost its disk, and is told what it
+// had, or its cluster may have no leader yet.
+const (
+	missingFor = 2 * time.Second
+	dumbFor    = 30 * time.Second
+)
+
+// fetch returns an object.
+func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, dumbFor)
+	defer cancel()
+	var data []byte
+	var final error
+	var missing time.Time
+	err := keepTrying(ctx, func(ctx context.Context) (err error) {
+		data, err = w.get(ctx, name)
+		switch {
+		case errors.Is(err, errAltered):
+			final = err
+			return nil
+		case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound):
+			missing = time.Time{}
+		case missing.IsZero():
+			missing = time.Now()
+		case time.Since(missing) > missingFor:
+			final = errObjectGone
+			return nil
+		}
+		return err
+	})
+	return data, cmp.Or(final, err)
+}
+
+// executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and its workspaces (nil: it has none).
+func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir string, space *jobSpace, err error) {
+	j := h.job
+	j.asking.Lock()
+	defer j.asking.Unlock()
+	entry := w.entry(j)
+	files := entry.Files
+	if files != "" {
+		if dir, err = w.directory(ctx, j, files); err != nil {
+			return nil, "", nil, fmt.Errorf("files: %w", err)
+		}
+	}
+	if space, err = w.workspaces(ctx, j, entry); err != nil {
+		return nil, "", nil, fmt.Errorf("workspaces: %w", err)
+	}
+	if x := j.executors[h.task.Spec]; x != nil {
+		return x, dir, space, nil
+	}
+	data, err := w.fetch(ctx, h.task.Spec)
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("fetch the steps: %w", err)
+	}
+	x = &jobExecutor{}
+	if err := json.Unmarshal(data, &x.spec); err != nil {
+		return nil, "", nil, fmt.Errorf("read the steps: %w", err)
+	}
+	if entry.Secrets && j.secrets == nil {
+		if err := w.ask(ctx, j, callSecrets, 0, nil, &j.secrets); err != nil {
+			return nil, "", nil, fmt.Errorf("ask for the secrets: %w", err)
+		}
+	}
+	var agents aicli.Set
+	if x.spec.Agents {
+		var layers []aicli.Layer
+		for _, text := range x.spec.Layers {
+			var node yaml.Node
+			if err := yaml.Unmarshal([]byte(text), &node); err != nil {
+				return nil, "", nil, fmt.Errorf("read the presets: %w", err)
+			}
+			layers = append(layers, aicli.Layer{Name: "the coordinator", Node: node.Content[0]})
+		}
+		if agents, err = aicli.Load(layers...); err != nil {
+			return nil, "", nil, err
+		}
+	}
+	if len(x.spec.Produces) > 0 {
+		if x.produces, err = agent.Paths(x.spec.Produces); err != nil {
+			return nil, "", nil, err
+		}
+	}
+	environ := w.o.Environ
+	if space != nil {
+		environ = space.Environ(environ)
+	}
+	var values []string
+	for _, v := range j.secrets {
+		values = append(values, v)
+	}
+	x.Executor = agent.New(agent.Config{
+		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace, LogSteps: x.spec.LogSteps, TempDir: w.temp,
+		Environ: environ, Secrets: j.secrets, Mask: mask.New(values),
+	}, &workerHost{w: w, job: j})
+	j.executors[h.task.Spec] = x
+	return x, dir, space, nil
+}
+
+// holdingKey is the key of the holding in the context of its commands.
+type holdingKey struct{}
+
+// command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing.
+func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
+	w.mu.Lock()
+	out := w.outOfContact(time.Now()) || w.frozen(time.Now())
+	w.mu.Unlock()
+	if out {
+		return process.Exit{}, errNoContact
+	}
+	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+		h.ran.Store(true)
+	}
+	return process.Run(ctx, c)
+}
+
+// mostUnread is how many bytes of reports of a job are kept until the coordinator has taken them or the broker has: then what is printed waits.
+const mostUnread = 8 << 20
+
+// report has the coordinator told what happened. Reports of an attempt come in order.
+func (w *worker) report(h *holding, r fleet.Report) {
+	h.making.Lock()
+	defer h.making.Unlock()
+	w.mu.Lock()
+	for h.job.unread > mostUnread && w.jobs[h.job.key] == h.job && !h.fenced && w.life.Err() == nil {
+		w.space.Wait()
+	}
+	w.mu.Unlock()
+	one, ok := w.encode(h, r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ok {
+		w.add(h, one)
+	}
+}
+
+// finish frees the slot of an attempt and reports its end, in one message.
+func (w *worker) finish(h *holding, r fleet.Report) {
+	h.making.Lock()
+	defer h.making.Unlock()
+	one, ok := w.encode(h, r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h.slot > 0 {
+		w.free = append(w.free, h.slot)
+		h.slot = 0
+	}
+	h.ended = true
+	if h.over || !ok {
+		delete(w.held, h.name())
+		w.tidy(h.job)
+		w.kick()
+		return
+	}
+	w.add(h, one)
+}
+
+// encode makes the next report of an attempt. What is too large for a message becomes an object. It reports false if nobody wants to know it.
+func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
+	w.mu.Lock()
+	wanted := w.jobs[h.job.key] == h.job
+	w.mu.Unlock()
+	if !wanted {
+		return report{}, false // the job is over, and nobody listens any more
+	}
+	r.V, r.Token, r.Index, r.Holder = fleet.Protocol, h.token, h.index+1, w.holder(h)
+	data := encoded(r)
+	if len(data) > maxBody {
+		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
+		if keepTrying(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
+			return report{}, false
+		}
+		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
+	}
+	h.index++
+	return report{data: data, index: r.Index, made: time.Now()}, true
+}
+
+// add puts a report among those to be sent. It is called with the lock held.
+func (w *worker) add(h *holding, r report) {
+	j := h.job
+	j.unread += len(r.data)
+	h.reports = append(h.reports, r)
+	if !slices.Contains(j.outbox, h) {
+		j.outbox = append(j.outbox, h)
+	}
+	w.kick()
+}

@@ -1,0 +1,372 @@
+package natsfleet
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/pressure"
+	"prodigy/internal/process"
+)
+
+// workerJob is a job as a worker sees it.
+type workerJob struct {
+	key string
+	fleet.Job
+	life    context.Context // ends when the job is to be ended here
+	cancel  context.CancelCauseFunc
+	halting chan struct{}    // closed when waits are to end
+	tickets map[int64]string // of AI agents that were admitted: the coordinator that did
+	refuses string           // why the worker takes no part; empty: it does
+	short   string           // why nothing of it begins here now, see measure; empty: it may
+	foreign bool             // its entry is not believed
+	warns   string           // what was not believed, to be said
+
+	round, credit, got int64          // of the offer, and how many attempts of it have arrived
+	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
+	dirty              bool           // there is something to say
+	full               bool           // all that is held is to be said
+	outbox             []*holding     // that have reports that were not sent
+	unread             int            // bytes of reports that the coordinator has not taken
+
+	executors map[string]*jobExecutor // by spec
+	dirs      map[string]string       // that attempts run in, by the list of their files
+	spaces    map[string]*jobSpace    // by their seed
+	secrets   map[string]string       // once asked for
+	asking    sync.Mutex
+}
+
+// watch follows the jobs of the fleet.
+func (w *worker) watch() {
+	for w.life.Err() == nil {
+		kv, err := w.js.KeyValue(w.life, jobsBucket)
+		var updates jetstream.KeyWatcher
+		if err == nil {
+			updates, err = kv.WatchAll(w.life)
+		}
+		if err != nil {
+			time.Sleep(250 * time.Millisecond)
+			continue
+		}
+		w.follow(kv, updates)
+		_ = updates.Stop()
+	}
+}
+
+// follow takes updates of the jobs until the bucket is another: a broker that lost its disk has one without those of before, and tells nobody.
+func (w *worker) follow(kv jetstream.KeyValue, updates jetstream.KeyWatcher) {
+	check := time.NewTicker(2 * time.Second)
+	defer check.Stop()
+	known := map[string]bool{} // jobs named before the end of the list; nil after it
+	bucket := bucketOf(w.life, kv)
+	for {
+		select {
+		case <-w.life.Done():
+			return
+		case u, ok := <-updates.Updates():
+			switch {
+			case !ok:
+				return
+			case u == nil: // all that there are; a job that runs here may be unknown to a broker that lost its disk
+				for _, key := range w.idleJobs() {
+					if known != nil && !known[key] {
+						w.forget(key)
+					}
+				}
+				known = nil
+			case u.Operation() != jetstream.KeyValuePut:
+				w.forget(u.Key())
+			default:
+				if known != nil {
+					known[u.Key()] = true
+				}
+				var j fleet.Job
+				if json.Unmarshal(u.Value(), &j) == nil {
+					w.examine(u.Key(), j)
+				}
+			}
+		case <-w.rewatch: // after a reconnect nobody delivers updates for some seconds
+			return
+		case <-check.C:
+			if now := bucketOf(w.life, kv); now != "" && now != bucket {
+				return
+			}
+		}
+	}
+}
+
+// bucketOf identifies the bucket: another one of the same name was made at another time. Empty: it cannot be asked for.
+func bucketOf(ctx context.Context, kv jetstream.KeyValue) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	s, err := kv.Status(ctx)
+	if err != nil {
+		return ""
+	}
+	if b, ok := s.(*jetstream.KeyValueBucketStatus); ok {
+		return b.StreamInfo().Created.String()
+	}
+	return ""
+}
+
+// idleJobs returns the keys of the jobs that nothing is held of.
+func (w *worker) idleJobs() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	busy := map[string]bool{}
+	for _, h := range w.held {
+		busy[h.job.key] = true
+	}
+	var keys []string
+	for key := range w.jobs {
+		if !busy[key] {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// examine takes over the entry of a job, if it can be believed: with trust, one that is signed, and whose coordinator says now that it runs the job.
+func (w *worker) examine(key string, now fleet.Job) {
+	if len(w.trust) == 0 || now.V != fleet.Protocol || now.Version != w.o.Version { // that is refused, and could not be checked
+		w.update(key, now)
+		return
+	}
+	if err := w.trust.checkJob(key, now); err != nil {
+		w.disbelieve(key, now, err)
+		return
+	}
+	w.mu.Lock()
+	owner := w.owners[key]
+	old := owner == now.Owner && w.jobs[key] != nil && now.Serial < w.jobs[key].Serial
+	asked := w.asking[key] == now.Owner
+	if owner != now.Owner {
+		w.asking[key] = now.Owner
+	}
+	w.mu.Unlock()
+	switch {
+	case old:
+		w.warn(key, "the description of job "+now.ID+": it is an older one than this worker knows")
+	case owner == now.Owner:
+		w.update(key, now)
+	case !asked:
+		go w.confirm(key, now)
+	}
+}
+
+// confirm asks the coordinator of a job whether it runs it, until it says so, and takes the job over then. An entry that somebody repeats is of one that
+// does not answer.
+func (w *worker) confirm(key string, now fleet.Job) {
+	for tries := 0; ; tries++ {
+		w.mu.Lock()
+		wanted := w.asking[key] == now.Owner
+		w.mu.Unlock()
+		if !wanted || w.life.Err() != nil {
+			return
+		}
+		nonce := rand.Text()
+		m, err := w.nc.Request(ownerSubject(key), []byte(nonce), time.Second)
+		if err == nil {
+			if err = w.trust.checkMessage(m, signedOwner, key+"\x00"+nonce); err != nil {
+				w.disbelieve(key, now, fmt.Errorf("who says to run it: %w", err))
+			} else if string(m.Data) != now.Owner {
+				err = errors.New("another runs it")
+			}
+		}
+		if err == nil {
+			w.mu.Lock()
+			w.owners[key] = now.Owner
+			delete(w.asking, key)
+			w.mu.Unlock()
+			w.update(key, now)
+			return
+		}
+		if tries == 3 {
+			w.warn(key, "the description of job "+now.ID+": nobody confirms it: its coordinator is away, or it is an old one")
+		}
+		select {
+		case <-time.After(min(time.Duration(tries+1)*200*time.Millisecond, 2*time.Second)):
+		case <-w.life.Done():
+		}
+	}
+}
+
+// disbelieve refuses a job whose entry cannot be believed. What was believed of it before stays.
+func (w *worker) disbelieve(key string, now fleet.Job, why error) {
+	w.mu.Lock()
+	j := w.jobs[key]
+	if j != nil && !j.foreign {
+		w.mu.Unlock()
+		w.warn(key, "the description of job "+now.ID+": "+why.Error())
+		return
+	}
+	said := j != nil && j.refuses == why.Error() && j.Owner == now.Owner
+	w.mu.Unlock()
+	if said {
+		return
+	}
+	now.Stop = ""
+	w.take(key, now, why)
+}
+
+// warn says once what was not believed, here and to the coordinator of the job.
+func (w *worker) warn(key, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.warned[text] {
+		return
+	}
+	if len(w.warned) > 1000 {
+		clear(w.warned)
+	}
+	w.warned[text] = true
+	w.o.Say("not believed: " + text)
+	if j := w.jobs[key]; j != nil {
+		j.warns, j.dirty = text, true
+		w.kick()
+	}
+}
+
+// update takes over what a coordinator says of its job.
+func (w *worker) update(key string, now fleet.Job) { w.take(key, now, nil) }
+
+// entry returns what the coordinator of a job says of it.
+func (w *worker) entry(j *workerJob) fleet.Job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return j.Job
+}
+
+// take takes over the entry of a job. foreign is why it is not believed; nil: it is.
+func (w *worker) take(key string, now fleet.Job, foreign error) {
+	w.mu.Lock()
+	j := w.jobs[key]
+	if j != nil && foreign == nil && !j.foreign && now.Epoch < j.Epoch {
+		w.mu.Unlock()
+		return // of a coordinator that another has taken the job over from
+	}
+	if j == nil {
+		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}}
+		j.life, j.cancel = context.WithCancelCause(context.Background())
+		w.jobs[key] = j
+	}
+	before := j.Job
+	if before.Owner != "" && before.Owner != now.Owner && before.Stop != "" { // it was stopped, and goes on
+		j.halting = make(chan struct{})
+		j.life, j.cancel = context.WithCancelCause(context.Background())
+	}
+	j.Job, j.foreign = now, foreign != nil
+	if j.refuses = w.unfit(now); foreign != nil {
+		j.refuses = foreign.Error()
+	}
+	if j.refuses != "" && before.Owner != now.Owner {
+		w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
+	}
+	if now.Stop != "" {
+		select {
+		case <-j.halting:
+		default:
+			close(j.halting)
+		}
+	}
+	switch now.Stop {
+	case fleet.Grace:
+		j.cancel(errors.New("the job is stopping"))
+	case fleet.Kill:
+		j.cancel(fmt.Errorf("the job is stopping: %w", process.ErrKill))
+	}
+	if now.Stop != "" {
+		w.giveBackOf(j)
+	}
+	if j.refuses == "" && j.short == "" { // before slots are offered to it
+		if j.short = w.shortOf(now, ""); j.short != "" {
+			w.sayShort(now.ID, j.short)
+		}
+	}
+	w.again(j) // a new coordinator wants to know everything, and one that was away
+	w.mu.Unlock()
+}
+
+// giveBackOf gives back what has not begun of a job. It is called with the lock held.
+func (w *worker) giveBackOf(j *workerJob) {
+	others := w.queue
+	w.queue = nil
+	for _, h := range others {
+		if h.job != j {
+			w.queue = append(w.queue, h)
+			continue
+		}
+		h.ended = true
+		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: "the job is stopping"}) })
+	}
+}
+
+// reconsider looks whether the worker can take part by now in jobs that it has refused.
+func (w *worker) reconsider() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.jobs {
+		if j.refuses != "" && !j.foreign {
+			j.refuses = w.unfit(j.Job)
+		}
+	}
+}
+
+// unfit returns why the worker cannot take part in a job, or nothing.
+func (w *worker) unfit(j fleet.Job) string {
+	if j.V != fleet.Protocol {
+		return fmt.Sprintf("prodigy %s speaks protocol %d of the fleet, and this worker, prodigy %s, speaks %d", j.Version, j.V, w.o.Version, fleet.Protocol)
+	}
+	if j.Version != w.o.Version {
+		return fmt.Sprintf("it is run by prodigy %s, and this worker is prodigy %s: they must be the same", j.Version, w.o.Version)
+	}
+	for _, label := range j.Requires {
+		if !slices.Contains(w.o.Labels, label) {
+			return fmt.Sprintf("it requires %s, which this worker does not have", label)
+		}
+	}
+	if j.Guards.Any() && !pressure.Supported && w.o.Machine == nil {
+		return "it has guards, and what this machine has left cannot be measured"
+	}
+	if j.Seed != "" {
+		return w.lacksGit()
+	}
+	if w.o.Dir == "" && j.Files == "" {
+		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
+			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s; mount it there, or say where it is with --dir", w.node.Host, filepath.Join(j.Dir, j.Probe))
+		}
+	}
+	return ""
+}
+
+// forget ends what runs of a job that is gone.
+func (w *worker) forget(key string) {
+	w.mu.Lock()
+	j := w.jobs[key]
+	delete(w.jobs, key)
+	delete(w.owners, key)
+	delete(w.asking, key)
+	if j != nil {
+		j.cancel(fmt.Errorf("the job is gone: %w", process.ErrKill))
+		for name, h := range w.held {
+			if h.job == j && (h.ended || slices.Contains(w.queue, h)) {
+				delete(w.held, name)
+			}
+		}
+		w.queue = slices.DeleteFunc(w.queue, func(h *holding) bool { return h.job == j })
+		w.space.Broadcast()
+		w.tidy(j)
+	}
+	w.mu.Unlock()
+	w.kick()
+}
