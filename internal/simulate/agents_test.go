@@ -3,6 +3,8 @@ package simulate
 import (
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,11 +19,11 @@ import (
 
 // agentsOf returns a workflow whose items are the work of one agent each.
 func agentsOf(items, parallel int, step, rest string) string {
-	text := "map:\n  input: ["
-	for i := range items {
-		text += fmt.Sprintf("%d, ", i)
+	list := make([]string, items)
+	for i := range list {
+		list[i] = strconv.Itoa(i)
 	}
-	return text + fmt.Sprintf("]\n  max_parallel: %d\n  agent_template:\n    - id: write\n      agent: {prompt: \"do ${item}\"%s}\n%s", parallel, step, rest)
+	return fmt.Sprintf("map:\n  input: [%s]\n  max_parallel: %d\n  agent_template:\n    - id: write\n      agent: {prompt: \"do ${item}\"%s}\n%s", strings.Join(list, ", "), parallel, step, rest)
 }
 
 // simulatedAgents runs a workflow whose agents end as a script says, and returns its records as well.
