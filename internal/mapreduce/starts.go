@@ -29,6 +29,7 @@ type starts struct {
 	ledger  *spend.Ledger
 	open    map[int64]start // by the ID of their tickets
 
+	waiting int   // agents that ask again each second: for money that others have reserved, or while others probe a limit
 	reached bool  // the budget of the job is spent, and that was recorded
 	stop    error // no agent starts any more that has to wait: the job stops
 }
@@ -116,8 +117,12 @@ func (j *job) budget() spend.Budget {
 	return b
 }
 
-// reservedWait is how often agents that wait for money that others have reserved ask again.
-const reservedWait = time.Second
+// reservedWait is how often agents that wait for money that others have reserved ask again. When more of them wait than asksPerSecond, most ask less
+// often: what is free is soon taken by one of them.
+const (
+	reservedWait  = time.Second
+	asksPerSecond = 8
+)
 
 // admit asks the gates and the ledger at once, so that nobody holds one while it waits for another. Without a ticket it says how long to wait.
 func (s *starts) admit(item int, ask agent.AgentAsk, now time.Time) (t agent.AgentTicket, wait time.Duration, err error) {
@@ -167,9 +172,24 @@ func indexOf(a *agent.Attempt) int {
 
 // AdmitAgent waits until the gate of a pool and the budget admit an agent.
 func (h *host) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent.AgentAsk, keepSlot bool) (slot int, t agent.AgentTicket, refusal *agent.Failure, err error) {
+	waits := false
+	defer func() {
+		if waits {
+			h.starts.mu.Lock()
+			h.starts.waiting--
+			h.starts.mu.Unlock()
+		}
+	}()
 	for {
 		h.starts.mu.Lock()
 		t, wait, err := h.starts.admit(indexOf(a), ask, time.Now())
+		if wait == reservedWait { // for money, or for the probe of a limit
+			if !waits {
+				waits = true
+				h.starts.waiting++
+			}
+			wait *= time.Duration(1 + a.ItemIndex%(1+h.starts.waiting/asksPerSecond))
+		}
 		if spent, ok := errors.AsType[*spend.JobSpent](err); ok {
 			h.budgetReached(spent)
 		}
