@@ -139,9 +139,7 @@ func randOf(seed uint64, t agent.SimulatedTry) *rand.Rand {
 	return retry.NewRand(seed, keys...)
 }
 
-// Commands returns what takes the place of the commands of a job.
-func Commands(m Model) agent.Simulator { return commands(m, &workspaces{model: m}) }
-
+// commands returns what takes the place of the commands of a job.
 func commands(m Model, w *workspaces) agent.Simulator {
 	return func(ctx context.Context, t agent.SimulatedTry, c process.Command) (agent.SimulatedExit, error) {
 		var o Outcome
