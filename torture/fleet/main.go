@@ -325,6 +325,17 @@ func (r *round) run() (v verdict, err error) {
 				fmt.Print("    ", line)
 			}
 		}
+		sweep, err := r.start("sweep", r.cables[workers].url(), "fleet", "sweep")
+		if err != nil {
+			return v, err
+		}
+		<-r.ended(sweep)
+		if left, err = r.leftovers(); err != nil {
+			return v, err
+		}
+		if len(left) > 0 {
+			v.bad = append(v.bad, "after a sweep the broker still has "+strings.Join(left, ", "))
+		}
 	}
 	if r.space {
 		r.judgeWork(&v)
