@@ -464,7 +464,7 @@ func (r *round) harm(fault string, i, b int, length time.Duration) error {
 func (r *round) resume() error {
 	r.cables[workers].set(false)
 	args := []string{"resume", "--lease", r.lease}
-	if jobs, err := filepath.Glob(filepath.Join(r.dir, "home", "events", "*", "*")); err != nil || len(jobs) == 0 { // it was killed before there was one
+	if jobs, err := filepath.Glob(filepath.Join(r.dir, "home", "events", "*", "*", "*.jsonl")); err != nil || len(jobs) == 0 { // it was killed before there was one, or its log
 		args = []string{"run", filepath.Join(r.dir, "w.yml"), "--lease", r.lease}
 	}
 	job, err := r.start("job", r.cables[workers].url(), args...)
