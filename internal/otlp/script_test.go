@@ -16,15 +16,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"prodigy/internal/cli"
+	"prodigy/internal/natsfleet"
 	"prodigy/internal/testenv/scripts"
 )
 
-// The test binary is prodigy too, with its companion.
+// The test binary is prodigy too, with its companions.
 func TestMain(m *testing.M) {
 	scripts.Main(m, map[string]func(){
-		"prodigy":      func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
-		"prodigy-otel": func() { os.Exit(cli.Main(os.Args[1:], nil, Export)) },
-		"collector":    fakeCollector,
+		"prodigy":       func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
+		"prodigy-fleet": func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Link{}, nil)) },
+		"prodigy-otel":  func() { os.Exit(cli.Main(os.Args[1:], nil, Export)) },
+		"collector":     fakeCollector,
 	})
 }
 
