@@ -62,10 +62,18 @@ func (j Job) Lock() (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
+// tryLock locks a file that another process may be about to free. However long this process is kept waiting, it tries at the beginning and after the patience.
 func tryLock(file *flock.Flock, patience time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return file.TryLockContext(ctx, lockPatience/10)
+	for until := time.Now().Add(patience); ; time.Sleep(lockPatience / 10) {
+		over := !time.Now().Before(until)
+		locked, err := file.TryLock()
+		if locked || err != nil {
+			return locked, err
+		}
+		if over {
+			return false, context.DeadlineExceeded
+		}
+	}
 }
 
 // gone reports whether the process certainly does not exist. On Windows it cannot know.
