@@ -196,7 +196,10 @@ func (l *Limiter) interval(now time.Time) time.Duration {
 // Next returns when the next call may start: at once, if that is not after now.
 func (l *Limiter) Next(now time.Time) time.Time {
 	hold := l.mem.Hold
-	if back := l.mem.Last.Sub(now); back > 0 { // the clock was set back
+	switch back := l.mem.Last.Sub(now); {
+	case back > time.Second: // the clock was set back: a time that moves along with now would never come. A start has all times moved
+		return now
+	case back > 0:
 		hold = hold.Add(-back)
 	}
 	if hold.After(now) && !hold.After(now.Add(mostHold)) {

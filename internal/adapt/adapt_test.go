@@ -96,8 +96,17 @@ func TestARefusalThatGoesOnHoldsEverythingAsLongAsTheServiceAsks(t *testing.T) {
 	if l.Next(now).Sub(now) != 30*time.Second {
 		t.Errorf("after two more: nothing for %s, want 30s", l.Next(now).Sub(now))
 	}
-	if now = now.Add(-30 * time.Minute); l.Next(now).Sub(now) != 30*time.Second {
-		t.Errorf("with the clock set back: nothing for %s, want 30s", l.Next(now).Sub(now))
+	if now = now.Add(-30 * time.Minute); l.Next(now).After(now) {
+		t.Errorf("with the clock set back: nothing for %s, want a start at once, since nobody knows when it was", l.Next(now).Sub(now))
+	}
+	l.Start(now)
+	for asked := 0; l.Next(now).After(now); asked++ {
+		if now = l.Next(now); asked > 3 {
+			t.Fatalf("after a start: each time nothing for longer, now until %s", now)
+		}
+	}
+	if waited := now.Sub(noon.Add(4*time.Second - 30*time.Minute)); waited < 30*time.Second || waited > 40*time.Second {
+		t.Errorf("after a start: nothing for %s, want 30s to 40s", waited)
 	}
 }
 

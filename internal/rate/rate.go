@@ -112,8 +112,8 @@ func (l Limit) burst() time.Duration {
 // Limiter says when the next start of a key may be. Each key has the limit for itself. The answers follow from the starts alone, so that a
 // Limiter that is told them again gives the same. It is not safe for concurrent use.
 //
-// In any time t there are at most t / interval + burst starts of a key, as long as each is after Next. A clock that was set back delays a key by
-// no more than one interval.
+// In any time t there are at most t / interval + burst starts of a key, as long as each is after Next. After the clock was set back the next start of a key
+// may be at once.
 type Limiter struct {
 	limit Limit
 	mem   memory
@@ -171,15 +171,23 @@ func (l *Limiter) Next(key string, now time.Time) time.Time {
 			full = of
 		}
 	}
+	if full.After(l.empty(now).Add(l.limit.interval())) {
+		return now // a time that moves along with now would never come
+	}
 	return l.bounded(full, now).Add(-(l.limit.burst() - 1) * l.limit.interval())
 }
 
 // bounded returns the time at which a bucket is full. It is never later than that of an empty bucket, unless the clock was set back.
 func (l *Limiter) bounded(full, now time.Time) time.Time {
-	if empty := now.Add(l.limit.burst() * l.limit.interval()); full.After(empty) {
+	if empty := l.empty(now); full.After(empty) {
 		return empty
 	}
 	return full
+}
+
+// empty returns the time at which a bucket will be full that is empty now.
+func (l *Limiter) empty(now time.Time) time.Time {
+	return now.Add(l.limit.burst() * l.limit.interval())
 }
 
 // Start records a start of a key.

@@ -103,18 +103,29 @@ func TestNoLimitNeverWaits(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackCostsOneInterval: the time of the last start says nothing when it is in the future.
-func TestAClockThatWasSetBackCostsOneInterval(t *testing.T) {
+// TestAClockThatWasSetBackStopsNothing: the time of the last start says nothing when it is in the future. Who waits asks again when its time has come.
+func TestAClockThatWasSetBackStopsNothing(t *testing.T) {
 	l := NewLimiter(Limit{Count: 1, Per: time.Minute, Burst: 2})
 	l.Start("", noon)
 	l.Start("", noon)
 	earlier := noon.Add(-5 * time.Hour)
-	if wait := l.Next("", earlier).Sub(earlier); wait != time.Minute {
-		t.Errorf("wait: got %s, want %s", wait, time.Minute)
+	now := earlier
+	var got []time.Duration
+	for range 4 {
+		asked := 0
+		for at := l.Next("", now); at.After(now); at = l.Next("", now) {
+			if asked++; asked > 3 {
+				t.Fatalf("after %v: each time it is told to wait longer, now until %s", got, at)
+			}
+			now = at
+		}
+		l.Start("", now)
+		got = append(got, now.Sub(earlier))
 	}
-	l.Start("", earlier.Add(time.Minute))
-	if wait := l.Next("", earlier.Add(time.Minute)).Sub(earlier); wait != 2*time.Minute {
-		t.Errorf("wait after a start: got %s, want %s", wait, 2*time.Minute)
+	for i, want := range []time.Duration{0, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute} {
+		if got[i] != want {
+			t.Errorf("start %d: got it after %s, want %s", i, got[i], want)
+		}
 	}
 }
 
