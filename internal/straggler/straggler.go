@@ -34,11 +34,11 @@ const (
 	leastFactor, mostFactor   = 1.0, 1000.0
 )
 
-// Multiple reads a multiple of a percentile, such as 3×p95. It reports false if text does not look like one.
-func Multiple(text string) (a After, looks bool, err error) {
+// Multiple reads a multiple of a percentile, such as 3×p95.
+func Multiple(text string) (After, error) {
 	at := strings.IndexAny(text, "×xX*")
 	if at < 0 {
-		return After{}, strings.ContainsAny(text, "pP"), fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
+		return After{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
 	}
 	_, size := utf8.DecodeRuneInString(text[at:])
 	factor, wrongFactor := strconv.ParseFloat(strings.TrimSpace(text[:at]), 64)
@@ -46,13 +46,13 @@ func Multiple(text string) (a After, looks bool, err error) {
 	percent, wrongPercent := strconv.Atoi(name)
 	switch {
 	case wrongFactor != nil || wrongPercent != nil || !isPercentile:
-		return After{}, true, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
+		return After{}, fmt.Errorf("want a multiple of a percentile as in 3×p95, or a time as in 10m, not %q", text)
 	case !(factor >= leastFactor && factor <= mostFactor):
-		return After{}, true, fmt.Errorf("the factor must be from %g to %g, not %g", leastFactor, mostFactor, factor)
+		return After{}, fmt.Errorf("the factor must be from %g to %g, not %g", leastFactor, mostFactor, factor)
 	case percent < leastPercent || percent > mostPercent:
-		return After{}, true, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent, mostPercent, percent)
+		return After{}, fmt.Errorf("the percentile must be from p%d to p%d, not p%d", leastPercent, mostPercent, percent)
 	}
-	return After{Factor: factor, Percent: percent}, true, nil
+	return After{Factor: factor, Percent: percent}, nil
 }
 
 // String returns the limit as it is written in a workflow.

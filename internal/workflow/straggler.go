@@ -5,6 +5,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/duration"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/straggler"
 )
@@ -26,12 +27,12 @@ func (r *reader) stragglerAfter(e entry) (straggler.After, bool) {
 		r.wrongType(e, "a multiple of a percentile as in 3×p95, or a time as in 10m")
 		return straggler.After{}, false
 	}
-	a, looks, err := straggler.Multiple(e.value.Value)
-	switch {
-	case !looks:
+	if _, err := duration.Parse(e.value.Value); err == nil {
 		d, ok := r.duration(e, true)
 		return straggler.After{Time: d}, ok
-	case err != nil:
+	}
+	a, err := straggler.Multiple(e.value.Value)
+	if err != nil {
 		r.fail(e.value, "%s: %v", e.name, err)
 		return straggler.After{}, false
 	}
