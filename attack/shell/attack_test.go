@@ -16,7 +16,7 @@ const stillUnsaid = 0
 
 func TestASampleOfScriptsRunsNoDataOfWhichNothingIsSaid(t *testing.T) {
 	tally := newTally(0)
-	o := options{scripts: 200 / uint64(testenv.OneIn(4, 2)), seed: 10, parallel: 2, sample: 0.1}
+	o := options{scripts: 200 / uint64(testenv.OneIn(4, 4)), seed: 10, parallel: 2, sample: 0.1}
 	if err := tryAll(t.Context(), o, tally); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 
 // TestProgramsRunWithoutAShellAsWithOne runs commands in both ways and compares all that can be seen of them.
 func TestProgramsRunWithoutAShellAsWithOne(t *testing.T) {
-	rounds := 1500 / testenv.OneIn(15, 5)
+	rounds := 1500 / testenv.OneIn(15, 10)
 	for _, shell := range []string{"dash", "bash"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ import (
 // TestRedirectionsLeaveTheSameWithoutAShellAsWithOne runs commands with redirections in both ways, and compares what is seen of them
 // and all that lies in their directory afterwards.
 func TestRedirectionsLeaveTheSameWithoutAShellAsWithOne(t *testing.T) {
-	rounds := 2000 / testenv.OneIn(20, 5)
+	rounds := 2000 / testenv.OneIn(20, 10)
 	l := newYard(t)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var group errgroup.Group

@@ -20,7 +20,7 @@ func TestPayloadsFindNoWayIntoACommand(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			for i, s := range scripts {
-				if i%testenv.OneIn(15, 3) == 0 {
+				if i%testenv.OneIn(15, 6) == 0 {
 					attack(t, shell, unfold.Replace(s))
 				}
 			}

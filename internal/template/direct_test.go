@@ -231,7 +231,7 @@ func TestRunningAProgramIsTheSameAsAShellRunningIt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			plain, tries := 0, 8/testenv.OneIn(2, 2) // rapid does less with -short itself
+			plain, tries := 0, 8/testenv.OneIn(4, 4) // rapid does less with -short itself
 			rapid.Check(t, func(rt *rapid.T) {
 				for range tries {
 					if sameBothWays(t, rt, shell, dir) {

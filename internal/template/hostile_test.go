@@ -89,7 +89,7 @@ func (c hostileCase) runsIn(shell string) bool {
 func TestHostileValuesNeverBecomeCode(t *testing.T) {
 	cases := hostileCases(t)
 	const chunks = 8
-	every := testenv.OneIn(12, 3)
+	every := testenv.OneIn(12, 6)
 	for _, shell := range shells("sh", "bash") {
 		for n := range chunks {
 			t.Run(shell, func(t *testing.T) {

@@ -291,7 +291,7 @@ func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
 // replaceEach compares what the schema and the reader say of the file in which value stands in place of each value in turn, or of a sample
 // of them, which is another one for each first.
 func replaceEach(t *testing.T, v validator, value string, first int) {
-	n, place := testenv.OneIn(40, 4), first
+	n, place := testenv.OneIn(40, 10), first
 	root, replacement := everything(t), parseNode(t, []byte(value))
 	eachValue(root, func(node *yaml.Node) {
 		if place++; place%n != 0 {
