@@ -1,4 +1,4 @@
-// Package testenv says how much the tests do, and has them keep their temporary files in memory.
+// Package testenv says how much the tests do, has them keep their temporary files in memory, and fills values for them.
 package testenv
 
 import (
