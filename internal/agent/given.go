@@ -8,6 +8,7 @@ type LostError struct {
 	Reason string
 
 	Unbegun bool // nothing says that it had begun
+	Cut     bool // the worker is well, and has ended it since it had no contact
 }
 
 func (e *LostError) Error() string { return e.Reason }

@@ -88,6 +88,10 @@ type StepTurn struct {
 	Step     string `json:"step"`          // label
 	Position int    `json:"position"`      // in the list of the agent
 	Key      string `json:"key,omitempty"` // with a rate for each key
+
+	// Late is how long the step had waited when it could not use the turn that it was given, such as for lack of a slot. It goes before the others then.
+	// 0: it asks for the first time.
+	Late time.Duration `json:"late,omitempty"`
 }
 
 // AgentAsk is an AI coding CLI that wants to start.

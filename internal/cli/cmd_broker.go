@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 
@@ -41,6 +42,9 @@ for all who may use it. --config names any configuration of nats-server. SIGHUP 
 	return cmd
 }
 
+// brokerConfig is the file of a directory of fleet init that nats-server reads.
+const brokerConfig = "nats.conf"
+
 func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOptions) error {
 	home, err := jobs.FromEnv()
 	if err != nil {
@@ -52,10 +56,17 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 				return err
 			}
 		}
+		if !isFile(filepath.Join(dir, brokerConfig)) {
+			hint := "name the directory of a broker that prodigy fleet init has made, such as fleet/broker"
+			if inside := filepath.Join(dir, "broker"); isFile(filepath.Join(inside, brokerConfig)) {
+				hint = "did you mean " + inside + "?"
+			}
+			return refusef("--dir %s: there is no %s in it: %s", dir, brokerConfig, hint)
+		}
 		if err := os.Chdir(dir); err != nil {
 			return refusef("--dir: %w", err)
 		}
-		o.Config = "nats.conf"
+		o.Config = brokerConfig
 	}
 	if o.Config == "" {
 		o.Listen = cmp.Or(o.Listen, "127.0.0.1:4222")
@@ -65,6 +76,9 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 	defer cancel()
 	signals, stopListening := listen()
 	defer stopListening()
+	if o.Config != "" { // also under nohup: it ends nothing
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	reload := make(chan os.Signal)
 	go func() {
 		for s := range signals {
@@ -81,5 +95,5 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 	}()
 	o.Reload = reload
 	o.Version, o.Say = versionText(), con.sayer()
-	return con.link.Serve(ctx, o)
+	return con.backend.Serve(ctx, o)
 }

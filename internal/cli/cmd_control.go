@@ -150,7 +150,7 @@ func newRetryNowCommand(con *console) *cobra.Command {
 		Use:   "retry-now [job] [item...]",
 		Short: "Do not wait any longer for the next attempt",
 		Long: `Have items and steps of a running job go on at once that wait for their next attempt: those that are named, else all of them. A limit of the
-starts, an open circuit breaker and the slots hold as before. On workers of a fleet, steps wait as long as they would.`,
+starts, an open circuit breaker and the slots hold as before.`,
 		Example:           "  prodigy retry-now\n  prodigy retry-now mapreduce-20261120-1615 item_17",
 		ValidArgsFunction: completeWhy(&o.jobID),
 		Args:              cobra.ArbitraryArgs,

@@ -60,7 +60,7 @@ func newDLQRetryCommand(con *console) *cobra.Command {
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.link == nil && !o.dryRun {
+			if o.fleet.wanted() && con.backend == nil && !o.dryRun {
 				return fleetCompanion.become()
 			}
 			return runDLQRetry(cmd.Context(), con, o)

@@ -102,7 +102,7 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.Dir = args[0]
 			return con.linked(func() error {
-				made, err := con.link.Init(o)
+				made, err := con.backend.Init(o)
 				return con.printMade(made, err)
 			})
 		},
@@ -136,7 +136,7 @@ users.conf, and to read it: kill -HUP.`,
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return con.linked(func() error {
-				made, err := con.link.Add(args[0], fleet.Role(role), args[1])
+				made, err := con.backend.Add(args[0], fleet.Role(role), args[1])
 				return con.printMade(made, err)
 			})
 		},
@@ -158,7 +158,7 @@ With fleet add of the same name a worker gets new credentials.`,
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return con.linked(func() error {
-				changed, err := con.link.Remove(args[0], fleet.Role(role), args[1])
+				changed, err := con.backend.Remove(args[0], fleet.Role(role), args[1])
 				return con.printMade(changed, err)
 			})
 		},
@@ -209,7 +209,7 @@ type jobHeld struct {
 }
 
 func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) error {
-	nodes, err := con.link.Nodes(ctx, o.broker.found)
+	nodes, err := con.backend.Nodes(ctx, o.broker.found)
 	if err != nil {
 		return err
 	}
@@ -231,10 +231,10 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		return printJSON(con.out, shown)
 	}
 	if len(shown) == 0 {
-		if _, err := fmt.Fprintln(con.err, "no worker answers"); err != nil {
+		if _, err := fmt.Fprintf(con.err, "no worker answers at %s; start one with: prodigy worker %s\n", fleet.ShownURL(o.broker.found.URL), o.broker.found.WorkerFlags()); err != nil {
 			return err
 		}
-		return tellOfOrphans(ctx, con, o)
+		return printOrphans(ctx, con, o)
 	}
 	t := newTable(con.out, con.look(), nil, "WORKER", "HOST", "SLOTS", "BUSY", "SINCE", "LABELS", "VERSION", "JOBS")
 	for _, n := range shown {
@@ -261,12 +261,12 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return tellOfOrphans(ctx, con, o)
+	return printOrphans(ctx, con, o)
 }
 
-// tellOfOrphans names the jobs that can go on and that no run has now, to those who may do something about it.
-func tellOfOrphans(ctx context.Context, con *console, o fleetCommandOptions) error {
-	if o.broker.found.May(fleet.Coordinator) != nil {
+// printOrphans prints the jobs that can be resumed and that no coordinator has now. Only a coordinator may do something about them.
+func printOrphans(ctx context.Context, con *console, o fleetCommandOptions) error {
+	if o.broker.found.May(fleet.CoordinatorRole) != nil {
 		return nil
 	}
 	found, err := sweep(ctx, con, o, fleet.SweepOptions{Look: true})
@@ -277,29 +277,29 @@ func tellOfOrphans(ctx context.Context, con *console, o fleetCommandOptions) err
 		if r.Ended || r.JobID == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(con.err, "job %s is run by nobody%s: prodigy resume goes on with it there, prodigy fleet sweep %s removes it\n", visible(r.JobID), visible(lastRunner(r)), visible(r.JobID)); err != nil {
+		if _, err := fmt.Fprintf(con.err, "job %s is not running%s: prodigy resume %s continues it there, prodigy fleet sweep %s gives it up\n", visible(r.JobID), visible(lastRunner(r)), visible(r.JobID), visible(r.JobID)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lastRunner says who ran a job last, and when that was, as far as that is known.
-func lastRunner(r fleet.Remains) string {
+// lastRunner returns which process ran a job last, and how long ago, or "" if that is not known.
+func lastRunner(r fleet.Leftovers) string {
 	if r.Host == "" {
 		return ""
 	}
-	return fmt.Sprintf(" since %s ago, when it was by process %d on %s", duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)), r.PID, r.Host)
+	return fmt.Sprintf(": process %d on %s ran it until %s ago", r.PID, r.Host, duration.Format(max(0, time.Since(r.Heard)).Round(time.Second)))
 }
 
 // sweep removes what jobs that have ended have left. Those of this home are known to have.
-func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.SweepOptions) ([]fleet.Remains, error) {
+func sweep(ctx context.Context, con *console, o fleetCommandOptions, s fleet.SweepOptions) ([]fleet.Leftovers, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return nil, err
 	}
 	s.Ended = endedIn(home)
-	return con.link.Sweep(ctx, o.broker.found, s)
+	return con.backend.Sweep(ctx, o.broker.found, s)
 }
 
 // endedIn returns what reports whether a job of a home has ended.
@@ -318,8 +318,8 @@ func endedIn(home jobs.Home) func(id string) (seed uint64, ended bool) {
 	}
 }
 
-// remainsShown is what is left of a job, as fleet sweep --json prints it.
-type remainsShown struct {
+// leftoversShown is what is left of a job, as fleet sweep --json prints it.
+type leftoversShown struct {
 	JobID   string    `json:"job_id"`
 	Key     string    `json:"key"`
 	Objects int       `json:"objects"`
@@ -338,31 +338,31 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 		return err
 	}
 	for _, name := range named {
-		if !slices.ContainsFunc(found, func(r fleet.Remains) bool { return r.JobID == name || r.Key == name }) {
-			return refusef("the broker has nothing of a job %q that nobody runs", name)
+		if !slices.ContainsFunc(found, func(r fleet.Leftovers) bool { return r.JobID == name || r.Key == name }) {
+			return refusef("the broker has nothing of a job %q, or the job is running now: prodigy fleet sweep without a name lists what can be removed", name)
 		}
 	}
 	if o.format == asJSON {
-		shown := make([]remainsShown, 0, len(found))
+		shown := make([]leftoversShown, 0, len(found))
 		for _, r := range found {
-			shown = append(shown, remainsShown{JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes, Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept})
+			shown = append(shown, leftoversShown{JobID: r.JobID, Key: r.Key, Objects: r.Objects, Bytes: r.Bytes, Reports: r.Reports, Host: r.Host, PID: r.PID, Heard: r.Heard, Ended: r.Ended, Removed: r.Swept})
 		}
 		return printJSON(con.out, shown)
 	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(con.err, "the broker has nothing of jobs that nobody runs")
+		_, err := fmt.Fprintln(con.err, "nothing to remove: the broker has nothing of jobs that are not running")
 		return err
 	}
 	t := newTable(con.out, con.look(), nil, "JOB", "OBJECTS", "BYTES", "REPORTS", "STATE")
 	for _, r := range found {
-		state := "stays: it can go on, and is run by nobody" + lastRunner(r)
+		state := "kept, since it can be resumed" + lastRunner(r)
 		switch {
 		case r.Swept:
 			state = "removed"
 		case r.Ended && dryRun:
-			state = "has ended"
+			state = "would be removed: the job has ended"
 		case r.Ended:
-			state = "stays: somebody else has taken it meanwhile"
+			state = "kept: another process uses it now"
 		}
 		t.row(visible(cmp.Or(r.JobID, r.Key)), strconv.Itoa(r.Objects), strconv.FormatUint(r.Bytes, 10), strconv.FormatUint(r.Reports, 10), visible(state))
 	}
@@ -370,13 +370,13 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 }
 
 func runFleetDrain(ctx context.Context, con *console, o fleetCommandOptions, name string) error {
-	n, err := con.link.Drain(ctx, o.broker.found, name)
+	n, err := con.backend.Drain(ctx, o.broker.found, name)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		return refusef("no worker named %q answers", name)
+		return refusef("no worker named %q answers: prodigy fleet ls lists those that do", name)
 	}
-	_, err = fmt.Fprintf(con.err, "worker %s finishes what it has and ends\n", name)
+	_, err = fmt.Fprintf(con.err, "worker %s takes no more attempts, and ends when those that it has are over\n", name)
 	return err
 }

@@ -67,8 +67,7 @@ In both, the item is named as with xargs and GNU parallel, and is one argument w
 If nothing names it, it is the last argument. With --batch, {} is an argument for each item of the batch.
 
 It is a job like those of run: with a log, dead letters and resume. --save writes the workflow file that does the same. Commands print
-to stdout and stderr, each item as a whole when it has ended; failures and how the job ended go to stderr. With --fleet only what the
-items that have succeeded print is shown.`,
+to stdout and stderr, each item as a whole when it has ended; failures and how the job ended go to stderr.`,
 		Example: `  prodigy map -0 -j8 --retry 5 -- convert {} {.}.jpg   # behind: find . -name '*.png' -print0 |
   prodigy map --glob '**/*.go' -- gofmt -l {}
   prodigy map --json items.json '$.items[*]' -- 'curl -fsS ${item.url} -o ${item.id}.json'`,
@@ -80,13 +79,8 @@ items that have succeeded print is shown.`,
 					return err
 				}
 			}
-			if o.fleet.wanted() {
-				if err := o.showAtEnd(); err != nil {
-					return err
-				}
-				if con.link == nil {
-					return fleetCompanion.become()
-				}
+			if o.fleet.wanted() && con.backend == nil {
+				return fleetCompanion.become()
 			}
 			return runMap(cmd.Context(), con, o)
 		},
@@ -162,15 +156,6 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 		}
 	})
 	return o.echo.check(o.jobOptions)
-}
-
-// showAtEnd shows what commands print as run --print does: what those on other machines print is known when they have ended.
-func (o *mapOptions) showAtEnd() error {
-	if o.echo.group || o.echo.lines || o.echo.ungroup || o.echo.tag {
-		return usagef("--group, --line-buffer, --ungroup and --tag cannot be used with --fleet: what commands print is shown when they have succeeded, and by prodigy logs as it comes")
-	}
-	o.echo, o.print = echoOptions{}, true
-	return nil
 }
 
 // mapFile is the workflow file that does what map does. Its keys are those of package workflow, in the order in which they are written.

@@ -59,7 +59,7 @@ are stable; a time without a limit is left out. With --fleet the broker is asked
 			if err := o.fleet.brokerOptions.find(); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.link == nil {
+			if o.fleet.wanted() && con.backend == nil {
 				return fleetCompanion.become()
 			}
 			return runPlan(cmd.Context(), con, o)

@@ -45,7 +45,7 @@ codes are those of run, but 0 when the job had already completed.`,
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.link == nil {
+			if o.fleet.wanted() && con.backend == nil {
 				return fleetCompanion.become()
 			}
 			return runResume(cmd.Context(), con, o)
@@ -136,7 +136,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 		return err
 	}
 	on = on.forWorkflow(w)
-	if err := shown.checkAgain(o, on); err != nil {
+	if err := shown.checkAgain(o); err != nil {
 		return err
 	}
 	if err := on.check(con, w, o.quiet); err != nil {

@@ -70,7 +70,7 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.link == nil {
+			if o.fleet.wanted() && con.backend == nil {
 				return fleetCompanion.become()
 			}
 			return runAll(cmd.Context(), con, o)
@@ -194,9 +194,6 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 	o.fleet = o.fleet.forWorkflow(w.Workflow)
 	if err := o.fleet.check(con, w.Workflow, o.quiet); err != nil {
 		return err
-	}
-	if o.fleet.wanted() && (o.echo.group || o.echo.lines || o.echo.ungroup) {
-		return usagef("what items print while they run cannot be shown with --fleet: --print shows it when they end, and prodigy logs --follow as it comes")
 	}
 	return o.start(ctx, con, w, limit)
 }

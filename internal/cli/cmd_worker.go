@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -34,11 +35,13 @@ func newWorkerCommand(con *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run items of the jobs of a fleet on this machine",
-		Long: `Run items of the jobs of a fleet on this machine, until it is ended.
+		Long: `Run items of the jobs of a fleet on this machine, until a signal or prodigy fleet drain ends it.
 
-The items run in the directory of the run, which must be shared with this machine, or in that of --dir; those of a job that sends files, or has
-workspaces, in a directory of the worker. SIGTERM or Ctrl-C has the worker finish what it
-runs and take no more; a second one gives what runs back, and it goes elsewhere.`,
+Commands run in the directory that the job was started in, which must be shared with this machine at the same path, or in that of --dir. Those of a job
+that sends files, or has workspaces, run in a directory of the worker.
+
+At SIGTERM or Ctrl-C the worker takes no more items, finishes those that it has, and ends. At a second signal it stops them and gives them back: they run
+on another worker.`,
 		Example: `  prodigy worker --join nats://127.0.0.1:4222
   prodigy worker --join tls://broker:4222 --slots 8 --label gpu`,
 		Args: exactly(),
@@ -51,13 +54,13 @@ runs and take no more; a second one gives what runs back, and it goes elsewhere.
 	}
 	f := cmd.Flags()
 	o.broker.add(cmd, "join", "the broker")
-	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: one for each CPU)")
-	f.Var(labelsFlag{&o.labels}, "label", "what this worker has, for requires (may be given more than once)")
-	f.Var(repeated{&o.trust}, "trust", "run only jobs that a coordinator with this public key has signed, besides those that the credentials trust (may be given more than once)")
-	f.StringVar(&o.name, "name", "", "its name (default: that of the machine)")
+	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: the number of CPUs)")
+	f.Var(labelsFlag{&o.labels}, "label", "a label that workflows may require (may be given more than once)")
+	f.Var(repeated{&o.trust}, "trust", "run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
+	f.StringVar(&o.name, "name", "", "its name, which no other worker of the fleet may have (default: the name of this machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
-	f.Var(&o.disk, "min-free-disk", "take nothing while the disk of its directory, or that where commands run, has less room, such as 5GB or 5% (0: whatever it has; only on Linux)")
-	f.Var(durationFlag{&o.grace}, "grace", "what commands that a worker before has left get to end in")
+	f.Var(&o.disk, "min-free-disk", "begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
+	f.Var(durationFlag{&o.grace}, "grace", "how long commands may take to end that an earlier worker of this name has left")
 	return cmd
 }
 
@@ -79,6 +82,9 @@ func (a *amountFlag) Set(text string) error {
 	return err
 }
 
+// longestWorkerName is how many bytes the name of a worker may have.
+const longestWorkerName = 100
+
 func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	o.broker.found.Trust = slices.Concat(o.broker.found.Trust, o.broker.given.trust, o.trust)
 	home, err := jobs.FromEnv()
@@ -88,7 +94,10 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	machine, _ := os.Hostname()
 	name := cmp.Or(o.name, machine, "worker")
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
-		return usagef("--name: %q cannot be the name of a directory", name)
+		return usagef("--name %q: it is the name of a directory too, so it cannot have slashes", name)
+	}
+	if len(name) > longestWorkerName || strings.ContainsFunc(name, unicode.IsControl) {
+		return usagef("--name %q: at most %d bytes, and no control characters", name, longestWorkerName)
 	}
 	if o.dir != "" {
 		if o.dir, err = filepath.Abs(o.dir); err != nil {
@@ -98,7 +107,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 	dir := filepath.Join(home.Root, "workers", name)
 	unlock, err := jobs.LockWorker(dir)
 	if err != nil {
-		return refusef("%w: give each worker of a machine another --name", err)
+		return refusef("%w: give this one another --name", err)
 	}
 	defer func() { _ = unlock() }()
 	kill, cancelKill := context.WithCancel(ctx)
@@ -113,7 +122,7 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 		<-signals
 		cancelKill()
 	}()
-	err = con.link.Work(kill, fleet.WorkerOptions{
+	err = con.backend.Work(kill, fleet.WorkerOptions{
 		Address: o.broker.found, Version: versionText(), Name: name, Slots: cmp.Or(o.slots, runtime.NumCPU()),
 		Labels: append(o.labels, runtime.GOOS+"/"+runtime.GOARCH), Dir: o.dir, Home: dir, Environ: append(os.Environ(), "PRODIGY_NODE="+name), Grace: o.grace,
 		Guards:  pressure.Guards{MinFreeDisk: o.disk.amount},

@@ -86,14 +86,12 @@ func (o echoOptions) check(job jobOptions) error {
 }
 
 // checkAgain is check for a job that runs again, whose earlier items are not shown.
-func (o echoOptions) checkAgain(job jobOptions, on fleetOptions) error {
+func (o echoOptions) checkAgain(job jobOptions) error {
 	switch {
 	case o.mode() == "":
 		return nil
 	case job.keepOrder:
 		return usagef("--keep-order shows the outputs of all items, also of those that ended before: it excludes --group, --line-buffer, --ungroup and --tag")
-	case on.wanted():
-		return usagef("what items print while they run cannot be shown with --fleet: --print shows it when they end")
 	}
 	return o.check(job)
 }

@@ -20,6 +20,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
 
@@ -97,7 +98,7 @@ func (o *brokerOptions) need(name string) error {
 		return err
 	}
 	if o.found.URL == "" {
-		return usagef("--%s or --credentials is missing: the broker, as nats://HOST:4222, or a file that names it", name)
+		return usagef("which broker? Name it with --%s nats://HOST:4222, or with --credentials and a file that prodigy fleet init has made", name)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (l labelsFlag) Type() string   { return "label" }
 
 func (l labelsFlag) Set(text string) error {
 	if !workflow.IsWorkerLabel(text) {
-		return errors.New("no label of a worker: use letters, digits, and . _ / : = + - behind the first")
+		return errors.New("a label begins with a letter or a digit, and then may have . _ / : = + - too")
 	}
 	*l.labels = append(*l.labels, text)
 	return nil
@@ -179,13 +180,53 @@ func (o fleetOptions) labels(w *workflow.Workflow) []string {
 	return slices.Compact(all)
 }
 
+// fleetFlags returns the flags by which a job was started on a fleet, each after a space, for a command that continues it. It is empty for a job that was
+// started without, or whose fleet is in the environment or the configuration.
+func fleetFlags(job jobs.Job) string {
+	meta, err := job.ReadMeta()
+	if err != nil {
+		return ""
+	}
+	return fleetFlagsIn(meta.Args, meta.Dir)
+}
+
+// fleetFlagsIn returns the flags about a fleet in a command line that was given in dir.
+func fleetFlagsIn(args []string, dir string) string {
+	var text strings.Builder
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		switch name {
+		case "--insecure":
+			text.WriteString(" " + name)
+			continue
+		case "--fleet", "--credentials", "--lease", "--broker-patience", "--requires":
+		default:
+			continue
+		}
+		if !joined && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		switch {
+		case name == "--fleet" && value == noFleet:
+			return ""
+		case name == "--fleet":
+			value = fleet.ShownURL(value)
+		case name == "--credentials":
+			value = process.Resolve(dir, value)
+		}
+		text.WriteString(" " + name + " " + quoted(value))
+	}
+	return text.String()
+}
+
 // check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack it only warns of.
 func (o fleetOptions) check(con *console, w *workflow.Workflow, quiet bool) error {
 	if !o.wanted() {
 		return o.checkHere(con, w, quiet)
 	}
 	if w.Mode == workflow.Standard {
-		return refusef("--fleet is for a workflow with a map, whose items it spreads: the steps of this one run one after the other, here (without --fleet); a map (mode: mapreduce) does what a foreach does on workers")
+		return refusef("--fleet spreads the items of a map, and this workflow has none: run it without --fleet, or write what is to be spread as the items of a map (mode: mapreduce)")
 	}
 	return nil
 }
@@ -198,13 +239,13 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 		switch {
 		case label == here:
 		case ok && slices.Contains([]string{"darwin", "freebsd", "linux", "netbsd", "openbsd", "windows"}, system):
-			return refusef("the items require %s, and without --fleet they would run here, on %s", label, here)
+			return refusef("the items require %s, and without --fleet they would run on this machine, which is %s", label, here)
 		default:
 			unknown = append(unknown, label)
 		}
 	}
 	if len(unknown) > 0 && !quiet {
-		_, _ = fmt.Fprintf(con.err, "warning: the items require %s, which is for the workers of a fleet: without --fleet they run here, whatever this machine has\n", strings.Join(unknown, ", "))
+		_, _ = fmt.Fprintf(con.err, "warning: the items require %s, and without --fleet they run on this machine, whether it has that or not\n", strings.Join(unknown, ", "))
 	}
 	return nil
 }
@@ -226,26 +267,26 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		for _, pattern := range w.Map.Files {
 			files = append(files, pattern.Value)
 		}
-		crew, err := con.link.Join(ctx, fleet.JobOptions{
+		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
 			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Guards: w.Map.Guards, Dir: dir, Grace: grace,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
 		})
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
-		crew.Notify(c.Notice)
+		coordinator.Notify(c.Notice)
 		stop, abort := context.WithCancelCause(c.Stop)
 		defer abort(nil)
-		crew.OnAbort(abort)
+		coordinator.OnAbort(abort)
 		c.Stop = stop
 		observe := c.Observe
-		c.Executor, c.OnFleet = crew.Executor, true
+		c.Executor, c.OnFleet = coordinator.Executor, true
 		c.Observe = func(records []events.Record) {
-			crew.Settle(records)
+			coordinator.Persisted(records)
 			observe(records)
 		}
 		r, err := do(ctx, c)
-		return r, errors.Join(err, crew.Close())
+		return r, errors.Join(err, coordinator.Close())
 	}
 }
 
@@ -306,7 +347,7 @@ func (c companion) find() (string, error) {
 	}
 	found, err := exec.LookPath(name)
 	if err != nil {
-		return "", refusef("for %s %s is needed, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", c.what, c.name, versionText())
+		return "", refusef("%s needs the program %s, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", c.what, c.name, versionText())
 	}
 	return found, nil
 }
@@ -327,7 +368,7 @@ func (c companion) check() error {
 
 // linked calls do, by prodigy-fleet if this is only prodigy.
 func (c *console) linked(do func() error) error {
-	if c.link == nil {
+	if c.backend == nil {
 		return fleetCompanion.become()
 	}
 	return do()

@@ -25,9 +25,9 @@ var (
 
 // Main runs the program with its arguments, without its name, and returns the exit code.
 // Link reaches the broker of a fleet, and export sends telemetry; nil: prodigy-fleet and prodigy-otel are run for what needs them.
-func Main(args []string, link fleet.Link, export telemetry.Export) int {
+func Main(args []string, backend fleet.Backend, export telemetry.Export) int {
 	growStack(0)
-	return run(args, link, export)
+	return run(args, backend, export)
 }
 
 // growStack makes the stack as large at once as reading a workflow needs. To grow it in steps, each time from deeper calls, takes a
@@ -43,12 +43,12 @@ func growStack(depth int) byte {
 }
 
 // run is Main on a stack that is large enough.
-func run(args []string, link fleet.Link, export telemetry.Export) int {
+func run(args []string, backend fleet.Backend, export telemetry.Export) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
-	con.link, con.export = link, export
+	con.backend, con.export = backend, export
 	var err error
 	switch {
-	case link != nil:
+	case backend != nil:
 		err = fleetCompanion.check()
 	case export != nil:
 		err = otelCompanion.check()

@@ -36,7 +36,7 @@ func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.
 		return nil
 	}
 	p := &planFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []planWorker{}}
-	nodes, err := con.link.Nodes(ctx, o.found)
+	nodes, err := con.backend.Nodes(ctx, o.found)
 	if err != nil {
 		p.Unreachable = err.Error()
 		return p

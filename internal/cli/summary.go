@@ -257,7 +257,7 @@ func resumeWithMore(job jobs.Job, spent spend.JobSpent) string {
 	if spent.Tokens > 0 {
 		return resumeMended(job)
 	}
-	return "prodigy resume " + job.ID + " --max-cost " + spent.More().Decimal()
+	return "prodigy resume " + job.ID + " --max-cost " + spent.More().Decimal() + fleetFlags(job)
 }
 
 // printNext prints the commands to type next.
@@ -338,7 +338,7 @@ func resumeMended(job jobs.Job) string {
 	if meta, err := job.ReadMeta(); err == nil && meta.WorkflowPath != "" {
 		command += " --workflow " + quoted(meta.WorkflowPath)
 	}
-	return command
+	return command + fleetFlags(job)
 }
 
 // mendFirst is printed before the command that resumes a job whose items could not be selected.
@@ -359,14 +359,14 @@ func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []stri
 		commands = append(commands, runReduce(job))
 	}
 	if !completed {
-		commands = append(commands, "prodigy resume "+job.ID+forced(job)+accepting(job))
+		commands = append(commands, "prodigy resume "+job.ID+forced(job)+accepting(job)+fleetFlags(job))
 	}
 	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
 	switch {
 	case letter != "" && eligible:
-		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID)
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+fleetFlags(job))
 	case letter != "":
-		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+" --force")
+		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+" --force"+fleetFlags(job))
 	case skipped > 0:
 		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
 	}

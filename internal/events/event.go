@@ -1225,6 +1225,7 @@ type AgentLost struct {
 	Node      string        `json:"node,omitempty"` // name of the worker; empty: it is not known
 	Reason    string        `json:"reason"`
 	Unbegun   bool          `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
+	Cut       bool          `json:"cut,omitempty"`     // its worker is well, and has ended it since it had no contact: its item is not to blame either
 	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }
 

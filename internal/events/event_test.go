@@ -111,7 +111,7 @@ func samples() []Event {
 		AgentDuplicated{ItemID: "item_1", AgentID: "j/item_1/2", Attempt: 2, Of: 1, Worker: 3, BreakerKey: "a", Key: "b"},
 		AgentSuperseded{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, By: 2, Worker: 2, DurationMS: 4000, Error: "exit code 1", ErrorType: retry.TypeCommandFailed, Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		AgentPlaced{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Slot: 2},
-		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Unbegun: true, Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Unbegun: true, Cut: true, Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		WorktreeCreated{Worker: 2, Base: "a1b2c3", DurationMS: Millis(time.Second), Node: "b"},
 		WorktreeMerged{
 			ItemIDs: []string{"item_1", "item_0"}, ItemIndexes: []int{1, 0}, Attempts: []int{1, 2}, Commits: []string{"c1", "c0"}, Head: "c0",

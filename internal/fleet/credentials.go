@@ -14,13 +14,13 @@ import (
 type Role string
 
 const (
-	Coordinator  Role = "coordinator" // runs jobs
-	WorkerRole   Role = "worker"      // runs attempts of them
-	ObserverRole Role = "observer"    // asks for the workers
+	CoordinatorRole Role = "coordinator" // runs jobs
+	WorkerRole      Role = "worker"      // runs attempts of them
+	ObserverRole    Role = "observer"    // asks for the workers
 )
 
 // Roles returns all roles.
-func Roles() []Role { return []Role{Coordinator, WorkerRole, ObserverRole} }
+func Roles() []Role { return []Role{CoordinatorRole, WorkerRole, ObserverRole} }
 
 // Credentials are a file that has all that somebody needs to take part in a fleet. They are secret.
 type Credentials struct {
@@ -39,17 +39,18 @@ func ParseCredentials(data []byte) (Credentials, error) {
 	d.KnownFields(true)
 	var c Credentials
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, fmt.Errorf("no credentials of a fleet: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		why := strings.NewReplacer("yaml: ", "", "unmarshal errors:\n  ", "", "\n ", ";", " in type fleet.Credentials", "", " into fleet.Credentials", "").Replace(err.Error())
+		return c, fmt.Errorf("not a credentials file, as prodigy fleet init makes: %s", why)
 	}
 	for _, r := range Roles() {
 		if c.Role == r {
 			if c.URL == "" {
-				return c, errors.New("no credentials of a fleet: url is missing")
+				return c, errors.New("not a credentials file: url is missing")
 			}
 			return c, nil
 		}
 	}
-	return c, fmt.Errorf("no credentials of a fleet: the role is %q, which is none of coordinator, worker, observer", c.Role)
+	return c, fmt.Errorf("not a credentials file: its role is %q, and not coordinator, worker or observer", c.Role)
 }
 
 // Use has a connect by these credentials. What it says already of the broker and its certificate stays.
@@ -62,8 +63,8 @@ func (c Credentials) Use(a *Address) {
 
 // May returns why the holder of these credentials cannot do what a role can.
 func (a Address) May(role Role) error {
-	if a.Role == "" || a.Role == role || a.Role == Coordinator && role == ObserverRole {
+	if a.Role == "" || a.Role == role || a.Role == CoordinatorRole && role == ObserverRole {
 		return nil
 	}
-	return fmt.Errorf("%w: these are the credentials of the role %s: those of the role %s are needed", ErrRefused, a.Role, role)
+	return Refusef("these are credentials of the role %s, and this needs those of a %s", a.Role, role)
 }

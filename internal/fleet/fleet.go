@@ -1,9 +1,9 @@
-// Package fleet is what a coordinator and its workers have in common, whatever carries their messages: who they are, what they are asked to do,
-// and the Book of the attempts that are out.
+// Package fleet has what a coordinator and its workers share, whatever carries their messages: addresses and credentials, the messages, and the
+// Dispatcher, which decides which worker gets an attempt and which attempts are lost.
 //
 // The coordinator is the process that runs the job, and the only one that decides. An attempt has a token, the number of the record of its
-// start. Workers offer slots, and the Book gives each token to at most one of them. What is lost on the way, comes twice or late so makes no
-// difference.
+// start. Workers offer slots, and the Dispatcher gives each token to at most one of them. So messages may be lost,
+// repeated or late.
 package fleet
 
 import (
@@ -23,10 +23,20 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 5
+const Protocol = 9
 
-// ErrRefused is wrapped by the errors of what is not done at all, before anything has run.
+// ErrRefused is what errors of Refusef are.
 var ErrRefused = errors.New("refused")
+
+// refusal is an error of Refusef.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error      { return r.error }
+func (refusal) Is(target error) bool { return target == ErrRefused }
+
+// Refusef is fmt.Errorf for what is not done because of how it was asked for. Nothing has run then, and asking again changes nothing. The error is
+// ErrRefused.
+func Refusef(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
 // Limits of the lease: how long a worker may be silent before its attempts are lost.
 const (
@@ -49,6 +59,14 @@ type Address struct {
 	Seed  string   // as NKey, itself
 	Sign  string   // see Credentials
 	Trust []string // see Credentials
+}
+
+// WorkerFlags returns the flags by which a worker joins the same broker.
+func (a Address) WorkerFlags() string {
+	if a.Role != "" {
+		return "--credentials FILE"
+	}
+	return "--join " + ShownURL(a.URL)
 }
 
 // JobOptions are the options of a coordinator.
@@ -134,8 +152,8 @@ type SweepOptions struct {
 	Look  bool                                         // nothing is removed
 }
 
-// Remains is what the broker has of a job that no coordinator has now.
-type Remains struct {
+// Leftovers is what the broker has of a job that no coordinator has now.
+type Leftovers struct {
 	Key     string
 	JobID   string    // empty: nobody knows
 	Host    string    // of the last coordinator; empty: nobody knows
@@ -148,23 +166,23 @@ type Remains struct {
 	Swept   bool   // nothing of it is left
 }
 
-// Crew gives the attempts of one job to workers.
-type Crew interface {
+// Coordinator gives the attempts of one job to workers.
+type Coordinator interface {
 	// Executor is for mapreduce.Config.
 	Executor(c agent.Config, h agent.Host) mapreduce.Executor
-	// Notify sets who gets messages for people.
+	// Notify sets the function that gets messages for people.
 	Notify(notice func(text string))
-	// OnAbort sets who is told that the run has to stop here, and why.
+	// OnAbort sets the function that stops the run, with the reason.
 	OnAbort(stop func(cause error))
-	// Settle is called with records that are durable, in order.
-	Settle([]events.Record)
+	// Persisted is called with records that are durable, in order.
+	Persisted([]events.Record)
 	// Close ends the part of this process. What still runs goes on.
 	Close() error
 }
 
-// Link carries the messages of a fleet.
-type Link interface {
-	Join(ctx context.Context, o JobOptions) (Crew, error)
+// Backend joins coordinators and workers to a broker, runs a broker, and administers a fleet.
+type Backend interface {
+	Join(ctx context.Context, o JobOptions) (Coordinator, error)
 	Work(ctx context.Context, o WorkerOptions) error
 	Serve(ctx context.Context, o BrokerOptions) error
 	// Nodes returns the workers that answer.
@@ -172,7 +190,7 @@ type Link interface {
 	// Drain asks workers with a name to finish and end, and returns how many heard that.
 	Drain(ctx context.Context, a Address, name string) (int, error)
 	// Sweep removes what jobs that have ended have left at the broker, and returns that, and what else there is of jobs that no coordinator has now.
-	Sweep(ctx context.Context, a Address, o SweepOptions) ([]Remains, error)
+	Sweep(ctx context.Context, a Address, o SweepOptions) ([]Leftovers, error)
 	// Init makes the configuration of brokers and the credentials of all roles, and returns the names of the files. It overwrites nothing.
 	Init(o InitOptions) ([]string, error)
 	// Add makes credentials for one more member of the fleet whose files are in dir. It returns the names of the files that were made or changed.
@@ -188,7 +206,7 @@ func (n Node) Unfit(version string, requires []string) string {
 	case n.V != Protocol:
 		return fmt.Sprintf("it speaks protocol %d of the fleet, and prodigy %s speaks %d", n.V, version, Protocol)
 	case n.Version != version:
-		return fmt.Sprintf("it is prodigy %s, and this is %s: they must be the same", n.Version, version)
+		return fmt.Sprintf("it is prodigy %s, and this is %s: install the same version on both", n.Version, version)
 	case n.Draining:
 		return "it is drained"
 	}

@@ -58,6 +58,7 @@ type Spec struct {
 	Template agent.Attempt `json:"template"`
 	Seed     uint64        `json:"seed"`
 	LogSteps bool          `json:"log_steps,omitempty"`
+	Echo     bool          `json:"echo,omitempty"` // what commands print is shown as it comes
 	Claude   []string      `json:"claude,omitempty"`
 	Agents   bool          `json:"agents,omitempty"`
 	Layers   []string      `json:"layers,omitempty"`
@@ -82,7 +83,8 @@ type Task struct {
 	Resolve   string               `json:"resolve,omitempty"`
 	Branch    string               `json:"branch,omitempty"`
 	Trace     string               `json:"trace,omitempty"`
-	Ref       string               `json:"ref,omitempty"` // object that has all this but the token instead
+	Produces  []string             `json:"produces,omitempty"` // where it writes what it leaves
+	Ref       string               `json:"ref,omitempty"`      // object that has all this but the token instead
 }
 
 // Pack has objects of git.
@@ -95,7 +97,7 @@ type Pack struct {
 func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 	t := Task{
 		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
-		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace,
+		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Produces: a.Produces,
 	}
 	if !a.Due.IsZero() {
 		t.Wait = max(0, a.Due.Sub(now))
@@ -110,7 +112,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
 	a.ItemID, a.ItemIndex, a.ItemTotal, a.Number, a.Item, a.Lost, a.Token = t.ItemID, t.ItemIndex, t.ItemTotal, t.Number, t.Item, t.Lost, t.Token
 	a.Worker, a.Retrying = slot, t.Retrying
-	a.Base, a.Resolve, a.Branch, a.Trace = t.Base, t.Resolve, t.Branch, t.Trace
+	a.Base, a.Resolve, a.Branch, a.Trace, a.Produces = t.Base, t.Resolve, t.Branch, t.Trace, t.Produces
 	if t.Retrying != nil {
 		a.Due = arrived.Add(t.Wait)
 	}
@@ -120,54 +122,58 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 // NewSpec returns what attempts have in common with a.
 func NewSpec(a agent.Attempt) Spec {
 	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.Lost = "", "", "", nil, nil, nil, false, false
-	a.Base, a.Resolve, a.Branch, a.Trace = "", "", "", ""
-	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Due = 0, 0, 0, 0, 0, time.Time{}
+	a.Base, a.Resolve, a.Branch, a.Trace, a.Produces = "", "", "", "", nil
+	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Beside, a.Due = 0, 0, 0, 0, 0, 0, time.Time{}
 	return Spec{Template: a}
 }
 
-// Up is what a worker sends to the coordinator of a job.
-type Up struct {
+// WorkerMessage is what a worker sends to the coordinator of a job.
+type WorkerMessage struct {
 	V     int    `json:"v"`
 	Owner string `json:"owner"` // the coordinator that it is for
 	Host  string `json:"host,omitempty"`
-	Word
+	WorkerStatus
 	Refuses string   `json:"refuses,omitempty"` // why it takes no part
 	Warns   string   `json:"warns,omitempty"`   // what it has not believed
 	Short   string   `json:"short,omitempty"`   // with Full: what its machine has too little of for an attempt to begin
+	Unkept  string   `json:"unkept,omitempty"`  // with Full: why the broker does not keep what attempts have made
 	Reports []Report `json:"reports,omitempty"` // those of an attempt in order
 }
 
-// Down is what the coordinator of a job sends to a worker.
-type Down struct {
-	V       int       `json:"v"`
-	Key     string    `json:"key"`   // of the job
-	Owner   string    `json:"owner"` // who sends it
-	Round   int64     `json:"round"` // of the offer that Tasks answer
-	Tasks   []Task    `json:"tasks,omitempty"`
-	Settled []Settled `json:"settled,omitempty"`
-	Over    []int64   `json:"over,omitempty"`  // tokens that are given up: what runs of them is to be killed
-	Again   bool      `json:"again,omitempty"` // something may not have arrived: close the round and say everything again
+// CoordinatorMessage is what the coordinator of a job sends to a worker.
+type CoordinatorMessage struct {
+	V     int     `json:"v"`
+	Key   string  `json:"key"`   // of the job
+	Owner string  `json:"owner"` // who sends it
+	Round int64   `json:"round"` // of the offer that Tasks answer
+	Tasks []Task  `json:"tasks,omitempty"`
+	Acks  []Ack   `json:"settled,omitempty"`
+	Over  []int64 `json:"over,omitempty"`  // tokens that are given up: what runs of them is to be killed
+	End   []int64 `json:"end,omitempty"`   // tokens of attempts that are to be ended alone, with the grace, and reported
+	Due   []int64 `json:"due,omitempty"`   // tokens of attempts whose steps are not to wait any longer for their next tries
+	Again bool    `json:"again,omitempty"` // something may not have arrived: close the round and say everything again
 }
 
-// Settled says that the reports of an attempt up to an index are on disk, or that nobody wants them.
-type Settled struct {
+// Ack says that the reports of an attempt up to an index are on disk, or that nobody wants them.
+type Ack struct {
 	Token int64 `json:"token"`
 	Index int   `json:"index"`
 }
 
-// Kind says what a Report is about.
-type Kind string
+// ReportKind says what a Report is about.
+type ReportKind string
 
 const (
-	Placed   Kind = "placed"   // it has run for some time
-	Event    Kind = "event"    // something happened in it
-	Printed  Kind = "printed"  // it printed something
-	Parked   Kind = "parked"   // it waits for the next try of a step, without a slot
-	Ended    Kind = "ended"    // it has an outcome
-	Returned Kind = "returned" // it was stopped, and is given back
-	Broken   Kind = "broken"   // the worker could not run it
-	Dropped  Kind = "dropped"  // the worker had no contact and has killed it
-	Gone     Kind = "gone"     // of no attempt: the worker has ended and holds nothing
+	Placed   ReportKind = "placed"   // it has run for some time
+	Event    ReportKind = "event"    // something happened in it
+	Printed  ReportKind = "printed"  // it printed something
+	Echoed   ReportKind = "echoed"   // it printed something that is to be shown
+	Parked   ReportKind = "parked"   // it waits for the next try of a step, without a slot
+	Ended    ReportKind = "ended"    // it has an outcome
+	Returned ReportKind = "returned" // it was stopped, and is given back
+	Broken   ReportKind = "broken"   // the worker could not run it
+	Dropped  ReportKind = "dropped"  // the worker had no contact and has killed it
+	Gone     ReportKind = "gone"     // of no attempt: the worker has ended and holds nothing
 )
 
 // Report is what a worker says of an attempt.
@@ -175,17 +181,28 @@ type Report struct {
 	V       int            `json:"v"`
 	Token   int64          `json:"token"`
 	Index   int            `json:"index"` // numbers the reports of the attempt
-	Kind    Kind           `json:"kind"`
+	Kind    ReportKind     `json:"kind"`
 	Holder  Holder         `json:"holder"`
 	Event   []byte         `json:"event,omitempty"` // a line of a log
 	Entry   *outputs.Entry `json:"entry,omitempty"`
+	Echo    []Echo         `json:"echo,omitempty"`
 	For     time.Duration  `json:"for,omitempty"` // of Parked
 	Outcome *agent.Outcome `json:"outcome,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
+	Cut     bool           `json:"cut,omitempty"`   // of Dropped: the worker was well all the time
 	Files   []File         `json:"files,omitempty"` // that the item has left, with Outcome
 	Pack    *Pack          `json:"pack,omitempty"`  // of the commit of Outcome
 	Left    []int64        `json:"left,omitempty"`  // of Gone: tokens of attempts whose ends were left with the broker, and which no coordinator has confirmed
 	Ref     string         `json:"ref,omitempty"`   // object that has the report instead
+}
+
+// Echo is a piece of what a command has printed, for agent.Echo.
+type Echo struct {
+	Command int    `json:"command"` // numbers the commands of the attempt, in the order of their starts
+	Step    string `json:"step"`
+	Try     int    `json:"try"`
+	Stream  int    `json:"stream,omitempty"` // 0 is stdout, 1 stderr
+	Data    []byte `json:"data,omitempty"`   // empty: the command has begun
 }
 
 // Call is a call of a method of agent.Host by a worker. It is repeated with the same ID until it is answered, and has its effect once.
@@ -205,4 +222,5 @@ type CallAnswer struct {
 	Err     string          `json:"err,omitempty"`
 	Sealed  []byte          `json:"sealed,omitempty"` // Result, for Call.Curve
 	Key     string          `json:"key,omitempty"`    // public key of who sealed it
+	Age     time.Duration   `json:"age,omitempty"`    // how long the answer has been there, while nobody asked for it
 }

@@ -11,6 +11,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
+	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
 
@@ -51,23 +52,7 @@ func TestASpecHasNothingOfOneAttempt(t *testing.T) {
 	}
 	for f := range reflect.TypeFor[agent.Attempt]().Fields() {
 		var a agent.Attempt
-		v := reflect.ValueOf(&a).Elem().FieldByIndex(f.Index)
-		switch v.Kind() {
-		case reflect.String:
-			v.SetString("x")
-		case reflect.Int, reflect.Int64:
-			v.SetInt(7)
-		case reflect.Bool:
-			v.SetBool(true)
-		case reflect.Slice:
-			v.Set(reflect.MakeSlice(f.Type, 1, 1))
-		case reflect.Pointer:
-			v.Set(reflect.New(f.Type.Elem()))
-		default:
-			if f.Type == reflect.TypeFor[time.Time]() {
-				v.Set(reflect.ValueOf(start))
-			}
-		}
+		testenv.Fill(t, reflect.ValueOf(&a).Elem().FieldByIndex(f.Index))
 		has := !reflect.ValueOf(NewSpec(a).Template).FieldByIndex(f.Index).IsZero()
 		if has && !slices.Contains(common, f.Name) {
 			t.Errorf("a spec has the %s of the attempt that it was made of", f.Name)

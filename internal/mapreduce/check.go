@@ -52,16 +52,6 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 	if w.Map != nil && w.Map.Guards.Any() && !pressure.Supported {
 		problems = append(problems, problemAt(w, w.Map.Pos, "guards are only known on Linux: remove them to run the workflow here"))
 	}
-	if w.Map != nil && c.OnFleet {
-		for _, s := range w.Map.AgentTemplate {
-			if s.Rate != nil {
-				problems = append(problems, problemAt(w, s.Pos, "the rate of a step is not held on a fleet: write it as the rate of the map"))
-			}
-		}
-	}
-	if w.Map != nil && c.OnFleet && w.Map.Straggler != nil && w.Map.Straggler.Duplicate {
-		problems = append(problems, problemAt(w, w.Map.StragglerPos, "straggler with duplicate: true is only for the slots of this machine: an attempt that a worker of a fleet has cannot be stopped alone; without duplicate, stragglers are told"))
-	}
 	if w.Map == nil {
 		problems = append(problems, agent.CheckShared(w, 1)...)
 	}

@@ -37,9 +37,10 @@ type Executor interface {
 type Fleet interface {
 	Executor
 
-	// Submit takes an attempt at an item, which stays unchanged until it has ended, and returns before that. done is called once, must not block, and
-	// gets what Execute would return; its error may also be one that agent.GivenBack knows.
-	Submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error))
+	// Submit takes an attempt at an item, and returns before it has ended. done is called once, must not block, and gets an attempt that equals this one
+	// and what Execute would return; its error may also be one that agent.GivenBack knows. Many attempts may be out: who needs the attempt until
+	// then had better keep only what it does not share with others.
+	Submit(ctx context.Context, a *agent.Attempt, done func(a *agent.Attempt, o agent.Outcome, err error))
 
 	// Hold is called once when the job begins to stop: what has not begun anywhere is to be given back at once, and attempts that wait for their
 	// next try end. What runs may go on until the context of Execute ends.
@@ -51,6 +52,12 @@ type Fleet interface {
 	// OnSlots sets who is told how many workers take part in the job, and how many slots they have, whenever one of both changes. changed must not
 	// block. It is called before all else.
 	OnSlots(changed func(workers, slots int))
+
+	// End ends one attempt alone, with the grace. Unless it ends by itself before, it is given back. It may be called before Submit is, and must not block.
+	End(token int64, cause error)
+
+	// Hurry has the steps of attempts not wait any longer for their next tries, as far as their workers can be told. It must not block.
+	Hurry(tokens []int64)
 
 	// Isolate says that attempts at items work in workspaces. It is called before all else.
 	Isolate(Clones)

@@ -230,7 +230,7 @@ func (p *pool) scale(r control.Request) control.Answer {
 	j.record(events.ScaleRequested{MaxParallel: n, Was: was, By: r.By})
 	text := fmt.Sprintf("%s instead of %d", slots(n), was)
 	if j.elastic {
-		workers, has := j.crew.now()
+		workers, has := j.fleetSlots.now()
 		if j.recorded = n; n > has {
 			text += fmt.Sprintf("; no more than %d can be used before more workers take part (now %d)", has, workers)
 		}
@@ -280,7 +280,7 @@ func (p *pool) skip(r control.Request) control.Answer {
 		wanted = append(wanted, it)
 		recorded, err := j.itemAt(it.Index)
 		_, merging := j.state.Merging[it.Index]
-		_, runs := j.state.Running[it.Index]
+		_, runs := j.state.Running.get(it.Index)
 		_, waits := j.state.Waiting[it.Index]
 		switch {
 		case err != nil || recorded != it.ID:
@@ -304,14 +304,14 @@ func (p *pool) skip(r control.Request) control.Answer {
 	}
 	for _, it := range wanted {
 		j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
-		_, runs := j.state.Running[it.Index]
+		_, runs := j.state.Running.get(it.Index)
 		switch {
 		case !runs && p.forget(it.Index, inTurn):
 			j.skipWaiting(it.ID, it.Index)
 			settled = append(settled, it.ID)
-		case runs && j.fleet == nil:
-			for _, f := range []running{j.state.Running[it.Index], j.state.Doubles[it.Index]} {
-				if f := p.flights[f.Token]; f != nil && f.end != nil {
+		case runs:
+			for _, f := range []running{j.state.Running.at(it.Index), j.state.Doubles[it.Index]} {
+				if f := p.flights[f.Token]; f != nil {
 					f.end(errSkipped)
 				}
 			}
@@ -328,11 +328,7 @@ func (p *pool) skip(r control.Request) control.Answer {
 		parts = append(parts, fmt.Sprintf("skipped: %s", few(settled)))
 	}
 	if n := len(later); n > 0 {
-		text := "to be skipped when their turn comes: "
-		if j.fleet != nil {
-			text = "to be skipped when their turn comes, or when the attempt that a worker has is over and has failed: "
-		}
-		parts = append(parts, text+few(later))
+		parts = append(parts, "to be skipped when their turn comes: "+few(later))
 	}
 	return control.Done("%s", strings.Join(parts, "; "))
 }
@@ -420,7 +416,8 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 			due++
 		}
 	}
-	steps := j.waits.count(e.Names)
+	elsewhere := p.waitElsewhere(now, e.Names)
+	steps := len(elsewhere) + j.waits.count(func(id string) bool { return e.Names(id) && (j.fleet == nil || id == "") })
 	if due+steps == 0 {
 		if len(r.Items) > 0 {
 			return control.Refused("none of them waits for its next attempt: %s", few(e.ItemIDs))
@@ -441,6 +438,9 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 	}
 	heap.Init(&p.parked)
 	j.waits.end(e.Names)
+	if len(elsewhere) > 0 {
+		j.fleet.Hurry(elsewhere)
+	}
 	var parts []string
 	for _, c := range []struct {
 		n    int
@@ -454,6 +454,21 @@ func (p *pool) retryNow(r control.Request) control.Answer {
 		}
 	}
 	return control.Done("%s", p.withHolds("due now: "+strings.Join(parts, " and ")))
+}
+
+// waitElsewhere returns the tokens of the attempts at some items that wait on workers of a fleet for the next try of a step.
+func (p *pool) waitElsewhere(now time.Time, names func(itemID string) bool) []int64 {
+	if p.job.fleet == nil {
+		return nil
+	}
+	var tokens []int64
+	for token, f := range p.flights {
+		one, _ := p.job.state.runs(f.index, f.number)
+		if k, retrying := p.job.state.Retrying[one.ID]; retrying && k.Due.After(now) && names(one.ID) {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
 }
 
 // withHolds adds to an answer what holds back all starts.

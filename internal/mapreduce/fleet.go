@@ -2,9 +2,11 @@ package mapreduce
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/events"
 )
 
@@ -15,13 +17,13 @@ type OnFleetError struct {
 }
 
 func (e *OnFleetError) Error() string {
-	return fmt.Sprintf("workers of a fleet may still run items of job %s: %d; resume it with --fleet (--fleet none gives them up, and they may run twice)", e.JobID, e.Attempts)
+	return fmt.Sprintf("workers of a fleet may still run items of job %s (%d): resume it with the --fleet or --credentials of before, or give them up with --fleet none, and then they may run twice", e.JobID, e.Attempts)
 }
 
 // onFleet is the number of attempts that workers of a fleet may still run.
 func (j *job) onFleet() int {
 	n := 0
-	for _, f := range j.state.Running {
+	for _, f := range j.state.Running.all() {
 		if f.Fleet {
 			n++
 		}
@@ -66,7 +68,7 @@ func (j *job) ceiling() int {
 
 // fleetUses is how many slots of the fleet the job uses.
 func (j *job) fleetUses() (workers, n int) {
-	workers, n = j.crew.now()
+	workers, n = j.fleetSlots.now()
 	n = min(n, maxFleetSlots)
 	if most := j.ceiling(); most > 0 {
 		n = min(n, most)
@@ -99,4 +101,72 @@ func (p *pool) recordFleet(now time.Time) {
 	}
 	j.record(events.ScaleRequested{MaxParallel: n, Was: j.recorded, By: "the fleet", Fleet: true, Workers: workers})
 	j.recorded = n
+}
+
+// submitter gives attempts to the fleet, each of its goroutines some at a time. An attempt that starts is held as a whole until the fleet has it, and all
+// that may be out, tens of thousands, may start at once: so those for which there is no room start a little later.
+type submitter struct {
+	mu      sync.Mutex
+	waiting []agent.Attempt
+	at      int           // goroutines at work
+	missed  bool          // somebody was told that there is no room
+	room    chan struct{} // gets a value when there is room again
+}
+
+const (
+	mostSubmitters = 16  // goroutines
+	mostUnsent     = 256 // attempts that wait for one
+	mostAtOnce     = 32  // that one takes
+)
+
+// full reports whether nothing more is to start. Then there will be a value in room.
+func (s *submitter) full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missed = len(s.waiting) >= mostUnsent
+	return s.missed
+}
+
+// next removes and returns attempts for one goroutine, as many as it has to take when others may still come to help it. It returns none when the goroutine
+// is to end.
+func (s *submitter) next() []agent.Attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) == 0 {
+		s.at--
+		s.waiting = nil
+		return nil
+	}
+	n := min(mostAtOnce, 1+len(s.waiting)/(mostSubmitters-s.at+1), len(s.waiting))
+	some := slices.Clone(s.waiting[:n])
+	s.waiting = slices.Delete(s.waiting, 0, n)
+	if s.missed && len(s.waiting) < mostUnsent/2 {
+		s.missed = false
+		select {
+		case s.room <- struct{}{}:
+		default: // there is one already
+		}
+	}
+	return some
+}
+
+// submit has an attempt given to the fleet.
+func (p *pool) submit(a agent.Attempt) {
+	s := &p.submitter
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, a)
+	if s.at == mostSubmitters {
+		return
+	}
+	s.at++
+	p.job.agents.Go(func() error {
+		for some := s.next(); some != nil; some = s.next() {
+			written := p.job.log.Flush() // once for all of them
+			for _, a := range some {
+				p.job.executeRecorded(p.agents, a, written)
+			}
+		}
+		return nil
+	})
 }

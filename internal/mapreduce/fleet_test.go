@@ -1,6 +1,7 @@
 package mapreduce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/control"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 	"prodigy/internal/workflow"
@@ -28,9 +30,11 @@ type crew struct {
 	adopted map[string]bool // IDs that a resume asked for
 	ran     map[int64]int   // how often each token was given to a worker
 	workers map[int]map[int64]context.CancelCauseFunc
+	ended   map[int64]error // tokens that were ended alone
 	lost    []agent.Attempt
 	held    int
 	hold    chan struct{}
+	host    agent.Host
 
 	slots func(set func(workers, slots int)) // says which slots there are; nil: there is no end of them
 }
@@ -42,15 +46,18 @@ type fate struct {
 	kills  bool  // that worker, with all that it runs
 
 	unbegun bool // nobody knows whether it had begun when its worker was killed
+	cut     bool // its worker was not killed, but cut off
+
+	takes time.Duration // 0: a second
 }
 
 func newCrew(f func(agent.Attempt) fate) *crew {
-	return &crew{fate: f, ran: map[int64]int{}, workers: map[int]map[int64]context.CancelCauseFunc{}, hold: make(chan struct{})}
+	return &crew{fate: f, ran: map[int64]int{}, workers: map[int]map[int64]context.CancelCauseFunc{}, ended: map[int64]error{}, hold: make(chan struct{})}
 }
 
 // executor is for one run of a job.
 func (w *crew) executor(c agent.Config, h agent.Host) Executor {
-	w.hold, w.held = make(chan struct{}), 0
+	w.hold, w.held, w.host = make(chan struct{}), 0, h
 	return crewExecutor{w, agent.New(c, h)}
 }
 
@@ -65,6 +72,19 @@ func (w crewExecutor) Hold() {
 }
 
 func (w crewExecutor) TakeBack() {}
+
+func (w crewExecutor) Hurry([]int64) {}
+
+func (w crewExecutor) End(token int64, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended[token] = fmt.Errorf("%w: %w", cause, agent.ErrReturned)
+	for _, holds := range w.workers {
+		if end := holds[token]; end != nil {
+			end(w.ended[token])
+		}
+	}
+}
 
 func (w crewExecutor) OnSlots(changed func(workers, slots int)) {
 	if w.slots == nil {
@@ -84,8 +104,11 @@ func (w crewExecutor) Holds(_ context.Context, ids []string) ([]string, error) {
 	return ids, nil
 }
 
-func (w crewExecutor) Submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error)) {
-	go func() { done(w.Execute(ctx, *a)) }()
+func (w crewExecutor) Submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) {
+	go func() {
+		o, err := w.Execute(ctx, *a)
+		done(a, o, err)
+	}()
 }
 
 func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
@@ -103,8 +126,14 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 		w.workers[f.worker] = map[int64]context.CancelCauseFunc{}
 	}
 	w.workers[f.worker][a.Token] = die
+	if err := w.ended[a.Token]; err != nil {
+		die(err)
+	}
 	w.mu.Unlock()
-	timer := time.NewTimer(time.Second)
+	if f.takes > 0 && life.Err() == nil {
+		w.host.Emit(&a, events.AgentPlaced{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: fmt.Sprint("w", f.worker)})
+	}
+	timer := time.NewTimer(cmp.Or(f.takes, time.Second))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -120,7 +149,7 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 	}
 	if f.kills {
 		w.lost = append(w.lost, a)
-		lost := &agent.LostError{Node: fmt.Sprint("w", f.worker), Reason: "gone", Unbegun: f.unbegun}
+		lost := &agent.LostError{Node: fmt.Sprint("w", f.worker), Reason: "gone", Unbegun: f.unbegun, Cut: f.cut}
 		for _, end := range w.workers[f.worker] {
 			end(lost)
 		}
@@ -240,6 +269,25 @@ func TestALossBeforeTheBeginningIsNotCounted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Outages are not counted against the items whose workers they cut off, but one that is cut off again and again ends.
+func TestALossByAnOutageIsHardlyCounted(t *testing.T) {
+	for times, want := range map[int]int{lostCut - 1: 5, lostCut + 10: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newCrew(func(a agent.Attempt) fate {
+				return fate{worker: a.ItemIndex, kills: a.ItemID == "item_3" && a.Number <= times, cut: true}
+			})
+			r := run(t, w.config(t), workflowOf(5, 3, ""))
+			all := recordsOf(t, r.Job)
+			w.once(t, 5, all)
+			lost, _ := told[events.AgentLost](all)
+			failed, _ := told[events.AgentFailed](all)
+			if r.Metrics.Successful != want || len(failed) != 5-want || len(lost) != min(times, lostCut) || !lost[0].Cut {
+				t.Errorf("%d outages: got %+v after %d losses, %+v, want %d successful", times, r.Metrics, len(lost), failed, want)
+			}
+		})
+	}
 }
 
 // What workers run goes on when the run dies, wherever that is.
@@ -486,4 +534,218 @@ func replacement(keys string) *Replacement {
 		panic(err)
 	}
 	return &Replacement{Workflow: w, Source: source, Path: "/other.yml"}
+}
+
+// talkingFleet is a fleet whose workers say what an attempt waits for by other ways than its end.
+type talkingFleet struct {
+	Fleet
+	talk func(ctx context.Context, a *agent.Attempt, end func())
+}
+
+func (w talkingFleet) Submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) {
+	go func() {
+		ctx, cancel := context.WithCancel(ctx)
+		w.talk(ctx, a, func() {
+			cancel()
+			done(a, agent.Outcome{}, nil)
+		})
+	}()
+}
+
+func talkers(t *testing.T, talk func(ctx context.Context, h agent.Host, a *agent.Attempt, end func())) Config {
+	w := newCrew(nil)
+	c := w.config(t)
+	c.Executor = func(k agent.Config, h agent.Host) Executor {
+		return talkingFleet{w.executor(k, h).(Fleet), func(ctx context.Context, a *agent.Attempt, end func()) { talk(ctx, h, a, end) }}
+	}
+	return c
+}
+
+// A worker says that an attempt waits, and goes on alone. What it waits for next may be known here before that wait is over.
+func TestAnAttemptOnAFleetWaitsForTwoThings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := talkers(t, func(ctx context.Context, h agent.Host, a *agent.Attempt, end func()) {
+			go func() { _, _ = h.Pause(ctx, a, 30*time.Second, false) }()
+			time.Sleep(15 * time.Second)
+			if _, err := h.StepTurn(ctx, a, agent.StepTurn{Step: "call", Position: 1}, false); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+			end()
+		})
+		r := run(t, c, called(2, "{limit: 1/10s, burst: 1}", "", slices.Repeat([]string{"a"}, 8)...))
+		turns, at := told[events.StepTurn](recordsOf(t, r.Job))
+		if r.Metrics.Successful != 8 || len(turns) != 8 {
+			t.Fatalf("got %+v and %d turns", r.Metrics, len(turns))
+		}
+		for i := 1; i < len(at); i++ {
+			if at[i]-at[i-1] < 10*time.Second {
+				t.Errorf("turns at %v, want ten seconds between them", at)
+			}
+		}
+	})
+}
+
+// What a worker says of an attempt that has ended meanwhile is of no interest.
+func TestWaitsOfAnAttemptThatHasEndedAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := talkers(t, func(ctx context.Context, h agent.Host, a *agent.Attempt, end func()) {
+			if a.ItemIndex == 2 { // the job goes on meanwhile
+				time.Sleep(5 * time.Second)
+				end()
+				return
+			}
+			end()
+			time.Sleep(time.Second)
+			_, _ = h.Pause(ctx, a, time.Minute, false)
+			_, _ = h.StepTurn(ctx, a, agent.StepTurn{Step: "call", Position: 1}, false)
+		})
+		r := run(t, c, called(3, "1/s", "", "a", "a", "a"))
+		if turns, _ := told[events.StepTurn](recordsOf(t, r.Job)); r.Metrics.Successful != 3 || len(turns) != 0 {
+			t.Errorf("got %+v and turns %+v, want none", r.Metrics, turns)
+		}
+	})
+}
+
+// A step that could not use its turn goes before those that have waited for less.
+func TestAStepThatCouldNotUseItsTurnIsNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		var mu sync.Mutex
+		c := talkers(t, func(ctx context.Context, h agent.Host, a *agent.Attempt, end func()) {
+			time.Sleep(time.Duration(a.ItemIndex) * time.Millisecond)
+			turn := agent.StepTurn{Step: "call", Position: 1}
+			_, _ = h.StepTurn(ctx, a, turn, false)
+			if a.ItemIndex == 1 {
+				turn.Late = time.Second
+				_, _ = h.StepTurn(ctx, a, turn, true)
+			}
+			mu.Lock()
+			order = append(order, a.ItemID)
+			mu.Unlock()
+			end()
+		})
+		r := run(t, c, called(4, "{limit: 1/s, burst: 1}", "", slices.Repeat([]string{"a"}, 4)...))
+		turns, _ := told[events.StepTurn](recordsOf(t, r.Job))
+		if want := []string{"item_0", "item_1", "item_2", "item_3"}; !slices.Equal(order, want) || len(turns) != 5 || turns[2].WaitedMS < 2000-2 {
+			t.Errorf("got %v after %+v, want %v", order, turns, want)
+		}
+	})
+}
+
+// Workers have two attempts at an item, and are lost or not: the item gets one outcome, and no number is used twice.
+func TestTwoAttemptsOnAFleet(t *testing.T) {
+	for name, c := range map[string]struct {
+		fates []fate // of the attempts at item_0
+		want  []string
+	}{
+		"the second one is faster": {[]fate{{takes: time.Minute}, {takes: 2 * time.Second, worker: 1}}, []string{
+			"0 start 1", "5 slow 1", "5 double 2 of 1", "7 done 2", "7 superseded 1 by 2",
+		}},
+		"the first one is faster": {[]fate{{takes: 8 * time.Second}, {takes: time.Minute, worker: 1}}, []string{
+			"0 start 1", "5 slow 1", "5 double 2 of 1", "8 done 1", "8 superseded 2 by 1",
+		}},
+		"the worker of the first is lost": {[]fate{{takes: 8 * time.Second, kills: true}, {takes: 10 * time.Second, worker: 1}}, []string{
+			"0 start 1", "5 slow 1", "5 double 2 of 1", "8 superseded 1 by 2", "15 done 2",
+		}},
+		"the worker of the second is lost": {[]fate{{takes: 10 * time.Second}, {takes: time.Second, worker: 1, kills: true}}, []string{
+			"0 start 1", "5 slow 1", "5 double 2 of 1", "6 superseded 2 by 1", "10 done 1",
+		}},
+		"one worker has both, and is lost": {[]fate{{takes: time.Minute}, {takes: 3 * time.Second, kills: true}, {takes: time.Second}}, []string{
+			"0 start 1", "5 slow 1", "5 double 2 of 1", "8 superseded 2 by 1", "8 start 3", "9 done 3",
+		}},
+		"one is given back": {[]fate{{takes: time.Minute}, {takes: time.Second, worker: 1, err: agent.ErrReturned}, {takes: time.Second}}, []string{
+			"0 start 1", "5 slow 1", "5 double 2 of 1", "6 superseded 2 by 1", "60 done 1",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCrew(func(a agent.Attempt) fate {
+					if a.ItemID != "item_0" {
+						return fate{worker: 2}
+					}
+					return c.fates[a.Number-1]
+				})
+				r := run(t, w.config(t), slow(3, 2, "5s", true, ""))
+				all := recordsOf(t, r.Job)
+				got := attemptsTold(all, "item_0")
+				if c.fates[1].kills && c.fates[1].worker == c.fates[0].worker && slices.Contains(got, "8 superseded 1 by 2") { // both end at once
+					got[3] = "8 superseded 2 by 1"
+				}
+				if r.State != Completed || r.Metrics.Successful != 3 || !slices.Equal(got, c.want) {
+					t.Errorf("%s: got %q\nwant %q", r.State, got, c.want)
+				}
+				w.once(t, 3, all)
+			})
+		})
+	}
+}
+
+// A run that dies while workers have two attempts at items takes up both.
+func TestALogCutWhileWorkersRunTwoAttemptsResumesToTheSameEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fates := func(a agent.Attempt) fate {
+			f := fate{worker: a.Number, takes: time.Second}
+			if a.ItemIndex%3 == 0 {
+				f.takes = []time.Duration{20 * time.Second, 9 * time.Second}[min(a.ItemIndex/3, 1)]
+			}
+			if a.Number == 2 {
+				f.takes = 6 * time.Second
+			}
+			return f
+		}
+		w := newCrew(fates)
+		c := w.config(t)
+		source := slow(7, 30, "5s", true, "")
+		whole := run(t, c, source)
+		if doubles, _ := told[events.AgentDuplicated](recordsOf(t, whole.Job)); len(doubles) != 3 {
+			t.Fatalf("%d second attempts, want 3", len(doubles))
+		}
+		lines := strings.SplitAfter(strings.TrimSuffix(readLog(t, whole.Job), "\n"), "\n")
+		for cut := 2; cut < len(lines); cut++ {
+			place := copyJob(t, c, whole.Job, strings.Join(lines[:cut], ""))
+			w := newCrew(fates)
+			c := withHome(w.config(t), place)
+			r, err := Resume(t.Context(), c, place.job)
+			if err != nil || r.State != Completed || r.Metrics.Successful != 7 {
+				t.Fatalf("cut after %d: got %s (%s) with %+v, %v, want 7 successful", cut, r.State, r.Reason, r.Metrics, err)
+			}
+			all := recordsOf(t, place.job)
+			w.once(t, 7, all)
+			if lost, _ := told[events.AgentInterrupted](all); len(lost) > 0 {
+				t.Errorf("cut after %d: given back: %+v", cut, lost)
+			}
+		}
+	})
+}
+
+// What a worker runs of an item that somebody skips is ended, also when the run dies before the worker knows.
+func TestAnItemThatAWorkerRunsIsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(func(agent.Attempt) fate { return fate{takes: time.Minute} })
+		c := w.config(t)
+		answered := make(chan control.Answer, 1)
+		c.Control = func(_ jobs.Job, ask func(control.Request) control.Answer) (func() error, error) {
+			time.AfterFunc(2*time.Second, func() {
+				answered <- ask(control.Request{Do: control.Skip, By: "ada", Items: []control.Item{{ID: "item_1", Index: 1}}})
+			})
+			return func() error { return nil }, nil
+		}
+		r := run(t, c, workflowOf(2, 2, ""))
+		all := recordsOf(t, r.Job)
+		answer := <-answered
+		if got := attemptsTold(all, "item_1"); answer.Text != "skipped: item_1" || r.Metrics.Skipped != 1 || !slices.Equal(got, []string{"0 start 1", "2 skip 1"}) {
+			t.Errorf("got %+v: %+v, %q", answer, r.Metrics, got)
+		}
+		w.once(t, 2, all)
+
+		place := copyJob(t, c, r.Job, upTo(readLog(t, r.Job), "SkipRequested"))
+		again := newCrew(w.fate)
+		c = withHome(again.config(t), place)
+		r, err := Resume(t.Context(), c, place.job)
+		if err != nil || r.Metrics.Skipped != 1 || r.Metrics.Successful != 1 {
+			t.Errorf("after a resume: got %+v, %v", r.Metrics, err)
+		}
+		again.once(t, 2, recordsOf(t, place.job))
+	})
 }

@@ -60,7 +60,7 @@ func (h *host) pauseStep(ctx context.Context, a *agent.Attempt, d time.Duration,
 func (h *host) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (slot int, err error) {
 	t.Key = bounded(t.Key)
 	k := &parking{
-		token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t, asked: time.Now(),
+		token: a.Token, index: a.ItemIndex, id: a.ItemID, wake: make(chan int, 1), step: &t, asked: time.Now().Add(-t.Late),
 		keeps: keepSlot || h.job.serial || h.job.space != nil, // the workspace of the slot is the agent's
 	}
 	return h.yielding(ctx, a, func() (int, error) {

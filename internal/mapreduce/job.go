@@ -44,13 +44,14 @@ type job struct {
 	printed    printed
 	host       *host
 	executor   Executor
-	fleet      Fleet        // the executor, if it is one; else nil
-	crew       fleetSlots   // what it says, if elastic
-	shared     *sharedSlots // nil: the items share no slots with other jobs
-	space      Space        // nil: the job has no workspaces
-	files      *itemFiles   // nil: the map phase names none
-	production *production  // nil: files that agents leave are left as they are
-	reuse      *reuse       // nil: no results are taken over
+	fleet      Fleet                                      // the executor, if it is one; else nil
+	returned   func(*agent.Attempt, agent.Outcome, error) // takes what comes from it
+	fleetSlots fleetSlots                                 // what it says, if elastic
+	shared     *sharedSlots                               // nil: the items share no slots with other jobs
+	space      Space                                      // nil: the job has no workspaces
+	files      *itemFiles                                 // nil: the map phase names none
+	production *production                                // nil: files that agents leave are left as they are
+	reuse      *reuse                                     // nil: no results are taken over
 
 	workspaceSteps map[string]agent.Attempt  // setup and verify: see setSteps
 	runSeq         int64                     // number of the record that the run begins with

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -45,6 +46,17 @@ func (l *lanes[K, T]) add(key K, v T) {
 	one := &lane[K, T]{key: key, queue: []T{v}, came: l.came}
 	l.byKey[key] = one
 	heap.Push(&l.order, one)
+}
+
+// addFirst has v wait before what waits with the same key.
+func (l *lanes[K, T]) addFirst(key K, v T) {
+	one := l.byKey[key]
+	if one == nil {
+		l.add(key, v)
+		return
+	}
+	l.n++
+	one.queue = slices.Insert(one.queue, 0, v)
 }
 
 // next returns the key and the element whose turn it is at now. Limit returns when a key may go on; it may be later than it was when it was last asked, and

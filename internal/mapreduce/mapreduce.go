@@ -511,7 +511,7 @@ func (j *job) start() error {
 	j.inbox = make(chan message, 4*min(buffered, 1024)+16)
 	j.halting, j.controls, j.closing = make(chan struct{}), make(chan controlCall), make(chan struct{})
 	j.serial = j.parallel == 1 && !j.elastic
-	j.crew.changed = make(chan struct{}, 1)
+	j.fleetSlots.changed = make(chan struct{}, 1)
 	if j.config.Stop == nil {
 		j.config.Stop = context.Background()
 	}
@@ -548,8 +548,11 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		MaxCommands: commands, Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
+	j.returned = func(a *agent.Attempt, o agent.Outcome, err error) {
+		j.take(&attemptEnd{attempt: a, outcome: o, err: err, ack: j.newAck(a)})
+	}
 	if j.fleet, _ = j.executor.(Fleet); j.fleet != nil && j.elastic {
-		j.fleet.OnSlots(j.crew.set)
+		j.fleet.OnSlots(j.fleetSlots.set)
 	}
 	if space, ok := j.space.(cloner); ok && j.fleet != nil {
 		j.fleet.Isolate(clones{space, j})
@@ -629,7 +632,7 @@ func (j *job) retryDead(ctx context.Context, itemIDs []string, reduce, held bool
 	indexes, tried := make([]int, 0, len(itemIDs)), make(map[int]int, len(itemIDs))
 	for _, id := range itemIDs {
 		e, ok := j.queue.Get(id)
-		_, attached := j.state.Running[e.ItemIndex]
+		_, attached := j.state.Running.get(e.ItemIndex)
 		_, merging := j.state.Merging[e.ItemIndex]
 		switch {
 		case merging: // its work is merged first of all
@@ -729,9 +732,12 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 // attached returns the indexes of the items in flight whose attempts the executor still has.
 func (j *job) attached(ctx context.Context) ([]int, error) {
 	indexes := make(map[string]int, len(j.state.Running))
-	for index, f := range j.state.Running {
+	for index, f := range j.state.Running.all() {
 		if f.Fleet == (j.fleet != nil) && index < j.store.Len() { // a power loss may have taken it: the selection will bring it again
 			indexes[j.attemptID(f.ID, f.Number)] = index
+			if d, doubled := j.state.Doubles[index]; doubled {
+				indexes[j.attemptID(d.ID, d.Number)] = index
+			}
 		}
 	}
 	if len(indexes) == 0 {

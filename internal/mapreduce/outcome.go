@@ -18,12 +18,12 @@ import (
 
 // execute runs an attempt, on a goroutine of its own, and sends its end to the owner. It waits until the record of its start is written:
 // otherwise a command that kills prodigy at once would never be noticed, and its number be used again.
-func (j *job) execute(ctx context.Context, a agent.Attempt) {
-	e := &attemptEnd{attempt: &a}
-	if j.config.Durability == events.Strict && a.ItemID != "" {
-		e.ack = make(chan ack, 1)
-	}
-	if e.err = j.log.Flush(); e.err == nil && j.makeReady(e) {
+func (j *job) execute(ctx context.Context, a agent.Attempt) { j.executeRecorded(ctx, a, j.log.Flush()) }
+
+// executeRecorded is execute when the record of the start has been written, or could not be.
+func (j *job) executeRecorded(ctx context.Context, a agent.Attempt, written error) {
+	e := &attemptEnd{attempt: &a, ack: j.newAck(&a)}
+	if e.err = written; e.err == nil && j.makeReady(e) {
 		if j.fleet != nil && a.ItemID != "" {
 			j.submit(ctx, e)
 			return
@@ -34,23 +34,33 @@ func (j *job) execute(ctx context.Context, a agent.Attempt) {
 	j.sendEnd(e)
 }
 
+// newAck returns how to answer the end of an attempt; nil: its slot is free before the record of that is on disk.
+func (j *job) newAck(a *agent.Attempt) chan ack {
+	if j.config.Durability == events.Strict && a.ItemID != "" {
+		return make(chan ack, 1)
+	}
+	return nil
+}
+
 // submit gives an attempt to the fleet. Many may be out: its end is kept until then only if something of it is known already.
 func (j *job) submit(ctx context.Context, known *attemptEnd) {
-	a := known.attempt
-	if known.uses == nil && known.before == nil && known.ack == nil {
-		known = nil
-	}
-	j.fleet.Submit(ctx, a, func(o agent.Outcome, err error) {
-		e := known
-		if e == nil {
-			e = &attemptEnd{attempt: a}
+	a, done := known.attempt, j.returned
+	if known.uses != nil || known.before != nil {
+		known.attempt = nil // it comes back
+		done = func(a *agent.Attempt, o agent.Outcome, err error) {
+			known.attempt, known.outcome, known.err = a, o, err
+			j.take(known)
 		}
-		e.outcome, e.err = o, err
-		j.agents.Go(func() error {
-			j.conclude(e)
-			j.sendEnd(e)
-			return nil
-		})
+	}
+	j.fleet.Submit(ctx, a, done)
+}
+
+// take takes the end of an attempt from the fleet.
+func (j *job) take(e *attemptEnd) {
+	j.agents.Go(func() error {
+		j.conclude(e)
+		j.sendEnd(e)
+		return nil
 	})
 }
 
@@ -114,7 +124,7 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
 		return j.record(events.AgentLost{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Unbegun: lost.Unbegun, Outputs: j.printed.take(a.ID),
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if j.state.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
@@ -157,7 +167,7 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 func (j *job) recordFailure(e *attemptEnd) int64 {
 	a, o, f := e.attempt, e.outcome, e.outcome.Failure
 	now := time.Now()
-	flight := j.state.Running[a.ItemIndex]
+	flight := j.state.Running.at(a.ItemIndex)
 	if flight.Resolve != "" { // the conflict stands
 		f.Type, f.Message = retry.TypeMergeConflict, "it was not resolved: "+f.Message
 		o.Commit = flight.Resolve

@@ -46,6 +46,8 @@ type pool struct {
 	alone    bool      // all others are done: one suspect at a time
 	pause    time.Time // nothing starts before, so that a suspect runs alone; zero: no pause has begun
 
+	submitter submitter // of a job on a fleet
+
 	seeker seeker // of a job that shares the slots of a pool
 	merger merger // of a job with workspaces
 
@@ -103,7 +105,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), flights: map[int64]*flight{}, taken: map[int]bool{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages}
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), flights: map[int64]*flight{}, taken: map[int]bool{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages, submitter: submitter{room: make(chan struct{}, 1)}}
 	for _, d := range due {
 		p.again(d)
 		j.crowds.add(d.due)
@@ -181,7 +183,7 @@ func (p *pool) run(ctx context.Context) {
 			p.handle(m)
 		case c := <-p.job.controls:
 			p.control(c)
-		case <-p.job.crew.changed:
+		case <-p.job.fleetSlots.changed:
 			p.fitFleet(time.Now())
 		case it, ok := <-p.wanted():
 			p.receive(it, ok)
@@ -190,6 +192,7 @@ func (p *pool) run(ctx context.Context) {
 		case f := <-p.seeker.found:
 			p.foundShared(f)
 		case <-timer.C:
+		case <-p.submitter.room:
 		case short := <-p.gates.changed:
 			p.guarded(short)
 		case <-ready(more):
@@ -374,7 +377,7 @@ func (p *pool) again(d dueItem) {
 
 // vacant reports whether one more agent may run now. It is not to begin far behind what others have done already.
 func (p *pool) vacant() bool {
-	if p.gates.closed() {
+	if p.gates.closed() || p.submitter.full() {
 		return false
 	}
 	if p.merger.backlog = p.merger.backlog && p.mergesNow(); p.merger.backlog {
@@ -448,7 +451,7 @@ func (p *pool) start(it offered, keys itemKeys) {
 
 // fly has a worker run an attempt whose start is recorded.
 func (p *pool) fly(a agent.Attempt, keys itemKeys) {
-	f := &flight{index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now()}
+	f := &flight{index: a.ItemIndex, number: a.Number, slot: a.Worker, keys: keys, began: time.Now(), placed: p.job.fleet == nil || a.Adopted}
 	p.flights[a.Token] = f
 	if p.job.state.Times.Limits() {
 		heap.Push(&p.watch.clocks, clock{f.began, a.Token})
@@ -463,20 +466,33 @@ func (p *pool) fly(a agent.Attempt, keys itemKeys) {
 // adopt takes over attempts that outlived the run before. If there are more of them than slots, the others have none.
 func (p *pool) adopt() {
 	for _, index := range slices.Sorted(maps.Keys(p.job.state.Running)) {
-		slot := 0
-		if len(p.free) > 0 {
-			slot = p.takeSlot()
-		}
-		f := p.job.state.Running[index]
+		f := p.job.state.Running.at(index)
 		if f.Suspect {
 			p.loneOut = index
 		}
-		a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-		a.Token, a.Adopted = f.Token, true
-		if p.job.space != nil {
-			p.inWorkspace(&a, f.Base, f.Resolve)
+		p.adoptOne(index, f)
+		if d, doubled := p.job.state.Doubles[index]; doubled {
+			p.adoptOne(index, d)
 		}
-		p.fly(a, itemKeys{f.Key, f.Ticket.Key})
+	}
+}
+
+func (p *pool) adoptOne(index int, f running) {
+	slot := 0
+	if len(p.free) > 0 {
+		slot = p.takeSlot()
+	}
+	a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
+	a.Token, a.Adopted = f.Token, true
+	if f.Number == f.Doubled {
+		a.Retrying, a.Due, a.Session = nil, time.Time{}, nil // as when it began
+	}
+	if p.job.space != nil {
+		p.inWorkspace(&a, f.Base, f.Resolve)
+	}
+	p.fly(a, itemKeys{f.Key, f.Ticket.Key})
+	if p.job.state.Skips[index] != "" {
+		p.flights[a.Token].end(errSkipped)
 	}
 }
 
@@ -513,10 +529,9 @@ func (p *pool) inWorkspace(a *agent.Attempt, base, resolve string) {
 // startWorker gives an attempt to an idle goroutine, whose stack has grown already, or to a new one. One for a fleet does not keep its goroutine.
 func (p *pool) startWorker(a agent.Attempt) {
 	if p.job.fleet != nil && a.ItemID != "" {
-		p.job.agents.Go(func() error {
-			p.job.execute(p.agents, a)
-			return nil
-		})
+		token := a.Token // the function is kept while the attempt is out, which holds no attempt then
+		p.flights[token].end = func(cause error) { p.job.fleet.End(token, cause) }
+		p.submit(a)
 		return
 	}
 	t := task{p.agents, a}
@@ -558,6 +573,8 @@ func (p *pool) handle(m message) {
 		p.job.record(p.job.printed.withOutputs(m.event, m.from))
 	case m.printed != nil:
 		p.haltForOwn(p.job.printed.keep(m.printed))
+	case m.park != nil && p.flights[m.park.token] == nil: // it has ended: what a worker says of an attempt and the end of it come by different ways
+		m.park.wake <- sameSlot
 	case m.park != nil && m.park.step != nil:
 		p.askTurn(m.park)
 	case m.park != nil && m.park.keeps:
@@ -579,8 +596,11 @@ func (p *pool) handle(m message) {
 		p.running--
 		p.ended(m.done)
 	}
-	if _, changed := m.event.(events.QuotaResumed); changed {
+	switch e := m.event.(type) {
+	case events.QuotaResumed:
 		p.restartClocks()
+	case events.AgentPlaced:
+		p.placed(e)
 	}
 }
 
@@ -625,11 +645,11 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	delete(p.flights, e.attempt.Token)
 	p.turns.forget(e.attempt.Token)
 	p.forgetSteps(e.attempt.Token)
-	if f.end != nil {
+	if p.job.fleet == nil {
 		f.end(nil)
 	}
 	slot := f.slot
-	if slot == 0 {
+	if slot == 0 || p.job.fleet != nil {
 		p.unpark(e.attempt.Token)
 	}
 	if e.attempt.ItemIndex == p.loneOut {
@@ -820,11 +840,13 @@ func (p *pool) park(k *parking) {
 	heap.Push(&p.parked, k)
 }
 
-// unpark removes an agent that ended while it was parked, because of a timeout.
+// unpark removes an agent that ended while it was parked, because of a timeout. One on a fleet may be parked more than once: its pause may not be over here
+// when its worker has gone on and asks for something else.
 func (p *pool) unpark(token int64) {
-	at := slices.IndexFunc(p.parked, func(k *parking) bool { return k.token == token })
-	if at >= 0 {
-		heap.Remove(&p.parked, at)
+	before := len(p.parked)
+	p.parked = slices.DeleteFunc(p.parked, func(k *parking) bool { return k.token == token })
+	if len(p.parked) < before {
+		heap.Init(&p.parked)
 	}
 }
 
@@ -838,20 +860,27 @@ func (p *pool) wake(now time.Time) bool {
 		p.turns.woken.add(p.flights[k.token].keys.rate, k)
 		return true
 	}
-	p.unparkTo(k, p.takeSlot())
+	p.goOn(k)
 	return true
 }
 
-// unparkTo has a parked agent go on in a slot.
-func (p *pool) unparkTo(k *parking, slot int) {
+// goOn has a parked agent go on in a free slot. One that waits for something else since then gets its slot with that.
+func (p *pool) goOn(k *parking) {
 	f := p.flights[k.token]
-	f.slot, f.began = slot, time.Now()
-	k.wake <- slot
+	if f.waits != k {
+		k.wake <- sameSlot
+		return
+	}
+	f.slot, f.waits, f.began = p.takeSlot(), nil, time.Now()
+	k.wake <- f.slot
 }
 
 // leaveSlot frees the slot of an agent that waits.
 func (p *pool) leaveSlot(k *parking) {
 	f := p.flights[k.token]
+	if f.waits == nil || f.waits.step == nil { // else this was said before it asked for the turn of a step, and comes after that
+		f.waits = k
+	}
 	p.freeSlot(f.slot)
 	f.slot = 0
 }

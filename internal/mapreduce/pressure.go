@@ -22,7 +22,7 @@ func kindOf(t retry.Type) adapt.Kind {
 
 // ended tells the limiter how a call ended: an attempt, or a try of a step of it.
 func (s *state) ended(index int, e adapt.End, now time.Time) *adapt.Change {
-	f, runs := s.Running[index]
+	f, runs := s.Running.get(index)
 	if !runs {
 		return nil
 	}
@@ -38,19 +38,19 @@ func (s *state) ended(index int, e adapt.End, now time.Time) *adapt.Change {
 
 // stepFailed records a try of a step that failed and is followed by another.
 func (s *state) stepFailed(now time.Time, e events.StepRetrying) *adapt.Change {
-	f, runs := s.Running[e.ItemIndex]
+	f, runs := s.Running.get(e.ItemIndex)
 	if e.ItemID == "" || !runs || f.ID != e.ItemID || !s.Adapt.Limits() {
 		return nil
 	}
 	c := s.ended(e.ItemIndex, adapt.End{Kind: kindOf(e.ErrorType), Asked: time.Duration(e.AskedMS)}, now)
 	f.Waited = true
-	s.Running[e.ItemIndex] = f
+	s.Running.set(e.ItemIndex, f)
 	return c
 }
 
 // retriedStep records the next try of a step.
 func (s *state) retriedStep(now time.Time, e events.StepRetried) {
-	f, runs := s.Running[e.ItemIndex]
+	f, runs := s.Running.get(e.ItemIndex)
 	if !runs {
 		return
 	}
@@ -58,7 +58,7 @@ func (s *state) retriedStep(now time.Time, e events.StepRetried) {
 	s.Adapt.Start(now)
 	s.Retries.Start(true, now)
 	f.Try = now
-	s.Running[e.ItemIndex] = f
+	s.Running.set(e.ItemIndex, f)
 }
 
 // takesTurns reports whether starts have to wait for a turn.

@@ -191,7 +191,7 @@ func (j *job) dropInterrupted(attached []int) error {
 	for _, index := range attached {
 		still[index] = true
 	}
-	for index, f := range j.state.Running {
+	for index, f := range j.state.Running.all() {
 		if still[index] || f.Fleet || index >= j.store.Len() {
 			continue
 		}

@@ -37,7 +37,7 @@ type state struct {
 	Phases   map[string]*phase    `json:"phases"`
 	Working  string               `json:"working"`           // the phase that its events are about
 	Status   errorpolicy.Statuses `json:"status"`            // by item index, as far as items have been seen
-	Running  map[int]running      `json:"running"`           // attempts that have started and not ended, by item index
+	Running  attempts             `json:"running"`           // attempts that have started and not ended, by item index
 	Doubles  map[int]running      `json:"doubles,omitempty"` // second attempts at items whose first one still runs, by item index
 	Waiting  map[int]pendingRetry `json:"waiting"`           // items between two attempts, by item index
 	Retrying map[string]stepRetry `json:"retrying"`          // the last retry of a step by item id, of what has not ended; "" for the other phases
@@ -123,8 +123,9 @@ type crashes struct {
 
 // losses is how often a worker was lost that had an attempt at an item.
 type losses struct {
-	Together int `json:"together"` // it may have had others that are as suspicious
-	Alone    int `json:"alone"`    // it had no other that is suspicious
+	Together int `json:"together"`      // it may have had others that are as suspicious
+	Alone    int `json:"alone"`         // it had no other that is suspicious
+	Cut      int `json:"cut,omitempty"` // it was only cut off, and well
 }
 
 // suspiciousTime is how soon after the beginning of an attempt the run must die for its item to be a suspect. An item that kills the run
@@ -156,7 +157,7 @@ func newState(p errorpolicy.Policy) *state {
 		Steps:    newStepRates(p.StepRates),
 		Times:    straggler.NewTimes(p.Straggler),
 		Phases:   map[string]*phase{},
-		Running:  map[int]running{},
+		Running:  attempts{},
 		Waiting:  map[int]pendingRetry{},
 		Crashes:  map[int]crashes{},
 		Losses:   map[int]losses{},
@@ -301,7 +302,10 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.Adapt.Start(r.Time)
 		s.Retries.Start(s.isRetry(e.ItemIndex), r.Time)
 		ticket, effects := s.Policy.Started(e.BreakerKey, r.Time)
-		s.Running[e.ItemIndex] = running{ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base, Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key}
+		s.Running.set(e.ItemIndex, running{
+			ID: e.ItemID, Number: e.Attempt, Began: r.Time, Alone: e.Alone, Ticket: ticket, Retry: s.Waiting[e.ItemIndex].Retry, Base: e.Base,
+			Resolve: s.Waiting[e.ItemIndex].Resolve, Token: r.Seq, Fleet: e.Fleet, Suspect: e.Suspect, Key: e.Key,
+		})
 		delete(s.Waiting, e.ItemIndex)
 		return effects
 	case events.AgentDuplicated:
@@ -310,10 +314,10 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.supersede(e.ItemIndex, e.Attempt)
 	case events.AgentCompleted:
 		s.single(e.ItemIndex, e.Attempt)
-		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running[e.ItemIndex].Waited {
+		if _, retried := s.Retrying[e.ItemID]; !retried && !s.Running.at(e.ItemIndex).Waited {
 			s.Times.Add(time.Duration(e.DurationMS))
 		}
-		effects := s.Policy.AttemptSucceeded(s.Running[e.ItemIndex].Ticket, r.Time)
+		effects := s.Policy.AttemptSucceeded(s.Running.at(e.ItemIndex).Ticket, r.Time)
 		effects.Limit = s.ended(e.ItemIndex, adapt.End{Kind: adapt.Good, Took: time.Duration(e.DurationMS)}, r.Time)
 		if e.Commit != "" {
 			s.awaitMerge(r, e)
@@ -335,11 +339,11 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		}
 		return s.applyFailure(r.Time, e)
 	case events.AgentInterrupted:
-		f := s.Running[e.ItemIndex]
+		f := s.Running.at(e.ItemIndex)
 		s.Policy.Released(f.Ticket)
 		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
 	case events.AgentLost:
-		s.lose(e.ItemIndex, e.Unbegun)
+		s.lose(e)
 	case events.StepTurn:
 		s.stepTurn(r.Time, e)
 	case events.StepRetried:
@@ -349,19 +353,23 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 }
 
 // lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run again has one too. One that is not known
-// to have begun is not counted against the item.
-func (s *state) lose(index int, unbegun bool) {
-	f := s.Running[index]
+// to have begun is not counted against the item, and one whose worker was only cut off hardly is.
+func (s *state) lose(e events.AgentLost) {
+	index := e.ItemIndex
+	f := s.Running.at(index)
 	s.Policy.Released(f.Ticket)
 	delete(s.Running, index)
-	s.Waiting[index] = pendingRetry{ID: f.ID, Number: f.Number, Retry: f.Retry, Resolve: f.Resolve}
-	if unbegun {
+	s.Waiting[index] = pendingRetry{ID: f.ID, Number: max(f.Number, f.Doubled), Retry: f.Retry, Resolve: f.Resolve}
+	if e.Unbegun {
 		return
 	}
 	l := s.Losses[index]
-	if f.Suspect {
+	switch {
+	case e.Cut:
+		l.Cut++
+	case f.Suspect:
 		l.Alone++
-	} else {
+	default:
 		l.Together++
 	}
 	s.Losses[index] = l
@@ -385,7 +393,7 @@ func (s *state) succeed(id string, index int, seq int64, reused bool) {
 
 // awaitMerge keeps the work of an attempt that has ended. Until it is merged the item is what it was: pending, or a dead letter that is run again.
 func (s *state) awaitMerge(r events.Record, e events.AgentCompleted) {
-	f := s.Running[e.ItemIndex]
+	f := s.Running.at(e.ItemIndex)
 	s.Merging[e.ItemIndex] = merging{
 		ID: e.ItemID, Number: e.Attempt, AgentID: e.AgentID, Worker: e.Worker, Seq: r.Seq, Done: r.Time, Took: time.Duration(e.DurationMS),
 		Base: f.Base, Commit: e.Commit, Files: e.Files, Insertions: e.Insertions, Deletions: e.Deletions, Retry: f.Retry, Resolved: f.Resolve != "",
@@ -415,7 +423,7 @@ func (s *state) merging() int {
 
 func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Effects {
 	s.single(e.ItemIndex, e.Attempt)
-	number := max(e.Attempt, s.Running[e.ItemIndex].Doubled)
+	number := max(e.Attempt, s.Running.at(e.ItemIndex).Doubled)
 	before, failures := s.Status.At(e.ItemIndex), s.Failures[e.ItemIndex]+1
 	if before == errorpolicy.Pending && e.ErrorType != retry.TypeSkipped && (e.Rejected() || !e.Action.RunsAgain()) {
 		s.Rollout.countEnd(false)
@@ -427,7 +435,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		return errorpolicy.Effects{}
 	}
 	if e.ErrorType == retry.TypeSkipped {
-		s.Policy.Released(s.Running[e.ItemIndex].Ticket) // it may have been a test of the breaker
+		s.Policy.Released(s.Running.at(e.ItemIndex).Ticket) // it may have been a test of the breaker
 	}
 	if !e.Action.RunsAgain() {
 		s.Alike.add(e.ErrorType, e.ErrorSignature)
@@ -437,7 +445,7 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		end.Asked = time.Duration(e.Retry.AskedMS)
 	}
 	limit := s.ended(e.ItemIndex, end, now)
-	effects := s.Policy.Failed(e.ItemID, s.Running[e.ItemIndex].Ticket, e.Action, e.ErrorType, e.Error, before, now)
+	effects := s.Policy.Failed(e.ItemID, s.Running.at(e.ItemIndex).Ticket, e.Action, e.ErrorType, e.Error, before, now)
 	effects.Limit = limit
 	if e.Action.RunsAgain() {
 		delete(s.Running, e.ItemIndex)
@@ -489,7 +497,7 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 	if e.Died != nil && len(s.Running) == 0 {
 		clear(s.Crashes) // runs die although no item is to blame
 	}
-	for index, f := range s.Running {
+	for index, f := range s.Running.all() {
 		if e.IsAttached(index) {
 			continue
 		}

@@ -57,9 +57,9 @@ func (s *state) stepTurn(now time.Time, e events.StepTurn) {
 	if l := s.Steps[e.Position]; l != nil {
 		l.Start(e.Key, now)
 	}
-	if f, runs := s.Running[e.ItemIndex]; runs && e.WaitedMS > 0 {
+	if f, runs := s.Running.get(e.ItemIndex); runs && e.WaitedMS > 0 {
 		f.Waited = true // how long its attempt takes says nothing of the service
-		s.Running[e.ItemIndex] = f
+		s.Running.set(e.ItemIndex, f)
 	}
 }
 
@@ -83,7 +83,11 @@ func (p *pool) askTurn(k *parking) {
 	} else {
 		k.keeps = true
 	}
-	q.add(k.step.Key, k)
+	if k.step.Late > 0 {
+		q.addFirst(k.step.Key, k)
+	} else {
+		q.add(k.step.Key, k)
+	}
 }
 
 // stepMay returns when a step may start, by key.
@@ -112,7 +116,7 @@ func (p *pool) serveSteps(now time.Time, vacant bool) bool {
 				q.pop()
 				p.unparkStep(k)
 				p.giveTurn(k, now)
-				p.unparkTo(k, p.takeSlot())
+				p.goOn(k)
 				return true
 			}
 			break

@@ -3,11 +3,13 @@ package mapreduce
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strconv"
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
@@ -25,22 +27,22 @@ func (s *state) double(r events.Record, e events.AgentDuplicated) errorpolicy.Ef
 	s.Rate.Start(e.Key, r.Time)
 	s.Adapt.Start(r.Time)
 	ticket, effects := s.Policy.Started(e.BreakerKey, r.Time)
-	f, runs := s.Running[e.ItemIndex]
+	f, runs := s.Running.get(e.ItemIndex)
 	if !runs {
 		s.Policy.Released(ticket)
 		return effects
 	}
 	f.Doubled = e.Attempt
-	s.Running[e.ItemIndex] = f
+	s.Running.set(e.ItemIndex, f)
 	s.Doubles[e.ItemIndex] = running{
-		ID: f.ID, Number: e.Attempt, Began: r.Time, Ticket: ticket, Retry: f.Retry, Token: r.Seq, Key: e.Key, Doubled: e.Attempt,
+		ID: f.ID, Number: e.Attempt, Began: r.Time, Ticket: ticket, Retry: f.Retry, Token: r.Seq, Key: e.Key, Doubled: e.Attempt, Fleet: f.Fleet,
 	}
 	return effects
 }
 
 // supersede ends one of two attempts at an item. One that ends after the other has given the item its outcome changes nothing.
 func (s *state) supersede(index, number int) {
-	f, d := s.Running[index], s.Doubles[index]
+	f, d := s.Running.at(index), s.Doubles[index]
 	if d.Number == 0 {
 		return
 	}
@@ -55,7 +57,7 @@ func (s *state) supersede(index, number int) {
 
 // single leaves an item that has two attempts with the one that has a number.
 func (s *state) single(index, number int) {
-	f, d := s.Running[index], s.Doubles[index]
+	f, d := s.Running.at(index), s.Doubles[index]
 	if d.Number == 0 {
 		return
 	}
@@ -63,13 +65,13 @@ func (s *state) single(index, number int) {
 		f, d = d, f
 	}
 	s.Policy.Released(d.Ticket)
-	s.Running[index] = f
+	s.Running.set(index, f)
 	delete(s.Doubles, index)
 }
 
 // runs returns the attempt at an item that has a number, if it is one of those whose end may count.
 func (s *state) runs(index, number int) (running, bool) {
-	for _, f := range []running{s.Running[index], s.Doubles[index]} {
+	for _, f := range []running{s.Running.at(index), s.Doubles[index]} {
 		if f.Number == number && number > 0 {
 			return f, true
 		}
@@ -81,9 +83,11 @@ func (s *state) runs(index, number int) (running, bool) {
 type flight struct {
 	index  int
 	number int
-	slot   int // 0 while it is parked
+	slot   int      // 0 while it is parked
+	waits  *parking // that it gets a slot again with; nil: it is not parked
 	keys   itemKeys
-	end    context.CancelCauseFunc // stops it; nil: a fleet has it
+	end    context.CancelCauseFunc // stops it alone
+	placed bool                    // it is known to have begun; of one on a fleet that comes later
 	by     int                     // the attempt that counts in its place; 0: there is none yet
 	began  time.Time               // when it began, or went on after it had left its slot
 }
@@ -123,18 +127,27 @@ func (h *clockHeap) Pop() any {
 // duplicates reports whether stragglers get a second attempt.
 func (j *job) duplicates() bool {
 	m := j.workflow.Map
-	return m != nil && m.Straggler != nil && m.Straggler.Duplicate && j.fleet == nil && j.shared == nil && j.space == nil
+	return m != nil && m.Straggler != nil && m.Straggler.Duplicate && j.shared == nil && j.space == nil
 }
 
-// sinceOf returns since when the present try of an attempt runs. One that waits for its next try begins then.
+// sinceOf returns since when the present try of an attempt runs. One that waits for its next try begins then, and one that waits for a worker of a fleet when
+// it has that.
 func (p *pool) sinceOf(f *flight, id string, now time.Time) time.Time {
-	if f.slot == 0 && p.job.fleet == nil {
+	if f.waits != nil || !f.placed {
 		return now
 	}
 	if k, retrying := p.job.state.Retrying[id]; retrying && k.Due.After(f.began) {
 		return k.Due
 	}
 	return f.began
+}
+
+// placed notes that a worker of a fleet runs an attempt.
+func (p *pool) placed(e events.AgentPlaced) {
+	one, _ := p.job.state.runs(e.ItemIndex, e.Attempt)
+	if f := p.flights[one.Token]; f != nil && !f.placed {
+		f.placed, f.began = true, time.Now()
+	}
 }
 
 // findStragglers records which attempts have become stragglers.
@@ -167,8 +180,8 @@ func (p *pool) findStragglers(now time.Time) {
 		if t := j.state.Times.Percentile(); t > 0 {
 			e.PercentileMS, e.Attempts = events.Millis(t), j.state.Times.N()
 		}
-		if w.slow = append(w.slow, c.token); !j.duplicates() {
-			w.slow = nil
+		if j.duplicates() {
+			w.slow = append(w.slow, c.token)
 		}
 		heap.Pop(&w.clocks)
 		j.record(e)
@@ -241,9 +254,10 @@ func (p *pool) mayDouble(f *flight, now time.Time) time.Time {
 // startDuplicate runs a second attempt at the item of a straggler in a free slot.
 func (p *pool) startDuplicate(f *flight) {
 	j := p.job
-	first := j.state.Running[f.index]
+	first := j.state.Running.at(f.index)
 	a := p.attempt(items.Item{ID: first.ID, Index: f.index}, first.Number+1, p.takeSlot())
 	a.Retrying, a.Due, a.Session = nil, time.Time{}, nil // they are those of the first
+	a.Beside = first.Token
 	a.Token = j.record(events.AgentDuplicated{
 		ItemID: first.ID, ItemIndex: f.index, AgentID: a.ID, Attempt: a.Number, Of: first.Number, Worker: a.Worker, Key: f.keys.rate, BreakerKey: f.keys.breaker,
 	}).Seq
@@ -266,7 +280,7 @@ func (p *pool) nextStraggler(latest time.Time, vacant bool) time.Time {
 
 // other returns the token of the other attempt at the item of an attempt; 0: there is none.
 func (s *state) other(index, number int) int64 {
-	f, d := s.Running[index], s.Doubles[index]
+	f, d := s.Running.at(index), s.Doubles[index]
 	switch {
 	case d.Number == 0:
 		return 0
@@ -300,6 +314,9 @@ func (p *pool) supersede(e *attemptEnd) int64 {
 	record.By = own.by
 	if e.err != nil {
 		record.DurationMS = events.Millis(time.Since(own.began))
+		if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
+			record.Error = lost.Error()
+		}
 	} else if f := e.outcome.Failure; f != nil {
 		record.Error, record.ErrorType = f.Message, retry.Classify(f.Failure)
 	}
@@ -322,7 +339,5 @@ func (p *pool) endOther(token int64, by int) {
 	}
 	f.by = by
 	p.watch.ending++
-	if f.end != nil {
-		f.end(supersededError{by})
-	}
+	f.end(supersededError{by})
 }

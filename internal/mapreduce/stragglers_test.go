@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"prodigy/internal/control"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/straggler"
@@ -46,6 +47,33 @@ func attemptsTold(all []events.Record, id string) (list []string) {
 		}
 	}
 	return list
+}
+
+// Whichever of two attempts counts, the other one takes no room from the tests of a breaker that is half open.
+func TestASupersededAttemptIsNoTestOfTheBreakerAnyMore(t *testing.T) {
+	for _, counts := range []int{1, 2} {
+		s := newState(parse(t, slow(3, 2, "5s", true, "error_policy: {circuit_breaker: {failure_threshold: 1, timeout: 1m, half_open_requests: 2, success_threshold: 5}}\n")).ErrorPolicy)
+		now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+		seq := int64(0)
+		apply := func(e events.Event) {
+			seq++
+			s.apply(events.Record{Seq: seq, Time: now, Event: e})
+		}
+		apply(events.JobStarted{})
+		apply(events.AgentStarted{ItemID: "item_0", Attempt: 1})
+		apply(events.AgentFailed{ItemID: "item_0", Attempt: 1, Action: errorpolicy.DLQ})
+		now = now.Add(time.Minute)
+		apply(events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 1})
+		apply(events.AgentDuplicated{ItemID: "item_1", ItemIndex: 1, Attempt: 2, Of: 1})
+		if a := s.Policy.Admit("", now); a.Verdict != errorpolicy.Hold {
+			t.Fatalf("with two tests: %v, want that it holds", a.Verdict)
+		}
+		apply(events.AgentCompleted{ItemID: "item_1", ItemIndex: 1, Attempt: counts})
+		apply(events.AgentStarted{ItemID: "item_2", ItemIndex: 2, Attempt: 1})
+		if a := s.Policy.Admit("", now); a.Verdict != errorpolicy.Run {
+			t.Errorf("with one test, after attempt %d: %v, want that another one runs", counts, a.Verdict)
+		}
+	}
 }
 
 // Each way in which two attempts at an item can end leads to one outcome, and the item has used up no more tries than with one attempt.

@@ -78,6 +78,10 @@ func (j *job) setAside(index int, w pendingRetry, message string) {
 const (
 	lostTogether = 2 // losses after which an item is a suspect
 	lostAlone    = 3 // losses as a suspect after which it has failed
+
+	// lostCut is how often the worker of an item may be cut off while it is well. Outages that are so many have nothing to do with the item, but nobody
+	// is to try for ever.
+	lostCut = 20
 )
 
 // killsWorkers reports whether an item may be what killed workers.
@@ -86,7 +90,12 @@ func (j *job) killsWorkers(index int) bool { return j.state.Losses[index].Togeth
 // condemn records the failure of an item that waits for its next attempt, if its workers have been lost too often.
 func (j *job) condemn(index int) {
 	l := j.state.Losses[index]
-	if w, waits := j.state.Waiting[index]; waits && w.Due.IsZero() && l.Alone >= lostAlone {
+	w, waits := j.state.Waiting[index]
+	switch {
+	case !waits || !w.Due.IsZero():
+	case l.Alone >= lostAlone:
 		j.setAside(index, w, fmt.Sprintf("its worker was lost %d times, %d of them while it ran no other item that may kill workers", l.Alone+l.Together, l.Alone))
+	case l.Cut >= lostCut:
+		j.setAside(index, w, fmt.Sprintf("its worker was without contact %d times for most of a lease, and had to end it", l.Cut))
 	}
 }

@@ -244,7 +244,7 @@ func (p *pool) serveAsking(now time.Time) {
 func (p *pool) wakeInTurn(now time.Time) bool {
 	k, ok := p.takeTurn(&p.turns.woken, now)
 	if ok {
-		p.unparkTo(k, p.takeSlot())
+		p.goOn(k)
 	}
 	return ok
 }

@@ -219,9 +219,10 @@ func count[E any](list []E, is func(E) bool) int {
 	return len(slices.DeleteFunc(slices.Clone(list), func(e E) bool { return !is(e) }))
 }
 
-// slowThroughJSON are tests that plain `go test` does not run a second time. They take long, and are about the files of a job rather than
-// about what runs its attempts. `make through-json` runs them too.
-const slowThroughJSON = "LogCut|QueueAhead|KilledRunAre|LogHasLost|Damaged|LostJournal|Checkpoint|TheJSONOf|Fold|Summary|FarAhead"
+// slowThroughJSON are tests that plain `go test` does not run a second time. They take long, and are about the files of a job or its limits
+// rather than about what runs its attempts. `make through-json` runs them too.
+const slowThroughJSON = "LogCut|QueueAhead|KilledRunAre|LogHasLost|Damaged|LostJournal|Checkpoint|TheJSONOf|Fold|Summary|FarAhead|HoldsOverResumes|" +
+	"WhereverTheLogIsCut|MadeWorseByRetries|ManyKeys|ComeBackSpread|TriedAgainTogether|RateOfAService|MayHaveChangedRunsAgain|LeftOfAJob"
 
 // All that jobs do they do as well when nothing but JSON passes between them and what runs their attempts.
 func TestJobsRunThroughJSON(t *testing.T) {

@@ -40,14 +40,14 @@ func BenchmarkItems(b *testing.B) {
 		f.worker("a", 8, nil)
 		f.worker("b", 8, nil)
 		w, text := items(b.N)
-		c, crew := f.config(nil)
+		c, coordinator := f.config(nil)
 		b.ResetTimer()
 		r, err := mapreduce.Run(b.Context(), c, w, text)
 		b.StopTimer()
 		if err != nil || r.Metrics.Successful != b.N {
 			b.Fatalf("%+v, %v", r, err)
 		}
-		if err := crew.Close(); err != nil {
+		if err := coordinator.Close(); err != nil {
 			b.Error(err)
 		}
 	})
@@ -70,10 +70,10 @@ func BenchmarkOutstanding(b *testing.B) {
 		runtime.ReadMemStats(&before)
 		go func() {
 			defer cancel()
-			k := of.(*crew)
+			k := of.(*coordinator)
 			for n := 0; n < out && b.Context().Err() == nil; time.Sleep(100 * time.Millisecond) {
 				k.mu.Lock()
-				n = k.book.Len()
+				n = k.dispatcher.Len()
 				k.mu.Unlock()
 			}
 			runtime.GC()
@@ -94,14 +94,14 @@ func BenchmarkDispatch(b *testing.B) {
 	const workers, slots = 1000, 4
 	f := newFieldOf(b)
 	_, of := f.config(func(o *fleet.JobOptions) { o.Lease = time.Minute })
-	c := of.(*crew)
+	c := of.(*coordinator)
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	done := make(chan *agent.Attempt, workers*slots)
 	submit := func(i int) {
 		a := attemptAt(f, i+1, "true")
-		c.Submit(ctx, a, func(_ agent.Outcome, err error) {
+		c.Submit(ctx, a, func(a *agent.Attempt, _ agent.Outcome, err error) {
 			if err != nil {
 				b.Error(err)
 			}
@@ -128,7 +128,7 @@ func BenchmarkDispatch(b *testing.B) {
 		a := <-done
 		ended++
 		out--
-		c.Settle([]events.Record{{Event: events.AgentCompleted{AgentID: a.ID}}})
+		c.Persisted([]events.Record{{Event: events.AgentCompleted{AgentID: a.ID}}})
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "attempts/s")
@@ -138,16 +138,16 @@ func BenchmarkDispatch(b *testing.B) {
 }
 
 // simulate is a worker that says of each attempt at once that it has succeeded.
-func simulate(b *testing.B, nc *nats.Conn, c *crew, name string, slots int64) {
+func simulate(b *testing.B, nc *nats.Conn, c *coordinator, name string, slots int64) {
 	credit := slots
 	say := func(reports []fleet.Report, full bool) {
-		u := fleet.Up{V: fleet.Protocol, Owner: c.owner, Reports: reports, Word: fleet.Word{Instance: name, Node: name, Round: 1, Credit: credit, Full: full}}
+		u := fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, Reports: reports, WorkerStatus: fleet.WorkerStatus{Instance: name, Node: name, Round: 1, Credit: credit, Full: full}}
 		if err := nc.Publish(upSubject(name, c.key), encoded(u)); err != nil {
 			b.Error(err)
 		}
 	}
 	if _, err := nc.Subscribe(downSubject(name), func(m *nats.Msg) {
-		var d fleet.Down
+		var d fleet.CoordinatorMessage
 		if err := decode(m.Data, &d); err != nil {
 			b.Error(err)
 		}

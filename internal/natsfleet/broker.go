@@ -14,10 +14,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/pressure"
 )
 
 // Serve runs a broker until ctx ends.
-func (Link) Serve(ctx context.Context, o fleet.BrokerOptions) error {
+func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	s, err := startBroker(o)
 	if err != nil {
 		return err
@@ -27,8 +28,13 @@ func (Link) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	} else {
 		o.Say("broker ready at " + s.ClientURL())
 	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	store := storeWatch{measure: roomOf}
 	for {
 		select {
+		case <-tick.C:
+			s = store.look(s, o)
 		case <-ctx.Done():
 			s.Shutdown()
 			s.WaitForShutdown()
@@ -53,16 +59,16 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	if o.Config != "" {
 		var err error
 		if config, err = server.ProcessConfigFile(o.Config); err != nil {
-			return nil, fmt.Errorf("%w: %w", fleet.ErrRefused, err)
+			return nil, fleet.Refusef("the configuration of the broker: %w", err)
 		}
 	}
 	if o.Config == "" || o.Listen != "" {
 		host, port, err := net.SplitHostPort(o.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", fleet.ErrRefused, err)
+			return nil, fleet.Refusef("--listen %s: write it as HOST:PORT, such as 127.0.0.1:4222", o.Listen)
 		}
 		if config.Port, err = strconv.Atoi(port); err != nil {
-			return nil, fmt.Errorf("%w: the port %q is no number", fleet.ErrRefused, port)
+			return nil, fleet.Refusef("--listen %s: the port must be a number", o.Listen)
 		}
 		if config.Port == 0 {
 			config.Port = server.RANDOM_PORT
@@ -73,19 +79,31 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 		config.StoreDir = o.Store
 	}
 	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
-		return nil, fmt.Errorf("%w: whoever reaches %s without TLS has a shell on each worker: listen on 127.0.0.1, give --config with tls (or --insecure, in a network that nobody else uses)", fleet.ErrRefused, o.Listen)
+		return nil, fleet.Refusef("without TLS whoever reaches %s has a shell on each worker: listen on 127.0.0.1, use --dir with what prodigy fleet init makes, or --insecure in a network that nobody else uses", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
 	}
 	config.JetStream, config.NoSigs, config.NoLog = true, true, true
 	config.ServerName = cmp.Or(config.ServerName, "prodigy-broker")
 	return config, nil
 }
 
-// startBroker starts a nats-server in this process.
+// startBroker starts a broker.
 func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 	config, err := brokerConfig(o)
 	if err != nil {
 		return nil, err
 	}
+	if config.Port > 0 { // the server would only be found not to be ready, after a while
+		l, err := net.Listen("tcp", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
+		if err != nil {
+			return nil, fmt.Errorf("the broker cannot listen: %w: is another one running there? --listen HOST:PORT names another port", err)
+		}
+		_ = l.Close()
+	}
+	return startServer(config)
+}
+
+// startServer starts a nats-server in this process.
+func startServer(config *server.Options) (*server.Server, error) {
 	s, err := server.NewServer(config)
 	if err != nil {
 		return nil, err
@@ -93,18 +111,69 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 	s.Start()
 	if !s.ReadyForConnections(10 * time.Second) {
 		s.Shutdown()
-		return nil, fmt.Errorf("the broker cannot listen on %s:%d: is another one running there?", config.Host, config.Port)
+		return nil, fmt.Errorf("the broker is not ready on %s:%d after 10s: is another process using one of the ports of its configuration?", config.Host, config.Port)
 	}
 	if !s.JetStreamEnabled() {
 		s.Shutdown()
-		return nil, fmt.Errorf("the broker cannot use its store %s", config.StoreDir)
+		return nil, fmt.Errorf("the broker cannot use its store %s: is it writable, and is no other broker using it? --store names another directory", config.StoreDir)
 	}
 	return s, nil
 }
 
+// storeWatch follows whether the disk of a broker is full. After that nats-server refuses what it is to keep, or turns its store off, until it is started
+// again.
+type storeWatch struct {
+	measure func(dir string) (free, total uint64, err error)
+	full    bool // since it was, no other server was started
+	port    int
+}
+
+// The disk of a broker is full when it has fewer bytes than leastRoom. It has room again when it has roomAgain, or a twentieth of the disk if that is less.
+const (
+	leastRoom = 1 << 20
+	roomAgain = 256 << 20
+)
+
+func roomOf(dir string) (free, total uint64, err error) {
+	m, err := pressure.MachineNow(dir)
+	return m.DiskFree, m.DiskTotal, err
+}
+
+// look returns s, or a server in its place that has all that was kept, once there is room again on a disk that was full.
+func (w *storeWatch) look(s *server.Server, o fleet.BrokerOptions) *server.Server {
+	config, err := brokerConfig(o)
+	if err != nil {
+		return s
+	}
+	free, total, err := w.measure(config.StoreDir)
+	if !w.full {
+		if s.JetStreamEnabled() && (err != nil || free >= leastRoom) {
+			return s
+		}
+		w.full = true
+		if a, ok := s.Addr().(*net.TCPAddr); ok {
+			w.port = a.Port
+		}
+		o.Say("the disk of " + config.StoreDir + " is full: what needs room there waits until there is some")
+	}
+	if err == nil && free < min(total/20, roomAgain) {
+		return s
+	}
+	s.Shutdown()
+	s.WaitForShutdown()
+	config.Port = w.port
+	next, err := startServer(config)
+	if err != nil {
+		return s // the next time
+	}
+	w.full = false
+	o.Say("there is room again, and the broker keeps things again")
+	return next
+}
+
 // gather asks all workers something and returns the answers that come within a moment.
 func gather(ctx context.Context, a fleet.Address, subject string, data []byte) ([]*nats.Msg, error) {
-	h, err := connect(ctx, a, "observer", func(context.Context, *hub) error { return nil }, func() {})
+	h, err := connect(ctx, a, "observer", func(context.Context, *brokerConn) error { return nil }, func() {})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +206,7 @@ func gather(ctx context.Context, a fleet.Address, subject string, data []byte) (
 }
 
 // Nodes returns the workers that answer.
-func (Link) Nodes(ctx context.Context, a fleet.Address) ([]fleet.Node, error) {
+func (Backend) Nodes(ctx context.Context, a fleet.Address) ([]fleet.Node, error) {
 	if err := a.May(fleet.ObserverRole); err != nil {
 		return nil, err
 	}
@@ -153,8 +222,8 @@ func (Link) Nodes(ctx context.Context, a fleet.Address) ([]fleet.Node, error) {
 }
 
 // Drain asks workers to finish.
-func (Link) Drain(ctx context.Context, a fleet.Address, name string) (int, error) {
-	if err := a.May(fleet.Coordinator); err != nil {
+func (Backend) Drain(ctx context.Context, a fleet.Address, name string) (int, error) {
+	if err := a.May(fleet.CoordinatorRole); err != nil {
 		return 0, err
 	}
 	answers, err := gather(ctx, a, "prodigy.drain", []byte(name))

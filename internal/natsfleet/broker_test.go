@@ -8,7 +8,7 @@ import (
 
 func connected(t *testing.T, f *field) jetstream.JetStream {
 	t.Helper()
-	h, err := connect(t.Context(), f.address(), "test", furnished, func() {})
+	h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,11 @@ type (
 		Again   bool              `json:"again,omitempty"`
 		Over    bool              `json:"over,omitempty"`
 	}
+	turnArgs struct {
+		Turn     agent.StepTurn `json:"turn"`
+		KeepSlot bool           `json:"keep_slot,omitempty"`
+	}
+	turnResult   struct{}
 	unmaskedArgs struct {
 		Phase string `json:"phase"`
 		Step  int    `json:"step"`
@@ -70,6 +75,7 @@ const (
 	callStepRefusal  = "step_refusal"
 	callReportStep   = "report_step"
 	callReleaseStep  = "release_step"
+	callStepTurn     = "step_turn"
 	callAdmitAgent   = "admit_agent"
 	callReportAgent  = "report_agent"
 	callReleaseAgent = "release_agent"
@@ -83,7 +89,7 @@ const (
 // call is a call of a worker that is being answered, or was.
 type call struct {
 	done   chan struct{}
-	answer []byte // once done is closed
+	answer fleet.CallAnswer // once done is closed
 	at     time.Time
 }
 
@@ -93,7 +99,7 @@ const (
 )
 
 // call answers a call of a worker. Repeated with the same id it has no second effect.
-func (c *crew) call(m *nats.Msg) {
+func (c *coordinator) call(m *nats.Msg) {
 	var q fleet.Call
 	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
@@ -117,13 +123,15 @@ func (c *crew) call(m *nats.Msg) {
 		}
 	}
 	c.mu.Unlock()
-	answer := encoded(fleet.CallAnswer{Pending: true})
+	asked := time.Now()
+	answer := fleet.CallAnswer{Pending: true}
 	select {
 	case <-k.done:
 		answer = k.answer
+		answer.Age = max(0, asked.Sub(k.at))
 	case <-time.After(pendingAfter):
 	}
-	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, answer))
+	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
 }
 
 // encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in another way.
@@ -141,32 +149,30 @@ func encoded(v any) []byte {
 func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 
 // perform makes a call.
-func (c *crew) perform(q fleet.Call) []byte {
+func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	result, err := c.invoke(q)
 	if err != nil {
-		return encoded(fleet.CallAnswer{Err: err.Error()})
+		return fleet.CallAnswer{Err: err.Error()}
 	}
 	data := encoded(result)
 	if q.Method != callSecrets && q.Method != callUnmasked {
-		return encoded(fleet.CallAnswer{Result: data})
+		return fleet.CallAnswer{Result: data}
 	}
 	box, err := c.curve.Seal(data, q.Curve)
 	if err != nil {
-		return encoded(fleet.CallAnswer{Err: "seal the answer: " + err.Error()})
+		return fleet.CallAnswer{Err: "seal the answer: " + err.Error()}
 	}
-	return encoded(fleet.CallAnswer{Sealed: box, Key: c.curvID})
+	return fleet.CallAnswer{Sealed: box, Key: c.curvID}
 }
 
 var errNotOut = errors.New("the attempt is not out any more")
 
 // invoke calls the method of the host.
-func (c *crew) invoke(q fleet.Call) (any, error) {
+func (c *coordinator) invoke(q fleet.Call) (any, error) {
 	if q.Method == callSecrets {
 		return c.c.Secrets, nil
 	}
-	c.mu.Lock()
-	f := c.flights[q.Token]
-	c.mu.Unlock()
+	f := c.flightOf(q.Token)
 	switch q.Method {
 	case callAdmitStep, callStepRefusal, callReportStep, callReleaseStep:
 		var args stepArgs
@@ -180,6 +186,12 @@ func (c *crew) invoke(q fleet.Call) (any, error) {
 			return nil, err
 		}
 		return c.agent(q, f, args)
+	case callStepTurn:
+		var args turnArgs
+		if err := json.Unmarshal(q.Args, &args); err != nil {
+			return nil, err
+		}
+		return c.stepTurn(f, args)
 	case callPack:
 		var args packArgs
 		if err := json.Unmarshal(q.Args, &args); err != nil {
@@ -194,10 +206,46 @@ func (c *crew) invoke(q fleet.Call) (any, error) {
 		if f == nil {
 			return nil, errNotOut
 		}
-		p, ok := c.host.Unmasked(f.attempt, args.Phase, args.Step)
+		p, ok := c.host.Unmasked(f.attempt(), args.Phase, args.Step)
 		return unmaskedResult{p, ok}, nil
 	}
 	return nil, errors.New("there is no method " + q.Method)
+}
+
+// flightOf returns the attempt with a token; nil: it is not out. It waits until those are known that the run before left.
+func (c *coordinator) flightOf(token int64) *flight {
+	if token == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	f, adopts := c.flights[token], len(c.awaited) > 0
+	c.mu.Unlock()
+	if f != nil || !adopts {
+		return f
+	}
+	select {
+	case <-c.adopted:
+	case <-c.life.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flights[token]
+}
+
+// stepTurn waits for a turn of the rate of a step. An attempt that ends meanwhile takes none.
+func (c *coordinator) stepTurn(f *flight, args turnArgs) (any, error) {
+	if f == nil {
+		return nil, errNotOut
+	}
+	c.mu.Lock()
+	if c.flights[f.token] != f {
+		c.mu.Unlock()
+		return nil, errNotOut
+	}
+	ended := f.stopping().ctx
+	c.mu.Unlock()
+	_, err := c.host.StepTurn(ended, f.attempt(), args.Turn, args.KeepSlot)
+	return turnResult{}, err
 }
 
 // ticket is a start that a worker has been admitted to and not answered yet.
@@ -207,7 +255,7 @@ type ticket struct {
 }
 
 // hold keeps a ticket of a worker, so that it is given back when the worker is lost.
-func (c *crew) hold(instance, name string, release func()) {
+func (c *coordinator) hold(instance, name string, release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen[instance] = time.Now()
@@ -215,7 +263,7 @@ func (c *crew) hold(instance, name string, release func()) {
 }
 
 // drops removes a ticket of a worker. It reports false if this coordinator has given none: one before did.
-func (c *crew) drops(instance, name string) bool {
+func (c *coordinator) drops(instance, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := c.tickets[instance]
@@ -231,7 +279,7 @@ func (c *crew) drops(instance, name string) bool {
 	return false
 }
 
-func (c *crew) step(q fleet.Call, args stepArgs) (any, error) {
+func (c *coordinator) step(q fleet.Call, args stepArgs) (any, error) {
 	named := string(encoded(stepArgs{Breaker: args.Breaker, Ticket: args.Ticket}))
 	switch q.Method {
 	case callAdmitStep:
@@ -256,7 +304,7 @@ func (c *crew) step(q fleet.Call, args stepArgs) (any, error) {
 	return stepResult{}, nil
 }
 
-func (c *crew) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
+func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	named := "agent " + strconv.FormatInt(args.Ticket.ID, 10)
 	if args.Owner != c.owner {
 		args.Ticket.ID = -1 // a coordinator before gave it, and nothing is kept for it any more
@@ -273,11 +321,11 @@ func (c *crew) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	if f == nil {
 		return nil, errNotOut
 	}
-	a := f.attempt
+	a := f.attempt()
 	switch q.Method {
 	case callAdmitAgent:
 		c.mu.Lock()
-		stop := f.context()
+		stop := f.stopping().ctx
 		c.mu.Unlock()
 		_, t, refusal, err := c.host.AdmitAgent(stop, a, args.Ask, args.KeepSlot)
 		if err == nil && refusal == nil {
@@ -308,14 +356,20 @@ func (c *crew) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 }
 
 // broke has the attempt end with an error that is the job's.
-func (c *crew) broke(f *flight, err error) {
+func (c *coordinator) broke(f *flight, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.broke = err
+	f.stopping().broke = err
 }
 
 // ask makes a call of the coordinator of a job, until it answers or ctx ends.
 func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int64, args, result any) error {
+	_, err := w.askAged(ctx, j, method, token, args, result)
+	return err
+}
+
+// askAged is ask. It also returns how old the answer was when it was sent: it could not be before, if the coordinator or the broker was away.
+func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token int64, args, result any) (age time.Duration, err error) {
 	w.mu.Lock()
 	w.asked++
 	q := fleet.Call{ID: w.node.Instance + "-" + strconv.Itoa(w.asked), Method: method, Token: token, Args: encoded(args), Curve: w.curveID, From: w.node.Instance}
@@ -335,23 +389,23 @@ func (w *worker) ask(ctx context.Context, j *workerJob, method string, token int
 			case <-time.After(250 * time.Millisecond): // the coordinator is away
 				continue
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				return 0, context.Cause(ctx)
 			}
 		}
 		var answer fleet.CallAnswer
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return err
+			return 0, err
 		}
 		switch {
 		case answer.Pending:
 			continue
 		case answer.Err != "":
-			return errors.New(answer.Err)
+			return answer.Age, errors.New(answer.Err)
 		case answer.Sealed != nil:
 			if answer.Result, err = w.curve.Open(answer.Sealed, answer.Key); err != nil {
-				return err
+				return answer.Age, err
 			}
 		}
-		return json.Unmarshal(answer.Result, result)
+		return answer.Age, json.Unmarshal(answer.Result, result)
 	}
 }

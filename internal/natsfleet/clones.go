@@ -33,7 +33,7 @@ const (
 var errTooLarge = errors.New("more than 1 GiB")
 
 // keepPack has write write a pack, and the broker keep what is larger than small.
-func (h *hub) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.Pack, error) {
+func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int64, write func(*os.File) error) (*fleet.Pack, error) {
 	f, err := os.CreateTemp(dir, "pack-")
 	if err != nil {
 		return nil, err
@@ -60,18 +60,14 @@ func (h *hub) keepPack(ctx context.Context, dir, object string, small int64, wri
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	var file fleet.File
-	err = h.whileConnected(ctx, info.Size(), func(ctx context.Context) error {
-		file, err = h.putFile(ctx, object, root, filepath.Base(f.Name()))
-		return err
-	})
+	file, err := h.putFile(ctx, object, root, filepath.Base(f.Name()))
 	file.Object = object
 	return &fleet.Pack{File: &file}, err
 }
 
 // whileConnected calls do with a context that ends when the connection is lost: what waits for an answer of the broker then may wait for ever. It also ends
 // when so many bytes should have been sent for long.
-func (h *hub) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
+func (h *brokerConn) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
 	connected, lost := context.WithCancelCause(ctx)
 	before := h.nc.Stats().Reconnects
 	most := time.Now().Add(3*requestTime + time.Duration(size>>17)*time.Second)
@@ -102,7 +98,7 @@ func (h *hub) whileConnected(ctx context.Context, size int64, do func(ctx contex
 var errLostConnection = errors.New("the connection to the broker was lost")
 
 // fetchPack writes a pack that was sent to a file, and has use read it.
-func (h *hub) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
+func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func(*os.File) error) error {
 	f, err := os.CreateTemp(dir, "pack-")
 	if err != nil {
 		return err
@@ -114,7 +110,7 @@ func (h *hub) fetchPack(ctx context.Context, dir string, p *fleet.Pack, use func
 	} else if p.File.Size > mostFiles {
 		err = errTooLarge
 	} else {
-		err = h.whileConnected(ctx, p.File.Size, func(ctx context.Context) error { return h.getFile(ctx, p.File.Object, *p.File, f) })
+		err = h.getFile(ctx, p.File.Object, *p.File, f)
 	}
 	if err != nil {
 		return &packError{err}
@@ -129,10 +125,10 @@ func (e *packError) Error() string { return "fetch objects of the repository: " 
 func (e *packError) Unwrap() error { return e.err }
 
 // Isolate implements mapreduce.Fleet.
-func (c *crew) Isolate(k mapreduce.Clones) { c.clones = k }
+func (c *coordinator) Isolate(k mapreduce.Clones) { c.clones = k }
 
 // sendSeed has the broker keep what workspaces are made of, and returns the name of the object.
-func (c *crew) sendSeed(ctx context.Context) (string, error) {
+func (c *coordinator) sendSeed(ctx context.Context) (string, error) {
 	seed, err := c.clones.Seed(ctx)
 	if err != nil {
 		return "", err
@@ -152,7 +148,7 @@ type packArgs struct {
 }
 
 // pack returns objects for a worker that is to begin an attempt. It gets no commit but those that the attempt begins at.
-func (c *crew) pack(f *flight, token int64, args packArgs) (*fleet.Pack, error) {
+func (c *coordinator) pack(f *flight, token int64, args packArgs) (*fleet.Pack, error) {
 	if c.clones == nil {
 		return nil, errNotOut
 	}
@@ -171,8 +167,9 @@ func (c *crew) pack(f *flight, token int64, args packArgs) (*fleet.Pack, error) 
 			return nil, errNotOut
 		}
 	}
+	a := f.attempt()
 	for _, want := range args.Want {
-		if want == "" || want != c.base && want != f.attempt.Base && want != f.attempt.Resolve {
+		if want == "" || want != c.base && want != a.Base && want != a.Resolve {
 			return nil, fmt.Errorf("%q is no commit of the attempt", want)
 		}
 	}
@@ -200,13 +197,13 @@ func (c *crew) pack(f *flight, token int64, args packArgs) (*fleet.Pack, error) 
 }
 
 // takeWork takes what an attempt has done into the repository of the job.
-func (c *crew) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error {
+func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error {
 	if c.clones == nil || p == nil {
 		o.Commit = ""
 		return &agent.LostError{Reason: "its worker has not sent what it did"}
 	}
 	for {
-		err := c.fetchPack(c.life, c.c.TempDir, p, func(pack *os.File) error { return c.clones.Import(c.life, f.attempt, o, pack) })
+		err := c.fetchPack(c.life, c.c.TempDir, p, func(pack *os.File) error { return c.clones.Import(c.life, f.attempt(), o, pack) })
 		var unfetched *packError
 		switch {
 		case c.life.Err() != nil, !errors.As(err, &unfetched):
@@ -312,7 +309,7 @@ func (w *worker) usesStore(name string) bool {
 // tell reports an event about a slot with the attempt that has it.
 func (w *worker) tell(j *workerJob, slot int, e events.Event) {
 	w.mu.Lock()
-	var of *holding
+	var of *heldAttempt
 	for _, h := range w.held {
 		if h.job == j && h.slot == slot {
 			of = h
@@ -327,7 +324,7 @@ func (w *worker) tell(j *workerJob, slot int, e events.Event) {
 
 // setUp makes a new workspace ready, with the steps of the workflow.
 func (w *worker) setUp(ctx context.Context, _, dir, base string, slot int) (agent.Outcome, error) {
-	h, ok := ctx.Value(holdingKey{}).(*holding)
+	h, ok := ctx.Value(heldKey{}).(*heldAttempt)
 	if !ok || h.x.spec.Setup == nil {
 		return agent.Outcome{}, errors.New("there are no steps that make a workspace ready")
 	}
@@ -342,7 +339,7 @@ func (w *worker) setUp(ctx context.Context, _, dir, base string, slot int) (agen
 }
 
 // bring fetches the commits that an attempt begins at.
-func (w *worker) bring(ctx context.Context, h *holding, s *jobSpace, a agent.Attempt) error {
+func (w *worker) bring(ctx context.Context, h *heldAttempt, s *jobSpace, a agent.Attempt) error {
 	commits := []string{a.Base}
 	if a.Resolve != "" {
 		commits = append(commits, a.Resolve)
@@ -376,7 +373,7 @@ func (w *worker) bring(ctx context.Context, h *holding, s *jobSpace, a agent.Att
 }
 
 // prepares notes whether an attempt waits for what it begins at: a worker that is to end does not finish such a one.
-func (w *worker) prepares(h *holding, does bool) error {
+func (w *worker) prepares(h *heldAttempt, does bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.preparing = does
@@ -387,7 +384,7 @@ func (w *worker) prepares(h *holding, does bool) error {
 }
 
 // executeIsolated runs an attempt in the workspace of its slot, and returns what it did as a pack.
-func (w *worker) executeIsolated(ctx context.Context, h *holding, s *jobSpace, a agent.Attempt) (o agent.Outcome, p *fleet.Pack, err error) {
+func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpace, a agent.Attempt) (o agent.Outcome, p *fleet.Pack, err error) {
 	err = w.bring(ctx, h, s, a)
 	_ = w.prepares(h, false)
 	if err == nil {
@@ -402,41 +399,27 @@ func (w *worker) executeIsolated(ctx context.Context, h *holding, s *jobSpace, a
 	return o, p, err
 }
 
-// tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does when the coordinator has been there.
-func (w *worker) tries() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopping {
-		return 10
-	}
-	return 240
-}
-
 // export sends what an attempt did, however long the broker is away.
-func (w *worker) export(ctx context.Context, h *holding, s *jobSpace, a *agent.Attempt, o *agent.Outcome) (*fleet.Pack, error) {
+func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *agent.Attempt, o *agent.Outcome) (p *fleet.Pack, err error) {
 	ctx, cancel := gitspace.Lasting(ctx)
 	defer cancel()
-	for n := 0; ; n++ { // each try with another name: a worker may remove nothing
+	err = w.untilKept(ctx, func(n int) (again bool, err error) { // each try with another name: a worker may remove nothing
 		object := fmt.Sprintf("%s/work-%d-%s-%d", h.job.key, h.token, w.node.Instance, n)
-		p, err := w.keepPack(ctx, w.temp, object, smallReport, func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
-		switch {
-		case errors.Is(err, errTooLarge):
-			o.Commit = ""
-			if o.Failure == nil {
-				o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: "what it changed takes more than 1 GiB", ExitCode: o.ExitCode}}
-			}
-			return nil, nil
-		case err == nil:
-			s.bringing.Lock()
-			s.Knows(o.Commit)
-			s.bringing.Unlock()
-			return p, nil
-		case ctx.Err() != nil, w.nc.IsConnected() && n > w.tries():
-			return nil, err
+		p, err = w.keepPack(ctx, w.temp, object, smallReport, func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
+		return !errors.Is(err, errTooLarge), err
+	})
+	if errors.Is(err, errTooLarge) {
+		o.Commit = ""
+		if o.Failure == nil {
+			o.Failure = &agent.Failure{Failure: retry.Failure{Type: retry.TypeWorkspace, Message: "what it changed takes more than 1 GiB", ExitCode: o.ExitCode}}
 		}
-		select {
-		case <-time.After(250 * time.Millisecond):
-		case <-ctx.Done():
-		}
+		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	s.bringing.Lock()
+	defer s.bringing.Unlock()
+	s.Knows(o.Commit)
+	return p, nil
 }

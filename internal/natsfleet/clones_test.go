@@ -62,9 +62,9 @@ func (r *repo) run(f *field, source string) mapreduce.Result {
 	}
 	config := r.config()
 	if f != nil {
-		of, crew := f.config(func(o *fleet.JobOptions) { o.Dir = r.dir })
+		of, coordinator := f.config(func(o *fleet.JobOptions) { o.Dir = r.dir })
 		config.Executor, config.OnFleet, config.Observe = of.Executor, true, of.Observe
-		defer func() { _ = crew.Close() }()
+		defer func() { _ = coordinator.Close() }()
 	}
 	result, err := mapreduce.Run(r.t.Context(), config, w, []byte(source))
 	if err != nil {
@@ -215,12 +215,7 @@ func TestALostWorkerLosesItsWorkspacesAndNothingElse(t *testing.T) {
 	began := filepath.Join(t.TempDir(), "began")
 	r := newRepo(t)
 	f.doing.Go(func() {
-		for range 1000 {
-			if _, err := os.Stat(began); err == nil {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		eventually(func() bool { _, err := os.Stat(began); return err == nil })
 		a.kill()
 	})
 	result := r.run(f, source(12, 6, `echo ${item} >new-${item}; echo x >`+began+`; sleep 0.3; git add -A; git commit -qm "of ${item}"`, "workspace: git\n"))
@@ -240,7 +235,7 @@ func TestALostWorkerLosesItsWorkspacesAndNothingElse(t *testing.T) {
 // What was sent when the connection was lost may never be answered.
 func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
 	f := newField(t)
-	h, err := connect(t.Context(), f.address(), "test", usable, func() {})
+	h, err := connect(t.Context(), f.address(), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,6 +94,25 @@ map:
   input: [{"a": "<b> & \u2028", "n": 1.50e3}, "x<y>&z", {"u": "\u00e9 é"}]
   agent_template: [{shell: "echo ${item} | od -c"}]
 `},
+	"a step begins at its rate, and so do its retries": {4, `
+map:
+  max_parallel: 2
+  input: [1, 2, 3, 4]
+  agent_template:
+    - shell: echo before
+    - shell: "n=$(cat $TRIES-${item} 2>/dev/null || echo 0); echo $((n+1)) >$TRIES-${item}; [ $n -ge $(( ${item} % 2 )) ]"
+      rate: {limit: 10/s, burst: 1}
+      retry_config: {attempts: 2, backoff: fixed, initial_delay: 10ms, jitter: false}
+`},
+	"the first success of two attempts counts": {2, `
+map:
+  max_parallel: 2
+  input: [1, 2]
+  straggler: {after: 3s, duplicate: true}
+  agent_template:
+    - shell: "[ ${item} != 1 ] || [ $PRODIGY_ATTEMPT = 2 ] || exec sleep 30; echo done"
+      idempotent: true
+`},
 	"the environment is that of the workflow": {1, `
 env: {GREETING: hello}
 map:
@@ -131,6 +150,12 @@ func story(t *testing.T, place jobs.Job) map[string][]happened {
 			id, h.Step, h.Error = e.ItemID, e.Step, e.Error
 		case events.StepSkipped:
 			id, h.Step = e.ItemID, e.Step
+		case events.StepTurn:
+			id, h.Step = e.ItemID, e.Step
+		case events.AgentDuplicated:
+			id, h.Attempt = e.ItemID, e.Attempt
+		case events.AgentSuperseded:
+			id, h.Attempt, h.Error = e.ItemID, e.Attempt, e.Error
 		case events.AgentSkipped:
 			id = e.ItemID
 		case events.DLQItemAdded:
@@ -170,9 +195,9 @@ func TestTheFleetDoesAsTheLocalPool(t *testing.T) {
 				dir := t.TempDir()
 				config := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: []string{"PATH=/usr/bin:/bin"}, Version: "test", Durability: events.Batch, Grace: time.Second, MaxRetries: 3}
 				if where == "fleet" {
-					of, crew := f.config(nil)
+					of, coordinator := f.config(nil)
 					config.Executor, config.OnFleet, config.Observe, config.Dir = of.Executor, true, of.Observe, f.root
-					defer func() { _ = crew.Close() }()
+					defer func() { _ = coordinator.Close() }()
 				}
 				if results[i], err = mapreduce.Run(t.Context(), config, w, []byte(source)); err != nil {
 					t.Fatalf("%s: %v", where, err)

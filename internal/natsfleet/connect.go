@@ -1,7 +1,7 @@
-// Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (crew.go), the worker (worker.go), and a broker
+// Package natsfleet carries the messages of a fleet over NATS JetStream: the coordinator of a job (coordinator.go), the worker (worker.go), and a broker
 // for a first fleet (broker.go).
 //
-// Coordinators and workers talk by plain messages: fleet.Up and fleet.Down. Both keep what they have said until the other has it, and say it again when
+// Coordinators and workers talk by plain messages: fleet.WorkerMessage and fleet.CoordinatorMessage. Both keep what they have said until the other has it, and say it again when
 // it may have been lost. The broker keeps three things: the bucket prodigy-jobs the jobs, the object store prodigy-files what is too large for a
 // message, and the stream PRODIGY_OUT what workers have to report while the coordinator is away. Whatever it loses of that is made again: package fleet
 // says why that is safe.
@@ -41,16 +41,16 @@ const (
 	requestTime = 5 * time.Second
 )
 
-// Link is a fleet.Link over NATS.
-type Link struct{}
+// Backend is a fleet.Backend over NATS.
+type Backend struct{}
 
-var _ fleet.Link = Link{}
+var _ fleet.Backend = Backend{}
 
 // ErrNoBroker is wrapped by the error of a broker that cannot be reached at the start.
 var ErrNoBroker = errors.New("the broker cannot be reached")
 
-// hub is a connection to the broker.
-type hub struct {
+// brokerConn is a connection to the broker.
+type brokerConn struct {
 	nc *nats.Conn
 	js jetstream.JetStream
 	id string // what all instances on this connection begin with
@@ -61,11 +61,11 @@ type hub struct {
 
 // connect reaches the broker, and has ready find out whether it can be used. who is shown by it. onReconnect is called whenever the connection is there
 // again.
-func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *hub) error, onReconnect func()) (*hub, error) {
+func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx context.Context, h *brokerConn) error, onReconnect func()) (*brokerConn, error) {
 	if err := checkPlain(a); err != nil {
 		return nil, err
 	}
-	h := &hub{id: newInstance()}
+	h := &brokerConn{id: newInstance()}
 	h.denied, h.deny = context.WithCancelCause(context.Background())
 	options := []nats.Option{
 		nats.Name("prodigy " + who), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond),
@@ -75,7 +75,7 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			// The client of the object store removes what it could send only in part. A worker may not; the coordinator does it when the job has ended.
 			if errors.Is(err, nats.ErrPermissionViolation) && !strings.Contains(err.Error(), "$JS.API.STREAM.PURGE.OBJ_"+filesStore) {
-				h.deny(fmt.Errorf("%w: it does not let these credentials do this: %w", fleet.ErrRefused, err))
+				h.deny(fleet.Refusef("it does not let these credentials do this: %w", err))
 			}
 		}),
 	}
@@ -84,7 +84,7 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 		return nil, err
 	}
 	if h.nc, err = nats.Connect(a.URL, options...); err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, fleet.ShownURL(a.URL), err)
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, fleet.ShownURL(a.URL), explain(a, err))
 	}
 	if h.js, err = jetstream.New(h.nc); err == nil {
 		err = ready(ctx, h)
@@ -96,15 +96,68 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 	return h, nil
 }
 
+// explain returns why a broker could not be reached, and what to do about it.
+func explain(a fleet.Address, err error) error {
+	hint := ""
+	var wrongCert *tls.CertificateVerificationError
+	var timeout net.Error
+	var network *net.OpError
+	switch {
+	case errors.Is(err, nats.ErrNoServers): // which hides why
+		return dialErrors(a.URL)
+	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "" && a.NKey == "":
+		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials"
+	case errors.Is(err, nats.ErrAuthorization):
+		hint = "it does not know these credentials: they are of another fleet, were replaced or removed, or the broker has not read its users.conf again (kill -HUP)"
+	case errors.Is(err, nats.ErrSecureConnRequired):
+		hint = "it wants TLS: use --credentials, or tls:// and the certificates"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		hint = "it has no TLS: is it the right broker? prodigy broker --dir runs one with TLS"
+	case errors.As(err, &wrongCert):
+		hint = "its certificate is of another fleet, or for another host: the name in the address must be one that prodigy fleet init was given as --host"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		hint = "something listens there, and does not answer as a NATS server does: is it the right port?"
+	case errors.As(err, &network):
+		hint = "does the broker run, and is this its address?"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, hint)
+}
+
+// dialErrors returns why no server of a list of addresses can be reached.
+func dialErrors(urls string) error {
+	var all []error
+	here := true
+	for one := range strings.SplitSeq(urls, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			continue // it was checked
+		}
+		here = here && loopback(u.Hostname())
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")), requestTime)
+		if err != nil {
+			all = append(all, err)
+			continue
+		}
+		_ = c.Close()
+		all = append(all, fmt.Errorf("%s listens, and does not answer as a NATS server does: is it the right port?", u.Host))
+	}
+	if len(all) == 1 && here {
+		return fmt.Errorf("%w: does the broker run? \"prodigy broker\" starts one", all[0])
+	}
+	return fmt.Errorf("%w: does the broker run, and is this its address?", errors.Join(all...))
+}
+
 // authenticated adds how the broker and this side prove who they are.
-func (h *hub) authenticated(options []nats.Option, a fleet.Address) ([]nats.Option, error) {
+func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]nats.Option, error) {
 	switch {
 	case a.CA != "":
 		options = append(options, nats.RootCAs(a.CA))
 	case a.CAPEM != "":
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM([]byte(a.CAPEM)) {
-			return nil, fmt.Errorf("%w: ca in the credentials is no certificate", fleet.ErrRefused)
+			return nil, fleet.Refusef("the certificate (ca) in the credentials cannot be read: copy the file again, or make a new one with prodigy fleet add")
 		}
 		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 	}
@@ -126,25 +179,25 @@ func (h *hub) authenticated(options []nats.Option, a fleet.Address) ([]nats.Opti
 		h.id, err = pair.PublicKey()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: seed in the credentials: %w", fleet.ErrRefused, err)
+		return nil, fleet.Refusef("the key (seed) in the credentials cannot be read: copy the file again, or make a new one with prodigy fleet add: %w", err)
 	}
 	return append(options, nats.Nkey(h.id, pair.Sign), nats.CustomInboxPrefix(inboxOf(h.id))), nil
 }
 
 // instance returns a name for this process that no other one ever has.
-func (h *hub) instance() string { return h.id + "-" + newInstance() }
+func (h *brokerConn) instance() string { return h.id + "-" + newInstance() }
 
 // checkPlain refuses to send what is a shell on each worker in the clear over a network.
 func checkPlain(a fleet.Address) error {
 	for one := range strings.SplitSeq(a.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Host == "" {
-			return fmt.Errorf("%w: %q is no address of a broker: write it as nats://HOST:4222 or tls://HOST:4222", fleet.ErrRefused, fleet.ShownURL(one))
+			return fleet.Refusef("%q is not the address of a broker: write it as nats://HOST:4222, or tls://HOST:4222", fleet.ShownURL(one))
 		}
 		if u.Scheme == "tls" || u.Scheme == "wss" || a.Insecure || loopback(u.Hostname()) {
 			continue
 		}
-		return fmt.Errorf("%w: whoever can read or write what goes to %s has a shell on each worker: use tls:// (or --insecure, in a network that nobody else uses)", fleet.ErrRefused, u.Host)
+		return fleet.Refusef("the connection to %s would not be encrypted, and whoever can read or change what goes over it has a shell on each worker: use tls://, or --insecure in a network that nobody else uses", u.Host)
 	}
 	return nil
 }
@@ -164,21 +217,21 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// usable waits until the broker answers. One that has just started may not, and then never does.
-func usable(ctx context.Context, h *hub) error {
+// responsive waits until the broker answers. One that has just started may not, and then never does.
+func responsive(ctx context.Context, h *brokerConn) error {
 	return h.until(ctx, func(ctx context.Context) error {
 		_, err := h.js.AccountInfo(ctx)
 		return err
 	})
 }
 
-// furnished makes what the fleet needs of the broker, unless it is there.
-func furnished(ctx context.Context, h *hub) error {
-	return h.until(ctx, func(ctx context.Context) error { return ensure(ctx, h) })
+// provisioned makes what the fleet needs of the broker, unless it is there.
+func provisioned(ctx context.Context, h *brokerConn) error {
+	return h.until(ctx, func(ctx context.Context) error { return ensureStreams(ctx, h) })
 }
 
-// until calls do until it succeeds, or cannot.
-func (h *hub) until(ctx context.Context, do func(ctx context.Context) error) error {
+// until calls do until it succeeds, the broker denies it, or 30 seconds have passed.
+func (h *brokerConn) until(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	defer context.AfterFunc(h.denied, cancel)()
@@ -204,7 +257,7 @@ func (h *hub) until(ctx context.Context, do func(ctx context.Context) error) err
 const leaderTime = 30 * time.Second
 
 // steadily calls do, and again while the brokers have no leader that could answer.
-func (h *hub) steadily(ctx context.Context, do func(ctx context.Context) error) error {
+func (h *brokerConn) steadily(ctx context.Context, do func(ctx context.Context) error) error {
 	for until := time.Now().Add(leaderTime); ; {
 		err := do(ctx)
 		if !leaderless(err) || time.Now().After(until) {
@@ -222,10 +275,10 @@ func (h *hub) steadily(ctx context.Context, do func(ctx context.Context) error) 
 func leaderless(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, errLostConnection) || errors.Is(err, context.DeadlineExceeded)
 }
 
-func ensure(ctx context.Context, h *hub) error {
+func ensureStreams(ctx context.Context, h *brokerConn) error {
 	js, replicas := h.js, 1
 	if h.nc.ConnectedClusterName() != "" && len(h.nc.Servers()) >= clusterSize {
 		replicas = clusterSize
@@ -276,7 +329,7 @@ const clusterSize = 3
 
 // subscribe has take get what is said on a subject. What a stream of the broker delivers there is not: no member of a fleet speaks that way, but each that may
 // read a stream can name any subject for it.
-func (h *hub) subscribe(subject string, take nats.MsgHandler) (*nats.Subscription, error) {
+func (h *brokerConn) subscribe(subject string, take nats.MsgHandler) (*nats.Subscription, error) {
 	return h.nc.Subscribe(subject, func(m *nats.Msg) {
 		if !strings.HasPrefix(m.Reply, "$JS.") {
 			take(m)
@@ -285,7 +338,7 @@ func (h *hub) subscribe(subject string, take nats.MsgHandler) (*nats.Subscriptio
 }
 
 // put has the broker keep an object, unless it has it: to replace one needs a right that a worker does not have.
-func (h *hub) put(ctx context.Context, name string, data []byte) error {
+func (h *brokerConn) put(ctx context.Context, name string, data []byte) error {
 	sum := sha256.Sum256(data)
 	if has, err := h.hasFile(ctx, name, hex.EncodeToString(sum[:])); err != nil || has {
 		return err
@@ -304,7 +357,7 @@ func objectName(prefix string, data []byte) string { return prefix + "-" + diges
 var errAltered = errors.New("somebody has altered it")
 
 // get returns an object.
-func (h *hub) get(ctx context.Context, name string) ([]byte, error) {
+func (h *brokerConn) get(ctx context.Context, name string) ([]byte, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return nil, err
@@ -317,7 +370,7 @@ func (h *hub) get(ctx context.Context, name string) ([]byte, error) {
 }
 
 // has reports whether an object is kept.
-func (h *hub) has(ctx context.Context, name string) (bool, error) {
+func (h *brokerConn) has(ctx context.Context, name string) (bool, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err == nil {
 		_, err = store.GetInfo(ctx, name)

@@ -58,12 +58,31 @@ func (f *field) whenRunning(do func()) {
 
 // untilRunning waits until so many items have begun.
 func (f *field) untilRunning(items int) bool {
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
-		if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= items {
-			return true
+	f.t.Helper()
+	return f.untilThere("runs-*", items)
+}
+
+// untilThere waits until so many files are there, and reports whether they are.
+func (f *field) untilThere(pattern string, files int) bool {
+	f.t.Helper()
+	there := eventually(func() bool {
+		found, _ := filepath.Glob(filepath.Join(f.root, pattern))
+		return len(found) >= files
+	})
+	if !there {
+		f.t.Errorf("there are no %d files %s", files, pattern)
+	}
+	return there
+}
+
+// eventually waits until something holds, and reports whether it does. What other processes do can only be looked at now and then.
+func eventually(holds func() bool) bool {
+	for until := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 func (f *field) restart(lose bool) {
@@ -101,15 +120,15 @@ func TestABrokerThatLosesItsDiskIsGivenAnewWhatIsOut(t *testing.T) {
 func TestAWorkerWaitsForWhatTheBrokerHasLost(t *testing.T) {
 	f := newField(t)
 	_, of := f.config(nil) // has made the store
-	c := of.(*crew)
+	c := of.(*coordinator)
 	defer func() { _ = c.Close() }()
-	w := &worker{hub: c.hub}
+	w := &worker{brokerConn: c.brokerConn}
 	name := objectName("spec", []byte("steps"))
 	if err := w.js.DeleteObjectStore(t.Context(), filesStore); err != nil {
 		t.Fatal(err)
 	}
 	time.AfterFunc(300*time.Millisecond, func() {
-		if err := ensure(t.Context(), c.hub); err != nil {
+		if err := ensureStreams(t.Context(), c.brokerConn); err != nil {
 			t.Error(err)
 		}
 		if err := c.put(t.Context(), name, []byte("steps")); err != nil {
@@ -127,9 +146,9 @@ func TestAWorkerWaitsForWhatTheBrokerHasLost(t *testing.T) {
 // Who has forgotten to start a worker is told.
 func TestAJobWithoutWorkersSaysSo(t *testing.T) {
 	f := newField(t)
-	c, crew := f.config(nil)
+	c, coordinator := f.config(nil)
 	said := new(log)
-	crew.Notify(func(text string) {
+	coordinator.Notify(func(text string) {
 		said.add(text)
 		f.worker("a", 2, nil)
 	})
@@ -141,7 +160,7 @@ func TestAJobWithoutWorkersSaysSo(t *testing.T) {
 	if err != nil || r.Metrics.Successful != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if err := crew.Close(); err != nil {
+	if err := coordinator.Close(); err != nil {
 		t.Error(err)
 	}
 	want := "no worker takes part, and attempts wait: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + "\n"
@@ -228,11 +247,8 @@ func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 		defer close(done)
 		c.reconcile(true)
 	}()
-	for {
-		if _, err := c.js.Consumer(t.Context(), outStream, c.key); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	if !eventually(func() bool { _, err := c.js.Consumer(t.Context(), outStream, c.key); return err == nil }) {
+		t.Fatal("the consumer is not made again")
 	}
 	for _, stream := range []string{outStream, "KV_" + jobsBucket, "KV_" + locksBucket, filesStream} {
 		if err := c.js.DeleteStream(t.Context(), stream); err != nil {
@@ -257,8 +273,8 @@ func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 		guarded time.Time // what the watcher was told before
 		want    bool
 	}{"it was frozen for longer than that": {now.Add(-500 * time.Millisecond), true}, "it was not": {now.Add(time.Minute), false}, "the watcher did not wait": {time.Time{}, false}} {
-		w := &worker{jobs: map[string]*workerJob{}, held: map[string]*holding{}, proof: now, guarded: c.guarded}
-		h := &holding{job: &workerJob{key: "j"}}
+		w := &worker{jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, proof: now, guarded: c.guarded}
+		h := &heldAttempt{job: &workerJob{key: "j"}}
 		w.held["j.1"] = h
 		w.beat(now.Add(-time.Second)) // when it began to
 		if h.fenced != c.want || w.rest.IsZero() == c.want {
@@ -270,9 +286,39 @@ func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 	}
 }
 
+// What a worker has ended for lack of contact is no sign against its item, unless the worker was frozen or had no processor to spare: the item may be why.
+func TestOnlyAWorkerThatWasWellIsCutOff(t *testing.T) {
+	began := time.Now()
+	const lease = 20 * time.Second
+	for name, c := range map[string]struct {
+		stall, length time.Duration // when the loop stood still, and how long
+		want          bool
+	}{
+		"it was well":                      {0, 0, true},
+		"it stood still for a moment":      {32 * time.Second, 2 * time.Second, true},
+		"it stood still":                   {32 * time.Second, 6 * time.Second, false},
+		"it stood still a lease before":    {time.Second, 6 * time.Second, true},
+		"it stands still until it is told": {30 * time.Second, 18 * time.Second, false},
+	} {
+		w := &worker{jobs: map[string]*workerJob{"j": {key: "j", Job: fleet.Job{Lease: lease}}}, held: map[string]*heldAttempt{}, proof: began.Add(30 * time.Second)}
+		h := &heldAttempt{job: w.jobs["j"]}
+		w.held["j.1"] = h
+		for at := time.Duration(0); !h.fenced; at += 250 * time.Millisecond {
+			if at == c.stall {
+				at += c.length
+			}
+			w.noteTurn(began.Add(at))
+			w.fence(began.Add(at))
+		}
+		if h.cut != c.want {
+			t.Errorf("%s: cut off is %v, want %v", name, h.cut, c.want)
+		}
+	}
+}
+
 func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 	f := newField(t)
-	h, err := connect(t.Context(), f.address(), "test", usable, func() {})
+	h, err := connect(t.Context(), f.address(), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +328,7 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 		guarded time.Duration // that the watcher waits from now on; 0: it does not
 		want    int
 	}{"in contact": {time.Second, 0, 1}, "without contact": {time.Minute, 0, 0}, "without contact for most of the time that its watcher waits": {40 * time.Second, 0, 0}, "its watcher kills": {time.Second, -time.Millisecond, 0}} {
-		w := &worker{hub: h, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now().Add(-c.ago)}
+		w := &worker{brokerConn: h, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now().Add(-c.ago)}
 		w.space = sync.NewCond(&w.mu)
 		w.life, w.rounds = t.Context(), 1
 		if c.guarded != 0 {
@@ -290,7 +336,7 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 		}
 		j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute, Owner: "o"}, round: 1, credit: 1, arrived: map[int64]bool{}}
 		w.jobs["j"] = j
-		w.delivered(&nats.Msg{Data: encoded(fleet.Down{V: fleet.Protocol, Key: "j", Owner: "o", Round: 1, Tasks: []fleet.Task{{Token: 7}}})})
+		w.delivered(&nats.Msg{Data: encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: "j", Owner: "o", Round: 1, Tasks: []fleet.Task{{Token: 7}}})})
 		w.mu.Lock()
 		if len(w.held) != c.want || (j.round > 1) != (c.want == 0) {
 			t.Errorf("%s: it holds %d in round %d, want %d", name, len(w.held), j.round, c.want)
@@ -302,13 +348,13 @@ func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 // What was given to a worker that finds that it had no contact is lost only if a command of it has begun. Else it is given back: its item is not to blame.
 func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 	f := newField(t)
-	h, err := connect(t.Context(), f.address(), "test", usable, func() {})
+	h, err := connect(t.Context(), f.address(), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.nc.Close()
-	for want, begins := range map[fleet.Kind]bool{fleet.Returned: false, fleet.Dropped: true} {
-		w := &worker{hub: h, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now()}
+	for want, begins := range map[fleet.ReportKind]bool{fleet.Returned: false, fleet.Dropped: true} {
+		w := &worker{brokerConn: h, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now()}
 		w.space = sync.NewCond(&w.mu)
 		w.life = t.Context()
 		j := &workerJob{key: "j", Job: fleet.Job{ID: "job", Lease: time.Minute}, executors: map[string]*jobExecutor{}}
@@ -329,12 +375,12 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 			return w.command(ctx, c)
 		}}, &workerHost{w: w, job: j})}
 		j.executors["spec"] = x
-		k := &holding{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
+		k := &heldAttempt{job: j, token: 1, task: fleet.NewTask(a, "spec", time.Now()), slot: 1, began: 1}
 		w.held[k.name()] = k
 		w.run(k)
 		var r fleet.Report
-		if len(k.reports) != 1 || json.Unmarshal(k.reports[0].data, &r) != nil || r.Kind != want {
-			t.Errorf("got %+v, want one report, that it is %s", r, want)
+		if n := len(k.reports); n == 0 || json.Unmarshal(k.reports[n-1].data, &r) != nil || r.Kind != want { // on a slow machine it was placed before
+			t.Errorf("got %+v, want a report that it is %s", r, want)
 		}
 	}
 }
@@ -343,17 +389,17 @@ func TestOnlyWhatHasBegunIsLostWithoutContact(t *testing.T) {
 func TestAWorkerEndsThoughNobodyTakesItsReports(t *testing.T) {
 	j := &workerJob{key: "j", Job: fleet.Job{Lease: time.Minute}}
 	for name, c := range map[string]struct {
-		h    *holding
+		h    *heldAttempt
 		want bool
 	}{
-		"it runs":              {&holding{}, false},
-		"it has just ended":    {&holding{ended: true, reports: []report{{made: time.Now()}}}, false},
-		"nobody takes its end": {&holding{ended: true, reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, true},
-		"the broker has it":    {&holding{ended: true, left: true}, true},
-		"it prints and runs":   {&holding{reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, false},
+		"it runs":              {&heldAttempt{}, false},
+		"it has just ended":    {&heldAttempt{ended: true, reports: []report{{made: time.Now()}}}, false},
+		"nobody takes its end": {&heldAttempt{ended: true, reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, true},
+		"the broker has it":    {&heldAttempt{ended: true, left: true}, true},
+		"it prints and runs":   {&heldAttempt{reports: []report{{made: time.Now().Add(-2 * time.Minute)}}}, false},
 	} {
 		c.h.job = j
-		w := &worker{stopping: true, held: map[string]*holding{"x": c.h}}
+		w := &worker{stopping: true, held: map[string]*heldAttempt{"x": c.h}}
 		if got := w.finished(); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}

@@ -1,7 +1,6 @@
 package natsfleet
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -40,16 +40,16 @@ var errNotSent = errors.New("it is not what was sent")
 var errChanges = errors.New("it changes while it is read")
 
 // sendFiles has the broker keep the files that commands run beside, each content once, and returns the name of the object with their list.
-func (c *crew) sendFiles(ctx context.Context) (string, error) {
+func (c *coordinator) sendFiles(ctx context.Context) (string, error) {
 	found := fingerprint.NewFiles(c.o.Dir)
 	var paths []string
 	for _, pattern := range c.o.Files {
 		matches, err := found.Glob(pattern)
 		if err != nil {
-			return "", fmt.Errorf("%w: files: %w", fleet.ErrRefused, err)
+			return "", fleet.Refusef("files: %w", err)
 		}
 		if len(matches) == 0 {
-			return "", fmt.Errorf("%w: files: %s matches nothing in %s", fleet.ErrRefused, pattern, c.o.Dir)
+			return "", fleet.Refusef("files: %s matches nothing in %s", pattern, c.o.Dir)
 		}
 		paths = append(paths, matches...)
 	}
@@ -70,7 +70,7 @@ func (c *crew) sendFiles(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("files: %s: %w", name, err)
 		}
 		if total += f.Size; total > mostFiles {
-			return "", fmt.Errorf("%w: files: more than 1 GiB: share the directory of the run instead, or have the commands fetch what they need", fleet.ErrRefused)
+			return "", fleet.Refusef("files: more than 1 GiB: share the directory of the run instead, or have the commands fetch what they need")
 		}
 		list = append(list, f)
 	}
@@ -83,13 +83,13 @@ func (c *crew) sendFiles(ctx context.Context) (string, error) {
 }
 
 // sendFile has the broker keep one file, unless it has its content.
-func (c *crew) sendFile(ctx context.Context, root *os.Root, name string) (fleet.File, error) {
+func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) (fleet.File, error) {
 	info, err := root.Lstat(filepath.FromSlash(name))
 	if err != nil {
 		return fleet.File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return fleet.File{}, fmt.Errorf("%w: it is no regular file: %s", fleet.ErrRefused, info.Mode().Type())
+		return fleet.File{}, fleet.Refusef("it is no regular file: %s", info.Mode().Type())
 	}
 	for range readings {
 		f, err := readFile(root, name, io.Discard)
@@ -112,7 +112,7 @@ func (c *crew) sendFile(ctx context.Context, root *os.Root, name string) (fleet.
 }
 
 // resendFiles has the broker keep again what it has lost of the files of the job. Those that have changed since cannot be sent.
-func (c *crew) resendFiles(ctx context.Context) {
+func (c *coordinator) resendFiles(ctx context.Context) {
 	c.mu.Lock()
 	list := c.files
 	c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *crew) resendFiles(ctx context.Context) {
 	}
 	root, err := os.OpenRoot(c.o.Dir)
 	if err != nil {
-		c.tell("files cannot be sent to the broker again: %v", err)
+		c.notify("files cannot be sent to the broker again: %v", err)
 		return
 	}
 	defer func() { _ = root.Close() }()
@@ -130,9 +130,9 @@ func (c *crew) resendFiles(ctx context.Context) {
 			continue
 		}
 		if is, err := c.sendFile(ctx, root, was.Path); err != nil {
-			c.tell("%s cannot be sent to the broker again: %v", was.Path, err)
+			c.notify("%s cannot be sent to the broker again: %v", was.Path, err)
 		} else if is.Sum != was.Sum {
-			c.tell("%s has changed since the job began: workers that do not have it cannot go on; resume the job to send it anew", was.Path)
+			c.notify("%s has changed since the job began: workers that do not have it cannot go on; resume the job to send it anew", was.Path)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func readFile(root *os.Root, name string, to io.Writer) (fleet.File, error) {
 }
 
 // hasFile reports whether an object is kept and is a file whose SHA-256 in hexadecimal is sum.
-func (h *hub) hasFile(ctx context.Context, object, sum string) (bool, error) {
+func (h *brokerConn) hasFile(ctx context.Context, object, sum string) (bool, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return false, err
@@ -183,17 +183,32 @@ func (h *hub) hasFile(ctx context.Context, object, sum string) (bool, error) {
 	return err == nil && hex.EncodeToString(is) == sum, err
 }
 
-// putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time.
-func (h *hub) putFile(ctx context.Context, object string, root *os.Root, name string) (fleet.File, error) {
-	return h.putRead(ctx, object, func(to io.Writer) (fleet.File, error) { return readFile(root, name, to) })
+// putFile has the broker keep a file as an object, and returns what was sent. Only a part of it is in memory at a time. The error is an *unsentError unless
+// it is about the file.
+func (h *brokerConn) putFile(ctx context.Context, object string, root *os.Root, name string) (f fleet.File, err error) {
+	info, err := root.Stat(filepath.FromSlash(name))
+	if err != nil {
+		return f, err
+	}
+	err = h.whileConnected(ctx, info.Size(), func(ctx context.Context) (err error) {
+		f, err = h.putRead(ctx, object, func(to io.Writer) (fleet.File, error) { return readFile(root, name, to) })
+		return err
+	})
+	return f, err
 }
+
+// unsentError is why the broker does not keep a file.
+type unsentError struct{ err error }
+
+func (e *unsentError) Error() string { return e.err.Error() }
+func (e *unsentError) Unwrap() error { return e.err }
 
 // putRead has the broker keep what read writes as an object. When read fails, the broker keeps the part that was written: it is replaced, or removed with
 // what else is of the job. To remove it here would need a right that a worker does not have.
-func (h *hub) putRead(ctx context.Context, object string, read func(to io.Writer) (fleet.File, error)) (fleet.File, error) {
+func (h *brokerConn) putRead(ctx context.Context, object string, read func(to io.Writer) (fleet.File, error)) (fleet.File, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
-		return fleet.File{}, err
+		return fleet.File{}, &unsentError{err}
 	}
 	from, to := io.Pipe()
 	var f fleet.File
@@ -207,15 +222,22 @@ func (h *hub) putRead(ctx context.Context, object string, read func(to io.Writer
 	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: object}, from)
 	_ = from.CloseWithError(errors.New("it was not sent"))
 	<-done
-	if errors.Is(unread, errChanges) {
-		return f, unread
+	if err != nil && !errors.Is(unread, errChanges) {
+		return f, &unsentError{err}
 	}
-	return f, cmp.Or(err, unread)
+	return f, unread
 }
 
 // getFile writes an object to a file, and compares it with what it should be.
-func (h *hub) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
+func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
+	return h.whileConnected(ctx, want.Size, func(ctx context.Context) error { return h.getRead(ctx, object, want, to) })
+}
+
+func (h *brokerConn) getRead(ctx context.Context, object string, want fleet.File, to io.Writer) error {
 	store, err := h.js.ObjectStore(ctx, filesStore)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return errObjectGone
+	}
 	if err != nil {
 		return err
 	}
@@ -239,7 +261,7 @@ func (h *hub) getFile(ctx context.Context, object string, want fleet.File, to io
 }
 
 // remove removes an object, if there is one.
-func (h *hub) remove(ctx context.Context, object string) error {
+func (h *brokerConn) remove(ctx context.Context, object string) error {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return err
@@ -345,18 +367,20 @@ func (w *worker) cached(ctx context.Context, object string, f fleet.File) (strin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	part, err := os.CreateTemp(dir, "part-")
-	if err != nil {
-		return "", err
-	}
-	err = errors.Join(w.getFile(ctx, object, f, part), part.Close())
-	if err == nil {
-		err = os.Rename(part.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(part.Name())
-	}
-	return name, err
+	return name, w.await(ctx, func(ctx context.Context) error {
+		part, err := os.CreateTemp(dir, "part-")
+		if err != nil {
+			return err
+		}
+		err = errors.Join(w.getFile(ctx, object, f, part), part.Close())
+		if err == nil {
+			err = os.Rename(part.Name(), name)
+		}
+		if err != nil {
+			_ = os.Remove(part.Name())
+		}
+		return err
+	})
 }
 
 // prune removes the files from the cache that were not used for longest, until there is not too much.
@@ -393,7 +417,7 @@ func (w *worker) prune() error {
 }
 
 // collect has the broker keep the files that an attempt has left, as far as there are any, and returns them. What is wrong with them is a failure.
-func (w *worker) collect(ctx context.Context, x *jobExecutor, h *holding, a agent.Attempt, o *agent.Outcome) ([]fleet.File, error) {
+func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a agent.Attempt, o *agent.Outcome) ([]fleet.File, error) {
 	if w.entry(h.job).Files == "" || x.produces == nil || o.Failure != nil {
 		return nil, nil
 	}
@@ -432,15 +456,20 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *holding, a agen
 	for i, name := range names {
 		var object string
 		var f fleet.File
-		err := errChanges
-		for n := 0; n < readings && errors.Is(err, errChanges); n++ { // each with a name of its own: a worker may remove nothing
+		changes := 0
+		err := w.untilKept(ctx, func(n int) (again bool, err error) { // each with a name of its own: a worker may remove nothing
 			object = fmt.Sprintf("%s/made-%d-%s-%d-%d", h.job.key, h.token, w.node.Instance, i, n)
 			f, err = w.putFile(ctx, object, root, name)
-		}
+			if errors.Is(err, errChanges) {
+				changes++
+				return changes < readings, err
+			}
+			return isUnsent(err), err
+		})
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err != nil && !w.nc.IsConnected() {
+		if isUnsent(err) {
 			return nil, err
 		}
 		if err != nil {
@@ -451,6 +480,44 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *holding, a agen
 		list = append(list, f)
 	}
 	return list, nil
+}
+
+// isUnsent reports whether the broker is the reason that a file was not sent.
+func isUnsent(err error) bool {
+	_, unsent := errors.AsType[*unsentError](err)
+	return unsent || errors.Is(err, errLostConnection)
+}
+
+// untilKept calls keep, with the number of the try, until the broker has taken what it sends, however long it is away or full, or until keep says that there is no
+// sense in trying again.
+func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, err error)) error {
+	for n := 0; ; n++ {
+		again, err := keep(n)
+		full := notKept(err)
+		if err == nil || full {
+			w.noteKept(err)
+		}
+		if err == nil || !again || ctx.Err() != nil || w.nc.IsConnected() && n > w.tries(full) {
+			return err
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does when the coordinator has been there.
+func (w *worker) tries(full bool) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.stopping:
+		return 10
+	case full:
+		return math.MaxInt
+	}
+	return 240
 }
 
 // produced returns the paths of what an item leaves, with slashes, below the directory.
@@ -469,10 +536,10 @@ func produced(paths func(string, json.RawMessage) ([]string, error), id string, 
 }
 
 // fetchMade writes what an attempt on a worker has left into the directory of the run. It is accepted only while the attempt is out.
-func (c *crew) fetchMade(f *flight, files []fleet.File) error {
+func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
-	allowed, err := produced(c.produces, f.attempt.ItemID, f.attempt.Item, c.o.Dir)
+	allowed, err := produced(c.produces, f.id, f.item, c.o.Dir)
 	if err != nil {
 		return err
 	}
@@ -485,21 +552,31 @@ func (c *crew) fetchMade(f *flight, files []fleet.File) error {
 		if !filepath.IsLocal(filepath.FromSlash(file.Path)) || !slices.ContainsFunc(allowed, func(p string) bool { return isBelow(file.Path, p) }) {
 			return &agent.LostError{Reason: "its worker sent " + strconv.Quote(file.Path) + ", which it does not produce"}
 		}
-		part := fmt.Sprintf(".prodigy-%d-%d", f.attempt.Token, i)
+		part := fmt.Sprintf(".prodigy-%d-%d", f.token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed
-		err := install(root, file, part, func(to io.Writer) error {
-			if err := c.getFile(ctx, file.Object, file, to); err != nil {
-				return &agent.LostError{Reason: "what it produced could not be fetched: " + err.Error(), Unbegun: true}
+		for {
+			err := install(root, file, part, func(to io.Writer) error {
+				err := c.getFile(ctx, file.Object, file, to)
+				if err != nil && !leaderless(err) {
+					return &agent.LostError{Reason: "what it produced could not be fetched: " + err.Error(), Unbegun: true}
+				}
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if c.flights[f.token] != f {
+					return &agent.LostError{Reason: "it was given up meanwhile"}
+				}
+				return err
+			})
+			if err == nil {
+				break
 			}
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.flights[f.attempt.Token] != f {
-				return &agent.LostError{Reason: "it was given up meanwhile"}
+			if !leaderless(err) || ctx.Err() != nil {
+				return err
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			select { // the broker is away
+			case <-time.After(250 * time.Millisecond):
+			case <-ctx.Done():
+			}
 		}
 	}
 	return nil

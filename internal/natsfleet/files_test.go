@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func (f *field) runFiles(source string) (mapreduce.Result, error) {
 		f.t.Fatal(err)
 	}
 	dir := filepath.Join(f.root, "run")
-	c, crew := f.config(func(o *fleet.JobOptions) {
+	c, coordinator := f.config(func(o *fleet.JobOptions) {
 		o.Dir, o.Produces = dir, w.Map.Produces
 		for _, pattern := range w.Map.Files {
 			o.Files = append(o.Files, pattern.Value)
@@ -46,7 +47,7 @@ func (f *field) runFiles(source string) (mapreduce.Result, error) {
 	})
 	c.Dir = dir
 	r, err := mapreduce.Run(f.t.Context(), c, w, []byte(source))
-	return r, errors.Join(err, crew.Close())
+	return r, errors.Join(err, coordinator.Close())
 }
 
 // Commands run beside the files that were sent and no others, and what they produce comes back.
@@ -103,7 +104,7 @@ func TestFilesThatCannotBeSentEndTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pattern, want := range map[string]string{
-		"link":      "link: refused: it is no regular file",
+		"link":      "link: it is no regular file",
 		"nothing/*": "nothing/* matches nothing",
 		"../*":      "files: ../* is not below",
 		"/etc/*":    "files: /etc/* is not below",
@@ -131,6 +132,77 @@ func TestWhatDoesNotComeBackIsAFailure(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(f.root, "run", "out-link")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the link has come back: %v", err)
+	}
+}
+
+// Where an item is to write is its own, in a directory that is shared and where files are sent.
+func TestEachItemIsToldWhereItWrites(t *testing.T) {
+	for _, files := range []string{"", "files: [here], "} {
+		t.Run(files, func(t *testing.T) {
+			f := newField(t)
+			f.worker("a", 2, nil)
+			f.write("here", "x", 0o600)
+			r, err := f.runFiles("mode: mapreduce\nmap: {" + files + "produces: 'out-${item}', input: [1, 2, 3], agent_template: [{shell: 'echo of ${item} >${produces}; test \"$PRODIGY_PRODUCES\" = ${produces}'}]}\n")
+			if err != nil || r.Metrics.Successful != 3 {
+				t.Fatalf("got %s (%s) with %+v, %v, want 3 successful", r.State, r.Reason, r.Metrics, err)
+			}
+			for i := range 3 {
+				want := fmt.Sprintf("of %d\n", i+1)
+				if text, err := os.ReadFile(filepath.Join(f.root, "run", fmt.Sprint("out-", i+1))); err != nil || string(text) != want {
+					t.Errorf("item %d has left %q, %v, want %q", i+1, text, err, want)
+				}
+			}
+		})
+	}
+}
+
+// What an item has left is not lost, nor its failure, while the broker is away or has lost what keeps it.
+func TestWhatIsProducedWaitsForTheBroker(t *testing.T) {
+	for name, does := range map[string]func(f *field, h *brokerConn){
+		"its disk is lost": func(f *field, h *brokerConn) {
+			if err := h.js.DeleteObjectStore(t.Context(), filesStore); err != nil {
+				t.Error(err)
+			}
+			f.write("../end", "", 0o600)
+			time.Sleep(300 * time.Millisecond) // as long as a coordinator takes that has to connect again
+			if err := ensureStreams(t.Context(), h); err != nil {
+				t.Error(err)
+			}
+		},
+		"it is away": func(f *field, _ *brokerConn) {
+			address := f.broker.Addr().String()
+			f.broker.Shutdown()
+			f.broker.WaitForShutdown()
+			f.write("../end", "", 0o600)
+			time.Sleep(300 * time.Millisecond)
+			port, err := strconv.Atoi(address[strings.LastIndexByte(address, ':')+1:])
+			if err != nil {
+				t.Error(err)
+			}
+			f.start(port)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newField(t)
+			h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.nc.Close()
+			f.worker("a", 2, nil)
+			f.write("here", "x", 0o600)
+			f.doing.Go(func() {
+				if f.untilRunning(2) {
+					does(f, h)
+				}
+			})
+			r, err := f.runFiles("mode: mapreduce\nmap:\n  files: [here]\n  produces: 'out-${item}'\n  input: [1, 2]\n" +
+				"  agent_template: [{shell: 'echo run >>" + f.root + "/runs-${item}; until [ -e " + f.root + "/end ]; do sleep 0.02; done; cp here out-${item}'}]\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.once(r, 2)
+		})
 	}
 }
 
@@ -199,12 +271,12 @@ func TestAFileThatChangesWhileItIsReadIsNoticed(t *testing.T) {
 // broker would not even answer.
 func TestAWorkerAsksForNoRemoval(t *testing.T) {
 	f := securedField(t, "a")
-	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", furnished, func() {})
+	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", provisioned, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer coordinator.nc.Close()
-	worker, err := connect(t.Context(), f.as("worker-a.yml"), "test", usable, func() {})
+	worker, err := connect(t.Context(), f.as("worker-a.yml"), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +312,7 @@ func TestAWorkerAsksForNoRemoval(t *testing.T) {
 // An object that was sent in part, by a coordinator that was killed meanwhile, is not taken for the file.
 func TestAnObjectWithAnotherContentIsNotTheFile(t *testing.T) {
 	f := newField(t)
-	h, err := connect(t.Context(), f.address(), "test", furnished, func() {})
+	h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,14 +3,14 @@ package natsfleet
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
@@ -26,7 +26,7 @@ type field struct {
 	t      testing.TB
 	root   string
 	dir    string // of fleet init; empty: the broker takes everybody
-	broker *server.Server
+	broker testBroker
 	lease  time.Duration
 	doing  sync.WaitGroup // what happens while a job runs
 }
@@ -40,17 +40,40 @@ func newField(t *testing.T) *field {
 func newFieldOf(t testing.TB) *field {
 	t.Helper()
 	f := &field{t: t, root: t.TempDir(), lease: 4 * time.Second}
-	f.start(0)
+	f.start(freePort(t))
 	t.Cleanup(func() { f.doing.Wait(); f.broker.Shutdown(); f.broker.WaitForShutdown() })
 	return f
+}
+
+// freePort returns a port that nobody listens on, and that the system gives to no connection: a broker that was restarted would not have its port again.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 100 {
+		port := 10_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	t.Fatal("no port is free")
+	return 0
 }
 
 // start starts the broker on its store.
 func (f *field) start(port int) {
 	f.t.Helper()
-	s, err := startBroker(fleet.BrokerOptions{Listen: fmt.Sprintf("127.0.0.1:%d", port), Store: filepath.Join(f.root, "store")})
+	store := filepath.Join(f.root, "store")
+	if *natsServer != "" {
+		f.broker = f.startStock(port, "--jetstream", "--store_dir", store)
+		return
+	}
+	s, err := startBroker(fleet.BrokerOptions{Listen: fmt.Sprintf("127.0.0.1:%d", port), Store: store})
 	if err != nil {
-		f.t.Fatal(err)
+		panic(err) // the job of a test whose broker is not started again would wait for ever
 	}
 	f.broker = s
 }
@@ -96,7 +119,7 @@ func (f *field) worker(name string, slots int, change func(*fleet.WorkerOptions)
 	}
 	go func() {
 		defer close(m.done)
-		if err := (Link{}).Work(ctx, o); err != nil {
+		if err := (Backend{}).Work(ctx, o); err != nil {
 			m.said.add(err.Error())
 		}
 	}()
@@ -112,39 +135,39 @@ func (f *field) worker(name string, slots int, change func(*fleet.WorkerOptions)
 }
 
 // config returns how a job is run on the fleet, and what closes its part of it.
-func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.Crew) {
+func (f *field) config(change func(*fleet.JobOptions)) (mapreduce.Config, fleet.Coordinator) {
 	f.t.Helper()
 	o := fleet.JobOptions{Address: f.address(), Version: "test", Lease: f.lease, Dir: f.root}
 	if change != nil {
 		change(&o)
 	}
-	c, err := (Link{}).Join(f.t.Context(), o)
+	c, err := (Backend{}).Join(f.t.Context(), o)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	c.Notify(func(text string) { f.t.Log("notice: " + text) })
 	return mapreduce.Config{
 		Home: jobs.Home{Root: filepath.Join(f.root, "home")}, Dir: f.root, Environ: os.Environ(), Version: "test", Durability: events.Batch,
-		Grace: time.Second, MaxRetries: 3, Executor: c.Executor, OnFleet: true, Observe: c.Settle,
+		Grace: time.Second, MaxRetries: 3, Executor: c.Executor, OnFleet: true, Observe: c.Persisted,
 	}, c
 }
 
 // run runs a workflow to its end.
 func (f *field) run(source string, change func(*mapreduce.Config)) mapreduce.Result {
 	f.t.Helper()
-	c, crew := f.config(nil)
+	c, coordinator := f.config(nil)
 	if change != nil {
 		change(&c)
 	}
-	r, err := f.runWith(c, crew, source)
+	r, err := f.runWith(c, coordinator, source)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return r
 }
 
-// runWith runs a workflow as it is configured, waits for what a test does meanwhile, and closes the crew.
-func (f *field) runWith(c mapreduce.Config, crew fleet.Crew, source string) (mapreduce.Result, error) {
+// runWith runs a workflow as it is configured, waits for what a test does meanwhile, and closes the coordinator.
+func (f *field) runWith(c mapreduce.Config, coordinator fleet.Coordinator, source string) (mapreduce.Result, error) {
 	f.t.Helper()
 	w, err := workflow.Parse("w.yml", []byte(source), workflow.ParseOptions{})
 	if err != nil {
@@ -152,7 +175,7 @@ func (f *field) runWith(c mapreduce.Config, crew fleet.Crew, source string) (map
 	}
 	r, err := mapreduce.Run(f.t.Context(), c, w, []byte(source))
 	f.doing.Wait()
-	if err := crew.Close(); err != nil {
+	if err := coordinator.Close(); err != nil {
 		f.t.Error(err)
 	}
 	return r, err

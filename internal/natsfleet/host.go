@@ -25,27 +25,27 @@ var _ agent.Host = (*workerHost)(nil)
 
 var errHalting = errors.New("the job is stopping")
 
-func (h *workerHost) holding(a *agent.Attempt) *holding {
+func (h *workerHost) held(a *agent.Attempt) *heldAttempt {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	return h.w.held[(&holding{job: h.job, token: a.Token}).name()]
+	return h.w.held[(&heldAttempt{job: h.job, token: a.Token}).name()]
 }
 
 func (h *workerHost) Emit(a *agent.Attempt, e events.Event) {
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
-	if k := h.holding(a); k != nil && err == nil && a.ItemID != "" { // else it is about a workspace
+	if k := h.held(a); k != nil && err == nil && a.ItemID != "" { // else it is about a workspace
 		h.w.report(k, fleet.Report{Kind: fleet.Event, Event: line})
 	}
 }
 
 func (h *workerHost) Output(a *agent.Attempt, e outputs.Entry) {
-	if k := h.holding(a); k != nil && !e.Provisional && a.ItemID != "" {
+	if k := h.held(a); k != nil && !e.Provisional && a.ItemID != "" {
 		h.w.report(k, fleet.Report{Kind: fleet.Printed, Entry: &e})
 	}
 }
 
 func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
-	k := h.holding(a)
+	k := h.held(a)
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	if k != nil && a.ItemID != "" {
@@ -55,25 +55,72 @@ func (h *workerHost) Progress(a *agent.Attempt, e events.AgentProgress) {
 
 // Pause waits between two tries. The worker decides alone that others get the slot; the coordinator is told, so that it sends more.
 func (h *workerHost) Pause(ctx context.Context, a *agent.Attempt, d time.Duration, keepSlot bool) (int, error) {
-	k := h.holding(a)
+	k := h.held(a)
 	if k == nil || keepSlot || h.isolated() || d < 50*time.Millisecond {
-		return a.Worker, h.wait(ctx, d)
+		return a.Worker, h.wait(ctx, k, d)
 	}
 	due := time.Now().Add(d)
 	h.w.report(k, fleet.Report{Kind: fleet.Parked, For: d})
-	return h.without(ctx, k, func() error { return h.wait(ctx, time.Until(due)) })
+	return h.without(ctx, k, func() error { return h.wait(ctx, k, time.Until(due)) })
 }
 
-// StepTurn lets the step go on: a workflow with the rate of a step is refused on a fleet.
-func (h *workerHost) StepTurn(_ context.Context, a *agent.Attempt, _ agent.StepTurn, _ bool) (int, error) {
-	return a.Worker, nil
+const (
+	turnSoon = 50 * time.Millisecond // how long the turn of a step may take before others have the slot
+	turnKept = time.Second           // how long a turn may be used after it was given
+)
+
+// StepTurn has the coordinator say when it is the step's turn. One that comes too late, after a time without the coordinator or without a free slot, is not
+// used: with the turns that others had meanwhile, too many steps would begin at once.
+func (h *workerHost) StepTurn(ctx context.Context, a *agent.Attempt, t agent.StepTurn, keepSlot bool) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	k, slot, began := h.held(a), a.Worker, time.Now()
+	keepSlot = keepSlot || k == nil || h.isolated()
+	for {
+		var given time.Time
+		answered := make(chan error, 1)
+		go func() {
+			age, err := h.w.askAged(ctx, h.job, callStepTurn, a.Token, turnArgs{t, keepSlot}, new(turnResult))
+			given = time.Now().Add(-age)
+			answered <- err
+		}()
+		answer := func() error {
+			select {
+			case err := <-answered:
+				return err
+			case <-h.halting():
+				return errHalting
+			}
+		}
+		soon := time.After(turnSoon)
+		if keepSlot {
+			soon = nil
+		}
+		var err error
+		select {
+		case err = <-answered:
+		case <-soon:
+			slot, err = h.without(ctx, k, answer)
+		case <-h.halting():
+			err = errHalting
+		}
+		switch {
+		case ctx.Err() != nil:
+			return 0, context.Cause(ctx)
+		case err != nil: // the job is stopping, or the attempt is given up
+			return 0, errHalting
+		case time.Since(given) < turnKept:
+			return slot, nil
+		}
+		t.Late, keepSlot = time.Since(began), true
+	}
 }
 
 // isolated reports whether attempts keep their slot while they wait, since its workspace is theirs.
 func (h *workerHost) isolated() bool { return h.w.entry(h.job).Seed != "" }
 
 // without calls do while others have the slot of an attempt, and returns the slot that it goes on in.
-func (h *workerHost) without(ctx context.Context, k *holding, do func() error) (int, error) {
+func (h *workerHost) without(ctx context.Context, k *heldAttempt, do func() error) (int, error) {
 	h.w.mu.Lock()
 	slot := k.slot
 	k.slot = 0
@@ -89,7 +136,7 @@ func (h *workerHost) without(ctx context.Context, k *holding, do func() error) (
 	h.w.mu.Lock()
 	h.w.waking = append(h.w.waking, woken)
 	h.w.mu.Unlock()
-	h.w.kick()
+	h.w.wake()
 	select {
 	case slot = <-woken:
 	case <-ctx.Done():
@@ -128,11 +175,23 @@ func (h *workerHost) halting() chan struct{} {
 	return h.job.halting
 }
 
-func (h *workerHost) wait(ctx context.Context, d time.Duration) error {
+// wait waits for the next try of a step. Somebody may ask that it does not wait so long.
+func (h *workerHost) wait(ctx context.Context, k *heldAttempt, d time.Duration) error {
+	var hurried chan struct{}
+	if k != nil {
+		h.w.mu.Lock()
+		if k.hurried == nil {
+			k.hurried = make(chan struct{})
+		}
+		hurried = k.hurried
+		h.w.mu.Unlock()
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-hurried:
 		return nil
 	case <-h.halting():
 		return errHalting
@@ -191,7 +250,7 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 	go func() {
 		answered <- h.w.ask(ctx, h.job, callAdmitAgent, a.Token, agentArgs{Ask: ask, KeepSlot: keepSlot}, &r)
 	}()
-	k := h.holding(a)
+	k := h.held(a)
 	soon := time.After(time.Second)
 	if keepSlot || k == nil || h.isolated() {
 		soon = nil

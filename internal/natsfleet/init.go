@@ -34,13 +34,13 @@ const routePort = 2000
 
 const (
 	usersFile = "users.conf"
-	usersHead = "# Who may use the broker, and for what. Made by prodigy fleet init; prodigy fleet add adds to it. To revoke somebody, remove the entry and reload\n" +
+	usersHead = "# Who may use the broker, and for what. Made by prodigy fleet init; prodigy fleet add adds to it. To lock somebody out, use prodigy fleet remove and reload\n" +
 		"# the broker: kill -HUP, or nats-server --signal reload.\nusers = [\n"
 	usersTail = "]\n"
 )
 
 // Init makes the configuration of brokers and the credentials of all roles.
-func (Link) Init(o fleet.InitOptions) ([]string, error) {
+func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	hosts, err := brokersOf(o)
 	if err != nil {
 		return nil, err
@@ -61,13 +61,13 @@ func (Link) Init(o fleet.InitOptions) ([]string, error) {
 	if len(workers) == 0 {
 		workers = []string{""}
 	}
-	members := []identity{{fleet.Coordinator, ""}, {fleet.ObserverRole, ""}}
+	members := []identity{{fleet.CoordinatorRole, ""}, {fleet.ObserverRole, ""}}
 	for _, name := range workers {
 		members = append(members, identity{fleet.WorkerRole, name})
 	}
 	for _, m := range members {
 		if files[m.file()] != "" {
-			return nil, fmt.Errorf("%w: there are two workers of the name %s", fleet.ErrRefused, m.name)
+			return nil, fleet.Refusef("--worker %s is given twice", m.name)
 		}
 		text, entry, err := m.credentials(base)
 		if err != nil {
@@ -87,10 +87,10 @@ func (Link) Init(o fleet.InitOptions) ([]string, error) {
 }
 
 // Add makes credentials for one more member.
-func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, identity{fleet.Coordinator, ""}.file()))
+func (Backend) Add(dir string, role fleet.Role, name string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, identity{fleet.CoordinatorRole, ""}.file()))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s is not the directory of a fleet init: %w", fleet.ErrRefused, dir, err)
+		return nil, fleet.Refusef("%s was not made by prodigy fleet init: %w", dir, err)
 	}
 	base, err := fleet.ParseCredentials(data)
 	if err != nil {
@@ -118,7 +118,7 @@ func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
 	for path, text := range lists {
 		before, ok := strings.CutSuffix(strings.TrimRight(text, " \r\n")+"\n", usersTail)
 		if !ok {
-			return nil, fmt.Errorf("%w: %s does not end with %q as it was made", fleet.ErrRefused, path, strings.TrimSpace(usersTail))
+			return nil, fleet.Refusef("%s was changed: it does not end with %q any more, so that nothing can be added to it", path, strings.TrimSpace(usersTail))
 		}
 		changed[path] = before + entry + usersTail
 	}
@@ -139,7 +139,7 @@ func (Link) Add(dir string, role fleet.Role, name string) ([]string, error) {
 func readUsers(dir string) (map[string]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "broker*", usersFile))
 	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("%w: there is no broker*/%s in %s", fleet.ErrRefused, usersFile, dir)
+		return nil, fleet.Refusef("there is no broker*/%s in %s: was it made by prodigy fleet init?", usersFile, dir)
 	}
 	lists := make(map[string]string, len(paths))
 	for _, path := range paths {
@@ -153,9 +153,9 @@ func readUsers(dir string) (map[string]string, error) {
 }
 
 // Remove takes a member out of the users of the brokers, and its credentials away.
-func (Link) Remove(dir string, role fleet.Role, name string) ([]string, error) {
+func (Backend) Remove(dir string, role fleet.Role, name string) ([]string, error) {
 	if name == "" {
-		return nil, fmt.Errorf("%w: the name is missing", fleet.ErrRefused)
+		return nil, fleet.Refusef("the name is missing")
 	}
 	lists, err := readUsers(dir)
 	if err != nil {
@@ -183,7 +183,7 @@ func (Link) Remove(dir string, role fleet.Role, name string) ([]string, error) {
 		}
 	}
 	if len(changed) == 0 {
-		return nil, fmt.Errorf("%w: no %s is called %s in %s", fleet.ErrRefused, role, name, strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
+		return nil, fleet.Refusef("there is no %s named %s in %s", role, name, strings.Join(slices.Sorted(maps.Keys(lists)), ", "))
 	}
 	var done []string
 	for _, path := range slices.Sorted(maps.Keys(changed)) {
@@ -211,19 +211,19 @@ type broker struct {
 
 func brokersOf(o fleet.InitOptions) ([]broker, error) {
 	if n := len(o.Hosts); n != 1 && n != 3 && n != 5 {
-		return nil, fmt.Errorf("%w: one broker, or three or five as a cluster, and not %d", fleet.ErrRefused, n)
+		return nil, fleet.Refusef("--host is given %d times: name one broker, or three or five for a cluster", n)
 	}
 	var list []broker
 	for _, text := range o.Hosts {
 		b := broker{host: text, port: o.Port}
 		if host, port, err := net.SplitHostPort(text); err == nil {
 			if b.port, err = strconv.Atoi(port); err != nil || b.port < 1 || b.port > 65535 {
-				return nil, fmt.Errorf("%w: %q is no port", fleet.ErrRefused, port)
+				return nil, fleet.Refusef("--host %s: the port must be a number from 1 to 65535", text)
 			}
 			b.host = host
 		}
 		if net.ParseIP(b.host) == nil && !isHostName(b.host) {
-			return nil, fmt.Errorf("%w: %q is no name or address of a host", fleet.ErrRefused, text)
+			return nil, fleet.Refusef("--host %q is not the name or address of a host", text)
 		}
 		b.dir = "broker"
 		if len(o.Hosts) > 1 {
@@ -233,7 +233,7 @@ func brokersOf(o fleet.InitOptions) ([]broker, error) {
 			}
 		}
 		if slices.ContainsFunc(list, func(o broker) bool { return o.host == b.host && o.port == b.port }) {
-			return nil, fmt.Errorf("%w: the host %s is given twice", fleet.ErrRefused, text)
+			return nil, fleet.Refusef("--host %s is given twice", text)
 		}
 		list = append(list, b)
 	}
@@ -320,7 +320,7 @@ func (m identity) file() string {
 // credentials makes a key for a member, and returns the credentials and the entry in the configuration of the broker.
 func (m identity) credentials(base fleet.Credentials) (text, entry string, err error) {
 	if strings.Trim(m.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
-		return "", "", fmt.Errorf("%w: %q is no name: use letters, digits, and . - _", fleet.ErrRefused, m.name)
+		return "", "", fleet.Refusef("%q cannot be a name: use letters, digits, and . - _", m.name)
 	}
 	k, err := newKey(nkeys.CreateUser)
 	if err != nil {
@@ -328,7 +328,7 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	}
 	c := base
 	c.Role, c.Name, c.Seed = m.role, m.name, k.seed
-	if m.role != fleet.Coordinator {
+	if m.role != fleet.CoordinatorRole {
 		c.Sign = ""
 	}
 	if m.role != fleet.WorkerRole {
@@ -413,7 +413,7 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, fmt.Errorf("%w: %s exists, and nothing is overwritten", fleet.ErrRefused, filepath.Join(dir, name))
+			return nil, fleet.Refusef("%s exists, and nothing is overwritten", filepath.Join(dir, name))
 		}
 	}
 	defer func() {
@@ -431,7 +431,7 @@ func makeFiles(dir string, files map[string]string) (made []string, err error) {
 		}
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
-			return made, fmt.Errorf("%w: %s exists, and nothing is overwritten", fleet.ErrRefused, path)
+			return made, fleet.Refusef("%s exists, and nothing is overwritten", path)
 		}
 		if err != nil {
 			return made, err

@@ -30,7 +30,7 @@ var errTaken = errors.New("another coordinator has taken the job over, since thi
 
 // lock takes the lock of the job, or refuses. One who is gone from the broker has lost it; one who is connected and silent, such as a frozen one, when it has
 // not renewed it for a lease.
-func (c *crew) lock(ctx context.Context, key, jobID string) error {
+func (c *coordinator) lock(ctx context.Context, key, jobID string) error {
 	_, err := c.nc.Request(ownerSubject(key), nil, 500*time.Millisecond)
 	gone := errors.Is(err, nats.ErrNoResponders)
 	kv, kvErr := c.js.KeyValue(ctx, locksBucket)
@@ -55,7 +55,7 @@ func (c *crew) lock(ctx context.Context, key, jobID string) error {
 				return fmt.Errorf("read the lock of job %s: %w", jobID, err)
 			}
 		}
-		refused := fmt.Errorf("%w: job %s is run by another coordinator of this fleet, process %d on %s", fleet.ErrRefused, jobID, held.PID, held.Host)
+		refused := fleet.Refusef("job %s is run already, by process %d on %s: stop it there first (prodigy stop), or let it finish", jobID, held.PID, held.Host)
 		if err == nil || first != 0 && e.Revision() != first {
 			return refused
 		}
@@ -69,7 +69,7 @@ func (c *crew) lock(ctx context.Context, key, jobID string) error {
 		}
 		if rest := c.o.Lease - time.Since(began); !gone && held.Owner != "" && rest > 0 {
 			if first == 0 {
-				c.tell("the coordinator of the job, process %d on %s, is connected and does not answer: waiting %s for it", held.PID, held.Host, c.o.Lease)
+				c.notify("the coordinator of the job, process %d on %s, is connected and does not answer: waiting %s for it", held.PID, held.Host, c.o.Lease)
 			}
 			first = e.Revision()
 			select {
@@ -87,12 +87,12 @@ func (c *crew) lock(ctx context.Context, key, jobID string) error {
 }
 
 // lockData returns the entry of this coordinator after one with that epoch. The clock has it grow even after the broker has lost its disk.
-func (c *crew) lockData(before int64) []byte {
+func (c *coordinator) lockData(before int64) []byte {
 	c.epoch = max(before+1, c.epoch, time.Now().Unix())
 	return c.lockOf(c.owner)
 }
 
-func (c *crew) lockOf(owner string) []byte {
+func (c *coordinator) lockOf(owner string) []byte {
 	host, _ := os.Hostname()
 	return encoded(lockEntry{Job: c.jobID, Owner: owner, Host: host, PID: os.Getpid(), Epoch: c.epoch})
 }
@@ -103,7 +103,7 @@ func isConflict(err error) bool {
 }
 
 // renewLock says that this coordinator still has the job. The error is errTaken if another one has.
-func (c *crew) renewLock(ctx context.Context) error {
+func (c *coordinator) renewLock(ctx context.Context) error {
 	c.locking.Lock()
 	defer c.locking.Unlock()
 	kv, err := c.js.KeyValue(ctx, locksBucket)
@@ -139,7 +139,7 @@ func (c *crew) renewLock(ctx context.Context) error {
 }
 
 // unlock gives the lock back. The entry stays for some days also when the job is done: one who was frozen and comes back must see that it is.
-func (c *crew) unlock(ctx context.Context) error {
+func (c *coordinator) unlock(ctx context.Context) error {
 	c.locking.Lock()
 	defer c.locking.Unlock()
 	kv, err := c.js.KeyValue(ctx, locksBucket)
@@ -150,7 +150,7 @@ func (c *crew) unlock(ctx context.Context) error {
 }
 
 // taken ends the part of this coordinator when another one has the job.
-func (c *crew) taken() {
+func (c *coordinator) taken() {
 	c.mu.Lock()
 	if c.gone {
 		c.mu.Unlock()
@@ -158,19 +158,17 @@ func (c *crew) taken() {
 	}
 	c.gone, c.held, c.detached = true, true, true
 	for token, f := range c.flights {
-		c.book.End(token)
+		c.dispatcher.Remove(token)
 		delete(c.flights, token)
-		if f.cancel != nil {
-			f.cancel()
-		}
-		f.done(agent.Outcome{}, agent.ErrDetached)
+		f.ended()
+		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
 	}
 	c.mu.Unlock()
 	c.abort(errTaken)
 }
 
 // abort asks the run to stop.
-func (c *crew) abort(cause error) {
+func (c *coordinator) abort(cause error) {
 	c.mu.Lock()
 	stop := c.stopRun
 	c.mu.Unlock()
@@ -188,14 +186,14 @@ type absence struct {
 }
 
 // missing notes that the broker does not answer, and stops the run when that lasts too long.
-func (a *absence) missing(c *crew, now time.Time) {
+func (a *absence) missing(c *coordinator, now time.Time) {
 	if a.since.IsZero() {
 		a.since = now
 	}
 	away := now.Sub(a.since)
 	if !a.told && away >= shortAbsence {
 		a.told = true
-		c.tell("the broker does not answer: what runs on workers goes on for most of a lease, and nothing new begins")
+		c.notify("the broker does not answer: what runs on workers goes on for most of a lease, and nothing new begins")
 	}
 	if !a.over && c.o.Patience > 0 && away >= c.o.Patience {
 		a.over = true
@@ -204,9 +202,9 @@ func (a *absence) missing(c *crew, now time.Time) {
 }
 
 // back notes that it does.
-func (a *absence) back(c *crew) {
+func (a *absence) back(c *coordinator) {
 	if a.told {
-		c.tell("the broker answers again")
+		c.notify("the broker answers again")
 	}
 	a.since, a.told = time.Time{}, false
 }

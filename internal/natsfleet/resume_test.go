@@ -47,8 +47,8 @@ type ends struct {
 	some chan struct{}
 }
 
-func (e *ends) done(token int64) func(agent.Outcome, error) {
-	return func(o agent.Outcome, err error) {
+func (e *ends) done(token int64) func(*agent.Attempt, agent.Outcome, error) {
+	return func(_ *agent.Attempt, o agent.Outcome, err error) {
 		if err == nil && o.Failure != nil {
 			err = fmt.Errorf("it failed: %s", o.Failure.Message)
 		}
@@ -66,7 +66,7 @@ func TestWhatWaitsWhenTheCoordinatorDiesStartsAtOnce(t *testing.T) {
 	f.worker("a", 2, nil)
 	const script = `echo run >> runs-${item}; sleep 0.3`
 	_, first := f.config(nil)
-	died, dead := first.(*crew), &ends{of: map[int64]error{}, some: make(chan struct{}, 8)}
+	died, dead := first.(*coordinator), &ends{of: map[int64]error{}, some: make(chan struct{}, 8)}
 	died.Executor(agent.Config{Seed: 1}, deafHost{})
 	var ids []string
 	for i := range 8 {
@@ -83,7 +83,7 @@ func TestWhatWaitsWhenTheCoordinatorDiesStartsAtOnce(t *testing.T) {
 	died.end()
 
 	_, again := f.config(nil)
-	c, e := again.(*crew), &ends{of: map[int64]error{}, some: make(chan struct{}, 8)}
+	c, e := again.(*coordinator), &ends{of: map[int64]error{}, some: make(chan struct{}, 8)}
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	if _, err := c.Holds(context.Background(), ids); err != nil {
 		t.Fatal(err)
@@ -140,19 +140,159 @@ func TestWhatAWorkerHasEndedMeanwhileIsLostWithTheBroker(t *testing.T) {
 	}
 }
 
+// A worker that goes on while the run is dead keeps what it has left with the broker, which may lose it.
+func TestWhatAWorkerHasReportedOutlivesTheDiskOfTheBroker(t *testing.T) {
+	f := newField(t)
+	f.lease = time.Minute
+	f.worker("a", 3, nil)
+	const items, script = 3, `echo run >> runs-${item}; sleep 0.3`
+	_, first := f.config(nil)
+	died := first.(*coordinator)
+	died.Executor(agent.Config{Seed: 1}, deafHost{})
+	var ids []string
+	for i := range items {
+		one := attemptAt(f, i+1, script)
+		ids = append(ids, one.ID)
+		died.Submit(t.Context(), one, func(*agent.Attempt, agent.Outcome, error) {})
+	}
+	if !f.untilRunning(items) {
+		t.Fatal("nothing runs")
+	}
+	died.nc.Close()
+	died.end()
+	js := connected(t, f)
+	if !eventually(func() bool { return streamInfo(t, js, outStream).Msgs >= 2*items }) {
+		t.Fatalf("the broker has %d reports, want that each has begun and ended", streamInfo(t, js, outStream).Msgs)
+	}
+	f.restart(true)
+	_, again := f.config(nil)
+	c, e := again.(*coordinator), &ends{of: map[int64]error{}, some: make(chan struct{}, items)}
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	if _, err := c.Holds(context.Background(), ids); err != nil {
+		t.Fatal(err)
+	}
+	for i := range items {
+		one := attemptAt(f, i+1, script)
+		one.Adopted = true
+		c.Submit(t.Context(), one, e.done(one.Token))
+	}
+	for range items {
+		select {
+		case <-e.some:
+		case <-time.After(f.lease / 2):
+			t.Fatalf("only these have ended: %v", e.of)
+		}
+	}
+	for token, err := range e.of {
+		if err != nil {
+			t.Errorf("token %d: %v", token, err)
+		}
+	}
+	f.ranOnce(items)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A worker that ends while the broker has the ends of its attempts, or has lost them, may have had them until the log says how they ended: a run that comes
+// after one that has only heard it go must not give them to others.
+func TestAWorkerThatEndsIsRememberedUntilTheLogHasWhatItHad(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	says := func(instance string, holds ...int64) {
+		s := fleet.WorkerStatus{Instance: instance, Node: instance, Full: true, Holds: holds, Left: holds}
+		if err := c.note("+", []fleet.WorkerStatus{s}); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.applyStatus(s, time.Now())
+		s.Gone = true
+		c.applyStatus(s, time.Now())
+	}
+	c.mu.Lock()
+	c.dispatcher.Add(1, true)
+	c.mu.Unlock()
+	says("had", 1)
+	says("ended", 2) // which has been reported, and may not be on disk yet
+	says("idle")
+	var members string
+	f.waitFor("-idle\n", func() string {
+		data, err := os.ReadFile(c.probe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = string(data)
+		return members
+	})
+	for _, instance := range []string{"had", "ended"} {
+		if strings.Contains(members, "-"+instance+"\n") {
+			t.Errorf("the next run is not to know of worker %s: %q", instance, members)
+		}
+	}
+}
+
+// A worker keeps the reports that it has left with the broker up to a bound, and forgets those of the attempts that have been kept longest.
+func TestHowMuchAWorkerKeeps(t *testing.T) {
+	now := time.Now()
+	w := &worker{held: map[string]*heldAttempt{}}
+	w.space = sync.NewCond(&w.mu)
+	j := &workerJob{key: "j"}
+	for token := range int64(5) {
+		h := &heldAttempt{job: j, token: token, ended: true, index: 2}
+		w.held[h.name()] = h
+		for index := range 2 {
+			r := report{data: make([]byte, maxKept/8), index: index + 1, made: now.Add(time.Duration(token) * time.Second)}
+			h.reports = append(h.reports, r)
+			j.unread += len(r.data)
+		}
+		w.keep(h, 2)
+	}
+	check := func(what string, kept, unread int, of ...int) {
+		t.Helper()
+		if w.kept != kept || j.unread != unread {
+			t.Errorf("%s: %d bytes are kept and %d not taken, want %d and %d", what, w.kept, j.unread, kept, unread)
+		}
+		for token, want := range of {
+			if got := len(w.held[(&heldAttempt{job: j, token: int64(token)}).name()].kept); got != want {
+				t.Errorf("%s: %d reports of token %d are kept, want %d", what, got, token, want)
+			}
+		}
+	}
+	check("all are left", maxKept, 0, 0, 2, 2, 2, 2)
+	second, third := w.held["j.1"], w.held["j.2"]
+	w.acked(second, 1)
+	check("one was taken", maxKept*7/8, 0, 0, 1, 2, 2, 2)
+	third.left = true
+	w.resendKept(third)
+	check("two are said again", maxKept*5/8, maxKept/4, 0, 1, 0, 2, 2)
+	if len(third.reports) != 2 || third.reports[0].index != 1 || third.left {
+		t.Errorf("%+v are to be said, want both in order", third.reports)
+	}
+	w.acked(third, 2)
+	check("they were taken", maxKept*5/8, 0, 0, 1, 0, 2, 2)
+	w.drop(second)
+	if w.kept != maxKept/2 || w.held["j.1"] != nil {
+		t.Errorf("%d bytes are kept without it, want %d", w.kept, maxKept/2)
+	}
+}
+
 // afterTheEndOfAWorker has a worker end while the run is dead, then calls do, and returns how the attempts end in the next run.
 func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 	f := newField(t)
 	f.lease = time.Minute
 	a := f.worker("a", 1, nil)
 	_, first := f.config(nil)
-	died := first.(*crew)
+	died := first.(*coordinator)
 	died.Executor(agent.Config{Seed: 1}, deafHost{})
 	var ids []string
 	for i := range 3 {
 		one := attemptAt(f, i+1, `echo run >> runs-${item}; sleep 0.5`)
 		ids = append(ids, one.ID)
-		died.Submit(t.Context(), one, func(agent.Outcome, error) {})
+		died.Submit(t.Context(), one, func(*agent.Attempt, agent.Outcome, error) {})
 	}
 	if !f.untilRunning(1) {
 		t.Fatal("nothing runs")
@@ -168,7 +308,7 @@ func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 	do(f)
 	f.worker("b", 1, nil)
 	_, again := f.config(nil)
-	c, e := again.(*crew), &ends{of: map[int64]error{}, some: make(chan struct{}, 3)}
+	c, e := again.(*coordinator), &ends{of: map[int64]error{}, some: make(chan struct{}, 3)}
 	c.Executor(agent.Config{Seed: 1}, deafHost{})
 	if _, err := c.Holds(context.Background(), ids); err != nil {
 		t.Fatal(err)
@@ -192,23 +332,23 @@ func afterTheEndOfAWorker(t *testing.T, do func(*field)) *ends {
 	return e
 }
 
-var _ fleet.Crew = (*crew)(nil)
+var _ fleet.Coordinator = (*coordinator)(nil)
 
 // After a resume an attempt belongs to the worker that it was given to, also before that has spoken: no other one can say how it ended.
 func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	f := securedField(t, "a", "b")
 	f.lease = time.Minute
-	worker := func(file string) (*hub, string) {
-		h, err := connect(t.Context(), f.as(file), "test", usable, func() {})
+	worker := func(file string) (*brokerConn, string) {
+		h, err := connect(t.Context(), f.as(file), "test", responsive, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(h.nc.Close)
 		return h, h.instance()
 	}
-	run := func() *crew {
+	run := func() *coordinator {
 		_, one := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
-		c := one.(*crew)
+		c := one.(*coordinator)
 		c.Executor(agent.Config{Seed: 1}, deafHost{})
 		return c
 	}
@@ -217,22 +357,22 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	b, ownB := worker("worker-b.yml")
 	given := make(chan bool, 10)
 	if _, err := a.nc.Subscribe(downSubject(ownA), func(m *nats.Msg) {
-		var d fleet.Down
+		var d fleet.CoordinatorMessage
 		if err := json.Unmarshal(m.Data, &d); err == nil && len(d.Tasks) > 0 {
 			given <- true
 		}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	say := func(h *hub, own string, c *crew, u fleet.Word, reports ...fleet.Report) {
+	say := func(h *brokerConn, own string, c *coordinator, u fleet.WorkerStatus, reports ...fleet.Report) {
 		u.Instance, u.Node = own, "one"
-		if err := h.nc.Publish(upSubject(own, c.key), encoded(fleet.Up{V: fleet.Protocol, Owner: c.owner, Word: u, Reports: reports})); err != nil {
+		if err := h.nc.Publish(upSubject(own, c.key), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, WorkerStatus: u, Reports: reports})); err != nil {
 			t.Error(err)
 		}
 	}
 	one := attemptAt(f, 1, "true")
-	first.Submit(t.Context(), one, func(agent.Outcome, error) {})
-	say(a, ownA, first, fleet.Word{Round: 1, Credit: 1, Full: true})
+	first.Submit(t.Context(), one, func(*agent.Attempt, agent.Outcome, error) {})
+	say(a, ownA, first, fleet.WorkerStatus{Round: 1, Credit: 1, Full: true})
 	select {
 	case <-given:
 	case <-time.After(20 * time.Second):
@@ -248,19 +388,19 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 	ended := make(chan string, 1)
 	again := attemptAt(f, 1, "true")
 	again.Adopted = true
-	c.Submit(t.Context(), again, func(o agent.Outcome, err error) { ended <- fmt.Sprint(o.Output, err) })
+	c.Submit(t.Context(), again, func(_ *agent.Attempt, o agent.Outcome, err error) { ended <- fmt.Sprint(o.Output, err) })
 	report := func(own, output string) fleet.Report {
 		return fleet.Report{V: fleet.Protocol, Token: 1, Index: 1, Kind: fleet.Ended, Holder: fleet.Holder{Instance: own, Node: "one", Slot: 1}, Outcome: &agent.Outcome{Output: output}}
 	}
-	say(b, ownB, c, fleet.Word{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
+	say(b, ownB, c, fleet.WorkerStatus{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
 	if err := b.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	say(b, ownB, c, fleet.Word{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
+	say(b, ownB, c, fleet.WorkerStatus{Full: true, Holds: []int64{1}}, report(ownB, "of b"))
 	if err := b.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	say(a, ownA, c, fleet.Word{Full: true, Holds: []int64{1}}, report(ownA, "of a"))
+	say(a, ownA, c, fleet.WorkerStatus{Full: true, Holds: []int64{1}}, report(ownA, "of a"))
 	select {
 	case how := <-ended:
 		if how != "of a<nil>" {
@@ -274,25 +414,25 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 // The file that says who has what stays small, and has all that is out.
 func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "members")
-	c := &crew{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, flights: map[int64]*flight{}, settling: map[string][]*settling{}, book: fleet.NewBook(time.Minute, time.Second, time.Now())}
+	c := &coordinator{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, flights: map[int64]*flight{}, pending: map[string][]*pendingAck{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
 	if err := c.openMembers("job", false); err != nil {
 		t.Fatal(err)
 	}
 	a, b := strings.Repeat("A", 56), strings.Repeat("B", 56)
 	for _, w := range []string{a + "-1", b + "-1", b + "-2"} {
-		if err := c.note("+", []fleet.Word{{Instance: w}}); err != nil {
+		if err := c.note("+", []fleet.WorkerStatus{{Instance: w}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.note("-", []fleet.Word{{Instance: b + "-1"}}); err != nil {
+	if err := c.note("-", []fleet.WorkerStatus{{Instance: b + "-1"}}); err != nil {
 		t.Fatal(err)
 	}
 	const many, out = 40_000, 50
 	for token := int64(1); token <= many; token++ {
-		c.flights[token] = &flight{attempt: &agent.Attempt{}, done: func(agent.Outcome, error) {}}
+		c.flights[token] = &flight{spec: &sharedSpec{}, done: func(*agent.Attempt, agent.Outcome, error) {}}
 		c.noteGiven(map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0], []int64{token})
 		if token > out {
-			c.settle(token-out, flightEnd{}, settling{})
+			c.endFlight(token-out, flightEnd{}, pendingAck{})
 		}
 	}
 	info, err := os.Stat(path)
@@ -300,7 +440,7 @@ func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 		t.Errorf("the file has %d bytes, %v", info.Size(), err)
 	}
 	_ = c.members.Close()
-	d := &crew{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, book: fleet.NewBook(time.Minute, time.Second, time.Now())}
+	d := &coordinator{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
 	if err := d.openMembers("job", true); err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func permissionsOf(role fleet.Role, id string) permissions {
 		}
 	}
 	switch role {
-	case fleet.Coordinator:
+	case fleet.CoordinatorRole:
 		for _, s := range []string{outStream, jobs, locks, files} {
 			p.publish = append(p.publish, "$JS.API.STREAM.CREATE."+s, "$JS.API.STREAM.PURGE."+s)
 		}

@@ -3,7 +3,6 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,23 +19,12 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// freePort returns a port that nobody listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // securedField is a field whose broker and credentials fleet init has made.
 func securedField(t *testing.T, workers ...string) *field {
 	t.Helper()
 	f := &field{t: t, root: t.TempDir(), lease: 4 * time.Second}
 	f.dir = filepath.Join(f.root, "fleet")
-	if _, err := (Link{}).Init(fleet.InitOptions{Dir: f.dir, Hosts: []string{"127.0.0.1"}, Port: freePort(t), Workers: workers}); err != nil {
+	if _, err := (Backend{}).Init(fleet.InitOptions{Dir: f.dir, Hosts: []string{"127.0.0.1"}, Port: freePort(t), Workers: workers}); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(filepath.Join(f.dir, "broker"))
@@ -47,6 +35,10 @@ func securedField(t *testing.T, workers ...string) *field {
 
 func (f *field) restartFrom(config string) {
 	f.t.Helper()
+	if *natsServer != "" {
+		f.broker = f.startStock(0, "--config", config)
+		return
+	}
 	s, err := startBroker(fleet.BrokerOptions{Config: config})
 	if err != nil {
 		f.t.Fatal(err)
@@ -57,9 +49,13 @@ func (f *field) restartFrom(config string) {
 // reload has the broker read its configuration again.
 func (f *field) reload() {
 	f.t.Helper()
+	if s, ok := f.broker.(*stock); ok {
+		s.reload(f)
+		return
+	}
 	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
 	if err == nil {
-		err = f.broker.ReloadOptions(config)
+		err = f.embedded().ReloadOptions(config)
 	}
 	if err != nil {
 		f.t.Fatal(err)
@@ -86,12 +82,8 @@ func (f *field) as(file string) fleet.Address {
 func TestRolesAllowAllThatIsNeeded(t *testing.T) {
 	f := securedField(t, "a")
 	a := f.worker("a", 2, func(o *fleet.WorkerOptions) { o.Address = f.as("worker-a.yml") })
-	for until := time.Now().Add(20 * time.Second); !strings.Contains(a.said.String(), "takes attempts"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("the worker does not join: %s", a.said)
-		}
-	}
-	files, err := (Link{}).Add(f.dir, fleet.WorkerRole, "late")
+	f.waitFor("takes attempts", a.said.String)
+	files, err := (Backend{}).Add(f.dir, fleet.WorkerRole, "late")
 	if err != nil || len(files) != 2 {
 		t.Fatalf("added %v, %v, want the credentials and the users", files, err)
 	}
@@ -131,14 +123,14 @@ map:
 	if data, err := os.ReadFile(filepath.Join(f.root, "made")); err != nil || string(data) != "sent" {
 		t.Errorf("made: %q, %v, want what was sent", data, err)
 	}
-	nodes, err := (Link{}).Nodes(t.Context(), f.as("observer.yml"))
+	nodes, err := (Backend{}).Nodes(t.Context(), f.as("observer.yml"))
 	if err != nil || len(nodes) != 2 {
 		t.Errorf("the observer sees %+v, %v, want two workers: %s, %s", nodes, err, a.said, late.said)
 	}
-	if n, err := (Link{}).Drain(t.Context(), f.as("coordinator.yml"), "a"); n != 1 || err != nil {
+	if n, err := (Backend{}).Drain(t.Context(), f.as("coordinator.yml"), "a"); n != 1 || err != nil {
 		t.Errorf("drained %d, %v, want 1", n, err)
 	}
-	if err := context.Cause(of.(*crew).denied); err != nil {
+	if err := context.Cause(of.(*coordinator).denied); err != nil {
 		t.Errorf("the coordinator was refused something: %v", err)
 	}
 	for _, m := range []*member{a, late} {
@@ -148,12 +140,12 @@ map:
 	}
 }
 
-func publish(subject string) func(h *hub) error {
-	return func(h *hub) error { return h.nc.PublishRequest(subject, h.nc.NewInbox(), nil) }
+func publish(subject string) func(h *brokerConn) error {
+	return func(h *brokerConn) error { return h.nc.PublishRequest(subject, h.nc.NewInbox(), nil) }
 }
 
-func subscribe(subject string) func(h *hub) error {
-	return func(h *hub) error {
+func subscribe(subject string) func(h *brokerConn) error {
+	return func(h *brokerConn) error {
 		_, err := h.nc.Subscribe(subject, func(*nats.Msg) {})
 		return err
 	}
@@ -162,19 +154,19 @@ func subscribe(subject string) func(h *hub) error {
 // What is not of a role the broker refuses, whatever program asks.
 func TestRolesRefuseAllElse(t *testing.T) {
 	f := securedField(t, "a", "b")
-	b, err := connect(t.Context(), f.as("worker-b.yml"), "test", usable, func() {})
+	b, err := connect(t.Context(), f.as("worker-b.yml"), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.nc.Close()
-	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", furnished, func() {})
+	coordinator, err := connect(t.Context(), f.as("coordinator.yml"), "test", provisioned, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	coordinator.nc.Close()
 	for _, c := range []struct {
 		file string
-		do   func(h *hub) error
+		do   func(h *brokerConn) error
 	}{
 		{"worker-a.yml", publish(downSubject(b.instance()))},
 		{"worker-a.yml", publish("$KV." + jobsBucket + ".job")},
@@ -206,7 +198,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		{"observer.yml", subscribe("prodigy.down.>")},
 		{"observer.yml", subscribe("$KV.>")},
 	} {
-		h, err := connect(t.Context(), f.as(c.file), "test", func(_ context.Context, h *hub) error { return c.do(h) }, func() {})
+		h, err := connect(t.Context(), f.as(c.file), "test", func(_ context.Context, h *brokerConn) error { return c.do(h) }, func() {})
 		if err == nil {
 			select {
 			case <-h.denied.Done():
@@ -218,7 +210,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 	}
 	plain := f.as("worker-a.yml")
 	plain.Seed = ""
-	if _, err := connect(t.Context(), plain, "test", usable, func() {}); err == nil {
+	if _, err := connect(t.Context(), plain, "test", responsive, func() {}); err == nil {
 		t.Error("somebody without a key was let in")
 	}
 	strange := f.as("worker-a.yml")
@@ -227,24 +219,24 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	strange.Seed = k.seed
-	if _, err := connect(t.Context(), strange, "test", usable, func() {}); err == nil {
+	if _, err := connect(t.Context(), strange, "test", responsive, func() {}); err == nil {
 		t.Error("somebody with an unknown key was let in")
 	}
 	other := f.as("worker-a.yml")
 	other.CAPEM = ""
-	if _, err := connect(t.Context(), other, "test", usable, func() {}); err == nil {
+	if _, err := connect(t.Context(), other, "test", responsive, func() {}); err == nil {
 		t.Error("a broker with a certificate of nobody known was believed")
 	}
 
 	removed := f.as("worker-a.yml")
-	if files, err := (Link{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil || len(files) != 2 {
+	if files, err := (Backend{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil || len(files) != 2 {
 		t.Fatalf("removed %q, %v, want the credentials and the entry of the users", files, err)
 	}
 	f.reload()
-	if _, err := connect(t.Context(), removed, "test", usable, func() {}); err == nil {
+	if _, err := connect(t.Context(), removed, "test", responsive, func() {}); err == nil {
 		t.Error("somebody who was locked out was let in")
 	}
-	still, err := connect(t.Context(), f.as("worker-b.yml"), "test", usable, func() {})
+	still, err := connect(t.Context(), f.as("worker-b.yml"), "test", responsive, func() {})
 	if err != nil {
 		t.Fatalf("another was locked out: %v", err)
 	}
@@ -260,7 +252,7 @@ func TestAWorkerSaysThatItHasNoBroker(t *testing.T) {
 	a, b := f.worker("a", 1, of("a")), f.worker("b", 1, of("b"))
 	f.waitFor("takes attempts", a.said.String)
 	f.waitFor("takes attempts", b.said.String)
-	if _, err := (Link{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil {
+	if _, err := (Backend{}).Remove(f.dir, fleet.WorkerRole, "a"); err != nil {
 		t.Fatal(err)
 	}
 	f.reload()
@@ -281,18 +273,18 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 		o.Address.Trust = nil
 	})
 	f.waitFor("takes attempts", b.said.String)
-	c, crew := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
-	nodes, err := (Link{}).Nodes(t.Context(), f.as("observer.yml"))
+	c, coordinator := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
+	nodes, err := (Backend{}).Nodes(t.Context(), f.as("observer.yml"))
 	if err != nil || len(nodes) != 1 {
 		t.Fatalf("got %+v, %v, want one worker", nodes, err)
 	}
-	a, err := connect(t.Context(), f.as("worker-a.yml"), "test", usable, func() {})
+	a, err := connect(t.Context(), f.as("worker-a.yml"), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.nc.Close()
 	heard := make(chan *nats.Msg, 100)
-	victim, err := connect(t.Context(), f.as("worker-b.yml"), "test", usable, func() {})
+	victim, err := connect(t.Context(), f.as("worker-b.yml"), "test", responsive, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +308,7 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 		}
 	}
 	f.doing.Go(func() {
-		f.whenRuns(2)
+		f.untilRunning(2)
 		kv, err := a.js.KeyValue(t.Context(), jobsBucket)
 		if err != nil {
 			t.Error(err)
@@ -337,11 +329,11 @@ func TestWhatAStreamDeliversIsNotBelieved(t *testing.T) {
 			t.Error(err)
 		}
 		over := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}
-		inject("down", downSubject(nodes[0].Instance), encoded(fleet.Down{V: fleet.Protocol, Key: keys[0], Owner: j.Owner, Over: over}))
-		inject("up", upSubject(nodes[0].Instance, keys[0]), encoded(fleet.Up{V: fleet.Protocol, Owner: j.Owner, Word: fleet.Word{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
+		inject("down", downSubject(nodes[0].Instance), encoded(fleet.CoordinatorMessage{V: fleet.Protocol, Key: keys[0], Owner: j.Owner, Over: over}))
+		inject("up", upSubject(nodes[0].Instance, keys[0]), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, WorkerStatus: fleet.WorkerStatus{Instance: nodes[0].Instance, Node: "b", Full: true, Gone: true}}))
 	})
 	text := source(4, 2, "echo run >> runs-${item}; sleep 1", "")
-	r, err := f.runWith(c, crew, text)
+	r, err := f.runWith(c, coordinator, text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package natsfleet
 import (
 	"encoding/base64"
 	"errors"
-	"fmt"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -42,14 +41,14 @@ func newSigner(seed string) (*signer, error) {
 	}
 	pair, err := nkeys.FromSeed([]byte(seed))
 	if err != nil {
-		return nil, fmt.Errorf("%w: sign in the credentials: %w", fleet.ErrRefused, err)
+		return nil, fleet.Refusef("sign in the credentials: %w", err)
 	}
 	public, err := pair.PublicKey()
 	if err == nil && !nkeys.IsValidPublicAccountKey(public) { // a key that proves to a broker who one is signs what the broker wants
 		err = errors.New("it is no key to sign jobs with")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: sign in the credentials: %w", fleet.ErrRefused, err)
+		return nil, fleet.Refusef("sign in the credentials: %w", err)
 	}
 	return &signer{pair, public}, nil
 }
@@ -91,7 +90,7 @@ func newTrust(keys []string) (trust, error) {
 			err = errors.New("it is no public key that jobs are signed with")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: --trust %q: %w", fleet.ErrRefused, key, err)
+			return nil, fleet.Refusef("--trust %q: %w", key, err)
 		}
 		t[key] = pair
 	}

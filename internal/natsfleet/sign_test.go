@@ -3,10 +3,8 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -72,9 +70,9 @@ func TestOnlyWhatATrustedKeyHasSignedIsBelieved(t *testing.T) {
 }
 
 // stranger is somebody who may do all at the broker, and has no key that is trusted.
-func (f *field) stranger() *hub {
+func (f *field) stranger() *brokerConn {
 	f.t.Helper()
-	h, err := connect(f.t.Context(), f.address(), "stranger", furnished, func() {})
+	h, err := connect(f.t.Context(), f.address(), "stranger", provisioned, func() {})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -95,11 +93,8 @@ func signing(t *testing.T) (seed string, trusting func(*fleet.WorkerOptions)) {
 // waitFor waits until somebody has said something.
 func (f *field) waitFor(what string, said func() string) {
 	f.t.Helper()
-	for until := time.Now().Add(20 * time.Second); !strings.Contains(said(), what); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			f.t.Errorf("nobody says %q, but %s", what, said())
-			return
-		}
+	if !eventually(func() bool { return strings.Contains(said(), what) }) {
+		f.t.Errorf("nobody says %q, but %s", what, said())
 	}
 }
 
@@ -108,9 +103,9 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 	f := newField(t)
 	_, trusting := signing(t)
 	a := f.worker("a", 2, trusting)
-	c, crew := f.config(nil)
+	c, coordinator := f.config(nil)
 	told := new(log)
-	crew.Notify(told.add)
+	coordinator.Notify(told.add)
 	stop, cancel := context.WithCancelCause(t.Context())
 	c.Stop = stop
 	f.doing.Go(func() {
@@ -118,7 +113,7 @@ func TestAJobThatIsNotSignedIsRefused(t *testing.T) {
 		cancel(nil)
 	})
 	text := source(2, 2, "touch ran-${item}", "")
-	r, err := f.runWith(c, crew, text)
+	r, err := f.runWith(c, coordinator, text)
 	if err != nil || r.State != mapreduce.Paused || r.Metrics.Successful != 0 {
 		t.Errorf("got %s with %+v, %v, want it paused with nothing done", r.State, r.Metrics, err)
 	}
@@ -134,7 +129,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	seed, trusting := signing(t)
 	a := f.worker("a", 2, trusting)
 	f.waitFor("takes attempts", a.said.String)
-	nodes, err := (Link{}).Nodes(t.Context(), f.address())
+	nodes, err := (Backend{}).Nodes(t.Context(), f.address())
 	if err != nil || len(nodes) != 1 {
 		t.Fatalf("got %+v, %v, want one worker", nodes, err)
 	}
@@ -151,9 +146,9 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	if err := s.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c, crew := f.config(func(o *fleet.JobOptions) { o.Sign = seed })
+	c, coordinator := f.config(func(o *fleet.JobOptions) { o.Sign = seed })
 	told := new(log)
-	crew.Notify(told.add)
+	coordinator.Notify(told.add)
 	var entry []byte
 	var key string
 	put := func(data []byte) {
@@ -169,13 +164,13 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 			return
 		}
 		key = strings.TrimPrefix(j.Probe, ".prodigy-fleet-")
-		f.whenRuns(1)
+		f.untilRunning(1)
 		altered := j
 		altered.Stop = fleet.Kill
 		put(encoded(altered))
 		f.waitFor("not believed: the description of job "+j.ID+": its signature is wrong", a.said.String)
 		f.waitFor("worker a has not believed something: the description of job", told.String)
-		down := fleet.Down{V: fleet.Protocol, Key: key, Owner: j.Owner, Round: 1, Over: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}, Tasks: []fleet.Task{{Token: 4711}}}
+		down := fleet.CoordinatorMessage{V: fleet.Protocol, Key: key, Owner: j.Owner, Round: 1, Over: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}, Tasks: []fleet.Task{{Token: 4711}}}
 		if err := s.nc.Publish(downSubject(nodes[0].Instance), encoded(down)); err != nil {
 			t.Error(err)
 		}
@@ -183,7 +178,7 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 		f.waitFor("worker a has not believed something: a message with 1 attempts", told.String)
 	})
 	text := source(8, 4, "echo run >> runs-${item}; sleep 0.3", "")
-	r, err := f.runWith(c, crew, text)
+	r, err := f.runWith(c, coordinator, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,13 +198,4 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	}
 	f.waitFor("who says to run it: it is not signed", a.said.String)
 	f.once(r, 8)
-}
-
-// whenRuns waits until n items have begun.
-func (f *field) whenRuns(n int) {
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
-		if files, _ := filepath.Glob(filepath.Join(f.root, "runs-*")); len(files) >= n {
-			return
-		}
-	}
 }

@@ -40,7 +40,7 @@ const (
 
 // sweeper removes what jobs have left.
 type sweeper struct {
-	*hub
+	*brokerConn
 	own   string                                       // key of the job of this coordinator; empty: there is none
 	ended func(jobID string) (seed uint64, ended bool) // see fleet.JobOptions; nil: nobody knows
 	also  []string                                     // ids and keys of jobs that are removed though they may not have ended
@@ -49,16 +49,16 @@ type sweeper struct {
 }
 
 // Sweep removes what ended jobs have left at the broker.
-func (Link) Sweep(ctx context.Context, a fleet.Address, o fleet.SweepOptions) ([]fleet.Remains, error) {
-	if err := a.May(fleet.Coordinator); err != nil {
+func (Backend) Sweep(ctx context.Context, a fleet.Address, o fleet.SweepOptions) ([]fleet.Leftovers, error) {
+	if err := a.May(fleet.CoordinatorRole); err != nil {
 		return nil, err
 	}
-	h, err := connect(ctx, a, "sweep", usable, func() {})
+	h, err := connect(ctx, a, "sweep", responsive, func() {})
 	if err != nil {
 		return nil, err
 	}
 	defer h.nc.Close()
-	s := &sweeper{hub: h, ended: o.Ended, also: o.Jobs, all: true}
+	s := &sweeper{brokerConn: h, ended: o.Ended, also: o.Jobs, all: true}
 	found, err := s.sweep(ctx, o.Look)
 	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil // no job was ever run on it
@@ -67,12 +67,12 @@ func (Link) Sweep(ctx context.Context, a fleet.Address, o fleet.SweepOptions) ([
 }
 
 // sweep removes what is left of jobs that have ended, and returns that and what is left of others that no coordinator has now. With look nothing is removed.
-func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Remains, error) {
-	all, err := s.remains(ctx)
+func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Leftovers, error) {
+	all, err := s.leftovers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]fleet.Remains, 0, len(all))
+	found := make([]fleet.Leftovers, 0, len(all))
 	for _, r := range all {
 		r.Ended = s.over(r)
 		remove := r.Ended || slices.Contains(s.also, r.JobID) || slices.Contains(s.also, r.Key)
@@ -87,7 +87,7 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Remains, error)
 				return found, err
 			}
 		}
-		found = append(found, r.Remains)
+		found = append(found, r.Leftovers)
 	}
 	if look {
 		return found, nil
@@ -97,20 +97,20 @@ func (s *sweeper) sweep(ctx context.Context, look bool) ([]fleet.Remains, error)
 
 // leftover is what is left of a job.
 type leftover struct {
-	fleet.Remains
+	fleet.Leftovers
 	entry    bool // workers may run it
 	lock     lockEntry
 	revision uint64    // of the lock; 0: there is none
 	newest   time.Time // of all that there is
 }
 
-// remains returns what the broker has of other jobs.
-func (s *sweeper) remains(ctx context.Context) ([]*leftover, error) {
+// leftovers returns what the broker has of other jobs.
+func (s *sweeper) leftovers(ctx context.Context) ([]*leftover, error) {
 	found := map[string]*leftover{}
 	of := func(key string, at time.Time) *leftover {
 		r := found[key]
 		if r == nil {
-			r = &leftover{Remains: fleet.Remains{Key: key}}
+			r = &leftover{Leftovers: fleet.Leftovers{Key: key}}
 			found[key] = r
 		}
 		if at.After(r.newest) {
@@ -204,11 +204,19 @@ func (s *sweeper) over(r *leftover) bool {
 
 // known reports whether the job is one of this home that has ended.
 func (s *sweeper) known(r *leftover) bool {
-	if s.ended == nil || r.JobID == "" {
+	if s.ended == nil {
 		return false
 	}
-	seed, ended := s.ended(r.JobID)
-	return ended && keyOf(r.JobID, seed) == r.Key
+	id := r.JobID
+	if id == "" { // the broker has lost its disk since, and with it what names the job
+		id = r.Key[:max(0, strings.LastIndexByte(r.Key, '-'))]
+	}
+	seed, ended := s.ended(id)
+	if !ended || keyOf(id, seed) != r.Key {
+		return false
+	}
+	r.JobID = id
+	return true
 }
 
 // remove removes all of a job, while it has its lock. It reports false if somebody else has it.
@@ -286,7 +294,7 @@ func (s *sweeper) sweepMarkers(ctx context.Context) error {
 }
 
 // objects returns all objects, also those that were deleted and that the broker still has the names of.
-func (h *hub) objects(ctx context.Context) ([]*jetstream.ObjectInfo, error) {
+func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, error) {
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return nil, err
@@ -299,7 +307,7 @@ func (h *hub) objects(ctx context.Context) ([]*jetstream.ObjectInfo, error) {
 }
 
 // erase removes an object, and that there was one: a store that deletes it keeps its name for ever.
-func (h *hub) erase(ctx context.Context, o *jetstream.ObjectInfo) error {
+func (h *brokerConn) erase(ctx context.Context, o *jetstream.ObjectInfo) error {
 	stream, err := h.js.Stream(ctx, filesStream)
 	if err != nil {
 		return err
@@ -313,7 +321,7 @@ func (h *hub) erase(ctx context.Context, o *jetstream.ObjectInfo) error {
 }
 
 // clear removes a job from the broker.
-func (h *hub) clear(ctx context.Context, key string) error {
+func (h *brokerConn) clear(ctx context.Context, key string) error {
 	kv, err := h.js.KeyValue(ctx, jobsBucket)
 	if err == nil {
 		err = kv.Purge(ctx, key)

@@ -2,6 +2,8 @@ package natsfleet
 
 import (
 	"encoding/json"
+	"errors"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -10,12 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
 )
 
 // kept returns the names of the objects that the broker has, and fails unless it has as many reports as that and no other messages of objects.
 func (f *field) kept(js jetstream.JetStream, reports uint64) (names []string) {
 	f.t.Helper()
-	h := &hub{js: js}
+	h := &brokerConn{js: js}
 	objects, err := h.objects(f.t.Context())
 	if err != nil {
 		f.t.Fatal(err)
@@ -39,7 +43,7 @@ func TestWhatComesAfterTheEndOfAJobIsRemovedByTheNext(t *testing.T) {
 	f := newField(t)
 	f.worker("a", 2, nil)
 	first := f.run(source(2, 2, "true", ""), nil)
-	h, err := connect(t.Context(), f.address(), "late worker", furnished, func() {})
+	h, err := connect(t.Context(), f.address(), "late worker", provisioned, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +71,93 @@ func TestWhatComesAfterTheEndOfAJobIsRemovedByTheNext(t *testing.T) {
 	}
 }
 
+// What is left of a job of this home is known by its key alone: a broker that has lost its disk since has no entry and no lock of it.
+func TestWhatComesAfterTheBrokerHasLostTheJobIsRemovedByItsHome(t *testing.T) {
+	f := newField(t)
+	js := connected(t, f)
+	_, of := f.config(nil) // has made the streams
+	defer func() { _ = of.Close() }()
+	for _, key := range []string{keyOf("ours", 7), keyOf("ours", 8), keyOf("runs", 7), keyOf("theirs", 7)} {
+		if _, err := js.Publish(t.Context(), outSubject("late", key, "1"), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := Backend{}.Sweep(t.Context(), f.address(), fleet.SweepOptions{Ended: func(id string) (uint64, bool) { return 7, id == "ours" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range found {
+		if want := r.Key == keyOf("ours", 7); r.Swept != want || r.Ended != want {
+			t.Errorf("%s: removed is %v, want %v", r.Key, r.Swept, want)
+		}
+	}
+	f.kept(js, 3)
+}
+
+func TestWhatACoordinatorLeavesThatDiesAfterTheEndIsRemovedByTheNext(t *testing.T) {
+	for name, runs := range map[string]bool{"a job": true, "a resume that gives out nothing": false} {
+		t.Run(name, func(t *testing.T) { testDiesAfterTheEnd(t, runs) })
+	}
+}
+
+func testDiesAfterTheEnd(t *testing.T, runs bool) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	c, of := f.config(nil)
+	text := source(3, 2, "true", "")
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := mapreduce.Run(t.Context(), c, w, []byte(text))
+	if err != nil || first.State != mapreduce.Completed {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	died := of.(*coordinator)
+	died.nc.Close() // as if it had been killed before Close
+	died.end()
+	js := connected(t, f)
+	jobs, err := js.KeyValue(t.Context(), jobsBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() (objects, entries, probes, consumers int) {
+		keys, err := jobs.Keys(t.Context())
+		if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(f.root, ".prodigy-fleet-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(f.kept(js, 0)), len(keys), len(files), streamInfo(t, js, outStream).Consumers
+	}
+	if objects, entries, probes, consumers := left(); objects != 1 || entries != 1 || probes != 1 || consumers != 1 {
+		t.Fatalf("it has left %d objects, %d entries, %d files and %d consumers, want one of each", objects, entries, probes, consumers)
+	}
+	c, of = f.config(func(o *fleet.JobOptions) {
+		o.Ended = func(id string) (uint64, bool) {
+			meta, err := first.Job.ReadMeta()
+			return meta.Seed, err == nil && id == first.Job.ID
+		}
+	})
+	if !runs {
+		err = of.Close()
+	} else if r, e := f.runWith(c, of, text); e != nil || r.State != mapreduce.Completed {
+		t.Fatalf("got %+v, %v", r, e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects, entries, probes, consumers := left(); objects+entries+probes+consumers > 0 {
+		t.Errorf("there are still %d objects, %d entries, %d files and %d consumers", objects, entries, probes, consumers)
+	}
+}
+
 func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	f := newField(t)
 	f.lease = 2 * time.Second
-	h, err := connect(t.Context(), f.address(), "test", furnished, func() {})
+	h, err := connect(t.Context(), f.address(), "test", provisioned, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +210,7 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	}
 	look := func(ended func(string) (uint64, bool), of ...string) []string {
 		t.Helper()
-		found, err := (Link{}).Sweep(t.Context(), f.address(), fleet.SweepOptions{Ended: ended, Jobs: of})
+		found, err := (Backend{}).Sweep(t.Context(), f.address(), fleet.SweepOptions{Ended: ended, Jobs: of})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +292,7 @@ func TestContentOfUnfinishedObjectsGoes(t *testing.T) {
 		after time.Duration
 		want  uint64 // messages: content and what it is
 	}{{0, 3}, {partKept + time.Hour, 2}} {
-		s := &sweeper{hub: c.hub, now: time.Now().Add(tt.after)}
+		s := &sweeper{brokerConn: c.brokerConn, now: time.Now().Add(tt.after)}
 		if err := s.sweepParts(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +321,7 @@ func TestMarkersOfRemovedJobsGo(t *testing.T) {
 	if _, err := kv.Put(t.Context(), "job", []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	s := &sweeper{hub: c.hub}
+	s := &sweeper{brokerConn: c.brokerConn}
 	if err := s.sweepMarkers(t.Context()); err != nil {
 		t.Fatal(err)
 	}

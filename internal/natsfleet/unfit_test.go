@@ -21,16 +21,19 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		change func(j *fleet.Job, o *fleet.WorkerOptions)
 		want   string // empty: it takes part
 	}{
-		"nothing":         {func(*fleet.Job, *fleet.WorkerOptions) {}, ""},
-		"an older job":    {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.V, j.Version = 1, "0.1" }, "prodigy 0.1 speaks protocol 1 of the fleet, and this worker, prodigy 1.0, speaks"},
-		"another version": {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Version = "1.1" }, "it is run by prodigy 1.1, and this worker is prodigy 1.0: they must be the same"},
-		"a label":         {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Requires = []string{"gpu", "big"} }, "it requires big, which this worker does not have"},
-		"the directory":   {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir = filepath.Join(shared, "other") }, "the directory of the run is not shared with here: there is no " + filepath.Join(shared, "other", ".prodigy-fleet-k")},
-		"one of its own":  {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Dir, o.Dir = "/nowhere", shared }, ""},
-		"files are sent":  {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Files = "/nowhere", "list" }, ""},
-		"git":             {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Seed, o.Environ = "seed", nil }, "workspaces need git, and there is none in PATH"},
-		"git, not needed": {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Environ = nil }, ""},
-		"workspaces":      {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Seed = "/nowhere", "seed" }, ""},
+		"nothing":              {func(*fleet.Job, *fleet.WorkerOptions) {}, ""},
+		"an older job":         {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.V, j.Version = 1, "0.1" }, "prodigy 0.1 speaks protocol 1 of the fleet, and this worker, prodigy 1.0, speaks"},
+		"another version":      {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Version = "1.1" }, "it is run by prodigy 1.1, and this worker is prodigy 1.0: install the same version on both"},
+		"a label":              {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Requires = []string{"gpu", "big"} }, "it requires big, which this worker does not have"},
+		"the directory":        {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir = filepath.Join(shared, "other") }, "the directory of the run is not shared with here: there is no " + filepath.Join(shared, "other", ".prodigy-fleet-k")},
+		"one of its own":       {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Dir, o.Dir = "/nowhere", shared }, ""},
+		"its own is not there": {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Dir = filepath.Join(shared, "other") }, "commands are to run in " + filepath.Join(shared, "other") + " (--dir), and there is no such directory on here"},
+		"its own is a file":    {func(j *fleet.Job, o *fleet.WorkerOptions) { o.Dir = filepath.Join(shared, j.Probe) }, "there is no such directory on here"},
+		"files, no directory":  {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Files, o.Dir = "list", filepath.Join(shared, "other") }, ""},
+		"files are sent":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Files = "/nowhere", "list" }, ""},
+		"git":                  {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Seed, o.Environ = "seed", nil }, "workspaces need git, and there is none in PATH"},
+		"git, not needed":      {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Environ = nil }, ""},
+		"workspaces":           {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Seed = "/nowhere", "seed" }, ""},
 	} {
 		j, o := fits, fleet.WorkerOptions{Version: "1.0", Labels: []string{"gpu", "linux/amd64"}, Environ: os.Environ()}
 		c.change(&j, &o)

@@ -23,7 +23,7 @@ import (
 
 // worker runs attempts of the jobs of a fleet.
 type worker struct {
-	*hub
+	*brokerConn
 	o        fleet.WorkerOptions
 	curve    nkeys.KeyPair
 	trust    trust
@@ -48,35 +48,40 @@ type worker struct {
 	asked    int
 	rounds   int64 // of offers so far
 	jobs     map[string]*workerJob
-	owners   map[string]string   // with trust, by job: the coordinator that has confirmed that it runs it
-	asking   map[string]string   // with trust, by job: the coordinator that is asked to
-	warned   map[string]bool     // what was said of what was not believed
-	turn     int                 // of the jobs, whose next offer it is
-	turned   time.Time           // when offers last went round
-	queue    []*holding          // given to this worker, and waiting for a slot
-	held     map[string]*holding // by job and token
-	free     []int               // slots, the next one last
-	short    string              // why nothing begins here now, see measure; empty: it may
-	waking   []chan int          // attempts that wait for a slot to go on in
-	idle     chan *holding       // of goroutines that wait for another attempt
-	guarded  time.Time           // when the watcher kills what runs if it has not heard of this process; zero: it does not
-	proof    time.Time           // when the broker last proved that it hears this worker
-	rest     time.Time           // nothing begins before, after something went wrong here
-	resting  time.Duration       // how long the last rest was
-	began    bool                // it has all that it needs
-	stopping bool                // takes no more
-	absent   absentBroker        // of the loop alone
-	changed  chan struct{}       // somebody should look
-	rewatch  chan struct{}       // the jobs are to be followed anew
+	owners   map[string]string       // with trust, by job: the coordinator that has confirmed that it runs it
+	asking   map[string]string       // with trust, by job: the coordinator that is asked to
+	warned   map[string]bool         // what was said of what was not believed
+	turn     int                     // of the jobs, whose next offer it is
+	turned   time.Time               // when offers last went round
+	counted  time.Time               // when the shares of the jobs were counted
+	queue    []*heldAttempt          // given to this worker, and waiting for a slot
+	held     map[string]*heldAttempt // by job and token
+	free     []int                   // slots, the next one last
+	refuses  refusals                // of the broker, to keep what attempts have made
+	kept     int                     // bytes of reports that are kept though the broker has them
+	short    string                  // why nothing begins here now, see measure; empty: it may
+	waking   []chan int              // attempts that wait for a slot to go on in
+	idle     chan *heldAttempt       // of goroutines that wait for another attempt
+	guarded  time.Time               // when the watcher kills what runs if it has not heard of this process; zero: it does not
+	lastTurn time.Time               // when the loop last came round
+	stalled  time.Time               // when that last took long; zero: it never did
+	proof    time.Time               // when the broker last proved that it hears this worker
+	rest     time.Time               // nothing begins before, after something went wrong here
+	resting  time.Duration           // how long the last rest was
+	began    bool                    // it has all that it needs
+	stopping bool                    // takes no more
+	absent   absentBroker            // of the loop alone
+	changed  chan struct{}           // somebody should look
+	rewatch  chan struct{}           // the jobs are to be followed anew
 }
 
 // Work runs a worker until it is drained or ctx ends.
-func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
+func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := exec.LookPath("sh"); err != nil {
-		return fmt.Errorf("%w: the steps of items are run by sh, and there is none in PATH", fleet.ErrRefused)
+		return fleet.Refusef("steps are run by sh, and there is no sh in PATH: install one, or run the worker where there is one")
 	}
 	w := &worker{
-		o: o, jobs: map[string]*workerJob{}, held: map[string]*holding{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *holding),
+		o: o, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *heldAttempt),
 	}
 	w.rewatch = make(chan struct{}, 1)
 	w.owners, w.asking, w.warned = map[string]string{}, map[string]string{}, map[string]bool{}
@@ -102,14 +107,14 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if w.curveID, err = w.curve.PublicKey(); err != nil {
 		return err
 	}
-	if w.hub, err = connect(ctx, o.Address, "worker "+o.Name, usable, w.reconnected); err != nil {
+	if w.brokerConn, err = connect(ctx, o.Address, "worker "+o.Name, responsive, w.reconnected); err != nil {
 		return err
 	}
 	defer w.nc.Close()
 	w.node.Instance = w.instance()
 	defer context.AfterFunc(w.denied, func() { o.Say("the broker: " + context.Cause(w.denied).Error()) })()
 	if m, err := w.nc.Request(nameSubject(o.Name), nil, 500*time.Millisecond); err == nil {
-		return fmt.Errorf("%w: there is a worker named %s already, on %s: give each another --name", fleet.ErrRefused, o.Name, m.Data)
+		return fleet.Refusef("the name %s is taken by a worker on %s: choose another with --name", o.Name, m.Data)
 	}
 	if _, err := w.subscribe(nameSubject(o.Name), func(m *nats.Msg) { _ = m.Respond([]byte(host)) }); err != nil {
 		return err
@@ -140,12 +145,16 @@ func (Link) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	if _, err := w.subscribe("prodigy.nodes", func(m *nats.Msg) { _ = m.Respond(encoded(w.describe())) }); err != nil {
 		return err
 	}
+	slots := "1 slot"
+	if o.Slots != 1 {
+		slots = fmt.Sprintf("%d slots", o.Slots)
+	}
 	w.mu.Lock()
 	w.began = true
 	w.mu.Unlock()
-	o.Say(fmt.Sprintf("worker %s takes attempts in %d slots from %s", o.Name, o.Slots, fleet.ShownURL(o.URL)))
+	o.Say(fmt.Sprintf("worker %s takes attempts in %s from %s", o.Name, slots, fleet.ShownURL(o.URL)))
 	w.measure()
-	go w.measureAgain()
+	go w.measureLoop()
 	go w.watch()
 	return w.loop(ctx)
 }
@@ -161,7 +170,7 @@ func (w *worker) prepare() error {
 		return err
 	}
 	if n > 0 {
-		w.o.Say(fmt.Sprintf("commands that the worker before had left and that have been ended: %d", n))
+		w.o.Say(fmt.Sprintf("ended commands that an earlier worker of this name had left: %d", n))
 	}
 	if w.temp, err = os.MkdirTemp(w.o.Home, "run-"); err != nil {
 		return err
@@ -195,7 +204,7 @@ func (w *worker) loop(ctx context.Context) error {
 			w.beat(time.Now())
 		}
 		w.schedule(time.Now())
-		w.speak(false)
+		w.sendAll(false)
 		select {
 		case <-w.changed:
 			continue
@@ -209,23 +218,23 @@ func (w *worker) loop(ctx context.Context) error {
 		case now := <-tick.C:
 			w.fence(now)
 			w.beat(now)
-			w.lookForBroker(now)
+			w.watchBroker(now)
 			if now.Sub(said) >= w.every() {
 				said = now
-				w.reconsider()
-				w.sayAll()
-				w.speak(false)
+				w.recheck()
+				w.restateAll()
+				w.sendAll(false)
 				w.progress()
 			}
-			w.leave(now)
+			w.spill(now)
 			if now.Sub(renewed) >= w.lease()/4 {
 				renewed = now
-				go w.renew()
+				go w.renewProof()
 			}
 		}
 		if w.finished() {
 			w.runs.Wait()
-			w.sayGone()
+			w.announceEnd()
 			w.o.Say("worker " + w.o.Name + " has ended")
 			return nil
 		}
@@ -241,8 +250,8 @@ type absentBroker struct {
 // absentFor is how long that may last before somebody is told.
 const absentFor = 2 * time.Second
 
-// lookForBroker says that the broker is away, or lets this worker in no more, and that it is back.
-func (w *worker) lookForBroker(now time.Time) {
+// watchBroker says that the broker is away, or lets this worker in no more, and that it is back.
+func (w *worker) watchBroker(now time.Time) {
 	a := &w.absent
 	switch {
 	case w.nc.IsConnected():
@@ -255,14 +264,14 @@ func (w *worker) lookForBroker(now time.Time) {
 	case a.told || now.Sub(a.since) < absentFor:
 	case errors.Is(w.nc.LastError(), nats.ErrAuthorization):
 		a.told = true
-		w.o.Say("the broker lets worker " + w.o.Name + " in no more: were its credentials removed, or replaced? It tries again and again")
+		w.o.Say("the broker lets worker " + w.o.Name + " in no more: its credentials were removed or replaced. It goes on trying; with new credentials start it again")
 	default:
 		a.told = true
 		w.o.Say("the broker is away: nothing begins before it is back")
 	}
 }
 
-func (w *worker) kick() {
+func (w *worker) wake() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -291,10 +300,10 @@ func (w *worker) drain() {
 		}
 	}
 	for _, j := range w.jobs {
-		w.withdraw(j)
+		w.closeRound(j)
 	}
-	w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d", w.o.Name, running))
-	w.kick()
+	w.o.Say(fmt.Sprintf("worker %s takes no more and finishes what it has: %d (a second signal gives that back)", w.o.Name, running))
+	w.wake()
 }
 
 // giveBackQueued gives back what has not begun. It is called with the lock held.
@@ -359,10 +368,10 @@ func (w *worker) giveBack() {
 func (w *worker) lease() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.shortest()
+	return w.shortestLease()
 }
 
-func (w *worker) shortest() time.Duration {
+func (w *worker) shortestLease() time.Duration {
 	lease := time.Duration(0)
 	for _, j := range w.jobs {
 		if lease == 0 || j.Lease < lease {
@@ -379,7 +388,7 @@ func (w *worker) describe() fleet.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.node
-	n.Every, n.Busy = every(w.shortest()), w.o.Slots-len(w.free)
+	n.Every, n.Busy = every(w.shortestLease()), w.o.Slots-len(w.free)
 	n.Holds, n.Refuses, n.Jobs, n.Short = map[string][]int64{}, map[string]string{}, map[string]string{}, map[string]string{}
 	for _, h := range w.held {
 		if !h.ended { // else only its coordinator still has to write down how

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,8 +32,8 @@ type jobExecutor struct {
 	produces func(string, json.RawMessage) ([]string, error) // nil: none
 }
 
-// holding is an attempt that this worker was given.
-type holding struct {
+// heldAttempt is an attempt that this worker was given.
+type heldAttempt struct {
 	job     *workerJob
 	token   int64
 	task    fleet.Task
@@ -42,22 +43,28 @@ type holding struct {
 
 	ran    atomic.Bool // a command of it was begun
 	fenced bool
+	cut    bool // once fenced: the worker was well, and only without contact
 	over   bool // nobody wants to know how it ends
+	alone  bool // it is to be ended, and others not
 	cancel context.CancelCauseFunc
 	at     *events.AgentProgress // not told yet
+
+	hurried chan struct{} // closed when its steps are not to wait any longer for their next tries; nil: none waits
 
 	preparing bool // it waits for the commits that it begins at
 
 	x        *jobExecutor // once it runs
 	checkout string       // with workspaces: the directory of the run here, or that of its files
 
-	reports  []report   // that the coordinator has not taken, in order
+	reports  []report   // that neither the coordinator nor the broker has taken, in order
+	kept     []report   // before those, that the broker has and the coordinator may not have taken
 	sent     int        // how many of them were sent
 	index    int        // of the last report
 	ended    bool       // the last of them is its end
 	spilling bool       // they are being left with the broker
 	left     bool       // its end is with the broker
 	making   sync.Mutex // reports come in order
+	echo     echoBuffer // of what is shown as it comes; making may be taken while its lock is held, not the other way
 }
 
 // report is a fleet.Report as JSON.
@@ -69,6 +76,7 @@ type report struct {
 
 var (
 	errGivenBack = errors.New("the worker is being ended")
+	errAlone     = errors.New("the coordinator has ended it")
 	errGivenUp   = fmt.Errorf("the coordinator has given it up: %w", process.ErrKill)
 	errNoContact = fmt.Errorf("the worker had no contact with the broker: %w", process.ErrKill)
 )
@@ -83,6 +91,7 @@ const goRound = 300 * time.Millisecond
 func (w *worker) schedule(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.noteTurn(now)
 	for len(w.free) > 0 && len(w.waking) > 0 {
 		w.waking[0] <- w.takeSlot()
 		w.waking = w.waking[1:]
@@ -94,12 +103,13 @@ func (w *worker) schedule(now time.Time) {
 		h.began = h.slot
 		w.start(h)
 	}
+	w.countShares(now)
 	var open []*workerJob
 	offered := 0
 	for _, j := range w.jobs {
 		if w.short != "" || j.short != "" {
 			if j.credit > j.got {
-				w.withdraw(j)
+				w.closeRound(j)
 			}
 		} else if j.refuses == "" && j.Stop == "" {
 			open = append(open, j)
@@ -111,11 +121,17 @@ func (w *worker) schedule(now time.Time) {
 	if rests {
 		free = 0
 	}
-	if offered > free || len(open) > 1 && offered > 0 && now.Sub(w.turned) > goRound {
+	unused := len(open) > 1 && offered > 0 && now.Sub(w.turned) > goRound
+	if offered > free || unused {
 		for _, j := range w.jobs {
-			if j.credit > j.got {
-				w.withdraw(j)
+			if j.credit == j.got {
+				continue
 			}
+			if unused {
+				j.declined()
+			}
+			j.slots -= int(j.credit - j.got)
+			w.closeRound(j)
 		}
 		offered = 0
 	}
@@ -125,15 +141,15 @@ func (w *worker) schedule(now time.Time) {
 	w.turned = now
 	slices.SortFunc(open, func(a, b *workerJob) int { return cmp.Compare(a.key, b.key) })
 	for ; offered < free; offered++ {
-		j := open[w.turn%len(open)]
-		w.turn++
+		j := w.nextOf(open)
+		j.slots++
 		j.credit++
 		j.dirty = true
 	}
 }
 
 // start has an idle goroutine, whose stack has grown already, or a new one run an attempt.
-func (w *worker) start(h *holding) {
+func (w *worker) start(h *heldAttempt) {
 	w.runs.Add(1)
 	select {
 	case w.idle <- h:
@@ -168,12 +184,12 @@ func (w *worker) release(slot int) {
 	w.mu.Lock()
 	w.free = append(w.free, slot)
 	w.mu.Unlock()
-	w.kick()
+	w.wake()
 }
 
 // delivered takes what the coordinator of a job says.
 func (w *worker) delivered(m *nats.Msg) {
-	var d fleet.Down
+	var d fleet.CoordinatorMessage
 	if decode(m.Data, &d) != nil || d.V != fleet.Protocol {
 		return
 	}
@@ -183,52 +199,62 @@ func (w *worker) delivered(m *nats.Msg) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	defer w.kick()
+	defer w.wake()
 	j := w.jobs[d.Key]
 	if j == nil || j.Owner != d.Owner {
 		return
 	}
-	if now := time.Now(); len(d.Tasks) > 0 && (now.Sub(w.proof) > w.shortest()/2 || w.frozen(now)) { // it may have been on the way for so long that others have it by now
+	if now := time.Now(); len(d.Tasks) > 0 && (now.Sub(w.proof) > w.shortestLease()/2 || w.frozen(now)) { // it may have been on the way for so long that others have it by now
 		w.restate(j)
 		d.Tasks = nil
-		go w.renew()
+		go w.renewProof()
 	}
 	for _, t := range d.Tasks {
-		h := &holding{job: j, token: t.Token, task: t, arrived: time.Now()}
+		h := &heldAttempt{job: j, token: t.Token, task: t, arrived: time.Now()}
 		if d.Round != j.round || j.got >= j.credit || w.held[h.name()] != nil || j.arrived[t.Token] {
 			continue // the offer was taken back
 		}
+		w.assigned(j)
 		j.got++
 		j.arrived[t.Token] = true
 		w.held[h.name()] = h
 		w.queue = append(w.queue, h)
 	}
-	for _, e := range d.Settled {
-		h := w.held[(&holding{job: j, token: e.Token}).name()]
+	for _, e := range d.Acks {
+		h := w.held[(&heldAttempt{job: j, token: e.Token}).name()]
 		if h == nil {
 			continue
 		}
-		w.taken(h, e.Index)
+		w.acked(h, e.Index)
 		if h.ended && len(h.reports) == 0 && e.Index >= h.index {
-			delete(w.held, h.name())
+			w.drop(h)
 		}
 	}
 	for _, token := range d.Over {
 		w.giveUp(j, token)
 	}
+	for _, token := range d.End {
+		w.endAlone(j, token)
+	}
+	for _, token := range d.Due {
+		if h := w.held[(&heldAttempt{job: j, token: token}).name()]; h != nil && h.hurried != nil {
+			close(h.hurried)
+			h.hurried = nil
+		}
+	}
 	if d.Again {
-		w.again(j)
+		w.resync(j)
 	}
 }
 
 // giveUp ends an attempt that the coordinator has given up. It is called with the lock held.
 func (w *worker) giveUp(j *workerJob, token int64) {
-	h := w.held[(&holding{job: j, token: token}).name()]
+	h := w.held[(&heldAttempt{job: j, token: token}).name()]
 	if h == nil {
 		return
 	}
 	if at := slices.Index(w.queue, h); at >= 0 || h.left {
-		delete(w.held, h.name())
+		w.drop(h)
 		if at >= 0 {
 			w.queue = slices.Delete(w.queue, at, at+1)
 		}
@@ -243,24 +269,43 @@ func (w *worker) giveUp(j *workerJob, token int64) {
 	}
 }
 
-func (h *holding) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
+// endAlone ends an attempt and nothing else, with the grace. How it ends is reported. It is called with the lock held.
+func (w *worker) endAlone(j *workerJob, token int64) {
+	h := w.held[(&heldAttempt{job: j, token: token}).name()]
+	if h == nil || h.ended {
+		return
+	}
+	if at := slices.Index(w.queue, h); at >= 0 {
+		w.queue = slices.Delete(w.queue, at, at+1)
+		h.ended = true
+		w.runs.Go(func() { w.report(h, fleet.Report{Kind: fleet.Returned, Reason: errAlone.Error()}) })
+		return
+	}
+	h.alone = true
+	if h.cancel != nil {
+		h.cancel(errAlone)
+	}
+}
+
+func (h *heldAttempt) name() string { return h.job.key + "." + strconv.FormatInt(h.token, 10) }
 
 // run runs an attempt, and reports how it ended.
-func (w *worker) run(h *holding) {
+func (w *worker) run(h *heldAttempt) {
 	o, made, pack, err := w.execute(h)
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made, Pack: pack}
 	w.mu.Lock()
-	fenced := h.fenced || w.outOfContact(time.Now()) || w.frozen(time.Now()) // it may be the watcher that has killed it
-	if o.Failure != nil && o.Failure.Signal != "" {
-		fenced = fenced || w.frozen(time.Now().Add(watcherEarly))
+	now := time.Now()
+	if w.outOfContact(now) || w.frozen(now) || o.Failure != nil && o.Failure.Signal != "" && w.frozen(now.Add(watcherEarly)) { // it may be the watcher that has killed it
+		w.fenceOff(h, now)
 	}
-	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
+	fenced, cut := h.fenced, h.cut
+	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || h.alone || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
 	w.mu.Unlock()
 	switch {
 	case fenced && !h.ran.Load():
 		r = fleet.Report{Kind: fleet.Returned, Reason: "its worker had no contact with the broker before it began"}
 	case fenced:
-		r = fleet.Report{Kind: fleet.Dropped, Reason: "its worker had no contact with the broker for most of the lease, and has killed it"}
+		r = fleet.Report{Kind: fleet.Dropped, Cut: cut, Reason: "its worker had no contact with the broker for most of the lease, and has killed it"}
 	case err != nil && (stopped || errors.Is(err, process.ErrKill)):
 		r = fleet.Report{Kind: fleet.Returned, Reason: err.Error()}
 	case err != nil:
@@ -283,20 +328,25 @@ func (w *worker) broken(err error) {
 	w.o.Say(fmt.Sprintf("could not run an attempt, which is given back: %v; rests for %s", err, w.resting))
 }
 
-func (w *worker) holder(h *holding) fleet.Holder {
+func (w *worker) holder(h *heldAttempt) fleet.Holder {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fleet.Holder{Instance: w.node.Instance, Node: w.o.Name, Slot: h.began}
 }
 
 // execute runs an attempt that was granted.
-func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
+func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
 	w.mu.Lock()
-	ctx, cancel := context.WithCancelCause(context.WithValue(h.job.life, holdingKey{}, h))
+	ctx, cancel := context.WithCancelCause(context.WithValue(h.job.life, heldKey{}, h))
 	defer cancel(nil)
 	h.cancel = cancel
-	if h.fenced {
+	switch { // what was said before it could be ended
+	case h.fenced:
 		cancel(errNoContact)
+	case h.over:
+		cancel(errGivenUp)
+	case h.alone:
+		cancel(errAlone)
 	}
 	w.mu.Unlock()
 	if h.task.Ref != "" {
@@ -321,7 +371,7 @@ func (w *worker) execute(h *holding) (o agent.Outcome, made []fleet.File, pack *
 	}
 	if a.Lost { // it may be what kills workers: that it has begun must be known before it does it again
 		w.report(h, fleet.Report{Kind: fleet.Placed})
-		w.speak(false)
+		w.sendAll(false)
 		_ = w.nc.FlushTimeout(time.Second)
 	} else {
 		placed := time.AfterFunc(100*time.Millisecond, func() { w.report(h, fleet.Report{Kind: fleet.Placed}) })
@@ -351,33 +401,43 @@ const (
 )
 
 // fetch returns an object.
-func (w *worker) fetch(ctx context.Context, name string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, dumbFor)
-	defer cancel()
-	var data []byte
-	var final error
-	var missing time.Time
-	err := keepTrying(ctx, func(ctx context.Context) (err error) {
+func (w *worker) fetch(ctx context.Context, name string) (data []byte, err error) {
+	return data, w.await(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
 		data, err = w.get(ctx, name)
-		switch {
-		case errors.Is(err, errAltered):
-			final = err
-			return nil
-		case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound):
+		return err
+	})
+}
+
+// await calls get until it has what it asks the broker for.
+func (w *worker) await(ctx context.Context, get func(ctx context.Context) error) error {
+	began, missing := time.Now(), time.Time{}
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := get(ctx)
+		switch _, local := errors.AsType[*fs.PathError](err); {
+		case err == nil, local, errors.Is(err, errAltered), errors.Is(err, errNotSent):
+			return err
+		case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, errObjectGone):
 			missing = time.Time{}
 		case missing.IsZero():
 			missing = time.Now()
 		case time.Since(missing) > missingFor:
-			final = errObjectGone
-			return nil
+			return errObjectGone
 		}
-		return err
-	})
-	return data, cmp.Or(final, err)
+		if time.Since(began) > dumbFor {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and its workspaces (nil: it has none).
-func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir string, space *jobSpace, err error) {
+func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, dir string, space *jobSpace, err error) {
 	j := h.job
 	j.asking.Lock()
 	defer j.asking.Unlock()
@@ -434,16 +494,21 @@ func (w *worker) executor(ctx context.Context, h *holding) (x *jobExecutor, dir 
 	for _, v := range j.secrets {
 		values = append(values, v)
 	}
+	host := &workerHost{w: w, job: j}
+	var echo agent.Echo
+	if x.spec.Echo {
+		echo = workerEcho{host}
+	}
 	x.Executor = agent.New(agent.Config{
 		Run: w.command, Claude: x.spec.Claude, Agents: agents, Seed: x.spec.Seed, Grace: entry.Grace, LogSteps: x.spec.LogSteps, TempDir: w.temp,
-		Environ: environ, Secrets: j.secrets, Mask: mask.New(values),
-	}, &workerHost{w: w, job: j})
+		Environ: environ, Secrets: j.secrets, Mask: mask.New(values), Echo: echo,
+	}, host)
 	j.executors[h.task.Spec] = x
 	return x, dir, space, nil
 }
 
-// holdingKey is the key of the holding in the context of its commands.
-type holdingKey struct{}
+// heldKey is the key of the heldAttempt in the context of its commands.
+type heldKey struct{}
 
 // command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing.
 func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
@@ -453,7 +518,7 @@ func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, 
 	if out {
 		return process.Exit{}, errNoContact
 	}
-	if h, ok := ctx.Value(holdingKey{}).(*holding); ok {
+	if h, ok := ctx.Value(heldKey{}).(*heldAttempt); ok {
 		h.ran.Store(true)
 	}
 	return process.Run(ctx, c)
@@ -463,7 +528,7 @@ func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, 
 const mostUnread = 8 << 20
 
 // report has the coordinator told what happened. Reports of an attempt come in order.
-func (w *worker) report(h *holding, r fleet.Report) {
+func (w *worker) report(h *heldAttempt, r fleet.Report) {
 	h.making.Lock()
 	defer h.making.Unlock()
 	w.mu.Lock()
@@ -480,7 +545,8 @@ func (w *worker) report(h *holding, r fleet.Report) {
 }
 
 // finish frees the slot of an attempt and reports its end, in one message.
-func (w *worker) finish(h *holding, r fleet.Report) {
+func (w *worker) finish(h *heldAttempt, r fleet.Report) {
+	w.endEcho(h)
 	h.making.Lock()
 	defer h.making.Unlock()
 	one, ok := w.encode(h, r)
@@ -492,16 +558,16 @@ func (w *worker) finish(h *holding, r fleet.Report) {
 	}
 	h.ended = true
 	if h.over || !ok {
-		delete(w.held, h.name())
+		w.drop(h)
 		w.tidy(h.job)
-		w.kick()
+		w.wake()
 		return
 	}
 	w.add(h, one)
 }
 
 // encode makes the next report of an attempt. What is too large for a message becomes an object. It reports false if nobody wants to know it.
-func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
+func (w *worker) encode(h *heldAttempt, r fleet.Report) (report, bool) {
 	w.mu.Lock()
 	wanted := w.jobs[h.job.key] == h.job
 	w.mu.Unlock()
@@ -512,7 +578,7 @@ func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
 	data := encoded(r)
 	if len(data) > maxBody {
 		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
-		if keepTrying(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
+		if w.store(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
 			return report{}, false
 		}
 		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
@@ -522,12 +588,12 @@ func (w *worker) encode(h *holding, r fleet.Report) (report, bool) {
 }
 
 // add puts a report among those to be sent. It is called with the lock held.
-func (w *worker) add(h *holding, r report) {
+func (w *worker) add(h *heldAttempt, r report) {
 	j := h.job
 	j.unread += len(r.data)
 	h.reports = append(h.reports, r)
 	if !slices.Contains(j.outbox, h) {
 		j.outbox = append(j.outbox, h)
 	}
-	w.kick()
+	w.wake()
 }

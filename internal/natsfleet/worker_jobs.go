@@ -23,21 +23,22 @@ import (
 type workerJob struct {
 	key string
 	fleet.Job
-	life    context.Context // ends when the job is to be ended here
-	cancel  context.CancelCauseFunc
-	halting chan struct{}    // closed when waits are to end
-	tickets map[int64]string // of AI agents that were admitted: the coordinator that did
-	refuses string           // why the worker takes no part; empty: it does
-	short   string           // why nothing of it begins here now, see measure; empty: it may
-	foreign bool             // its entry is not believed
-	warns   string           // what was not believed, to be said
+	life      context.Context // ends when the job is to be ended here
+	cancel    context.CancelCauseFunc
+	halting   chan struct{}    // closed when waits are to end
+	tickets   map[int64]string // of AI agents that were admitted: the coordinator that did
+	refuses   string           // why the worker takes no part; empty: it does
+	short     string           // why nothing of it begins here now, see measure; empty: it may
+	untrusted bool             // its entry is not believed
+	warns     string           // what was not believed, to be said
 
 	round, credit, got int64          // of the offer, and how many attempts of it have arrived
 	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
 	dirty              bool           // there is something to say
 	full               bool           // all that is held is to be said
-	outbox             []*holding     // that have reports that were not sent
+	outbox             []*heldAttempt // that have reports that were not sent
 	unread             int            // bytes of reports that the coordinator has not taken
+	share
 
 	executors map[string]*jobExecutor // by spec
 	dirs      map[string]string       // that attempts run in, by the list of their files
@@ -143,7 +144,7 @@ func (w *worker) examine(key string, now fleet.Job) {
 		return
 	}
 	if err := w.trust.checkJob(key, now); err != nil {
-		w.disbelieve(key, now, err)
+		w.rejectJob(key, now, err)
 		return
 	}
 	w.mu.Lock()
@@ -178,7 +179,7 @@ func (w *worker) confirm(key string, now fleet.Job) {
 		m, err := w.nc.Request(ownerSubject(key), []byte(nonce), time.Second)
 		if err == nil {
 			if err = w.trust.checkMessage(m, signedOwner, key+"\x00"+nonce); err != nil {
-				w.disbelieve(key, now, fmt.Errorf("who says to run it: %w", err))
+				w.rejectJob(key, now, fmt.Errorf("who says to run it: %w", err))
 			} else if string(m.Data) != now.Owner {
 				err = errors.New("another runs it")
 			}
@@ -201,11 +202,11 @@ func (w *worker) confirm(key string, now fleet.Job) {
 	}
 }
 
-// disbelieve refuses a job whose entry cannot be believed. What was believed of it before stays.
-func (w *worker) disbelieve(key string, now fleet.Job, why error) {
+// rejectJob refuses a job whose entry cannot be believed. What was believed of it before stays.
+func (w *worker) rejectJob(key string, now fleet.Job, why error) {
 	w.mu.Lock()
 	j := w.jobs[key]
-	if j != nil && !j.foreign {
+	if j != nil && !j.untrusted {
 		w.mu.Unlock()
 		w.warn(key, "the description of job "+now.ID+": "+why.Error())
 		return
@@ -216,7 +217,7 @@ func (w *worker) disbelieve(key string, now fleet.Job, why error) {
 		return
 	}
 	now.Stop = ""
-	w.take(key, now, why)
+	w.applyJob(key, now, why)
 }
 
 // warn says once what was not believed, here and to the coordinator of the job.
@@ -233,12 +234,12 @@ func (w *worker) warn(key, text string) {
 	w.o.Say("not believed: " + text)
 	if j := w.jobs[key]; j != nil {
 		j.warns, j.dirty = text, true
-		w.kick()
+		w.wake()
 	}
 }
 
 // update takes over what a coordinator says of its job.
-func (w *worker) update(key string, now fleet.Job) { w.take(key, now, nil) }
+func (w *worker) update(key string, now fleet.Job) { w.applyJob(key, now, nil) }
 
 // entry returns what the coordinator of a job says of it.
 func (w *worker) entry(j *workerJob) fleet.Job {
@@ -247,16 +248,16 @@ func (w *worker) entry(j *workerJob) fleet.Job {
 	return j.Job
 }
 
-// take takes over the entry of a job. foreign is why it is not believed; nil: it is.
-func (w *worker) take(key string, now fleet.Job, foreign error) {
+// applyJob takes over the entry of a job. untrusted is why it is not believed; nil: it is.
+func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 	w.mu.Lock()
 	j := w.jobs[key]
-	if j != nil && foreign == nil && !j.foreign && now.Epoch < j.Epoch {
+	if j != nil && untrusted == nil && !j.untrusted && now.Epoch < j.Epoch {
 		w.mu.Unlock()
 		return // of a coordinator that another has taken the job over from
 	}
 	if j == nil {
-		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}}
+		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}, share: share{used: w.leastUsed(nil), wants: -1}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 		w.jobs[key] = j
 	}
@@ -265,9 +266,9 @@ func (w *worker) take(key string, now fleet.Job, foreign error) {
 		j.halting = make(chan struct{})
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 	}
-	j.Job, j.foreign = now, foreign != nil
-	if j.refuses = w.unfit(now); foreign != nil {
-		j.refuses = foreign.Error()
+	j.Job, j.untrusted = now, untrusted != nil
+	if j.refuses = w.unfit(now); untrusted != nil {
+		j.refuses = untrusted.Error()
 	}
 	if j.refuses != "" && before.Owner != now.Owner {
 		w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
@@ -293,7 +294,7 @@ func (w *worker) take(key string, now fleet.Job, foreign error) {
 			w.sayShort(now.ID, j.short)
 		}
 	}
-	w.again(j) // a new coordinator wants to know everything, and one that was away
+	w.resync(j) // a new coordinator wants to know everything, and one that was away
 	w.mu.Unlock()
 }
 
@@ -311,12 +312,12 @@ func (w *worker) giveBackOf(j *workerJob) {
 	}
 }
 
-// reconsider looks whether the worker can take part by now in jobs that it has refused.
-func (w *worker) reconsider() {
+// recheck looks whether the worker can take part by now in jobs that it has refused.
+func (w *worker) recheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range w.jobs {
-		if j.refuses != "" && !j.foreign {
+		if j.refuses != "" && !j.untrusted {
 			j.refuses = w.unfit(j.Job)
 		}
 	}
@@ -328,7 +329,7 @@ func (w *worker) unfit(j fleet.Job) string {
 		return fmt.Sprintf("prodigy %s speaks protocol %d of the fleet, and this worker, prodigy %s, speaks %d", j.Version, j.V, w.o.Version, fleet.Protocol)
 	}
 	if j.Version != w.o.Version {
-		return fmt.Sprintf("it is run by prodigy %s, and this worker is prodigy %s: they must be the same", j.Version, w.o.Version)
+		return fmt.Sprintf("it is run by prodigy %s, and this worker is prodigy %s: install the same version on both", j.Version, w.o.Version)
 	}
 	for _, label := range j.Requires {
 		if !slices.Contains(w.o.Labels, label) {
@@ -341,9 +342,14 @@ func (w *worker) unfit(j fleet.Job) string {
 	if j.Seed != "" {
 		return w.lacksGit()
 	}
+	if w.o.Dir != "" && j.Files == "" {
+		if info, err := os.Stat(w.o.Dir); err != nil || !info.IsDir() {
+			return fmt.Sprintf("commands are to run in %s (--dir), and there is no such directory on %s", w.o.Dir, w.node.Host)
+		}
+	}
 	if w.o.Dir == "" && j.Files == "" {
 		if _, err := os.Stat(filepath.Join(j.Dir, j.Probe)); err != nil {
-			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s; mount it there, or say where it is with --dir", w.node.Host, filepath.Join(j.Dir, j.Probe))
+			return fmt.Sprintf("the directory of the run is not shared with %s: there is no %s. Mount it there at the same path, start the worker with --dir, or send the files with files: in the map", w.node.Host, filepath.Join(j.Dir, j.Probe))
 		}
 	}
 	return ""
@@ -358,15 +364,15 @@ func (w *worker) forget(key string) {
 	delete(w.asking, key)
 	if j != nil {
 		j.cancel(fmt.Errorf("the job is gone: %w", process.ErrKill))
-		for name, h := range w.held {
+		for _, h := range w.held {
 			if h.job == j && (h.ended || slices.Contains(w.queue, h)) {
-				delete(w.held, name)
+				w.drop(h)
 			}
 		}
-		w.queue = slices.DeleteFunc(w.queue, func(h *holding) bool { return h.job == j })
+		w.queue = slices.DeleteFunc(w.queue, func(h *heldAttempt) bool { return h.job == j })
 		w.space.Broadcast()
 		w.tidy(j)
 	}
 	w.mu.Unlock()
-	w.kick()
+	w.wake()
 }

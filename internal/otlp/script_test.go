@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	scripts.Main(m, map[string]func(){
 		"prodigy":       func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
-		"prodigy-fleet": func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Link{}, nil)) },
+		"prodigy-fleet": func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, nil)) },
 		"prodigy-otel":  func() { os.Exit(cli.Main(os.Args[1:], nil, Export)) },
 		"collector":     fakeCollector,
 	})

@@ -16,8 +16,8 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// settling is the end of an attempt that is not on disk yet.
-type settling struct {
+// pendingAck is the end of an attempt that is not on disk yet.
+type pendingAck struct {
 	token    int64
 	index    int // of the report
 	objects  []string
@@ -30,35 +30,36 @@ type flightEnd struct {
 	err     error
 }
 
-// settle ends a flight. by is the report that says so; zero: none does. It reports false if the attempt is not out: who reported that is late. It is
+// endFlight ends a flight. by is the report that says so; zero: none does. It reports false if the attempt is not out: who reported that is late. It is
 // called with the lock held.
-func (c *crew) settle(token int64, e flightEnd, by settling) bool {
+func (c *coordinator) endFlight(token int64, e flightEnd, by pendingAck) bool {
 	f, ok := c.flights[token]
 	if !ok {
 		return false
 	}
-	h, _ := c.book.End(token)
+	h, _ := c.dispatcher.Remove(token)
 	delete(c.flights, token)
 	delete(c.given, token)
-	if f.cancel != nil {
-		f.cancel()
-	}
+	delete(c.ends, token)
+	f.ended()
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok && lost.Node == "" {
 		lost.Node = h.Node
 	}
-	if f.broke != nil && e.err != nil {
-		e.err = f.broke
+	if f.stop != nil && f.stop.broke != nil && e.err != nil {
+		e.err = f.stop.broke
 	}
-	c.settling[f.attempt.ID] = append(c.settling[f.attempt.ID], &by)
+	by.token = token
+	a := f.attempt()
+	c.pending[a.ID] = append(c.pending[a.ID], &by)
 	if by.instance != "" {
-		c.ending[token] = &by
+		c.pendingByToken[token] = &by
 	}
-	f.done(e.outcome, e.err)
+	f.done(a, e.outcome, e.err)
 	return true
 }
 
-// Settle acknowledges the reports whose ends are durable now.
-func (c *crew) Settle(records []events.Record) {
+// Persisted acknowledges the reports whose ends are durable now.
+func (c *coordinator) Persisted(records []events.Record) {
 	for _, r := range records {
 		var id string
 		switch e := r.Event.(type) {
@@ -70,26 +71,29 @@ func (c *crew) Settle(records []events.Record) {
 			id = e.AgentID
 		case events.AgentLost:
 			id = e.AgentID
+		case events.AgentSuperseded:
+			id = e.AgentID
 		}
 		if id == "" {
 			continue
 		}
 		c.mu.Lock()
-		queue := c.settling[id]
+		queue := c.pending[id]
 		if len(queue) == 0 {
 			c.mu.Unlock()
 			continue
 		}
 		end := queue[0]
-		c.settling[id] = queue[1:]
+		delete(c.ends, end.token) // it was asked for after the end
+		c.pending[id] = queue[1:]
 		if len(queue) == 1 {
-			delete(c.settling, id)
+			delete(c.pending, id)
 		}
 		if end.instance != "" {
-			delete(c.ending, end.token)
-			s := c.station(end.instance)
-			c.later(end.instance, s)
-			s.settled = append(s.settled, fleet.Settled{Token: end.token, Index: end.index})
+			delete(c.pendingByToken, end.token)
+			s := c.outboxOf(end.instance)
+			c.sendLater(end.instance, s)
+			s.acks = append(s.acks, fleet.Ack{Token: end.token, Index: end.index})
 		}
 		c.mu.Unlock()
 		for _, m := range end.msgs {
@@ -105,9 +109,9 @@ func (c *crew) Settle(records []events.Record) {
 	}
 }
 
-// up takes what a worker says.
-func (c *crew) up(m *nats.Msg) {
-	var u fleet.Up
+// receive takes what a worker says.
+func (c *coordinator) receive(m *nats.Msg) {
+	var u fleet.WorkerMessage
 	err := decode(m.Data, &u)
 	if u.V != 0 && u.V != fleet.Protocol { // there may be no more that is the same
 		c.mu.Lock()
@@ -115,7 +119,7 @@ func (c *crew) up(m *nats.Msg) {
 		c.refused[u.Instance] = true
 		c.mu.Unlock()
 		if !told {
-			c.tell("worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, %s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
+			c.notify("worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, %s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
 		}
 		return
 	}
@@ -137,6 +141,9 @@ func (c *crew) up(m *nats.Msg) {
 		u.Holds = slices.DeleteFunc(u.Holds, func(token int64) bool { return !c.isGivenTo(token, u.Instance) })
 	}
 	c.seen[u.Instance] = now
+	if u.Unkept != "" {
+		c.refuses.note(errors.New(u.Unkept), now)
+	}
 	if u.Warns != "" && !c.refused[u.Instance+u.Warns] {
 		c.refused[u.Instance+u.Warns] = true
 		notice := c.notice
@@ -159,17 +166,17 @@ func (c *crew) up(m *nats.Msg) {
 		go notice(text)
 	}
 	if c.noted[u.Instance] {
-		c.heed(u.Word, now)
+		c.applyStatus(u.WorkerStatus, now)
 		return
 	}
-	c.joining = append(c.joining, u.Word)
+	c.joining = append(c.joining, u.WorkerStatus)
 	if len(c.joining) == 1 {
 		c.work.Go(c.join)
 	}
 }
 
-// left takes a report that a worker has left with the broker.
-func (c *crew) left(m jetstream.Msg) {
+// stored takes a report that a worker has left with the broker.
+func (c *coordinator) stored(m jetstream.Msg) {
 	var r fleet.Report
 	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol || !sentBy(r.Holder.Instance, m.Subject(), 2) {
 		_ = m.Ack() // nobody will ever be able to read it
@@ -177,9 +184,9 @@ func (c *crew) left(m jetstream.Msg) {
 	}
 	if r.Kind == fleet.Gone {
 		c.mu.Lock()
-		c.book.Ended(r.Holder, r.Left, time.Now())
+		c.dispatcher.WorkerEnded(r.Holder, r.Left, time.Now())
 		c.countSlots()
-		c.deal(time.Now())
+		c.dispatch(time.Now())
 		c.mu.Unlock()
 		_ = m.Ack()
 		return
@@ -187,8 +194,11 @@ func (c *crew) left(m jetstream.Msg) {
 	c.report(r, r.Holder.Instance, m)
 }
 
+// relayRetry is after which time a report comes again that came while one before it was passed on.
+const relayRetry = 100 * time.Millisecond
+
 // report takes what a worker says of an attempt. m is the message of a report that was left with the broker.
-func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
+func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
 	if r.Ref != "" {
 		ref := r.Ref
 		err := keepTrying(c.life, func(ctx context.Context) error {
@@ -213,9 +223,9 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	case out && !c.isGivenTo(r.Token, instance):
 		c.mu.Unlock()
 		return
-	case !out && c.ending[r.Token] != nil: // repeated, and not on disk yet
+	case !out && c.pendingByToken[r.Token] != nil: // repeated, and not on disk yet
 		if m != nil {
-			end := c.ending[r.Token]
+			end := c.pendingByToken[r.Token]
 			end.msgs = append(end.msgs, m)
 		}
 		c.mu.Unlock()
@@ -223,8 +233,14 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	case out && f.fetches:
 		c.mu.Unlock()
 		return
-	case !out || !c.book.Reported(r.Token, r.Holder, time.Now()), f.last >= r.Index:
-		c.settled(r, m)
+	case out && f.relays: // it came by another way than the one before, and would not be in order
+		c.mu.Unlock()
+		if m != nil {
+			_ = m.NakWithDelay(relayRetry)
+		}
+		return
+	case !out || !c.dispatcher.Reported(r.Token, r.Holder, time.Now()), f.last >= r.Index:
+		c.ack(r, m)
 		return
 	case f.last >= 0 && r.Index != f.last+1: // one before it is missing, and will come again
 		c.mu.Unlock()
@@ -245,16 +261,20 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 	case fleet.Broken:
 		e.err = fmt.Errorf("%s on %s: %w", r.Reason, r.Holder.Node, agent.ErrReturned)
 	case fleet.Dropped:
-		e.err = &agent.LostError{Node: r.Holder.Node, Reason: r.Reason}
+		e.err = &agent.LostError{Node: r.Holder.Node, Reason: r.Reason, Cut: r.Cut}
 	default:
-		a, stop := f.attempt, f.context()
+		a, stop := f.attempt(), f.stopping()
+		f.relays = true
 		c.mu.Unlock()
-		c.inside(stop, a, r)
+		if c.relay(stop.ctx, a, r); r.Kind == fleet.Echoed {
+			c.show(f, r.Echo)
+		}
 		c.mu.Lock()
-		c.settled(r, m)
+		f.relays = false
+		c.ack(r, m)
 		return
 	}
-	by := settling{token: r.Token, index: r.Index, instance: instance}
+	by := pendingAck{token: r.Token, index: r.Index, instance: instance}
 	if m != nil {
 		by.msgs = []jetstream.Msg{m}
 	}
@@ -270,15 +290,15 @@ func (c *crew) report(r fleet.Report, instance string, m jetstream.Msg) {
 		}
 		f.fetches = true
 		c.mu.Unlock()
-		c.work.Go(func() { c.settleMade(f, r, e, by) })
+		c.work.Go(func() { c.endWithResults(f, r, e, by) })
 		return
 	}
-	c.settle(r.Token, e, by)
+	c.endFlight(r.Token, e, by)
 	c.mu.Unlock()
 }
 
-// settleMade ends a flight when what it has produced or done is here.
-func (c *crew) settleMade(f *flight, r fleet.Report, e flightEnd, by settling) {
+// endWithResults ends a flight when what it has produced or done is here.
+func (c *coordinator) endWithResults(f *flight, r fleet.Report, e flightEnd, by pendingAck) {
 	c.fetching <- struct{}{}
 	var err error
 	if len(r.Files) > 0 {
@@ -296,22 +316,22 @@ func (c *crew) settleMade(f *flight, r fleet.Report, e flightEnd, by settling) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.settle(f.attempt.Token, e, by)
+	c.endFlight(f.token, e, by)
 }
 
-// settled tells a worker that a report is not needed any more. It is called with the lock held, and releases it.
-func (c *crew) settled(r fleet.Report, m jetstream.Msg) {
-	s := c.station(r.Holder.Instance)
-	c.later(r.Holder.Instance, s)
-	s.settled = append(s.settled, fleet.Settled{Token: r.Token, Index: r.Index})
+// ack tells a worker that a report is not needed any more. It is called with the lock held, and releases it.
+func (c *coordinator) ack(r fleet.Report, m jetstream.Msg) {
+	s := c.outboxOf(r.Holder.Instance)
+	c.sendLater(r.Holder.Instance, s)
+	s.acks = append(s.acks, fleet.Ack{Token: r.Token, Index: r.Index})
 	c.mu.Unlock()
 	if m != nil {
 		_ = m.Ack()
 	}
 }
 
-// inside passes on what happens inside an attempt.
-func (c *crew) inside(stop context.Context, a *agent.Attempt, r fleet.Report) {
+// relay passes on what happens inside an attempt.
+func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Report) {
 	switch r.Kind {
 	case fleet.Placed:
 		c.host.Emit(a, events.AgentPlaced{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: r.Holder.Node, Slot: r.Holder.Slot})
@@ -329,7 +349,7 @@ func (c *crew) inside(stop context.Context, a *agent.Attempt, r fleet.Report) {
 }
 
 // progress hears which step an attempt is at.
-func (c *crew) progress(m *nats.Msg) {
+func (c *coordinator) progress(m *nats.Msg) {
 	rec, err := events.Decode(m.Data)
 	if err != nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// progress tells coordinators which steps attempts are at.
+// progress sends coordinators the step that each attempt is at.
 func (w *worker) progress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,8 +31,8 @@ func (w *worker) progress() {
 	}
 }
 
-// sayAll has all coordinators told what this worker holds.
-func (w *worker) sayAll() {
+// restateAll has the next message to each coordinator list all that this worker holds.
+func (w *worker) restateAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range w.jobs {
@@ -40,16 +40,19 @@ func (w *worker) sayAll() {
 	}
 }
 
-// again has a coordinator told everything anew: something may have been lost on the way. It is called with the lock held.
-func (w *worker) again(j *workerJob) {
+// resync repeats everything to the coordinator of a job: something may have been lost on the way. It is called with the lock held.
+func (w *worker) resync(j *workerJob) {
 	w.restate(j)
-	w.kick()
+	w.wake()
 }
 
 func (w *worker) restate(j *workerJob) {
-	w.withdraw(j)
+	w.closeRound(j)
 	j.outbox = nil
 	for _, h := range w.held {
+		if h.job == j {
+			w.resendKept(h)
+		}
 		if h.job == j && len(h.reports) > 0 {
 			h.sent = 0
 			j.outbox = append(j.outbox, h)
@@ -57,16 +60,16 @@ func (w *worker) restate(j *workerJob) {
 	}
 }
 
-// withdraw closes the round of the offers to a job: what answers them from now on is refused. It is called with the lock held.
-func (w *worker) withdraw(j *workerJob) {
+// closeRound closes the round of the offers to a job: what answers them from now on is refused. It is called with the lock held.
+func (w *worker) closeRound(j *workerJob) {
 	w.rounds++ // never the same again, also not of a job that comes again
 	j.round, j.credit, j.got = w.rounds, 0, 0
 	clear(j.arrived)
 	j.dirty, j.full = true, true
 }
 
-// speak sends what there is to say to coordinators. gone says that the worker ends.
-func (w *worker) speak(gone bool) {
+// sendAll sends what there is to say to coordinators. gone says that the worker ends.
+func (w *worker) sendAll(gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.nc.IsConnected() {
@@ -74,7 +77,7 @@ func (w *worker) speak(gone bool) {
 	}
 	for _, j := range w.jobs {
 		for j.dirty || len(j.outbox) > 0 || gone {
-			if !w.speakTo(j, gone) {
+			if !w.sendTo(j, gone) {
 				w.restate(j) // next time
 				break
 			}
@@ -85,22 +88,25 @@ func (w *worker) speak(gone bool) {
 	}
 }
 
-// speakTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
-func (w *worker) speakTo(j *workerJob, gone bool) bool {
-	u := fleet.Up{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, Word: fleet.Word{
-		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full, Gone: gone,
+// sendTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
+func (w *worker) sendTo(j *workerJob, gone bool) bool {
+	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, WorkerStatus: fleet.WorkerStatus{
+		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full || gone, Gone: gone,
 	}}
 	if !w.stopping && !gone && w.short == "" && j.short == "" {
 		u.Slots = w.o.Slots
 	}
-	if j.full {
+	if u.Full {
 		u.After, u.Short = w.after, cmp.Or(w.short, j.short)
+		if w.refuses.now(time.Now()) {
+			u.Unkept = w.refuses.why
+		}
 		for _, h := range w.held {
 			if h.job != j {
 				continue
 			}
 			u.Holds = append(u.Holds, h.token)
-			if h.left {
+			if h.left || gone && h.ended {
 				u.Left = append(u.Left, h.token)
 			}
 		}
@@ -123,7 +129,7 @@ func (w *worker) speakTo(j *workerJob, gone bool) bool {
 }
 
 // upMessage returns an Up with reports, which are JSON already.
-func upMessage(u fleet.Up, reports [][]byte) []byte {
+func upMessage(u fleet.WorkerMessage, reports [][]byte) []byte {
 	data := encoded(u)
 	if len(reports) == 0 {
 		return data
@@ -141,8 +147,8 @@ func upMessage(u fleet.Up, reports [][]byte) []byte {
 // unheard is how long the coordinator may take to write down a report before it is left with the broker.
 const unheard = 2 * time.Second
 
-// leave leaves reports with the broker that no coordinator takes.
-func (w *worker) leave(now time.Time) {
+// spill leaves reports with the broker that no coordinator takes.
+func (w *worker) spill(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	patience := unheard
@@ -154,12 +160,12 @@ func (w *worker) leave(now time.Time) {
 			continue
 		}
 		h.spilling = true
-		w.runs.Go(func() { w.leaveReports(h) })
+		w.runs.Go(func() { w.spillReports(h) })
 	}
 }
 
-// leaveReports leaves the reports of an attempt with the broker.
-func (w *worker) leaveReports(h *holding) {
+// spillReports leaves the reports of an attempt with the broker.
+func (w *worker) spillReports(h *heldAttempt) {
 	ctx, cancel := context.WithTimeout(w.life, requestTime)
 	defer cancel()
 	for {
@@ -168,7 +174,7 @@ func (w *worker) leaveReports(h *holding) {
 			h.spilling = false
 			h.left = h.ended && len(h.reports) == 0
 			w.mu.Unlock()
-			w.kick()
+			w.wake()
 			return
 		}
 		r := h.reports[0]
@@ -178,6 +184,7 @@ func (w *worker) leaveReports(h *holding) {
 		one, cancelOne := context.WithTimeout(ctx, unheard)
 		_, err := w.js.PublishMsg(one, m)
 		cancelOne()
+		w.noteKept(err)
 		if err != nil {
 			w.mu.Lock()
 			h.spilling = false
@@ -185,13 +192,13 @@ func (w *worker) leaveReports(h *holding) {
 			return
 		}
 		w.mu.Lock()
-		w.taken(h, r.index)
+		w.keep(h, r.index)
 		w.mu.Unlock()
 	}
 }
 
-// taken forgets reports up to an index. It is called with the lock held.
-func (w *worker) taken(h *holding, index int) {
+// unload forgets reports up to an index, which somebody else has now. It is called with the lock held.
+func (w *worker) unload(h *heldAttempt, index int) {
 	n := 0
 	for n < len(h.reports) && h.reports[n].index <= index {
 		h.job.unread -= len(h.reports[n].data)
@@ -204,16 +211,16 @@ func (w *worker) taken(h *holding, index int) {
 	w.space.Broadcast()
 }
 
-// sayGone tells coordinators that the worker has ended, also those that are away.
-func (w *worker) sayGone() {
-	w.speak(true)
+// announceEnd tells coordinators that the worker has ended, also those that are away.
+func (w *worker) announceEnd() {
+	w.sendAll(true)
 	ctx, cancel := context.WithTimeout(w.life, unheard)
 	defer cancel()
 	w.mu.Lock()
 	keys := slices.Collect(maps.Keys(w.jobs))
 	left := map[string][]int64{}
 	for _, h := range w.held {
-		if h.left {
+		if h.ended { // also those whose reports nobody has taken for a lease
 			left[h.job.key] = append(left[h.job.key], h.token)
 		}
 	}
@@ -227,27 +234,27 @@ func (w *worker) sayGone() {
 	}
 }
 
-// renew has the broker prove that it hears this worker: that coordinators do too is up to it.
-func (w *worker) renew() {
-	w.sayAll()
-	w.speak(false)
+// renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question counts, not that of the answer.
+func (w *worker) renewProof() {
+	w.restateAll()
+	w.sendAll(false)
 	w.mu.Lock()
 	sent := time.Now()
 	w.mu.Unlock()
-	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); err == nil {
+	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); w.alive(err) {
 		w.mu.Lock()
 		if sent.After(w.proof) {
 			w.proof = sent
 		}
 		w.mu.Unlock()
 		w.beat(time.Now()) // the watcher counts from the proof before
-		w.kick()
+		w.wake()
 	}
 }
 
 // outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
 func (w *worker) outOfContact(now time.Time) bool {
-	return now.Sub(w.proof) > w.shortest()*5/6
+	return now.Sub(w.proof) > w.shortestLease()*5/6
 }
 
 // fence kills all that is held when the broker has not been heard of for most of a lease.
@@ -262,7 +269,7 @@ func (w *worker) fence(now time.Time) {
 		if h.fenced {
 			continue
 		}
-		h.fenced = true
+		w.fenceOff(h, now)
 		if h.cancel != nil {
 			h.cancel(errNoContact)
 			n++
@@ -273,6 +280,30 @@ func (w *worker) fence(now time.Time) {
 		w.o.Say(fmt.Sprintf("no contact with the broker for most of the lease: killed what ran, %d", n))
 	}
 }
+
+// fenceOff notes that an attempt was killed for lack of contact, or may have been. It is called with the lock held.
+func (w *worker) fenceOff(h *heldAttempt, now time.Time) {
+	if !h.fenced {
+		h.fenced, h.cut = true, w.steady(now)
+	}
+}
+
+// noteTurn notes that the loop has come round. When that took long, this process had no processor, or none to spare: what it runs may be why. It is
+// called with the lock held.
+func (w *worker) noteTurn(now time.Time) {
+	if !w.lastTurn.IsZero() && now.Sub(w.lastTurn) > w.mostTurn() {
+		w.stalled = now
+	}
+	w.lastTurn = now
+}
+
+// steady reports whether the loop has come round in time for as long as contact may have been missing. It is called with the lock held.
+func (w *worker) steady(now time.Time) bool {
+	return now.Sub(w.lastTurn) <= w.mostTurn() && (w.stalled.IsZero() || now.Sub(w.stalled) > w.shortestLease())
+}
+
+// mostTurn is how long the loop takes at most that comes round in time, which is four times a second.
+func (w *worker) mostTurn() time.Duration { return max(time.Second, w.shortestLease()/4) }
 
 // afterFreeze is how long nothing begins after this process was frozen.
 const afterFreeze = 2 * time.Second
@@ -288,7 +319,7 @@ func (w *worker) beat(now time.Time) {
 	w.mu.Lock()
 	left := time.Duration(0)
 	if len(w.held) > 0 {
-		left = max(w.proof.Add(w.shortest()*5/6).Sub(now), time.Millisecond)
+		left = max(w.proof.Add(w.shortestLease()*5/6).Sub(now), time.Millisecond)
 	}
 	w.mu.Unlock()
 	w.register.Beat(left)
@@ -298,7 +329,7 @@ func (w *worker) beat(now time.Time) {
 	if w.frozen(now) || w.frozen(told) { // what ran has been killed, and the watcher may still be at it
 		w.rest = told.Add(afterFreeze)
 		for _, h := range w.held {
-			h.fenced = true
+			w.fenceOff(h, told)
 			if h.cancel != nil {
 				h.cancel(errNoContact)
 			}
@@ -317,13 +348,13 @@ func (w *worker) reconnected() {
 		return // nothing was said that could have been lost
 	}
 	for _, j := range w.jobs {
-		w.again(j)
+		w.resync(j)
 	}
 	w.mu.Unlock()
 	select {
 	case w.rewatch <- struct{}{}:
 	default:
 	}
-	go w.renew()
-	w.kick()
+	go w.renewProof()
+	w.wake()
 }

@@ -36,10 +36,10 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 			})
 			f.worker("large", 1, nil)
 			notices := new(log)
-			k, crew := f.config(func(o *fleet.JobOptions) { o.Guards = c.job })
-			crew.Notify(notices.add)
+			k, coordinator := f.config(func(o *fleet.JobOptions) { o.Guards = c.job })
+			coordinator.Notify(notices.add)
 			f.whenRunning(func() {
-				nodes, err := (Link{}).Nodes(t.Context(), f.address())
+				nodes, err := (Backend{}).Nodes(t.Context(), f.address())
 				if err != nil {
 					t.Error(err)
 				}
@@ -54,7 +54,7 @@ func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
 				}
 				room.Store(true)
 			})
-			r, err := f.runWith(k, crew, source(30, 4, `echo run >> runs-${item}; sleep 0.3`, ""))
+			r, err := f.runWith(k, coordinator, source(30, 4, `echo run >> runs-${item}; sleep 0.3`, ""))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,9 +22,9 @@ import (
 	"prodigy/internal/process"
 )
 
-// crew is the coordinator of one job.
-type crew struct {
-	*hub
+// coordinator runs the attempts of one job on workers. It is the executor of the job.
+type coordinator struct {
+	*brokerConn
 	o      fleet.JobOptions
 	owner  string
 	signer *signer
@@ -45,6 +45,7 @@ type crew struct {
 	work sync.WaitGroup
 
 	given     map[int64]string       // with credentials: the ids of the workers that have attempts, by their tokens
+	showing   sync.Mutex             // of flight.shown
 	noting    sync.Mutex             // of members and present; mu may be taken while it is held, not the other way
 	present   map[string]bool        // instances that members has
 	givenSize int                    // bytes of what is in members about given
@@ -64,69 +65,51 @@ type crew struct {
 	members  *os.File                                        // the same: it has the instances that were given something
 	returns  string                                          // subjects of what could not be delivered
 	hear     jetstream.ConsumeContext
-	heard    chan struct{} // closed when the reports of before have been heard
+	caughtUp chan struct{} // closed when the reports of before have been heard
 	once     sync.Once     // closes it
 
-	joining  []fleet.Word  // of workers that are being noted
-	waking   bool          // what there is will be sent in a moment
-	sending  chan struct{} // something is to be sent
-	mu       sync.Mutex
-	job      fleet.Job
-	book     *fleet.Book
-	flights  map[int64]*flight
-	awaited  map[string]bool        // ids of attempts that the run before left, which Submit has not been called with yet
-	settling map[string][]*settling // ends whose records are not durable, by agent id, in order
-	ending   map[int64]*settling    // the same by token
-	stations map[string]*station
-	dirty    []string           // instances that something is to be sent to
-	ups      *nats.Subscription // nil: workers are not heard yet
-	objects  map[string][]byte  // specs and the list of files, by name
-	files    []fleet.File
-	specs    map[string]string // names of the specs that the broker has, by that of the attempt and what else is in it
-	calls    map[string]*call
-	tickets  map[string][]ticket // of half-open breakers and quotas, by instance
-	notice   func(string)
-	onSlots  func(workers, slots int) // nil: nobody wants to know
-	workers  int                      // as onSlots was told
-	slots    int
-	seen     map[string]time.Time // when instances were heard of
-	short    map[string]string    // what the machines of instances have too little of, by their name, as it was told
-	refused  map[string]bool      // instances whose refusal was told, and with what they have not believed
-	stops    map[context.Context]bool
-	held     bool
-	gone     bool              // another coordinator has the job
-	stopRun  func(cause error) // see fleet.Crew.OnAbort
-	detached bool              // some attempts may still run
-	stopping sync.Once
-}
-
-// flight is an attempt that is out.
-type flight struct {
-	attempt *agent.Attempt
-	spec    string // name
-	done    func(agent.Outcome, error)
-	last    int   // index of the last report; -1: nobody knows, since the run before was told of some
-	fetches bool  // what it has produced is being fetched
-	broke   error // that the job is to stop with, which a call of the worker was answered with
-	of      context.Context
-	ctx     context.Context // ends with the attempt; nil: nobody has asked for it
-	cancel  context.CancelFunc
-}
-
-// context returns a context that ends with the attempt. It is called with the lock held.
-func (f *flight) context() context.Context {
-	if f.ctx == nil {
-		f.ctx, f.cancel = context.WithCancel(f.of)
-	}
-	return f.ctx
+	joining        []fleet.WorkerStatus // of workers that are being noted
+	waking         bool                 // what there is will be sent in a moment
+	sending        chan struct{}        // something is to be sent
+	mu             sync.Mutex
+	job            fleet.Job
+	dispatcher     *fleet.Dispatcher
+	flights        map[int64]*flight
+	awaited        map[string]bool          // ids of attempts that the run before left, which Submit has not been called with yet
+	adopted        chan struct{}            // closed when it has been called with all of them
+	pending        map[string][]*pendingAck // ends whose records are not durable, by agent id, in order
+	pendingByToken map[int64]*pendingAck    // the same by token
+	outboxes       map[string]*outbox
+	ends           map[int64]error    // why attempts are to be ended alone, by token
+	dirty          []string           // instances that something is to be sent to
+	ups            *nats.Subscription // nil: workers are not heard yet
+	objects        map[string][]byte  // specs and the list of files, by name
+	files          []fleet.File
+	specs          map[string]*sharedSpec // that the broker has, by the spec of the attempt and what else is in it
+	calls          map[string]*call
+	tickets        map[string][]ticket // of half-open breakers and quotas, by instance
+	notice         func(string)
+	onSlots        func(workers, slots int) // nil: nobody wants to know
+	workers        int                      // as onSlots was told
+	slots          int
+	seen           map[string]time.Time // when instances were heard of
+	short          map[string]string    // what the machines of instances have too little of, by their name, as it was told
+	refused        map[string]bool      // instances whose refusal was told, and with what they have not believed
+	stops          map[context.Context]bool
+	refuses        refusals
+	held           bool
+	gone           bool              // another coordinator has the job
+	stopRun        func(cause error) // see fleet.Coordinator.OnAbort
+	detached       bool              // some attempts may still run
+	stopping       sync.Once
 }
 
 // Join connects the coordinator of a job.
-func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
+func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator, error) {
 	if least := leastLease(o.Address); o.Lease < least {
-		return nil, fmt.Errorf("%w: --lease: %s is too short: %s at least", fleet.ErrRefused, o.Lease, least)
+		return nil, fleet.Refusef("--lease %s is too short: with this broker it must be at least %s", o.Lease, least)
 	}
-	if err := o.May(fleet.Coordinator); err != nil {
+	if err := o.May(fleet.CoordinatorRole); err != nil {
 		return nil, err
 	}
 	sign, err := newSigner(o.Sign)
@@ -141,11 +124,11 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &crew{
-		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, heard: make(chan struct{}), sending: make(chan struct{}, 1), flights: map[int64]*flight{},
-		settling: map[string][]*settling{}, ending: map[int64]*settling{}, stations: map[string]*station{}, specs: map[string]string{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
+	c := &coordinator{
+		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, caughtUp: make(chan struct{}), sending: make(chan struct{}, 1), adopted: make(chan struct{}), flights: map[int64]*flight{},
+		pending: map[string][]*pendingAck{}, pendingByToken: map[int64]*pendingAck{}, outboxes: map[string]*outbox{}, ends: map[int64]error{}, specs: map[string]*sharedSpec{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
 		tickets: map[string][]ticket{}, refused: map[string]bool{}, short: map[string]string{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
-		packs: map[string]*fleet.Pack{}, given: map[int64]string{}, present: map[string]bool{}, book: fleet.NewBook(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
+		packs: map[string]*fleet.Pack{}, given: map[int64]string{}, present: map[string]bool{}, dispatcher: fleet.NewDispatcher(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	if len(o.Files) > 0 && len(o.Produces) > 0 {
@@ -153,27 +136,27 @@ func (Link) Join(ctx context.Context, o fleet.JobOptions) (fleet.Crew, error) {
 			return nil, err
 		}
 	}
-	c.hub, err = connect(ctx, o.Address, "coordinator", furnished, c.reconnected)
+	c.brokerConn, err = connect(ctx, o.Address, "coordinator", provisioned, c.reconnected)
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(c.denied, func() { c.tell("the broker: %v", context.Cause(c.denied)) })
+	context.AfterFunc(c.denied, func() { c.notify("the broker: %v", context.Cause(c.denied)) })
 	return c, nil
 }
 
-func (c *crew) Notify(notice func(string)) {
+func (c *coordinator) Notify(notice func(string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notice = notice
 }
 
-func (c *crew) OnAbort(stop func(cause error)) {
+func (c *coordinator) OnAbort(stop func(cause error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopRun = stop
 }
 
-func (c *crew) tell(format string, args ...any) {
+func (c *coordinator) notify(format string, args ...any) {
 	c.mu.Lock()
 	notice := c.notice
 	c.mu.Unlock()
@@ -181,15 +164,15 @@ func (c *crew) tell(format string, args ...any) {
 }
 
 // Executor is for mapreduce.Config.
-func (c *crew) Executor(k agent.Config, h agent.Host) mapreduce.Executor {
+func (c *coordinator) Executor(k agent.Config, h agent.Host) mapreduce.Executor {
 	c.local, c.host, c.c = agent.New(k, h), h, k
 	return c
 }
 
-var _ mapreduce.Fleet = (*crew)(nil)
+var _ mapreduce.Fleet = (*coordinator)(nil)
 
 // Holds returns all that it is asked about: whether workers have it is found out when it is executed.
-func (c *crew) Holds(ctx context.Context, ids []string) ([]string, error) {
+func (c *coordinator) Holds(ctx context.Context, ids []string) ([]string, error) {
 	job, _, _ := strings.Cut(ids[0], "/")
 	c.mu.Lock()
 	c.awaited = map[string]bool{}
@@ -200,8 +183,9 @@ func (c *crew) Holds(ctx context.Context, ids []string) ([]string, error) {
 	return ids, c.open(ctx, job)
 }
 
-// open tells the workers of the job and begins to hear them.
-func (c *crew) open(ctx context.Context, jobID string) (err error) {
+// open takes the lock of the job, makes what it needs at the broker, and begins to receive from workers. It does so once: later calls return the
+// same error.
+func (c *coordinator) open(ctx context.Context, jobID string) (err error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	if c.key != "" || c.unopened != nil {
@@ -209,20 +193,12 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 	}
 	defer func() { c.unopened = err }()
 	key := keyOf(jobID, c.c.Seed)
-	c.probe = filepath.Join(c.o.Dir, ".prodigy-fleet-"+key)
+	c.probe = c.probeOf(key)
 	if c.clones != nil { // nobody looks for it in the checkout of the user
 		c.probe = filepath.Join(c.clones.Dir(), "fleet")
 	}
 	c.jobID, c.epoch = jobID, max(c.epoch, epochIn(c.probe)+1)
-	if err := c.steadily(ctx, func(ctx context.Context) error {
-		err := c.lock(ctx, key, jobID)
-		if errors.Is(err, jetstream.ErrBucketNotFound) { // the broker has lost its disk since it was connected with
-			if err = ensure(ctx, c.hub); err == nil {
-				err = c.lock(ctx, key, jobID)
-			}
-		}
-		return err
-	}); err != nil {
+	if err := c.provided(ctx, func(ctx context.Context) error { return c.lock(ctx, key, jobID) }); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -250,17 +226,17 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		}
 	}
 	// Reports that the coordinator before had not acknowledged come at once when the consumer is new.
-	if err := c.steadily(ctx, func(ctx context.Context) error {
+	if err := c.provided(ctx, func(ctx context.Context) error {
 		if err := c.js.DeleteConsumer(ctx, outStream, key); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return err
 		}
-		return c.keep(ctx)
+		return c.ensureConsumer(ctx)
 	}); err != nil {
 		return err
 	}
 	if len(c.o.Files) > 0 {
 		var name string
-		if err := c.steadily(ctx, func(ctx context.Context) (err error) {
+		if err := c.provided(ctx, func(ctx context.Context) (err error) {
 			name, err = c.sendFiles(ctx)
 			return err
 		}); err != nil {
@@ -280,7 +256,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 		c.mu.Unlock()
 	}
 	c.work.Go(c.send)
-	c.work.Go(c.look)
+	c.work.Go(c.monitor)
 	if adopts {
 		return nil
 	}
@@ -288,7 +264,7 @@ func (c *crew) open(ctx context.Context, jobID string) (err error) {
 }
 
 // confirm answers who asks whether this is the coordinator of the job.
-func (c *crew) confirm(m *nats.Msg) {
+func (c *coordinator) confirm(m *nats.Msg) {
 	c.mu.Lock()
 	gone := c.gone
 	c.mu.Unlock()
@@ -298,18 +274,29 @@ func (c *crew) confirm(m *nats.Msg) {
 	_ = m.RespondMsg(c.signer.message("", signedOwner, c.key+"\x00"+string(m.Data), []byte(c.owner)))
 }
 
-// begin hears the workers, and tells them of the job. All attempts that the run before left must be known by then, or what is reported of them
+// begin starts to receive from workers, and announces the job to them. All attempts that the run before left must be known by then, or what is reported of them
 // would be late.
-func (c *crew) begin(ctx context.Context) error {
-	if err := c.steadily(ctx, func(context.Context) error { return c.listen() }); err != nil {
+func (c *coordinator) begin(ctx context.Context) error {
+	consume := func(context.Context) error { return c.consume() }
+	if err := c.provided(ctx, consume); err != nil {
 		return err
 	}
-	select {
-	case <-c.heard:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for waits := true; waits; {
+		select {
+		case <-c.caughtUp:
+			waits = false
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+			if _, err := c.js.Consumer(ctx, outStream, c.key); !isMissing(err) {
+				continue
+			}
+			if err := c.provided(ctx, consume); err != nil { // what was to be read is lost
+				return err
+			}
+		}
 	}
-	ups, err := c.subscribe(upSubject("*", c.key), c.up)
+	ups, err := c.subscribe(upSubject("*", c.key), c.receive)
 	if err != nil {
 		return err
 	}
@@ -319,12 +306,36 @@ func (c *crew) begin(ctx context.Context) error {
 	c.mu.Lock()
 	c.ups = ups
 	c.mu.Unlock()
-	return c.steadily(ctx, c.announce)
+	return c.provided(ctx, c.announce)
 }
 
-// keep makes what the broker needs for the job, unless it is there.
-func (c *crew) keep(ctx context.Context) error {
-	if err := ensure(ctx, c.hub); err != nil {
+// provided calls do as steadily does. What the broker has lost since it was connected with is made again for that.
+func (c *coordinator) provided(ctx context.Context, do func(ctx context.Context) error) error {
+	return c.steadily(ctx, func(ctx context.Context) error {
+		err := do(ctx)
+		if !isMissing(err) {
+			return err
+		}
+		if c.key == "" {
+			err = ensureStreams(ctx, c.brokerConn)
+		} else {
+			err = c.ensureConsumer(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}
+
+// isMissing reports whether an error is that the broker does not have what a fleet needs.
+func isMissing(err error) bool {
+	return errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
+}
+
+// ensureConsumer makes what the broker needs for the job, unless it is there.
+func (c *coordinator) ensureConsumer(ctx context.Context) error {
+	if err := ensureStreams(ctx, c.brokerConn); err != nil {
 		return err
 	}
 	_, err := c.js.CreateOrUpdateConsumer(ctx, outStream, jetstream.ConsumerConfig{
@@ -335,7 +346,7 @@ func (c *crew) keep(ctx context.Context) error {
 }
 
 // announce writes the entry of the job.
-func (c *crew) announce(ctx context.Context) error {
+func (c *coordinator) announce(ctx context.Context) error {
 	kv, err := c.js.KeyValue(ctx, jobsBucket)
 	if err != nil {
 		return err
@@ -350,8 +361,8 @@ func (c *crew) announce(ctx context.Context) error {
 	return err
 }
 
-// listen begins to take the reports that workers have left with the broker.
-func (c *crew) listen() error {
+// consume begins to take the reports that workers have left with the broker.
+func (c *coordinator) consume() error {
 	ctx, cancel := context.WithTimeout(c.life, requestTime)
 	defer cancel()
 	consumer, err := c.js.Consumer(ctx, outStream, c.key)
@@ -359,12 +370,12 @@ func (c *crew) listen() error {
 		return err
 	}
 	backlog := consumer.CachedInfo().NumPending
-	reached := func() { c.once.Do(func() { close(c.heard) }) }
+	reached := func() { c.once.Do(func() { close(c.caughtUp) }) }
 	if backlog == 0 {
 		reached()
 	}
 	hear, err := consumer.Consume(func(m jetstream.Msg) {
-		c.left(m)
+		c.stored(m)
 		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Consumer >= backlog {
 			reached()
 		}
@@ -383,14 +394,14 @@ func (c *crew) listen() error {
 }
 
 // Execute runs an attempt that is about no item, here.
-func (c *crew) Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
+func (c *coordinator) Execute(ctx context.Context, a agent.Attempt) (agent.Outcome, error) {
 	return c.local.Execute(ctx, a)
 }
 
 // Submit gives an attempt at an item to a worker.
-func (c *crew) Submit(ctx context.Context, a *agent.Attempt, done func(agent.Outcome, error)) {
+func (c *coordinator) Submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) {
 	if err := c.submit(ctx, a, done); err != nil {
-		done(agent.Outcome{}, err)
+		done(a, agent.Outcome{}, err)
 	}
 }
 
@@ -398,15 +409,15 @@ func (c *crew) Submit(ctx context.Context, a *agent.Attempt, done func(agent.Out
 const patience = 3 * time.Second
 
 // OnSlots sets who is told of the slots of the workers.
-func (c *crew) OnSlots(changed func(workers, slots int)) {
+func (c *coordinator) OnSlots(changed func(workers, slots int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.onSlots = changed
 }
 
 // countSlots says how many slots there are, if that has changed. It is called with the lock held.
-func (c *crew) countSlots() {
-	workers, slots := c.book.Slots()
+func (c *coordinator) countSlots() {
+	workers, slots := c.dispatcher.Slots()
 	if c.onSlots == nil || workers == c.workers && slots == c.slots {
 		return
 	}
@@ -415,7 +426,7 @@ func (c *crew) countSlots() {
 }
 
 // Hold gives back what no worker has, and has those wait no longer that wait.
-func (c *crew) Hold() {
+func (c *coordinator) Hold() {
 	c.mu.Lock()
 	c.held = true
 	c.giveBack("the job is stopping")
@@ -424,21 +435,21 @@ func (c *crew) Hold() {
 }
 
 // giveBack gives back what no worker has. It is called with the lock held.
-func (c *crew) giveBack(why string) {
-	for _, token := range c.book.Unheld() {
-		c.settle(token, flightEnd{err: fmt.Errorf("%s: %w", why, agent.ErrReturned)}, settling{})
+func (c *coordinator) giveBack(why string) {
+	for _, token := range c.dispatcher.Unassigned() {
+		c.endFlight(token, flightEnd{err: fmt.Errorf("%s: %w", why, agent.ErrReturned)}, pendingAck{})
 	}
 }
 
-// TakeBack gives back what no worker has. Its messages stay in the queue: a worker that gets one is refused when it claims it.
-func (c *crew) TakeBack() {
+// TakeBack gives back what no worker has.
+func (c *coordinator) TakeBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.giveBack("the job is paused")
 }
 
 // stop ends what runs of the attempts of a context that has ended. Those that workers do not answer for in time go on.
-func (c *crew) stop(ctx context.Context) {
+func (c *coordinator) stop(ctx context.Context) {
 	c.mu.Lock()
 	delete(c.stops, ctx)
 	out := false
@@ -466,18 +477,16 @@ func (c *crew) stop(ctx context.Context) {
 		if f.of != ctx {
 			continue
 		}
-		c.book.End(token)
+		c.dispatcher.Remove(token)
 		delete(c.flights, token)
 		c.detached = true
-		if f.cancel != nil {
-			f.cancel()
-		}
-		f.done(agent.Outcome{}, agent.ErrDetached)
+		f.ended()
+		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
 	}
 }
 
 // setStop tells the workers how far to stop. A stop is never taken back by a weaker one.
-func (c *crew) setStop(s fleet.Stop) {
+func (c *coordinator) setStop(s fleet.Stop) {
 	if c.key == "" {
 		return
 	}
@@ -494,9 +503,12 @@ func (c *crew) setStop(s fleet.Stop) {
 }
 
 // Close ends the part of this process. When nothing of the job is out any more, nothing of it is left at the broker.
-func (c *crew) Close() error {
+func (c *coordinator) Close() error {
 	defer c.nc.Close()
-	if c.key == "" {
+	if c.key == "" { // nothing was given out, as by a resume that only had to merge
+		if c.nc.IsConnected() {
+			c.sweep(c.life)
+		}
 		c.end()
 		return nil
 	}
@@ -506,7 +518,7 @@ func (c *crew) Close() error {
 	if c.hear != nil {
 		c.hear.Stop()
 	}
-	clean := !c.detached && c.book.Len() == 0 && len(c.awaited) == 0
+	clean := !c.detached && c.dispatcher.Len() == 0 && len(c.awaited) == 0
 	c.mu.Unlock()
 	if c.nc.IsConnected() {
 		_ = c.nc.FlushWithContext(ctx) // the acknowledgements
@@ -524,29 +536,39 @@ func (c *crew) Close() error {
 	}
 	if !c.nc.IsConnected() {
 		if clean {
-			c.tell("the broker is away, and has something of the job when it is back, which the next run from here removes (or prodigy fleet sweep)")
+			c.notify("the broker is away, and has something of the job when it is back, which the next run from here removes (or prodigy fleet sweep)")
 		}
 		return nil
 	}
 	if clean {
 		_ = os.Remove(c.probe)
 		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, c.key) }); err != nil {
-			c.tell("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %v", err)
+			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %s", firstLine(err))
 		}
 	}
 	if err := c.unlock(ctx); err != nil && !isConflict(err) {
-		c.tell("the broker still has the lock of the job: %v", err)
+		c.notify("the broker still has the lock of the job: %v", err)
 	}
 	c.sweep(ctx)
 	return nil
 }
 
 // sweep removes what other jobs have left at the broker. What cannot be removed now is removed by another one.
-func (c *crew) sweep(ctx context.Context) {
+func (c *coordinator) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	s := &sweeper{hub: c.hub, own: c.key, ended: c.o.Ended}
-	_, _ = s.sweep(ctx, false)
+	s := &sweeper{brokerConn: c.brokerConn, own: c.key, ended: c.o.Ended}
+	found, _ := s.sweep(ctx, false)
+	for _, r := range found {
+		if r.Swept && r.Ended { // its coordinator was killed when all was done
+			_ = os.Remove(c.probeOf(r.Key))
+		}
+	}
+}
+
+// probeOf returns the path of the file by which workers find the directory of the run of a job.
+func (c *coordinator) probeOf(key string) string {
+	return filepath.Join(c.o.Dir, ".prodigy-fleet-"+key)
 }
 
 // partingTime is how long the end of a run may wait for a broker that is away, or has no leader.

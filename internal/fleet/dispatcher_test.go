@@ -19,12 +19,12 @@ const (
 
 func at(d time.Duration) time.Time { return start.Add(d) }
 
-func offer(who string, round, credit int64, holds ...int64) Word {
-	return Word{Instance: who, Node: who, Round: round, Credit: credit, Full: true, Holds: holds}
+func offer(who string, round, credit int64, holds ...int64) WorkerStatus {
+	return WorkerStatus{Instance: who, Node: who, Round: round, Credit: credit, Full: true, Holds: holds}
 }
 
 // given returns who was given what, in order.
-func given(grants []Grant) []string {
+func given(grants []Assignment) []string {
 	var list []string
 	for _, g := range grants {
 		list = append(list, fmt.Sprintf("%s:%d", g.Instance, g.Token))
@@ -33,117 +33,162 @@ func given(grants []Grant) []string {
 }
 
 func TestAttemptsGoRoundThoseThatTakeSome(t *testing.T) {
-	b := NewBook(lease, often, start)
+	d := NewDispatcher(lease, often, start)
 	for token := range int64(6) {
-		b.Add(token+1, false)
+		d.Add(token+1, false)
 	}
-	b.Hear(offer("a", 1, 3), start)
-	b.Hear(offer("b", 1, 1), start)
-	b.Hear(offer("c", 1, 0), start)
-	if got, want := given(b.Grants(start)), []string{"a:1", "b:2", "a:3", "a:4"}; !slices.Equal(got, want) {
+	d.Update(offer("a", 1, 3), start)
+	d.Update(offer("b", 1, 1), start)
+	d.Update(offer("c", 1, 0), start)
+	if got, want := given(d.Assign(start)), []string{"a:1", "b:2", "a:3", "a:4"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	b.Hear(offer("b", 1, 1, 2), start) // says nothing new
-	if got := given(b.Grants(start)); got != nil {
+	d.Update(offer("b", 1, 1, 2), start) // says nothing new
+	if got := given(d.Assign(start)); got != nil {
 		t.Errorf("got %v, want none: nobody takes more", got)
 	}
-	if got := b.Unheld(); !slices.Equal(got, []int64{5, 6}) {
+	if got := d.Unassigned(); !slices.Equal(got, []int64{5, 6}) {
 		t.Errorf("got %v, want 5 and 6 to wait", got)
 	}
-	b.End(1)
-	b.Hear(Word{Instance: "a", Round: 1, Credit: 4}, start)
-	if got, want := given(b.Grants(start)), []string{"a:5"}; !slices.Equal(got, want) {
+	d.Remove(1)
+	d.Update(WorkerStatus{Instance: "a", Round: 1, Credit: 4}, start)
+	if got, want := given(d.Assign(start)), []string{"a:5"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The second attempt at an item goes to another worker than the first, if there is one that takes it soon.
+func TestASecondAttemptGoesToAnotherWorker(t *testing.T) {
+	two := func(credits map[string]int64) func(d *Dispatcher, now time.Time) {
+		return func(d *Dispatcher, now time.Time) {
+			for _, who := range slices.Sorted(maps.Keys(credits)) {
+				d.Update(WorkerStatus{Instance: who, Node: who, Round: 2, Credit: credits[who], Slots: 2}, now)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		then  func(d *Dispatcher, now time.Time)
+		after time.Duration
+		want  []string
+	}{
+		"the other one has room":               {then: two(map[string]int64{"a": 1, "b": 1}), want: []string{"b:2", "a:3"}},
+		"the other one has none":               {then: two(map[string]int64{"a": 2, "b": 0}), want: []string{"a:3"}},
+		"the other one has none for some time": {then: two(map[string]int64{"a": 2, "b": 0}), after: often, want: []string{"a:2", "a:3"}},
+		"there is no other one":                {then: two(map[string]int64{"a": 2}), want: []string{"a:2", "a:3"}},
+		"the first one has ended": {want: []string{"a:2", "a:3"}, then: func(d *Dispatcher, now time.Time) {
+			d.Remove(1)
+			two(map[string]int64{"a": 2, "b": 0})(d, now)
+		}},
+		"it has ended before": {want: []string{"a:3"}, then: func(d *Dispatcher, now time.Time) {
+			d.Remove(2)
+			two(map[string]int64{"a": 2, "b": 0})(d, now)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDispatcher(lease, often, start)
+			d.Add(1, false)
+			d.Update(WorkerStatus{Instance: "a", Node: "a", Round: 1, Credit: 1, Slots: 2}, start)
+			d.Assign(start)
+			d.AddApart(2, 1, start)
+			d.Add(3, false)
+			c.then(d, at(c.after))
+			got := given(d.Assign(at(c.after)))
+			slices.Sort(got)
+			slices.Sort(c.want)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 
 func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 	for name, c := range map[string]struct {
-		then func(b *Book) (again bool)
+		then func(d *Dispatcher) (again bool)
 		want []string // given to b then
 	}{
-		"it is on the way": {then: func(b *Book) bool {
-			_, again := b.Hear(offer("a", 1, 1), at(often))
+		"it is on the way": {then: func(d *Dispatcher) bool {
+			_, again := d.Update(offer("a", 1, 1), at(often))
 			return again
 		}},
-		"it has it in another round": {then: func(b *Book) bool {
-			_, again := b.Hear(offer("a", 2, 0, 1), at(often))
+		"it has it in another round": {then: func(d *Dispatcher) bool {
+			_, again := d.Update(offer("a", 2, 0, 1), at(often))
 			return again
 		}},
-		"it has closed the round without it": {want: []string{"b:1"}, then: func(b *Book) bool {
-			_, again := b.Hear(offer("a", 2, 0), at(often))
+		"it has closed the round without it": {want: []string{"b:1"}, then: func(d *Dispatcher) bool {
+			_, again := d.Update(offer("a", 2, 0), at(often))
 			return again
 		}},
-		"it was not connected": {want: []string{"b:1"}, then: func(b *Book) bool {
-			b.Undelivered("a", 1, []int64{1})
+		"it was not connected": {want: []string{"b:1"}, then: func(d *Dispatcher) bool {
+			d.Undelivered("a", 1, []int64{1})
 			return false
 		}},
-		"it was not connected in the round before": {then: func(b *Book) bool {
-			b.Undelivered("a", 0, []int64{1})
+		"it was not connected in the round before": {then: func(d *Dispatcher) bool {
+			d.Undelivered("a", 0, []int64{1})
 			return false
 		}},
-		"it ends": {want: []string{"b:1"}, then: func(b *Book) bool {
+		"it ends": {want: []string{"b:1"}, then: func(d *Dispatcher) bool {
 			w := offer("a", 2, 0)
 			w.Gone = true
-			_, again := b.Hear(w, at(often))
+			_, again := d.Update(w, at(often))
 			return again
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook(lease, often, start)
-			b.Add(1, false)
-			b.Hear(offer("a", 1, 1), start)
-			b.Grants(start)
-			if c.then(b) {
+			d := NewDispatcher(lease, often, start)
+			d.Add(1, false)
+			d.Update(offer("a", 1, 1), start)
+			d.Assign(start)
+			if c.then(d) {
 				t.Error("it is asked to say everything again")
 			}
-			b.Hear(offer("b", 1, 1), at(often))
-			if got := given(b.Grants(at(often))); !slices.Equal(got, c.want) {
+			d.Update(offer("b", 1, 1), at(often))
+			if got := given(d.Assign(at(often))); !slices.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
 	}
-	b := NewBook(lease, often, start)
-	b.Add(1, false)
-	b.Hear(offer("a", 1, 1), start)
-	b.Grants(start)
-	if _, again := b.Hear(offer("a", 1, 1), at(3*often)); !again {
+	d := NewDispatcher(lease, often, start)
+	d.Add(1, false)
+	d.Update(offer("a", 1, 1), start)
+	d.Assign(start)
+	if _, again := d.Update(offer("a", 1, 1), at(3*often)); !again {
 		t.Error("what does not arrive for a long time is not asked after")
 	}
-	if over, _ := b.Hear(offer("a", 2, 0, 1, 7), at(3*often)); !slices.Equal(over, []int64{7}) {
+	if over, _ := d.Update(offer("a", 2, 0, 1, 7), at(3*often)); !slices.Equal(over, []int64{7}) {
 		t.Errorf("got %v, want that 7 is over, which is not out", over)
 	}
 }
 
 func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
-	b := NewBook(lease, often, start)
+	d := NewDispatcher(lease, often, start)
 	for token := range int64(4) {
-		b.Add(token, false)
+		d.Add(token, false)
 	}
-	b.Hear(offer("a", 1, 2), start)
-	b.Hear(offer("b", 1, 1), start)
-	b.Grants(start) // a has 0 and 2, b has 1, and 3 waits
-	b.Hear(Word{Instance: "a", Node: "a", Round: 1, Credit: 3}, start)
-	b.Reported(2, Holder{Instance: "a"}, start)
-	b.Hear(offer("b", 1, 1, 1), at(time.Second))
-	if got := b.Silent(at(lease - 1)); got != nil {
+	d.Update(offer("a", 1, 2), start)
+	d.Update(offer("b", 1, 1), start)
+	d.Assign(start) // a has 0 and 2, b has 1, and 3 waits
+	d.Update(WorkerStatus{Instance: "a", Node: "a", Round: 1, Credit: 3}, start)
+	d.Reported(2, Holder{Instance: "a"}, start)
+	d.Update(offer("b", 1, 1, 1), at(time.Second))
+	if got := d.Lost(at(lease - 1)); got != nil {
 		t.Errorf("got %v, want none before the lease is over", got)
 	}
 	want := []Loss{{Token: 0, Node: "a"}, {Token: 2, Node: "a", Began: true}}
-	if got := b.Silent(at(lease)); !slices.Equal(got, want) {
+	if got := d.Lost(at(lease)); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := given(b.Grants(at(lease))); got != nil {
+	if got := given(d.Assign(at(lease))); got != nil {
 		t.Errorf("got %v, want nothing for those that are silent", got)
 	}
-	b.Deaf(at(lease))
-	if got := b.Silent(at(2*lease - 1)); got != nil {
+	d.RestartLeases(at(lease))
+	if got := d.Lost(at(2*lease - 1)); got != nil {
 		t.Errorf("got %v, want none: nobody could be heard", got)
 	}
 	next := offer("a2", 1, 0)
 	next.After = "a"
-	b.Hear(next, at(lease))
-	if got := b.Silent(at(lease)); !slices.Equal(got, want) {
+	d.Update(next, at(lease))
+	if got := d.Lost(at(lease)); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v at once, when the worker after it has ended them", got, want)
 	}
 }
@@ -153,37 +198,37 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		expected []string
 		others   bool
-		words    []Word
+		words    []WorkerStatus
 		after    time.Duration
 		queued   []int64
 		lost     []int64
 	}{
-		"nobody had anything":         {words: []Word{offer("a", 1, 0)}, queued: []int64{1, 2}},
-		"it has one":                  {expected: []string{"a"}, words: []Word{offer("a", 1, 0, 2)}, queued: []int64{1}},
-		"another has not spoken":      {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2)}},
-		"nobody knows who there were": {others: true, words: []Word{offer("a", 1, 0, 2)}},
-		"another has ended":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, queued: []int64{1}},
-		"another was ended":           {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b2", Full: true, After: "b"}}, lost: []int64{1}},
-		"another has ended, and has told the broker of one":    {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2), {Instance: "b", Full: true, Holds: []int64{1}, Left: []int64{1}, Gone: true}}, lost: []int64{1}},
-		"it has ended one, and only the broker has the report": {expected: []string{"a"}, words: []Word{offer("a", 1, 0, 2), {Instance: "a", Round: 1, Full: true, Holds: []int64{2}, Left: []int64{2}}}, queued: []int64{1}, lost: []int64{2}},
-		"another is silent": {expected: []string{"a", "b"}, words: []Word{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
+		"nobody had anything":         {words: []WorkerStatus{offer("a", 1, 0)}, queued: []int64{1, 2}},
+		"it has one":                  {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2)}, queued: []int64{1}},
+		"another has not spoken":      {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2)}},
+		"nobody knows who there were": {others: true, words: []WorkerStatus{offer("a", 1, 0, 2)}},
+		"another has ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, queued: []int64{1}},
+		"another was ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b2", Full: true, After: "b"}}, lost: []int64{1}},
+		"another has ended, and has told the broker of one":    {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Holds: []int64{1}, Left: []int64{1}, Gone: true}}, lost: []int64{1}},
+		"it has ended one, and only the broker has the report": {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "a", Round: 1, Full: true, Holds: []int64{2}, Left: []int64{2}}}, queued: []int64{1}, lost: []int64{2}},
+		"another is silent": {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook(lease, often, start)
-			b.Expect(c.expected, c.others, start)
-			b.Add(1, true)
-			b.Add(2, true)
+			d := NewDispatcher(lease, often, start)
+			d.Expect(c.expected, c.others, start)
+			d.Add(1, true)
+			d.Add(2, true)
 			for _, w := range c.words {
-				b.Hear(w, start)
+				d.Update(w, start)
 			}
 			for range c.after / often {
-				b.Hear(offer("a", 1, 0, 2), at(c.after))
+				d.Update(offer("a", 1, 0, 2), at(c.after))
 			}
-			if got := b.Unheld(); !slices.Equal(got, c.queued) {
+			if got := d.Unassigned(); !slices.Equal(got, c.queued) {
 				t.Errorf("%v wait for a worker, want %v", got, c.queued)
 			}
 			var lost []int64
-			for _, l := range b.Silent(at(c.after)) {
+			for _, l := range d.Lost(at(c.after)) {
 				lost = append(lost, l.Token)
 			}
 			if !slices.Equal(lost, c.lost) {
@@ -205,18 +250,18 @@ func TestWhatAWorkerThatHasEndedLeft(t *testing.T) {
 		"what it left was taken by the run before": {left: []int64{9}, queued: []int64{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook(lease, often, start)
-			b.Expect([]string{"a", "b"}, false, start)
+			d := NewDispatcher(lease, often, start)
+			d.Expect([]string{"a", "b"}, false, start)
 			for token := range int64(3) {
-				b.Add(token+1, true)
+				d.Add(token+1, true)
 			}
-			b.Hear(offer("b", 1, 0, 3), start)
-			b.Ended(Holder{Instance: "a", Node: "a"}, c.left, start)
-			if got := b.Unheld(); !slices.Equal(got, c.queued) {
+			d.Update(offer("b", 1, 0, 3), start)
+			d.WorkerEnded(Holder{Instance: "a", Node: "a"}, c.left, start)
+			if got := d.Unassigned(); !slices.Equal(got, c.queued) {
 				t.Errorf("%v wait for a worker, want %v", got, c.queued)
 			}
 			var lost []int64
-			for _, l := range b.Silent(start) {
+			for _, l := range d.Lost(start) {
 				if !l.Left || l.Began || l.Node != "a" {
 					t.Errorf("got %+v, want that the broker has lost the report of a", l)
 				}
@@ -239,6 +284,7 @@ type modelWorker struct {
 	left               map[int64]bool // ended, and the report is with the broker
 	contact            time.Time      // when the coordinator last heard of it
 	cut                bool
+	again              bool // it says again what it has left with the broker, since that may have lost it
 }
 
 // modelReport is what a worker has left with the broker: the end of an attempt, or its own.
@@ -251,7 +297,7 @@ type modelReport struct {
 
 // grantOnWay is what a coordinator has sent.
 type grantOnWay struct {
-	Grant
+	Assignment
 	owner int
 }
 
@@ -260,7 +306,7 @@ type grantOnWay struct {
 func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, owner := start, 1
-		b := NewBook(lease, often, now)
+		d := NewDispatcher(lease, often, now)
 		workers := map[string]*modelWorker{}
 		for _, name := range []string{"a", "b", "c"} {
 			workers[name] = &modelWorker{instance: name, holds: map[int64]bool{}, running: map[int64]bool{}, left: map[int64]bool{}, contact: now, owner: 1}
@@ -280,7 +326,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 		var way []grantOnWay
 		name := rapid.SampledFrom([]string{"a", "b", "c"})
 		deal := func() {
-			for _, g := range b.Grants(now) {
+			for _, g := range d.Assign(now) {
 				way = append(way, grantOnWay{g, owner})
 			}
 		}
@@ -288,9 +334,9 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 		read := func() {
 			for _, r := range box {
 				if r.gone {
-					b.Ended(Holder{Instance: r.instance}, r.left, now)
-				} else if b.Reported(r.token, Holder{Instance: r.instance}, now) {
-					b.End(r.token)
+					d.WorkerEnded(Holder{Instance: r.instance}, r.left, now)
+				} else if d.Reported(r.token, Holder{Instance: r.instance}, now) {
+					d.Remove(r.token)
 					delete(out, r.token)
 				}
 			}
@@ -305,10 +351,24 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				w.owner = owner
 				w.round++
 				w.credit, w.got = 0, 0
+				w.again = true
+			}
+			if w.again { // before all else that it says
+				w.again = false
+				for _, token := range slices.Sorted(maps.Keys(w.left)) {
+					if token%3 == 0 {
+						continue // there was no room to keep its report
+					}
+					delete(w.left, token)
+					if d.Reported(token, Holder{Instance: w.instance}, now) {
+						d.Remove(token)
+						delete(out, token)
+					}
+				}
 			}
 			members[w.instance] = true
 			w.contact = now
-			over, again := b.Hear(Word{
+			over, again := d.Update(WorkerStatus{
 				Instance: w.instance, Node: who, Round: w.round, Credit: w.credit, Full: true, Holds: slices.Sorted(maps.Keys(w.holds)), Left: slices.Sorted(maps.Keys(w.left)),
 			}, now)
 			for _, token := range over {
@@ -330,8 +390,12 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 					}
 				}
 			},
-			"give out": func(*rapid.T) {
-				b.Add(next, false)
+			"give out": func(t *rapid.T) {
+				if rapid.IntRange(0, 2).Draw(t, "apart") == 0 {
+					d.AddApart(next, max(1, next-int64(rapid.IntRange(1, 4).Draw(t, "from"))), now)
+				} else {
+					d.Add(next, false)
+				}
 				out[next] = true
 				next++
 				deal()
@@ -374,7 +438,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				g := way[0]
 				way = way[1:]
 				if g.owner == owner {
-					b.Undelivered(g.Instance, g.Round, []int64{g.Token})
+					d.Undelivered(g.Instance, g.Round, []int64{g.Token})
 					deal()
 				}
 			},
@@ -387,8 +451,8 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				}
 				token := running[0]
 				delete(w.running, token)
-				if !w.cut && w.owner == owner && b.Reported(token, Holder{Instance: w.instance}, now) {
-					b.End(token)
+				if !w.cut && w.owner == owner && d.Reported(token, Holder{Instance: w.instance}, now) {
+					d.Remove(token)
 					delete(out, token)
 					delete(w.holds, token)
 				}
@@ -408,13 +472,26 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				if len(w.holds) > len(w.left) {
 					return // it has not told all yet
 				}
-				box = append(box, modelReport{instance: w.instance, gone: true, left: slices.Sorted(maps.Keys(w.left))})
+				if w.cut || w.owner != owner || rapid.Bool().Draw(t, "the coordinator is away") {
+					box = append(box, modelReport{instance: w.instance, gone: true, left: slices.Sorted(maps.Keys(w.left))})
+				} else {
+					holds := slices.Sorted(maps.Keys(w.holds))
+					d.Update(WorkerStatus{Instance: w.instance, Node: who, Round: w.round, Full: true, Holds: holds, Left: slices.Sorted(maps.Keys(w.left)), Gone: true}, now)
+					if len(holds) == 0 && !d.Knows(w.instance) {
+						delete(members, w.instance) // the next coordinator need not know of it
+					}
+				}
 				workers[who] = &modelWorker{instance: w.instance + "+", holds: map[int64]bool{}, running: map[int64]bool{}, left: map[int64]bool{}, contact: now, owner: owner}
 			},
-			"lose the disk of the broker": func(*rapid.T) { box = nil },
-			"read":                        func(*rapid.T) { read(); deal() },
-			"cut off":                     func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = true },
-			"heal":                        func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = false },
+			"lose the disk of the broker": func(*rapid.T) {
+				box = nil
+				for _, w := range workers {
+					w.again = true // they were disconnected
+				}
+			},
+			"read":    func(*rapid.T) { read(); deal() },
+			"cut off": func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = true },
+			"heal":    func(t *rapid.T) { workers[name.Draw(t, "worker")].cut = false },
 			"pass": func(t *rapid.T) {
 				for range rapid.IntRange(1, 20).Draw(t, "seconds") {
 					now = now.Add(time.Second)
@@ -425,13 +502,13 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 						}
 					}
 					read()
-					for _, lost := range b.Silent(now) {
+					for _, lost := range d.Lost(now) {
 						for who, w := range workers {
 							if w.running[lost.Token] {
 								t.Fatalf("token %d is lost while %s runs it", lost.Token, who)
 							}
 						}
-						b.End(lost.Token)
+						d.Remove(lost.Token)
 						delete(out, lost.Token)
 						givenUp[lost.Token] = true
 					}
@@ -439,15 +516,15 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 			},
 			"kill the coordinator": func(t *rapid.T) {
 				owner++
-				b = NewBook(lease, often, now)
+				d = NewDispatcher(lease, often, now)
 				forgotten := rapid.Bool().Draw(t, "nobody knows who there were")
 				if forgotten {
-					b.Expect(nil, true, now)
+					d.Expect(nil, true, now)
 				} else {
-					b.Expect(slices.Sorted(maps.Keys(members)), false, now)
+					d.Expect(slices.Sorted(maps.Keys(members)), false, now)
 				}
 				for token := range out {
-					b.Add(token, true)
+					d.Add(token, true)
 				}
 				read()
 			},
@@ -455,11 +532,11 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 	})
 }
 
-func ExampleBook() {
-	b := NewBook(time.Minute, 5*time.Second, start)
-	b.Add(17, false)
-	b.Hear(Word{Instance: "x", Node: "worker-1", Round: 1, Credit: 2, Full: true}, start)
-	for _, g := range b.Grants(start) {
+func ExampleDispatcher() {
+	d := NewDispatcher(time.Minute, 5*time.Second, start)
+	d.Add(17, false)
+	d.Update(WorkerStatus{Instance: "x", Node: "worker-1", Round: 1, Credit: 2, Full: true}, start)
+	for _, g := range d.Assign(start) {
 		fmt.Println(g.Token, "for", g.Instance)
 	}
 	// Output:
@@ -467,31 +544,31 @@ func ExampleBook() {
 }
 
 func TestSlotsAreThoseOfTheWorkersThatTakePart(t *testing.T) {
-	b := NewBook(lease, often, start)
+	d := NewDispatcher(lease, often, start)
 	said := func(what string, wantWorkers, wantSlots int) {
 		t.Helper()
-		if workers, slots := b.Slots(); workers != wantWorkers || slots != wantSlots {
+		if workers, slots := d.Slots(); workers != wantWorkers || slots != wantSlots {
 			t.Errorf("%s: got %d workers with %d slots, want %d with %d", what, workers, slots, wantWorkers, wantSlots)
 		}
 	}
 	says := func(who string, slots int, at time.Time) {
-		b.Hear(Word{Instance: who, Node: who, Round: 1, Credit: 1, Slots: slots}, at)
+		d.Update(WorkerStatus{Instance: who, Node: who, Round: 1, Credit: 1, Slots: slots}, at)
 	}
 	said("nobody", 0, 0)
-	b.Add(1, false)
+	d.Add(1, false)
 	says("a", 3, start)
 	says("b", 2, start)
 	says("b", 2, start)
-	b.Grants(start)
+	d.Assign(start)
 	said("two", 2, 5)
 	says("b", 0, start)
 	said("b is drained", 1, 3)
-	b.Hear(Word{Instance: "b", Node: "b", Round: 1, Gone: true}, start)
+	d.Update(WorkerStatus{Instance: "b", Node: "b", Round: 1, Gone: true}, start)
 	said("b has gone", 1, 3)
-	b.Silent(at(lease))
+	d.Lost(at(lease))
 	said("a is silent, and what it has is lost", 0, 0)
 	says("a", 3, at(lease))
 	said("a is back", 1, 3)
-	b.Ended(Holder{Instance: "a", Node: "a"}, nil, at(lease))
+	d.WorkerEnded(Holder{Instance: "a", Node: "a"}, nil, at(lease))
 	said("a has ended", 0, 0)
 }

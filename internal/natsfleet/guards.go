@@ -10,8 +10,8 @@ import (
 // measureEvery is how long there is between two looks at what the machine of a worker has left.
 const measureEvery = time.Second
 
-// measureAgain follows what this machine has left until the worker ends.
-func (w *worker) measureAgain() {
+// measureLoop follows what this machine has left until the worker ends.
+func (w *worker) measureLoop() {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
@@ -57,7 +57,7 @@ func (w *worker) measure() {
 		j.short = short
 		w.mu.Unlock()
 	}
-	w.kick()
+	w.wake()
 }
 
 // shortOf returns why nothing of a job may begin here, or "". was is what it returned the last time.

@@ -8,27 +8,27 @@ import (
 )
 
 // reconnected makes good for what the broker may have lost, and for what could not be heard.
-func (c *crew) reconnected() {
+func (c *coordinator) reconnected() {
 	c.mu.Lock()
-	c.deaf()
+	c.restartLeases()
 	c.mu.Unlock()
 	go c.reconcile(true)
 }
 
-// deaf notes that nobody could be heard until now. It is called with the lock held.
-func (c *crew) deaf() {
+// restartLeases notes that nobody could be heard until now. It is called with the lock held.
+func (c *coordinator) restartLeases() {
 	now := time.Now()
-	c.book.Deaf(now)
+	c.dispatcher.RestartLeases(now)
 	for instance := range c.seen {
 		c.seen[instance] = now
 	}
 }
 
 // reconcile has the broker know again what it should. again says that it was away: workers that see the entry of the job say everything again.
-func (c *crew) reconcile(again bool) {
+func (c *coordinator) reconcile(again bool) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
-	if c.key == "" || c.life.Err() != nil || keepTrying(c.life, c.keep) != nil {
+	if c.key == "" || c.life.Err() != nil || keepTrying(c.life, c.ensureConsumer) != nil {
 		return
 	}
 	err := c.restoring(c.life, func(ctx context.Context) error {
@@ -50,7 +50,7 @@ func (c *crew) reconcile(again bool) {
 	objects := maps.Clone(c.objects)
 	c.mu.Unlock()
 	if again && listens { // a consumer that was made anew has forgotten who waits for it
-		_ = c.restoring(c.life, func(context.Context) error { return c.listen() })
+		_ = c.restoring(c.life, func(context.Context) error { return c.consume() })
 	}
 	for name, data := range objects {
 		_ = c.restoring(c.life, func(ctx context.Context) error {
@@ -69,22 +69,24 @@ func (c *crew) reconcile(again bool) {
 }
 
 // restoring is keepTrying for what needs something of the broker that it may lose at any time: that is made again before each further try.
-func (c *crew) restoring(ctx context.Context, do func(ctx context.Context) error) error {
+func (c *coordinator) restoring(ctx context.Context, do func(ctx context.Context) error) error {
 	failed := false
 	return keepTrying(ctx, func(ctx context.Context) error {
 		if failed {
-			if err := c.keep(ctx); err != nil {
+			if err := c.ensureConsumer(ctx); err != nil {
 				return err
 			}
 		}
 		err := do(ctx)
-		failed = err != nil
+		if failed = err != nil; failed {
+			c.noteKept(err)
+		}
 		return err
 	})
 }
 
 // announced reports whether the broker has the entry of the job.
-func (c *crew) announced(ctx context.Context) bool {
+func (c *coordinator) announced(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	kv, err := c.js.KeyValue(ctx, jobsBucket)
@@ -95,7 +97,7 @@ func (c *crew) announced(ctx context.Context) bool {
 }
 
 // heardAll reports whether the broker has no reports that it has not delivered.
-func (c *crew) heardAll() bool {
+func (c *coordinator) heardAll() bool {
 	ctx, cancel := context.WithTimeout(c.life, requestTime)
 	defer cancel()
 	consumer, err := c.js.Consumer(ctx, outStream, c.key)

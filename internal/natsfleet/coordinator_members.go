@@ -16,31 +16,39 @@ import (
 	"prodigy/internal/fleet"
 )
 
-// heed takes what a worker says of itself. It is called with the lock held.
-func (c *crew) heed(w fleet.Word, now time.Time) {
-	s := c.station(w.Instance)
+// applyStatus takes what a worker says of itself. It is called with the lock held.
+func (c *coordinator) applyStatus(w fleet.WorkerStatus, now time.Time) {
+	s := c.outboxOf(w.Instance)
 	if w.Full {
 		clear(s.sent)
 	}
-	over, again := c.book.Hear(w, now)
+	over, again := c.dispatcher.Update(w, now)
 	c.countSlots()
 	for _, token := range over {
-		if c.ending[token] == nil {
+		if c.pendingByToken[token] == nil {
 			s.over = append(s.over, token)
 		}
 	}
-	if s.again = s.again || again; s.again || len(s.over) > 0 {
-		c.soon(w.Instance, s)
+	if w.Full && len(c.ends) > 0 {
+		for _, token := range w.Holds {
+			c.endAlone(token)
+		}
 	}
-	c.deal(now)
+	if s.again = s.again || again; s.again || len(s.over) > 0 {
+		c.sendSoon(w.Instance, s)
+	}
+	c.dispatch(now)
 	if w.Gone {
-		c.work.Go(func() { _ = c.note("-", []fleet.Word{w}) })
-		delete(c.stations, w.Instance)
+		// One that still had something is remembered: this run may die before the log says how that has ended, and the next one must not take it for never begun.
+		if w.Full && len(w.Holds) == 0 && !c.dispatcher.Knows(w.Instance) {
+			c.work.Go(func() { _ = c.note("-", []fleet.WorkerStatus{w}) })
+		}
+		delete(c.outboxes, w.Instance)
 	}
 }
 
 // join notes new workers, and hears them then: they are given nothing before, since a resume would not know that they were.
-func (c *crew) join() {
+func (c *coordinator) join() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.joining) > 0 {
@@ -54,14 +62,14 @@ func (c *crew) join() {
 		}
 		for _, w := range words {
 			c.noted[w.Instance] = true
-			c.heed(w, time.Now())
+			c.applyStatus(w, time.Now())
 		}
 	}
 }
 
 // openMembers opens the file by which workers find the directory, and which has the instances that were given something. A resume reads there who may
 // have what the run before gave out.
-func (c *crew) openMembers(key string, adopts bool) error {
+func (c *coordinator) openMembers(key string, adopts bool) error {
 	var before []byte
 	if adopts {
 		before, _ = os.ReadFile(c.probe)
@@ -93,7 +101,7 @@ func (c *crew) openMembers(key string, adopts bool) error {
 	}
 	c.writeGiven(&text)
 	c.mu.Lock()
-	c.book.Expect(slices.Collect(maps.Keys(known)), adopts && lines[0] != key, time.Now())
+	c.dispatcher.Expect(slices.Collect(maps.Keys(known)), adopts && lines[0] != key, time.Now())
 	c.mu.Unlock()
 	if _, err := f.WriteString(text.String()); err != nil {
 		return err
@@ -118,7 +126,7 @@ func epochIn(path string) int64 {
 }
 
 // note writes down that instances may be given something from now on, or have nothing any more.
-func (c *crew) note(sign string, words []fleet.Word) error {
+func (c *coordinator) note(sign string, words []fleet.WorkerStatus) error {
 	var text strings.Builder
 	for _, w := range words {
 		text.WriteString(sign + w.Instance + "\n")
@@ -141,7 +149,7 @@ func (c *crew) note(sign string, words []fleet.Word) error {
 const givenSign = ":"
 
 // noteGiven notes the worker that attempts are about to be given to. After a resume no other one can say that it has them.
-func (c *crew) noteGiven(instance string, tokens []int64) {
+func (c *coordinator) noteGiven(instance string, tokens []int64) {
 	id := idOf(instance)
 	var text strings.Builder
 	c.mu.Lock()
@@ -189,7 +197,7 @@ func (c *crew) noteGiven(instance string, tokens []int64) {
 const mostGiven = 1 << 20
 
 // writeGiven writes who has which attempts.
-func (c *crew) writeGiven(text *strings.Builder) {
+func (c *coordinator) writeGiven(text *strings.Builder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := text.Len()
@@ -200,43 +208,43 @@ func (c *crew) writeGiven(text *strings.Builder) {
 }
 
 // isGivenTo reports whether an instance may have an attempt. It is called with the lock held.
-func (c *crew) isGivenTo(token int64, instance string) bool {
+func (c *coordinator) isGivenTo(token int64, instance string) bool {
 	id, known := c.given[token]
 	return !known || id == idOf(instance)
 }
 
-// desertion is a time in which attempts wait and no worker takes part.
-type desertion struct {
+// starvation is a time in which attempts wait and no worker takes part.
+type starvation struct {
 	since time.Time // zero: there are some
 	told  bool
 }
 
-// desertedFor is how long that may last before somebody is told.
-const desertedFor = 2 * time.Second
+// starvedFor is how long that may last before somebody is told.
+const starvedFor = 2 * time.Second
 
-func (d *desertion) look(c *crew, now time.Time) {
+func (d *starvation) look(c *coordinator, now time.Time) {
 	c.mu.Lock()
-	alone, waiting := c.book.Deserted() && c.ups != nil && !c.held, c.book.Len()
+	alone, waiting := c.dispatcher.NoWorkers() && c.ups != nil && !c.held, c.dispatcher.Len()
 	c.mu.Unlock()
 	switch {
 	case !alone:
-		*d = desertion{}
+		*d = starvation{}
 	case d.since.IsZero():
 		d.since = now
-	case !d.told && now.Sub(d.since) >= desertedFor:
+	case !d.told && now.Sub(d.since) >= starvedFor:
 		d.told = true
-		c.tell("no worker takes part, and attempts wait: %d; start one with: prodigy worker --join %s", waiting, fleet.ShownURL(c.o.URL))
+		c.notify("no worker takes part, and attempts wait: %d; start one with: prodigy worker %s", waiting, c.o.WorkerFlags())
 	}
 }
 
-// look finds lost attempts, and now and then what the broker has lost.
-func (c *crew) look() {
-	tick := time.NewTicker(c.book.Every)
+// monitor finds lost attempts, and now and then what the broker has lost.
+func (c *coordinator) monitor() {
+	tick := time.NewTicker(c.dispatcher.Every)
 	defer tick.Stop()
 	checked, renewed := time.Now(), time.Now()
 	var away absence
 	var suspected []fleet.Loss // that were silent the last time
-	var alone desertion
+	var alone starvation
 	for {
 		select {
 		case <-c.life.Done():
@@ -247,26 +255,32 @@ func (c *crew) look() {
 			away.missing(c, time.Now())
 			continue
 		}
-		if err := c.nc.FlushTimeout(c.book.Every); err != nil { // nobody can be heard
+		if err := c.nc.FlushTimeout(c.dispatcher.Every); err != nil { // nobody can be heard
 			away.missing(c, time.Now())
 			c.mu.Lock()
-			c.deaf()
+			c.restartLeases()
 			c.mu.Unlock()
 			continue
 		}
 		away.back(c)
 		now := time.Now()
-		if now.Sub(renewed) > c.o.Lease/4 {
+		c.mu.Lock()
+		refused := c.refuses.now(now)
+		c.mu.Unlock()
+		if past := now.Sub(renewed); past > c.o.Lease/4 || refused && past > refusedFor/5 {
 			renewed = now
 			ctx, cancel := context.WithTimeout(c.life, requestTime)
-			if errors.Is(c.renewLock(ctx), errTaken) {
+			if err := c.renewLock(ctx); errors.Is(err, errTaken) {
 				c.taken()
+			} else if err != nil { // there may be room for so little, and no more
+				c.noteKept(err)
 			}
 			cancel()
 		}
+		c.lookAtStore(now)
 		alone.look(c, now)
 		c.mu.Lock()
-		silent := c.book.Silent(now)
+		silent := c.dispatcher.Lost(now)
 		c.countSlots()
 		unread := 0
 		if c.ups != nil {
@@ -289,7 +303,7 @@ func (c *crew) look() {
 			if lost.Left {
 				reason = "the broker has lost the report of its end"
 			}
-			if c.settle(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, settling{}) {
+			if c.endFlight(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, pendingAck{}) {
 				had[lost.Node]++
 			}
 		}
@@ -303,7 +317,7 @@ func (c *crew) look() {
 		}
 		c.mu.Unlock()
 		for _, node := range slices.Sorted(maps.Keys(had)) {
-			c.tell("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
+			c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
 		}
 		for _, t := range back {
 			t.release()

@@ -1,0 +1,488 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+)
+
+// Dispatcher decides which worker gets an attempt, and which attempts are lost. It knows the attempts that are out and the workers that take part.
+// It has no clock, and is not safe for concurrent use.
+//
+// Workers offer slots in rounds: an attempt that is given to a worker in a round that the worker has closed is refused by it. So when a worker
+// lists all that it holds after it has closed the round of an attempt, and the attempt is not among them, it will never run it.
+type Dispatcher struct {
+	Lease time.Duration
+	Every time.Duration // how often workers say what they hold
+
+	flights map[int64]*flight
+	workers map[string]*workerState
+	queue   []int64        // attempts that wait for a worker; some may have ended since
+	ready   []*workerState // that have offered more than they were given
+	apart   []int64        // of those that wait: attempts that another worker is better for; some may have ended or be given out since
+
+	zero     time.Time // when the dispatcher was made
+	began    time.Time
+	adopted  int             // attempts that the run before gave out, nobody knows to whom
+	expected map[string]bool // instances that may have those, and have not said so yet
+	unsure   bool            // others may have them too
+	died     bool            // some who may have had them are gone
+
+	workerCount, slotCount int // see Slots
+}
+
+// Holder is a slot of a worker.
+type Holder struct {
+	Instance string `json:"instance"`
+	Node     string `json:"node"`
+	Slot     int    `json:"slot"`
+}
+
+type flight struct {
+	token   int64
+	at      *workerState  // whom it was given to; nil: nobody, or nobody knows
+	round   int64         // in which it was
+	given   time.Duration // when it was, after Dispatcher.zero
+	adopted bool          // nobody knows whom the run before gave it to
+	began   bool          // its worker has reported something of it
+	left    bool          // it has ended, and its worker has left the report with the broker
+	apart   *separation   // nil: it may be anywhere
+}
+
+// separation says which attempt another is better apart from.
+type separation struct {
+	beside int64
+	until  time.Time // when any worker will do
+}
+
+// workerState is what the dispatcher knows of a worker.
+type workerState struct {
+	instance, node string
+	lastHeard      time.Time
+	round          int64
+	credit, given  int64 // attempts of this round that it takes, and that it was given
+	slots          int   // that it has; 0: it takes no more
+	queued         bool  // it is among the ready
+	unreachable    bool  // it was not connected in this round
+	flights        map[int64]*flight
+}
+
+// WorkerStatus is what a worker reports of itself to a coordinator: what it offers, and what it holds.
+type WorkerStatus struct {
+	Instance string  `json:"instance"`
+	Node     string  `json:"node"`            // name
+	Round    int64   `json:"round"`           // of its offer
+	Credit   int64   `json:"credit"`          // how many attempts it takes in this round, with those that it was given
+	Slots    int     `json:"slots,omitempty"` // how many it has; 0: it takes no more
+	Full     bool    `json:"full,omitempty"`  // Holds is all that it has been given and that is not settled
+	Holds    []int64 `json:"holds,omitempty"` // tokens
+	Left     []int64 `json:"left,omitempty"`  // those of Holds that have ended, and whose reports only the broker has
+	After    string  `json:"after,omitempty"` // instance that it comes after, and whose commands it has ended
+	Gone     bool    `json:"gone,omitempty"`  // it ends, and holds nothing
+}
+
+// Assignment is an attempt that a worker is given.
+type Assignment struct {
+	Token    int64
+	Instance string
+	Round    int64
+}
+
+// Loss is an attempt whose worker is lost.
+type Loss struct {
+	Token int64
+	Node  string // name of the worker; empty: it is not known
+	Began bool   // it had begun, and may have been what its worker was lost by
+	Left  bool   // it has ended, and the broker has lost the report
+}
+
+// NewDispatcher returns an empty dispatcher of a coordinator that begins now.
+func NewDispatcher(lease, every time.Duration, now time.Time) *Dispatcher {
+	return &Dispatcher{Lease: lease, Every: every, flights: map[int64]*flight{}, workers: map[string]*workerState{}, expected: map[string]bool{}, zero: now, began: now}
+}
+
+// Expect says which instances may hold attempts that the run before gave out. With others there may be more that nobody knows of.
+func (d *Dispatcher) Expect(instances []string, others bool, now time.Time) {
+	d.unsure, d.began = others, now
+	for _, name := range instances {
+		d.expected[name] = true
+	}
+}
+
+// Add enters an attempt that is to be given out, or one that the run before may have given out.
+func (d *Dispatcher) Add(token int64, adopted bool) {
+	d.flights[token] = &flight{token: token, adopted: adopted}
+	if adopted {
+		d.adopted++
+		return
+	}
+	d.queue = append(d.queue, token)
+}
+
+// AddApart enters an attempt that is to be given out, if possible to another worker than other was: one that nobody has by some time goes to any.
+func (d *Dispatcher) AddApart(token, other int64, now time.Time) {
+	d.flights[token] = &flight{token: token, apart: &separation{other, now.Add(d.Every)}}
+	d.apart = append(d.apart, token)
+}
+
+// Waits reports whether an attempt is out that no worker was given.
+func (d *Dispatcher) Waits(token int64) bool {
+	f := d.flights[token]
+	return f != nil && f.at == nil && !f.adopted
+}
+
+// HolderOf returns the instance that an attempt was given to; empty: none was, or nobody knows.
+func (d *Dispatcher) HolderOf(token int64) string {
+	if f := d.flights[token]; f != nil && f.at != nil {
+		return f.at.instance
+	}
+	return ""
+}
+
+// Remove removes an attempt and returns its holder. It reports false if there is none with this token: what is reported of it counts no more.
+func (d *Dispatcher) Remove(token int64) (Holder, bool) {
+	f, ok := d.flights[token]
+	if !ok {
+		return Holder{}, false
+	}
+	delete(d.flights, token)
+	if f.adopted {
+		d.adopted--
+	}
+	if f.at == nil {
+		return Holder{}, true
+	}
+	delete(f.at.flights, token)
+	return Holder{Instance: f.at.instance, Node: f.at.node}, true
+}
+
+// Reported notes that a worker has reported something of an attempt. It reports false if that does not count: the attempt is not out, or it is
+// another worker's.
+func (d *Dispatcher) Reported(token int64, who Holder, now time.Time) bool {
+	f, ok := d.flights[token]
+	if !ok || f.at == nil && !f.adopted || f.at != nil && f.at.instance != who.Instance {
+		return false
+	}
+	if f.at == nil {
+		d.bind(f, d.worker(who.Instance, who.Node, now))
+	}
+	f.began, f.at.lastHeard = true, now
+	return true
+}
+
+// Len is the number of attempts that are out.
+func (d *Dispatcher) Len() int { return len(d.flights) }
+
+// NoWorkers reports whether attempts are out and there is no worker that takes part.
+func (d *Dispatcher) NoWorkers() bool { return len(d.flights) > 0 && len(d.workers) == 0 }
+
+// Knows reports whether a worker takes part, or has gone and had attempts that are out.
+func (d *Dispatcher) Knows(instance string) bool { return d.workers[instance] != nil }
+
+func (d *Dispatcher) worker(instance, node string, now time.Time) *workerState {
+	s := d.workers[instance]
+	if s == nil {
+		s = &workerState{instance: instance, flights: map[int64]*flight{}, lastHeard: now}
+		d.workers[instance] = s
+	}
+	s.node = node
+	return s
+}
+
+// bind notes who has an attempt that the run before gave out.
+func (d *Dispatcher) bind(f *flight, s *workerState) {
+	f.at, f.adopted, f.began, f.round = s, false, true, s.round
+	s.flights[f.token] = f
+	d.adopted--
+}
+
+// Update takes the status of a worker. It returns the attempts that the worker holds and is to end (over), and whether something that it was given
+// has not arrived (again): then it is to close the round and list what it holds.
+func (d *Dispatcher) Update(w WorkerStatus, now time.Time) (over []int64, again bool) {
+	s := d.worker(w.Instance, w.Node, now)
+	s.lastHeard = now
+	if w.Round > s.round {
+		s.round, s.credit, s.given, s.unreachable = w.Round, 0, 0, false
+	}
+	if w.Round == s.round && !s.unreachable {
+		s.credit = max(s.credit, w.Credit)
+	}
+	d.setSlots(s, w.Slots)
+	if w.Full {
+		over, again = d.reconcile(s, w, now)
+		delete(d.expected, w.Instance)
+	}
+	if w.After != "" {
+		d.replaced(w.After)
+	}
+	d.enqueueReady(s)
+	if w.Gone {
+		d.workerGone(s)
+	}
+	d.releaseAdopted()
+	return over, again
+}
+
+// setSlots notes how many slots a worker has.
+func (d *Dispatcher) setSlots(s *workerState, slots int) {
+	d.slotCount += slots - s.slots
+	if s.slots > 0 {
+		d.workerCount--
+	}
+	if s.slots = slots; slots > 0 {
+		d.workerCount++
+	}
+}
+
+// Slots returns how many workers take part, and how many slots they have together.
+func (d *Dispatcher) Slots() (workers, slots int) { return d.workerCount, d.slotCount }
+
+// reconcile compares all that a worker has with what it should have.
+func (d *Dispatcher) reconcile(s *workerState, w WorkerStatus, now time.Time) (over []int64, again bool) {
+	if w.Round < s.round {
+		return nil, false // it has said more since
+	}
+	has := make(map[int64]bool, len(w.Holds))
+	for _, token := range w.Holds {
+		has[token] = true
+		f := d.flights[token]
+		switch {
+		case f == nil, f.at != s && !f.adopted:
+			over = append(over, token)
+		case f.adopted:
+			d.bind(f, s)
+		}
+	}
+	for _, token := range w.Left {
+		if f := d.flights[token]; f != nil && f.at == s {
+			f.left = true
+		}
+	}
+	var back []int64
+	for token, f := range s.flights {
+		switch {
+		case has[token]:
+		case f.round < w.Round: // it never arrived, and is refused if it does
+			back = append(back, token)
+		case now.Sub(d.zero)-f.given > 2*d.Every:
+			again = true
+		}
+	}
+	d.requeue(s, back)
+	return over, again
+}
+
+// requeue puts attempts that were given to a worker back at the head of the queue.
+func (d *Dispatcher) requeue(s *workerState, tokens []int64) {
+	slices.Sort(tokens)
+	for _, token := range tokens {
+		d.flights[token].at = nil
+		delete(s.flights, token)
+	}
+	d.queue = append(tokens, d.queue...)
+}
+
+// Undelivered notes that assignments of a round could not be delivered, since their worker was not connected. It is given no more before it offers
+// to take some in another round.
+func (d *Dispatcher) Undelivered(instance string, round int64, tokens []int64) {
+	s := d.workers[instance]
+	if s == nil || s.round != round {
+		return
+	}
+	s.credit, s.unreachable = s.given, true
+	var back []int64
+	for _, token := range tokens {
+		if f := s.flights[token]; f != nil && f.round == round && !f.began {
+			back = append(back, token)
+		}
+	}
+	d.requeue(s, back)
+}
+
+// replaced notes that what an instance had has been ended by the one after it.
+func (d *Dispatcher) replaced(instance string) {
+	if d.expected[instance] {
+		delete(d.expected, instance)
+		d.died = true
+	}
+	if s := d.workers[instance]; s != nil {
+		s.lastHeard = time.Time{}
+	}
+}
+
+// workerGone forgets a worker that has ended. What it was given and never took, others get.
+func (d *Dispatcher) workerGone(s *workerState) {
+	d.setSlots(s, 0)
+	delete(d.expected, s.instance)
+	if len(s.flights) == 0 {
+		d.forget(s)
+	}
+}
+
+func (d *Dispatcher) forget(s *workerState) {
+	s.credit = s.given
+	d.setSlots(s, 0)
+	delete(d.workers, s.instance)
+}
+
+// WorkerEnded notes that an instance has ended and holds nothing. left are the attempts whose reports it has left with the broker. Those that have not come by now
+// were lost there: the attempts have run, and others must not be given them.
+func (d *Dispatcher) WorkerEnded(who Holder, left []int64, now time.Time) {
+	delete(d.expected, who.Instance)
+	for _, token := range left {
+		f := d.flights[token]
+		if f == nil || !f.adopted && (f.at == nil || f.at.instance != who.Instance) {
+			continue
+		}
+		if f.adopted {
+			d.bind(f, d.worker(who.Instance, who.Node, now))
+		}
+		f.left = true
+	}
+	if s := d.workers[who.Instance]; s != nil {
+		d.workerGone(s)
+	}
+	d.releaseAdopted()
+}
+
+// enqueueReady puts a worker among those that are given attempts, if it takes any.
+func (d *Dispatcher) enqueueReady(s *workerState) {
+	if !s.queued && s.given < s.credit {
+		s.queued = true
+		d.ready = append(d.ready, s)
+	}
+}
+
+// releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold.
+func (d *Dispatcher) releaseAdopted() {
+	if d.adopted == 0 || d.unsure || len(d.expected) > 0 || d.died {
+		return
+	}
+	var free []int64
+	for token, f := range d.flights {
+		if f.adopted {
+			f.adopted = false
+			free = append(free, token)
+		}
+	}
+	slices.Sort(free)
+	d.adopted = 0
+	d.queue = append(free, d.queue...)
+}
+
+// Assign gives attempts that wait to workers that have offered to take some, one at a time to each in turn.
+func (d *Dispatcher) Assign(now time.Time) []Assignment {
+	var assigned []Assignment
+	passed := 0 // workers in a row that have nothing to take
+	for len(d.ready) > passed {
+		s := d.ready[0]
+		if s.given >= s.credit || now.Sub(s.lastHeard) > 3*d.Every { // it is put there again when it is heard of
+			d.ready = d.ready[1:]
+			s.queued = false
+			continue
+		}
+		f := d.nextApart(s, now)
+		if f == nil {
+			f = d.next()
+		}
+		if f == nil && len(d.apart) == 0 {
+			break
+		}
+		d.ready = append(d.ready[1:], s)
+		if f == nil {
+			passed++
+			continue
+		}
+		passed = 0
+		s.given++
+		f.at, f.round, f.given = s, s.round, now.Sub(d.zero)
+		s.flights[f.token] = f
+		assigned = append(assigned, Assignment{f.token, s.instance, s.round})
+	}
+	return assigned
+}
+
+// nextApart removes and returns the first of those that another worker may be better for, and that s may have; nil: there is none.
+func (d *Dispatcher) nextApart(s *workerState, now time.Time) *flight {
+	d.apart = slices.DeleteFunc(d.apart, func(token int64) bool { return !d.Waits(token) })
+	for i, token := range d.apart {
+		f := d.flights[token]
+		if other := d.flights[f.apart.beside]; other == nil || other.at == nil || other.at.node != s.node || !now.Before(f.apart.until) || !d.hasOther(s.node) {
+			d.apart = slices.Delete(d.apart, i, i+1)
+			return f
+		}
+	}
+	return nil
+}
+
+// hasOther reports whether a worker takes part that has another name.
+func (d *Dispatcher) hasOther(node string) bool {
+	for _, s := range d.workers {
+		if s.slots > 0 && s.node != node {
+			return true
+		}
+	}
+	return false
+}
+
+// next removes and returns the attempt that has waited longest, or nil.
+func (d *Dispatcher) next() *flight {
+	for len(d.queue) > 0 {
+		token := d.queue[0]
+		d.queue = d.queue[1:]
+		if f := d.flights[token]; f != nil && f.at == nil && !f.adopted {
+			return f
+		}
+	}
+	d.queue = nil
+	return nil
+}
+
+// RestartLeases has all leases begin now: the coordinator could not hear anybody until now.
+func (d *Dispatcher) RestartLeases(now time.Time) {
+	for _, s := range d.workers {
+		s.lastHeard = now
+	}
+	d.began = now
+}
+
+// Lost returns the attempts of workers that have not been heard of for a lease, and those whose reports only the broker has, in order. They are lost,
+// unless there are reports of them that have not been read.
+func (d *Dispatcher) Lost(now time.Time) []Loss {
+	var lost []Loss
+	for _, s := range d.workers {
+		silent := now.Sub(s.lastHeard) >= d.Lease
+		for token, f := range s.flights {
+			if silent || f.left {
+				lost = append(lost, Loss{Token: token, Node: s.node, Began: f.began && !f.left, Left: f.left})
+			}
+		}
+		if !silent {
+			continue
+		}
+		d.setSlots(s, 0)
+		if len(s.flights) == 0 {
+			d.forget(s)
+		}
+	}
+	if d.adopted > 0 && (now.Sub(d.began) >= d.Lease || d.died && !d.unsure && len(d.expected) == 0) {
+		for token, f := range d.flights {
+			if f.adopted {
+				lost = append(lost, Loss{Token: token})
+			}
+		}
+	}
+	slices.SortFunc(lost, func(a, b Loss) int { return int(a.Token - b.Token) })
+	return lost
+}
+
+// Unassigned returns the attempts that no worker was given, in order.
+func (d *Dispatcher) Unassigned() []int64 {
+	var list []int64
+	for token, f := range d.flights {
+		if f.at == nil && !f.adopted {
+			list = append(list, token)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,79 @@
+package mapreduce
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/breaker"
+	"prodigy/internal/retry"
+)
+
+func TestAttemptsAreKeptAsTheyWereSet(t *testing.T) {
+	var full running
+	fill(reflect.ValueOf(&full).Elem(), "full")
+	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	list := map[int]running{
+		1: {},
+		2: {ID: "item_2", Number: 1, Began: began, Token: 9, Fleet: true, Base: "1b2c"},
+		3: {ID: "item_3", Number: math.MaxUint16 + 1, Token: 10},
+		4: {ID: "item_4", Number: -1, Token: 11},
+		5: {ID: "item_5", Number: 2, Ticket: breaker.Ticket{Epoch: 3}},
+		6: {ID: "item_6", Number: 2, Ticket: breaker.Ticket{Epoch: math.MaxUint16 + 1, Key: "k"}},
+		7: {ID: "item_7", Number: 2, Retry: retry.State{Attempts: 1, ExpiresAt: began}},
+		8: full,
+	}
+	l := attempts{}
+	for index, f := range list {
+		l.set(index, f)
+	}
+	got := maps.Collect(l.all())
+	if diff := cmp.Diff(list, got, exactly); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if f, runs := l.get(9); runs || f != (running{}) || l.at(9) != f {
+		t.Errorf("got %+v, %v for an item without an attempt", f, runs)
+	}
+	plain, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again attempts
+	if err := json.Unmarshal(plain, &again); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(l, again, exactly); diff != "" {
+		t.Errorf("read from the JSON of a map (-want +got):\n%s", diff)
+	}
+	if data, err := json.Marshal(l); err != nil || strings.TrimSpace(string(data)) != string(plain) {
+		t.Errorf("got %s, %v, want %s", data, err, plain)
+	}
+}
+
+// With a fleet tens of thousands may have started, and the state is held twice.
+func TestAnAttemptThatRunsIsSmall(t *testing.T) {
+	const n, most = 5000, 140
+	before := liveHeap()
+	l := attempts{}
+	for i := range n {
+		l.set(i, running{ID: "item", Number: 1, Began: time.Now(), Token: int64(i), Fleet: true, Base: "1b2c", Ticket: breaker.Ticket{Epoch: 1}})
+	}
+	if got := (liveHeap() - before) / n; got > most {
+		t.Errorf("an attempt takes %d bytes, want %d at most", got, most)
+	}
+	runtime.KeepAlive(l)
+}
+
+func liveHeap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // it is not so large
+}

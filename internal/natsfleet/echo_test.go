@@ -1,0 +1,142 @@
+package natsfleet
+
+import (
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+// echoes is an agent.Echo that keeps what each item has printed in the order in which it comes.
+type echoes struct {
+	mu   sync.Mutex
+	text map[string]*strings.Builder
+}
+
+type echoOf struct {
+	*echoes
+	to *strings.Builder
+}
+
+func (e *echoes) Command(a *agent.Attempt, step string, try int) (stdout, stderr io.Writer) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	of := func(stream string) io.Writer {
+		name := strings.Join([]string{a.ItemID, step, strings.Repeat("again ", try-1) + stream}, " ")
+		if e.text[name] == nil {
+			e.text[name] = &strings.Builder{}
+		}
+		return echoOf{e, e.text[name]}
+	}
+	return of("stdout"), of("stderr")
+}
+
+func (o echoOf) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.to.Write(p)
+}
+
+func (e *echoes) all() map[string]string {
+	texts := map[string]string{}
+	for name, b := range e.text {
+		texts[name] = b.String()
+	}
+	return texts
+}
+
+// All that commands print is shown, as it is without a fleet: more than a job keeps, of tries that failed, and that nothing was printed.
+func TestWhatItemsPrintOnWorkersIsShown(t *testing.T) {
+	f := newField(t)
+	f.lease = time.Minute
+	f.worker("a", 2, nil)
+	const script = `mode: mapreduce
+outputs: {per_step: 64KiB}
+map:
+  max_parallel: 3
+  input: [1, 2, 3]
+  agent_template:
+    - shell: "seq 1 60000; echo first >&2; sleep 0.3; echo second >&2; printf '\\377 no line'"
+    - shell: "true"
+    - shell: "echo try; exit 1"
+      retry_config: {attempts: 2, initial_delay: 10ms, backoff: fixed}
+`
+	here, there := &echoes{text: map[string]*strings.Builder{}}, &echoes{text: map[string]*strings.Builder{}}
+	f.run(script, func(c *mapreduce.Config) {
+		c.Home, c.Executor, c.OnFleet, c.Echo = jobs.Home{Root: t.TempDir()}, nil, false, here
+	})
+	f.run(script, func(c *mapreduce.Config) { c.Echo = there })
+	if diff := cmp.Diff(here.all(), there.all()); diff != "" || len(here.text) != 24 {
+		t.Errorf("%d streams; the fleet shows other things (-here +fleet):\n%s", len(here.text), diff)
+	}
+}
+
+// blockedEcho is an agent.Echo whose reader does not read.
+type blockedEcho struct{ open chan struct{} }
+
+func (e blockedEcho) Command(*agent.Attempt, string, int) (stdout, stderr io.Writer) { return e, e }
+
+func (e blockedEcho) Write(p []byte) (int, error) {
+	<-e.open
+	return len(p), nil
+}
+
+// Who reads slowly what is shown gets all of it: the end of an attempt, which comes by another way meanwhile, does not overtake it.
+func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	echo := blockedEcho{make(chan struct{})}
+	c.Executor(agent.Config{Echo: echo}, deafHost{})
+	c.dispatcher.Add(1, false)
+	c.dispatcher.Update(fleet.WorkerStatus{Instance: "w", Node: "w", Round: 1, Credit: 1, Full: true}, time.Now())
+	c.dispatcher.Assign(time.Now())
+	ended := false
+	c.flights[1] = &flight{spec: &sharedSpec{}, token: 1, id: "item_1", of: t.Context(), done: func(*agent.Attempt, agent.Outcome, error) { ended = true }}
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		c.report(fleet.Report{Token: 1, Index: 1, Kind: fleet.Echoed, Echo: []fleet.Echo{{Command: 1, Data: []byte("some")}}}, "w", nil)
+	}()
+	for relays := false; !relays; {
+		c.mu.Lock()
+		relays = c.flights[1].relays
+		c.mu.Unlock()
+		runtime.Gosched()
+	}
+	end := fleet.Report{Token: 1, Index: 2, Kind: fleet.Ended, Outcome: &agent.Outcome{}}
+	if c.report(end, "w", nil); ended {
+		t.Error("the end came first")
+	}
+	close(echo.open)
+	<-shown
+	if c.report(end, "w", nil); !ended {
+		t.Error("the end was not taken")
+	}
+}
+
+// What printed before the end comes before the end, and nothing behind it.
+func TestTheEndOfAnAttemptIsTheLastOfItsReports(t *testing.T) {
+	j := &workerJob{key: "j"}
+	w := &worker{held: map[string]*heldAttempt{}, jobs: map[string]*workerJob{"j": j}, changed: make(chan struct{}, 1)}
+	w.space = sync.NewCond(&w.mu)
+	w.life = t.Context()
+	k := &heldAttempt{job: j, token: 7}
+	w.held[k.name()] = k
+	out, _ := workerEcho{&workerHost{w: w, job: j}}.Command(&agent.Attempt{Token: 7, ItemID: "item_1"}, "step", 1)
+	_, _ = io.WriteString(out, "some")
+	w.finish(k, fleet.Report{Kind: fleet.Ended})
+	_, _ = io.WriteString(out, "late")
+	w.endEcho(k)
+	if len(k.reports) != 2 || !strings.Contains(string(k.reports[0].data), `"echoed"`) || !strings.Contains(string(k.reports[1].data), `"ended"`) {
+		t.Errorf("got %d reports, want what it printed and its end", len(k.reports))
+	}
+}

@@ -1,0 +1,252 @@
+package natsfleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
+)
+
+// heavy returns a workflow over items that are too large for a message. None ends before the store of the broker takes nothing more.
+func (f *field) heavy(items int) string {
+	big := strings.Repeat("x", 300<<10)
+	var b strings.Builder
+	b.WriteString("name: w\nmode: mapreduce\nmap:\n  max_parallel: 4\n  input: [")
+	for i := range items {
+		fmt.Fprintf(&b, "%q,", fmt.Sprint(i+1, big))
+	}
+	fmt.Fprintf(&b, "]\n  agent_template:\n    - shell: \"echo run >> runs-$PRODIGY_ITEM_ID; until [ -e %s ]; do sleep 0.05; done\"\n", filepath.Join(f.root, "full"))
+	return b.String()
+}
+
+// full runs a job on a broker whose store takes nothing more once some items have begun, and returns how it ends.
+func (f *field) full(text string, change func(*fleet.JobOptions), then func(said *log)) mapreduce.Result {
+	f.t.Helper()
+	said := new(log)
+	c, of := f.config(change)
+	stop, abort := context.WithCancelCause(f.t.Context())
+	c.Stop, c.Grace = stop, 100*time.Millisecond
+	of.OnAbort(abort)
+	of.Notify(said.add)
+	f.doing.Go(func() {
+		if !f.untilRunning(2) { // the slots of its worker
+			abort(nil)
+			return
+		}
+		if err := f.embedded().DisableJetStream(); err != nil { // as a server does whose disk is full
+			f.t.Error(err)
+		}
+		f.write("../full", "", 0o600)
+		then(said)
+	})
+	w, err := workflow.Parse("w.yml", []byte(text), workflow.ParseOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r, err := mapreduce.Run(f.t.Context(), c, w, []byte(text))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.doing.Wait()
+	if err := of.Close(); err != nil {
+		f.t.Error(err)
+	}
+	return r
+}
+
+const keepsNothing = "the broker does not keep what it is sent: its JetStream does not answer; nats-server turns it off when the disk is full. What needs that waits until it does"
+
+// lookAtStore has the broker look at its store as it does each second, when there is room.
+func (f *field) lookAtStore() {
+	f.t.Helper()
+	said := new(log)
+	o := fleet.BrokerOptions{Listen: f.broker.Addr().String(), Store: filepath.Join(f.root, "store"), Say: said.add}
+	s, room := f.embedded(), uint64(0)
+	w := storeWatch{measure: func(string) (free, total uint64, err error) { return room, 100 << 30, nil }}
+	for range 2 { // it is full
+		if w.look(s, o) != s {
+			f.t.Error("there is another server, and no room")
+		}
+	}
+	room = roomAgain
+	next := w.look(s, o)
+	f.broker = next
+	if next == s || next.Addr().String() != o.Listen || w.look(next, o) != next {
+		f.t.Error("there is no other server at the same address, and there is room")
+	}
+	if want := "the disk of " + o.Store + " is full: what needs room there waits until there is some\nthere is room again, and the broker keeps things again\n"; said.String() != want {
+		f.t.Errorf("the broker said %q, want %q", said, want)
+	}
+}
+
+// A job on a broker whose disk is full says so, and goes on as soon as there is room. What was under way is neither lost nor run twice.
+func TestAFullBrokerHoldsAJobUp(t *testing.T) {
+	f := newField(t)
+	f.lease = 8 * time.Second
+	f.worker("a", 2, nil)
+	r := f.full(f.heavy(12), nil, func(said *log) {
+		f.waitFor(keepsNothing, said.String)
+		f.lookAtStore()
+	})
+	f.once(r, 12)
+}
+
+// After the patience a job on a full broker is paused. A resume takes it up.
+func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
+	f := newField(t)
+	f.lease = 8 * time.Second
+	f.worker("a", 2, nil)
+	r := f.full(f.heavy(12), func(o *fleet.JobOptions) { o.Patience = time.Second }, func(*log) {})
+	if want := "the broker has not kept what it was sent for 1s (--broker-patience): its JetStream does not answer"; r.State != mapreduce.Paused || !strings.Contains(r.Reason, want) {
+		t.Fatalf("got %s (%s), want it paused: %s", r.State, r.Reason, want)
+	}
+	f.lookAtStore()
+	c, of := f.config(nil)
+	r, err := mapreduce.Resume(t.Context(), c, r.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := of.Close(); err != nil {
+		t.Error(err)
+	}
+	f.once(r, 12)
+}
+
+// A limit of the store is what a full disk is, with another answer. What an item has produced waits for room too, and the item does not fail.
+func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	f := &field{t: t, root: t.TempDir(), lease: time.Minute}
+	config := filepath.Join(f.root, "nats.conf")
+	const room = 2 << 20
+	if err := os.WriteFile(config, fmt.Appendf(nil, "listen: 127.0.0.1:-1\njetstream {store_dir: %q, max_file: %d}\n", filepath.Join(f.root, "store"), room), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.restartFrom(config)
+	t.Cleanup(func() { f.doing.Wait(); f.broker.Shutdown(); f.broker.WaitForShutdown() })
+	a := f.worker("a", 1, nil)
+	said := new(log)
+	c, of := f.config(func(o *fleet.JobOptions) {
+		o.Files, o.Produces = []string{"in.txt"}, []workflow.Text{{Value: "made-${item}"}}
+	})
+	of.Notify(said.add)
+	if err := os.WriteFile(filepath.Join(f.root, "in.txt"), []byte("sent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	js := connected(t, f)
+	f.doing.Go(func() { // something else takes the room, until both have said that there is none
+		store, err := js.ObjectStore(t.Context(), filesStore)
+		if err == nil {
+			_, err = store.PutBytes(t.Context(), "filler", make([]byte, room-(300<<10)))
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(f.root, "filled"), nil, 0o600)
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		f.waitFor("the broker does not keep what attempts have made: its store is full", a.said.String)
+		f.waitFor("the broker does not keep what it is sent: its store is full", said.String)
+		if err := (&brokerConn{js: js}).remove(t.Context(), "filler"); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := f.runWith(c, of, source(2, 1, "until [ -e "+filepath.Join(f.root, "filled")+" ]; do sleep 0.05; done; head -c 900000 /dev/zero >made-${item}", ""))
+	if err != nil || r.State != mapreduce.Completed || r.Metrics.Successful != 2 {
+		t.Fatalf("got %s (%s) with %+v, %v, want 2 successful", r.State, r.Reason, r.Metrics, err)
+	}
+	for _, name := range []string{"made-1", "made-2"} {
+		if info, err := os.Stat(filepath.Join(f.root, name)); err != nil || info.Size() != 900000 {
+			t.Errorf("%s: %v, want 900,000 bytes", name, err)
+		}
+	}
+	f.waitFor("the broker keeps what attempts have made again", a.said.String)
+}
+
+func TestWhyTheBrokerKeepsNothing(t *testing.T) {
+	off := "its JetStream does not answer; nats-server turns it off when the disk is full"
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&jetstream.APIError{Code: 503, ErrorCode: codeNoRoom, Description: "insufficient resources"}, "its store is full (insufficient resources)"},
+		{&jetstream.APIError{Code: 400, ErrorCode: codeNoRoomForAccount, Description: "resource limits exceeded for account"}, "its store is full (resource limits exceeded for account)"},
+		{fmt.Errorf("put: %w", &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "no space left"}), "its store is full (no space left)"},
+		{&jetstream.APIError{Code: 500, ErrorCode: 10051, Description: "write 1.blk: no space left on device"}, "its store is full (write 1.blk: no space left on device)"},
+		{nats.ErrNoResponders, off},
+		{context.DeadlineExceeded, off},
+		{jetstream.ErrJetStreamNotEnabled, off},
+		{errors.New("anything else"), "anything else"},
+	} {
+		if got := whyNotKept(c.err); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+// A run says when the broker refuses things for longer than a moment, and when it does no more; it stops when it is to.
+func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
+	said, began := new(log), time.Now()
+	c := &coordinator{notice: said.add, o: fleet.JobOptions{Patience: 20 * time.Second}, stopRun: func(cause error) { said.add("stop: " + cause.Error()) }}
+	for _, step := range []struct {
+		after   time.Duration
+		refused bool
+		want    string
+	}{
+		{0, true, ""},
+		{shortAbsence - 1, true, ""},
+		{shortAbsence, true, keepsNothing + "\n"},
+		{2 * shortAbsence, true, ""},
+		{2*shortAbsence + refusedFor - 1, false, ""},
+		{2*shortAbsence + refusedFor, false, "the broker keeps what it is sent again\n"},
+		{time.Minute, true, ""},
+		{time.Minute + shortAbsence, true, keepsNothing + "\n"},
+		{time.Minute + 20*time.Second, true, "stop: the broker has not kept what it was sent for 20s (--broker-patience): its JetStream does not answer; nats-server turns it off when the disk is full\n"},
+		{time.Minute + 21*time.Second, true, ""},
+	} {
+		before := said.String()
+		now := began.Add(step.after)
+		if step.refused {
+			c.refuses.note(nats.ErrNoResponders, now)
+		}
+		c.lookAtStore(now)
+		if got := strings.TrimPrefix(said.String(), before); got != step.want {
+			t.Errorf("after %s: got %q, want %q", step.after, got, step.want)
+		}
+	}
+	c.noteKept(nil)
+	c.lookAtStore(began.Add(time.Minute + 21*time.Second))
+	if !strings.HasSuffix(said.String(), "again\n") {
+		t.Errorf("something was kept, and it said %q", said)
+	}
+}
+
+// What the broker refuses now and then is one time of refusals, which ends when nothing is refused any more.
+func TestWhenTheBrokerKeepsThingsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r refusals
+		began := time.Now()
+		for range 3 {
+			r.note(nats.ErrNoResponders, time.Now())
+			time.Sleep(refusedFor - 1)
+			if !r.now(time.Now()) || !r.since.Equal(began) {
+				t.Errorf("after %s it is taken to keep things", time.Since(began))
+			}
+		}
+		if time.Sleep(time.Nanosecond); r.now(time.Now()) {
+			t.Error("it is taken to refuse things for ever")
+		}
+	})
+}

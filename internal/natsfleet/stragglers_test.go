@@ -1,0 +1,182 @@
+package natsfleet
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/control"
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+	"prodigy/internal/jobs"
+	"prodigy/internal/mapreduce"
+)
+
+// straggling is a workflow whose item 1 takes very long at its first attempt. What ends that is given time to say so.
+const straggling = `mode: mapreduce
+map:
+  max_parallel: 4
+  input: [1, 2, 3, 4]
+  straggler: {after: 3s, duplicate: true}
+  agent_template:
+    - shell: |
+        echo run >> runs-${item}-$PRODIGY_ATTEMPT
+        [ ${item} = 1 ] || exit 0
+        [ $PRODIGY_ATTEMPT = 1 ] || { sleep 1; exit 0; }
+        trap "echo ended > ended; exit 1" TERM
+        sleep 60 & wait
+      idempotent: true
+`
+
+// doubled checks that a job has had one second attempt, which counts, and returns the workers of both.
+func doubled(t *testing.T, f *field, r mapreduce.Result) (first, second string) {
+	t.Helper()
+	if r.State != mapreduce.Completed || r.Metrics.Successful != 4 {
+		t.Fatalf("got %s (%s) with %+v, want 4 successful", r.State, r.Reason, r.Metrics)
+	}
+	for _, rec := range recordsOf(t, r.Job) {
+		switch e := rec.Event.(type) {
+		case events.AgentPlaced:
+			if e.ItemID == "item_0" && e.Attempt == 1 {
+				first = e.Node
+			}
+		case events.AgentCompleted:
+			if e.ItemID == "item_0" {
+				second = e.Node
+				if e.Attempt != 2 {
+					t.Errorf("attempt %d counts, want 2", e.Attempt)
+				}
+			}
+		case events.AgentFailed, events.AgentLost:
+			t.Errorf("got %+v", e)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(f.root, "runs-*"))
+	if len(files) != 5 {
+		t.Errorf("ran %v, want five attempts", files)
+	}
+	return first, second
+}
+
+func TestASecondAttemptRunsOnAnotherWorker(t *testing.T) {
+	f := newField(t)
+	f.lease = time.Minute
+	f.worker("a", 2, nil)
+	f.worker("b", 2, nil)
+	first, second := doubled(t, f, f.run(straggling, nil))
+	if first == second || first == "" {
+		t.Errorf("attempt 1 on %q, attempt 2 on %q, want two workers", first, second)
+	}
+	if files, _ := filepath.Glob(filepath.Join(f.root, "ended")); len(files) != 1 {
+		t.Error("the first attempt had no grace")
+	}
+}
+
+func TestABrokerLosesItsDiskWhileWorkersRunTwoAttempts(t *testing.T) {
+	f := newField(t)
+	f.lease = time.Minute
+	f.worker("a", 2, nil)
+	f.worker("b", 2, nil)
+	f.doing.Go(func() {
+		if f.untilThere("runs-1-2", 1) {
+			f.restart(true)
+		}
+	})
+	doubled(t, f, f.run(straggling, nil))
+}
+
+// That an attempt is to be ended is said until its worker says no more that it has it. One that no worker has ends here.
+func TestAnAttemptIsEndedAlone(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	ended := map[int64]error{}
+	submit := func(token int) {
+		t.Helper()
+		a := attemptAt(f, token, "true")
+		if err := c.submit(t.Context(), a, func(_ *agent.Attempt, _ agent.Outcome, err error) { ended[a.Token] = err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cause := errors.New("enough")
+	c.End(1, cause) // before it is known
+	submit(1)
+	submit(2)
+	c.End(2, cause)
+	submit(3)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for token := range int64(2) {
+		if err := ended[token+1]; !errors.Is(err, agent.ErrReturned) || !errors.Is(err, cause) {
+			t.Errorf("token %d: got %v, want that it is given back", token+1, err)
+		}
+	}
+	said := func() []int64 {
+		s := c.outboxOf("w")
+		defer func() { s.end = nil }()
+		return slices.Clone(s.end)
+	}
+	status := fleet.WorkerStatus{Instance: "w", Node: "w", Round: 1, Credit: 1, Full: true, Slots: 1}
+	c.applyStatus(status, time.Now())
+	if c.dispatcher.HolderOf(3) != "w" || len(said()) != 0 {
+		t.Fatalf("token 3 is not with the worker, or is to be ended")
+	}
+	c.ends[3] = cause
+	c.endAlone(3)
+	var got []string
+	for _, holds := range [][]int64{nil, {3}, {3}, {3, 4}} {
+		got = append(got, fmt.Sprint(said()))
+		status.Holds = holds
+		c.applyStatus(status, time.Now())
+	}
+	if want := []string{"[3]", "[]", "[3]", "[3]"}; !slices.Equal(got, want) || !slices.Equal(said(), []int64{3}) {
+		t.Errorf("said %q, want %q: once at first, and whenever the worker has it", got, want)
+	}
+	c.endFlight(3, flightEnd{err: cause}, pendingAck{})
+	c.applyStatus(status, time.Now())
+	if len(said()) != 0 || len(c.ends) != 0 {
+		t.Errorf("after its end: %v, want nothing", c.ends)
+	}
+}
+
+// Somebody who does not want to wait any longer reaches the steps that wait on workers, and who skips an item what runs of it there.
+func TestWaitsAndAttemptsOnWorkersAreEndedByRequest(t *testing.T) {
+	f := newField(t)
+	f.lease = time.Minute
+	f.worker("a", 2, nil)
+	said := new(log)
+	r := f.run(`mode: mapreduce
+map:
+  max_parallel: 2
+  input: [1, 2]
+  agent_template:
+    - shell: "echo run >> runs-${item}; [ ${item} = 1 ] && exec sleep 60; [ $(wc -l < runs-2) = 2 ]"
+      retry_config: {attempts: 2, initial_delay: 1h, backoff: fixed, jitter: false}
+`, func(c *mapreduce.Config) {
+		c.Control = func(_ jobs.Job, ask func(control.Request) control.Answer) (func() error, error) {
+			f.doing.Go(func() {
+				if !f.untilRunning(2) {
+					return
+				}
+				eventually(func() bool {
+					a := ask(control.Request{Do: control.RetryNow, By: "ada", Items: []control.Item{{ID: "item_1", Index: 1}}})
+					if a.Done {
+						said.add(a.Text)
+					}
+					return a.Done
+				})
+				said.add(ask(control.Request{Do: control.Skip, By: "ada", Items: []control.Item{{ID: "item_0"}}}).Text)
+			})
+			return func() error { return nil }, nil
+		}
+	})
+	if want := "due now: 1 step\nskipped: item_0\n"; r.Metrics.Successful != 1 || r.Metrics.Skipped != 1 || said.String() != want {
+		t.Errorf("got %+v and answers %q, want %q", r.Metrics, said, want)
+	}
+}
