@@ -81,6 +81,18 @@ attack-damage: ## Damage files of jobs at TRIALS random places (2,000), and look
 agents-live: ## Run the real AI coding CLIs against a server that plays failures; skips what cannot be installed
 	$(GO) run ./live $(LIVE)
 
+NATS ?= v2.10.29 v2.15.2
+stock-servers: ## Install nats-server as it is published, in the versions NATS, below bin
+	@set -e; for version in $(NATS); do \
+		GOBIN='$(CURDIR)/bin/nats-server-'$$version $(GO) install github.com/nats-io/nats-server/v2@$$version; \
+	done
+
+stock-broker: stock-servers ## Run the tests of fleets on these servers
+	@set -e; for version in $(NATS); do \
+		echo "nats-server $$version"; \
+		$(GO) test -count=1 -short -timeout $(PATIENCE) -skip Full ./internal/natsfleet -args -nats-server '$(CURDIR)/bin/nats-server-'$$version/nats-server; \
+	done
+
 scale: ## Run a job of 200,000 items and look at its memory
 	$(GO) test ./internal/mapreduce -run TestMemoryDoesNotGrowWithTheItems -scale
 
@@ -146,4 +158,4 @@ release: ## Build archives for six platforms in dist, with checksums
 clean: ## Remove what make build made
 	rm -rf bin dist
 
-.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage scale through-json lint fmt generate check man install release clean
+.PHONY: help build test exhaustive race fuzz bench bench-quick bench-fleet bench-rationed bench-code torture torture-fleet soak-fleet attack-shell attack-secrets attack-damage stock-servers stock-broker scale through-json lint fmt generate check man install release clean
