@@ -43,7 +43,7 @@ bench: ## Hold prodigy against its peers and goals, write docs/benchmarks.md
 bench-quick: ## The same on a smaller scale, in less than a minute
 	$(GO) run ./bench -quick
 
-bench-fleet: ## Hold a fleet of two workers against the local pool
+bench-fleet: ## Hold a fleet against the local pool, and its throughput and memory against their goals
 	$(GO) run ./bench/fleet
 
 bench-rationed: build ## Hold prodigy against GNU parallel and an asyncio client, with a service that rations its calls
