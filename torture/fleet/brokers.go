@@ -4,14 +4,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -44,12 +48,15 @@ func (c cable) set(cut bool) {
 
 // layCables gives all brokers their ports, and makes what joins them with each other and with the other processes.
 func (r *round) layCables() error {
-	free := func() (int, error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
+	free := func() (port int, err error) { // of those that the system gives to no connection: a broker that is started again needs it again
+		for range 100 {
+			port = 10_000 + rand.IntN(20_000)
+			var l net.Listener
+			if l, err = net.Listen("tcp", address(port)); err == nil {
+				return port, l.Close()
+			}
 		}
-		return l.Addr().(*net.TCPAddr).Port, l.Close()
+		return 0, err
 	}
 	for i := range r.brokers {
 		port, err := free()
@@ -72,14 +79,18 @@ func (r *round) layCables() error {
 			}
 		}
 	}
-	for range workers + 1 {
+	for i := range workers + len(r.users) {
 		c := make(cable, len(r.brokers))
-		for i, n := range r.brokers {
-			if c[i], err = newProxy(address(n.port)); err != nil {
+		for k, n := range r.brokers {
+			if c[k], err = newProxy(address(n.port)); err != nil {
 				return err
 			}
 		}
-		r.cables = append(r.cables, c)
+		if i < workers {
+			r.cables = append(r.cables, c)
+		} else {
+			r.users[i-workers].cable = c
+		}
 	}
 	return nil
 }
@@ -87,7 +98,11 @@ func (r *round) layCables() error {
 func address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 func (r *round) removeCables() {
-	for _, c := range r.cables {
+	cables := slices.Clone(r.cables)
+	for _, u := range r.users {
+		cables = append(cables, u.cable)
+	}
+	for _, c := range cables {
 		for _, p := range c {
 			p.close()
 		}
@@ -107,11 +122,13 @@ func (r *round) startBroker(i int) error {
 	n := r.brokers[i]
 	args := []string{"broker", "--listen", address(n.port), "--store", r.store(i)}
 	if len(r.brokers) > 1 {
-		var routes strings.Builder
+		var routes strings.Builder // that to itself too: those who begin without a disk wait for a majority of so many
 		for _, p := range n.ways {
+			to := address(n.route)
 			if p != nil {
-				fmt.Fprintf(&routes, "    \"nats-route://%s\"\n", p.listener.Addr())
+				to = p.listener.Addr().String()
 			}
+			fmt.Fprintf(&routes, "    \"nats-route://%s\"\n", to)
 		}
 		// Nobody may be told a way that is no cable.
 		text := fmt.Sprintf("server_name: n%d\ncluster {\n  name: lab\n  listen: %q\n  no_advertise: true\n  routes: [\n%s  ]\n}\n", i, address(n.route), routes.String())
@@ -121,7 +138,7 @@ func (r *round) startBroker(i int) error {
 		}
 		args = append(args, "--config", config)
 	}
-	cmd, err := r.start("broker"+strconv.Itoa(i), "", args...)
+	cmd, err := r.start(brokerName(i), r.dir, filepath.Join(r.dir, "home"), "", args...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n.cmd = cmd
@@ -211,11 +228,115 @@ func (r *round) leader(other int) int {
 	return other
 }
 
-// leftovers names what the brokers still have of the job.
-func (r *round) leftovers() (left []string, err error) {
+// lookForLeftovers mends everything, and looks what is left of the jobs at the brokers and on the workers.
+func (r *round) lookForLeftovers(v *verdict) error {
 	for i := range r.brokers {
 		r.cutBroker(i, false)
 	}
+	for i, w := range r.workers {
+		_ = w.Process.Signal(syscall.SIGCONT)
+		r.cables[i].set(false)
+	}
+	time.Sleep(200 * time.Millisecond)
+	left, err := r.leftovers()
+	if err != nil {
+		return err
+	}
+	if v.left = len(left); v.left > 0 {
+		fmt.Printf("  the broker still has %s\n", strings.Join(left, ", "))
+		for _, u := range r.users {
+			said, _ := os.ReadFile(filepath.Join(r.dir, u.name+".log"))
+			for line := range strings.Lines(string(said)) {
+				if strings.Contains(line, "broker") {
+					fmt.Printf("    %s: %s", u.name, line)
+				}
+			}
+		}
+		for _, u := range r.users {
+			u.cable.set(false)
+			for until := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // a cluster may have no leader for some seconds
+				sweep, err := r.start("sweep", u.dir, u.home(), u.cable.url(), "fleet", "sweep")
+				if err != nil {
+					return err
+				}
+				if <-r.ended(sweep); sweep.ProcessState.ExitCode() == 0 || time.Now().After(until) {
+					break
+				}
+			}
+		}
+		if left, err = r.leftovers(); err != nil {
+			return err
+		}
+		if len(left) > 0 {
+			v.bad = append(v.bad, "after a sweep the broker still has "+strings.Join(left, ", "))
+		}
+	}
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(250 * time.Millisecond) {
+		if left, err = r.onWorkers(); err == nil && len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(until) {
+			break
+		}
+	}
+	if err == nil {
+		v.bad = append(v.bad, "workers still have "+strings.Join(left, ", "))
+	}
+	return err
+}
+
+// onWorkers names what workers still know or keep of the jobs.
+func (r *round) onWorkers() (left []string, err error) {
+	seen := map[string]bool{}
+	err = r.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		inbox := nats.NewInbox()
+		answers, err := js.Conn().SubscribeSync(inbox)
+		if err != nil {
+			return err
+		}
+		if err := js.Conn().PublishRequest("prodigy.nodes", inbox, nil); err != nil {
+			return err
+		}
+		for {
+			m, err := answers.NextMsg(500 * time.Millisecond)
+			if errors.Is(err, nats.ErrTimeout) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			var node struct {
+				Name string
+				Jobs map[string]string
+			}
+			if err := json.Unmarshal(m.Data, &node); err != nil {
+				return err
+			}
+			seen[node.Name] = true
+			for key := range node.Jobs {
+				left = append(left, node.Name+": job "+key)
+			}
+		}
+	})
+	for i, w := range r.workers {
+		select {
+		case <-r.ended(w):
+			continue // since the broker was away when it began
+		default:
+		}
+		if !seen[workerName(i)] {
+			left = append(left, workerName(i)+": no answer")
+		}
+		dirs, _ := filepath.Glob(filepath.Join(r.dir, "home", "workers", workerName(i), "jobs", "*"))
+		for _, dir := range dirs {
+			left = append(left, workerName(i)+": "+filepath.Base(dir))
+		}
+	}
+	return left, err
+}
+
+// leftovers names what the brokers still have of the job.
+func (r *round) leftovers() (left []string, err error) {
 	for until := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) { // a cluster may have no leader for some seconds
 		left = nil
 		err = r.ask(func(ctx context.Context, js jetstream.JetStream) error {

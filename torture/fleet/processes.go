@@ -3,18 +3,34 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// skewVariable has the seconds by which the clock of a process is wrong.
-const skewVariable = "PRODIGY_TORTURE_SKEW"
+// clockVariable names the file with the seconds by which the clock of a process is wrong.
+const clockVariable = "PRODIGY_TORTURE_CLOCK"
+
+// clock is the path of that file of a process.
+func (r *round) clock(name string) string { return filepath.Join(r.dir, "clock-"+name) }
+
+// setClock has a process be wrong about the time: behind by the skew, ahead by it, or not at all.
+func (r *round) setClock(name string) error {
+	text := strconv.Itoa((r.clocks.IntN(3) - 1) * int(r.skew/time.Second))
+	if err := os.WriteFile(r.clock(name)+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(r.clock(name)+".new", r.clock(name))
+}
 
 // build builds what is tortured, unless it is there. With a skew all of its clocks can be wrong: what it tells the time by is another then.
 func build(dir string, skew time.Duration) error {
@@ -42,7 +58,8 @@ func build(dir string, skew time.Duration) error {
 	return nil
 }
 
-// wrongClock writes a package time whose Now is wrong by as many seconds as skewVariable says, and returns the overlay that has it.
+// wrongClock writes a package time whose Now is wrong by as many seconds as the file says that clockVariable names, and returns the overlay that has it. The
+// file is read again and again: clocks jump.
 func wrongClock(dir string) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -58,22 +75,46 @@ func wrongClock(dir string) (string, error) {
 		return "", fmt.Errorf("time.Now of %s does not begin as it should: run with -skew 0", path)
 	}
 	files := map[string]string{
-		"time.go": strings.Replace(string(text), reads, reads+"\tsec += wrongBy\n", 1),
+		"time.go": strings.Replace(string(text), reads, reads+"\tsec += wrongBy.Load()\n", 1),
 		"wrong.go": `package time
 
-import "syscall"
+import (
+	"sync/atomic"
+	"syscall"
+)
 
-var wrongBy = func() (n int64) {
-	text, _ := syscall.Getenv("` + skewVariable + `")
-	for _, c := range text {
-		if c != '-' {
-			n = 10*n + int64(c-'0')
+var wrongBy = func() *atomic.Int64 {
+	var by atomic.Int64
+	path, _ := syscall.Getenv("` + clockVariable + `")
+	read := func() {
+		file, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return
 		}
+		defer syscall.Close(file)
+		var text [32]byte
+		size, _ := syscall.Read(file, text[:])
+		n := int64(0)
+		for _, c := range text[:max(size, 0)] {
+			if c != '-' {
+				n = 10*n + int64(c-'0')
+			}
+		}
+		if text[0] == '-' {
+			n = -n
+		}
+		by.Store(n)
 	}
-	if text != "" && text[0] == '-' {
-		n = -n
+	if path != "" {
+		read()
+		go func() {
+			for {
+				Sleep(200 * Millisecond)
+				read()
+			}
+		}()
 	}
-	return n
+	return &by
 }()
 `,
 	}
@@ -118,29 +159,38 @@ func (r *round) weigh(end <-chan struct{}) {
 		case <-end:
 			return
 		case <-tick.C:
+			r.weighOnce()
 		}
-		r.mu.Lock()
-		list := append([]*exec.Cmd{r.job}, r.workers...)
-		for _, n := range r.brokers {
-			list = append(list, n.cmd)
-		}
-		r.mu.Unlock()
-		var text strings.Builder
-		for i, cmd := range list {
-			name := "broker"
-			switch {
-			case i == 0:
-				name = "run"
-			case i <= workers:
-				name = fmt.Sprintf("w%d", i-1)
-			}
-			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
-			for line := range strings.Lines(string(status)) {
-				if size, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-					fmt.Fprintf(&text, "  %s %s", name, strings.TrimSpace(size))
-				}
-			}
-		}
-		fmt.Printf("%s%s\n", time.Since(r.began).Round(time.Second), text.String())
 	}
+}
+
+// weighOnce prints how much memory each process has, and what the brokers keep.
+func (r *round) weighOnce() {
+	var text strings.Builder
+	weigh := func(name string, cmd *exec.Cmd) {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+		for line := range strings.Lines(string(status)) {
+			if size, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+				fmt.Fprintf(&text, "  %s %s", name, strings.TrimSpace(size))
+			}
+		}
+	}
+	r.mu.Lock()
+	for _, u := range r.users {
+		weigh(u.name, u.cmd)
+	}
+	for i, w := range r.workers {
+		weigh(workerName(i), w)
+	}
+	for i, n := range r.brokers {
+		weigh(brokerName(i), n.cmd)
+	}
+	r.mu.Unlock()
+	_ = r.ask(func(ctx context.Context, js jetstream.JetStream) error {
+		for s := range js.ListStreams(ctx).Info() {
+			fmt.Fprintf(&text, "  %s %d in %d KB", strings.TrimPrefix(s.Config.Name, "KV_prodigy-"), s.State.Msgs, s.State.Bytes>>10)
+		}
+		return nil
+	})
+	fmt.Printf("  %s%s\n", time.Since(r.began).Round(time.Second), text.String())
 }

@@ -29,9 +29,12 @@ esac
 `
 }
 
-func (r *round) git(args ...string) (string, error) {
+func (u *user) repository() string { return filepath.Join(u.dir, "repo") }
+
+// git runs git in the repository of a user.
+func (u *user) git(args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
-	cmd.Dir = r.cwd
+	cmd.Dir = u.repository()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, out)
@@ -39,10 +42,9 @@ func (r *round) git(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// makeRepository makes the repository that the job is run in.
-func (r *round) makeRepository() error {
-	r.cwd = filepath.Join(r.dir, "repo")
-	if err := os.MkdirAll(r.cwd, 0o700); err != nil {
+// makeRepository makes the repository that the jobs of a user are run in.
+func (r *round) makeRepository(u *user) error {
+	if err := os.MkdirAll(u.repository(), 0o700); err != nil {
 		return err
 	}
 	var lines strings.Builder
@@ -50,12 +52,12 @@ func (r *round) makeRepository() error {
 		fmt.Fprintf(&lines, "line %d\n", i+1)
 	}
 	for name, text := range map[string]string{"lines": lines.String(), ".gitignore": "ignored/\n"} {
-		if err := os.WriteFile(filepath.Join(r.cwd, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(u.repository(), name), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
 	for _, args := range [][]string{{"init", "-q"}, {"config", "user.name", "Ada"}, {"config", "user.email", "ada@example.com"}, {"add", "-A"}, {"commit", "-qm", "first"}} {
-		if _, err := r.git(args...); err != nil {
+		if _, err := u.git(args...); err != nil {
 			return err
 		}
 	}
@@ -63,10 +65,9 @@ func (r *round) makeRepository() error {
 }
 
 // judgeWork looks, by git alone, whether the work of each item is in the result, once.
-func (r *round) judgeWork(v *verdict) {
-	bad := func(format string, args ...any) { v.bad = append(v.bad, fmt.Sprintf(format, args...)) }
+func (r *round) judgeWork(bad func(format string, args ...any), u *user, j *job, id string) {
 	look := func(args ...string) string {
-		out, err := r.git(args...)
+		out, err := u.git(args...)
 		if err != nil {
 			bad("%v", err)
 		}
@@ -75,11 +76,13 @@ func (r *round) judgeWork(v *verdict) {
 	if out := look("status", "--porcelain"); out != "" {
 		bad("the checkout is changed: %s", out)
 	}
-	branch := look("for-each-ref", "--format=%(refname)", "refs/heads/prodigy/")
-	if branch == "" || strings.Contains(branch, "\n") {
-		bad("results: %q", branch)
+	branches := strings.Fields(look("for-each-ref", "--format=%(refname)", "refs/heads/prodigy/"))
+	branches = slices.DeleteFunc(branches, func(name string) bool { return !strings.Contains(name, id) })
+	if len(branches) != 1 {
+		bad("results: %q", branches)
 		return
 	}
+	branch := branches[0]
 	merged := map[string]int{}
 	for subject := range strings.Lines(look("log", "--first-parent", "--format=%s", branch)) {
 		merged[strings.TrimSpace(subject)]++
@@ -87,7 +90,7 @@ func (r *round) judgeWork(v *verdict) {
 	files := strings.Split(look("ls-tree", "--name-only", branch), "\n")
 	lines := strings.Split(look("show", branch+":lines"), "\n")
 	for i := 1; i <= r.items; i++ {
-		if n := merged["torture: item_"+strconv.Itoa(i-1)]; n != 1 {
+		if n := merged[j.name+": item_"+strconv.Itoa(i-1)]; n != 1 {
 			bad("item %d was merged %d times", i, n)
 		}
 		if !slices.Contains(files, "item-"+strconv.Itoa(i)) || i%5 == 2 && !slices.Contains(files, "big-"+strconv.Itoa(i)) {
@@ -101,7 +104,7 @@ func (r *round) judgeWork(v *verdict) {
 		bad("the result has %d commits, want %d", len(merged), r.items+1)
 	}
 	look("fsck", "--strict", "--no-dangling")
-	hubs, err := filepath.Glob(filepath.Join(r.dir, "home", "state", "*", "*", "git", "hub"))
+	hubs, err := filepath.Glob(filepath.Join(u.home(), "state", "*", id, "git", "hub"))
 	if err != nil || len(hubs) != 1 {
 		bad("hubs: %q, %v", hubs, err)
 		return
