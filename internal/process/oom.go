@@ -1,11 +1,11 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 )
 
@@ -47,16 +47,20 @@ func (k *OOMKills) count() (int64, bool) {
 // maxOOMFile bounds what is read of a file with a count.
 const maxOOMFile = 32 << 10
 
+// oomBuffers are what files with a count are read into. Each command reads one.
+var oomBuffers = sync.Pool{New: func() any { return new([maxOOMFile]byte) }}
+
 // oomCount reads the line "oom_kill N".
 func oomCount(file io.ReaderAt) (int64, bool) {
-	data := make([]byte, maxOOMFile)
-	n, err := file.ReadAt(data, 0)
+	buffer := oomBuffers.Get().(*[maxOOMFile]byte)
+	defer oomBuffers.Put(buffer)
+	n, err := file.ReadAt(buffer[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, false
 	}
-	for line := range strings.Lines(string(data[:n])) {
-		if value, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			count, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	for line := range bytes.Lines(buffer[:n]) {
+		if value, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
+			count, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
 			return count, err == nil
 		}
 	}

@@ -5,6 +5,7 @@ package process
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -33,6 +34,14 @@ func TestACommandKilledForMemoryIsToldFromOthers(t *testing.T) {
 				t.Errorf("got %+v, %v, want OOM %v", exit, err, c.want)
 			}
 		})
+	}
+}
+
+// Each command reads the count, of a file that may be long.
+func TestReadingTheCountMakesNoGarbage(t *testing.T) {
+	file := strings.NewReader("low 0\noom 3\noom_kill 4\n")
+	if n := testing.AllocsPerRun(100, func() { oomCount(file) }); n > 0 {
+		t.Errorf("got %g allocations", n)
 	}
 }
 
