@@ -42,7 +42,7 @@ type coordinator struct {
 
 	life context.Context // ends at Close
 	end  context.CancelFunc
-	work sync.WaitGroup
+	work background
 
 	given     map[int64]string       // with credentials: the ids of the workers that have attempts, by their tokens
 	showing   sync.Mutex             // of flight.shown
