@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,11 +46,16 @@ func newFieldOf(t testing.TB) *field {
 	return f
 }
 
+// ports are those of the last test and those before it. None is used twice: the broker of the other test may just be away.
+var ports atomic.Int32
+
+func init() { ports.Store(10_000 + rand.Int32N(15_000)) }
+
 // freePort returns a port that nobody listens on, and that the system gives to no connection: a broker that was restarted would not have its port again.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 100 {
-		port := 10_000 + rand.IntN(20_000)
+		port := ports.Add(1)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue
@@ -57,7 +63,7 @@ func freePort(t testing.TB) int {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return port
+		return int(port)
 	}
 	t.Fatal("no port is free")
 	return 0
