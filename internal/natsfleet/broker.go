@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -93,13 +94,22 @@ func startBroker(o fleet.BrokerOptions) (*server.Server, error) {
 		return nil, err
 	}
 	if config.Port > 0 { // the server would only be found not to be ready, after a while
-		l, err := net.Listen("tcp", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
-		if err != nil {
+		if err := canListen(net.JoinHostPort(config.Host, strconv.Itoa(config.Port))); err != nil {
 			return nil, fmt.Errorf("the broker cannot listen: %w: is another one running there? --listen HOST:PORT names another port", err)
 		}
-		_ = l.Close()
 	}
 	return startServer(config)
+}
+
+// canListen returns why nobody can listen on an address now. No process is started meanwhile, which would listen there too until it runs its program.
+func canListen(address string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // startServer starts a nats-server in this process.
