@@ -198,14 +198,23 @@ func (w *worker) loop(ctx context.Context) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	drain, killed := w.o.Drain.Done(), ctx.Done()
-	var said, renewed time.Time
+	var said, renewed, sent time.Time
 	for {
 		if w.unguarded() { // before any of them begins
 			w.beat(time.Now())
 		}
-		w.schedule(time.Now())
-		w.sendAll(false)
+		now := time.Now()
+		w.schedule(now)
+		var later <-chan time.Time
+		if wait := sent.Add(sendGap).Sub(now); wait > 0 && w.busy() {
+			later = time.After(wait)
+		} else {
+			w.sendAll(false)
+			sent = now
+		}
 		select {
+		case <-later:
+			continue
 		case <-w.changed:
 			continue
 		case <-drain:
@@ -239,6 +248,16 @@ func (w *worker) loop(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// sendGap is how long a worker that is busy waits between two messages, so that what ends meanwhile goes with the second one.
+const sendGap = time.Millisecond
+
+// busy reports whether a slot is in use.
+func (w *worker) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.free) < w.o.Slots
 }
 
 // absentBroker is how long there has been no connection.
