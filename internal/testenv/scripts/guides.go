@@ -90,7 +90,8 @@ func scriptOf(blocks []Block) string {
 			for j, c := range commands(b.Text) {
 				script := fmt.Sprintf("command-%d-%d.sh", i, j)
 				fmt.Fprintf(&files, "-- %s --\n%s\n", script, c.typed)
-				fmt.Fprintf(&steps, "exec sh -c 'sh %s >printed 2>&1; true'\n", script)
+				// A new file, since what an earlier command has left in the background prints to the one before.
+				fmt.Fprintf(&steps, "exec sh -c 'rm -f printed; sh %s >printed 2>&1; true'\n", script)
 				for _, line := range c.prints {
 					fmt.Fprintf(&steps, "grep '%s' printed\n", strings.ReplaceAll(regexp.QuoteMeta(line), "'", "''"))
 				}
