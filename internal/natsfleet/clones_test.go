@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -256,5 +257,21 @@ func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
 	})
 	if !errors.Is(err, errLostConnection) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A broker that loses its disk has the job forgotten, and announced again at once. What it had on the worker before goes with it all the same.
+func TestWhatAJobHadBeforeItWasAnnouncedAgainGoesWithIt(t *testing.T) {
+	w := &worker{o: fleet.WorkerOptions{Home: t.TempDir()}, jobs: map[string]*workerJob{}}
+	w.space = sync.NewCond(&w.mu)
+	dir := filepath.Join(w.o.Home, "jobs", "key", "clone", "work")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.jobs["key"] = &workerJob{key: "key", cancel: func(error) {}}
+	w.forget("key")
+	w.runs.Wait()
+	if left, _ := filepath.Glob(filepath.Join(w.o.Home, "jobs", "*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }

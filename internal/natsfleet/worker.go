@@ -334,9 +334,10 @@ func (w *worker) giveBackQueued(reason string) {
 	w.queue = nil
 }
 
-// tidy removes the directories of a job that is gone, when nothing of it runs here any more. It is called with the lock held.
+// tidy removes the directories of a job that is gone, when nothing of it runs here any more. They may also be of what the job was here before the broker lost
+// its disk, or of a clone that was not completed. It is called with the lock held.
 func (w *worker) tidy(j *workerJob) {
-	if w.jobs[j.key] == j || len(j.dirs)+len(j.spaces) == 0 {
+	if w.jobs[j.key] == j {
 		return
 	}
 	for _, h := range w.held {
