@@ -15,7 +15,8 @@ type lanes[K comparable, T any] struct {
 	byKey map[K]*lane[K, T]
 	order laneHeap[K, T]
 	n     int
-	came  int64 // how many have come so far
+	came  int64     // how many have come so far
+	asked time.Time // when next was last called, by the wall clock
 }
 
 // lane is the queue of one key. It has at least one element.
@@ -62,6 +63,14 @@ func (l *lanes[K, T]) addFirst(key K, v T) {
 // next returns the key and the element whose turn it is at now. Limit returns when a key may go on; it may be later than it was when it was last asked, and
 // not earlier, but for what again is called for.
 func (l *lanes[K, T]) next(now time.Time, limit func(key K, now time.Time) time.Time) (key K, v T, ok bool) {
+	wall := now.Round(0)
+	if wall.Before(l.asked) { // the clock was set back: what the limits said before is no time that will come soon
+		for _, one := range l.order {
+			one.at = time.Time{}
+		}
+		heap.Init(&l.order)
+	}
+	l.asked = wall
 	for len(l.order) > 0 {
 		one := l.order[0]
 		if one.at.After(now) {
