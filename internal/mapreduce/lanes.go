@@ -61,7 +61,7 @@ func (l *lanes[K, T]) addFirst(key K, v T) {
 }
 
 // next returns the key and the element whose turn it is at now. Limit returns when a key may go on; it may be later than it was when it was last asked, and
-// not earlier, but for what again is called for.
+// not earlier, but for what again is called for, and for all when the clock was set back.
 func (l *lanes[K, T]) next(now time.Time, limit func(key K, now time.Time) time.Time) (key K, v T, ok bool) {
 	wall := now.Round(0)
 	if wall.Before(l.asked) { // the clock was set back: what the limits said before is no time that will come soon

@@ -726,13 +726,17 @@ func (p *pool) halt(v runResult, grace time.Duration) {
 // stopCause ends processes without grace when there is none to be given.
 func stopCause(v runResult) error { return fmt.Errorf("%s: %w", v.reason, process.ErrKill) }
 
+// mostSleep is how long the pool sleeps at most: what is due by the wall clock comes earlier than it seemed when that is set forward, and is asked for again when
+// it is set back.
+const mostSleep = time.Minute
+
 // arm sets the timer to the next moment at which something becomes due that could start then.
 func (p *pool) arm(t *time.Timer) {
 	if p.halted != nil || p.job.state.Hold != nil {
 		t.Stop() // what is due does not start any more
 		return
 	}
-	next := p.gates.next(time.Now(), time.Now().Add(time.Hour))
+	next := p.gates.next(time.Now(), time.Now().Add(mostSleep))
 	sooner := func(due time.Time) {
 		if due.Before(next) {
 			next = due
