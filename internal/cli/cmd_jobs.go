@@ -122,7 +122,15 @@ func runJobs(con *console, o jobsOptions) error {
 			return nil
 		}
 	}
-	return printJobs(con, list, o.all, time.Now())
+	if err := printJobs(con, list, o.all, time.Now()); err != nil || len(all) <= o.limit {
+		return err
+	}
+	flag := ""
+	if o.all {
+		flag = " --all"
+	}
+	_, err = fmt.Fprintf(con.err, "… %d more: prodigy jobs%s --limit %d\n", len(all)-o.limit, flag, len(all))
+	return err
 }
 
 func printJobs(con *console, list []jobStatus, dirs bool, now time.Time) error {
