@@ -19,7 +19,7 @@ import (
 //
 // When a beat (see Register.Beat) is not followed by another in time, what runs is killed at once: its owner is frozen.
 func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace time.Duration) error {
-	listen(lifeline, func() {
+	listen(lifeline, time.Now, func() {
 		// Once, unlike after a death: its owner may go on and start others.
 		if owner, running, err := readRegister(path); err == nil && owner.mark == mark {
 			if strays, err := owner.strays(running); err == nil {
@@ -41,11 +41,16 @@ func Watch(ctx context.Context, lifeline io.Reader, path, mark string, grace tim
 // unreadFor is how long a watcher that has not been scheduled for a while gets to read what has been written meanwhile.
 const unreadFor = 20 * time.Millisecond
 
+// lookEvery is how often a watcher looks at the clock, since the machine may have been suspended: timers stand still then.
+const lookEvery = time.Second
+
 // listen calls silent when a beat is not followed by another in time, and returns when lifeline ends. A beat that was written in time counts also when
 // it could not be read in time.
-func listen(lifeline io.Reader, silent func()) {
+func listen(lifeline io.Reader, now func() time.Time, silent func()) {
 	silence := time.NewTimer(0)
 	silence.Stop()
+	var last time.Time // beat
+	var most time.Duration
 	beats := make(chan time.Duration)
 	go func() {
 		defer close(beats)
@@ -63,9 +68,14 @@ func listen(lifeline io.Reader, silent func()) {
 			unread = false
 			silence.Stop()
 			if d > 0 {
-				silence.Reset(d)
+				last, most = now(), d
+				silence.Reset(min(most, lookEvery))
 			}
 		case <-silence.C:
+			if left := most - Elapsed(last, now()); left > 0 {
+				silence.Reset(min(left, lookEvery))
+				continue
+			}
 			if unread = !unread; unread {
 				silence.Reset(unreadFor)
 				continue
