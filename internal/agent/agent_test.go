@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -77,8 +78,18 @@ type fakeHost struct {
 	register *process.Register
 }
 
-func (h *fakeHost) Emit(_ *Attempt, e events.Event) { h.tell(e) }
-func (h *fakeHost) Register() *process.Register     { return h.register }
+// Emit also checks that a coordinator of a fleet would record the event as it is.
+func (h *fakeHost) Emit(a *Attempt, e events.Event) {
+	if a.Phase == phaseMap {
+		got, ok := events.Within(e, events.Attempt{ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number})
+		if !ok || !reflect.DeepEqual(got, e) {
+			panic(fmt.Sprintf("BUG: from a worker %+v would be recorded as %+v, %v: see events.Within", e, got, ok))
+		}
+	}
+	h.tell(e)
+}
+
+func (h *fakeHost) Register() *process.Register { return h.register }
 
 func (h *fakeHost) tell(e events.Event) {
 	if h.emit != nil {

@@ -124,6 +124,7 @@ type Outcome struct {
 	Captured map[string]json.RawMessage `json:"captured,omitempty"`
 	Duration time.Duration              `json:"duration"`
 	Node     string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	Host     string                     `json:"host,omitempty"` // that the worker is on, if it has another name
 	Slot     int                        `json:"slot,omitempty"` // of that worker
 
 	// With workspaces, also of an attempt that failed: the commit with all that it changed (empty: nothing), how many files, inserted and deleted

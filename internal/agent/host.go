@@ -18,8 +18,8 @@ import (
 // whatever several attempts share, or the log has to know, goes through the Host. So an attempt can run on another machine, where a Host
 // passes the calls on: all their arguments and results survive JSON. Methods are called from many goroutines at once.
 type Host interface {
-	// Emit records what happens inside an attempt: StepRetrying, StepFailed, StepSkipped, StepPrinted, AISessionStarted, AgentProgress, and outside the
-	// map phase StepCompleted. The events of one attempt come in order.
+	// Emit records what happens inside an attempt: in the map phase the events that events.Within knows, and outside it also StepPrinted and StepCompleted.
+	// The events of one attempt come in order.
 	Emit(a *Attempt, e events.Event)
 
 	// Output keeps what a command of the attempt has printed, in order. It comes before the events that follow from its end.
@@ -108,6 +108,7 @@ type AgentTicket struct {
 	ID      int64     `json:"id"`
 	Cap     spend.USD `json:"cap,omitempty"`     // what it may cost; 0: no limit
 	Assumed spend.USD `json:"assumed,omitempty"` // what it counts against the budget if nobody learns what it has cost
+	Owner   string    `json:"owner,omitempty"`   // of a fleet: the coordinator that gave it, since each begins with the same IDs
 }
 
 // UnmaskedOutputs keeps outputs for Host.KeepUnmasked in memory. The zero value is ready to use.

@@ -51,6 +51,32 @@ type rounded interface {
 	normal() Event
 }
 
+// inner is an event that happens inside an attempt at an item, after its start and before its end.
+type inner interface {
+	Event
+	// within returns the event as one of that attempt.
+	within(a Attempt) Event
+}
+
+// Attempt is what events that happen inside an attempt at an item say of it.
+type Attempt struct {
+	ItemID    string
+	ItemIndex int
+	Phase     string
+	Number    int
+	Node      string // name of the worker of a fleet; empty: it runs here
+}
+
+// Within returns e as an event of an attempt, whatever e itself says of the item, the attempt and the worker. It reports false if e is of a type
+// that does not happen inside an attempt: an executor must not record it.
+func Within(e Event, a Attempt) (Event, bool) {
+	i, ok := e.(inner)
+	if !ok {
+		return nil, false
+	}
+	return i.within(a), true
+}
+
 // Masker masks secrets in texts.
 type Masker interface {
 	Text(s string) string
@@ -122,6 +148,7 @@ var types = []Event{
 	AgentSuperseded{},
 	AgentPlaced{},
 	AgentLost{},
+	AgentEndedLate{},
 	WorktreeCreated{},
 	WorktreeMerged{},
 	WorktreeCleaned{},
@@ -172,6 +199,8 @@ type JobStarted struct {
 	InputJob string `json:"input_job,omitempty"` // the job whose results are the items; items.jsonl has which item each comes from
 
 	Rates []StartRate `json:"rates,omitempty"` // that the workflow says
+
+	Broker string `json:"broker,omitempty"` // of the fleet that the items run on, as it may be shown; empty: they run on this machine
 }
 
 func (e JobStarted) normal() Event {
@@ -281,6 +310,8 @@ type JobResumed struct {
 	Set      []string `json:"set,omitempty"`      // of a retry of dead letters: other values of parameters and variables, as NAME=VALUE
 
 	Rates []StartRate `json:"rates,omitempty"` // from now on, as in JobStarted
+
+	Broker string `json:"broker,omitempty"` // from now on, as in JobStarted
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.
@@ -591,6 +622,11 @@ func (StepSkipped) Type() string { return "StepSkipped" }
 
 func (e StepSkipped) About() string { return e.ItemID }
 
+func (e StepSkipped) within(a Attempt) Event {
+	e.ItemID, e.Phase = a.ItemID, a.Phase
+	return e
+}
+
 func (e StepSkipped) normal() Event {
 	e.When = Clip(e.When, MaxError)
 	return e
@@ -697,6 +733,7 @@ type AgentCompleted struct {
 	Attempt    int                        `json:"attempt"`
 	Worker     int                        `json:"worker"`
 	Node       string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	Host       string                     `json:"host,omitempty"` // of that worker, if it has another name
 	Slot       int                        `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS Millis                     `json:"duration_ms"`
 	ExitCode   int                        `json:"exit_code"`
@@ -794,6 +831,7 @@ type AgentFailed struct {
 	Attempt        int                        `json:"attempt"`
 	Worker         int                        `json:"worker"`
 	Node           string                     `json:"node,omitempty"` // the worker of a fleet that ran it
+	Host           string                     `json:"host,omitempty"` // of that worker, if it has another name
 	Slot           int                        `json:"slot,omitempty"` // of that worker, from 1
 	DurationMS     Millis                     `json:"duration_ms"`
 	ExitCode       *int                       `json:"exit_code,omitempty"` // absent when there is none: a signal, a timeout
@@ -995,6 +1033,11 @@ type AISessionStarted struct {
 func (AISessionStarted) Type() string { return "AISessionStarted" }
 
 func (e AISessionStarted) About() string { return e.ItemID }
+
+func (e AISessionStarted) within(a Attempt) Event {
+	e.ItemID, e.Attempt = a.ItemID, a.Number
+	return e
+}
 
 func (e AISessionStarted) masked(m Masker) Event {
 	e.Model, e.SessionID = m.Text(e.Model), m.Text(e.SessionID)
@@ -1208,8 +1251,9 @@ type AgentPlaced struct {
 	ItemIndex int    `json:"item_index"`
 	AgentID   string `json:"agent_id"`
 	Attempt   int    `json:"attempt"`
-	Node      string `json:"node"` // name of the worker
-	Slot      int    `json:"slot"` // of that worker, from 1
+	Node      string `json:"node"`           // name of the worker
+	Host      string `json:"host,omitempty"` // that the worker is on, if it has another name
+	Slot      int    `json:"slot"`           // of that worker, from 1
 }
 
 func (AgentPlaced) Type() string { return "AgentPlaced" }
@@ -1223,6 +1267,7 @@ type AgentLost struct {
 	AgentID   string        `json:"agent_id"`
 	Attempt   int           `json:"attempt"`
 	Node      string        `json:"node,omitempty"` // name of the worker; empty: it is not known
+	Host      string        `json:"host,omitempty"` // that the worker was on, if it has another name
 	Reason    string        `json:"reason"`
 	Unbegun   bool          `json:"unbegun,omitempty"` // nothing says that it had begun, so its item is not to blame
 	Cut       bool          `json:"cut,omitempty"`     // its worker is well, and has ended it since it had no contact: its item is not to blame either
@@ -1243,6 +1288,40 @@ func (e AgentLost) normal() Event {
 	return e
 }
 
+// AgentEndedLate says how an attempt ended that was given up before: its worker is back, and says so. It changes nothing, since the AgentLost counts. It is
+// recorded at most once for each attempt, and not when the job has ended or its coordinator was killed at that moment.
+type AgentEndedLate struct {
+	ItemID     string      `json:"item_id"`
+	ItemIndex  int         `json:"item_index"`
+	AgentID    string      `json:"agent_id"`
+	Attempt    int         `json:"attempt"`
+	Token      int64       `json:"token"` // seq of its AgentStarted or AgentDuplicated
+	Node       string      `json:"node"`  // name of the worker
+	Slot       int         `json:"slot,omitempty"`
+	Outcome    LateOutcome `json:"outcome"`
+	DurationMS Millis      `json:"duration_ms,omitempty"` // of the attempt, if it has succeeded or failed
+}
+
+// LateOutcome is how an attempt ended that was given up.
+type LateOutcome string
+
+// The outcomes of attempts that were given up.
+const (
+	LateSucceeded LateOutcome = "succeeded"
+	LateFailed    LateOutcome = "failed"
+	LateKilled    LateOutcome = "killed"   // by the worker, which had no contact
+	LateReturned  LateOutcome = "returned" // the worker has stopped it, or could not run it
+)
+
+func (AgentEndedLate) Type() string { return "AgentEndedLate" }
+
+func (e AgentEndedLate) About() string { return e.ItemID }
+
+func (e AgentEndedLate) normal() Event {
+	e.DurationMS = e.DurationMS.rounded()
+	return e
+}
+
 // WorktreeCreated records that a workspace was made.
 type WorktreeCreated struct {
 	Worker     int    `json:"worker"` // its slot; 0: of the phases that run once, or of verify
@@ -1254,6 +1333,11 @@ type WorktreeCreated struct {
 func (WorktreeCreated) Type() string { return "WorktreeCreated" }
 
 func (WorktreeCreated) About() string { return "" }
+
+func (e WorktreeCreated) within(a Attempt) Event {
+	e.Node = a.Node
+	return e
+}
 
 func (e WorktreeCreated) normal() Event {
 	e.DurationMS = e.DurationMS.rounded()
@@ -1307,6 +1391,11 @@ type WorktreeCleaned struct {
 func (WorktreeCleaned) Type() string { return "WorktreeCleaned" }
 
 func (WorktreeCleaned) About() string { return "" }
+
+func (e WorktreeCleaned) within(a Attempt) Event {
+	e.Node = a.Node
+	return e
+}
 
 func (e WorktreeCleaned) masked(m Masker) Event {
 	e.Reason = m.Text(e.Reason)
@@ -1365,6 +1454,11 @@ func (AgentProgress) Type() string { return "AgentProgress" }
 
 func (e AgentProgress) About() string { return e.ItemID }
 
+func (e AgentProgress) within(a Attempt) Event {
+	e.ItemID = a.ItemID
+	return e
+}
+
 // StepRetrying records that a step failed and will be retried. ItemID is empty outside the map phase.
 type StepRetrying struct {
 	ItemID          string     `json:"item_id,omitempty"`
@@ -1386,6 +1480,11 @@ type StepRetrying struct {
 func (StepRetrying) Type() string { return "StepRetrying" }
 
 func (e StepRetrying) About() string { return e.ItemID }
+
+func (e StepRetrying) within(a Attempt) Event {
+	e.ItemID, e.ItemIndex = a.ItemID, a.ItemIndex
+	return e
+}
 
 func (e StepRetrying) masked(m Masker) Event {
 	e.Error = m.Text(e.Error)
@@ -1584,6 +1683,11 @@ type StepFailed struct {
 func (StepFailed) Type() string { return "StepFailed" }
 
 func (e StepFailed) About() string { return e.ItemID }
+
+func (e StepFailed) within(a Attempt) Event {
+	e.ItemID = a.ItemID
+	return e
+}
 
 func (e StepFailed) masked(m Masker) Event {
 	e.Error, e.StdoutTail, e.StderrTail = m.Text(e.Error), m.Text(e.StdoutTail), m.Text(e.StderrTail)
@@ -1878,6 +1982,8 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 	case AgentPlaced:
 		return e.ItemIndex, e.Attempt, true
 	case AgentLost:
+		return e.ItemIndex, e.Attempt, true
+	case AgentEndedLate:
 		return e.ItemIndex, e.Attempt, true
 	case AgentUsage:
 		return e.ItemIndex, e.Attempt, e.ItemID != ""

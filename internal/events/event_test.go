@@ -44,11 +44,11 @@ func samples() []Event {
 	files := []fingerprint.File{{Path: "in/a b", Size: 7, Modified: start0.UnixNano(), Sum: "0123456789ab"}, {Path: "out/a b", Size: 9, Modified: start0.UnixNano()}}
 	rates := []StartRate{{Limit: "40/s", PerSecond: 40, Per: "${item.host}", Step: "call"}}
 	return []Event{
-		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9", Rates: rates},
+		JobStarted{Workflow: "w", Mode: "mapreduce", TotalItems: &total, MaxParallel: 10, Seed: 1 << 63, Version: "1.0", Base: "a1b2c3", TargetBranch: "main", MaxCostUSD: new(spend.Dollar), InputJob: "mapreduce-20261120-161530-001k3f9", Rates: rates, Broker: "tls://broker:4222"},
 		JobCompleted{DurationMS: Millis(1234567 * time.Microsecond), Metrics: metrics, Reason: "done", ReduceStale: true, ReduceHeld: true, Head: "d4e5f6", Branch: "prodigy/j", Into: "main", Spent: spent},
 		JobFailed{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "max_failures", Spent: spent},
 		JobPaused{Reason: "SIGINT", Unproven: true},
-		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(spend.Dollar), Accepted: true, Set: []string{"size=5"}, Rates: rates},
+		JobResumed{Reason: "resume", Completed: 1, Pending: 2, InFlight: 3, Waiting: 1, Phase: "map", StepsDone: 1, Reduce: true, Attached: []int{4, 7}, Died: new(start0), MaxCostUSD: new(spend.Dollar), Accepted: true, Set: []string{"size=5"}, Rates: rates, Broker: "tls://broker:4222"},
 		JobCancelled{DurationMS: Millis(time.Second), Metrics: metrics, Reason: "cancelled by alice", Spent: spent},
 		PauseRequested{By: "alice"},
 		ContinueRequested{By: "alice"},
@@ -75,7 +75,7 @@ func samples() []Event {
 		}},
 		AgentStarted{ItemID: "item_0", ItemIndex: 0, AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Alone: true, Base: "a1b2c3", Fleet: true, Suspect: true, Reason: "changed: data", Key: "example.com", BreakerKey: "example.com"},
 		AgentCompleted{
-			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", Slot: 2, DurationMS: Millis(time.Second),
+			ItemID: "item_0", AgentID: "j/item_0/1", Attempt: 1, Worker: 2, Node: "worker-3", Host: "a", Slot: 2, DurationMS: Millis(time.Second),
 			ExitCode: 0, Captured: captured, Output: "a < b && \"c\"", OutputFile: "f", OutputCRC: "1a2b3c4d",
 			Outputs: &outputs.Span{Offset: 1 << 40, Length: 4}, Commit: "d4e5f6", Files: 2, Insertions: 30, Deletions: 4, Discarded: 1,
 			Uses: files, Produced: files[1:],
@@ -87,7 +87,7 @@ func samples() []Event {
 		AgentFailed{
 			Rule:   "claude/usage_limit",
 			ItemID: "é\"1", ItemIndex: 4, AgentID: "j/é/1", Attempt: 2, Worker: 1, DurationMS: Millis(time.Second), ExitCode: &code,
-			Node: "worker-3", Slot: 2, Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
+			Node: "worker-3", Host: "a", Slot: 2, Captured: captured, Output: "out", OutputFile: "f", OutputCRC: "1a2b3c4d", Step: "s", Signal: "SIGKILL", Error: "boom", Matched: "network",
 			ErrorType: retry.TypeKilled, ErrorSignature: "boom", StdoutTail: "o", StderrTail: "e",
 			Action: errorpolicy.Retry, Reason: "why", DelayMS: &delay, RetryAt: &at,
 			Retry: &RetryState{Attempts: 2, WaitedMS: delay, PreviousMS: delay, AskedMS: delay, SpreadMS: delay, Alone: true, ExpiresAt: &at}, Outputs: &outputs.Span{Offset: 17, Length: 4},
@@ -110,8 +110,9 @@ func samples() []Event {
 		AgentStraggling{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Worker: 2, RanMS: 3000, LimitMS: 3000, After: "3×p95", PercentileMS: 1000, Attempts: 20},
 		AgentDuplicated{ItemID: "item_1", AgentID: "j/item_1/2", Attempt: 2, Of: 1, Worker: 3, BreakerKey: "a", Key: "b"},
 		AgentSuperseded{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, By: 2, Worker: 2, DurationMS: 4000, Error: "exit code 1", ErrorType: retry.TypeCommandFailed, Outputs: &outputs.Span{Offset: 17, Length: 4}},
-		AgentPlaced{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Slot: 2},
-		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Reason: "no word for 1m", Unbegun: true, Cut: true, Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		AgentPlaced{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Host: "a", Slot: 2},
+		AgentLost{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Host: "a", Reason: "no word for 1m", Unbegun: true, Cut: true, Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		AgentEndedLate{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Token: 12, Node: "worker-3", Slot: 2, Outcome: LateSucceeded, DurationMS: Millis(time.Second)},
 		WorktreeCreated{Worker: 2, Base: "a1b2c3", DurationMS: Millis(time.Second), Node: "b"},
 		WorktreeMerged{
 			ItemIDs: []string{"item_1", "item_0"}, ItemIndexes: []int{1, 0}, Attempts: []int{1, 2}, Commits: []string{"c1", "c0"}, Head: "c0",
@@ -208,7 +209,7 @@ func TestRecordsOfEveryTypeReadBackAsTheyWere(t *testing.T) {
 }
 
 func TestEveryEventStructIsInTheListUnderItsOwnName(t *testing.T) {
-	declared := declaredStructs(t, "Record", "RetryState", "Conflict", "AgentEnd", "Difference")
+	declared := declaredStructs(t, "Record", "Attempt", "RetryState", "Conflict", "AgentEnd", "Difference")
 	var listed []string
 	for _, e := range types {
 		name := reflect.TypeOf(e).Name()
@@ -281,4 +282,30 @@ func declaredStructs(t *testing.T, but ...string) []string {
 		return false
 	})
 	return names
+}
+
+// Workers of a fleet send these events, and are not trusted with more.
+func TestEventsInsideAnAttemptAreAboutThatAttempt(t *testing.T) {
+	a := Attempt{ItemID: "item_7", ItemIndex: 7, Phase: "map", Number: 3, Node: "one"}
+	var got []string
+	for _, e := range samples() {
+		in, ok := Within(e, a)
+		if !ok {
+			continue
+		}
+		got = append(got, e.Type())
+		v := reflect.ValueOf(in)
+		for name, want := range map[string]any{"ItemID": a.ItemID, "ItemIndex": a.ItemIndex, "Phase": a.Phase, "Node": a.Node} {
+			if f := v.FieldByName(name); f.IsValid() && f.Interface() != want {
+				t.Errorf("%s: %s is %v, want %v", e.Type(), name, f, want)
+			}
+		}
+		if s, ok := in.(AISessionStarted); ok && s.Attempt != a.Number {
+			t.Errorf("the session is of attempt %d, want %d", s.Attempt, a.Number)
+		}
+	}
+	want := []string{"StepSkipped", "AISessionStarted", "WorktreeCreated", "WorktreeCleaned", "AgentProgress", "StepRetrying", "StepFailed"}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
 }

@@ -28,9 +28,10 @@ var notPrinted = map[string][]string{
 		"StepCompleted.CaptureFormat", "AgentFailed.Signal", "AgentFailed.Action", "StepFailed.Action", "StepFailed.Reason", "DLQItemRemoved.Reason",
 	},
 	"made by prodigy from nothing that was printed": {"ConcurrencyChanged.Reason", "StartsHeld.Reason", "RolloutHeld.Reason", "JobStarted.Version", "OutputFile", "AgentReused.FromJob", "JobStarted.InputJob", "Since.JobID"},
-	"a checksum":                  {"OutputCRC", "Fingerprint.Steps", "Fingerprint.Values", "Uses.Sum", "Produced.Sum"},
-	"names of workers of a fleet": {"Node"},
-	"names of users":              {"By"},
+	"a checksum": {"OutputCRC", "Fingerprint.Steps", "Fingerprint.Values", "Uses.Sum", "Produced.Sum"},
+	"names of workers of a fleet and of their machines": {"Node", "Host"},
+	"names of users":       {"By"},
+	"addresses of brokers": {"Broker"},
 }
 
 const hidden = "hunter2"

@@ -456,6 +456,7 @@ var foldSums = map[int]string{
 	27: "caae2339c4e9e5f2e49a12b03d01f1bd752d98e696d5c050696d5313f96bc17f", // what an adaptive number of agents makes of refusals
 	28: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // stragglers and second attempts
 	29: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // workers that were only cut off
+	30: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // the fleet that items run on
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

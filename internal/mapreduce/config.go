@@ -158,13 +158,16 @@ type Config struct {
 	// OnFleet says that Executor makes a Fleet, so that what this machine has room for does not limit the attempts.
 	OnFleet bool
 
+	// Broker is the address of the broker of that Fleet, as it may be shown.
+	Broker string
+
 	// Machine measures what the machine has left, for the guards of a job. Nil: pressure.MachineNow.
 	Machine func() (pressure.Machine, error)
 
 	Echo agent.Echo // shows what the commands of items print; nil: nobody does
 
-	// Abandon gives up, of a resumed job, what workers of a fleet may still run of it, which then may run twice. Without, a job that has
-	// such attempts is resumed with a Fleet only.
+	// Abandon has the items of a resumed job run here that ran on a fleet before, and gives up what its workers may still run, which then may run
+	// twice. Without, such a job is resumed with a Fleet only.
 	Abandon bool
 
 	// Force continues, of a resume, a job that was cancelled.

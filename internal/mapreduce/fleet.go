@@ -10,14 +10,30 @@ import (
 	"prodigy/internal/events"
 )
 
-// OnFleetError is the error for a job that is resumed without the fleet that may still run some of its attempts.
+// OnFleetError is the error for a job that ran on a fleet and is resumed without one.
 type OnFleetError struct {
 	JobID    string
-	Attempts int
+	Broker   string // of that fleet; empty: it is not known
+	Attempts int    // that workers may still run
 }
 
 func (e *OnFleetError) Error() string {
-	return fmt.Sprintf("workers of a fleet may still run items of job %s (%d): resume it with the --fleet or --credentials of before, or give them up with --fleet none, and then they may run twice", e.JobID, e.Attempts)
+	there, fleet := "with the --fleet or --credentials of before", "a fleet"
+	if e.Broker != "" {
+		there, fleet = fmt.Sprintf("with --fleet %s (or the --credentials of before)", e.Broker), "the fleet of "+e.Broker
+	}
+	if e.Attempts > 0 {
+		return fmt.Sprintf("job %s runs on %s, whose workers may still run items of it (%d): %s it goes on there; with --fleet none it goes on here, and those may run twice", e.JobID, fleet, e.Attempts, there)
+	}
+	return fmt.Sprintf("job %s ran on %s: %s it goes on there; with --fleet none the rest runs here", e.JobID, fleet, there)
+}
+
+// broker is the broker of the fleet that the items of a resumed job run on. A run that has none to run leaves it as it was.
+func (j *job) broker() string {
+	if j.config.OnFleet || j.config.Abandon {
+		return j.config.Broker
+	}
+	return j.state.Broker
 }
 
 // onFleet is the number of attempts that workers of a fleet may still run.
@@ -66,11 +82,11 @@ func (j *job) ceiling() int {
 	return 0
 }
 
-// fleetUses is how many slots of the fleet the job uses.
+// fleetUses is how many slots of the fleet the job uses; all of them if it is not elastic: then its own limit counts besides.
 func (j *job) fleetUses() (workers, n int) {
 	workers, n = j.fleetSlots.now()
 	n = min(n, maxFleetSlots)
-	if most := j.ceiling(); most > 0 {
+	if most := j.ceiling(); j.elastic && most > 0 {
 		n = min(n, most)
 	}
 	return workers, n
@@ -79,16 +95,18 @@ func (j *job) fleetUses() (workers, n int) {
 // fleetSettles is how long the slots of a fleet may change before that is recorded, since workers mostly come several at a time.
 const fleetSettles = 200 * time.Millisecond
 
-// fitFleet has the job use the slots that the fleet has. One is left when there is no worker, so that an attempt waits for the first.
+// fitFleet has an elastic job use the slots that the fleet has. One is left when there is no worker, so that an attempt waits for the first.
 func (p *pool) fitFleet(now time.Time) {
 	_, n := p.job.fleetUses()
-	p.resize(max(n, 1))
+	if p.job.elastic {
+		p.resize(max(n, 1))
+	}
 	if n != p.job.recorded && p.job.recordAt.IsZero() {
 		p.job.recordAt = now.Add(fleetSettles)
 	}
 }
 
-// recordFleet records that the slots of the fleet have changed, once that is due.
+// recordFleet records that the slots of the fleet have changed, once that is due. A job that is not elastic says only which there are at first.
 func (p *pool) recordFleet(now time.Time) {
 	j := p.job
 	if j.recordAt.IsZero() || now.Before(j.recordAt) {
@@ -96,10 +114,15 @@ func (p *pool) recordFleet(now time.Time) {
 	}
 	j.recordAt = time.Time{}
 	workers, n := j.fleetUses()
-	if n == j.recorded {
+	e := events.ScaleRequested{MaxParallel: n, Was: j.recorded, By: "the fleet", Fleet: true, Workers: workers}
+	switch {
+	case n == j.recorded, !j.elastic && j.recorded > 0:
 		return
+	case j.elastic:
+		j.record(e)
+	default:
+		j.notice(e.Words())
 	}
-	j.record(events.ScaleRequested{MaxParallel: n, Was: j.recorded, By: "the fleet", Fleet: true, Workers: workers})
 	j.recorded = n
 }
 

@@ -3,6 +3,7 @@ package mapreduce
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,8 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/control"
+	"prodigy/internal/dlq"
+	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/process"
@@ -41,7 +44,8 @@ type crew struct {
 
 // fate is what becomes of an attempt after a second.
 type fate struct {
-	err    error // nil: it succeeds
+	err    error // that nobody can go on after
+	fails  bool  // else it succeeds
 	worker int   // that it runs on
 	kills  bool  // that worker, with all that it runs
 
@@ -153,9 +157,17 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 		for _, end := range w.workers[f.worker] {
 			end(lost)
 		}
+		host := w.host
+		time.AfterFunc(1500*time.Millisecond, func() {
+			host.Emit(&a, events.AgentEndedLate{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Token: a.Token, Node: lost.Node, Outcome: events.LateSucceeded})
+		})
 		return agent.Outcome{}, lost
 	}
-	return agent.Outcome{Node: fmt.Sprint("w", f.worker)}, f.err
+	o := agent.Outcome{Node: fmt.Sprint("w", f.worker)}
+	if f.fails {
+		o.Failure = &agent.Failure{Step: "shell_0", Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "no luck", ExitCode: 3}}
+	}
+	return o, f.err
 }
 
 func (w *crew) config(t *testing.T) Config {
@@ -290,6 +302,45 @@ func TestALossByAnOutageIsHardlyCounted(t *testing.T) {
 	}
 }
 
+// The late end of an attempt is in the log, and the state of the job is what it would be without it, wherever that is.
+func TestALateEndChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(erratic(3))
+		c := w.config(t)
+		r := run(t, c, workflowOf(25, 6, ""))
+		all := recordsOf(t, r.Job)
+		late, _ := told[events.AgentEndedLate](all)
+		if len(late) == 0 {
+			t.Fatal("nothing has ended late")
+		}
+		with, without := newState(errorpolicy.Policy{}), newState(errorpolicy.Policy{})
+		for _, rec := range all {
+			before, last := with.Seq, with.Last
+			with.apply(rec)
+			if _, ok := rec.Event.(events.AgentEndedLate); !ok {
+				without.apply(rec)
+				continue
+			}
+			if with.Seq != rec.Seq || !with.Last.Equal(rec.Time) {
+				t.Errorf("record %d is not the last one", rec.Seq)
+			}
+			with.Seq, with.Last = before, last
+			if want, got := asText(t, without), asText(t, with); got != want {
+				t.Errorf("record %d changes the state: got %s, want %s", rec.Seq, got, want)
+			}
+		}
+	})
+}
+
+func asText(t *testing.T, s *state) string {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 // What workers run goes on when the run dies, wherever that is.
 func TestALogCutWhileWorkersRunResumesToTheSameEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -348,6 +399,68 @@ func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
 	})
 }
 
+// A job that ran on a fleet does not go on here unasked: neither the rest of its items nor dead letters. What has no items may.
+func TestAJobOfAFleetGoesOnHereOnlyWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCrew(func(a agent.Attempt) fate {
+			return fate{fails: a.ItemID == "item_0"}
+		})
+		c := w.config(t)
+		c.Broker = "tls://broker:4222"
+		stop, ask := context.WithCancelCause(t.Context())
+		c.Stop = stop
+		time.AfterFunc(1500*time.Millisecond, func() { ask(errors.New("SIGTERM")) })
+		source := workflowOf(5, 2, "")
+		r, err := Run(t.Context(), c, parse(t, source), []byte(source))
+		if err != nil || r.State != Paused {
+			t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
+		}
+		here := c
+		here.Executor, here.OnFleet, here.Stop, here.Broker = nil, false, nil, ""
+		all := func(q *dlq.Queue) (ids []string, err error) {
+			for e, err := range q.Each() {
+				if err != nil {
+					return nil, err
+				}
+				ids = append(ids, e.ItemID)
+			}
+			return ids, nil
+		}
+		refused := func(name string, err error) {
+			t.Helper()
+			if where, ok := errors.AsType[*OnFleetError](err); !ok || where.Broker != c.Broker || where.Attempts != 0 {
+				t.Errorf("%s: got %v, want that the job ran on the fleet", name, err)
+			}
+			if broker, err := BrokerOf(r.Job); err != nil || broker != c.Broker {
+				t.Errorf("%s: the job ran on %q, %v", name, broker, err)
+			}
+		}
+		_, err = Resume(t.Context(), here, r.Job)
+		refused("resume", err)
+
+		c.Stop = nil
+		if again, err := Resume(t.Context(), c, r.Job); err != nil || again.Metrics.Successful != 4 {
+			t.Fatalf("got %+v, %v, want 4 successful", again, err)
+		}
+		_, err = RetryDead(t.Context(), here, r.Job, all, false)
+		refused("a retry", err)
+		none := func(*dlq.Queue) ([]string, error) { return nil, nil }
+		if _, err := RetryDead(t.Context(), here, r.Job, none, true); err != nil {
+			t.Errorf("reduce alone: %v", err)
+		}
+		_, err = RetryDead(t.Context(), here, r.Job, all, false)
+		refused("a retry after reduce", err)
+
+		here.Abandon = true
+		if _, err := RetryDead(t.Context(), here, r.Job, all, false); err != nil {
+			t.Errorf("a retry that is to be here: %v", err)
+		}
+		if broker, err := BrokerOf(r.Job); err != nil || broker != "" {
+			t.Errorf("the job ran on %q, %v, want here", broker, err)
+		}
+	})
+}
+
 // With Abandon the attempts are given up, as those of a run that died.
 func TestAttemptsOnAFleetCanBeGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -385,6 +498,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 		scale  []control.Request // one each 1,100 ms
 		starts []int             // in each second
 		told   []string
+		said   []string // by notices
 	}{
 		"it grows and shrinks": {slots: twice, starts: []int{2, 2, 2 + 3, 2 + 3, 2, 1}, told: []string{
 			"1 worker takes part: 2 slots", "2 workers take part: 5 slots instead of 2", "1 worker takes part: 1 slot instead of 5",
@@ -406,8 +520,8 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 				}
 			}, starts: []int{8, 8}, told: []string{"8 workers take part: 8 slots"},
 		},
-		"max_parallel":   {keys: "  max_parallel: 3\n", slots: twice, starts: []int{3, 3, 3, 3}},
-		"--max-parallel": {flag: 4, slots: twice, starts: []int{4, 4, 4, 4}},
+		"max_parallel":   {keys: "  max_parallel: 3\n", slots: twice, starts: []int{3, 3, 3, 3}, said: []string{"1 worker takes part: 2 slots"}},
+		"--max-parallel": {flag: 4, slots: twice, starts: []int{4, 4, 4, 4}, said: []string{"1 worker takes part: 2 slots"}},
 		"ramp": {
 			keys: "  ramp: {steps: [1, 4], items: 2, success_rate: 0.5}\n", slots: func(set func(int, int)) { set(3, 8) },
 			starts: []int{1, 1, 4, 4}, told: []string{"3 workers take part: 4 slots"},
@@ -421,7 +535,7 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 			told: []string{"1 worker takes part: 2 slots", "1 slot instead of 2, by alice", "4 slots instead of 1, by alice", "1 worker takes part: 2 slots instead of 4", "2 workers take part: 4 slots instead of 2"},
 		},
 		"scaled with max_parallel": {
-			keys: "  max_parallel: 2\n", slots: twice, scale: []control.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"},
+			keys: "  max_parallel: 2\n", slots: twice, scale: []control.Request{{Slots: 6}}, starts: []int{2, 2 + 4, 2 + 4}, told: []string{"6 slots instead of 2, by alice"}, said: []string{"1 worker takes part: 2 slots"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -430,6 +544,12 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 				w.slots = c.slots
 				k := w.config(t)
 				k.MaxParallel = c.flag
+				var said []string
+				k.Notice = func(text string) {
+					if strings.Contains(text, "part: ") {
+						said = append(said, text)
+					}
+				}
 				source := strings.Replace(workflowOf(30, 1, c.more), "  max_parallel: 1\n", c.keys, 1)
 				r := steered(t, k, source, func(ask func(control.Request) control.Answer) {
 					for _, q := range c.scale {
@@ -442,6 +562,9 @@ func TestAJobHasTheSlotsOfTheFleet(t *testing.T) {
 				})
 				if r.State != Completed || r.Metrics.Successful != 30 {
 					t.Fatalf("got %s (%s) with %+v", r.State, r.Reason, r.Metrics)
+				}
+				if !slices.Equal(said, c.said) {
+					t.Errorf("got the notices %q, want %q", said, c.said)
 				}
 				all := recordsOf(t, r.Job)
 				starts := make([]int, 60)

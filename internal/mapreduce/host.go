@@ -28,7 +28,10 @@ func (h *host) Emit(a *agent.Attempt, e events.Event) {
 	if a.Phase == ofSetup || a.Phase == ofVerify {
 		return // it is about no phase and no item
 	}
-	h.job.inbox <- message{event: e, from: a.ID}
+	select {
+	case h.job.inbox <- message{event: e, from: a.ID}:
+	case <-h.job.closing: // it is about an attempt that was given up, and nobody records it any more
+	}
 }
 
 func (h *host) emit(e events.Event) { h.job.inbox <- message{event: e} }

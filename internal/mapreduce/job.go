@@ -46,7 +46,7 @@ type job struct {
 	executor   Executor
 	fleet      Fleet                                      // the executor, if it is one; else nil
 	returned   func(*agent.Attempt, agent.Outcome, error) // takes what comes from it
-	fleetSlots fleetSlots                                 // what it says, if elastic
+	fleetSlots fleetSlots                                 // what it says
 	shared     *sharedSlots                               // nil: the items share no slots with other jobs
 	space      Space                                      // nil: the job has no workspaces
 	files      *itemFiles                                 // nil: the map phase names none
@@ -65,7 +65,7 @@ type job struct {
 	gate           holdGate                  // of the next tries of steps
 	waits          waits                     // of steps for their next tries
 	serial         bool                      // there is one slot, which its agent keeps, so that one item comes after the other
-	recorded       int                       // if elastic: slots by the last record
+	recorded       int                       // slots of the fleet, as they were recorded or told last
 	recordAt       time.Time                 // when the change since then is recorded; zero: there is none
 	rescaled       bool                      // another workflow has another number of slots than somebody asked for
 	crowds         crowds                    // of retries that are due at once

@@ -61,7 +61,8 @@ func Resume(ctx context.Context, c Config, place jobs.Job) (Result, error) {
 	if j.state.Ended == Completed {
 		return j.finish(ctx, runResult{state: Completed, reason: "the job had completed before; nothing was run"}, nil)
 	}
-	if err := j.beginAgain(ctx); err != nil {
+	mapped := j.state.Phases["map"]
+	if err := j.beginAgain(ctx, mapped == nil || !mapped.Completed); err != nil {
 		return Result{Job: place}, errors.Join(err, j.close())
 	}
 	if reason, stopped := j.state.Policy.Stop(); stopped {
@@ -93,7 +94,7 @@ func RetryDead(ctx context.Context, c Config, place jobs.Job, choose Chooser, re
 		return Result{Job: place, ReduceStale: j.state.ReduceStale, ReduceHeld: held}, errors.Join(err, j.close())
 	}
 	if err == nil {
-		err = j.beginAgain(ctx)
+		err = j.beginAgain(ctx, len(ids) > 0)
 	}
 	var work *gitspace.Work
 	if err == nil && c.With != "" {
@@ -201,7 +202,7 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	j.runSeq = j.record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed, Version: j.config.Version,
 		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
-		Rates: startRates(j.workflow),
+		Rates: startRates(j.workflow), Broker: j.config.Broker,
 	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
 		if err := j.log.Flush(); err != nil {
@@ -211,10 +212,11 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	return j.equip(ctx, start)
 }
 
-// beginAgain opens what the job runs with, for another run. A job with workspaces that died before its first record begins as a new one.
-func (j *job) beginAgain(ctx context.Context) error {
-	if n := j.onFleet(); n > 0 && !j.config.OnFleet && !j.config.Abandon {
-		return &OnFleetError{JobID: j.place.ID, Attempts: n}
+// beginAgain opens what the job runs with, for another run. items says whether that has items to run. A job with workspaces that died before its first
+// record begins as a new one.
+func (j *job) beginAgain(ctx context.Context, items bool) error {
+	if n := j.onFleet(); (n > 0 || items && j.state.Broker != "") && !j.config.OnFleet && !j.config.Abandon {
+		return &OnFleetError{JobID: j.place.ID, Broker: j.state.Broker, Attempts: n}
 	}
 	if !j.isolated() || j.state.Seq > 0 {
 		return j.equip(ctx, gitspace.Start{})
@@ -551,7 +553,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	j.returned = func(a *agent.Attempt, o agent.Outcome, err error) {
 		j.take(&attemptEnd{attempt: a, outcome: o, err: err, ack: j.newAck(a)})
 	}
-	if j.fleet, _ = j.executor.(Fleet); j.fleet != nil && j.elastic {
+	if j.fleet, _ = j.executor.(Fleet); j.fleet != nil {
 		j.fleet.OnSlots(j.fleetSlots.set)
 	}
 	if space, ok := j.space.(cloner); ok && j.fleet != nil {
@@ -713,7 +715,7 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	e := events.JobResumed{
 		Reason: reason, Completed: j.state.Status.Settled(), Pending: j.pending() + j.state.merging(), InFlight: j.state.inFlight(), Waiting: j.state.delayed(),
 		Phase: phase, Reduce: reduce, Attached: attached, Died: j.died, MaxCostUSD: j.config.maxCost(), Accepted: j.config.Accept, Set: j.config.Set,
-		Rates: startRates(j.workflow),
+		Rates: startRates(j.workflow), Broker: j.broker(),
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)

@@ -124,13 +124,13 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
 		a := e.attempt
 		return j.record(events.AgentLost{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut, Outputs: j.printed.take(a.ID),
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: lost.Node, Host: lost.Host, Reason: lost.Reason, Unbegun: lost.Unbegun, Cut: lost.Cut, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if j.state.Skips[e.attempt.ItemIndex] != "" && (e.err != nil || e.outcome.Failure != nil) {
 		a := e.attempt
 		return j.recordSkipped(events.AgentFailed{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: e.outcome.Node,
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: e.outcome.Node, Host: e.outcome.Host,
 			DurationMS: events.Millis(e.outcome.Duration), Outputs: j.printed.take(a.ID),
 		})
 	}
@@ -153,7 +153,7 @@ func (j *job) recordSuccess(e *attemptEnd) int64 {
 	a, o := e.attempt, e.outcome
 	wasDead := j.state.dead(a.ItemIndex)
 	r := j.record(events.AgentCompleted{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		ExitCode: o.ExitCode, Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC,
 		Outputs: j.printed.take(a.ID), Uses: e.uses, Produced: e.produced,
 		Commit: o.Commit, Files: o.Files, Insertions: o.Insertions, Deletions: o.Deletions, Discarded: o.Discarded,
@@ -181,7 +181,7 @@ func (j *job) recordFailure(e *attemptEnd) int64 {
 		message = "retry budget exhausted: " + message
 	}
 	failed := events.AgentFailed{
-		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
+		ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Worker: a.Worker, Node: o.Node, Host: o.Host, Slot: o.Slot, DurationMS: events.Millis(o.Duration),
 		Captured: o.Captured, Output: o.Output, OutputFile: e.outputFile, OutputCRC: e.outputCRC, Step: f.Step, Signal: f.Signal,
 		Error: message, ErrorType: retry.Classify(f.Failure), Rule: f.Rule, ErrorSignature: retry.Signature(message),
 		StdoutTail: f.Stdout, StderrTail: f.Stderr, Action: d.Action, Reason: d.Reason, Matched: d.Retry.Matched,

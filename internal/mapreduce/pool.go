@@ -28,6 +28,7 @@ type pool struct {
 	agents context.Context // ends when the agents are to be ended
 	kill   context.CancelCauseFunc
 	source source
+	cutOff error     // the run ends with it once all is done: what the source has given is not all there was; nil: it is
 	idle   chan task // of goroutines that wait for another attempt
 
 	free    []int             // slots nobody holds, the next one last
@@ -161,6 +162,9 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	if p.halted != nil {
 		return *p.halted, nil
 	}
+	if p.cutOff != nil {
+		return j.selectionFailed(p.cutOff), nil
+	}
 	return runResult{state: Completed}, nil
 }
 
@@ -288,7 +292,10 @@ func (p *pool) receive(it offered, ok bool) {
 		return
 	}
 	p.source.found = nil
-	if err := p.source.failed(); err != nil {
+	switch err := p.source.failed(); {
+	case errors.Is(err, errInputGone): // what waits, or is still out, runs all the same: no other run can do more
+		p.cutOff = err
+	case err != nil:
 		p.haltSelecting(err)
 	}
 }
@@ -308,12 +315,15 @@ func (p *pool) selected() {
 	p.checkPolicy()
 }
 
-func (p *pool) haltSelecting(err error) {
-	v := runResult{state: Failed, reason: "select items: " + err.Error() + p.job.uncommitted(err), cause: err}
+func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.stopGrace()) }
+
+// selectionFailed returns how a run ends whose selection of items has failed.
+func (j *job) selectionFailed(err error) runResult {
+	v := runResult{state: Failed, reason: "select items: " + err.Error() + j.uncommitted(err), cause: err}
 	var bad *items.KeyError
 	var missing *items.MissingKeyError
-	v.refused = (errors.As(err, &bad) || errors.As(err, &missing)) && p.job.workflow.Setup == nil
-	p.halt(v, p.stopGrace())
+	v.refused = (errors.As(err, &bad) || errors.As(err, &missing)) && j.workflow.Setup == nil
+	return v
 }
 
 // burst bounds how many items are refused in one go, so that the loop stays awake while the breaker is open.

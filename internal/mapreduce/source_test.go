@@ -3,15 +3,20 @@ package mapreduce
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/items"
 	"prodigy/internal/process"
 )
@@ -79,6 +84,56 @@ func TestTheFirstAgentKnowsHowManyItemsThereAre(t *testing.T) {
 			run(t, c, "map:\n  input: "+input+"\n  json_path: \"$[*]\"\n  max_parallel: 1\n  agent_template:\n    - shell: work\n      env: {TOTAL: \"${item_total}\"}\n")
 			if diff := cmp.Diff([]string{"2", "2"}, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", input, diff)
+			}
+		})
+	}
+}
+
+// A job that was interrupted while it read standard input runs all of what it had read, and then says that the rest is missing: what workers still had, what was given
+// back and what waits for its next attempt too.
+func TestAllThatWasReadOfAnInputThatIsGoneIsRun(t *testing.T) {
+	const source = "name: t\nmode: mapreduce\nmap:\n  input: {stdin: true}\n  max_parallel: 3\n  agent_template:\n    - shell: x\n" +
+		"error_policy: {on_item_failure: retry, retry_config: {max_attempts: 2, backoff: fixed, initial_delay: 30s}}\n"
+	onFleet := func(t *testing.T) Config {
+		var returned atomic.Bool
+		return newCrew(func(a agent.Attempt) fate {
+			switch {
+			case a.ItemID == "item_7" && returned.CompareAndSwap(false, true):
+				return fate{err: fmt.Errorf("its disk is full: %w", agent.ErrReturned)}
+			case a.ItemID == "item_6" && a.Number == 1:
+				return fate{fails: true}
+			}
+			return fate{takes: 20 * time.Second} // longer than the grace
+		}).config(t)
+	}
+	here := func(t *testing.T) Config {
+		return config(t, fake(func(c call) answer {
+			if c.item == "item_6" && c.attempt == "1" {
+				return answer{code: 3}
+			}
+			return answer{takes: 20 * time.Second}
+		}))
+	}
+	for name, config := range map[string]func(*testing.T) Config{"on a fleet": onFleet, "here": here} {
+		synctest.Test(t, func(t *testing.T) {
+			c := config(t)
+			in, out := io.Pipe()
+			go func() { _, _ = io.WriteString(out, "0\n1\n2\n3\n4\n5\n6\n7\n") }()
+			c.Stdin = in
+			ctx, kill := context.WithCancelCause(t.Context())
+			time.AfterFunc(500*time.Millisecond, func() {
+				kill(process.ErrKill)
+				time.AfterFunc(time.Second, func() { _ = out.CloseWithError(process.ErrKill) })
+			})
+			r, err := Run(ctx, c, parse(t, source), []byte(source))
+			if err != nil || r.State != Paused {
+				t.Fatalf("%s: got %s (%s), %v, want a pause", name, r.State, r.Reason, err)
+			}
+			for range 2 { // the next resume has nothing to run
+				r, err = Resume(t.Context(), c, r.Job)
+				if err != nil || r.State != Failed || !strings.Contains(r.Reason, "has run (8 items)") || r.Metrics.Successful != 8 {
+					t.Fatalf("%s: got %s (%s) with %+v, %v, want 8 successful and a failure for what is missing", name, r.State, r.Reason, r.Metrics, err)
+				}
 			}
 		})
 	}

@@ -262,11 +262,11 @@ func (h *host) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, ok := s.close(t)
-	if !ok {
-		return false, nil
-	}
 	p, now := h.job.quotaPolicy(), time.Now()
 	limited := f != nil && p.OnQuota != quota.Fail && (f.Type == retry.TypeQuota || f.Type == retry.TypeAuth)
+	if !ok { // the run before admitted it: when it asks again, the gate of now learns of the limit
+		return limited, nil
+	}
 	if limited {
 		return h.metLimit(a, st, f, p, now)
 	}

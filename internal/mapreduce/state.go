@@ -33,6 +33,7 @@ type state struct {
 	Seed     uint64               `json:"seed"`
 	Mode     string               `json:"mode"`
 	Workflow string               `json:"workflow"`
+	Broker   string               `json:"broker,omitempty"` // see events.JobStarted
 
 	Phases   map[string]*phase    `json:"phases"`
 	Working  string               `json:"working"`           // the phase that its events are about
@@ -183,7 +184,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	s.Seq, s.Last = r.Seq, r.Time
 	switch e := r.Event.(type) {
 	case events.JobStarted:
-		s.Started, s.Seed, s.Mode, s.Workflow = r.Time, e.Seed, e.Mode, e.Workflow
+		s.Started, s.Seed, s.Mode, s.Workflow, s.Broker = r.Time, e.Seed, e.Mode, e.Workflow, e.Broker
 		s.Base, s.Head, s.TargetBranch, s.MaxCost = e.Base, e.Base, e.TargetBranch, e.MaxCostUSD
 	case events.JobResumed:
 		s.resume(r.Time, e)
@@ -482,7 +483,7 @@ func retryState(e events.AgentFailed) retry.State {
 // on, unless the policy had stopped the job or dead letters are retried. A dead letter whose retry was stopped is a dead letter as before, also
 // one that waited for its next attempt.
 func (s *state) resume(now time.Time, e events.JobResumed) {
-	s.Ended, s.Reason, s.Hold, s.Cancelled = "", "", nil, ""
+	s.Ended, s.Reason, s.Hold, s.Cancelled, s.Broker = "", "", nil, "", e.Broker
 	if e.Reason != events.ForDeadLetters {
 		s.Rollout.resumed(e.Accepted)
 	}

@@ -178,6 +178,20 @@ func valueOf(t *spend.Total) spend.Total {
 	return *t
 }
 
+// BrokerOf returns the address of the broker of the fleet that the items of a job ran on last, as it may be shown; empty: they ran on this machine.
+func BrokerOf(place jobs.Job) (string, error) {
+	meta, err := place.ReadMeta()
+	if err != nil {
+		return "", unusable(place, err)
+	}
+	known, err := recordedState(place, meta)
+	if err != nil {
+		return "", err
+	}
+	_, err = known.summary(place, meta, func(events.Record) {}) // which folds the rest of the log
+	return known.state.Broker, err
+}
+
 // summarizeFold makes the summary from the last checkpoint and the records after it.
 func summarizeFold(place jobs.Job, meta jobs.Meta) (Summary, error) {
 	known, err := recordedState(place, meta)

@@ -205,6 +205,9 @@ func (t *tally) text(node string) string {
 	if t == nil {
 		return node
 	}
+	if t.host != "" {
+		node += " on host " + t.host
+	}
 	text := fmt.Sprintf("%s: %d attempts", node, t.attempts)
 	if t.attempts == 1 {
 		text = node + ": 1 attempt"

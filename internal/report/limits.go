@@ -48,13 +48,16 @@ const changesKept = 200
 // limited takes a record before the rest of the plot does.
 func (p *plot) limited(r events.Record, now time.Duration) {
 	l := &p.limits
-	l.fill(p.part(now, columns))
+	p.goTo(p.part(now, columns))
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		l.slots = e.MaxParallel
 		l.fix(e.Rates)
 	case events.JobResumed:
 		l.running = len(e.Attached)
+		for _, s := range p.open {
+			s.awaits = false // that of those is found out again
+		}
 		l.fix(e.Rates)
 	case events.ScaleRequested:
 		l.slots = e.MaxParallel
@@ -79,6 +82,11 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		l.turns = l.turns || e.Key != ""
 		l.running++
 		l.cols[l.filled].starts++
+	case events.AgentPlaced:
+		if s := p.open[e.ItemIndex]; s != nil && s.awaits {
+			s.awaits = false
+			l.running++
+		}
 	case events.AgentDuplicated:
 		l.running++
 		l.cols[l.filled].starts++
@@ -117,9 +125,9 @@ func (l *limits) fix(rates []events.StartRate) {
 	}
 }
 
-// ended notes that an attempt has ended, if it had begun.
+// ended notes that an attempt has ended, if it ran.
 func (l *limits) ended(s *span) {
-	if s != nil && l.running > 0 {
+	if s != nil && !s.awaits && l.running > 0 {
 		l.running--
 	}
 }
@@ -132,10 +140,18 @@ func (l *limits) change(at time.Duration, text string) {
 	l.changes = append(l.changes, change{at, text})
 }
 
-// fill goes on to a column. In those between nothing has changed.
-func (l *limits) fill(to int) {
+// goTo goes on to a column. In those between nothing has changed, but that attempts are found to wait for a worker of a fleet.
+func (p *plot) goTo(to int) {
+	l := &p.limits
 	for l.filled < to {
 		l.filled++
+		begins := p.length * time.Duration(l.filled) / columns
+		for _, s := range p.open {
+			if s.fleet && !s.awaits && s.lane.node == "" && begins-s.From > view.PlacedWithin {
+				s.awaits = true
+				l.running = max(l.running-1, 0)
+			}
+		}
 		l.cols[l.filled] = limitColumn{running: l.running, slots: l.slots, rate: l.rate}
 	}
 }
@@ -143,7 +159,7 @@ func (l *limits) fill(to int) {
 // limitCharts draws how many agents ran and started, of a job whose limits changed or whose starts had turns. It returns nil for others.
 func (p *plot) limitCharts() []chart {
 	l := &p.limits
-	l.fill(columns - 1)
+	p.goTo(columns - 1)
 	if len(l.changes) == 0 && !l.turns {
 		return nil
 	}

@@ -47,6 +47,8 @@ type span struct {
 	ItemID   string
 	Number   int
 	Waits    []wait
+	fleet    bool // it was given to a fleet
+	awaits   bool // no worker of that has it yet, and it is not counted as running
 }
 
 // lane is a slot. On a fleet it is one of a worker; slot 0 is that of attempts of which only the worker is known.
@@ -60,7 +62,11 @@ func (l lane) compare(o lane) int {
 }
 
 // tally counts the attempts of a worker of a fleet.
-type tally struct{ attempts, lost, back int }
+type tally struct {
+	attempts, lost, back int
+
+	host string // that it is on, if it has another name
+}
 
 // wait is a time in which an attempt waited for the next try of a step.
 type wait struct{ From, To time.Duration }
@@ -121,7 +127,7 @@ func (p *plot) see(r events.Record) {
 		}
 	case events.AgentStarted:
 		p.stopWaiting(e.ItemIndex, now)
-		s := &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt}
+		s := &span{From: now, lane: lane{slot: e.Worker}, ItemID: e.ItemID, Number: e.Attempt, fleet: e.Fleet}
 		if e.Fleet {
 			s.lane.slot = 0 // it waits for a worker
 		}
@@ -139,11 +145,13 @@ func (p *plot) see(r events.Record) {
 	case events.AgentPlaced:
 		if s := p.open[e.ItemIndex]; s != nil {
 			s.lane, s.From = lane{e.Node, e.Slot}, now
+			p.at(e.Node, e.Host)
 		}
 	case events.AgentCompleted:
 		if d := p.double[e.ItemIndex]; d != nil && d.Number == e.Attempt {
 			p.supersede(e.ItemIndex, p.open[e.ItemIndex].Number)
 		}
+		p.at(e.Node, e.Host)
 		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
 		p.close(e.ItemIndex, now, succeeded)
 		p.column(now).Succeeded++
@@ -152,9 +160,11 @@ func (p *plot) see(r events.Record) {
 	case events.AgentLost:
 		if s := p.open[e.ItemIndex]; s != nil && s.lane.node == "" {
 			s.lane.node = e.Node
+			p.at(e.Node, e.Host)
 		}
 		p.close(e.ItemIndex, now, lost)
 	case events.AgentFailed:
+		p.at(e.Node, e.Host)
 		p.ran(e.ItemIndex, lane{e.Node, e.Slot}, now, e.DurationMS)
 		p.fail(e, now)
 	}
@@ -226,13 +236,26 @@ func (p *plot) draw(s *span, now time.Duration, o outcome) {
 	p.spans = append(p.spans, *s)
 }
 
-// count counts an attempt of a worker of a fleet.
-func (p *plot) count(node string, o outcome) {
+// tally returns the counts of a worker of a fleet.
+func (p *plot) tally(node string) *tally {
 	t := p.nodes[node]
 	if t == nil {
 		t = new(tally)
 		p.nodes[node] = t
 	}
+	return t
+}
+
+// at notes the machine of a worker.
+func (p *plot) at(node, host string) {
+	if host != "" {
+		p.tally(node).host = host
+	}
+}
+
+// count counts an attempt of a worker of a fleet.
+func (p *plot) count(node string, o outcome) {
+	t := p.tally(node)
 	t.attempts++
 	switch o {
 	case lost:

@@ -14,6 +14,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -78,6 +79,17 @@ type charts struct {
 type slowAttempt struct {
 	view.Attempt
 	Label string
+}
+
+// Where names the slot of the attempt: on a fleet, that of the worker which ran it.
+func (a slowAttempt) Where() string {
+	switch {
+	case a.Node != "":
+		return fmt.Sprintf("%s slot %d", a.Node, a.Slot)
+	case a.Fleet:
+		return "-"
+	}
+	return strconv.Itoa(a.Worker)
 }
 
 // dearItem is a row of the table of the dearest items.

@@ -125,7 +125,7 @@ func TestSlotsOfAFleetAreGroupedByWorker(t *testing.T) {
 	for i, id := range []string{"a", "b", "c", "d", "e"} {
 		s.at(0, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: i%4 + 1, Fleet: true})
 	}
-	s.at(time.Second, events.AgentPlaced{ItemID: "a", ItemIndex: 0, Attempt: 1, Node: "desk", Slot: 2})
+	s.at(time.Second, events.AgentPlaced{ItemID: "a", ItemIndex: 0, Attempt: 1, Node: "desk", Host: "vm-7", Slot: 2})
 	s.at(time.Second, events.AgentPlaced{ItemID: "b", ItemIndex: 1, Attempt: 1, Node: "attic", Slot: 1})
 	s.at(2*time.Second, events.AgentCompleted{ItemID: "c", ItemIndex: 2, Node: "desk", Slot: 1, DurationMS: events.Millis(500 * time.Millisecond)})
 	s.at(3*time.Second, events.AgentLost{ItemID: "b", ItemIndex: 1, Attempt: 1, Node: "attic"})
@@ -134,7 +134,7 @@ func TestSlotsOfAFleetAreGroupedByWorker(t *testing.T) {
 	s.at(4*time.Second, events.AgentInterrupted{ItemID: "e", ItemIndex: 4, Attempt: 1}) // it never came to a worker
 	page := pageOf(t, s.source())
 	for _, want := range []string{
-		"attic: 2 attempts, 2 lost<", "desk: 2 attempts, 1 given back or stopped<", "What each of 4 slots did over time, by worker: 2",
+		"attic: 2 attempts, 2 lost<", "desk on host vm-7: 2 attempts, 1 given back or stopped<", "What each of 4 slots did over time, by worker: 2",
 		"c, attempt 1 on desk, slot 1 succeeded after 500ms", "b, attempt 1 on attic, slot 1 was lost with its worker after 2s", "d, attempt 1 on attic was lost with its worker after 3s",
 	} {
 		if !strings.Contains(page, want) {
@@ -144,7 +144,7 @@ func TestSlotsOfAFleetAreGroupedByWorker(t *testing.T) {
 	if strings.Contains(page, "e, attempt 1") {
 		t.Error("an attempt is drawn that never came to a worker")
 	}
-	if strings.Index(page, "attic: ") > strings.Index(page, "desk: ") {
+	if strings.Index(page, "attic: ") > strings.Index(page, "desk on ") {
 		t.Error("the workers are not in order")
 	}
 }
@@ -445,6 +445,26 @@ func TestSlotsThatAreTakenAwayAreDrawn(t *testing.T) {
 	}
 }
 
+// What waits for a worker of a fleet does not run, and is not drawn as if it did.
+func TestWhatWaitsForAWorkerIsNotDrawnAsRunning(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce", Broker: "tls://broker:4222"})
+	s.at(0, events.ScaleRequested{MaxParallel: 2, By: "the fleet", Fleet: true, Workers: 1})
+	s.at(0, events.AgentStarted{ItemID: "a", AgentID: "a/1", Attempt: 1, Worker: 1, Fleet: true})
+	s.at(0, events.AgentStarted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Worker: 2, Fleet: true})
+	s.at(time.Second/2, events.AgentPlaced{ItemID: "a", AgentID: "a/1", Attempt: 1, Node: "w", Slot: 1})
+	s.at(10*time.Second, events.AgentCompleted{ItemID: "a", AgentID: "a/1", Attempt: 1, Node: "w", Slot: 1, DurationMS: events.Millis(10 * time.Second)})
+	s.at(30*time.Second, events.AgentPlaced{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Node: "w", Slot: 1})
+	s.at(40*time.Second, events.AgentCompleted{ItemID: "b", ItemIndex: 1, AgentID: "b/1", Attempt: 1, Node: "w", Slot: 1, DurationMS: events.Millis(10 * time.Second)})
+	s.at(40*time.Second, events.JobCompleted{})
+	page := pageOf(t, s.source())
+	for text, want := range map[string]bool{"after 4s: 1 of 2 at once": true, "after 20s: 1 of 2 at once": false, "after 36s: 1 of 2 at once": true} {
+		if strings.Contains(page, text) != want {
+			t.Errorf("%q in the page: %t, want %t", text, !want, want)
+		}
+	}
+}
+
 // However often limits change and however many keys there are, the page stays small.
 func TestChartsOfLimitsStaySmall(t *testing.T) {
 	var s story
@@ -463,5 +483,24 @@ func TestChartsOfLimitsStaySmall(t *testing.T) {
 	_, charts, err := Draw(s.source().Records, time.Time{})
 	if err != nil || len(charts) > 400_000 || !strings.Contains(string(charts), "And 960 more that were so for less time") {
 		t.Errorf("%d bytes, %v", len(charts), err)
+	}
+}
+
+// Attempts on a fleet are shown by the workers that ran them, and those that were lost count too.
+func TestAttemptsOfAFleet(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{MaxParallel: 6})
+	s.at(time.Second, events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 6, Fleet: true})
+	s.at(2*time.Second, events.AgentLost{ItemID: "a", Attempt: 1, Node: "beta"})
+	s.at(3*time.Second, events.AgentStarted{ItemID: "a", Attempt: 2, Worker: 6, Fleet: true})
+	s.at(5*time.Second, events.AgentCompleted{ItemID: "a", Attempt: 2, Worker: 6, Node: "gamma", Slot: 2, DurationMS: events.Millis(time.Second)})
+	s.at(6*time.Second, events.JobCompleted{})
+	src := s.source()
+	src.Mode = "mapreduce"
+	page := pageOf(t, src)
+	for _, want := range []string{"<dt>attempts</dt><dd>2</dd>", "<dt>lost</dt><dd>1</dd>", `<td class="n">gamma slot 2</td><td class="n">1s</td>`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
 	}
 }

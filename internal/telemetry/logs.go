@@ -38,6 +38,9 @@ func (t *Tracer) say(r events.Record) {
 	case events.AgentLost:
 		l.Severity, l.Body = Warn, e.ItemID+": "+e.Reason
 		l.Attrs = []Attr{{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}}
+	case events.AgentEndedLate:
+		l.Body = fmt.Sprintf("%s: attempt %d has ended on %s after it was given up: %s", e.ItemID, e.Attempt, e.Node, e.Outcome)
+		l.Attrs = []Attr{{"prodigy.item.id", e.ItemID}, {"prodigy.attempt", e.Attempt}}
 	case events.StepFailed:
 		if e.ItemID != "" {
 			return // its AgentFailed says so

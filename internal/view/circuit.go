@@ -87,7 +87,7 @@ func (j *Job) Held(b Breaker, now time.Time) int {
 		return 0 // nobody has told yet which keys the items have that did not start
 	}
 	if b.Scope == WorkflowScope {
-		return max(j.ToGo()-j.Running(now), 0)
+		return max(j.ToGo()-j.Running(now)-j.AwaitWorkers(now), 0)
 	}
 	n := 0
 	for _, a := range j.running {

@@ -84,6 +84,7 @@ type explainer struct {
 	attempt  int                      // the last that was started
 	index    int                      // of the item, once one was started
 	began    time.Time                // its last attempt
+	placed   string                   // " on " the worker of a fleet that runs the attempt; empty: it is not known
 	alone    bool                     // that attempt runs alone
 	killed   bool                     // the item was killed for lack of memory, and runs alone because of that
 	crashes  int                      // how often the run died while the item was running, for no known reason
@@ -181,7 +182,7 @@ func (x *explainer) apply(r events.Record) {
 			return
 		}
 		x.out.Status, x.letter = Succeeded, false
-		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node, e.Slot), duration.Format(time.Duration(e.DurationMS))))
+		x.add(r, fmt.Sprintf("attempt %d succeeded%s after %s", e.Attempt, on(e.Node, e.Host, e.Slot), duration.Format(time.Duration(e.DurationMS))))
 	case events.AgentReused:
 		x.out.Status = Succeeded
 		x.add(r, fmt.Sprintf("nothing is run: the result of item %s of job %s is taken over", e.FromItem, e.FromJob), unchanged(e)...)
@@ -198,12 +199,13 @@ func (x *explainer) apply(r events.Record) {
 	case events.AgentStraggling:
 		x.add(r, fmt.Sprintf("attempt %d is a straggler", e.Attempt), e.Words())
 	case events.AgentDuplicated:
-		x.attempt = e.Attempt
+		x.attempt, x.placed = e.Attempt, ""
 		x.add(r, fmt.Sprintf("attempt %d starts in slot %d, while attempt %d goes on", e.Attempt, e.Worker, e.Of), "the first of the two that succeeds counts; this one uses up no try")
 	case events.AgentSuperseded:
 		x.superseded(r, e)
 	case events.AgentPlaced:
-		x.add(r, fmt.Sprintf("attempt %d runs on %s, in slot %d there", e.Attempt, e.Node, e.Slot))
+		x.placed = on(e.Node, e.Host, 0)
+		x.add(r, fmt.Sprintf("attempt %d runs%s, in slot %d there", e.Attempt, x.placed, e.Slot))
 	case events.AgentLost:
 		x.out.Status = Pending
 		why := "that is no failure and uses up no try: another attempt follows, with the next number"
@@ -211,7 +213,12 @@ func (x *explainer) apply(r events.Record) {
 			x.out.Status = DeadLetter
 			why += "; it stays a dead letter until it succeeds"
 		}
-		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node, 0), e.Reason), why)
+		x.add(r, fmt.Sprintf("attempt %d was lost%s: %s", e.Attempt, on(e.Node, e.Host, 0), e.Reason), why)
+	case events.AgentEndedLate:
+		at := x.attempt
+		x.attempt = e.Attempt
+		x.add(r, fmt.Sprintf("attempt %d has ended%s after it was given up: %s", e.Attempt, on(e.Node, "", e.Slot), lateEnd(e)), "that comes too late and changes nothing")
+		x.attempt = at
 	case events.SkipRequested:
 		x.skip = e.By
 		x.add(r, "is not to run any more: "+e.By+" has asked to skip it")
@@ -224,15 +231,30 @@ func (x *explainer) apply(r events.Record) {
 	}
 }
 
-// on returns the words for a worker of a fleet, or nothing when there is none.
-func on(node string, slot int) string {
-	switch {
-	case node == "":
-		return ""
-	case slot == 0:
-		return " on " + node
+// lateEnd says how an attempt has ended that was given up.
+func lateEnd(e events.AgentEndedLate) string {
+	switch e.Outcome {
+	case events.LateKilled:
+		return "the worker had no contact, and has killed it"
+	case events.LateReturned:
+		return "it was stopped, or could not be run"
 	}
-	return fmt.Sprintf(" on %s in slot %d", node, slot)
+	return fmt.Sprintf("it %s after %s", e.Outcome, duration.Format(time.Duration(e.DurationMS)))
+}
+
+// on returns the words for a worker of a fleet, or nothing when there is none.
+func on(node, host string, slot int) string {
+	if node == "" {
+		return ""
+	}
+	text := " on " + node
+	if host != "" {
+		text += " (host " + host + ")"
+	}
+	if slot > 0 {
+		text += fmt.Sprintf(" in slot %d", slot)
+	}
+	return text
 }
 
 func (x *explainer) add(r events.Record, text string, why ...string) {
@@ -293,6 +315,7 @@ func times(n int, one, many string) string {
 }
 
 func (x *explainer) started(r events.Record, e events.AgentStarted) {
+	x.placed = ""
 	text := fmt.Sprintf("attempt %d starts in slot %d", e.Attempt, e.Worker)
 	var why []string
 	switch {
@@ -481,7 +504,7 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		x.add(r, "rejected without being run", x.breaker(r.Time), "it is a dead letter: retry it once the cause is fixed")
 		return
 	}
-	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node, e.Slot), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
+	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node, e.Host, e.Slot), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
 	if x.out.Status == Merging {
 		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)
@@ -664,7 +687,7 @@ func (x *explainer) resumed(r events.Record, e events.JobResumed) {
 	unfinished := x.out.Status == InFlight && crashed || x.out.Status == Waiting
 	switch {
 	case attached:
-		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), "the attempt did not die with it, and goes on")
+		x.add(r, fmt.Sprintf("the run had died while attempt %d was running; the job continues", x.attempt), "the attempt may still run"+x.placed+", and counts if it ends there")
 	case unfinished && x.letter:
 		x.out.Status = DeadLetter
 		x.add(r, "its retry from the dead letter queue did not finish; the job continues", "it is a dead letter as before")

@@ -84,6 +84,12 @@ var histories = []struct {
 		events.JobResumed{Reason: events.ForResume, Attached: []int{0}},
 		done(0),
 	}},
+	{"the run dies, and a worker may still run the attempt", []events.Event{
+		begun(0),
+		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "gamma", Host: "build-3", Slot: 2},
+		events.JobResumed{Reason: events.ForResume, Attached: []int{0}},
+		events.AgentLost{ItemID: "item_0", Attempt: 1, Reason: "its worker has not been heard of for 15s"},
+	}},
 	{"the run dies, and the retry budget of a step ends meanwhile", []events.Event{
 		begun(0),
 		events.StepRetrying{
@@ -123,12 +129,14 @@ var histories = []struct {
 	}},
 	{"a worker of a fleet is lost twice, and the item goes elsewhere", []events.Event{
 		events.AgentStarted{ItemID: "item_0", Attempt: 1, Worker: 3, Fleet: true},
-		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "worker-1", Slot: 2},
-		events.AgentLost{ItemID: "item_0", Attempt: 1, Node: "worker-1", Reason: "no word from it for 1m"},
+		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "worker-1", Host: "a", Slot: 2},
+		events.AgentLost{ItemID: "item_0", Attempt: 1, Node: "worker-1", Host: "a", Reason: "no word from it for 1m"},
 		events.AgentStarted{ItemID: "item_0", Attempt: 2, Worker: 3, Fleet: true},
 		events.AgentLost{ItemID: "item_0", Attempt: 2, Reason: "no word from it for 1m"},
+		events.AgentEndedLate{ItemID: "item_0", Attempt: 1, Token: 7, Node: "worker-1", Slot: 2, Outcome: events.LateKilled},
 		events.AgentStarted{ItemID: "item_0", Attempt: 3, Worker: 3, Fleet: true, Suspect: true},
-		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second), Node: "worker-2", Slot: 3},
+		events.AgentEndedLate{ItemID: "item_0", Attempt: 2, Token: 9, Node: "worker-1", Slot: 1, Outcome: events.LateSucceeded, DurationMS: *ms(time.Second)},
+		events.AgentCompleted{ItemID: "item_0", Attempt: 3, DurationMS: *ms(time.Second), Node: "worker-2", Host: "b", Slot: 3},
 	}},
 	{"a dead letter is sent again, and its worker is lost", []events.Event{
 		begun(0), failedFor("on_item_failure is dlq", 1),

@@ -24,11 +24,47 @@ func (j *Job) InFlight() []Attempt {
 	return list
 }
 
-// Running returns the number of running attempts. Attempts that wait for the next try of a step do not count, nor do those that wait for
+// Where says where an attempt runs on a fleet, as in "worker-3 slot 2 on host a"; empty: here, or it is not known.
+func (a Attempt) Where() string {
+	if a.Node == "" {
+		return ""
+	}
+	text := fmt.Sprintf("%s slot %d", a.Node, a.Slot)
+	if a.Host != "" {
+		text += " on host " + a.Host
+	}
+	return text
+}
+
+// PlacedWithin is how soon after its start it is known of an attempt which worker of a fleet runs it.
+const PlacedWithin = time.Second
+
+// AwaitsWorker reports whether an attempt was given to a fleet, and no worker runs it yet.
+func (a Attempt) AwaitsWorker(now time.Time) bool {
+	return a.Fleet && a.Node == "" && a.Step == "" && a.Due.IsZero() && now.Sub(a.Began) > PlacedWithin
+}
+
+// AwaitWorkers returns the number of attempts that no worker of the fleet runs yet.
+func (j *Job) AwaitWorkers(now time.Time) int {
+	n := 0
+	for _, a := range j.running {
+		if a.AwaitsWorker(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// LacksWorkers reports whether nothing runs before a worker of the fleet takes part.
+func (j *Job) LacksWorkers(now time.Time) bool {
+	return j.Running(now) == 0 && (j.AwaitWorkers(now) > 0 || j.OnFleet && j.Workers == 0)
+}
+
+// Running returns the number of running attempts. Attempts that wait for a worker or for the next try of a step do not count, nor do those that wait for
 // a slot afterwards: the log does not say which those are, but no more can run than there are slots.
 func (j *Job) Running(now time.Time) int {
 	parked, _ := j.parked(now)
-	n := len(j.running) - parked
+	n := len(j.running) - parked - j.AwaitWorkers(now)
 	if slots := max(j.MaxParallel, j.slots); slots > 0 {
 		n = min(n, slots)
 	}
@@ -37,7 +73,7 @@ func (j *Job) Running(now time.Time) int {
 
 // Waiting returns the number of items that wait for another attempt, for the next try of a step, or for a slot afterwards.
 func (j *Job) Waiting(now time.Time) int {
-	return len(j.waiting.due) + len(j.running) - j.Running(now)
+	return len(j.waiting.due) + len(j.running) - j.AwaitWorkers(now) - j.Running(now)
 }
 
 // held reports whether an attempt waits until the job is continued, since the next try of its step has come due while it was paused.

@@ -104,6 +104,81 @@ func TestABreakerHasItsCause(t *testing.T) {
 	}
 }
 
+// What was given to a fleet and runs on no worker yet waits for one: it counts neither as running nor as waiting for another attempt.
+func TestWhatNoWorkerRunsYetIsNotCountedAsRunning(t *testing.T) {
+	j := New()
+	apply := func(after time.Duration, e events.Event) {
+		j.Apply(events.Record{Time: began.Add(after), JobID: "j", Event: e})
+	}
+	counts := func(after time.Duration) [3]int {
+		now := began.Add(after)
+		return [3]int{j.Running(now), j.Waiting(now), j.AwaitWorkers(now)}
+	}
+	apply(0, events.JobStarted{MaxParallel: 4, Broker: "tls://broker:4222"})
+	for i, id := range []string{"a", "b", "c", "d"} {
+		apply(0, events.AgentStarted{ItemID: id, ItemIndex: i, Attempt: 1, Worker: i + 1, Fleet: true})
+	}
+	if got := counts(500 * time.Millisecond); got != [3]int{4, 0, 0} {
+		t.Errorf("at first: %d, want 4 running, since it is not known yet where", got)
+	}
+	apply(100*time.Millisecond, events.AgentPlaced{ItemID: "a", Attempt: 1, Node: "desk", Host: "vm-7", Slot: 2})
+	apply(200*time.Millisecond, events.AgentProgress{ItemID: "b", Step: "call"})
+	apply(time.Second, events.StepRetrying{ItemID: "c", ItemIndex: 2, DelayMS: events.Millis(time.Minute)})
+	if got := counts(3 * time.Second); got != [3]int{2, 1, 1} {
+		t.Errorf("then: %d, want 2 running, 1 that waits for its step, 1 that waits for a worker", got)
+	}
+	apply(4*time.Second, events.AgentDuplicated{ItemID: "a", Attempt: 2, Of: 1})
+	apply(5*time.Second, events.AgentPlaced{ItemID: "a", Attempt: 2, Node: "attic", Slot: 1})
+	var where []string
+	for _, a := range j.InFlight() {
+		if a.ItemID == "a" {
+			where = append(where, a.Where())
+		}
+	}
+	if want := []string{"desk slot 2 on host vm-7", "attic slot 1"}; !slices.Equal(where, want) {
+		t.Errorf("a runs on %q, want %q", where, want)
+	}
+}
+
+// Nobody knows when a job ends that no worker runs anything of.
+func TestAJobThatWaitsForWorkersHasNoEstimate(t *testing.T) {
+	const items = 24
+	for name, scaled := range map[string]bool{"with the slots of the workers": true, "with max_parallel": false} {
+		j := New()
+		apply := func(after time.Duration, e events.Event) {
+			j.Apply(events.Record{Time: began.Add(after), JobID: "j", Event: e})
+		}
+		estimated := func(after time.Duration) bool { _, ok := j.Remaining(began.Add(after)); return ok }
+		apply(0, events.JobStarted{MaxParallel: 2, Broker: "tls://broker:4222"})
+		apply(0, events.PhaseStarted{Phase: "map"})
+		apply(0, events.ItemsSelected{TotalItems: items})
+		if scaled {
+			apply(0, events.ScaleRequested{MaxParallel: 2, By: "the fleet", Fleet: true, Workers: 1})
+		}
+		for i := range items - 2 {
+			apply(time.Duration(i)*time.Second, events.AgentStarted{ItemID: strconv.Itoa(i), ItemIndex: i, Attempt: 1, Worker: 1, Fleet: true})
+			apply(time.Duration(i)*time.Second, events.AgentCompleted{ItemID: strconv.Itoa(i), ItemIndex: i, Attempt: 1, Node: "desk", Slot: 1, DurationMS: 500})
+		}
+		apply(items*time.Second, events.AgentStarted{ItemID: "last", ItemIndex: items - 1, Attempt: 1, Worker: 1, Fleet: true})
+		if !estimated(items * time.Second) {
+			t.Errorf("%s: there is no estimate while workers run items", name)
+		}
+		if scaled {
+			apply(items*time.Second, events.ScaleRequested{Was: 2, By: "the fleet", Fleet: true})
+		}
+		if estimated((items + 5) * time.Second) {
+			t.Errorf("%s: there is an estimate though nothing runs", name)
+		}
+		apply((items+6)*time.Second, events.AgentPlaced{ItemID: "last", ItemIndex: items - 1, Attempt: 1, Node: "desk", Slot: 1})
+		if scaled {
+			apply((items+6)*time.Second, events.ScaleRequested{MaxParallel: 2, By: "the fleet", Fleet: true, Workers: 1})
+		}
+		if !estimated((items + 7) * time.Second) {
+			t.Errorf("%s: there is no estimate when the last item runs", name)
+		}
+	}
+}
+
 // A try that has come due while the job is paused has not begun.
 func TestTriesOfAPausedJobWaitUntilItGoesOn(t *testing.T) {
 	j := New()

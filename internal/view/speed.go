@@ -86,14 +86,14 @@ type Estimate struct {
 const enoughForEstimate = 5
 
 // Remaining estimates the remaining time of the map phase. It reports false if it cannot: items are still being selected, too few have
-// finished, or dead letters are being retried.
+// finished, dead letters are being retried, or nothing runs before a worker of the fleet takes part.
 //
 // The two rates (of now, and of the whole run) give the range. It is widened by 1/√n, the relative error of counting n events,
 // and by what the last attempts take longer than the others; a retry that is due later, or an open breaker, moves its beginning.
 func (j *Job) Remaining(now time.Time) (Estimate, bool) {
 	left := float64(j.ToGo())
 	recent, mean := j.Rate(now), j.meanRate(now)
-	if !j.Complete || j.Letters || j.speed.n < enoughForEstimate || left == 0 || min(recent, mean) <= 0 {
+	if !j.Complete || j.Letters || j.speed.n < enoughForEstimate || left == 0 || min(recent, mean) <= 0 || j.LacksWorkers(now) {
 		return Estimate{}, false
 	}
 	spread := 1 / math.Sqrt(float64(j.speed.n))

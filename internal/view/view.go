@@ -39,8 +39,9 @@ type Job struct {
 	Mode        string
 	Version     string
 	MaxParallel int
-	OnFleet     bool // MaxParallel are the slots of the workers of a fleet
-	Workers     int  // of these, those that take part
+	Broker      string // of the fleet that the items run on; empty: they run on this machine
+	OnFleet     bool   // MaxParallel are the slots of the workers of a fleet
+	Workers     int    // of these, those that take part
 	State       State
 	Base        string    // with workspaces: the commit that the job began at
 	Head        string    // with workspaces: the commit with all that was merged
@@ -148,7 +149,9 @@ type Attempt struct {
 	Index    int
 	Number   int
 	Worker   int
+	Fleet    bool   // it is given to a worker of a fleet
 	Node     string // the worker of a fleet that runs it, as far as it is known
+	Host     string // that the worker is on, if it has another name
 	Slot     int    // of that worker
 	Step     string // that it is in, as far as it is known; of one that failed, the step that failed
 	Began    time.Time
@@ -189,7 +192,7 @@ func (j *Job) Apply(r events.Record) {
 	case events.JobStarted:
 		j.started(e)
 	case events.JobResumed:
-		j.ReduceStale, j.ReduceHeld, j.Budget, j.Rates = false, false, nil, e.Rates
+		j.ReduceStale, j.ReduceHeld, j.Budget, j.Rates, j.Broker = false, false, nil, e.Rates, e.Broker
 		j.capped(e.MaxCostUSD)
 		j.resume(r.Time, e)
 	case events.JobCompleted:
@@ -282,7 +285,7 @@ func (j *Job) applyAgent(r events.Record) {
 		j.waiting.remove(e.ItemIndex)
 		j.found(e.ItemIndex)
 		j.atItems = true
-		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time}
+		j.running[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Fleet: e.Fleet, Began: r.Time}
 		j.indexes[e.ItemID] = e.ItemIndex
 		j.slots = max(j.slots, e.Worker)
 	case events.AgentStraggling:
@@ -293,7 +296,7 @@ func (j *Job) applyAgent(r events.Record) {
 		}
 	case events.AgentDuplicated:
 		j.Stragglers.Duplicates++
-		j.doubles[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Began: r.Time, Duplicate: true}
+		j.doubles[e.ItemIndex] = Attempt{ItemID: e.ItemID, Index: e.ItemIndex, Number: e.Attempt, Worker: e.Worker, Fleet: j.running[e.ItemIndex].Fleet, Began: r.Time, Duplicate: true}
 		j.slots = max(j.slots, e.Worker)
 	case events.AgentSuperseded:
 		if a, runs := j.running[e.ItemIndex]; runs && a.Number == e.Attempt {
@@ -309,6 +312,7 @@ func (j *Job) applyAgent(r events.Record) {
 		if j.running[e.ItemIndex].Duplicate {
 			j.Stragglers.Counted++
 		}
+		j.placed(e.ItemIndex, e.Node, e.Host, e.Slot)
 		j.ended(r.Time, e.ItemIndex, time.Duration(e.DurationMS), "", "")
 		if e.Commit != "" {
 			j.merging[e.ItemIndex] = queued{id: e.ItemID, seq: r.Seq, since: r.Time}
@@ -325,9 +329,11 @@ func (j *Job) applyAgent(r events.Record) {
 	case events.AgentFailed:
 		j.failed(r.Time, e)
 	case events.AgentPlaced:
-		if a, runs := j.running[e.ItemIndex]; runs {
-			a.Node, a.Slot = e.Node, e.Slot
-			j.running[e.ItemIndex] = a
+		for _, attempts := range []map[int]Attempt{j.running, j.doubles} {
+			if a, runs := attempts[e.ItemIndex]; runs && a.Number == e.Attempt {
+				a.Node, a.Host, a.Slot = e.Node, e.Host, e.Slot
+				attempts[e.ItemIndex] = a
+			}
 		}
 	case events.AgentInterrupted:
 		j.stopped(e.ItemIndex)
@@ -340,7 +346,7 @@ func (j *Job) applyAgent(r events.Record) {
 func (j *Job) started(e events.JobStarted) {
 	j.resumed = false
 	j.Workflow, j.Mode, j.Version, j.MaxParallel = e.Workflow, e.Mode, e.Version, e.MaxParallel
-	j.Base, j.Head, j.Rates = e.Base, e.Base, e.Rates
+	j.Base, j.Head, j.Rates, j.Broker = e.Base, e.Base, e.Rates, e.Broker
 	j.capped(e.MaxCostUSD)
 	if e.TotalItems != nil {
 		j.Total = *e.TotalItems
@@ -411,6 +417,7 @@ func (j *Job) phaseCompleted(e events.PhaseCompleted) {
 }
 
 func (j *Job) failed(now time.Time, e events.AgentFailed) {
+	j.placed(e.ItemIndex, e.Node, e.Host, e.Slot)
 	j.ended(now, e.ItemIndex, time.Duration(e.DurationMS), e.Step, e.ErrorType)
 	if !e.Rejected() && !e.ErrorType.AfterAttempt() {
 		j.circuit.failed(WorkflowScope, e.ErrorType, e.Error)
@@ -456,6 +463,14 @@ func (j *Job) retried(r Retry) {
 	j.Retried.Last = r
 }
 
+// placed notes which worker of a fleet ran an attempt that ends now. One that ends soon is placed nowhere before.
+func (j *Job) placed(index int, node, host string, slot int) {
+	if a, runs := j.running[index]; runs && node != "" {
+		a.Node, a.Host, a.Slot = node, host, slot
+		j.running[index] = a
+	}
+}
+
 // ended removes an attempt from the running ones and records its duration.
 func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t retry.Type) {
 	a, ok := j.running[index]
@@ -470,6 +485,9 @@ func (j *Job) ended(now time.Time, index int, took time.Duration, step string, t
 	j.Durations.Add(took)
 	j.slow(a)
 }
+
+// Attempts returns the number of attempts that are over: they have ended by themselves, or were lost with their workers.
+func (j *Job) Attempts() int { return j.Durations.N() + j.Lost }
 
 // slowestKept is the number of slowest attempts that are kept.
 const slowestKept = 5
