@@ -29,14 +29,14 @@ var allowed = map[string][]string{
 	"attack/damage":  {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
 	"attack/shell":   {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
 	"torture":        {"trials", "github.com/klauspost/compress"},
-	"torture/fleet":  {"github.com/nats-io/nats.go"},
+	"torture/fleet":  {"github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
 	"bench/fleet":    {},
 	"bench/rationed": {},
 	"release":        {},
 	"live":           {},
 
 	"internal/natsfleet": {
-		"agent", "aicli", "breaker", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "pressure", "process", "retry", "spend",
+		"agent", "aicli", "breaker", "duration", "events", "fingerprint", "fleet", "gitspace", "mapreduce", "mask", "outputs", "pressure", "process", "retry", "spend",
 		"github.com/go-json-experiment/json", "github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "golang.org/x/sync", "gopkg.in/yaml.v3",
 	},
 	"internal/control": {},

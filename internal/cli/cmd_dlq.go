@@ -117,7 +117,7 @@ func runDLQList(con *console, o dlqListOptions) error {
 	if err != nil {
 		return err
 	}
-	print := newLetterTable(con, labelsOf(job))
+	print := newLetterTable(con, job, labelsOf(job))
 	if o.format == asJSON {
 		print = newLetterWriter(con.out, asJSON)
 	}
@@ -157,7 +157,7 @@ func (o dlqListOptions) wants(e dlq.Entry) bool {
 }
 
 // newLetterTable returns a writer that prints one row for each dead letter, and the commands to type next.
-func newLetterTable(con *console, names labels) letterWriter {
+func newLetterTable(con *console, job jobs.Job, names labels) letterWriter {
 	k := con.look()
 	t := newTable(con.text(), k, []string{"DATA", "LAST ATTEMPT", "FAILURES", "ELIGIBLE", "STEP"},
 		"ITEM", "FAILURES", "TYPE", "STEP", "ELIGIBLE", "LAST ATTEMPT", "LABEL", "DATA", "ERROR")
@@ -184,10 +184,11 @@ func newLetterTable(con *console, names labels) letterWriter {
 			if err := t.flush(); err != nil {
 				return err
 			}
-			_, _ = fmt.Fprintf(con.err, "next: prodigy dlq inspect %s --job-id %s\n", quoted(first.ItemID), first.JobID)
+			commands := []string{inspect(first.ItemID, job)}
 			if eligible > 0 {
-				_, _ = fmt.Fprintf(con.err, "next: prodigy dlq retry %s\n", first.JobID)
+				commands = append(commands, retryCommand(job, ""))
 			}
+			printNext(con.err, commands)
 			return nil
 		},
 	}
@@ -212,6 +213,18 @@ func cell(s string, limit int) string {
 
 // quoted returns a word for a command line that people can copy.
 func quoted(word string) string { return posix.Quote(visible(word)) }
+
+// shellWords returns a command line of words.
+func shellWords(words []string) string {
+	var line strings.Builder
+	for i, word := range words {
+		if i > 0 {
+			line.WriteByte(' ')
+		}
+		line.WriteString(quoted(word))
+	}
+	return line.String()
+}
 
 func yesNo(b bool) string {
 	if b {
@@ -267,17 +280,17 @@ func runDLQInspect(con *console, o dlqInspectOptions) error {
 	if err := printLetter(con.text(), job, e, names.label(e.ItemID, e.Item)); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(con.err, "next: %s\n", sendAgain(e))
+	printNext(con.err, []string{sendAgain(job, e)})
 	return nil
 }
 
 // sendAgain returns the command that retries a dead letter.
-func sendAgain(e dlq.Entry) string {
-	command := fmt.Sprintf("prodigy dlq retry %s --item %s", e.JobID, quoted(e.ItemID))
+func sendAgain(job jobs.Job, e dlq.Entry) string {
+	flags := " --item " + quoted(e.ItemID)
 	if !e.ReprocessEligible {
-		command += " --force"
+		flags += " --force"
 	}
-	return command
+	return retryCommand(job, flags)
 }
 
 // dataShown is how many characters of the data of an item are printed.

@@ -27,8 +27,10 @@ func newFleetCommand(con *console) *cobra.Command {
 	group := newGroup("fleet", "Look after the workers of a fleet")
 	var o fleetCommandOptions
 	list := &cobra.Command{
-		Use:     "ls",
-		Short:   "List the workers",
+		Use:   "ls",
+		Short: "List the workers",
+		Long: `List the workers, with what they have of jobs and when they were heard of last. All that answer are listed, and while a job runs those
+that it has heard of and that do not: silent is one that it waits for word of, and gives up after its --lease.`,
 		Example: "  prodigy fleet ls --fleet nats://127.0.0.1:4222",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -196,8 +198,12 @@ type nodeShown struct {
 	Labels   []string  `json:"labels"`
 	Draining bool      `json:"draining"`
 	Short    string    `json:"short,omitempty"` // why it begins nothing now
-	Began    time.Time `json:"began"`
+	Began    time.Time `json:"began,omitzero"`  // zero: it does not answer
+	Last     time.Time `json:"last"`            // when it was heard of last
+	Silent   bool      `json:"silent"`          // it does not answer, and a job waits for word of it
 	Jobs     []jobHeld `json:"jobs"`
+
+	ago time.Duration // since Last; 0: it answers
 }
 
 // jobHeld is what a worker has of a job.
@@ -216,10 +222,11 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 	slices.SortFunc(nodes, func(a, b fleet.Node) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Instance, b.Instance))
 	})
-	shown := make([]nodeShown, 0, len(nodes))
+	shown, now := make([]nodeShown, 0, len(nodes)), time.Now()
 	for _, n := range nodes {
 		one := nodeShown{
-			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels, Draining: n.Draining, Short: n.Short[""], Began: n.Began, Jobs: []jobHeld{},
+			Name: n.Name, Host: n.Host, Version: n.Version, Slots: n.Slots, Busy: n.Busy, Labels: n.Labels, Draining: n.Draining, Short: n.Short[""], Began: n.Began,
+			Last: now.Add(-n.Ago), Silent: n.Silent(), Jobs: []jobHeld{}, ago: n.Ago,
 		}
 		for key, id := range n.Jobs {
 			one.Jobs = append(one.Jobs, jobHeld{JobID: id, Items: len(n.Holds[key]), Refused: n.Refuses[key], Short: cmp.Or(n.Short[""], n.Short[key])})
@@ -236,7 +243,7 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		}
 		return printOrphans(ctx, con, o)
 	}
-	t := newTable(con.out, con.look(), nil, "WORKER", "HOST", "SLOTS", "BUSY", "SINCE", "LABELS", "VERSION", "JOBS")
+	t := newTable(con.out, con.look(), nil, "WORKER", "HOST", "SLOTS", "BUSY", "SINCE", "LAST", "LABELS", "VERSION", "JOBS")
 	for _, n := range shown {
 		var held []string
 		for _, j := range n.Jobs {
@@ -255,8 +262,18 @@ func runFleetList(ctx context.Context, con *console, o fleetCommandOptions) erro
 		if n.Draining {
 			name += " (draining)"
 		}
-		t.row(visible(name), visible(n.Host), strconv.Itoa(n.Slots), strconv.Itoa(n.Busy), duration.Format(time.Since(n.Began).Round(time.Second)),
-			visible(strings.Join(n.Labels, ",")), visible(n.Version), visible(cmp.Or(strings.Join(held, "; "), "-")))
+		since, last := "-", "now"
+		if !n.Began.IsZero() {
+			since = duration.Format(now.Sub(n.Began).Round(time.Second))
+		}
+		if n.ago >= time.Second {
+			last = duration.Format(n.ago.Round(time.Second)) + " ago"
+		}
+		if n.Silent {
+			name += " (silent)"
+		}
+		t.row(visible(name), visible(n.Host), strconv.Itoa(n.Slots), strconv.Itoa(n.Busy), since, last,
+			visible(cmp.Or(strings.Join(n.Labels, ","), "-")), visible(cmp.Or(n.Version, "-")), visible(cmp.Or(strings.Join(held, "; "), "-")))
 	}
 	if err := t.flush(); err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
-	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
@@ -212,11 +211,11 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if err != nil {
 		return err
 	}
-	home, err := jobs.FromEnv()
+	t, err := findTools(w.Workflow, noSteps)
 	if err != nil {
 		return err
 	}
-	c.Home, c.Since = home, o.since.Since
+	c.Home, c.Since = t.home, o.since.Since
 	earlier, note, err := mapreduce.Compare(c, w.Workflow)
 	if err != nil {
 		return err
@@ -229,7 +228,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if in != nil {
 		defer func() { _ = in.Close() }() // only read from
 	}
-	workers := planFleetOf(ctx, con, o.fleet, w.Workflow)
+	workers := planFleetOf(ctx, con, o.fleet, w.Workflow, t)
 	if workers != nil {
 		slots = workers.slots(slots, mapreduce.OpenSlots(c, w.Workflow))
 	}

@@ -146,7 +146,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	if err != nil {
 		return err
 	}
-	t, err := findTools(w, on.wanted())
+	t, err := findTools(w, on.stepsHere(w))
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (o jobOptions) again(ctx context.Context, con *console, job jobs.Job, on fl
 	c.Dir, c.Settings, c.Replacement, c.Set = meta.Dir, found, replacement, o.set
 	p := newPrinter(con, o, w)
 	p.showItems(con, shown, false)
-	end, err := watch(ctx, c, p, on.on(con, t, w, meta.Dir, o.grace, do))
+	end, err := watch(ctx, c, p, on.on(con, t, w, meta.Dir, do))
 	if err != nil {
 		return o.afterError(con, end, err)
 	}

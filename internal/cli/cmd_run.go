@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -137,7 +138,11 @@ func (o runOptions) each(ctx context.Context) ([]runOptions, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := findTools(w.Workflow, o.fleet.forWorkflow(w.Workflow).wanted() || o.dryRun); err != nil {
+		needed := o.fleet.forWorkflow(w.Workflow).stepsHere(w.Workflow)
+		if o.dryRun {
+			needed = noSteps
+		}
+		if _, err := findTools(w.Workflow, needed); err != nil {
 			return nil, err
 		}
 		if w.Map != nil && w.Map.Input.Stdin {
@@ -202,7 +207,7 @@ func runRun(ctx context.Context, con *console, o runOptions) error {
 func (o runOptions) start(ctx context.Context, con *console, w checked, limit time.Duration) error {
 	con.hide(w.settings.Mask)
 	con.secrets.Settings = w.settings
-	t, err := findTools(w.Workflow, o.fleet.wanted())
+	t, err := findTools(w.Workflow, o.fleet.stepsHere(w.Workflow))
 	if err != nil {
 		return err
 	}
@@ -217,7 +222,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	c.AllowDirty, c.Since = o.allowDirty, o.since.Since
 	p := newPrinter(con, o.jobOptions, w.Workflow)
 	p.showItems(con, o.echo, o.keepOrder)
-	end, err := watch(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir, o.grace, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+	end, err := watch(ctx, c, p, o.fleet.on(con, t, w.Workflow, w.dir, func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 		return mapreduce.Run(ctx, c, w.Workflow, w.source)
 	}))
 	if err != nil {
@@ -237,8 +242,8 @@ type tools struct {
 	agents aicli.Set
 }
 
-// findTools returns the tools for w. It fails if w needs a CLI that is not installed, unless its items run on other machines.
-func findTools(w *workflow.Workflow, elsewhere bool) (tools, error) {
+// findTools returns the tools for w. It fails if a CLI is not installed that a step needs which runs on this machine.
+func findTools(w *workflow.Workflow, here func(stepRef) bool) (tools, error) {
 	home, err := jobs.FromEnv()
 	if err != nil {
 		return tools{}, err
@@ -247,17 +252,33 @@ func findTools(w *workflow.Workflow, elsewhere bool) (tools, error) {
 	if err != nil {
 		return tools{}, err
 	}
-	if !elsewhere {
-		err = checkClaude(w, claude)
-	}
-	if err != nil {
+	if err := checkClaude(w, claude, here); err != nil {
 		return tools{}, err
 	}
 	agents, err := agentsOf(home, w)
-	if err != nil || elsewhere {
-		return tools{home, claude, agents}, err
+	if err != nil {
+		return tools{}, err
 	}
-	return tools{home, claude, agents}, checkAgents(w, agents)
+	return tools{home, claude, agents}, checkAgents(w, agents, here)
+}
+
+// noSteps is for findTools when nothing is run.
+func noSteps(stepRef) bool { return false }
+
+// programs returns the CLIs that w runs in steps that on picks, by the names that they are started with.
+func (t tools) programs(w *workflow.Workflow, on func(stepRef) bool) []string {
+	var all []string
+	for at, s := range stepsOf(w) {
+		switch {
+		case !on(at):
+		case s.Claude != nil:
+			all = append(all, t.claude[0])
+		case s.Agent != nil:
+			all = append(all, t.agents[s.Agent.Preset()].Argv[0])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // collectionOf returns when the failures of a workflow are printed: in one summary at the end, unless it says otherwise.

@@ -170,7 +170,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	}
 	con.hide(w.settings.Mask)
 	con.secrets.Settings = w.settings
-	t, err := findTools(w.Workflow, true)
+	t, err := findTools(w.Workflow, noSteps)
 	if err != nil {
 		return job, nil, err
 	}

@@ -114,6 +114,8 @@ type details struct {
 	Running    int              `json:"running"`
 	Slots      int              `json:"slots,omitempty"`   // of a running job
 	Workers    int              `json:"workers,omitempty"` // of a fleet whose slots these are
+	Broker     string           `json:"broker,omitempty"`  // of the fleet that the items run on
+	Await      int              `json:"waiting_for_workers,omitempty"`
 	Waiting    int              `json:"waiting"`
 	NextRetry  *time.Time       `json:"next_retry,omitempty"`
 	ToGo       int              `json:"to_go"`      // of the items found so far
@@ -151,10 +153,11 @@ type remaining struct {
 	HighMS events.Millis `json:"high_ms"`
 }
 
-// attemptTimes are the durations of the attempts that were not interrupted.
+// attemptTimes are the attempts that were not interrupted, and the durations of those that were not lost.
 type attemptTimes struct {
 	Count    int           `json:"count"`
-	Retries  int           `json:"retries"` // that were decided, of items and of steps
+	Lost     int           `json:"lost,omitempty"` // of these: with their workers of a fleet
+	Retries  int           `json:"retries"`        // that were decided, of items and of steps
 	MeanMS   events.Millis `json:"mean_ms"`
 	MedianMS events.Millis `json:"median_ms"`
 	P90MS    events.Millis `json:"p90_ms"`
@@ -167,6 +170,7 @@ type agentShown struct {
 	Attempt    int           `json:"attempt"`
 	Worker     int           `json:"worker"`
 	Node       string        `json:"node,omitempty"` // the worker of a fleet
+	Host       string        `json:"host,omitempty"` // that it is on, if it has another name
 	Slot       int           `json:"slot,omitempty"` // of that worker
 	Step       string        `json:"step,omitempty"`
 	DurationMS events.Millis `json:"duration_ms"`
@@ -210,7 +214,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 	now := time.Now()
 	running := s.State == stateRunning
 	d := details{
-		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
+		jobStatus: statusOf(s), Reason: s.Reason, Phase: j.Phase, Broker: j.Broker, Waiting: j.Waiting(now), ToGo: j.ToGo(), Complete: j.Complete,
 		Attempts: timesOf(j), Agents: []agentShown{}, Slowest: agentsShown(j.Slowest, label, func(a view.Attempt) time.Duration { return a.Duration }),
 		Breakers: []breakerShown{}, Groups: []group{}, recorded: recorded,
 	}
@@ -226,7 +230,7 @@ func detailsOf(s mapreduce.Summary, j *view.Job, recorded *workflow.Workflow, la
 		d.Verify = &verifyShown{Items: len(v.ItemIDs), Commit: v.Commit, DurationMS: events.Millis(now.Sub(v.Began))}
 	}
 	if running {
-		d.Running, d.PerSecond, d.Slots, d.Workers = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers
+		d.Running, d.PerSecond, d.Slots, d.Workers, d.Await = j.Running(now), j.Rate(now), j.MaxParallel, j.Workers, j.AwaitWorkers(now)
 		d.Agents = agentsShown(j.InFlight(), label, func(a view.Attempt) time.Duration { return now.Sub(a.Began) })
 		for _, by := range slices.Sorted(maps.Keys(j.StartsHeld)) {
 			d.Held = append(d.Held, startsHeld(j.StartsHeld[by]))
@@ -262,7 +266,7 @@ const stateRunning = "running"
 func timesOf(j *view.Job) attemptTimes {
 	d := &j.Durations
 	return attemptTimes{
-		Count: d.N(), Retries: j.Retries, MeanMS: events.Millis(d.Mean()), MedianMS: events.Millis(d.Quantile(0.5)),
+		Count: j.Attempts(), Lost: j.Lost, Retries: j.Retries, MeanMS: events.Millis(d.Mean()), MedianMS: events.Millis(d.Quantile(0.5)),
 		P90MS: events.Millis(d.Quantile(0.9)), MaxMS: events.Millis(d.Max()),
 	}
 }
@@ -270,7 +274,7 @@ func timesOf(j *view.Job) attemptTimes {
 func agentsShown(list []view.Attempt, label func(index int) string, took func(view.Attempt) time.Duration) []agentShown {
 	shown := make([]agentShown, len(list))
 	for i, a := range list {
-		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling, Duplicate: a.Duplicate}
+		shown[i] = agentShown{ItemID: a.ItemID, Label: label(a.Index), Attempt: a.Number, Worker: a.Worker, Node: a.Node, Host: a.Host, Slot: a.Slot, Step: a.Step, DurationMS: events.Millis(took(a)), Straggling: a.Straggling, Duplicate: a.Duplicate}
 	}
 	return shown
 }
@@ -299,7 +303,11 @@ func (d details) print(w io.Writer, k look, j *view.Job, now time.Time) {
 	d.printMerge(w)
 	d.printProgress(w, k, j, now)
 	if t := d.Attempts; t.Count > 0 {
-		_, _ = fmt.Fprintf(w, "attempts: %d, median %s, 9 of 10 within %s, longest %s\n", t.Count, duration.Format(time.Duration(t.MedianMS)),
+		lost := ""
+		if t.Lost > 0 {
+			lost = fmt.Sprintf(", %d lost with their workers", t.Lost)
+		}
+		_, _ = fmt.Fprintf(w, "attempts: %d%s, median %s, 9 of 10 within %s, longest %s\n", t.Count, lost, duration.Format(time.Duration(t.MedianMS)),
 			duration.Format(time.Duration(t.P90MS)), duration.Format(time.Duration(t.MaxMS)))
 	}
 	if d.Stragglers != nil {
@@ -377,16 +385,20 @@ func (d details) printMerge(w io.Writer) {
 // printProgress prints the remaining items and, while the job runs, its progress.
 func (d details) printProgress(w io.Writer, k look, j *view.Job, now time.Time) {
 	if d.ToGo > 0 {
-		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)))
+		_, _ = fmt.Fprintf(w, "to go: %d, %d running, %d waiting%s%s\n", d.ToGo, d.Running, d.Waiting, prefixed(", ", nextRetry(j, now)), prefixed(", ", awaiting(d.Await)))
+	}
+	if d.Broker != "" {
+		slots := ""
+		if d.State == stateRunning {
+			slots = j.FleetSlots()
+		}
+		_, _ = fmt.Fprintf(w, "fleet: %s%s\n", visible(d.Broker), prefixed(": ", slots))
 	}
 	if text := adapted(j); text != "" {
 		_, _ = fmt.Fprintln(w, text)
 	}
 	if d.State != stateRunning {
 		return
-	}
-	if text := j.FleetSlots(); text != "" {
-		_, _ = fmt.Fprintf(w, "fleet: %s\n", text)
 	}
 	if d.recorded != nil {
 		printRate(w, rateOf(d.recorded))

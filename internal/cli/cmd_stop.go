@@ -99,6 +99,6 @@ func awaitStop(ctx context.Context, con *console, job jobs.Job, pid int) error {
 		return nil
 	}
 	_, _ = fmt.Fprintf(con.err, "job %s has stopped\n", job.ID)
-	printNext(con.err, []string{"prodigy resume " + job.ID})
+	printNext(con.err, []string{resumeCommand(job, "")})
 	return nil
 }

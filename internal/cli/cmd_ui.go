@@ -187,7 +187,7 @@ func eachItem(job jobs.Job, wanted func(int) bool) iter.Seq2[ui.Item, error] {
 // settled is how long startCommand waits for a command to be refused.
 const settled = time.Second
 
-// commandOf returns the arguments of the command that a person would type for an action.
+// commandOf returns the arguments of the command that a person would type for an action, but for the flags about a fleet.
 func commandOf(job jobs.Job, a ui.Action) []string {
 	switch a.Kind {
 	case ui.Stop:
@@ -228,11 +228,18 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) 
 		return err
 	}
 	args := commandOf(job, a)
-	words := []string{"prodigy"}
-	for _, arg := range args {
-		words = append(words, quoted(visible(arg)))
+	shown := append([]string{"prodigy"}, args...)
+	if a.Kind.Continues() {
+		flags, err := continuing(job, meta, shown)
+		if err != nil {
+			return err
+		}
+		for _, f := range flags {
+			args, shown = append(args, f.words()...), append(shown, f.shown().words()...)
+		}
 	}
-	out, err := ui.CreateStarted(job, strings.Join(words, " "), time.Now())
+	command := shellWords(shown)
+	out, err := ui.CreateStarted(job, command, time.Now())
 	if err != nil {
 		return err
 	}
@@ -260,7 +267,7 @@ func startCommand(g *errgroup.Group, home jobs.Home, job jobs.Job, a ui.Action) 
 			}
 			_, text, _ := strings.Cut(string(said), "\n") // without the command
 			text, _, _ = strings.Cut(text, "\x1e")
-			return fmt.Errorf("%s: %s", strings.Join(words, " "), strings.TrimSpace(text))
+			return fmt.Errorf("%s: %s", command, strings.TrimSpace(text))
 		}
 		return nil
 	case <-time.After(settled):

@@ -259,14 +259,14 @@ func (e explained) printOutput(w io.Writer, k look, c view.Entry) {
 func (e explained) next(job jobs.Job) []string {
 	switch e.Status {
 	case view.DeadLetter, view.Rejected:
-		commands := []string{fmt.Sprintf("prodigy dlq inspect %s --job-id %s", quoted(e.ItemID), e.JobID)}
+		commands := []string{inspect(e.ItemID, job)}
 		if letter, found, err := dlq.Find(job.DLQFile(), e.ItemID); err == nil && found {
-			commands = append(commands, sendAgain(letter))
+			commands = append(commands, sendAgain(job, letter))
 		}
 		return commands
 	case view.Unseen, view.Pending, view.Waiting, view.InFlight, view.Merging:
 		if !job.Running() {
-			return []string{"prodigy resume " + e.JobID}
+			return []string{resumeCommand(job, "")}
 		}
 	}
 	return nil

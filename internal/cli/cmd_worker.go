@@ -103,6 +103,11 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 		if o.dir, err = filepath.Abs(o.dir); err != nil {
 			return err
 		}
+		if info, err := os.Stat(o.dir); err != nil {
+			return refusef("--dir: %w: make the directory, or mount it, before the worker starts", err)
+		} else if !info.IsDir() {
+			return refusef("--dir: %s is not a directory", o.dir)
+		}
 	}
 	dir := filepath.Join(home.Root, "workers", name)
 	unlock, err := jobs.LockWorker(dir)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/mask"
 	"prodigy/internal/process"
 	"prodigy/internal/workflow"
 )
@@ -36,9 +38,26 @@ type brokerOptions struct {
 
 // add gives cmd the flags. name is that of the flag for the broker, and usage says what it is for.
 func (o *brokerOptions) add(cmd *cobra.Command, name, usage string) {
-	cmd.Flags().StringVar(&o.url, name, "", usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
-	cmd.Flags().StringVar(&o.credentials, "credentials", "", "a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
+	cmd.Flags().Var(namedFlag{&o.url, "the address is empty"}, name, usage+", as nats://HOST:4222 (also: PRODIGY_FLEET, and fleet in config.yml)")
+	cmd.Flags().Var(namedFlag{&o.credentials, "the name of the file is empty"}, "credentials", "a file of credentials that prodigy fleet init has made, which names the broker too (also: PRODIGY_FLEET_CREDENTIALS)")
 	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow a broker on another machine without TLS")
+}
+
+// namedFlag is a flag for a text that is not empty, as that of an unset variable would be. empty is the error for that.
+type namedFlag struct {
+	text  *string
+	empty string
+}
+
+func (f namedFlag) String() string { return *f.text }
+func (f namedFlag) Type() string   { return "string" }
+
+func (f namedFlag) Set(text string) error {
+	if text == "" {
+		return errors.New(f.empty)
+	}
+	*f.text = text
+	return nil
 }
 
 // find finds the broker by the flags, else the environment, else the configuration. Its URL is empty if there is none.
@@ -57,7 +76,10 @@ func (o *brokerOptions) find() error {
 		CA:       cmp.Or(os.Getenv("PRODIGY_FLEET_CA"), c.fleet.ca), NKey: cmp.Or(os.Getenv("PRODIGY_FLEET_NKEY"), c.fleet.nkey),
 		Cert: os.Getenv("PRODIGY_FLEET_CERT"), Key: os.Getenv("PRODIGY_FLEET_KEY"),
 	}
-	if o.found.Cert == "" && o.found.Key == "" {
+	if (o.found.Cert == "") != (o.found.Key == "") {
+		return refusef("PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY need each other: they are one certificate")
+	}
+	if o.found.Cert == "" {
 		o.found.Cert, o.found.Key = c.fleet.cert, c.fleet.key
 	}
 	// The first that names a broker by its URL or by credentials does. Credentials serve for a broker that is named before them, too.
@@ -125,7 +147,9 @@ func (o *fleetOptions) add(cmd *cobra.Command) {
 // addWorkers gives cmd the flags that say on which workers items run. usage is that of the flag for the broker.
 func (o *fleetOptions) addWorkers(cmd *cobra.Command, usage string) {
 	o.brokerOptions.add(cmd, "fleet", usage)
-	cmd.Flags().Lookup("fleet").Usage += "; none: here"
+	broker := cmd.Flags().Lookup("fleet")
+	broker.Usage += "; none: here"
+	broker.Value = namedFlag{&o.url, "the address is empty; none runs it here"}
 	cmd.Flags().Var(labelsFlag{&o.requires}, "requires", "only workers with this label, besides those of map.requires (may be given more than once)")
 }
 
@@ -168,6 +192,11 @@ func (o fleetOptions) forWorkflow(w *workflow.Workflow) fleetOptions {
 	return o
 }
 
+// stepsHere returns which steps of w run on this machine.
+func (o fleetOptions) stepsHere(w *workflow.Workflow) func(stepRef) bool {
+	return func(at stepRef) bool { return !o.wanted() || at.runsHere(w) }
+}
+
 // labels returns what a worker must have to run items of w.
 func (o fleetOptions) labels(w *workflow.Workflow) []string {
 	all := slices.Clone(o.requires)
@@ -180,24 +209,65 @@ func (o fleetOptions) labels(w *workflow.Workflow) []string {
 	return slices.Compact(all)
 }
 
-// fleetFlags returns the flags by which a job was started on a fleet, each after a space, for a command that continues it. It is empty for a job that was
-// started without, or whose fleet is in the environment or the configuration.
+// resumeCommand returns the command to type that resumes a job, on the fleet that its items ran on last. more are further flags, each after a space.
+func resumeCommand(job jobs.Job, more string) string {
+	return "prodigy resume " + job.ID + more + fleetFlags(job)
+}
+
+// retryCommand returns the command to type that retries dead letters of a job, on the fleet that its items ran on last. more is as for resumeCommand.
+func retryCommand(job jobs.Job, more string) string {
+	return "prodigy dlq retry " + job.ID + more + fleetFlags(job)
+}
+
+// fleetFlags returns the flags by which a command continues a job on the fleet that its items ran on last, each after a space and without passwords. It is
+// empty if they ran on this machine, or if the environment or the configuration names that fleet.
 func fleetFlags(job jobs.Job) string {
 	meta, err := job.ReadMeta()
 	if err != nil {
 		return ""
 	}
-	return fleetFlagsIn(meta.Args, meta.Dir)
+	flags, _, err := lastFleet(job, meta)
+	if err != nil {
+		flags = recordedFlags(meta.Args, meta.Dir)
+	}
+	return shownFlags(flags)
 }
 
-// fleetFlagsIn returns the flags about a fleet in a command line that was given in dir.
-func fleetFlagsIn(args []string, dir string) string {
-	var text strings.Builder
+// shownFlags returns flags as they are printed, each after a space.
+func shownFlags(flags []fleetFlag) string {
+	var words []string
+	for _, f := range flags {
+		words = append(words, f.shown().words()...)
+	}
+	return prefixed(" ", shellWords(words))
+}
+
+// fleetFlag is a flag about a fleet in a command line.
+type fleetFlag struct{ name, value string }
+
+func (f fleetFlag) words() []string {
+	if f.name == "--insecure" {
+		return []string{f.name}
+	}
+	return []string{f.name, f.value}
+}
+
+// shown returns the flag without the password that may be in it.
+func (f fleetFlag) shown() fleetFlag {
+	if f.name == "--fleet" {
+		f.value = fleet.ShownURL(f.value)
+	}
+	return f
+}
+
+// recordedFlags returns the flags about a fleet in a command line that was given in dir; none with --fleet none.
+func recordedFlags(args []string, dir string) []fleetFlag {
+	var flags []fleetFlag
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
 		name, value, joined := strings.Cut(args[i], "=")
 		switch name {
 		case "--insecure":
-			text.WriteString(" " + name)
+			flags = append(flags, fleetFlag{name: name})
 			continue
 		case "--fleet", "--credentials", "--lease", "--broker-patience", "--requires":
 		default:
@@ -207,17 +277,59 @@ func fleetFlagsIn(args []string, dir string) string {
 			i++
 			value = args[i]
 		}
-		switch {
-		case name == "--fleet" && value == noFleet:
-			return ""
-		case name == "--fleet":
-			value = fleet.ShownURL(value)
-		case name == "--credentials":
+		if name == "--fleet" && value == noFleet {
+			return nil
+		}
+		if name == "--credentials" {
 			value = process.Resolve(dir, value)
 		}
-		text.WriteString(" " + name + " " + quoted(value))
+		flags = append(flags, fleetFlag{name, value})
 	}
-	return text.String()
+	return flags
+}
+
+// continuing returns the flags by which a command that this process starts continues a job on the fleet that its items ran on last; none if they ran on this
+// machine. It returns an error, with the command to type, if the password of the broker was not recorded. command is the one to start.
+func continuing(job jobs.Job, meta jobs.Meta, command []string) ([]fleetFlag, error) {
+	flags, incomplete, err := lastFleet(job, meta)
+	if err != nil || !incomplete {
+		return flags, err
+	}
+	words := append(slices.Clone(command), flags[len(flags)-1].words()...)
+	return nil, refusef("the password of the broker is not recorded: type %s, with the password, in %s", shellWords(words), meta.Dir)
+}
+
+// lastFleet returns the flags that lead to the fleet that the items of a job ran on last: those that the job was begun with, if they still do, else others with
+// the broker as the last. It returns none if the items ran on this machine. incomplete reports whether the password of the broker was not recorded.
+func lastFleet(job jobs.Job, meta jobs.Meta) (flags []fleetFlag, incomplete bool, err error) {
+	broker, err := mapreduce.BrokerOf(job)
+	if err != nil || broker == "" {
+		return nil, false, err
+	}
+	var given brokerOptions
+	var others []fleetFlag // that do not name the broker
+	flags = recordedFlags(meta.Args, meta.Dir)
+	for _, f := range flags {
+		switch f.name {
+		case "--fleet":
+			given.url = f.value
+		case "--credentials":
+			given.credentials = f.value
+		default:
+			others = append(others, f)
+		}
+	}
+	if err := given.find(); err != nil {
+		return nil, false, err
+	}
+	masked := strings.Contains(given.found.URL, mask.Mark)
+	if fleet.ShownURL(given.found.URL) == broker && !masked {
+		return flags, false, nil
+	}
+	if u, err := url.Parse(broker); err == nil {
+		incomplete = u.User != nil // it is recorded as it is shown
+	}
+	return append(others, fleetFlag{"--fleet", broker}), incomplete, nil // by another command since
 }
 
 // check refuses what a fleet cannot do, or this machine without one, before anything runs. What this machine may lack it only warns of.
@@ -251,7 +363,7 @@ func (o fleetOptions) checkHere(con *console, w *workflow.Workflow, quiet bool) 
 }
 
 // on returns do for a job on the fleet, if one is wanted. dir is the directory of the run.
-func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string, grace time.Duration, do work) work {
+func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string, do work) work {
 	if !o.wanted() {
 		return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
 			c.Abandon = o.url == noFleet
@@ -268,7 +380,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 			files = append(files, pattern.Value)
 		}
 		coordinator, err := con.backend.Join(ctx, fleet.JobOptions{
-			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Guards: w.Map.Guards, Dir: dir, Grace: grace,
+			Address: o.found, Version: versionText(), Lease: o.leaseOf, Patience: o.patience, Requires: o.labels(w), Programs: t.programs(w, stepRef.runsOnWorkers), Guards: w.Map.Guards, Dir: dir,
 			Agents: t.agents != nil, Layers: layers, Claude: t.claude, Files: files, Produces: w.Map.Produces, Ended: endedIn(t.home),
 		})
 		if err != nil {
@@ -280,7 +392,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		coordinator.OnAbort(abort)
 		c.Stop = stop
 		observe := c.Observe
-		c.Executor, c.OnFleet = coordinator.Executor, true
+		c.Executor, c.OnFleet, c.Broker = coordinator.Executor, true, fleet.ShownURL(o.found.URL)
 		c.Observe = func(records []events.Record) {
 			coordinator.Persisted(records)
 			observe(records)

@@ -31,12 +31,12 @@ type planWorker struct {
 }
 
 // planFleetOf asks the broker for the workers that a job of w could run on. It returns nil for a job without a fleet.
-func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow) *planFleet {
+func planFleetOf(ctx context.Context, con *console, o fleetOptions, w *workflow.Workflow, t tools) *planFleet {
 	if !o.wanted() {
 		return nil
 	}
 	p := &planFleet{Broker: fleet.ShownURL(o.found.URL), Workers: []planWorker{}}
-	nodes, err := con.backend.Nodes(ctx, o.found)
+	nodes, err := con.backend.Nodes(ctx, o.found, t.programs(w, stepRef.runsOnWorkers)...)
 	if err != nil {
 		p.Unreachable = err.Error()
 		return p

@@ -150,14 +150,19 @@ func (p *printer) show() {
 			}
 			p.job.PausedBefore(past.Paused, time.Now())
 		case n := <-p.notices:
-			p.printf("%s\n", n.text)
-			if n.state && p.job.ID != "" {
-				p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
-			}
+			p.tell(n)
 		case now := <-tick.C:
 			p.tellFlood(false)
 			p.progress(now)
 		}
+	}
+}
+
+// tell prints a notice, and how the job stands if that asks for it.
+func (p *printer) tell(n notice) {
+	p.printf("%s\n", p.con.errLook().fold(2, n.text))
+	if n.state && p.job.ID != "" {
+		p.printf("%s\n", p.lines.statusLine(p.job, time.Now()))
 	}
 }
 

@@ -81,7 +81,7 @@ func (g progressLines) lines(j *view.Job, now time.Time, width, height int) []st
 	} else {
 		counts := append(g.outcomes(j), activity(j, now)...)
 		add(append([]string{g.bar(j, width, counts)}, counts...)...)
-		add(cut(width, strings.Join(slices.Concat(pace(j, now), g.money(j), g.retries(j, now)), "  ")))
+		add(cut(width, strings.Join(slices.Concat(onFleet(j, now), pace(j, now), g.money(j), g.retries(j, now)), "  ")))
 		for _, text := range g.paused(j, now) {
 			add(g.paint(yellow, text))
 		}
@@ -246,16 +246,26 @@ func activity(j *view.Job, now time.Time) []string {
 	if !j.Complete && !j.Letters {
 		parts = append(parts, fmt.Sprintf("%d found so far", j.Total))
 	}
-	if text := j.FleetSlots(); text != "" {
-		parts = append(parts, text)
-	}
 	return parts
 }
 
-// pace returns the throughput and the estimated remaining time.
+// onFleet returns the slots of the workers of a fleet, and how many items wait for one, in words.
+func onFleet(j *view.Job, now time.Time) []string {
+	return slices.DeleteFunc([]string{j.FleetSlots(), awaiting(j.AwaitWorkers(now))}, func(text string) bool { return text == "" })
+}
+
+// awaiting says how many attempts wait for a worker of a fleet, if any do.
+func awaiting(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d waiting for a worker", n)
+}
+
+// pace returns the throughput and the estimated remaining time, of a job that something can run of.
 func pace(j *view.Job, now time.Time) []string {
 	rate := j.Rate(now)
-	if rate <= 0 {
+	if rate <= 0 || j.LacksWorkers(now) {
 		return nil
 	}
 	parts := []string{rateText(rate)}
@@ -474,7 +484,13 @@ func (g progressLines) attempt(a view.Attempt, now time.Time, width int) string 
 	if a.Step != "" {
 		details = append(details, "step "+visible(a.Step))
 	}
+	if where := a.Where(); where != "" {
+		details = append(details, visible(where))
+	}
 	switch {
+	case a.AwaitsWorker(now):
+		head = "  waiting " + visible(a.ItemID)
+		details = append(details, "for a worker")
 	case a.Held:
 		head = "  waiting " + visible(a.ItemID)
 		details = append(details, "next try when the job goes on")
@@ -538,7 +554,7 @@ func (g progressLines) statusLine(j *view.Job, now time.Time) string {
 	if !j.AtItems() {
 		return g.phase(j, now)
 	}
-	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), pace(j, now), g.money(j))
+	parts := slices.Concat(progressLines{}.outcomes(j), activity(j, now), onFleet(j, now), pace(j, now), g.money(j))
 	if g.rate != "" {
 		parts = append(parts, "items wait for the rate "+g.rate)
 	}

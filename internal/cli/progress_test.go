@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/outputs"
 	"prodigy/internal/view"
+	"prodigy/internal/workflow"
 )
 
 var sixteen = time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
@@ -106,6 +109,15 @@ func TestTheRegionShowsHowAJobStands(t *testing.T) {
 			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.AgentStarted{ItemID: "a"}, events.AgentStarted{ItemID: "b", ItemIndex: 1},
 			events.AgentCompleted{ItemID: "a"},
 		), 120, 40, []string{"1 done  0 failed  1 running  0 waiting  2 found so far", "30.0/min", "  running b  2s"}},
+		{"on a fleet, in 80 columns", progressLines{}, seen(view.New(),
+			events.JobStarted{}, events.PhaseStarted{Phase: "map"}, events.ItemsSelected{TotalItems: 500},
+			events.ScaleRequested{MaxParallel: 12, By: "the fleet", Fleet: true, Workers: 3},
+			events.AgentStarted{ItemID: "a", Fleet: true}, events.AgentStarted{ItemID: "b", ItemIndex: 1, Fleet: true}, events.AgentCompleted{ItemID: "a"},
+		), 80, 24, []string{
+			"  0% #-----------------------------  1/500 done  0 failed  0 running  0 waiting",
+			"12 slots on 3 workers  1 waiting for a worker",
+			"  waiting b  2s  for a worker",
+		}},
 		{"a phase that runs once", progressLines{steps: map[string]int{"reduce": 3}}, seen(view.New(),
 			events.JobStarted{Mode: "mapreduce"}, events.PhaseStarted{Phase: "reduce"}, events.StepCompleted{Phase: "reduce"},
 		), 120, 40, []string{"reduce: 2s, step 2 of 3"}},
@@ -230,6 +242,17 @@ func TestLinesFitTheTerminal(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Notices are broken between words, as the lines of the log are.
+func TestNoticesAreFoldedInATerminal(t *testing.T) {
+	var b bytes.Buffer
+	con := &console{err: &b, out: io.Discard, live: true, plain: true, size: func() (int, int) { return 40, 20 }}
+	p := newPrinter(con, jobOptions{}, &workflow.Workflow{})
+	p.tell(notice{text: "worker beta is lost, and what it had goes elsewhere: 2"})
+	if got, want := b.String(), "worker beta is lost, and what it had\n  goes elsewhere: 2\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

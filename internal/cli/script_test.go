@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the files that scripts compare 
 // of the tests of natsfleet and otlp: linked here, they would be felt at each of two thousand starts.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
-		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // scripts wait half of their time
+		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // scripts wait most of their time
 	}
 	scripts.Main(m, map[string]func(){
 		"prodigy": func() { os.Exit(Main(os.Args[1:], nil, nil)) },

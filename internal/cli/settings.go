@@ -311,10 +311,10 @@ func containsStep(w *workflow.Workflow, is func(workflow.Step) bool) bool {
 	return false
 }
 
-// checkAgents finds the executables of the CLIs that the agent steps of w use.
-func checkAgents(w *workflow.Workflow, set aicli.Set) error {
-	for _, s := range stepsOf(w) {
-		if s.Agent == nil {
+// checkAgents finds the executables of the CLIs that those agent steps of w use that run here.
+func checkAgents(w *workflow.Workflow, set aicli.Set, here func(stepRef) bool) error {
+	for at, s := range stepsOf(w) {
+		if s.Agent == nil || !here(at) {
 			continue
 		}
 		program := set[s.Agent.Preset()].Argv[0]
@@ -328,10 +328,10 @@ func checkAgents(w *workflow.Workflow, set aicli.Set) error {
 	return nil
 }
 
-// checkClaude finds the executable of argv, when w has a step that needs it.
-func checkClaude(w *workflow.Workflow, argv []string) error {
-	for _, step := range stepsOf(w) {
-		if step.Claude == nil {
+// checkClaude finds the executable of argv, when a step of w needs it that runs here.
+func checkClaude(w *workflow.Workflow, argv []string, here func(stepRef) bool) error {
+	for at, step := range stepsOf(w) {
+		if step.Claude == nil || !here(at) {
 			continue
 		}
 		if _, err := exec.LookPath(argv[0]); err != nil {

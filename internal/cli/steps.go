@@ -101,6 +101,20 @@ func eachStep(p stepRef, steps []workflow.Step, yield func(stepRef, workflow.Ste
 	return true
 }
 
+// runsOnWorkers reports whether a job on a fleet runs the steps of this section on its workers.
+func (r stepRef) runsOnWorkers() bool {
+	switch r.section {
+	case "map", "workspace.setup", "workspace.resolve":
+		return true
+	}
+	return section{name: r.section}.handler()
+}
+
+// runsHere reports whether a job of w on a fleet runs them where it was started.
+func (r stepRef) runsHere(w *workflow.Workflow) bool {
+	return !r.runsOnWorkers() || r.section == "workspace.setup" && w.Workspace.Verify != nil // which has a workspace, too
+}
+
 // upTo prints a maximum number of runs.
 func upTo(n int) string {
 	if n == 1 {

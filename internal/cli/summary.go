@@ -166,6 +166,9 @@ func (e finishedRun) print(con *console) {
 	if e.job != nil && e.job.Retries > 0 {
 		_, _ = fmt.Fprintf(w, "%s\n    all of them: prodigy logs %s --failed\n", look.fold(2, retryCounts(e.job, "")), e.Job.ID)
 	}
+	if e.job != nil && e.job.Lost > 0 {
+		_, _ = fmt.Fprintf(w, "lost with their workers: %s\n", counted(e.job.Lost, "attempt"))
+	}
 	e.printSlowest(w, look)
 	printSpent(w, look, e.Spent, e.limit())
 	_, _ = fmt.Fprintf(w, "job: %s\n", e.Job.ID)
@@ -257,7 +260,7 @@ func resumeWithMore(job jobs.Job, spent spend.JobSpent) string {
 	if spent.Tokens > 0 {
 		return resumeMended(job)
 	}
-	return "prodigy resume " + job.ID + " --max-cost " + spent.More().Decimal() + fleetFlags(job)
+	return resumeCommand(job, " --max-cost "+spent.More().Decimal())
 }
 
 // printNext prints the commands to type next.
@@ -334,11 +337,11 @@ func mistaken(cause error) bool {
 
 // resumeMended returns the command that resumes a job with its workflow file as it is then.
 func resumeMended(job jobs.Job) string {
-	command := "prodigy resume " + job.ID
+	flag := ""
 	if meta, err := job.ReadMeta(); err == nil && meta.WorkflowPath != "" {
-		command += " --workflow " + quoted(meta.WorkflowPath)
+		flag = " --workflow " + quoted(meta.WorkflowPath)
 	}
-	return command + fleetFlags(job)
+	return resumeCommand(job, flag)
 }
 
 // mendFirst is printed before the command that resumes a job whose items could not be selected.
@@ -349,7 +352,7 @@ const reduceHeldText = "reduce did not run, since its condition (reduce_when) di
 const reduceStaleText = "reduce is older than the results: items have succeeded since it ran"
 
 // runReduce returns the command that runs reduce over the results of now.
-func runReduce(job jobs.Job) string { return "prodigy dlq retry " + job.ID + " --reduce" }
+func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
 
 // nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed, inspect and retry its
 // dead letters, or list the skipped items, which only the log has.
@@ -359,14 +362,14 @@ func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []stri
 		commands = append(commands, runReduce(job))
 	}
 	if !completed {
-		commands = append(commands, "prodigy resume "+job.ID+forced(job)+accepting(job)+fleetFlags(job))
+		commands = append(commands, resumeCommand(job, forced(job)+accepting(job)))
 	}
 	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
 	switch {
 	case letter != "" && eligible:
-		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+fleetFlags(job))
+		return append(commands, inspect(letter, job), retryCommand(job, ""))
 	case letter != "":
-		return append(commands, inspect(letter, job), "prodigy dlq retry "+job.ID+" --force"+fleetFlags(job))
+		return append(commands, inspect(letter, job), retryCommand(job, " --force"))
 	case skipped > 0:
 		return append(commands, fmt.Sprintf("prodigy events ls --job-id %s --event-type AgentSkipped", job.ID))
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -14,6 +15,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 )
 
 const uiRetried = `
@@ -131,6 +135,107 @@ func TestAJobIsStoppedAndResumedFromTheBrowser(t *testing.T) {
 	_, page = shown.get(job)
 	if code, _ := shown.post(job+"/resume", form); code != http.StatusForbidden || hiddenToken(page) != "" {
 		t.Errorf("a resume from a server that only shows: %d, token %q", code, hiddenToken(page))
+	}
+}
+
+// jobOnAFleet makes a job of this home that was begun by a command line, and ran on the fleet of a broker last.
+func jobOnAFleet(t *testing.T, dir, broker string, args ...string) jobs.Job {
+	t.Helper()
+	home, err := jobs.FromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := home.Create("repo", "mapreduce", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const source = "mode: mapreduce\nmap:\n  input: [1, 2]\n  agent_template: [{shell: \"echo here >>ran\"}]\n"
+	writeText(t, job.WorkflowFile(), source)
+	meta := jobs.Meta{JobID: job.ID, Workflow: "w", Mode: "mapreduce", Dir: dir, Started: time.Now(), MaxParallel: 1, Args: args, Digests: []string{jobs.Digest([]byte(source))}}
+	if err := job.WriteMeta(meta); err != nil {
+		t.Fatal(err)
+	}
+	log, err := events.Create(job.EventsDir(), job.ID, time.Now(), events.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Append(time.Now(), events.JobStarted{Mode: "mapreduce", MaxParallel: 1, Broker: broker})
+	log.Append(time.Now(), events.JobPaused{Reason: "SIGTERM"})
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// A button continues a job where its items ran last: by the flags that it was begun with, if they are what led there.
+func TestAButtonContinuesAJobOnItsFleet(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, filepath.Join(dir, "c.yml"), "role: coordinator\nurl: tls://b:4222\n")
+	credentials := filepath.Join(dir, "c.yml")
+	for name, c := range map[string]struct {
+		broker, env string
+		args        []string
+		want        string // as a command line
+		refused     string
+	}{
+		"here":                             {args: []string{"run", "w.yml"}},
+		"here at last":                     {args: []string{"run", "w.yml", "--fleet", "tls://b:4222"}},
+		"as it was begun":                  {broker: "tls://b:4222", args: []string{"run", "--fleet=tls://b:4222", "--lease", "20s", "w.yml"}, want: "--fleet tls://b:4222 --lease 20s"},
+		"insecure":                         {broker: "nats://b:4222", args: []string{"run", "--fleet", "nats://b:4222", "--insecure"}, want: "--fleet nats://b:4222 --insecure"},
+		"by credentials":                   {broker: "tls://b:4222", args: []string{"run", "--credentials", "c.yml"}, want: "--credentials " + credentials},
+		"a password":                       {broker: "nats://xxxxx@b:4222", args: []string{"run", "--fleet", "nats://me:secret@b:4222"}, want: "--fleet nats://me:secret@b:4222"},
+		"continued on another":             {broker: "tls://c:4222", args: []string{"run", "--fleet", "tls://b:4222", "--requires", "gpu"}, want: "--requires gpu --fleet tls://c:4222"},
+		"here first":                       {broker: "tls://c:4222", args: []string{"run"}, want: "--fleet tls://c:4222"},
+		"the environment is so":            {broker: "tls://c:4222", env: "tls://c:4222", args: []string{"run", "--lease", "20s"}, want: "--lease 20s"},
+		"the environment has the password": {broker: "nats://xxxxx@b:4222", env: "nats://me:secret@b:4222", args: []string{"run"}},
+		"the environment is another":       {broker: "tls://c:4222", env: "tls://d:4222", args: []string{"run"}, want: "--fleet tls://c:4222"},
+		"a password that is a secret": {
+			broker: "nats://xxxxx@b:4222", args: []string{"run", "--fleet", "nats://me:***@b:4222"},
+			refused: "the password of the broker is not recorded: type prodigy resume JOB --fleet nats://xxxxx@b:4222, with the password, in " + dir,
+		},
+		"a password of the environment then": {
+			broker: "nats://xxxxx@b:4222", args: []string{"run"},
+			refused: "the password of the broker is not recorded: type prodigy resume JOB --fleet nats://xxxxx@b:4222, with the password, in " + dir,
+		},
+		"no credentials any more": {broker: "tls://b:4222", args: []string{"run", "--credentials", "gone.yml"}, refused: "the credentials of the fleet: open " + filepath.Join(dir, "gone.yml")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PRODIGY_HOME", t.TempDir())
+			t.Setenv("PRODIGY_FLEET", c.env)
+			job := jobOnAFleet(t, dir, c.broker, c.args...)
+			meta, err := job.ReadMeta()
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags, err := continuing(job, meta, []string{"prodigy", "resume", job.ID})
+			var words []string
+			for _, f := range flags {
+				words = append(words, f.words()...)
+			}
+			if got := strings.Join(words, " "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if got := strings.ReplaceAll(fmt.Sprint(err), job.ID, "JOB"); c.refused == "" && err != nil || !strings.HasPrefix(got, c.refused) {
+				t.Errorf("got %v, want %q", err, c.refused)
+			}
+		})
+	}
+}
+
+// What the button starts is shown without the password, and does not run here what ran on a fleet.
+func TestAJobOfAFleetDoesNotGoOnHereFromTheBrowser(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PRODIGY_HOME", filepath.Join(dir, "home"))
+	t.Chdir(dir)
+	job := jobOnAFleet(t, dir, "nats://xxxxx@b:4222", "run", "--fleet", "nats://me:s3cr3t@b:4222")
+	person := newPerson(t, "--all")
+	_, page := person.get("/jobs/" + job.ID)
+	code, body := person.post("/jobs/"+job.ID+"/resume", url.Values{"token": {hiddenToken(page)}})
+	if want := "prodigy resume " + job.ID + " --fleet nats://xxxxx@b:4222: "; code != http.StatusConflict || !strings.Contains(body, want) || strings.Contains(body, "s3cr3t") {
+		t.Errorf("got %d %s, want %q", code, body, want)
+	}
+	if _, err := os.Stat("ran"); !os.IsNotExist(err) {
+		t.Error("an item ran here")
 	}
 }
 

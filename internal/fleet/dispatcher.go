@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -136,6 +138,15 @@ func (d *Dispatcher) HolderOf(token int64) string {
 		return f.at.instance
 	}
 	return ""
+}
+
+// Held returns the tokens of the attempts that an instance was given.
+func (d *Dispatcher) Held(instance string) []int64 {
+	s := d.workers[instance]
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.flights))
 }
 
 // Remove removes an attempt and returns its holder. It reports false if there is none with this token: what is reported of it counts no more.
@@ -309,7 +320,7 @@ func (d *Dispatcher) replaced(instance string) {
 	}
 }
 
-// workerGone forgets a worker that has ended. What it was given and never took, others get.
+// workerGone gives no more to a worker that has ended. It is forgotten when nothing of it is out: what is, is lost after a lease.
 func (d *Dispatcher) workerGone(s *workerState) {
 	d.setSlots(s, 0)
 	delete(d.expected, s.instance)
@@ -375,7 +386,7 @@ func (d *Dispatcher) Assign(now time.Time) []Assignment {
 	passed := 0 // workers in a row that have nothing to take
 	for len(d.ready) > passed {
 		s := d.ready[0]
-		if s.given >= s.credit || now.Sub(s.lastHeard) > 3*d.Every { // it is put there again when it is heard of
+		if s.given >= s.credit || d.silentFor(s, now) > 0 { // it is put there again when it is heard of
 			d.ready = d.ready[1:]
 			s.queued = false
 			continue
@@ -445,6 +456,44 @@ func (d *Dispatcher) RestartLeases(now time.Time) {
 	d.began = now
 }
 
+// missedBeats is how often a worker says nothing when it should before it is taken to be silent, and given nothing.
+const missedBeats = 3
+
+// silentFor returns how long a worker has been silent; 0: it is heard of.
+func (d *Dispatcher) silentFor(s *workerState, now time.Time) time.Duration {
+	if ago := now.Sub(s.lastHeard); ago > missedBeats*d.Every {
+		return ago
+	}
+	return 0
+}
+
+// Silence is the silence of a worker that is not lost yet.
+type Silence struct {
+	Instance, Node string
+	For            time.Duration
+	Holds          int // attempts that it was given, and that are lost after the lease
+}
+
+// Silent returns the workers that have missed some beats, by their names.
+func (d *Dispatcher) Silent(now time.Time) []Silence {
+	var silent []Silence
+	for _, s := range d.workers {
+		if ago := d.silentFor(s, now); ago > 0 && ago < d.Lease {
+			silent = append(silent, Silence{s.instance, s.node, ago, len(s.flights)})
+		}
+	}
+	slices.SortFunc(silent, func(a, b Silence) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Instance, b.Instance))
+	})
+	return silent
+}
+
+// IsHeard reports whether a worker takes part and is not silent.
+func (d *Dispatcher) IsHeard(instance string, now time.Time) bool {
+	s := d.workers[instance]
+	return s != nil && d.silentFor(s, now) == 0
+}
+
 // Lost returns the attempts of workers that have not been heard of for a lease, and those whose reports only the broker has, in order. They are lost,
 // unless there are reports of them that have not been read.
 func (d *Dispatcher) Lost(now time.Time) []Loss {
@@ -471,7 +520,7 @@ func (d *Dispatcher) Lost(now time.Time) []Loss {
 			}
 		}
 	}
-	slices.SortFunc(lost, func(a, b Loss) int { return int(a.Token - b.Token) })
+	slices.SortFunc(lost, func(a, b Loss) int { return cmp.Compare(a.Token, b.Token) })
 	return lost
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"prodigy/internal/agent"
@@ -23,7 +24,7 @@ import (
 )
 
 // Protocol is the version of the messages. Coordinators and workers of different protocols do not work together.
-const Protocol = 9
+const Protocol = 10
 
 // ErrRefused is what errors of Refusef are.
 var ErrRefused = errors.New("refused")
@@ -76,9 +77,9 @@ type JobOptions struct {
 	Lease    time.Duration
 	Patience time.Duration   // how long the broker may be away before the run is asked to stop; 0: any time
 	Requires []string        // labels that a worker must have
+	Programs []string        // as in Job
 	Guards   pressure.Guards // what the machine of a worker must have left
 	Dir      string          // directory of the run
-	Grace    time.Duration   // what running attempts get to finish in at a stop
 	Layers   []string        // how AI coding CLIs are called, beside what is built in: see aicli.Layer
 	Agents   bool            // there are steps that need that
 	Claude   []string        // argv of the AI coding CLI of claude steps
@@ -128,22 +129,28 @@ type InitOptions struct {
 
 // Node is a worker as it describes itself.
 type Node struct {
-	V        int      `json:"v"`
-	Instance string   `json:"instance"` // of the process: no other worker ever has it
-	Name     string   `json:"name"`
-	Host     string   `json:"host"`
-	Version  string   `json:"version"`
-	Labels   []string `json:"labels,omitempty"`
-	Slots    int      `json:"slots"`
-	Busy     int      `json:"busy"`
-	Draining bool     `json:"draining,omitempty"`
-	Began    time.Time
-	Every    time.Duration      `json:"every"`           // how often it says this
+	V        int                `json:"v"`
+	Instance string             `json:"instance"` // of the process: no other worker ever has it
+	Name     string             `json:"name"`
+	Host     string             `json:"host"`
+	Version  string             `json:"version"`
+	Labels   []string           `json:"labels,omitempty"`
+	Slots    int                `json:"slots"`
+	Busy     int                `json:"busy"`
+	Draining bool               `json:"draining,omitempty"`
+	Began    time.Time          `json:"began"`
+	Now      time.Time          `json:"now"`             // when it says this, by its clock
+	Ago      time.Duration      `json:"ago,omitempty"`   // since a coordinator heard of it last, of one that does not answer itself; 0: it does
+	Every    time.Duration      `json:"every,omitempty"` // with Ago: how often that coordinator should hear of it
 	Holds    map[string][]int64 `json:"holds"`           // tokens of what has not ended, by the key of its job
 	Refuses  map[string]string  `json:"refuses"`         // jobs that it takes no part in, and why
 	Short    map[string]string  `json:"short,omitempty"` // jobs that it begins nothing of now, and what its machine has too little of; with an empty key all
 	Jobs     map[string]string  `json:"jobs,omitempty"`  // ids of the jobs by their keys
+	Lacks    []string           `json:"lacks,omitempty"` // of the programs that it was asked about, those that are not on its PATH
 }
+
+// Silent reports whether a worker does not answer, and a coordinator waits for word of it.
+func (n Node) Silent() bool { return n.Ago > 3*n.Every }
 
 // SweepOptions say what is left of jobs at the broker is to go.
 type SweepOptions struct {
@@ -185,8 +192,9 @@ type Backend interface {
 	Join(ctx context.Context, o JobOptions) (Coordinator, error)
 	Work(ctx context.Context, o WorkerOptions) error
 	Serve(ctx context.Context, o BrokerOptions) error
-	// Nodes returns the workers that answer.
-	Nodes(ctx context.Context, a Address) ([]Node, error)
+	// Nodes returns the workers that answer, and those that coordinators of running jobs have heard of and that do not answer. Each that answers
+	// says which of the programs it lacks.
+	Nodes(ctx context.Context, a Address, programs ...string) ([]Node, error)
 	// Drain asks workers with a name to finish and end, and returns how many heard that.
 	Drain(ctx context.Context, a Address, name string) (int, error)
 	// Sweep removes what jobs that have ended have left at the broker, and returns that, and what else there is of jobs that no coordinator has now.
@@ -203,6 +211,8 @@ type Backend interface {
 // would.
 func (n Node) Unfit(version string, requires []string) string {
 	switch {
+	case n.Ago > 0:
+		return "it does not answer"
 	case n.V != Protocol:
 		return fmt.Sprintf("it speaks protocol %d of the fleet, and prodigy %s speaks %d", n.V, version, Protocol)
 	case n.Version != version:
@@ -215,14 +225,24 @@ func (n Node) Unfit(version string, requires []string) string {
 			return "it does not have " + label
 		}
 	}
+	if len(n.Lacks) > 0 {
+		return n.Lacks[0] + " is not on its PATH"
+	}
 	return ""
 }
 
-// ShownURL returns the address of a broker without the password that may be in it.
+// ShownURL returns the address of a broker, or several with commas between them, without the users, passwords and tokens that may be in it.
 func ShownURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "the given address"
+	var shown []string
+	for one := range strings.SplitSeq(text, ",") {
+		u, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			return "the given address"
+		}
+		if u.User != nil {
+			u.User = url.User("xxxxx")
+		}
+		shown = append(shown, u.String())
 	}
-	return u.Redacted()
+	return strings.Join(shown, ",")
 }

@@ -29,6 +29,7 @@ type Job struct {
 	Version  string        `json:"version"`
 	Lease    time.Duration `json:"lease"`
 	Requires []string      `json:"requires,omitempty"`
+	Programs []string      `json:"programs,omitempty"` // that its items run: those without a slash must be on the PATH of a worker
 	Dir      string        `json:"dir"`
 	Probe    string        `json:"probe"` // file that is in Dir, with this as its name
 	Grace    time.Duration `json:"grace"`
@@ -42,6 +43,11 @@ type Job struct {
 	// Guards say what the machine of a worker must have left for it to take an attempt.
 	Guards pressure.Guards `json:"guards,omitzero"`
 	Seed   string          `json:"seed,omitempty"` // object with what workspaces are made of; empty: commands run in Dir
+}
+
+// NodesAsk asks all workers to describe themselves.
+type NodesAsk struct {
+	Programs []string `json:"programs,omitempty"` // as in Job, for Node.Lacks
 }
 
 // File is a file that a job has sent to workers, or that an item has left on one.
@@ -79,6 +85,7 @@ type Task struct {
 	Lost      bool                 `json:"lost,omitempty"`
 	Retrying  *events.StepRetrying `json:"retrying,omitempty"`
 	Wait      time.Duration        `json:"wait,omitempty"` // until the next try of the step that it goes on with
+	Now       time.Time            `json:"now,omitzero"`   // with Retrying: when this was sent, by the clock of the coordinator
 	Base      string               `json:"base,omitempty"` // with workspaces
 	Resolve   string               `json:"resolve,omitempty"`
 	Branch    string               `json:"branch,omitempty"`
@@ -99,6 +106,9 @@ func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
 		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Produces: a.Produces,
 	}
+	if t.Retrying != nil {
+		t.Now = now.UTC()
+	}
 	if !a.Due.IsZero() {
 		t.Wait = max(0, a.Due.Sub(now))
 	}
@@ -115,6 +125,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 	a.Base, a.Resolve, a.Branch, a.Trace, a.Produces = t.Base, t.Resolve, t.Branch, t.Trace, t.Produces
 	if t.Retrying != nil {
 		a.Due = arrived.Add(t.Wait)
+		Shift(&a.Retrying, Offset(t.Now, arrived))
 	}
 	return a
 }
@@ -129,9 +140,10 @@ func NewSpec(a agent.Attempt) Spec {
 
 // WorkerMessage is what a worker sends to the coordinator of a job.
 type WorkerMessage struct {
-	V     int    `json:"v"`
-	Owner string `json:"owner"` // the coordinator that it is for
-	Host  string `json:"host,omitempty"`
+	V     int       `json:"v"`
+	Owner string    `json:"owner"` // the coordinator that it is for
+	Now   time.Time `json:"now"`   // when it was sent, by the clock of the worker
+	Host  string    `json:"host,omitempty"`
 	WorkerStatus
 	Refuses string   `json:"refuses,omitempty"` // why it takes no part
 	Warns   string   `json:"warns,omitempty"`   // what it has not believed
@@ -154,7 +166,8 @@ type CoordinatorMessage struct {
 	Again bool    `json:"again,omitempty"` // something may not have arrived: close the round and say everything again
 }
 
-// Ack says that the reports of an attempt up to an index are on disk, or that nobody wants them.
+// Ack says that a worker needs the reports of an attempt up to an index no more: the record of its end is on disk, or nobody wants them. Of what happens inside
+// the attempt it only says that the coordinator has taken it, and will record it before the end. If the coordinator dies before that is on disk, it is lost.
 type Ack struct {
 	Token int64 `json:"token"`
 	Index int   `json:"index"`
@@ -220,7 +233,9 @@ type CallAnswer struct {
 	Pending bool            `json:"pending,omitempty"` // ask again
 	Result  json.RawMessage `json:"result,omitempty"`
 	Err     string          `json:"err,omitempty"`
+	Over    bool            `json:"over,omitempty"`   // with Err: the attempt is not to go on, by no fault of the worker
 	Sealed  []byte          `json:"sealed,omitempty"` // Result, for Call.Curve
 	Key     string          `json:"key,omitempty"`    // public key of who sealed it
+	Ref     string          `json:"ref,omitempty"`    // object that has all this but the age instead
 	Age     time.Duration   `json:"age,omitempty"`    // how long the answer has been there, while nobody asked for it
 }

@@ -116,7 +116,7 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 	defer nc.Close()
 	for i := range workers {
-		simulate(b, nc, c, fmt.Sprintf("w%d", i), slots)
+		simulate(b, nc, c, fmt.Sprintf("W%d-1", i), slots)
 	}
 	out := 1
 	for sent, ended := 1, 0; ended < b.N; {

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -18,7 +20,7 @@ import (
 	"prodigy/internal/pressure"
 )
 
-// Serve runs a broker until ctx ends.
+// Serve runs a broker until ctx ends, or its store is removed.
 func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	s, err := startBroker(o)
 	if err != nil {
@@ -32,9 +34,20 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	store := storeWatch{measure: roomOf}
+	dir := s.JetStreamConfig().StoreDir
+	began, err := os.Stat(dir)
+	if err != nil {
+		s.Shutdown()
+		return err
+	}
 	for {
 		select {
 		case <-tick.C:
+			if now, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(began, now) {
+				s.Shutdown()
+				s.WaitForShutdown()
+				return fmt.Errorf("the store %s was removed while the broker ran, and nothing can be kept there: start the broker again, and jobs that run give it again what they need", dir)
+			}
 			s = store.look(s, o)
 		case <-ctx.Done():
 			s.Shutdown()
@@ -71,9 +84,6 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 		if config.Port, err = strconv.Atoi(port); err != nil {
 			return nil, fleet.Refusef("--listen %s: the port must be a number", o.Listen)
 		}
-		if config.Port == 0 {
-			config.Port = server.RANDOM_PORT
-		}
 		config.Host = host
 	}
 	if o.Store != "" {
@@ -81,6 +91,9 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	}
 	if config.TLSConfig == nil && !loopback(config.Host) && !o.Insecure {
 		return nil, fleet.Refusef("without TLS whoever reaches %s has a shell on each worker: listen on 127.0.0.1, use --dir with what prodigy fleet init makes, or --insecure in a network that nobody else uses", net.JoinHostPort(config.Host, strconv.Itoa(config.Port)))
+	}
+	if config.Port == 0 && o.Listen != "" {
+		config.Port = server.RANDOM_PORT
 	}
 	config.JetStream, config.NoSigs, config.NoLog = true, true, true
 	config.ServerName = cmp.Or(config.ServerName, "prodigy-broker")
@@ -215,20 +228,24 @@ func gather(ctx context.Context, a fleet.Address, subject string, data []byte) (
 	}
 }
 
-// Nodes returns the workers that answer.
-func (Backend) Nodes(ctx context.Context, a fleet.Address) ([]fleet.Node, error) {
+// Nodes returns the workers that answer, and those that coordinators have heard of and that do not.
+func (Backend) Nodes(ctx context.Context, a fleet.Address, programs ...string) ([]fleet.Node, error) {
 	if err := a.May(fleet.ObserverRole); err != nil {
 		return nil, err
 	}
-	answers, err := gather(ctx, a, "prodigy.nodes", nil)
-	var nodes []fleet.Node
+	answers, err := gather(ctx, a, nodesSubject, encoded(fleet.NodesAsk{Programs: programs}))
+	var nodes, heard []fleet.Node
 	for _, m := range answers {
 		var n fleet.Node
 		if json.Unmarshal(m.Data, &n) == nil && n.Instance != "" {
+			n.Ago = 0 // whatever it says
+			fleet.Shift(&n, fleet.Offset(n.Now, time.Now()))
 			nodes = append(nodes, n)
+		} else {
+			heard = append(heard, heardIn(m.Data)...)
 		}
 	}
-	return nodes, err
+	return withSilent(nodes, heard), err
 }
 
 // Drain asks workers to finish.

@@ -1,9 +1,16 @@
 package natsfleet
 
 import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
 )
 
 func connected(t *testing.T, f *field) jetstream.JetStream {
@@ -23,4 +30,32 @@ func streamInfo(t *testing.T, js jetstream.JetStream, name string) jetstream.Str
 		t.Fatal(err)
 	}
 	return s.CachedInfo().State
+}
+
+// A broker whose store was removed keeps nothing any more, and would not say why. It ends instead.
+func TestABrokerWhoseStoreIsRemovedEnds(t *testing.T) {
+	t.Parallel()
+	for name, dir := range map[string]string{"all": "", "what is in it": "jetstream"} {
+		store, said := filepath.Join(t.TempDir(), "store"), new(log)
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Backend{}.Serve(ctx, fleet.BrokerOptions{Listen: "127.0.0.1:0", Store: store, Say: said.add})
+		}()
+		if !eventually(func() bool { return strings.Contains(said.String(), "broker ready") }) {
+			t.Fatalf("%s: the broker is not ready: %s", name, said)
+		}
+		if err := os.Rename(filepath.Join(store, dir), filepath.Join(t.TempDir(), "away")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), "was removed while the broker ran") {
+				t.Errorf("%s: got %v", name, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: the broker goes on, and said %q", name, said)
+		}
+	}
 }

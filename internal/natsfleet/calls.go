@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -41,7 +42,6 @@ type (
 	agentArgs struct {
 		Ask      agent.AgentAsk    `json:"ask,omitzero"`
 		Ticket   agent.AgentTicket `json:"ticket,omitzero"`
-		Owner    string            `json:"owner,omitempty"` // the coordinator that gave the ticket
 		KeepSlot bool              `json:"keep_slot,omitempty"`
 		Failure  *agent.Failure    `json:"failure,omitempty"`
 		Use      aicli.LimitUse    `json:"use,omitzero"`
@@ -50,7 +50,6 @@ type (
 	}
 	agentResult struct {
 		Ticket  agent.AgentTicket `json:"ticket,omitzero"`
-		Owner   string            `json:"owner,omitempty"`
 		Refusal *agent.Failure    `json:"refusal,omitempty"`
 		Again   bool              `json:"again,omitempty"`
 		Over    bool              `json:"over,omitempty"`
@@ -86,11 +85,16 @@ const (
 	callSecrets      = "secrets"
 )
 
+// callID names a call: each worker numbers its own.
+type callID struct{ from, id string }
+
 // call is a call of a worker that is being answered, or was.
 type call struct {
 	done   chan struct{}
 	answer fleet.CallAnswer // once done is closed
 	at     time.Time
+	ref    string // object that has answer, which is too large for a message; empty: none does
+	data   []byte // that object
 }
 
 const (
@@ -104,34 +108,69 @@ func (c *coordinator) call(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &q) != nil || !sentBy(q.From, m.Subject, 4) {
 		return
 	}
+	id := callID{q.From, q.ID}
 	c.mu.Lock()
-	k := c.calls[q.ID]
+	k := c.calls[id]
 	if k == nil {
 		k = &call{done: make(chan struct{})}
-		c.calls[q.ID] = k
+		c.calls[id] = k
 		go func() {
 			answer := c.perform(q)
+			at := time.Now()
+			ref, data := c.keepAnswer(answer)
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			k.answer, k.at = answer, time.Now()
+			if k.answer, k.at = answer, at; ref != "" {
+				k.answer, k.ref, k.data = fleet.CallAnswer{Ref: ref}, ref, data
+			}
+			c.answered = append(c.answered, id)
 			close(k.done)
 		}()
 	}
-	for id, old := range c.calls {
-		if !old.at.IsZero() && time.Since(old.at) > callKept {
-			delete(c.calls, id)
-		}
+	for len(c.answered) > 0 && time.Since(c.calls[c.answered[0]].at) > callKept {
+		c.removeAnswer(c.calls[c.answered[0]])
+		delete(c.calls, c.answered[0])
+		c.answered = c.answered[1:]
 	}
 	c.mu.Unlock()
 	asked := time.Now()
 	answer := fleet.CallAnswer{Pending: true}
 	select {
 	case <-k.done:
-		answer = k.answer
-		answer.Age = max(0, asked.Sub(k.at))
+		if k.ref == "" || c.put(c.life, k.ref, k.data) == nil { // the broker may have lost it meanwhile
+			answer = k.answer
+			answer.Age = max(0, asked.Sub(k.at))
+		}
 	case <-time.After(pendingAfter):
 	}
-	_ = m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
+	respond := func(answer fleet.CallAnswer) error {
+		return m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))
+	}
+	if err := respond(answer); errors.Is(err, nats.ErrMaxPayload) {
+		_ = respond(fleet.CallAnswer{Err: "the answer is too large for the broker: let max_payload in its configuration be at least 1MB"})
+	}
+}
+
+// keepAnswer has the broker keep an answer that is too large for a message, and returns the object and its name; an empty one: it is not too large.
+func (c *coordinator) keepAnswer(answer fleet.CallAnswer) (ref string, data []byte) {
+	data = encoded(answer)
+	if len(data) <= maxBody {
+		return "", nil
+	}
+	ref = objectName(c.key+"/answer-"+newInstance(), data)
+	_ = keepTrying(c.life, func(ctx context.Context) error {
+		err := c.put(ctx, ref, data)
+		c.noteKept(err)
+		return err
+	})
+	return ref, data
+}
+
+// removeAnswer removes the object of an answer that nobody asks for any more.
+func (c *coordinator) removeAnswer(k *call) {
+	if k.ref != "" {
+		c.work.Go(func() { _ = c.remove(c.life, k.ref) }) // or with the job
+	}
 }
 
 // encoded returns v as JSON, with the items in it as they are: json.Marshal would write some characters of them in another way.
@@ -152,7 +191,8 @@ func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	result, err := c.invoke(q)
 	if err != nil {
-		return fleet.CallAnswer{Err: err.Error()}
+		_, over := errors.AsType[overError](err)
+		return fleet.CallAnswer{Err: err.Error(), Over: over}
 	}
 	data := encoded(result)
 	if q.Method != callSecrets && q.Method != callUnmasked {
@@ -165,7 +205,10 @@ func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	return fleet.CallAnswer{Sealed: box, Key: c.curvID}
 }
 
-var errNotOut = errors.New("the attempt is not out any more")
+// overError is why the coordinator does not want an attempt to go on: the job has to stop, or is stopping, or the attempt is given up.
+type overError struct{ error }
+
+var errNotOut error = overError{errors.New("the attempt is not out any more")}
 
 // invoke calls the method of the host.
 func (c *coordinator) invoke(q fleet.Call) (any, error) {
@@ -185,6 +228,7 @@ func (c *coordinator) invoke(q fleet.Call) (any, error) {
 		if err := json.Unmarshal(q.Args, &args); err != nil {
 			return nil, err
 		}
+		fleet.Shift(&args, c.offset(q.From, nil))
 		return c.agent(q, f, args)
 	case callStepTurn:
 		var args turnArgs
@@ -279,6 +323,17 @@ func (c *coordinator) drops(instance, name string) bool {
 	return false
 }
 
+// lostTickets removes and returns the tickets of workers that have not been heard of for a lease. It is called with the lock held.
+func (c *coordinator) lostTickets(now time.Time) (lost []ticket) {
+	for instance, list := range c.tickets {
+		if now.Sub(c.seen[instance]) > c.o.Lease {
+			lost = append(lost, list...)
+			delete(c.tickets, instance)
+		}
+	}
+	return lost
+}
+
 func (c *coordinator) step(q fleet.Call, args stepArgs) (any, error) {
 	named := string(encoded(stepArgs{Breaker: args.Breaker, Ticket: args.Ticket}))
 	switch q.Method {
@@ -304,11 +359,24 @@ func (c *coordinator) step(q fleet.Call, args stepArgs) (any, error) {
 	return stepResult{}, nil
 }
 
+// attemptOf returns the attempt that a call is about, which is out as f or was given up, or nil.
+func (c *coordinator) attemptOf(q fleet.Call, f *flight) *agent.Attempt {
+	if f != nil {
+		return f.attempt()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.lost[q.Token]; l != nil && l.isOf(q.From) {
+		return l.attempt(c.jobID)
+	}
+	return nil
+}
+
 func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
-	named := "agent " + strconv.FormatInt(args.Ticket.ID, 10)
-	if args.Owner != c.owner {
+	if args.Ticket.Owner != c.owner {
 		args.Ticket.ID = -1 // a coordinator before gave it, and nothing is kept for it any more
 	}
+	named := "agent " + strconv.FormatInt(args.Ticket.ID, 10)
 	switch q.Method {
 	case callReleaseAgent:
 		if c.drops(q.From, named) {
@@ -317,13 +385,26 @@ func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error
 		return agentResult{}, nil
 	case callAgentCost:
 		return agentResult{Over: c.host.AgentCost(args.Ticket, args.Cost)}, nil
+	case callRecordUsage: // also of an attempt that was given up: it has cost that
+		rec, err := events.Decode(args.Usage)
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := rec.Event.(events.AgentUsage); ok {
+			a := c.attemptOf(q, f)
+			if a == nil {
+				return nil, errNotOut
+			}
+			e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
+			c.host.RecordUsage(a, args.Ticket, e)
+		}
+		return agentResult{}, nil
 	}
 	if f == nil {
 		return nil, errNotOut
 	}
 	a := f.attempt()
-	switch q.Method {
-	case callAdmitAgent:
+	if q.Method == callAdmitAgent {
 		c.mu.Lock()
 		stop := f.stopping().ctx
 		c.mu.Unlock()
@@ -331,28 +412,24 @@ func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error
 		if err == nil && refusal == nil {
 			c.hold(q.From, "agent "+strconv.FormatInt(t.ID, 10), func() { c.host.ReleaseAgent(t) })
 		}
-		if err != nil && stop.Err() == nil {
-			c.broke(f, err)
-		}
-		return agentResult{Ticket: t, Owner: c.owner, Refusal: refusal}, err
-	case callRecordUsage:
-		rec, err := events.Decode(args.Usage)
 		if err != nil {
-			return nil, err
+			if stop.Err() == nil {
+				c.broke(f, err)
+			}
+			return nil, overError{err}
 		}
-		if e, ok := rec.Event.(events.AgentUsage); ok {
-			c.host.RecordUsage(a, args.Ticket, e)
-		}
-		return agentResult{}, nil
+		t.Owner = c.owner
+		return agentResult{Ticket: t, Refusal: refusal}, nil
 	}
-	if !c.drops(q.From, named) {
+	if args.Ticket.Owner == c.owner && !c.drops(q.From, named) {
 		return agentResult{}, nil
 	}
 	again, err := c.host.ReportAgent(a, args.Ticket, args.Failure, args.Use)
 	if err != nil {
 		c.broke(f, err)
+		return nil, overError{err}
 	}
-	return agentResult{Again: again}, err
+	return agentResult{Again: again}, nil
 }
 
 // broke has the attempt end with an error that is the job's.
@@ -396,9 +473,25 @@ func (w *worker) askAged(ctx context.Context, j *workerJob, method string, token
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
 			return 0, err
 		}
+		if answer.Ref != "" {
+			data, err := w.fetch(ctx, answer.Ref)
+			if err == nil {
+				err = json.Unmarshal(data, &answer)
+			}
+			switch {
+			case ctx.Err() != nil:
+				return 0, context.Cause(ctx)
+			case errors.Is(err, errAltered):
+				return 0, fmt.Errorf("the answer of the coordinator: %w", err)
+			case err != nil: // asked again, it has the broker keep it again
+				continue
+			}
+		}
 		switch {
 		case answer.Pending:
 			continue
+		case answer.Err != "" && answer.Over:
+			return answer.Age, overError{errors.New(answer.Err)}
 		case answer.Err != "":
 			return answer.Age, errors.New(answer.Err)
 		case answer.Sealed != nil:

@@ -110,7 +110,7 @@ func (h *brokerConn) fetchPack(ctx context.Context, dir string, p *fleet.Pack, u
 	} else if p.File.Size > mostFiles {
 		err = errTooLarge
 	} else {
-		err = h.getFile(ctx, p.File.Object, *p.File, f)
+		err = h.fetchFile(ctx, p.File.Object, *p.File, f)
 	}
 	if err != nil {
 		return &packError{err}
@@ -167,9 +167,12 @@ func (c *coordinator) pack(f *flight, token int64, args packArgs) (*fleet.Pack, 
 			return nil, errNotOut
 		}
 	}
+	c.mu.Lock()
+	base := c.base
+	c.mu.Unlock()
 	a := f.attempt()
 	for _, want := range args.Want {
-		if want == "" || want != c.base && want != a.Base && want != a.Resolve {
+		if want == "" || want != base && want != a.Base && want != a.Resolve {
 			return nil, fmt.Errorf("%q is no commit of the attempt", want)
 		}
 	}
@@ -403,7 +406,7 @@ func (w *worker) executeIsolated(ctx context.Context, h *heldAttempt, s *jobSpac
 func (w *worker) export(ctx context.Context, h *heldAttempt, s *jobSpace, a *agent.Attempt, o *agent.Outcome) (p *fleet.Pack, err error) {
 	ctx, cancel := gitspace.Lasting(ctx)
 	defer cancel()
-	err = w.untilKept(ctx, func(n int) (again bool, err error) { // each try with another name: a worker may remove nothing
+	err = w.untilKept(ctx, func(n int) (again bool, err error) { // each try with another name: a worker has no right to purge what it has sent
 		object := fmt.Sprintf("%s/work-%d-%s-%d", h.job.key, h.token, w.node.Instance, n)
 		p, err = w.keepPack(ctx, w.temp, object, smallReport, func(to *os.File) error { return s.Export(ctx, a, o.Commit, to) })
 		return !errors.Is(err, errTooLarge), err

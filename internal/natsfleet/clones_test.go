@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -260,18 +259,37 @@ func TestNothingIsWaitedForThatWasLostWithTheConnection(t *testing.T) {
 	}
 }
 
-// A broker that loses its disk has the job forgotten, and announced again at once. What it had on the worker before goes with it all the same.
+// A broker that loses its disk has the job forgotten, and announced again at once. What it had on the worker before goes with it all the same, and what it
+// has then stays.
 func TestWhatAJobHadBeforeItWasAnnouncedAgainGoesWithIt(t *testing.T) {
-	w := &worker{o: fleet.WorkerOptions{Home: t.TempDir()}, jobs: map[string]*workerJob{}}
-	w.space = sync.NewCond(&w.mu)
-	dir := filepath.Join(w.o.Home, "jobs", "key", "clone", "work")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	w := newTestWorker(t)
+	dir := filepath.Join(w.o.Home, "jobs", "key")
+	before, after := filepath.Join(dir, "before"), filepath.Join(dir, "after")
+	if err := os.MkdirAll(before, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w.jobs["key"] = &workerJob{key: "key", cancel: func(error) {}}
+	w.mu.Lock() // until it is announced again
+	w.tidy(&workerJob{key: "key"})
+	j := newTestJob(w, "key", time.Minute)
+	w.mu.Unlock()
+	if err := os.MkdirAll(after, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.runs.Wait()
+	if there, err := filepath.Glob(filepath.Join(w.o.Home, "jobs", "*", "*")); err != nil || !slices.Equal(there, []string{after}) {
+		t.Errorf("there is %v, %v, want what it has now alone", there, err)
+	}
+	h, _ := w.hold(j, 1)
+	w.forget("key")
+	newTestJob(w, "key", time.Minute)
 	w.forget("key")
 	w.runs.Wait()
-	if left, _ := filepath.Glob(filepath.Join(w.o.Home, "jobs", "*")); len(left) > 0 {
-		t.Errorf("left: %v", left)
+	if _, err := os.Stat(after); err != nil {
+		t.Errorf("it is removed under what still runs: %v", err)
+	}
+	w.finish(h, fleet.Report{Kind: fleet.Returned})
+	w.runs.Wait()
+	if there, err := filepath.Glob(filepath.Join(w.o.Home, "jobs", "*")); err != nil || len(there) > 0 {
+		t.Errorf("there is %v, %v, want nothing", there, err)
 	}
 }

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +12,13 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/mask"
+	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
+
+// secretOfAll is the secret of a workflow that has one.
+const secretOfAll = "s3cr3t-of-all"
 
 // conforming are workflows that come to the same wherever their items run, and how many of their items succeed.
 var conforming = map[string]struct {
@@ -113,6 +119,41 @@ map:
     - shell: "[ ${item} != 1 ] || [ $PRODIGY_ATTEMPT = 2 ] || exec sleep 30; echo done"
       idempotent: true
 `},
+	"a validation judges what a step has done": {2, `
+map:
+  input: [30, 40, 60]
+  agent_template:
+    - validate:
+        shell: "if test -e $TRIES-${item}; then echo '{\"completion_percentage\":95}'; else echo '{\"completion_percentage\":${item},\"missing\":[\"tests\"]}'; fi"
+        threshold: 50
+        on_incomplete: {shell: "[ ${item} = 30 ] || touch $TRIES-${item}", max_attempts: 2}
+    - shell: echo "${validation.status} ${validation.completion} ${validation.missing}"
+`},
+	"the breaker of a step opens, and is half-open after its timeout": {2, `
+map:
+  max_parallel: 1
+  input: [1, 2, 3, 4, 5]
+  agent_template:
+    - shell: "[ ${item} != 4 ] || sleep 3.5"
+    - id: call
+      shell: "echo called; [ ${item} -gt 2 ]"
+      retry_config: {attempts: 1, circuit_breaker: {failure_threshold: 2, success_threshold: 1, half_open_requests: 1, timeout: 3s}}
+`},
+	"what held a secret in setup is known": {1, `
+env: {TOKEN: {secret: true, value: ` + secretOfAll + `}}
+setup: [{shell: "echo token $TOKEN", capture: prepared}]
+map:
+  input: [1]
+  agent_template: [{shell: '[ "${prepared}" = "token $TOKEN" ] && echo "the same: ${prepared}"'}]
+`},
+	"agents answer, and cost": {2, `
+map:
+  input: [one, refuse, three]
+  agent_template:
+    - agent: {use: mine, prompt: "${item}"}
+      capture: said
+    - shell: echo "${said} ${agent.outcome} ${agent.cost} ${agent.session_id}"
+`},
 	"the environment is that of the workflow": {1, `
 env: {GREETING: hello}
 map:
@@ -152,6 +193,8 @@ func story(t *testing.T, place jobs.Job) map[string][]happened {
 			id, h.Step = e.ItemID, e.Step
 		case events.StepTurn:
 			id, h.Step = e.ItemID, e.Step
+		case events.AgentUsage:
+			id, h.Step, h.Kind, h.Output = e.ItemID, e.Step, e.Outcome, e.CostUSD.Decimal()
 		case events.AgentDuplicated:
 			id, h.Attempt = e.ItemID, e.Attempt
 		case events.AgentSuperseded:
@@ -162,7 +205,9 @@ func story(t *testing.T, place jobs.Job) map[string][]happened {
 			id = e.ItemID
 		case events.StepCompleted:
 			h.Step, h.Output = e.Step, e.Output
-		case events.JobCompleted, events.JobFailed, events.PhaseStarted, events.PhaseCompleted:
+		case events.CircuitOpen:
+			h.Step, h.Exit = e.Scope, e.ConsecutiveFailures
+		case events.CircuitHalfOpen, events.CircuitClosed, events.JobCompleted, events.JobFailed, events.PhaseStarted, events.PhaseCompleted:
 		default:
 			continue
 		}
@@ -193,9 +238,13 @@ func TestTheFleetDoesAsTheLocalPool(t *testing.T) {
 				}
 				w.Env = append(w.Env, workflow.EnvVar{Name: "TRIES", Value: workflow.Text{Value: filepath.Join(t.TempDir(), "tries")}})
 				dir := t.TempDir()
-				config := mapreduce.Config{Home: jobs.Home{Root: dir}, Dir: dir, Environ: []string{"PATH=/usr/bin:/bin"}, Version: "test", Durability: events.Batch, Grace: time.Second, MaxRetries: 3}
+				cli := newFakeCLI(t)
+				config := mapreduce.Config{Agents: cli.agents, Home: jobs.Home{Root: dir}, Dir: dir, Environ: []string{"PATH=/usr/bin:/bin"}, Version: "test", Durability: events.Batch, Grace: time.Second, MaxRetries: 3}
+				if strings.Contains(c.text, "TOKEN") {
+					config.Settings = settings.Settings{Env: []workflow.EnvVar{{Name: "TOKEN", Secret: true}}, Secrets: map[string]string{"TOKEN": secretOfAll}, Mask: mask.New([]string{secretOfAll})}
+				}
 				if where == "fleet" {
-					of, coordinator := f.config(nil)
+					of, coordinator := f.config(cli.tell)
 					config.Executor, config.OnFleet, config.Observe, config.Dir = of.Executor, true, of.Observe, f.root
 					defer func() { _ = coordinator.Close() }()
 				}

@@ -17,8 +17,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +51,9 @@ var _ fleet.Backend = Backend{}
 
 // ErrNoBroker is wrapped by the error of a broker that cannot be reached at the start.
 var ErrNoBroker = errors.New("the broker cannot be reached")
+
+// errRefused is wrapped by the error of a broker that was reached, and that does not know who wants to use it.
+var errRefused = errors.New("the broker refuses the credentials")
 
 // brokerConn is a connection to the broker.
 type brokerConn struct {
@@ -79,12 +85,16 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 			}
 		}),
 	}
-	options, err := h.authenticated(options, a)
+	options, err := h.authenticated(append(options, stayHere(a)...), a)
 	if err != nil {
 		return nil, err
 	}
 	if h.nc, err = nats.Connect(a.URL, options...); err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNoBroker, fleet.ShownURL(a.URL), explain(a, err))
+		what := ErrNoBroker
+		if errors.Is(err, nats.ErrAuthorization) {
+			what = errRefused
+		}
+		return nil, fmt.Errorf("%w at %s: %w", what, fleet.ShownURL(a.URL), explain(a, err))
 	}
 	if h.js, err = jetstream.New(h.nc); err == nil {
 		err = ready(ctx, h)
@@ -106,18 +116,28 @@ func explain(a fleet.Address, err error) error {
 	case errors.Is(err, nats.ErrNoServers): // which hides why
 		return dialErrors(a.URL)
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "" && a.NKey == "":
-		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials"
+		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials, or the file of an NKEY, with PRODIGY_FLEET_NKEY"
+	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "":
+		hint = "it does not know the NKEY in " + a.NKey
 	case errors.Is(err, nats.ErrAuthorization):
 		hint = "it does not know these credentials: they are of another fleet, were replaced or removed, or the broker has not read its users.conf again (kill -HUP)"
 	case errors.Is(err, nats.ErrSecureConnRequired):
 		hint = "it wants TLS: use --credentials, or tls:// and the certificates"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		hint = "it has no TLS: is it the right broker? prodigy broker --dir runs one with TLS"
+	case errors.As(err, &wrongCert) && a.CA != "":
+		hint = "its certificate is not of the authority in " + a.CA + ", or for another host"
+	case errors.As(err, &wrongCert) && a.CAPEM == "":
+		hint = "its certificate is of an authority that this machine does not know, or for another host: name the file of its authority with PRODIGY_FLEET_CA, or use --credentials"
 	case errors.As(err, &wrongCert):
 		hint = "its certificate is of another fleet, or for another host: the name in the address must be one that prodigy fleet init was given as --host"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		hint = "something listens there, and does not answer as a NATS server does: is it the right port?"
-	case errors.As(err, &network):
+	case (errors.As(err, &network) || errors.Is(err, io.EOF)) && errors.Is(err, nats.ErrTLS), network != nil && network.Op == "remote error":
+		if hint = "it wants a certificate: name one with PRODIGY_FLEET_CERT and PRODIGY_FLEET_KEY"; a.Cert != "" {
+			hint = "it does not accept the certificate in " + a.Cert + ": it is of another authority than the broker trusts, or not valid any more"
+		}
+	case network != nil:
 		hint = "does the broker run, and is this its address?"
 	default:
 		return err
@@ -135,7 +155,7 @@ func dialErrors(urls string) error {
 			continue // it was checked
 		}
 		here = here && loopback(u.Hostname())
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222")), requestTime)
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort)), requestTime)
 		if err != nil {
 			all = append(all, err)
 			continue
@@ -153,6 +173,11 @@ func dialErrors(urls string) error {
 func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]nats.Option, error) {
 	switch {
 	case a.CA != "":
+		if data, err := os.ReadFile(a.CA); err != nil {
+			return nil, fleet.Refusef("the certificate of the authority: %w", err)
+		} else if !x509.NewCertPool().AppendCertsFromPEM(data) {
+			return nil, fleet.Refusef("the certificate of the authority: there is none in %s", a.CA)
+		}
 		options = append(options, nats.RootCAs(a.CA))
 	case a.CAPEM != "":
 		pool := x509.NewCertPool()
@@ -162,6 +187,9 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 		options = append(options, nats.Secure(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}))
 	}
 	if a.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(a.Cert, a.Key); err != nil {
+			return nil, fleet.Refusef("the certificate %s with the key %s: %w", a.Cert, a.Key, err)
+		}
 		options = append(options, nats.ClientCert(a.Cert, a.Key))
 	}
 	if a.Seed == "" {
@@ -170,7 +198,7 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 		}
 		key, err := nats.NkeyOptionFromSeed(a.NKey)
 		if err != nil {
-			return nil, fmt.Errorf("the key of the fleet: %w", err)
+			return nil, fleet.Refusef("the NKEY in %s: %w", a.NKey, err)
 		}
 		return append(options, key), nil
 	}
@@ -191,16 +219,51 @@ func (h *brokerConn) instance() string { return h.id + "-" + newInstance() }
 func checkPlain(a fleet.Address) error {
 	for one := range strings.SplitSeq(a.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil || u.Host == "" {
+		if err != nil || u.Host == "" || !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {
 			return fleet.Refusef("%q is not the address of a broker: write it as nats://HOST:4222, or tls://HOST:4222", fleet.ShownURL(one))
 		}
-		if u.Scheme == "tls" || u.Scheme == "wss" || a.Insecure || loopback(u.Hostname()) {
-			continue
+		if !encrypted(u) && !a.Insecure && !loopback(u.Hostname()) {
+			return refusePlain(u.Host)
 		}
-		return fleet.Refusef("the connection to %s would not be encrypted, and whoever can read or change what goes over it has a shell on each worker: use tls://, or --insecure in a network that nobody else uses", u.Host)
 	}
 	return nil
 }
+
+func encrypted(u *url.URL) bool { return u.Scheme == "tls" || u.Scheme == "wss" }
+
+func refusePlain(host string) error {
+	return fleet.Refusef("the connection to %s would not be encrypted, and whoever can read or change what goes over it has a shell on each worker: use tls://, or --insecure in a network that nobody else uses", host)
+}
+
+// stayHere returns the options by which a connection that may be in the clear, since its broker is on this machine, is made with no other machine: a broker
+// of a cluster names the others to its clients, which go on with one of them when it dies.
+func stayHere(a fleet.Address) []nats.Option {
+	d := localDialer{}
+	plain := false
+	for one := range strings.SplitSeq(a.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(one)); err == nil && encrypted(u) {
+			d = append(d, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort)))
+		} else {
+			plain = true
+		}
+	}
+	if !plain || a.Insecure || a.CA != "" || a.CAPEM != "" || a.Cert != "" { // with these nothing is in the clear
+		return nil
+	}
+	return []nats.Option{nats.SetCustomDialer(d), nats.SkipHostLookup()}
+}
+
+// localDialer connects with this machine, and with the addresses in it, which were given with TLS.
+type localDialer []string
+
+func (d localDialer) Dial(network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); err != nil || !loopback(host) && !slices.Contains(d, address) {
+		return nil, refusePlain(address)
+	}
+	return net.DialTimeout(network, address, requestTime)
+}
+
+const defaultPort = "4222"
 
 // leastLease returns how short a lease may be.
 func leastLease(a fleet.Address) time.Duration {
@@ -337,7 +400,7 @@ func (h *brokerConn) subscribe(subject string, take nats.MsgHandler) (*nats.Subs
 	})
 }
 
-// put has the broker keep an object, unless it has it: to replace one needs a right that a worker does not have.
+// put has the broker keep an object, unless it has it: the client replaces one by a purge, which a worker has no right to.
 func (h *brokerConn) put(ctx context.Context, name string, data []byte) error {
 	sum := sha256.Sum256(data)
 	if has, err := h.hasFile(ctx, name, hex.EncodeToString(sum[:])); err != nil || has {
@@ -403,12 +466,17 @@ func keepTrying(ctx context.Context, do func(ctx context.Context) error) error {
 // keyOf returns the name of a job in the subjects of the fleet. Two homes can have jobs of one id: their seeds differ.
 func keyOf(jobID string, seed uint64) string {
 	safe := strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
+		if unsafeInKey(r) {
+			return '_'
 		}
-		return '_'
+		return r
 	}, jobID)
 	return fmt.Sprintf("%s-%x", safe, seed)
+}
+
+// unsafeInKey reports whether the name of a job in the subjects of the fleet, and in the file systems of workers, may not have a character.
+func unsafeInKey(r rune) bool {
+	return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
 func newInstance() string { return rand.Text() }

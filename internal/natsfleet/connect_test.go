@@ -1,14 +1,18 @@
 package natsfleet
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/fleet"
@@ -16,7 +20,7 @@ import (
 
 // Whoever cannot reach a broker is told why, and what to do.
 func TestExplain(t *testing.T) {
-	known := fleet.Address{URL: "tls://b:4222", Seed: "seed"}
+	known := fleet.Address{URL: "tls://b:4222", Seed: "seed", CAPEM: "certificate"}
 	for _, c := range []struct {
 		name string
 		a    fleet.Address
@@ -58,5 +62,50 @@ func TestDialErrors(t *testing.T) {
 	}
 	if got := dialErrors("tls://" + open + ",nats://" + open).Error(); strings.Count(got, open) != 2 || !strings.Contains(got, "is this its address?") {
 		t.Errorf("of two: %s", got)
+	}
+}
+
+// A broker of a cluster names the others to its clients. One that is connected with it without TLS, on the same machine, must not go on with them in the
+// clear when it dies.
+func TestAPlainConnectionStaysHere(t *testing.T) {
+	t.Parallel()
+	start := func(o *server.Options) *server.Server {
+		t.Helper()
+		o.Host, o.NoSigs, o.NoLog = "127.0.0.1", true, true
+		o.Cluster.Name, o.Cluster.Host = "plain", "127.0.0.1"
+		s, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		s.Start()
+		if !s.ReadyForConnections(10 * time.Second) {
+			t.Fatal("the broker is not ready")
+		}
+		return s
+	}
+	port, route, far := freePort(t), freePort(t), freePort(t)
+	near := func() *server.Server {
+		return start(&server.Options{ServerName: "near", Port: port, Cluster: server.ClusterOpts{Port: route}})
+	}
+	first := near()
+	other := &server.Options{ServerName: "far", Port: far, ClientAdvertise: fmt.Sprintf("0.0.0.0:%d", far), Cluster: server.ClusterOpts{Port: freePort(t)}} // which is no address of the loopback, and leads here
+	other.Routes = server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d", route))
+	start(other)
+	back := make(chan struct{}, 10)
+	h, err := connect(t.Context(), fleet.Address{URL: first.ClientURL()}, "test", func(context.Context, *brokerConn) error { return nil }, func() { back <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	if !eventually(func() bool { return len(h.nc.DiscoveredServers()) > 0 }) {
+		t.Fatal("the other broker is not advertised")
+	}
+	first.Shutdown()
+	first.WaitForShutdown()
+	near()
+	<-back
+	if name := h.nc.ConnectedServerName(); name != "near" {
+		t.Errorf("it goes on with %s", name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,7 @@ type coordinator struct {
 	owner  string
 	signer *signer
 
+	reconciling  sync.Mutex
 	locking      sync.Mutex
 	lockRevision uint64
 	epoch        int64
@@ -44,22 +46,27 @@ type coordinator struct {
 	end  context.CancelFunc
 	work background
 
-	given     map[int64]string       // with credentials: the ids of the workers that have attempts, by their tokens
-	showing   sync.Mutex             // of flight.shown
-	noting    sync.Mutex             // of members and present; mu may be taken while it is held, not the other way
-	present   map[string]bool        // instances that members has
-	givenSize int                    // bytes of what is in members about given
-	clones    mapreduce.Clones       // nil: the job has no workspaces
-	base      string                 // the commit that it begins at
-	packing   sync.Mutex             // held while objects are packed
-	packs     map[string]*fleet.Pack // that the broker has, by what they were asked for with
+	tendEvery time.Duration // how often what the broker has lost is looked for
+	tending   atomic.Bool   // tend is under way
 
-	opening  sync.Mutex
+	given        map[int64]string       // with credentials: the ids of the workers that have attempts, by their tokens
+	showing      sync.Mutex             // of flight.shown
+	noting       sync.Mutex             // of members and present; mu may be taken while it is held, not the other way
+	present      map[string]bool        // instances that members has
+	torn         bool                   // the last line of members may be a part of one
+	attemptsSize int                    // bytes of what is in members about attempts
+	clones       mapreduce.Clones       // nil: the job has no workspaces
+	base         string                 // the commit that it begins at
+	packing      sync.Mutex             // held while objects are packed
+	packs        map[string]*fleet.Pack // that the broker has, by what they were asked for with
+
+	opening  sync.Mutex                                      // held by open and reconcile
 	putting  sync.Mutex                                      // of specs
 	produces func(string, json.RawMessage) ([]string, error) // nil: none
 	fetching chan struct{}                                   // bounds what is fetched at once
-	key      string                                          // of the job; empty: not opened yet
-	unopened error                                           // why not
+	key      string                                          // of the job; empty: not opened yet. Once it is set it can be read without mu by what open starts
+	opened   bool                                            // open has returned
+	unopened error                                           // with this
 	probe    string                                          // path of the file
 	noted    map[string]bool                                 // instances that are in members
 	members  *os.File                                        // the same: it has the instances that were given something
@@ -72,9 +79,12 @@ type coordinator struct {
 	waking         bool                 // what there is will be sent in a moment
 	sending        chan struct{}        // something is to be sent
 	mu             sync.Mutex
+	streamMade     time.Time // when the stream of the reports was; zero: it has not been looked at
 	job            fleet.Job
 	dispatcher     *fleet.Dispatcher
 	flights        map[int64]*flight
+	lost           map[int64]*lostAttempt   // by token; the oldest are forgotten
+	lostOrder      []int64                  // their tokens, and those of some whose ends are known
 	awaited        map[string]bool          // ids of attempts that the run before left, which Submit has not been called with yet
 	adopted        chan struct{}            // closed when it has been called with all of them
 	pending        map[string][]*pendingAck // ends whose records are not durable, by agent id, in order
@@ -86,21 +96,27 @@ type coordinator struct {
 	objects        map[string][]byte  // specs and the list of files, by name
 	files          []fleet.File
 	specs          map[string]*sharedSpec // that the broker has, by the spec of the attempt and what else is in it
-	calls          map[string]*call
+	calls          map[callID]*call
+	answered       []callID            // those of calls that are answered, the oldest first
 	tickets        map[string][]ticket // of half-open breakers and quotas, by instance
 	notice         func(string)
 	onSlots        func(workers, slots int) // nil: nobody wants to know
 	workers        int                      // as onSlots was told
 	slots          int
 	seen           map[string]time.Time // when instances were heard of
-	short          map[string]string    // what the machines of instances have too little of, by their name, as it was told
-	refused        map[string]bool      // instances whose refusal was told, and with what they have not believed
+	roster         roster
+	clocks         fleet.Clocks
+	short          map[string]string // what the machines of instances have too little of, by their name, as it was told
+	refused        map[string]bool   // what notifyOnce has told, by the digest of its key: instances whose refusal was told, and with what they have not believed
 	stops          map[context.Context]bool
 	refuses        refusals
 	held           bool
 	gone           bool              // another coordinator has the job
+	announcing     sync.Mutex        // held while the entry of the job is written
+	described      bool              // job has all that workers need
 	stopRun        func(cause error) // see fleet.Coordinator.OnAbort
 	detached       bool              // some attempts may still run
+	detachedTokens map[int64]bool    // of attempts that may still run, and whose ends are for the run after this one
 	stopping       sync.Once
 }
 
@@ -125,9 +141,9 @@ func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator,
 		return nil, err
 	}
 	c := &coordinator{
-		o: o, owner: newInstance(), signer: sign, curve: curve, curvID: public, caughtUp: make(chan struct{}), sending: make(chan struct{}, 1), adopted: make(chan struct{}), flights: map[int64]*flight{},
-		pending: map[string][]*pendingAck{}, pendingByToken: map[int64]*pendingAck{}, outboxes: map[string]*outbox{}, ends: map[int64]error{}, specs: map[string]*sharedSpec{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[string]*call{},
-		tickets: map[string][]ticket{}, refused: map[string]bool{}, short: map[string]string{}, seen: map[string]time.Time{}, stops: map[context.Context]bool{},
+		o: o, tendEvery: time.Minute, owner: newInstance(), signer: sign, curve: curve, curvID: public, caughtUp: make(chan struct{}), sending: make(chan struct{}, 1), adopted: make(chan struct{}), flights: map[int64]*flight{},
+		pending: map[string][]*pendingAck{}, pendingByToken: map[int64]*pendingAck{}, lost: map[int64]*lostAttempt{}, outboxes: map[string]*outbox{}, ends: map[int64]error{}, specs: map[string]*sharedSpec{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[callID]*call{},
+		tickets: map[string][]ticket{}, refused: map[string]bool{}, short: map[string]string{}, seen: map[string]time.Time{}, roster: roster{}, clocks: fleet.Clocks{}, stops: map[context.Context]bool{},
 		packs: map[string]*fleet.Pack{}, given: map[int64]string{}, present: map[string]bool{}, dispatcher: fleet.NewDispatcher(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -163,6 +179,32 @@ func (c *coordinator) notify(format string, args ...any) {
 	notice(fmt.Sprintf(format, args...))
 }
 
+// notifyOnce is notify, unless it was called with the same key before.
+func (c *coordinator) notifyOnce(key, format string, args ...any) {
+	c.mu.Lock()
+	first := c.isFirst(key)
+	c.mu.Unlock()
+	if first {
+		c.notify(format, args...)
+	}
+}
+
+// mostRefused is how many keys are remembered. What is told after so many others may be told again.
+const mostRefused = 1000
+
+// isFirst reports whether nothing was told with a key yet, and remembers the key. It is called with the lock held.
+func (c *coordinator) isFirst(key string) bool {
+	key = digest([]byte(key)) // it may have what somebody has sent, however long
+	if c.refused[key] {
+		return false
+	}
+	if len(c.refused) >= mostRefused {
+		clear(c.refused)
+	}
+	c.refused[key] = true
+	return true
+}
+
 // Executor is for mapreduce.Config.
 func (c *coordinator) Executor(k agent.Config, h agent.Host) mapreduce.Executor {
 	c.local, c.host, c.c = agent.New(k, h), h, k
@@ -186,12 +228,19 @@ func (c *coordinator) Holds(ctx context.Context, ids []string) ([]string, error)
 // open takes the lock of the job, makes what it needs at the broker, and begins to receive from workers. It does so once: later calls return the
 // same error.
 func (c *coordinator) open(ctx context.Context, jobID string) (err error) {
+	if opened, err := c.isOpen(); opened {
+		return err
+	}
 	c.opening.Lock()
 	defer c.opening.Unlock()
-	if c.key != "" || c.unopened != nil {
-		return c.unopened
+	if opened, err := c.isOpen(); opened { // meanwhile
+		return err
 	}
-	defer func() { c.unopened = err }()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.opened, c.unopened = true, err
+	}()
 	key := keyOf(jobID, c.c.Seed)
 	c.probe = c.probeOf(key)
 	if c.clones != nil { // nobody looks for it in the checkout of the user
@@ -208,18 +257,20 @@ func (c *coordinator) open(ctx context.Context, jobID string) (err error) {
 		return fmt.Errorf("make the file by which workers find the directory of the run: %w", err)
 	}
 	c.mu.Lock()
+	c.key = key
 	c.job = fleet.Job{
-		V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease, Requires: c.o.Requires, Guards: c.o.Guards, Dir: c.o.Dir,
+		V: fleet.Protocol, ID: jobID, Owner: c.owner, Version: c.o.Version, Lease: c.o.Lease, Requires: c.o.Requires, Programs: c.o.Programs, Guards: c.o.Guards, Dir: c.o.Dir,
 		Probe: filepath.Base(c.probe), Grace: c.c.Grace, Secrets: len(c.c.Secrets) > 0, Epoch: c.epoch,
+		Stop: c.job.Stop, Serial: c.job.Serial, // somebody may have asked for a stop
 	}
 	c.mu.Unlock()
-	c.key = key
 	c.returns = c.nc.NewInbox()
 	for subject, answer := range map[string]nats.MsgHandler{
 		ownerSubject(key):     c.confirm,
 		callSubject("*", key): func(m *nats.Msg) { go c.call(m) },
 		liveSubject("*", key): c.progress,
 		c.returns + ".>":      c.returned,
+		nodesSubject:          c.tellRoster,
 	} {
 		if _, err := c.subscribe(subject, answer); err != nil {
 			return err
@@ -255,12 +306,22 @@ func (c *coordinator) open(ctx context.Context, jobID string) (err error) {
 		c.job.Seed = name
 		c.mu.Unlock()
 	}
+	c.mu.Lock()
+	c.described = true
+	c.mu.Unlock()
 	c.work.Go(c.send)
 	c.work.Go(c.monitor)
 	if adopts {
 		return nil
 	}
 	return c.begin(ctx)
+}
+
+// isOpen reports whether open has returned, and with which error.
+func (c *coordinator) isOpen() (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.opened, c.unopened
 }
 
 // confirm answers who asks whether this is the coordinator of the job.
@@ -333,12 +394,24 @@ func isMissing(err error) bool {
 	return errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
 
-// ensureConsumer makes what the broker needs for the job, unless it is there.
+// ensureConsumer makes what the broker needs for the job, unless it is there, and says once that the broker has lost it.
 func (c *coordinator) ensureConsumer(ctx context.Context) error {
 	if err := ensureStreams(ctx, c.brokerConn); err != nil {
 		return err
 	}
-	_, err := c.js.CreateOrUpdateConsumer(ctx, outStream, jetstream.ConsumerConfig{
+	s, err := c.js.Stream(ctx, outStream)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	made := s.CachedInfo().Created // which no other of this name has
+	lost := !c.streamMade.IsZero() && !made.Equal(c.streamMade)
+	c.streamMade = made
+	c.mu.Unlock()
+	if lost {
+		c.notify("the broker has lost what it had of the job: was its store emptied, or is it another broker? It is given all that again; what had ended, and only the broker had the report, runs again")
+	}
+	_, err = s.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
 		Durable: c.key, FilterSubject: "prodigy.out.*." + c.key + ".>", AckPolicy: jetstream.AckExplicitPolicy, AckWait: c.o.Lease, MaxDeliver: -1,
 		MaxAckPending: -1, InactiveThreshold: 7 * 24 * time.Hour,
 	})
@@ -347,6 +420,8 @@ func (c *coordinator) ensureConsumer(ctx context.Context) error {
 
 // announce writes the entry of the job.
 func (c *coordinator) announce(ctx context.Context) error {
+	c.announcing.Lock() // what is older must not come after
+	defer c.announcing.Unlock()
 	kv, err := c.js.KeyValue(ctx, jobsBucket)
 	if err != nil {
 		return err
@@ -400,9 +475,20 @@ func (c *coordinator) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 
 // Submit gives an attempt at an item to a worker.
 func (c *coordinator) Submit(ctx context.Context, a *agent.Attempt, done func(*agent.Attempt, agent.Outcome, error)) {
-	if err := c.submit(ctx, a, done); err != nil {
-		done(a, agent.Outcome{}, err)
+	err := c.submit(ctx, a, done)
+	if err == nil {
+		return
 	}
+	if a.Adopted { // its worker may still run it, which the next resume finds out
+		c.mu.Lock()
+		c.detach(a.Token)
+		c.mu.Unlock()
+		if ctx.Err() == nil {
+			c.abort(err)
+		}
+		err = agent.ErrDetached
+	}
+	done(a, agent.Outcome{}, err)
 }
 
 // patience is how long workers may take to answer a stop besides the grace.
@@ -479,33 +565,43 @@ func (c *coordinator) stop(ctx context.Context) {
 		}
 		c.dispatcher.Remove(token)
 		delete(c.flights, token)
-		c.detached = true
+		c.detach(token)
 		f.ended()
 		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
 	}
 }
 
+// detach leaves an attempt to the run after this one, for which its worker and the broker keep what is reported of it. It is called with the lock held.
+func (c *coordinator) detach(token int64) {
+	c.detached = true
+	if c.detachedTokens == nil {
+		c.detachedTokens = map[int64]bool{}
+	}
+	c.detachedTokens[token] = true
+}
+
 // setStop tells the workers how far to stop. A stop is never taken back by a weaker one.
 func (c *coordinator) setStop(s fleet.Stop) {
-	if c.key == "" {
-		return
-	}
 	rank := []fleet.Stop{"", fleet.Hold, fleet.Grace, fleet.Kill}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if slices.Index(rank, s) <= slices.Index(rank, c.job.Stop) {
-		c.mu.Unlock()
 		return
 	}
 	c.job.Stop = s
 	c.job.Serial++
-	c.mu.Unlock()
-	c.work.Go(func() { _ = keepTrying(c.life, c.announce) })
+	if c.described { // else begin announces it
+		c.work.Go(func() { _ = keepTrying(c.life, c.announce) })
+	}
 }
 
 // Close ends the part of this process. When nothing of the job is out any more, nothing of it is left at the broker.
 func (c *coordinator) Close() error {
 	defer c.nc.Close()
-	if c.key == "" { // nothing was given out, as by a resume that only had to merge
+	c.mu.Lock()
+	key := c.key
+	c.mu.Unlock()
+	if key == "" { // nothing was given out, as by a resume that only had to merge
 		if c.nc.IsConnected() {
 			c.sweep(c.life)
 		}
@@ -528,7 +624,10 @@ func (c *coordinator) Close() error {
 	if c.members != nil {
 		_ = c.members.Close()
 	}
-	if c.gone { // all that is left is another's
+	c.mu.Lock()
+	gone := c.gone
+	c.mu.Unlock()
+	if gone { // all that is left is another's
 		return nil
 	}
 	for clean && !c.nc.IsConnected() && !c.nc.IsClosed() && ctx.Err() == nil {
@@ -542,7 +641,7 @@ func (c *coordinator) Close() error {
 	}
 	if clean {
 		_ = os.Remove(c.probe)
-		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, c.key) }); err != nil {
+		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, key) }); err != nil {
 			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %s", firstLine(err))
 		}
 	}

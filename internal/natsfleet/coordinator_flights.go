@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type flight struct {
 	stop    *flightStop          // nil: nobody has asked for a context of it
 	more    *rareParts           // nil: the attempt has none of them
 	shown   map[int][2]io.Writer // where its commands print to, by their number
+	objects []string             // of its task and its reports at the broker, which go with it
 	token   int64
 	id      string // of the item
 	item    json.RawMessage
@@ -29,8 +31,9 @@ type flight struct {
 	last    int   // index of the last report; -1: nobody knows, since the run before was told of some
 	try     int32 // number of the attempt
 	slot    int32
-	fetches bool // what it has produced is being fetched
-	relays  bool // a report of what happens inside it is being passed on
+	unread  *unreadReport // nil: all that has come could be read
+	fetches bool          // what it has produced is being fetched
+	relays  bool          // a report of what happens inside it is being passed on
 }
 
 // sharedSpec is what attempts have in common, and the name that the broker has it by.
@@ -94,6 +97,13 @@ func (f *flight) attempt() *agent.Attempt {
 
 func (f *flight) attemptID() string {
 	return f.spec.template.JobID + "/" + f.id + "/" + strconv.Itoa(int(f.try))
+}
+
+// needs notes an object at the broker that is not needed any more when the attempt has ended. It is called with the lock held.
+func (f *flight) needs(object string) {
+	if object != "" && !slices.Contains(f.objects, object) {
+		f.objects = append(f.objects, object)
+	}
 }
 
 // stopping returns what ends with the attempt. It is called with the lock held.

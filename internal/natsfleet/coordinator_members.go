@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"prodigy/internal/agent"
+	"prodigy/internal/duration"
 	"prodigy/internal/fleet"
 )
 
@@ -57,8 +59,11 @@ func (c *coordinator) join() {
 		err := c.note("+", words)
 		c.mu.Lock()
 		c.joining = c.joining[len(words):]
-		if err != nil {
-			continue // they will say so again
+		if err != nil { // they will say so again
+			c.mu.Unlock()
+			c.notifyOnce("members", "workers cannot be given anything: the file with their names cannot be written: %v. Make room on its disk, or let prodigy write it; they take part as soon as it can", err)
+			c.mu.Lock()
+			continue
 		}
 		for _, w := range words {
 			c.noted[w.Instance] = true
@@ -86,10 +91,12 @@ func (c *coordinator) openMembers(key string, adopts bool) error {
 	for _, line := range lines[min(1, len(lines)):] {
 		if rest, ok := strings.CutPrefix(line, givenSign); ok {
 			token, id, _ := strings.Cut(rest, " ")
-			if n, err := strconv.ParseInt(token, 10, 64); err == nil {
+			if n, err := strconv.ParseInt(token, 10, 64); err == nil && isCapital(id) {
 				c.given[n] = id
 			}
-		} else if instance, ok := strings.CutPrefix(line, "+"); ok {
+		} else if strings.HasPrefix(line, lostSign) {
+			c.readLost(line)
+		} else if instance, ok := strings.CutPrefix(line, "+"); ok && validInstance(instance) {
 			known[instance] = true
 		} else if instance, ok := strings.CutPrefix(line, "-"); ok {
 			delete(known, instance)
@@ -99,7 +106,7 @@ func (c *coordinator) openMembers(key string, adopts bool) error {
 		c.noted[instance], c.present[instance] = true, true
 		text.WriteString("+" + instance + "\n")
 	}
-	c.writeGiven(&text)
+	c.writeAttempts(&text)
 	c.mu.Lock()
 	c.dispatcher.Expect(slices.Collect(maps.Keys(known)), adopts && lines[0] != key, time.Now())
 	c.mu.Unlock()
@@ -138,41 +145,62 @@ func (c *coordinator) note(sign string, words []fleet.WorkerStatus) error {
 			delete(c.present, w.Instance)
 		}
 	}
-	if _, err := c.members.WriteString(text.String()); err != nil {
-		return err
+	err := c.appendMembers(text.String())
+	if err == nil {
+		err = c.members.Sync()
+		c.torn = err != nil
 	}
-	return c.members.Sync()
+	return err
+}
+
+// appendMembers adds lines to that file. It is called with noting held.
+func (c *coordinator) appendMembers(lines string) error {
+	if c.torn {
+		lines = "\n" + lines
+	}
+	_, err := c.members.WriteString(lines)
+	c.torn = err != nil
+	return err
 }
 
 // givenSign begins the lines of that file that say which worker an attempt was given to. They are not synced: without one, the worker that speaks first
 // has the attempt.
 const givenSign = ":"
 
-// noteGiven notes the worker that attempts are about to be given to. After a resume no other one can say that it has them.
+// noteGiven notes the worker that attempts are about to be given to. No other one can say that it has them, also after a resume. What another one was given
+// since is sent too late, and refused.
 func (c *coordinator) noteGiven(instance string, tokens []int64) {
 	id := idOf(instance)
 	var text strings.Builder
 	c.mu.Lock()
 	for _, token := range tokens {
-		if c.flights[token] != nil {
+		if c.flights[token] != nil && c.dispatcher.HolderOf(token) == instance {
 			c.given[token] = id
 			fmt.Fprintf(&text, "%s%d %s\n", givenSign, token, id)
 		}
 	}
 	c.mu.Unlock()
+	c.addMembers(text.String())
+}
+
+// addMembers adds lines about attempts to that file.
+func (c *coordinator) addMembers(lines string) {
 	c.noting.Lock()
 	defer c.noting.Unlock()
-	if c.givenSize += text.Len(); c.givenSize < mostGiven {
-		_, _ = c.members.WriteString(text.String())
+	if c.life.Err() != nil { // the file may be removed
+		return
+	}
+	if c.attemptsSize += len(lines); c.attemptsSize < mostOfAttempts {
+		_ = c.appendMembers(lines)
 		return
 	}
 	// Most of those in the file have ended.
-	text.Reset()
+	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n%s%d\n", c.key, epochSign, c.epoch)
 	for instance := range c.present {
 		text.WriteString("+" + instance + "\n")
 	}
-	c.writeGiven(&text)
+	c.writeAttempts(&text)
 	path := c.probe + ".new"
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -190,21 +218,22 @@ func (c *coordinator) noteGiven(instance string, tokens []int64) {
 		return
 	}
 	_ = c.members.Close()
-	c.members = f
+	c.members, c.torn = f, false
 }
 
-// mostGiven is how many bytes there are about attempts in that file before it is written anew.
-const mostGiven = 1 << 20
+// mostOfAttempts is how many bytes there are about attempts in that file before it is written anew.
+const mostOfAttempts = 1 << 20
 
-// writeGiven writes who has which attempts.
-func (c *coordinator) writeGiven(text *strings.Builder) {
+// writeAttempts writes who has which attempts, and which are lost.
+func (c *coordinator) writeAttempts(text *strings.Builder) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := text.Len()
 	for token, id := range c.given {
 		fmt.Fprintf(text, "%s%d %s\n", givenSign, token, id)
 	}
-	c.givenSize = (text.Len() - before) / 2 // it may double
+	c.writeLost(text)
+	c.attemptsSize = (text.Len() - before) / 2 // it may double
 }
 
 // isGivenTo reports whether an instance may have an attempt. It is called with the lock held.
@@ -224,7 +253,7 @@ const starvedFor = 2 * time.Second
 
 func (d *starvation) look(c *coordinator, now time.Time) {
 	c.mu.Lock()
-	alone, waiting := c.dispatcher.NoWorkers() && c.ups != nil && !c.held, c.dispatcher.Len()
+	alone, waiting, refusing := c.dispatcher.NoWorkers() && c.ups != nil && !c.held, c.dispatcher.Len(), c.roster.refusing()
 	c.mu.Unlock()
 	switch {
 	case !alone:
@@ -233,22 +262,74 @@ func (d *starvation) look(c *coordinator, now time.Time) {
 		d.since = now
 	case !d.told && now.Sub(d.since) >= starvedFor:
 		d.told = true
-		c.notify("no worker takes part, and attempts wait: %d; start one with: prodigy worker %s", waiting, c.o.WorkerFlags())
+		var flags strings.Builder
+		flags.WriteString(c.o.WorkerFlags())
+		for _, label := range c.o.Requires {
+			flags.WriteString(" --label " + label)
+		}
+		c.notify("no worker takes part%s, and attempts wait: %d; start one with: prodigy worker %s", refusing, waiting, flags.String())
+	}
+}
+
+// silence has the instances whose silence was told.
+type silence map[string]bool
+
+// look says which workers are silent, and which of those are back.
+func (s silence) look(c *coordinator, now time.Time) {
+	c.mu.Lock()
+	unread := 0
+	if c.ups != nil {
+		unread, _, _ = c.ups.Pending()
+	}
+	silent := c.dispatcher.Silent(now)
+	back := map[string]bool{}
+	for instance := range s {
+		switch {
+		case slices.ContainsFunc(silent, func(w fleet.Silence) bool { return w.Instance == instance }):
+		case c.dispatcher.IsHeard(instance, now):
+			back[c.roster[instance].name] = true
+			delete(s, instance)
+		case !c.dispatcher.Knows(instance): // it has ended, or is lost
+			delete(s, instance)
+		}
+	}
+	c.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(back)) {
+		c.notify("worker %s is back", name)
+	}
+	for _, w := range silent {
+		if unread > 0 || s[w.Instance] { // what is to be read may be from it
+			continue
+		}
+		s[w.Instance] = true
+		text := ", and is given nothing"
+		if w.Holds > 0 {
+			text = fmt.Sprintf(", and what it has goes elsewhere in %s: %d", duration.Format((c.dispatcher.Lease - w.For).Round(time.Second)), w.Holds)
+		}
+		c.notify("worker %s has been silent for %s%s", w.Node, duration.Format(w.For.Round(time.Second)), text)
 	}
 }
 
 // monitor finds lost attempts, and now and then what the broker has lost.
 func (c *coordinator) monitor() {
-	tick := time.NewTicker(c.dispatcher.Every)
+	tick, look := time.NewTicker(c.dispatcher.Every), time.NewTicker(min(c.dispatcher.Every, starvedFor/2))
 	defer tick.Stop()
-	checked, renewed := time.Now(), time.Now()
+	defer look.Stop()
+	tended, lock := time.Now(), renewal{time.Now()}
 	var away absence
-	var suspected []fleet.Loss // that were silent the last time
 	var alone starvation
+	var suspected suspicion
+	silent := silence{}
 	for {
 		select {
 		case <-c.life.Done():
 			return
+		case <-look.C:
+			if now := time.Now(); c.nc.IsConnected() {
+				alone.look(c, now)
+				silent.look(c, now)
+			}
+			continue
 		case <-tick.C:
 		}
 		if !c.nc.IsConnected() {
@@ -264,68 +345,88 @@ func (c *coordinator) monitor() {
 		}
 		away.back(c)
 		now := time.Now()
-		c.mu.Lock()
-		refused := c.refuses.now(now)
-		c.mu.Unlock()
-		if past := now.Sub(renewed); past > c.o.Lease/4 || refused && past > refusedFor/5 {
-			renewed = now
-			ctx, cancel := context.WithTimeout(c.life, requestTime)
-			if err := c.renewLock(ctx); errors.Is(err, errTaken) {
-				c.taken()
-			} else if err != nil { // there may be room for so little, and no more
-				c.noteKept(err)
-			}
-			cancel()
-		}
+		lock.look(c, now)
 		c.lookAtStore(now)
-		alone.look(c, now)
-		c.mu.Lock()
-		silent := c.dispatcher.Lost(now)
-		c.countSlots()
-		unread := 0
-		if c.ups != nil {
-			unread, _, _ = c.ups.Pending()
+		suspected.look(c, now)
+		c.releaseTickets(now)
+		if now.Sub(tended) > c.tendEvery && c.tending.CompareAndSwap(false, true) {
+			tended = now
+			c.work.Go(c.tend)
 		}
-		c.mu.Unlock()
-		if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
-			silent = nil
+	}
+}
+
+// renewal follows when the lock of the job was renewed.
+type renewal struct{ last time.Time }
+
+// look renews the lock when it is time, and more often while the broker refuses things: it may have room again.
+func (r *renewal) look(c *coordinator, now time.Time) {
+	c.mu.Lock()
+	refused := c.refuses.now(now)
+	c.mu.Unlock()
+	if past := now.Sub(r.last); past <= c.o.Lease/4 && (!refused || past <= refusedFor/5) {
+		return
+	}
+	r.last = now
+	ctx, cancel := context.WithTimeout(c.life, requestTime)
+	defer cancel()
+	if err := c.renewLock(ctx); errors.Is(err, errTaken) {
+		c.taken()
+	} else if err != nil { // there may be room for so little, and no more
+		c.noteKept(err)
+	}
+}
+
+// suspicion has the attempts whose workers were silent the last time.
+type suspicion struct{ of []fleet.Loss }
+
+// look ends the attempts that are lost. What was read when it was asked about has been taken by the next time, so an attempt is lost when its worker is silent
+// twice.
+func (s *suspicion) look(c *coordinator, now time.Time) {
+	c.mu.Lock()
+	silent := c.dispatcher.Lost(now)
+	c.countSlots()
+	unread := 0
+	if c.ups != nil {
+		unread, _, _ = c.ups.Pending()
+	}
+	c.mu.Unlock()
+	if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
+		silent = nil
+	}
+	had := map[string]int{} // attempts that were lost, by the worker
+	c.mu.Lock()
+	for _, lost := range silent {
+		if slices.Contains(s.of, lost) && c.endLost(lost) {
+			had[lost.Node]++
 		}
-		had := map[string]int{} // attempts that were lost, by the worker
-		c.mu.Lock()
-		for _, lost := range silent {
-			if !slices.Contains(suspected, lost) {
-				continue // what was read when it was asked about has been taken by the next time
-			}
-			if f := c.flights[lost.Token]; lost.Left && f != nil && f.fetches { // it has come
-				continue
-			}
-			reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
-			if lost.Left {
-				reason = "the broker has lost the report of its end"
-			}
-			if c.endFlight(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, pendingAck{}) {
-				had[lost.Node]++
-			}
-		}
-		suspected = silent
-		var back []ticket
-		for instance, list := range c.tickets {
-			if now.Sub(c.seen[instance]) > c.o.Lease {
-				back = append(back, list...)
-				delete(c.tickets, instance)
-			}
-		}
-		c.mu.Unlock()
-		for _, node := range slices.Sorted(maps.Keys(had)) {
-			c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
-		}
-		for _, t := range back {
-			t.release()
-		}
-		if now.Sub(checked) > time.Minute {
-			checked = now
-			c.reconcile(false)
-			c.sweep(c.life)
-		}
+	}
+	c.mu.Unlock()
+	s.of = silent
+	for _, node := range slices.Sorted(maps.Keys(had)) {
+		c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
+	}
+}
+
+// endLost ends an attempt that is lost, and reports whether it has: one whose end is here, and is known when all is fetched that it has left, needs its
+// worker no more, and a report that is read may be such an end. It is called with the lock held.
+func (c *coordinator) endLost(lost fleet.Loss) bool {
+	if f := c.flights[lost.Token]; f != nil && (f.fetches || f.isReading(math.MaxInt)) {
+		return false
+	}
+	reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
+	if lost.Left {
+		reason = "the broker has lost the report of its end"
+	}
+	return c.endFlight(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, pendingAck{})
+}
+
+// releaseTickets gives back the starts that workers were admitted to which have been silent for a lease.
+func (c *coordinator) releaseTickets(now time.Time) {
+	c.mu.Lock()
+	lost := c.lostTickets(now)
+	c.mu.Unlock()
+	for _, t := range lost {
+		t.release()
 	}
 }

@@ -2,17 +2,26 @@ package natsfleet
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"maps"
+	"slices"
 	"time"
+
+	"prodigy/internal/fleet"
 )
 
 // reconnected makes good for what the broker may have lost, and for what could not be heard.
 func (c *coordinator) reconnected() {
 	c.mu.Lock()
 	c.restartLeases()
+	for instance, s := range c.outboxes { // without waiting for a leader, which announcing the job needs
+		s.again = true
+		c.sendSoon(instance, s)
+	}
 	c.mu.Unlock()
-	go c.reconcile(true)
+	c.work.Go(func() { c.reconcile(c.life, true) })
 }
 
 // restartLeases notes that nobody could be heard until now. It is called with the lock held.
@@ -24,14 +33,28 @@ func (c *coordinator) restartLeases() {
 	}
 }
 
-// reconcile has the broker know again what it should. again says that it was away: workers that see the entry of the job say everything again.
-func (c *coordinator) reconcile(again bool) {
+// tend has the broker know again what it has lost, and removes what other jobs have left there. The monitor does not wait for it: a broker that keeps nothing
+// delays it for a lease.
+func (c *coordinator) tend() {
+	ctx, cancel := context.WithTimeout(c.life, c.o.Lease)
+	c.reconcile(ctx, false)
+	cancel()
+	c.sweep(c.life)
+	c.tending.Store(false)
+}
+
+// reconcile has the broker know again what it should, until it does or ctx ends. again says that it was away: workers that see the entry of the job say
+// everything again.
+func (c *coordinator) reconcile(ctx context.Context, again bool) {
 	c.opening.Lock()
-	defer c.opening.Unlock()
-	if c.key == "" || c.life.Err() != nil || keepTrying(c.life, c.ensureConsumer) != nil {
+	opened := c.key != ""
+	c.opening.Unlock() // without a leader what follows takes seconds, and attempts are submitted meanwhile
+	c.reconciling.Lock()
+	defer c.reconciling.Unlock()
+	if !opened || ctx.Err() != nil || keepTrying(ctx, c.ensureConsumer) != nil {
 		return
 	}
-	err := c.restoring(c.life, func(ctx context.Context) error {
+	err := c.restoring(ctx, func(ctx context.Context) error {
 		err := c.renewLock(ctx)
 		if errors.Is(err, errTaken) {
 			c.taken()
@@ -47,24 +70,27 @@ func (c *coordinator) reconcile(again bool) {
 	}
 	c.mu.Lock()
 	listens := c.ups != nil
-	objects := maps.Clone(c.objects)
+	objects, files := maps.Clone(c.objects), c.files
 	c.mu.Unlock()
 	if again && listens { // a consumer that was made anew has forgotten who waits for it
-		_ = c.restoring(c.life, func(context.Context) error { return c.consume() })
+		_ = c.restoring(ctx, func(context.Context) error { return c.consume() })
+	}
+	var kept map[string]string
+	if err := c.restoring(ctx, func(ctx context.Context) (err error) {
+		kept, err = c.digests(ctx)
+		return err
+	}); err != nil {
+		return
 	}
 	for name, data := range objects {
-		_ = c.restoring(c.life, func(ctx context.Context) error {
-			if !again {
-				if has, err := c.has(ctx, name); has || err != nil {
-					return err
-				}
-			}
-			return c.put(ctx, name, data)
-		})
+		if sum := sha256.Sum256(data); kept[name] != hex.EncodeToString(sum[:]) {
+			_ = c.restoring(ctx, func(ctx context.Context) error { return c.put(ctx, name, data) })
+		}
 	}
-	c.resendFiles(c.life)
-	if listens && (again || !c.announced(c.life)) {
-		_ = c.restoring(c.life, c.announce)
+	lost := slices.DeleteFunc(slices.Clone(files), func(f fleet.File) bool { return kept[c.fileObject(f)] == f.Sum })
+	c.resendFiles(c.life, lost) // which may take long, and tries each once
+	if listens && (again || !c.announced(ctx)) {
+		_ = c.restoring(ctx, c.announce)
 	}
 }
 

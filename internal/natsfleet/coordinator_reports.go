@@ -1,6 +1,7 @@
 package natsfleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,12 +39,16 @@ func (c *coordinator) endFlight(token int64, e flightEnd, by pendingAck) bool {
 		return false
 	}
 	h, _ := c.dispatcher.Remove(token)
+	if _, ok := errors.AsType[*agent.LostError](e.err); ok && by.instance == "" {
+		c.noteLoss(&lostAttempt{Token: token, ItemID: f.id, Index: f.index, Number: int(f.try), Instance: h.Instance, ID: c.given[token]})
+	}
 	delete(c.flights, token)
 	delete(c.given, token)
 	delete(c.ends, token)
 	f.ended()
-	if lost, ok := errors.AsType[*agent.LostError](e.err); ok && lost.Node == "" {
-		lost.Node = h.Node
+	by.objects = append(by.objects, f.objects...)
+	if lost, ok := errors.AsType[*agent.LostError](e.err); ok {
+		lost.Node, lost.Host = cmp.Or(lost.Node, h.Node), c.roster.hostOf(h.Instance)
 	}
 	if f.stop != nil && f.stop.broke != nil && e.err != nil {
 		e.err = f.stop.broke
@@ -62,6 +67,7 @@ func (c *coordinator) endFlight(token int64, e flightEnd, by pendingAck) bool {
 func (c *coordinator) Persisted(records []events.Record) {
 	for _, r := range records {
 		var id string
+		lost := false
 		switch e := r.Event.(type) {
 		case events.AgentCompleted:
 			id = e.AgentID
@@ -70,7 +76,7 @@ func (c *coordinator) Persisted(records []events.Record) {
 		case events.AgentInterrupted:
 			id = e.AgentID
 		case events.AgentLost:
-			id = e.AgentID
+			id, lost = e.AgentID, true
 		case events.AgentSuperseded:
 			id = e.AgentID
 		}
@@ -96,6 +102,9 @@ func (c *coordinator) Persisted(records []events.Record) {
 			s.acks = append(s.acks, fleet.Ack{Token: end.token, Index: end.index})
 		}
 		c.mu.Unlock()
+		if lost {
+			c.lossRecorded(end.token)
+		}
 		for _, m := range end.msgs {
 			_ = m.Ack()
 		}
@@ -114,18 +123,15 @@ func (c *coordinator) receive(m *nats.Msg) {
 	var u fleet.WorkerMessage
 	err := decode(m.Data, &u)
 	if u.V != 0 && u.V != fleet.Protocol { // there may be no more that is the same
-		c.mu.Lock()
-		told := c.refused[u.Instance]
-		c.refused[u.Instance] = true
-		c.mu.Unlock()
-		if !told {
-			c.notify("worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, %s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
-		}
+		c.notifyOnce(u.Instance, "worker %s takes no part: it speaks protocol %d of the fleet, and this prodigy, %s, speaks %d", u.Node, u.V, c.o.Version, fleet.Protocol)
 		return
 	}
-	if err != nil || u.V == 0 || u.Owner != c.owner || u.Instance == "" || !sentBy(u.Instance, m.Subject, 2) {
+	if err != nil || u.V == 0 || u.Owner != c.owner || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
+	c.mu.Lock()
+	c.clocks.Note(u.Instance, u.Now, time.Now())
+	c.mu.Unlock()
 	for _, r := range u.Reports {
 		if r.V == fleet.Protocol {
 			c.report(r, u.Instance, nil)
@@ -141,18 +147,16 @@ func (c *coordinator) receive(m *nats.Msg) {
 		u.Holds = slices.DeleteFunc(u.Holds, func(token int64) bool { return !c.isGivenTo(token, u.Instance) })
 	}
 	c.seen[u.Instance] = now
+	c.roster.heard(u, now)
 	if u.Unkept != "" {
 		c.refuses.note(errors.New(u.Unkept), now)
 	}
-	if u.Warns != "" && !c.refused[u.Instance+u.Warns] {
-		c.refused[u.Instance+u.Warns] = true
+	if u.Warns != "" && c.isFirst(u.Instance+u.Warns) {
 		notice := c.notice
 		go notice(fmt.Sprintf("worker %s has not believed something: %s", u.Node, u.Warns))
 	}
 	if u.Refuses != "" {
-		told := c.refused[u.Instance]
-		c.refused[u.Instance] = true
-		if !told {
+		if c.isFirst(u.Instance) {
 			notice := c.notice
 			go notice(fmt.Sprintf("worker %s takes no part: %s", u.Node, u.Refuses))
 		}
@@ -185,6 +189,7 @@ func (c *coordinator) stored(m jetstream.Msg) {
 	if r.Kind == fleet.Gone {
 		c.mu.Lock()
 		c.dispatcher.WorkerEnded(r.Holder, r.Left, time.Now())
+		delete(c.roster, r.Holder.Instance)
 		c.countSlots()
 		c.dispatch(time.Now())
 		c.mu.Unlock()
@@ -194,34 +199,40 @@ func (c *coordinator) stored(m jetstream.Msg) {
 	c.report(r, r.Holder.Instance, m)
 }
 
-// relayRetry is after which time a report comes again that came while one before it was passed on.
+// relayRetry is after which time a report comes again that cannot be taken yet, such as while one before it is passed on.
 const relayRetry = 100 * time.Millisecond
+
+// redeliver has the broker deliver a report again soon; nil: it was not left there. Without that it would do so only after a lease, and say meanwhile that
+// it has delivered all.
+func redeliver(m jetstream.Msg) {
+	if m != nil {
+		_ = m.NakWithDelay(relayRetry)
+	}
+}
 
 // report takes what a worker says of an attempt. m is the message of a report that was left with the broker.
 func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
-	if r.Ref != "" {
-		ref := r.Ref
-		err := keepTrying(c.life, func(ctx context.Context) error {
-			data, err := c.get(ctx, ref)
-			if errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, errAltered) {
-				r = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report, or somebody altered it"}
-				return nil
-			}
-			if err == nil {
-				err = json.Unmarshal(data, &r)
-			}
-			return err
-		})
-		if err != nil {
-			return
-		}
+	ref := r.Ref
+	if ref != "" && c.wants(r, instance) && !c.complete(&r) {
+		c.retryReport(r, instance, m)
+		return
 	}
 	r.Holder.Instance = instance
+	offset := c.offset(instance, m)
+	fleet.Shift(&r, offset)
 	c.mu.Lock()
 	f, out := c.flights[r.Token]
+	if out && c.isGivenTo(r.Token, instance) {
+		f.needs(ref)
+	}
 	switch {
 	case out && !c.isGivenTo(r.Token, instance):
 		c.mu.Unlock()
+		redeliver(m)
+		return
+	case !out && c.detachedTokens[r.Token]:
+		c.mu.Unlock()
+		redeliver(m)
 		return
 	case !out && c.pendingByToken[r.Token] != nil: // repeated, and not on disk yet
 		if m != nil {
@@ -230,23 +241,32 @@ func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
 		}
 		c.mu.Unlock()
 		return
+	case !out && c.isLate(r, instance):
+		c.late(r, m)
+		return
 	case out && f.fetches:
 		c.mu.Unlock()
 		return
 	case out && f.relays: // it came by another way than the one before, and would not be in order
 		c.mu.Unlock()
-		if m != nil {
-			_ = m.NakWithDelay(relayRetry)
-		}
+		redeliver(m)
 		return
 	case !out || !c.dispatcher.Reported(r.Token, r.Holder, time.Now()), f.last >= r.Index:
+		if !out && ref != "" {
+			c.work.Go(func() { _ = c.remove(c.life, ref) }) // or with the job
+		}
 		c.ack(r, m)
 		return
-	case f.last >= 0 && r.Index != f.last+1: // one before it is missing, and will come again
+	case f.last >= 0 && r.Index != f.last+1, f.isReading(r.Index): // one before it is missing, and will come again
 		c.mu.Unlock()
+		redeliver(m)
+		return
+	case r.Ref != "": // it was not its turn when it came
+		c.mu.Unlock()
+		redeliver(m)
 		return
 	}
-	f.last = r.Index
+	f.last, f.unread = r.Index, nil
 	e := flightEnd{}
 	switch r.Kind {
 	case fleet.Ended:
@@ -255,7 +275,7 @@ func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
 			break
 		}
 		e.outcome = *r.Outcome
-		e.outcome.Node, e.outcome.Slot = r.Holder.Node, r.Holder.Slot
+		e.outcome.Node, e.outcome.Host, e.outcome.Slot = r.Holder.Node, c.roster.hostOf(r.Holder.Instance), r.Holder.Slot
 	case fleet.Returned:
 		e.err = fmt.Errorf("%s: %w", r.Reason, agent.ErrReturned)
 	case fleet.Broken:
@@ -266,7 +286,7 @@ func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
 		a, stop := f.attempt(), f.stopping()
 		f.relays = true
 		c.mu.Unlock()
-		if c.relay(stop.ctx, a, r); r.Kind == fleet.Echoed {
+		if c.relay(stop.ctx, a, r, offset); r.Kind == fleet.Echoed {
 			c.show(f, r.Echo)
 		}
 		c.mu.Lock()
@@ -295,6 +315,89 @@ func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
 	}
 	c.endFlight(r.Token, e, by)
 	c.mu.Unlock()
+}
+
+// unreadReport is a report that the broker has as an object, which could not be read yet.
+type unreadReport struct {
+	index   int // of the report
+	missing missingObject
+	tried   time.Time
+	waits   bool // one that a worker has sent is tried again in a moment
+}
+
+// isReading reports whether an attempt has a report before an index that is read, and may not be yet. It is called with the lock held.
+func (f *flight) isReading(before int) bool {
+	return f.unread != nil && f.unread.index < before && time.Since(f.unread.tried) < requestTime
+}
+
+// wants reports whether it is the turn of a report.
+func (c *coordinator) wants(r fleet.Report, instance string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flights[r.Token]
+	return f != nil && c.isGivenTo(r.Token, instance) && !f.relays && !f.fetches && f.last < r.Index && (f.last < 0 || r.Index == f.last+1) && !f.isReading(r.Index)
+}
+
+// complete adds to a report what the broker has of it as an object. It returns false if that cannot be read yet. The report of one that is lost is that its
+// attempt was dropped.
+func (c *coordinator) complete(r *fleet.Report) bool {
+	ctx, cancel := context.WithTimeout(c.life, requestTime)
+	defer cancel()
+	whole := *r
+	data, err := c.get(ctx, r.Ref)
+	unreadable := errors.Is(err, errAltered)
+	if err == nil {
+		err = json.Unmarshal(data, &whole)
+		unreadable = err != nil
+	}
+	if err != nil {
+		c.mu.Lock()
+		f := c.flights[r.Token]
+		if f == nil {
+			c.mu.Unlock()
+			return true // it is not needed any more
+		}
+		if f.unread == nil || f.unread.index != r.Index {
+			f.unread = &unreadReport{index: r.Index}
+		}
+		f.unread.tried = time.Now()
+		gone := f.unread.missing.isGone(err, f.unread.tried)
+		c.mu.Unlock()
+		if !gone && !unreadable {
+			return false
+		}
+		whole = fleet.Report{Token: r.Token, Index: r.Index, Kind: fleet.Dropped, Holder: r.Holder, Reason: "the broker lost its report, or somebody altered it"}
+	}
+	*r = whole
+	r.Ref = ""
+	return true
+}
+
+// retryReport has a report come again that could not be read: from the broker, if it was left there, or else from here.
+func (c *coordinator) retryReport(r fleet.Report, instance string, m jetstream.Msg) {
+	if m != nil {
+		redeliver(m)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flights[r.Token]
+	if f == nil || f.unread == nil || f.unread.index != r.Index || f.unread.waits {
+		return
+	}
+	u := f.unread
+	u.waits = true
+	c.work.Go(func() {
+		select {
+		case <-time.After(relayRetry):
+		case <-c.life.Done():
+			return
+		}
+		c.mu.Lock()
+		u.waits = false
+		c.mu.Unlock()
+		c.report(r, instance, nil)
+	})
 }
 
 // endWithResults ends a flight when what it has produced or done is here.
@@ -330,22 +433,58 @@ func (c *coordinator) ack(r fleet.Report, m jetstream.Msg) {
 	}
 }
 
-// relay passes on what happens inside an attempt.
-func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Report) {
+// offset returns what is to be added to the times in what a worker says. m is the message of a report that was left with the broker: when nothing else is heard
+// of the worker, the time that it was there is added too.
+func (c *coordinator) offset(instance string, m jetstream.Msg) time.Duration {
+	c.mu.Lock()
+	offset, known := c.clocks[instance]
+	_, heard := c.seen[instance]
+	c.mu.Unlock()
+	if known || heard || m == nil {
+		return offset
+	}
+	sent, err := time.Parse(time.RFC3339Nano, m.Headers().Get(nowHeader))
+	if err != nil {
+		return 0
+	}
+	return fleet.Offset(sent, time.Now())
+}
+
+// relay passes on what happens inside an attempt, with times moved.
+func (c *coordinator) relay(stop context.Context, a *agent.Attempt, r fleet.Report, offset time.Duration) {
 	switch r.Kind {
 	case fleet.Placed:
-		c.host.Emit(a, events.AgentPlaced{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: r.Holder.Node, Slot: r.Holder.Slot})
+		c.mu.Lock()
+		host := c.roster.hostOf(r.Holder.Instance)
+		c.mu.Unlock()
+		c.host.Emit(a, events.AgentPlaced{ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: r.Holder.Node, Host: host, Slot: r.Holder.Slot})
 	case fleet.Event:
-		if rec, err := events.Decode(r.Event); err == nil {
-			c.host.Emit(a, rec.Event)
+		rec, err := events.Decode(r.Event)
+		if err != nil {
+			c.dropped(r, err.Error())
+			return
 		}
+		e, ok := events.Within(rec.Event, events.Attempt{ItemID: a.ItemID, ItemIndex: a.ItemIndex, Phase: a.Phase, Number: a.Number, Node: r.Holder.Node})
+		if !ok {
+			c.dropped(r, rec.Event.Type()+" does not happen inside an attempt")
+			return
+		}
+		fleet.Shift(&e, offset)
+		c.host.Emit(a, e)
 	case fleet.Printed:
 		if r.Entry != nil {
-			c.host.Output(a, *r.Entry)
+			e := *r.Entry
+			e.ItemID, e.Phase, e.Attempt, e.Limit = a.ItemID, "", a.Number, ""
+			c.host.Output(a, e)
 		}
 	case fleet.Parked: // another may be sent to the worker meanwhile; that goes on without asking
 		go func() { _, _ = c.host.Pause(stop, a, r.For, false) }()
 	}
+}
+
+// dropped says once of each worker that it has sent an event that cannot be recorded.
+func (c *coordinator) dropped(r fleet.Report, why string) {
+	c.notifyOnce(r.Holder.Instance+"/event", "worker %s sent an event that is not recorded: %s. If that is not your worker, remove its credentials (prodigy fleet remove)", r.Holder.Node, why)
 }
 
 // progress hears which step an attempt is at.

@@ -257,6 +257,16 @@ func (c *coordinator) sendLarge(instance string, round int64, t fleet.Task) {
 		c.noteKept(err)
 		return err
 	}) == nil {
+		c.mu.Lock()
+		f := c.flights[t.Token]
+		if f != nil {
+			f.needs(ref)
+		}
+		c.mu.Unlock()
+		if f == nil { // it has ended meanwhile
+			_ = c.remove(c.life, ref)
+			return
+		}
 		c.publish(instance, fleet.CoordinatorMessage{V: fleet.Protocol, Key: c.key, Owner: c.owner, Round: round, Tasks: []fleet.Task{{Token: t.Token, Ref: ref}}})
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +20,6 @@ import (
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/process"
-	"prodigy/internal/workflow"
 )
 
 // twice is a script that says so when an item runs more than once.
@@ -86,20 +87,24 @@ func eventually(holds func() bool) bool {
 }
 
 func (f *field) restart(lose bool) {
-	port := f.broker.Addr().String()
-	port = port[strings.LastIndexByte(port, ':')+1:]
-	f.broker.Shutdown()
-	f.broker.WaitForShutdown()
+	port := f.stop()
 	if lose {
 		if err := os.RemoveAll(filepath.Join(f.root, "store")); err != nil {
 			f.t.Error(err)
 		}
 	}
-	n := 0
-	for _, digit := range port {
-		n = 10*n + int(digit-'0')
+	f.start(port)
+}
+
+// stop ends the broker, and returns the port that it had.
+func (f *field) stop() (port int) {
+	address := f.broker.Addr().String()
+	f.broker.Shutdown()
+	f.broker.WaitForShutdown()
+	for _, digit := range address[strings.LastIndexByte(address, ':')+1:] {
+		port = 10*port + int(digit-'0')
 	}
-	f.start(n)
+	return port
 }
 
 func TestABrokerThatIsRestartedCostsNothing(t *testing.T) {
@@ -114,6 +119,29 @@ func TestABrokerThatLosesItsDiskIsGivenAnewWhatIsOut(t *testing.T) {
 	f.worker("a", 3, nil)
 	f.whenRunning(func() { f.restart(true) })
 	f.once(f.run(source(9, 6, twice, ""), nil), 9)
+}
+
+// Who runs a job is told once that the broker has lost its disk, and nothing of one that was only restarted.
+func TestABrokerThatHasLostItsDiskIsTold(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	said := new(log)
+	c.Notify(said.add)
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	f.restart(false)
+	c.reconcile(c.life, true)
+	if said.String() != "" {
+		t.Errorf("got %q of a broker that was restarted, want nothing", said)
+	}
+	f.restart(true)
+	c.reconcile(c.life, true)
+	c.reconcile(c.life, false)
+	const want = "the broker has lost what it had of the job: was its store emptied, or is it another broker? It is given all that again; what had ended, and only the broker had the report, runs again\n"
+	if said.String() != want {
+		t.Errorf("got %q, want %q", said, want)
+	}
 }
 
 // A broker that was restarted without its disk, or has no leader yet, has what it needs again in a moment.
@@ -152,19 +180,77 @@ func TestAJobWithoutWorkersSaysSo(t *testing.T) {
 		said.add(text)
 		f.worker("a", 2, nil)
 	})
-	w, err := workflow.Parse("w.yml", []byte(source(3, 2, "true", "")), workflow.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := mapreduce.Run(t.Context(), c, w, nil)
+	r, err := f.runWith(c, coordinator, source(3, 2, "true", ""))
 	if err != nil || r.Metrics.Successful != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if err := coordinator.Close(); err != nil {
-		t.Error(err)
-	}
 	want := "no worker takes part, and attempts wait: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + "\n"
 	if said.String() != want {
+		t.Errorf("got %q, want %q", said, want)
+	}
+}
+
+// Whoever has only workers that do not fit is told so, and why they do not.
+func TestAJobThatAllWorkersRefuseSaysWhy(t *testing.T) {
+	f := newField(t)
+	c, coordinator := f.config(func(o *fleet.JobOptions) { o.Requires, o.Lease = []string{"gpu"}, time.Hour })
+	desk := f.worker("desk", 2, nil)
+	said := new(log)
+	coordinator.Notify(func(text string) {
+		said.add(text)
+		if strings.HasPrefix(text, "no worker ") {
+			f.worker("lab", 2, func(o *fleet.WorkerOptions) { o.Labels = []string{"gpu"} })
+		}
+	})
+	f.doing.Go(func() { f.waitFor("takes no part in job", desk.said.String) })
+	r, err := f.runWith(c, coordinator, source(3, 2, "true", ""))
+	if err != nil || r.Metrics.Successful != 3 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	want := "no worker takes part (desk: it requires gpu, which this worker does not have), and attempts wait: 2; start one with: prodigy worker --join " + f.broker.ClientURL() + " --label gpu\n"
+	if !strings.HasSuffix(said.String(), want) {
+		t.Errorf("got %q, want %q at its end", said, want)
+	}
+}
+
+// A worker that is silent is named long before its lease is over, once, and when it is back.
+func TestASilentWorkerIsNamed(t *testing.T) {
+	var said []string
+	start := time.Now()
+	c := &coordinator{
+		notice: func(text string) { said = append(said, text) }, roster: roster{}, outboxes: map[string]*outbox{}, pendingByToken: map[int64]*pendingAck{}, flights: map[int64]*flight{},
+		dispatcher: fleet.NewDispatcher(time.Minute, 5*time.Second, start),
+	}
+	words := func(node string, at time.Duration) {
+		c.roster.heard(fleet.WorkerMessage{WorkerStatus: fleet.WorkerStatus{Instance: node + "-1", Node: node}}, start.Add(at))
+		c.dispatcher.Update(fleet.WorkerStatus{Instance: node + "-1", Node: node, Round: 1, Credit: 2, Slots: 2}, start.Add(at))
+	}
+	words("alpha", 0)
+	words("beta", 0)
+	for token := range int64(4) {
+		c.dispatcher.Add(token, false)
+	}
+	c.dispatcher.Assign(start)
+	silent := silence{}
+	for second := range 100 {
+		at := time.Duration(second) * time.Second
+		if second%5 == 0 {
+			words("alpha", at)
+		}
+		if second == 30 || second > 75 {
+			words("beta", at)
+		}
+		silent.look(c, start.Add(at))
+		if second == 75 {
+			words("gone", at)
+			c.dispatcher.Update(fleet.WorkerStatus{Instance: "gone-1", Node: "gone", Round: 1, Full: true, Gone: true}, start.Add(at))
+		}
+	}
+	want := []string{
+		"worker beta has been silent for 16s, and what it has goes elsewhere in 44s: 2", "worker beta is back",
+		"worker beta has been silent for 16s, and what it has goes elsewhere in 44s: 2", "worker beta is back",
+	}
+	if !slices.Equal(said, want) {
 		t.Errorf("got %q, want %q", said, want)
 	}
 }
@@ -230,7 +316,6 @@ func TestAWorkerThatIsUnfitTakesNoPart(t *testing.T) {
 	}
 }
 
-// What arrives after a cut may have been given up long ago: a worker that has had no contact for most of a lease takes nothing, and says so.
 // A broker that loses its disk while it is given anew what it had is given that once more.
 func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 	f := newField(t)
@@ -245,7 +330,7 @@ func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.reconcile(true)
+		c.reconcile(c.life, true)
 	}()
 	if !eventually(func() bool { _, err := c.js.Consumer(t.Context(), outStream, c.key); return err == nil }) {
 		t.Fatal("the consumer is not made again")
@@ -266,6 +351,55 @@ func TestABrokerThatLosesItsDiskTwice(t *testing.T) {
 	}
 }
 
+// What the broker has lost is restored beside the job: attempts are given out meanwhile.
+func TestAttemptsDoNotWaitForWhatTheBrokerHasLost(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(*agent.Attempt, agent.Outcome, error) {})
+	c.opening.Lock() // as reconcile does
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Submit(t.Context(), attemptAt(f, 2, "true"), func(*agent.Attempt, agent.Outcome, error) {})
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("it waits")
+	}
+	c.opening.Unlock()
+}
+
+// To look for what the broker has lost takes a few requests, however many files a job has.
+func TestFilesAreLookedForTogether(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	const files = 50
+	for i := range files {
+		if err := os.WriteFile(filepath.Join(c.o.Dir, fmt.Sprintf("f%d", i)), fmt.Append(nil, i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.o.Files = []string{"f*"}
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	before := c.nc.Stats().OutMsgs
+	c.reconcile(c.life, false)
+	if sent := c.nc.Stats().OutMsgs - before; sent > files {
+		t.Errorf("it takes %d requests", sent)
+	}
+	lost := c.fileObject(c.files[files/2])
+	if err := c.remove(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	c.reconcile(c.life, false)
+	if has, err := c.has(t.Context(), lost); err != nil || !has {
+		t.Errorf("the broker has what it had lost: %v, %v", has, err)
+	}
+}
+
 // A worker that is frozen before it has told its watcher to wait longer knows that what it ran may have been killed.
 func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 	now := time.Now()
@@ -274,6 +408,7 @@ func TestAFreezeBeforeTheWatcherIsTold(t *testing.T) {
 		want    bool
 	}{"it was frozen for longer than that": {now.Add(-500 * time.Millisecond), true}, "it was not": {now.Add(time.Minute), false}, "the watcher did not wait": {time.Time{}, false}} {
 		w := &worker{jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, proof: now, guarded: c.guarded}
+		w.space = sync.NewCond(&w.mu)
 		h := &heldAttempt{job: &workerJob{key: "j"}}
 		w.held["j.1"] = h
 		w.beat(now.Add(-time.Second)) // when it began to
@@ -301,6 +436,7 @@ func TestOnlyAWorkerThatWasWellIsCutOff(t *testing.T) {
 		"it stands still until it is told": {30 * time.Second, 18 * time.Second, false},
 	} {
 		w := &worker{jobs: map[string]*workerJob{"j": {key: "j", Job: fleet.Job{Lease: lease}}}, held: map[string]*heldAttempt{}, proof: began.Add(30 * time.Second)}
+		w.space = sync.NewCond(&w.mu)
 		h := &heldAttempt{job: w.jobs["j"]}
 		w.held["j.1"] = h
 		for at := time.Duration(0); !h.fenced; at += 250 * time.Millisecond {
@@ -316,6 +452,7 @@ func TestOnlyAWorkerThatWasWellIsCutOff(t *testing.T) {
 	}
 }
 
+// What arrives after a cut may have been given up long ago: a worker that has had no contact for most of a lease takes nothing, and says so.
 func TestAWorkerWithoutContactTakesNothing(t *testing.T) {
 	f := newField(t)
 	h, err := connect(t.Context(), f.address(), "test", responsive, func() {})
@@ -400,7 +537,7 @@ func TestAWorkerEndsThoughNobodyTakesItsReports(t *testing.T) {
 	} {
 		c.h.job = j
 		w := &worker{stopping: true, held: map[string]*heldAttempt{"x": c.h}}
-		if got := w.finished(); got != c.want {
+		if got := w.finished(time.Now()); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}

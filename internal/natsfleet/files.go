@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	mostFiles    = 1 << 30 // bytes of the files of a job
+	mostFiles    = 1 << 30 // bytes of the files of a job, and of those that an item leaves
 	mostCached   = 4 << 30 // bytes of files that a worker keeps for other jobs
 	mostProduced = 10_000  // files that an item leaves
 	readings     = 3       // of a file that changes while it is read
@@ -89,14 +89,14 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 		return fleet.File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return fleet.File{}, fleet.Refusef("it is no regular file: %s", info.Mode().Type())
+		return fleet.File{}, fleet.Refusef("it is %s", kindOf(info.Mode()))
 	}
 	for range readings {
 		f, err := readFile(root, name, io.Discard)
 		if err != nil {
 			return fleet.File{}, err
 		}
-		object := c.key + "/file-" + f.Sum
+		object := c.fileObject(f)
 		if has, err := c.hasFile(ctx, object, f.Sum); err != nil || has {
 			return f, err
 		}
@@ -111,28 +111,43 @@ func (c *coordinator) sendFile(ctx context.Context, root *os.Root, name string) 
 	return fleet.File{}, errChanges
 }
 
-// resendFiles has the broker keep again what it has lost of the files of the job. Those that have changed since cannot be sent.
-func (c *coordinator) resendFiles(ctx context.Context) {
-	c.mu.Lock()
-	list := c.files
-	c.mu.Unlock()
-	if len(list) == 0 {
+// kindOf says what a file is that cannot be sent.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link, which is not sent: name the file that it points to"
+	case mode.IsDir():
+		return "a directory, where a file is wanted"
+	default:
+		return "no regular file, but a pipe, a socket or a device, which cannot be sent"
+	}
+}
+
+// fileObject returns the name of the object that has the content of a file.
+func (c *coordinator) fileObject(f fleet.File) string { return c.key + "/file-" + f.Sum }
+
+// resendFiles has the broker keep again files of the job that it has lost. Without those that have changed since, workers cannot go on: the run is stopped,
+// and a resume sends what there is then.
+func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
+	if len(lost) == 0 {
 		return
 	}
 	root, err := os.OpenRoot(c.o.Dir)
 	if err != nil {
-		c.notify("files cannot be sent to the broker again: %v", err)
+		c.abort(fmt.Errorf("files: the broker has lost them, and they cannot be sent again: %w", err))
 		return
 	}
 	defer func() { _ = root.Close() }()
-	for _, was := range list {
-		if has, err := c.hasFile(ctx, c.key+"/file-"+was.Sum, was.Sum); err != nil || has {
-			continue
-		}
-		if is, err := c.sendFile(ctx, root, was.Path); err != nil {
+	for _, was := range lost {
+		is, err := c.sendFile(ctx, root, was.Path)
+		_, unreadable := errors.AsType[*fs.PathError](err)
+		switch {
+		case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
+			c.abort(fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", was.Path, err))
+		case err != nil: // it is tried again
 			c.notify("%s cannot be sent to the broker again: %v", was.Path, err)
-		} else if is.Sum != was.Sum {
-			c.notify("%s has changed since the job began: workers that do not have it cannot go on; resume the job to send it anew", was.Path)
+		case is.Sum != was.Sum:
+			c.abort(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to send it anew", was.Path))
 		}
 	}
 }
@@ -149,7 +164,7 @@ func readFile(root *os.Root, name string, to io.Writer) (fleet.File, error) {
 		return fleet.File{}, err
 	}
 	if !before.Mode().IsRegular() {
-		return fleet.File{}, fmt.Errorf("it is no regular file: %s", before.Mode().Type())
+		return fleet.File{}, fmt.Errorf("it is %s", kindOf(before.Mode()))
 	}
 	sum := sha256.New()
 	size, err := io.Copy(io.MultiWriter(sum, to), file)
@@ -277,7 +292,7 @@ func (h *brokerConn) remove(ctx context.Context, object string) error {
 }
 
 // install writes a file below a directory, whole or not at all. No link leads it out of there.
-func install(root *os.Root, f fleet.File, temporary string, write func(io.Writer) error) error {
+func install(root *os.Root, f fleet.File, temporary string, write func(*os.File) error) error {
 	name := filepath.FromSlash(f.Path)
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("%s leads out of the directory", f.Path)
@@ -334,7 +349,7 @@ func (w *worker) directory(ctx context.Context, j *workerJob, list string) (stri
 	for i, f := range files {
 		cached, err := w.cached(ctx, j.key+"/file-"+f.Sum, f)
 		if err == nil {
-			err = install(root, f, fmt.Sprintf(".prodigy-%d", i), func(to io.Writer) error {
+			err = install(root, f, fmt.Sprintf(".prodigy-%d", i), func(to *os.File) error {
 				from, err := os.Open(cached)
 				if err == nil {
 					_, err = io.Copy(to, from)
@@ -367,20 +382,18 @@ func (w *worker) cached(ctx context.Context, object string, f fleet.File) (strin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	return name, w.await(ctx, func(ctx context.Context) error {
-		part, err := os.CreateTemp(dir, "part-")
-		if err != nil {
-			return err
-		}
-		err = errors.Join(w.getFile(ctx, object, f, part), part.Close())
-		if err == nil {
-			err = os.Rename(part.Name(), name)
-		}
-		if err != nil {
-			_ = os.Remove(part.Name())
-		}
-		return err
-	})
+	part, err := os.CreateTemp(dir, "part-")
+	if err != nil {
+		return "", err
+	}
+	err = errors.Join(w.fetchFile(ctx, object, f, part), part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(part.Name())
+	}
+	return name, err
 }
 
 // prune removes the files from the cache that were not used for longest, until there is not too much.
@@ -434,18 +447,24 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 	}
 	defer func() { _ = root.Close() }()
 	var names []string
+	total := int64(0)
 	for _, p := range paths {
 		err := fs.WalkDir(root.FS(), p, func(name string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil // the coordinator misses it
 			}
-			if err == nil && !e.IsDir() {
-				names = append(names, name)
+			if err != nil || e.IsDir() {
+				return err
 			}
-			if len(names) > mostProduced {
-				return fmt.Errorf("%s has more than %d files", p, mostProduced)
+			info, err := e.Info()
+			if err != nil {
+				return err
 			}
-			return err
+			names, total = append(names, name), total+info.Size()
+			if tooMuch := checkProduced(len(names), total); tooMuch != nil {
+				return fmt.Errorf("with %s: %w", p, tooMuch)
+			}
+			return nil
 		})
 		if err != nil {
 			fail(err)
@@ -457,7 +476,7 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 		var object string
 		var f fleet.File
 		changes := 0
-		err := w.untilKept(ctx, func(n int) (again bool, err error) { // each with a name of its own: a worker may remove nothing
+		err := w.untilKept(ctx, func(n int) (again bool, err error) { // each with a name of its own: a worker has no right to purge what it has sent
 			object = fmt.Sprintf("%s/made-%d-%s-%d-%d", h.job.key, h.token, w.node.Instance, i, n)
 			f, err = w.putFile(ctx, object, root, name)
 			if errors.Is(err, errChanges) {
@@ -480,6 +499,17 @@ func (w *worker) collect(ctx context.Context, x *jobExecutor, h *heldAttempt, a 
 		list = append(list, f)
 	}
 	return list, nil
+}
+
+// checkProduced returns an error if an item may not leave so many files of so many bytes.
+func checkProduced(files int, size int64) error {
+	if files > mostProduced {
+		return fmt.Errorf("there are more than %d files", mostProduced)
+	}
+	if size > mostFiles {
+		return errTooLarge
+	}
+	return nil
 }
 
 // isUnsent reports whether the broker is the reason that a file was not sent.
@@ -507,13 +537,16 @@ func (w *worker) untilKept(ctx context.Context, keep func(n int) (again bool, er
 	}
 }
 
+// triesAtEnd is how often a worker that is to end offers something to a broker that does not take it.
+const triesAtEnd = 10
+
 // tries is how often what an attempt did is offered to a broker that does not take it. One that has lost its disk does when the coordinator has been there.
 func (w *worker) tries(full bool) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.stopping:
-		return 10
+		return triesAtEnd
 	case full:
 		return math.MaxInt
 	}
@@ -548,6 +581,17 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
+	total := int64(0)
+	for _, file := range files {
+		if file.Size < 0 || file.Size > mostFiles { // their sum would not be what it says
+			total = mostFiles + 1
+			break
+		}
+		total += file.Size
+	}
+	if err := checkProduced(len(files), total); err != nil {
+		return &agent.LostError{Reason: "its worker sent too much: " + err.Error()}
+	}
 	for i, file := range files {
 		if !filepath.IsLocal(filepath.FromSlash(file.Path)) || !slices.ContainsFunc(allowed, func(p string) bool { return isBelow(file.Path, p) }) {
 			return &agent.LostError{Reason: "its worker sent " + strconv.Quote(file.Path) + ", which it does not produce"}
@@ -555,8 +599,8 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 		part := fmt.Sprintf(".prodigy-%d-%d", f.token, i)
 		_ = root.Remove(path.Join(path.Dir(file.Path), part)) // of a run that was killed
 		for {
-			err := install(root, file, part, func(to io.Writer) error {
-				err := c.getFile(ctx, file.Object, file, to)
+			err := install(root, file, part, func(to *os.File) error {
+				err := c.fetchFile(ctx, file.Object, file, to)
 				if err != nil && !leaderless(err) {
 					return &agent.LostError{Reason: "what it produced could not be fetched: " + err.Error(), Unbegun: true}
 				}

@@ -4,17 +4,22 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
@@ -104,7 +109,7 @@ func TestFilesThatCannotBeSentEndTheJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	for pattern, want := range map[string]string{
-		"link":      "link: it is no regular file",
+		"link":      "link: it is a symbolic link, which is not sent: name the file that it points to",
 		"nothing/*": "nothing/* matches nothing",
 		"../*":      "files: ../* is not below",
 		"/etc/*":    "files: /etc/* is not below",
@@ -120,10 +125,10 @@ func TestWhatDoesNotComeBackIsAFailure(t *testing.T) {
 	f := newField(t)
 	f.worker("a", 2, nil)
 	f.write("here", "x", 0o600)
-	r, err := f.runFiles("mode: mapreduce\nerror_policy: {on_item_failure: dlq}\nmap:\n  files: [here]\n  produces: 'out-${item}'\n  input: [link, none, good]\n" +
-		"  agent_template:\n    - shell: |\n        case ${item} in link) ln -s /etc/passwd out-link;; good) echo x >out-good;; esac\n")
-	if err != nil || r.Metrics.Successful != 1 || r.Metrics.Failed != 2 {
-		t.Fatalf("got %s (%s) with %+v, %v, want one successful and two failed", r.State, r.Reason, r.Metrics, err)
+	r, err := f.runFiles("mode: mapreduce\nerror_policy: {on_item_failure: dlq}\nmap:\n  files: [here]\n  produces: 'out-${item}'\n  input: [link, none, huge, good]\n" +
+		"  agent_template:\n    - shell: |\n        case ${item} in link) ln -s /etc/passwd out-link;; huge) dd if=/dev/null of=out-huge bs=1 count=0 seek=1073741825;; good) echo x >out-good;; esac\n")
+	if err != nil || r.Metrics.Successful != 1 || r.Metrics.Failed != 3 {
+		t.Fatalf("got %s (%s) with %+v, %v, want one successful and three failed", r.State, r.Reason, r.Metrics, err)
 	}
 	for _, rec := range recordsOf(t, r.Job) {
 		if e, ok := rec.Event.(events.AgentFailed); ok && e.ErrorType != retry.TypeMissingOutput {
@@ -137,6 +142,7 @@ func TestWhatDoesNotComeBackIsAFailure(t *testing.T) {
 
 // Where an item is to write is its own, in a directory that is shared and where files are sent.
 func TestEachItemIsToldWhereItWrites(t *testing.T) {
+	t.Parallel()
 	for _, files := range []string{"", "files: [here], "} {
 		t.Run(files, func(t *testing.T) {
 			f := newField(t)
@@ -158,6 +164,7 @@ func TestEachItemIsToldWhereItWrites(t *testing.T) {
 
 // What an item has left is not lost, nor its failure, while the broker is away or has lost what keeps it.
 func TestWhatIsProducedWaitsForTheBroker(t *testing.T) {
+	t.Parallel()
 	for name, does := range map[string]func(f *field, h *brokerConn){
 		"its disk is lost": func(f *field, h *brokerConn) {
 			if err := h.js.DeleteObjectStore(t.Context(), filesStore); err != nil {
@@ -218,13 +225,13 @@ func TestInstallStaysInItsDirectory(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "away")); err != nil {
 		t.Fatal(err)
 	}
-	whole := func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }
+	whole := func(to *os.File) error { _, err := to.WriteString("x"); return err }
 	for _, path := range []string{"../x", "/x", "a/../../x", "away/x", ""} {
 		if err := install(root, fleet.File{Path: path}, ".part", whole); err == nil {
 			t.Errorf("%q was written", path)
 		}
 	}
-	if err := install(root, fleet.File{Path: "a/b"}, ".part", func(w io.Writer) error { return errors.Join(whole(w), errChanges) }); err == nil {
+	if err := install(root, fleet.File{Path: "a/b"}, ".part", func(to *os.File) error { return errors.Join(whole(to), errChanges) }); err == nil {
 		t.Error("half a file was written")
 	}
 	if err := install(root, fleet.File{Path: "a/c"}, ".part", whole); err != nil {
@@ -339,4 +346,162 @@ func (l *limited) Write(data []byte) (int, error) {
 		return len(data), nil
 	}
 	return l.Writer.Write(data)
+}
+
+// Once an attempt has reported its end, its worker may die while what it has left is fetched.
+func TestAnAttemptThatHasEndedIsNotLostWithItsWorker(t *testing.T) {
+	f := newField(t)
+	f.write("in.txt", "in", 0o600)
+	_, of := f.config(func(o *fleet.JobOptions) {
+		o.Dir, o.Files, o.Produces = filepath.Join(f.root, "run"), []string{"in.txt"}, []workflow.Text{{Value: "made"}}
+	})
+	c := of.(*coordinator)
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	for range cap(c.fetching) {
+		c.fetching <- struct{}{} // what others have left is fetched
+	}
+	ended := make(chan error, 1)
+	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(_ *agent.Attempt, _ agent.Outcome, err error) { ended <- err })
+	p := f.puppet(c)
+	token := p.take()
+	f.write("made", "made", 0o600)
+	root, err := os.OpenRoot(filepath.Join(f.root, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	object := c.key + "/made-1"
+	file, err := c.putFile(t.Context(), object, root, "made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Object = object
+	r := p.report(token, 1, fleet.Ended)
+	r.Files = []fleet.File{file}
+	p.say([]int64{token}, r)
+	if !eventually(func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.flights[token].fetches }) {
+		t.Fatal("nothing is fetched")
+	}
+	c.mu.Lock()
+	if c.endLost(fleet.Loss{Token: token, Node: "puppet", Began: true}) {
+		t.Error("it is lost")
+	}
+	c.mu.Unlock()
+	for range cap(c.fetching) {
+		<-c.fetching
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The objects of large tasks and reports go when the end of their attempt is on disk, not only with the job.
+func TestObjectsOfAttemptsGoWithTheirEnds(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 2, nil)
+	cfg, of := f.config(nil)
+	c := of.(*coordinator)
+	keeps := func(some bool) func() bool {
+		return func() bool {
+			objects, err := c.brokerConn.objects(t.Context()) // an error: some were removed meanwhile
+			return err == nil && some == slices.ContainsFunc(objects, func(o *jetstream.ObjectInfo) bool {
+				return strings.Contains(o.Name, "/task-") || strings.Contains(o.Name, "/report-")
+			})
+		}
+	}
+	f.doing.Go(func() {
+		defer f.write("../go", "", 0o600)
+		if !f.untilThere("ran-*", 2) {
+			return
+		}
+		if !eventually(keeps(true)) {
+			t.Error("nothing is sent as an object")
+		}
+		f.write("../on", "", 0o600)
+		if !eventually(keeps(false)) {
+			t.Error("the broker still has some")
+		}
+	})
+	big := strings.Repeat("x", 300<<10)
+	r, err := f.runWith(cfg, of, fmt.Sprintf(`mode: mapreduce
+map:
+  max_parallel: 3
+  input: ["1%[1]s", "2%[1]s", last]
+  agent_template:
+    - shell: |
+        > ran-$PRODIGY_ITEM_ID
+        case $PRODIGY_ITEM_ID in *_2) until [ -e go ]; do sleep 0.05; done;; *) until [ -e on ]; do sleep 0.05; done; head -c 400000 /dev/zero | tr '\0' y;; esac
+`, big))
+	if err != nil || r.Metrics.Successful != 3 {
+		t.Errorf("got %s (%s) with %+v, %v", r.State, r.Reason, r.Metrics, err)
+	}
+}
+
+// A worker cannot fill the disk of the run: neither with many files, nor with large ones, nor with one that is larger than it says.
+func TestAWorkerCannotSendTooMuch(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	c.produces = func(string, json.RawMessage) ([]string, error) { return []string{"out"}, nil }
+	large := bytes.Repeat([]byte("x"), 300<<10)
+	if err := c.put(t.Context(), "job/large", large); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(large)
+	many := make([]fleet.File, mostProduced+1)
+	for i := range many {
+		many[i] = fleet.File{Path: fmt.Sprint("out/", i), Object: "job/large", Size: int64(len(large)), Sum: hex.EncodeToString(sum[:])}
+	}
+	one := func(size int64) fleet.File { return fleet.File{Path: "out/x", Object: "job/large", Size: size} }
+	for want, files := range map[string][]fleet.File{
+		"more than 10000 files": many,
+		"more than 1 GiB":       {one(mostFiles/2 + 1), one(mostFiles / 2)},
+		"sent too much":         {one(-5), one(mostFiles + 1)},
+		"not what was sent":     {one(5)},
+	} {
+		err := c.fetchMade(&flight{token: 1}, files)
+		if _, lost := errors.AsType[*agent.LostError](err); !lost || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.o.Dir, "out", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A worker that does not have a file that the broker has lost cannot begin anything. When the file cannot be sent again, the run says so and is paused.
+func TestAFileThatCannotBeSentAgainStopsTheRun(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(path string) error{
+		"it has changed since the job began": func(path string) error { return os.WriteFile(path, []byte("changed"), 0o600) },
+		"it cannot be sent again":            os.Remove,
+	} {
+		t.Run(want, func(t *testing.T) {
+			f := newField(t)
+			f.write("in", "as it was", 0o600)
+			_, of := f.config(func(o *fleet.JobOptions) { o.Dir, o.Files = filepath.Join(f.root, "run"), []string{"in"} })
+			c := of.(*coordinator)
+			t.Cleanup(func() { _ = c.Close() })
+			var causes []error
+			c.OnAbort(func(cause error) { causes = append(causes, cause) })
+			if err := c.open(t.Context(), "job"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.remove(t.Context(), c.fileObject(c.files[0])); err != nil {
+				t.Fatal(err)
+			}
+			if err := change(filepath.Join(f.root, "run", "in")); err != nil {
+				t.Fatal(err)
+			}
+			c.reconcile(c.life, false)
+			if len(causes) != 1 || !strings.Contains(causes[0].Error(), "the broker has lost in, and "+want) {
+				t.Errorf("the run is stopped with %v, want %q", causes, want)
+			}
+		})
+	}
 }

@@ -82,7 +82,13 @@ func (f *field) start(port int) {
 	f.broker = s
 }
 
-func (f *field) address() fleet.Address { return fleet.Address{URL: f.broker.ClientURL()} }
+// address returns where the broker is; empty: the test has several, and says so itself.
+func (f *field) address() fleet.Address {
+	if f.broker == nil {
+		return fleet.Address{}
+	}
+	return fleet.Address{URL: f.broker.ClientURL()}
+}
 
 // member is a worker of a field.
 type member struct {

@@ -58,7 +58,7 @@ func whyNotKept(err error) string {
 	case isFull(err):
 		return "its store is full (" + api.Description + ")"
 	case notKept(err):
-		return "its JetStream does not answer; nats-server turns it off when the disk is full"
+		return "its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
 	}
 	return err.Error()
 }
@@ -67,9 +67,11 @@ func whyNotKept(err error) string {
 func (c *coordinator) noteKept(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		c.refuses.last = time.Time{}
-	} else if c.life.Err() == nil && c.nc.IsConnected() {
+	case isMissing(err): // it is made again, or the error of that is noted
+	case c.life.Err() == nil && c.nc.IsConnected():
 		c.refuses.note(err, time.Now())
 	}
 }
@@ -102,11 +104,21 @@ func (c *coordinator) lookAtStore(now time.Time) {
 	}
 }
 
-// store calls do, which has the broker store something of an attempt, until it succeeds or ctx ends.
-func (w *worker) store(ctx context.Context, do func(ctx context.Context) error) error {
-	return keepTrying(ctx, func(ctx context.Context) error {
+// store calls do, which has the broker store something of an attempt, until it succeeds, the job is gone, or the worker is to end and has tried often
+// enough.
+func (w *worker) store(h *heldAttempt, do func(ctx context.Context) error) error {
+	trying, giveUp := context.WithCancel(w.life)
+	defer giveUp()
+	tries := 0
+	return keepTrying(trying, func(ctx context.Context) error {
 		err := do(ctx)
 		w.noteKept(err)
+		tries++
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.jobs[h.job.key] != h.job || w.gaveBack || w.stopping && tries >= triesAtEnd && (w.nc.IsConnected() || time.Since(w.drained) > longestWait) {
+			giveUp()
+		}
 		return err
 	})
 }

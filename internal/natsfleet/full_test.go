@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
@@ -66,7 +67,7 @@ func (f *field) full(text string, change func(*fleet.JobOptions), then func(said
 	return r
 }
 
-const keepsNothing = "the broker does not keep what it is sent: its JetStream does not answer; nats-server turns it off when the disk is full. What needs that waits until it does"
+const keepsNothing = "the broker does not keep what it is sent: its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet. What needs that waits until it does"
 
 // lookAtStore has the broker look at its store as it does each second, when there is room.
 func (f *field) lookAtStore() {
@@ -176,7 +177,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 }
 
 func TestWhyTheBrokerKeepsNothing(t *testing.T) {
-	off := "its JetStream does not answer; nats-server turns it off when the disk is full"
+	off := "its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
 	for _, c := range []struct {
 		err  error
 		want string
@@ -213,7 +214,7 @@ func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 		{2*shortAbsence + refusedFor, false, "the broker keeps what it is sent again\n"},
 		{time.Minute, true, ""},
 		{time.Minute + shortAbsence, true, keepsNothing + "\n"},
-		{time.Minute + 20*time.Second, true, "stop: the broker has not kept what it was sent for 20s (--broker-patience): its JetStream does not answer; nats-server turns it off when the disk is full\n"},
+		{time.Minute + 20*time.Second, true, "stop: the broker has not kept what it was sent for 20s (--broker-patience): its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet\n"},
 		{time.Minute + 21*time.Second, true, ""},
 	} {
 		before := said.String()
@@ -249,4 +250,67 @@ func TestWhenTheBrokerKeepsThingsAgain(t *testing.T) {
 			t.Error("it is taken to refuse things for ever")
 		}
 	})
+}
+
+// smallStore starts a broker whose store has room for a megabyte.
+func smallStore(t *testing.T) *field {
+	t.Helper()
+	t.Parallel()
+	f := &field{t: t, root: t.TempDir(), lease: 3 * time.Second}
+	config := filepath.Join(f.root, "nats.conf")
+	text := fmt.Sprintf("listen: 127.0.0.1:-1\njetstream {store_dir: %q, max_file: %d}\n", filepath.Join(f.root, "store"), 1<<20)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.restartFrom(config)
+	t.Cleanup(func() { f.broker.Shutdown(); f.broker.WaitForShutdown() })
+	return f
+}
+
+// fillStore puts things into the store of the broker until it takes nothing more, not even a renewed lock.
+func (f *field) fillStore() {
+	f.t.Helper()
+	js := connected(f.t.(*testing.T), f)
+	for size := 512 << 10; size > 0; {
+		if _, err := js.Publish(f.t.Context(), "prodigy.out.X.none.1", make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	if _, err := js.Publish(f.t.Context(), "prodigy.out.X.none.1", nil); !isFull(err) {
+		f.t.Fatalf("the store is not full: %v", err)
+	}
+}
+
+// A broker that has no room holds up what it is to keep, and nothing else: a worker that dies is noticed, and the run is stopped when its patience is over.
+func TestALossIsNoticedWhileTheBrokerIsFull(t *testing.T) {
+	f := smallStore(t)
+	_, of := f.config(func(o *fleet.JobOptions) { o.Patience = 6 * time.Second })
+	c := of.(*coordinator)
+	c.tendEvery = c.dispatcher.Every
+	aborted := make(chan error, 1)
+	c.OnAbort(func(cause error) { aborted <- cause })
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	ended := make(chan error, 1)
+	c.Submit(t.Context(), attemptAt(f, 1, "true"), func(_ *agent.Attempt, _ agent.Outcome, err error) { ended <- err })
+	p := f.puppet(c)
+	token := p.take()
+	f.fillStore()
+	if !eventually(c.tending.Load) {
+		t.Fatal("nobody looks at what the broker has lost")
+	}
+	p.say([]int64{token}) // its last words
+	for what, end := range map[string]chan error{"lost": ended, "aborted": aborted} {
+		select {
+		case err := <-end:
+			if _, lost := errors.AsType[*agent.LostError](err); lost != (what == "lost") || err == nil {
+				t.Errorf("%s: got %v", what, err)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s: nobody has noticed", what)
+		}
+	}
+	c.nc.Close() // the lock cannot be given back
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }

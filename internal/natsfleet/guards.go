@@ -7,16 +7,17 @@ import (
 	"prodigy/internal/pressure"
 )
 
-// measureEvery is how long there is between two looks at what the machine of a worker has left.
+// measureEvery is how long there is between two looks at what the machine of a worker has left and lacks.
 const measureEvery = time.Second
 
-// measureLoop follows what this machine has left until the worker ends.
+// measureLoop follows what this machine has left, and what jobs that were refused lacked, until the worker ends.
 func (w *worker) measureLoop() {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			w.recheck()
 			w.measure()
 		case <-w.life.Done():
 			return

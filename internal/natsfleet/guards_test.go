@@ -1,9 +1,13 @@
 package natsfleet
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
@@ -13,6 +17,7 @@ import (
 
 // A worker whose disk is full takes nothing and says why, to whoever lists the workers and to the run. When there is room again it takes attempts again.
 func TestAWorkerWithAFullDiskTakesNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		worker, job pressure.Guards
 		full        string // part of the directory whose disk is full
@@ -99,5 +104,56 @@ func TestGuardsOfAJobOnAFleet(t *testing.T) {
 		if e, ok := rec.Event.(events.StartsHeld); ok {
 			t.Errorf("starts were held: %s", e.Reason)
 		}
+	}
+}
+
+// Whether a job fits here, and what its directory has left, is looked up while the worker goes on: a directory that is mounted may not answer for long.
+func TestAWorkerGoesOnWhileItLooksAtAJob(t *testing.T) {
+	dir := t.TempDir()
+	asked, release := filepath.Join(dir, "asked"), filepath.Join(dir, "release")
+	wait := "touch " + asked + "; until [ -e " + release + " ]; do sleep 0.01; done"
+	if err := os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"+wait+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := dir + string(filepath.ListSeparator) + os.Getenv("PATH")
+	t.Setenv("PATH", path)
+	least := pressure.Guards{MinFreeDisk: &pressure.Amount{Bytes: 1}}
+	for name, c := range map[string]struct {
+		job  fleet.Job
+		look func(w *worker, j fleet.Job)
+	}{
+		"what it has left": {fleet.Job{Files: "list", Guards: least}, func(w *worker, j fleet.Job) { w.update("j", j) }},
+		"what it needs":    {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) { w.update("j", j) }},
+		"what it lacked before": {fleet.Job{Seed: "seed"}, func(w *worker, j fleet.Job) {
+			newTestJob(w, "j", j.Lease).Job, w.jobs["j"].refuses = j, "there was no git"
+			w.recheck()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _ = os.Remove(asked), os.Remove(release)
+			w := newTestWorker(t)
+			w.o.Environ = []string{"PATH=" + path}
+			w.o.Machine = func(...string) (pressure.Machine, error) {
+				return pressure.Machine{}, exec.Command("sh", "-c", wait).Run()
+			}
+			c.job.V, c.job.Version, c.job.Owner, c.job.Lease = fleet.Protocol, "test", "o", time.Minute
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				c.look(w, c.job)
+			}()
+			if !eventually(func() bool { _, err := os.Stat(asked); return err == nil }) {
+				t.Fatal("it does not look")
+			}
+			if !w.mu.TryLock() {
+				t.Error("its lock is held while it looks")
+			} else {
+				w.mu.Unlock()
+			}
+			if err := os.WriteFile(release, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			<-done
+		})
 	}
 }

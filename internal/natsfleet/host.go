@@ -213,7 +213,7 @@ func (h *workerHost) KeepUnmasked(*agent.Attempt, int, agent.Printed) {}
 
 func (h *workerHost) Unmasked(a *agent.Attempt, phase string, step int) (agent.Printed, bool) {
 	var r unmaskedResult
-	err := h.w.ask(h.job.life, h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
+	err := h.w.ask(h.w.lifeOf(h.job), h.job, callUnmasked, a.Token, unmaskedArgs{phase, step}, &r)
 	return r.Printed, err == nil && r.OK
 }
 
@@ -231,7 +231,7 @@ func (h *workerHost) StepRefusal(ctx context.Context, b agent.StepBreaker, d tim
 
 func (h *workerHost) ReportStep(b agent.StepBreaker, t breaker.Ticket, success bool) {
 	var r stepResult
-	_ = h.w.ask(h.job.life, h.job, callReportStep, 0, stepArgs{Breaker: b, Ticket: t, Success: success}, &r)
+	_ = h.w.ask(h.w.lifeOf(h.job), h.job, callReportStep, 0, stepArgs{Breaker: b, Ticket: t, Success: success}, &r)
 }
 
 // ReleaseStep does not wait: a coordinator that is away has forgotten the start.
@@ -262,68 +262,53 @@ func (h *workerHost) AdmitAgent(ctx context.Context, a *agent.Attempt, ask agent
 	case <-soon:
 		slot, err = h.without(ctx, k, func() error { return <-answered })
 	}
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	if r.Owner != "" && r.Refusal == nil {
-		h.job.tickets[r.Ticket.ID] = r.Owner
-		if err != nil {
-			h.release(r.Ticket)
-		}
+	if err != nil && r.Ticket.Owner != "" && r.Refusal == nil {
+		h.ReleaseAgent(r.Ticket)
 	}
 	return slot, r.Ticket, r.Refusal, err
 }
 
-// owner returns the coordinator that gave a ticket.
-func (h *workerHost) owner(t agent.AgentTicket) string {
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	return h.job.tickets[t.ID]
-}
-
-// forget forgets a ticket that is answered.
-func (h *workerHost) forget(t agent.AgentTicket) {
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	delete(h.job.tickets, t.ID)
-}
-
 // AgentCost says what an agent has cost by now, and whether it has to end. The coordinator is not waited for.
 func (h *workerHost) AgentCost(t agent.AgentTicket, cost spend.USD) bool {
-	ctx, cancel := context.WithTimeout(h.job.life, time.Second)
+	ctx, cancel := context.WithTimeout(h.w.lifeOf(h.job), time.Second)
 	defer cancel()
 	var r agentResult
-	err := h.w.ask(ctx, h.job, callAgentCost, 0, agentArgs{Ticket: t, Owner: h.owner(t), Cost: cost}, &r)
+	err := h.w.ask(ctx, h.job, callAgentCost, 0, agentArgs{Ticket: t, Cost: cost}, &r)
 	return err == nil && r.Over
 }
 
-// RecordUsage waits until the coordinator has it: what an agent has cost is not to be lost.
+// RecordUsage waits until the coordinator has it: what an agent has cost is not to be lost. A stop, which may be why the agent has ended, gives that a
+// lease: the coordinator still listens, if it is there.
 func (h *workerHost) RecordUsage(a *agent.Attempt, t agent.AgentTicket, e events.AgentUsage) {
 	line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: a.JobID, CorrelationID: a.CorrelationID, Event: e})
-	if err == nil {
-		_ = h.w.ask(h.job.life, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Owner: h.owner(t), Usage: line}, new(agentResult))
+	if err != nil {
+		return
 	}
+	ctx, cancel := context.WithCancel(h.w.life)
+	defer cancel()
+	defer context.AfterFunc(h.w.lifeOf(h.job), func() {
+		h.w.mu.Lock()
+		defer h.w.mu.Unlock()
+		if h.w.jobs[h.job.key] != h.job { // nobody is there any more who would answer
+			cancel()
+			return
+		}
+		time.AfterFunc(h.job.Lease, cancel)
+	})()
+	_ = h.w.ask(ctx, h.job, callRecordUsage, a.Token, agentArgs{Ticket: t, Usage: line}, new(agentResult))
 }
 
 func (h *workerHost) ReportAgent(a *agent.Attempt, t agent.AgentTicket, f *agent.Failure, use aicli.LimitUse) (bool, error) {
 	var r agentResult
-	err := h.w.ask(h.job.life, h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Owner: h.owner(t), Failure: f, Use: use}, &r)
-	h.forget(t)
+	err := h.w.ask(h.w.lifeOf(h.job), h.job, callReportAgent, a.Token, agentArgs{Ticket: t, Failure: f, Use: use}, &r)
 	return r.Again, err
 }
 
+// ReleaseAgent gives a start back without waiting.
 func (h *workerHost) ReleaseAgent(t agent.AgentTicket) {
-	h.w.mu.Lock()
-	defer h.w.mu.Unlock()
-	h.release(t)
-}
-
-// release gives a start back without waiting. It is called with the lock held.
-func (h *workerHost) release(t agent.AgentTicket) {
-	owner := h.job.tickets[t.ID]
-	delete(h.job.tickets, t.ID)
 	go func() {
 		ctx, cancel := context.WithTimeout(h.w.life, h.w.entry(h.job).Lease)
 		defer cancel()
-		_ = h.w.ask(ctx, h.job, callReleaseAgent, 0, agentArgs{Ticket: t, Owner: owner}, new(agentResult))
+		_ = h.w.ask(ctx, h.job, callReleaseAgent, 0, agentArgs{Ticket: t}, new(agentResult))
 	}()
 }

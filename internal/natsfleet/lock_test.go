@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/fleet"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/workflow"
@@ -70,6 +71,7 @@ func TestWorkersListenToACoordinatorWhoseClockIsBehind(t *testing.T) {
 }
 
 func TestAJobBeginsThoughTheBrokerHasJustLostItsDisk(t *testing.T) {
+	t.Parallel()
 	for _, stream := range []string{"KV_" + locksBucket, "KV_" + jobsBucket, outStream, filesStream} {
 		t.Run(stream, func(t *testing.T) {
 			c := newField(t).coordinator()
@@ -259,5 +261,40 @@ func TestAWorkerWithTheNameOfAnotherIsRefused(t *testing.T) {
 	f.waitFor("the name a is taken by a worker on ", b.said.String)
 	if strings.Contains(b.said.String(), "takes attempts") {
 		t.Errorf("it takes attempts: %s", b.said)
+	}
+}
+
+// A stop that is asked for while the job is opened is not forgotten: workers read it in the entry of the job.
+func TestAStopBeforeTheJobIsOpenIsInItsEntry(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]bool{"before": true, "at the same time": false} {
+		t.Run(name, func(t *testing.T) {
+			f := newField(t)
+			c := f.coordinator()
+			c.Executor(agent.Config{Seed: 1}, deafHost{})
+			held := make(chan struct{})
+			go func() {
+				defer close(held)
+				c.Hold()
+			}()
+			if wait {
+				<-held
+			}
+			if err := c.open(t.Context(), "job"); err != nil {
+				t.Fatal(err)
+			}
+			<-held
+			kv, err := c.js.KeyValue(t.Context(), jobsBucket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.waitFor(`"stop":"hold"`, func() string {
+				e, err := kv.Get(t.Context(), c.key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(e.Value())
+			})
+		})
 	}
 }

@@ -414,7 +414,7 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 // The file that says who has what stays small, and has all that is out.
 func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "members")
-	c := &coordinator{probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, flights: map[int64]*flight{}, pending: map[string][]*pendingAck{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
+	c := &coordinator{life: t.Context(), probe: path, key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{}, flights: map[int64]*flight{}, pending: map[string][]*pendingAck{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
 	if err := c.openMembers("job", false); err != nil {
 		t.Fatal(err)
 	}
@@ -430,13 +430,16 @@ func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 	const many, out = 40_000, 50
 	for token := int64(1); token <= many; token++ {
 		c.flights[token] = &flight{spec: &sharedSpec{}, done: func(*agent.Attempt, agent.Outcome, error) {}}
-		c.noteGiven(map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0], []int64{token})
+		c.dispatcher.Add(token, false)
+		instance := map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0]
+		assign(t, c, instance, token, token)
+		c.noteGiven(instance, []int64{token})
 		if token > out {
 			c.endFlight(token-out, flightEnd{}, pendingAck{})
 		}
 	}
 	info, err := os.Stat(path)
-	if err != nil || info.Size() > 2*mostGiven {
+	if err != nil || info.Size() > 2*mostOfAttempts {
 		t.Errorf("the file has %d bytes, %v", info.Size(), err)
 	}
 	_ = c.members.Close()
@@ -452,5 +455,84 @@ func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 		if want := map[bool]string{true: a, false: b}[token%2 == 0]; d.given[token] != want {
 			t.Fatalf("%d is said to be given to %q, want %s", token, d.given[token], want)
 		}
+	}
+}
+
+// A resume that is stopped before it has taken over what workers still run leaves that to the next one.
+func TestAResumeThatIsStoppedAtOnceGivesNothingBack(t *testing.T) {
+	f := newField(t)
+	f.lease = time.Minute
+	c := f.coordinator()
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	a := attemptAt(f, 1, "true")
+	a.Adopted = true
+	if _, err := c.Holds(t.Context(), []string{a.ID}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errors.New("enough"))
+	ended := make(chan error, 1)
+	c.Submit(ctx, a, func(_ *agent.Attempt, _ agent.Outcome, err error) { ended <- err })
+	if err := <-ended; !errors.Is(err, agent.ErrDetached) {
+		t.Errorf("it ends with %v, want %v", err, agent.ErrDetached)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(c.probe); err != nil {
+		t.Errorf("the next run does not learn who had what: %v", err)
+	}
+}
+
+// When attempts that workers still run cannot be taken over, the run stops with the reason.
+func TestAnAttemptThatCannotBeTakenOverStopsTheRun(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	c.Executor(agent.Config{Seed: 1}, deafHost{})
+	var why error
+	c.OnAbort(func(cause error) { why = cause })
+	c.opened, c.unopened = true, errors.New("the file is gone")
+	a := attemptAt(f, 1, "true")
+	a.Adopted = true
+	var end error
+	c.Submit(t.Context(), a, func(_ *agent.Attempt, _ agent.Outcome, err error) { end = err })
+	if !errors.Is(end, agent.ErrDetached) || !errors.Is(why, c.unopened) {
+		t.Errorf("it ends with %v, and the run with %v", end, why)
+	}
+}
+
+// assign has a worker take an attempt that waits, in a round.
+func assign(t *testing.T, c *coordinator, instance string, round, token int64) {
+	t.Helper()
+	now := time.Now()
+	c.dispatcher.Update(fleet.WorkerStatus{Instance: instance, Node: instance, Round: round, Credit: 1, Slots: 1}, now)
+	if list := c.dispatcher.Assign(now); len(list) != 1 || list[0].Token != token || list[0].Instance != instance {
+		t.Fatalf("assigned %v, want %d to %s", list, token, instance)
+	}
+}
+
+// While the coordinator cannot send, attempts go to a worker, back, and to another one. What is sent late to the first one, which refuses it, does not make it
+// the one that has the attempt: the list of the other one would be thought to be wrong, and the attempt would run twice.
+func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {
+	c := &coordinator{
+		life: t.Context(), probe: filepath.Join(t.TempDir(), "members"), key: "job", noted: map[string]bool{}, present: map[string]bool{}, given: map[int64]string{},
+		flights: map[int64]*flight{1: {}}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now()),
+	}
+	if err := c.openMembers("job", false); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.members.Close() }()
+	a, b := strings.Repeat("A", 56)+"-1", strings.Repeat("B", 56)+"-1"
+	c.dispatcher.Add(1, false)
+	assign(t, c, a, 1, 1)
+	c.dispatcher.Update(fleet.WorkerStatus{Instance: a, Node: a, Round: 2, Full: true}, time.Now()) // it has closed round 1
+	assign(t, c, b, 1, 1)
+	c.noteGiven(b, []int64{1})
+	c.noteGiven(a, []int64{1})
+	if !c.isGivenTo(1, b) || c.isGivenTo(1, a) {
+		t.Errorf("it is said to be given to %s", c.given[1])
+	}
+	if data, err := os.ReadFile(c.probe); err != nil || strings.Count(string(data), givenSign) != 1 {
+		t.Errorf("the file has %q, %v", data, err)
 	}
 }

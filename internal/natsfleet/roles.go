@@ -30,20 +30,41 @@ func nameSubject(name string) string     { return "prodigy.name." + hex.EncodeTo
 func ownerSubject(key string) string     { return "prodigy.ask." + key + ".owner" }
 func downSubject(instance string) string { return "prodigy.down." + idOf(instance) + "." + instance }
 
+// nodesSubject is where all who know workers are asked for them.
+const nodesSubject = "prodigy.nodes"
+
 // idOf returns the id that an instance begins with.
 func idOf(instance string) string {
 	id, _, _ := strings.Cut(instance, "-")
 	return id
 }
 
+// mostInstance is how many bytes an instance may have. Those that brokerConn.instance makes have at most 83.
+const mostInstance = 128
+
+// validInstance reports whether a text has the form of an instance: an id, a hyphen and the name of a process, in letters and digits as newInstance and
+// nkeys write them. No other text comes into a subject or into the file of members.
+func validInstance(text string) bool {
+	id, process, _ := strings.Cut(text, "-")
+	return len(text) <= mostInstance && isCapital(id) && isCapital(process)
+}
+
+// isCapital reports whether a text is one or more capital letters and digits.
+func isCapital(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') })
+}
+
 // sentBy reports whether a message with this subject can be of an instance: its id is the word at that position, from 0.
 func sentBy(instance, subject string, position int) bool {
 	words := strings.Split(subject, ".")
-	return position < len(words) && idOf(instance) == words[position]
+	return validInstance(instance) && position < len(words) && idOf(instance) == words[position]
 }
 
 // follows reports whether an instance may say that it comes after another one, whose commands it has ended: those with credentials only of the same.
 func follows(instance, other string) bool {
+	if !validInstance(other) {
+		return false
+	}
 	a, b := idOf(instance), idOf(other)
 	return a == b || !nkeys.IsValidPublicUserKey(a) && !nkeys.IsValidPublicUserKey(b)
 }
@@ -55,6 +76,10 @@ func inboxOf(id string) string { return "_INBOX_" + id }
 type permissions struct{ publish, subscribe []string }
 
 // permissionsOf returns the least that a member of a fleet needs. All may answer what they are asked besides.
+//
+// A worker has no right to purge or delete. That keeps the client of the object store from removing things, but not a worker that means harm: to send objects it
+// publishes on the subjects of the store, and there the header Nats-Rollup, which the store allows, replaces objects or removes all. So nobody believes
+// an object whose digest was not told to them in another way, and what is missing is sent or made again.
 func permissionsOf(role fleet.Role, id string) permissions {
 	p := permissions{subscribe: []string{inboxOf(id) + ".>"}}
 	jobs, locks, files := "KV_"+jobsBucket, "KV_"+locksBucket, "OBJ_"+filesStore
@@ -72,15 +97,15 @@ func permissionsOf(role fleet.Role, id string) permissions {
 		}
 		reads(outStream, jobs, locks, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.CONSUMER.MSG.NEXT."+outStream+".*", "$JS.ACK."+outStream+".>", "$JS.FC.>",
-			"$KV."+jobsBucket+".>", "$KV."+locksBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", "prodigy.nodes", "prodigy.drain")
-		p.subscribe = append(p.subscribe, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>")
+			"$KV."+jobsBucket+".>", "$KV."+locksBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", nodesSubject, "prodigy.drain")
+		p.subscribe = append(p.subscribe, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>", nodesSubject)
 	case fleet.WorkerRole:
 		reads(jobs, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.STREAM.INFO."+outStream, "$JS.FC.>", "$O."+filesStore+".>", "prodigy.ask.*.owner",
 			"prodigy.name.*", "prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
-		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", "prodigy.name.*", "prodigy.nodes")
+		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", "prodigy.name.*", nodesSubject)
 	case fleet.ObserverRole:
-		p.publish = append(p.publish, "prodigy.nodes")
+		p.publish = append(p.publish, nodesSubject)
 	}
 	slices.Sort(p.publish)
 	slices.Sort(p.subscribe)

@@ -140,6 +140,19 @@ map:
 	}
 }
 
+// What a broker has acknowledged outlives a power failure.
+func TestTheBrokerOfInitSyncs(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := (Backend{}).Init(fleet.InitOptions{Dir: dir, Hosts: []string{"127.0.0.1"}, Port: 4222}); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Join(dir, "broker"))
+	config, err := brokerConfig(fleet.BrokerOptions{Config: "nats.conf"})
+	if err != nil || !config.SyncAlways {
+		t.Errorf("it does not sync each message: %v", err)
+	}
+}
+
 func publish(subject string) func(h *brokerConn) error {
 	return func(h *brokerConn) error { return h.nc.PublishRequest(subject, h.nc.NewInbox(), nil) }
 }

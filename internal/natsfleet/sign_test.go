@@ -3,8 +3,11 @@ package natsfleet
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -198,4 +201,47 @@ func TestNothingThatIsAlteredOrRepeatedRuns(t *testing.T) {
 	}
 	f.waitFor("who says to run it: it is not signed", a.said.String)
 	f.once(r, 8)
+}
+
+// An entry of the bucket whose key no coordinator makes is no job: directories have the names of keys, and those of one that has gone are removed.
+func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
+	f := newField(t)
+	_, trusting := signing(t)
+	a := f.worker("a", 1, trusting)
+	f.waitFor("takes attempts", a.said.String)
+	of := filepath.Join(f.root, "a", "jobs", "of-another-job")
+	if err := os.MkdirAll(of, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := f.stranger()
+	put := func(key string) {
+		t.Helper()
+		entry := encoded(fleet.Job{V: fleet.Protocol, ID: "job of key " + key, Version: "test", Owner: "o", Lease: time.Minute})
+		if _, err := s.js.Publish(t.Context(), "$KV."+jobsBucket+"."+key, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func(key string) {
+		t.Helper()
+		if _, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: "$KV." + jobsBucket + "." + key, Header: nats.Header{"KV-Operation": {"DEL"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	others := []string{"/", "x/y", "x.y", "x=y"}
+	for _, key := range others {
+		put(key)
+	}
+	put("x-1")
+	f.waitFor("takes no part in job job of key x-1", a.said.String)
+	if said := a.said.String(); strings.Count(said, "job of key") != 1 {
+		t.Errorf("it takes others for jobs: %s", said)
+	}
+	for _, key := range others {
+		gone(key)
+	}
+	put("x-2")
+	f.waitFor("takes no part in job job of key x-2", a.said.String)
+	if _, err := os.Stat(of); err != nil {
+		t.Errorf("the directory of another job is removed: %v", err)
+	}
 }

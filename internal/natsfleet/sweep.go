@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -293,8 +294,11 @@ func (s *sweeper) sweepMarkers(ctx context.Context) error {
 	return kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(markersKept))
 }
 
-// objects returns all objects, also those that were deleted and that the broker still has the names of.
+// objects returns all objects, also those that were deleted and that the broker still has the names of. A list from which objects are removed meanwhile may
+// never be complete: the error is then that of the time that it has.
 func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
+	defer cancel()
 	store, err := h.js.ObjectStore(ctx, filesStore)
 	if err != nil {
 		return nil, err
@@ -304,6 +308,21 @@ func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, erro
 		return nil, nil
 	}
 	return list, err
+}
+
+// digests returns the SHA-256 of all objects that are kept, in hexadecimal, by their names.
+func (h *brokerConn) digests(ctx context.Context) (map[string]string, error) {
+	all, err := h.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kept := make(map[string]string, len(all))
+	for _, o := range all {
+		if sum, err := jetstream.DecodeObjectDigest(o.Digest); err == nil && !o.Deleted {
+			kept[o.Name] = hex.EncodeToString(sum)
+		}
+	}
+	return kept, nil
 }
 
 // erase removes an object, and that there was one: a store that deletes it keeps its name for ever.

@@ -95,6 +95,7 @@ func TestWhatComesAfterTheBrokerHasLostTheJobIsRemovedByItsHome(t *testing.T) {
 }
 
 func TestWhatACoordinatorLeavesThatDiesAfterTheEndIsRemovedByTheNext(t *testing.T) {
+	t.Parallel()
 	for name, runs := range map[string]bool{"a job": true, "a resume that gives out nothing": false} {
 		t.Run(name, func(t *testing.T) { testDiesAfterTheEnd(t, runs) })
 	}

@@ -66,6 +66,7 @@ func TestTheRateOfAStepIsThatOfTheFleet(t *testing.T) {
 
 // Neither a broker nor a coordinator that goes away is waited for in vain, and what waits for its turn ends with the job.
 func TestStepsWaitForTheirTurnsOverFaults(t *testing.T) {
+	t.Parallel()
 	t.Run("the broker is restarted", func(t *testing.T) {
 		f := newField(t)
 		f.worker("a", 2, nil)

@@ -33,6 +33,11 @@ func TestWhatAWorkerLacks(t *testing.T) {
 		"files are sent":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Files = "/nowhere", "list" }, ""},
 		"git":                  {func(j *fleet.Job, o *fleet.WorkerOptions) { j.Seed, o.Environ = "seed", nil }, "workspaces need git, and there is none in PATH"},
 		"git, not needed":      {func(_ *fleet.Job, o *fleet.WorkerOptions) { o.Environ = nil }, ""},
+		"a program":            {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"sh", "no-such-cli"} }, "it needs no-such-cli, which is not on the PATH of this worker"},
+		"programs":             {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"sh"} }, ""},
+		"a sent program":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Programs = []string{"./no-such-cli"} }, ""},
+		"a program, files":     {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Files, j.Programs = "list", []string{"no-such-cli"} }, "it needs no-such-cli"},
+		"a program, git":       {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Seed, j.Programs = "seed", []string{"no-such-cli"} }, "it needs no-such-cli"},
 		"workspaces":           {func(j *fleet.Job, _ *fleet.WorkerOptions) { j.Dir, j.Seed = "/nowhere", "seed" }, ""},
 	} {
 		j, o := fits, fleet.WorkerOptions{Version: "1.0", Labels: []string{"gpu", "linux/amd64"}, Environ: os.Environ()}

@@ -3,6 +3,7 @@ package natsfleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,11 +66,16 @@ type worker struct {
 	guarded  time.Time               // when the watcher kills what runs if it has not heard of this process; zero: it does not
 	lastTurn time.Time               // when the loop last came round
 	stalled  time.Time               // when that last took long; zero: it never did
+	stood    time.Duration           // how long it took, not said yet; 0: it came round in time
+	killed   int                     // attempts, for lack of contact, not said yet
 	proof    time.Time               // when the broker last proved that it hears this worker
 	rest     time.Time               // nothing begins before, after something went wrong here
 	resting  time.Duration           // how long the last rest was
 	began    bool                    // it has all that it needs
 	stopping bool                    // takes no more
+	drained  time.Time               // since when
+	lost     []string                // what has ended here, and could not be reported
+	gaveBack bool                    // what it had is to end at once
 	absent   absentBroker            // of the loop alone
 	changed  chan struct{}           // somebody should look
 	rewatch  chan struct{}           // the jobs are to be followed anew
@@ -142,7 +148,14 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := w.subscribe("prodigy.nodes", func(m *nats.Msg) { _ = m.Respond(encoded(w.describe())) }); err != nil {
+	if _, err := w.subscribe(nodesSubject, func(m *nats.Msg) {
+		n := w.describe()
+		var ask fleet.NodesAsk
+		if json.Unmarshal(m.Data, &ask) == nil {
+			n.Lacks = lacking(ask.Programs)
+		}
+		_ = m.Respond(encoded(n))
+	}); err != nil {
 		return err
 	}
 	slots := "1 slot"
@@ -227,25 +240,27 @@ func (w *worker) loop(ctx context.Context) error {
 		case now := <-tick.C:
 			w.fence(now)
 			w.beat(now)
+			w.sayKilled(time.Now()) // now may be of before a freeze
 			w.watchBroker(now)
+			w.sayWaiting()
 			if now.Sub(said) >= w.every() {
 				said = now
-				w.recheck()
 				w.restateAll()
 				w.sendAll(false)
 				w.progress()
 			}
 			w.spill(now)
-			if now.Sub(renewed) >= w.lease()/4 {
+			if process.Elapsed(renewed, now) >= w.lease()/4 {
 				renewed = now
 				go w.renewProof()
 			}
 		}
-		if w.finished() {
+		if w.finished(time.Now()) {
 			w.runs.Wait()
+			lost := w.lostResults()
 			w.announceEnd()
 			w.o.Say("worker " + w.o.Name + " has ended")
-			return nil
+			return lost
 		}
 	}
 }
@@ -262,8 +277,11 @@ func (w *worker) busy() bool {
 
 // absentBroker is how long there has been no connection.
 type absentBroker struct {
-	since time.Time // zero: there is one
-	told  bool
+	since  time.Time // zero: there is one
+	told   bool
+	away   bool      // there is none, or the broker has not answered for most of a lease
+	last   time.Time // when it was last away; zero: it never was
+	waited int       // how many results were said to wait for it
 }
 
 // absentFor is how long that may last before somebody is told.
@@ -272,12 +290,18 @@ const absentFor = 2 * time.Second
 // watchBroker says that the broker is away, or lets this worker in no more, and that it is back.
 func (w *worker) watchBroker(now time.Time) {
 	a := &w.absent
+	w.mu.Lock()
+	a.away = !w.nc.IsConnected() || w.outOfContact(now)
+	w.mu.Unlock()
+	if a.away {
+		a.last = now
+	}
 	switch {
 	case w.nc.IsConnected():
 		if a.told {
 			w.o.Say("the broker is back")
 		}
-		*a = absentBroker{}
+		a.since, a.told = time.Time{}, false
 	case a.since.IsZero():
 		a.since = now
 	case a.told || now.Sub(a.since) < absentFor:
@@ -287,6 +311,29 @@ func (w *worker) watchBroker(now time.Time) {
 	default:
 		a.told = true
 		w.o.Say("the broker is away: nothing begins before it is back")
+	}
+}
+
+// sayWaiting says how many results a worker that is to end keeps until the broker is back.
+func (w *worker) sayWaiting() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := &w.absent
+	if !w.stopping || w.gaveBack || !a.told {
+		return
+	}
+	waiting, running := 0, 0
+	for _, h := range w.held {
+		switch {
+		case !h.ended:
+			running++
+		case h.result && len(h.reports) > 0:
+			waiting++
+		}
+	}
+	if waiting > a.waited && (running == 0 || a.waited == 0) {
+		a.waited = waiting
+		w.o.Say(fmt.Sprintf("%d ended, not reported yet: waiting for the broker (a second signal gives them up, and they run again)", waiting))
 	}
 }
 
@@ -304,7 +351,7 @@ func (w *worker) drain() {
 	if w.stopping {
 		return
 	}
-	w.stopping, w.node.Draining = true, true
+	w.stopping, w.node.Draining, w.drained = true, true, time.Now()
 	running := len(w.held)
 	for _, h := range w.held {
 		if h.ended {
@@ -335,70 +382,145 @@ func (w *worker) giveBackQueued(reason string) {
 }
 
 // tidy removes the directories of a job that is gone, when nothing of it runs here any more. They may also be of what the job was here before the broker lost
-// its disk, or of a clone that was not completed. It is called with the lock held.
+// its disk, or of a clone that was not completed. They are moved away first, so that the job can come back while they are removed. It is called with the lock
+// held.
 func (w *worker) tidy(j *workerJob) {
-	if w.jobs[j.key] == j {
+	if w.jobs[j.key] != nil {
 		return
 	}
 	for _, h := range w.held {
-		if h.job == j {
+		if h.job.key == j.key {
 			return
 		}
 	}
-	dir := filepath.Join(w.o.Home, "jobs", j.key)
-	w.runs.Go(func() {
-		w.mu.Lock()
-		back := w.jobs[j.key] != nil
-		w.mu.Unlock()
-		if !back {
-			_ = gitspace.RemoveClone(dir) // or when the next worker starts
-		}
-	})
+	all := filepath.Join(w.o.Home, "jobs")
+	gone := filepath.Join(all, "."+newInstance()) // the key of no job
+	if os.Rename(filepath.Join(all, j.key), gone) == nil {
+		w.runs.Go(func() { _ = gitspace.RemoveClone(gone) }) // or when the next worker starts
+	}
 }
 
-// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does. A report that neither
-// takes for a lease is lost with the attempt: its coordinator has given it up by then.
-func (w *worker) finished() bool {
+// finished reports whether a worker that takes no more has ended all that it had, and coordinators know or the broker does, or it has waited long enough for
+// one of them to.
+func (w *worker) finished(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopping {
 		return false
 	}
 	for _, h := range w.held {
-		given := h.ended && len(h.reports) > 0 && time.Since(h.reports[0].made) > h.job.Lease
-		if !h.left && !given {
+		if !h.left && !w.givesUp(h, now) {
 			return false
 		}
 	}
 	return true
 }
 
-// giveBack ends what runs, with the grace.
+// longestWait is how long a worker that is to end waits at least for a broker that is away to take results. When the coordinator cannot reach it either, it
+// takes them however late: it restarts all leases when the broker is back.
+const longestWait = 10 * time.Minute
+
+// givesUp reports whether a worker that is to end no longer waits until somebody takes what an attempt reports. With the broker there, the coordinator has
+// given the attempt up after a lease. It is called by the loop, with the lock held.
+func (w *worker) givesUp(h *heldAttempt, now time.Time) bool {
+	if !h.ended || len(h.reports) == 0 {
+		return false
+	}
+	from, wait := h.reports[0].made, h.job.Lease
+	switch a := &w.absent; {
+	case w.gaveBack:
+		from, wait = later(from, a.last), requestTime
+		if a.away {
+			from = h.reports[0].made
+		}
+	case !h.result:
+	case a.away:
+		from, wait = later(from, w.drained), max(wait, longestWait)
+	default:
+		from = later(from, a.last)
+	}
+	return now.Sub(from) > wait
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// lostResults returns an error that names the items that have ended here and whose results were not taken; nil: there are none.
+func (w *worker) lostResults() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.held {
+		if h.result && !h.left {
+			w.lost = append(w.lost, h.job.ID+"/"+h.task.ItemID)
+		}
+	}
+	if len(w.lost) == 0 {
+		return nil
+	}
+	slices.Sort(w.lost)
+	items := "1 item, which runs"
+	if n := len(w.lost); n != 1 {
+		items = fmt.Sprintf("%d items, which run", n)
+	}
+	return fmt.Errorf("the broker has not taken the results of %s again: %s", items, strings.Join(w.lost, ", "))
+}
+
+// giveBack ends what runs, with the grace, and what is about to.
 func (w *worker) giveBack() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.gaveBack = true
 	for _, h := range w.held {
 		if h.cancel != nil {
 			h.cancel(errGivenBack)
 		}
 	}
+	w.space.Broadcast()
 }
 
-// lease is the shortest of the jobs that this worker has attempts of.
+// lease is shortestLease for those that do not hold the lock.
 func (w *worker) lease() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.shortestLease()
 }
 
+// shortestLease returns the shortest lease of the jobs that this worker takes part in: contact with the broker is proven often enough for all of them. It
+// is called with the lock held.
 func (w *worker) shortestLease() time.Duration {
-	lease := time.Duration(0)
+	lease := w.heldLease()
 	for _, j := range w.jobs {
-		if lease == 0 || j.Lease < lease {
-			lease = j.Lease
+		if j.refuses == "" {
+			lease = shorterLease(lease, j.Lease)
 		}
 	}
 	return cmp.Or(lease, fleet.DefaultLease)
+}
+
+// runningLease returns the shortest lease of what this worker runs, or is about to. Without contact for most of that it ends all of it; what other jobs say
+// their leases are must not end it. It is called with the lock held.
+func (w *worker) runningLease() time.Duration { return cmp.Or(w.heldLease(), w.shortestLease()) }
+
+// heldLease returns the shortest lease of the attempts that have not ended, 0 if there are none. It is called with the lock held.
+func (w *worker) heldLease() (lease time.Duration) {
+	for _, h := range w.held {
+		if !h.ended {
+			lease = shorterLease(lease, h.job.Lease)
+		}
+	}
+	return lease
+}
+
+// shorterLease returns the shorter of two leases. One of 0 is none, and one that is shorter than a lease may be does not count.
+func shorterLease(lease, other time.Duration) time.Duration {
+	if other < fleet.LeastHere || lease > 0 && lease < other {
+		return lease
+	}
+	return other
 }
 
 func (w *worker) every() time.Duration { return every(w.lease()) }
@@ -408,7 +530,7 @@ func (w *worker) describe() fleet.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.node
-	n.Every, n.Busy = every(w.shortestLease()), w.o.Slots-len(w.free)
+	n.Now, n.Busy = time.Now().UTC(), w.o.Slots-len(w.free)
 	n.Holds, n.Refuses, n.Jobs, n.Short = map[string][]int64{}, map[string]string{}, map[string]string{}, map[string]string{}
 	for _, h := range w.held {
 		if !h.ended { // else only its coordinator still has to write down how

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/agent"
@@ -43,9 +41,10 @@ type heldAttempt struct {
 
 	ran    atomic.Bool // a command of it was begun
 	fenced bool
-	cut    bool // once fenced: the worker was well, and only without contact
-	over   bool // nobody wants to know how it ends
-	alone  bool // it is to be ended, and others not
+	cut    bool            // once fenced: the worker was well, and only without contact
+	over   bool            // nobody wants to know how it ends
+	alone  bool            // it is to be ended, and others not
+	life   context.Context // of the job, when it began: one that was stopped and goes on has another
 	cancel context.CancelCauseFunc
 	at     *events.AgentProgress // not told yet
 
@@ -61,6 +60,7 @@ type heldAttempt struct {
 	sent     int        // how many of them were sent
 	index    int        // of the last report
 	ended    bool       // the last of them is its end
+	result   bool       // that end is how it succeeded or failed
 	spilling bool       // they are being left with the broker
 	left     bool       // its end is with the broker
 	making   sync.Mutex // reports come in order
@@ -204,7 +204,7 @@ func (w *worker) delivered(m *nats.Msg) {
 	if j == nil || j.Owner != d.Owner {
 		return
 	}
-	if now := time.Now(); len(d.Tasks) > 0 && (now.Sub(w.proof) > w.shortestLease()/2 || w.frozen(now)) { // it may have been on the way for so long that others have it by now
+	if now := time.Now(); len(d.Tasks) > 0 && (w.proofTooOld(now) || w.frozen(now)) {
 		w.restate(j)
 		d.Tasks = nil
 		go w.renewProof()
@@ -260,7 +260,7 @@ func (w *worker) giveUp(j *workerJob, token int64) {
 		}
 		return
 	}
-	if h.ended { // that is answered
+	if h.ended || h.fenced { // that is answered
 		return
 	}
 	h.over = true
@@ -299,7 +299,9 @@ func (w *worker) run(h *heldAttempt) {
 		w.fenceOff(h, now)
 	}
 	fenced, cut := h.fenced, h.cut
-	stopped := errors.Is(context.Cause(h.job.life), err) || errors.Is(err, errGivenBack) || h.alone || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
+	h.cancel = nil // to report what came of it may take long
+	_, over := errors.AsType[overError](err)
+	stopped := over || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) || h.alone || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
 	w.mu.Unlock()
 	switch {
 	case fenced && !h.ran.Load():
@@ -337,10 +339,13 @@ func (w *worker) holder(h *heldAttempt) fleet.Holder {
 // execute runs an attempt that was granted.
 func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pack *fleet.Pack, err error) {
 	w.mu.Lock()
-	ctx, cancel := context.WithCancelCause(context.WithValue(h.job.life, heldKey{}, h))
+	h.life = h.job.life
+	ctx, cancel := context.WithCancelCause(context.WithValue(h.life, heldKey{}, h))
 	defer cancel(nil)
 	h.cancel = cancel
 	switch { // what was said before it could be ended
+	case w.gaveBack:
+		cancel(errGivenBack)
 	case h.fenced:
 		cancel(errNoContact)
 	case h.over:
@@ -390,16 +395,6 @@ func (w *worker) execute(h *heldAttempt) (o agent.Outcome, made []fleet.File, pa
 	return o, made, nil, err
 }
 
-// errObjectGone is the error about an object that the broker has lost.
-var errObjectGone = errors.New("the broker has lost it")
-
-// How long a worker waits for an object that the broker does not have, and for a broker that cannot say: it may have lost its disk, and is told what it
-// had, or its cluster may have no leader yet.
-const (
-	missingFor = 2 * time.Second
-	dumbFor    = 30 * time.Second
-)
-
 // fetch returns an object.
 func (w *worker) fetch(ctx context.Context, name string) (data []byte, err error) {
 	return data, w.await(ctx, func(ctx context.Context) error {
@@ -408,32 +403,6 @@ func (w *worker) fetch(ctx context.Context, name string) (data []byte, err error
 		data, err = w.get(ctx, name)
 		return err
 	})
-}
-
-// await calls get until it has what it asks the broker for.
-func (w *worker) await(ctx context.Context, get func(ctx context.Context) error) error {
-	began, missing := time.Now(), time.Time{}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := get(ctx)
-		switch _, local := errors.AsType[*fs.PathError](err); {
-		case err == nil, local, errors.Is(err, errAltered), errors.Is(err, errNotSent):
-			return err
-		case !errors.Is(err, jetstream.ErrObjectNotFound) && !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, errObjectGone):
-			missing = time.Time{}
-		case missing.IsZero():
-			missing = time.Now()
-		case time.Since(missing) > missingFor:
-			return errObjectGone
-		}
-		if time.Since(began) > dumbFor {
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // executor returns what runs the attempts of a spec, the directory of the files of the job (empty: it is shared), and its workspaces (nil: it has none).
@@ -475,7 +444,9 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 			if err := yaml.Unmarshal([]byte(text), &node); err != nil {
 				return nil, "", nil, fmt.Errorf("read the presets: %w", err)
 			}
-			layers = append(layers, aicli.Layer{Name: "the coordinator", Node: node.Content[0]})
+			if len(node.Content) > 0 { // it has more than comments
+				layers = append(layers, aicli.Layer{Name: "the coordinator", Node: node.Content[0]})
+			}
 		}
 		if agents, err = aicli.Load(layers...); err != nil {
 			return nil, "", nil, err
@@ -532,7 +503,7 @@ func (w *worker) report(h *heldAttempt, r fleet.Report) {
 	h.making.Lock()
 	defer h.making.Unlock()
 	w.mu.Lock()
-	for h.job.unread > mostUnread && w.jobs[h.job.key] == h.job && !h.fenced && w.life.Err() == nil {
+	for h.job.unread > mostUnread && w.jobs[h.job.key] == h.job && !h.fenced && !w.gaveBack && w.life.Err() == nil {
 		w.space.Wait()
 	}
 	w.mu.Unlock()
@@ -557,7 +528,11 @@ func (w *worker) finish(h *heldAttempt, r fleet.Report) {
 		h.slot = 0
 	}
 	h.ended = true
+	h.result = r.Kind == fleet.Ended
 	if h.over || !ok {
+		if h.result && !h.over && w.jobs[h.job.key] == h.job {
+			w.lost = append(w.lost, h.job.ID+"/"+h.task.ItemID)
+		}
 		w.drop(h)
 		w.tidy(h.job)
 		w.wake()
@@ -578,7 +553,7 @@ func (w *worker) encode(h *heldAttempt, r fleet.Report) (report, bool) {
 	data := encoded(r)
 	if len(data) > maxBody {
 		ref := objectName(fmt.Sprintf("%s/report-%d-%s-%d", h.job.key, h.token, w.node.Instance, r.Index), data)
-		if w.store(w.life, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
+		if w.store(h, func(ctx context.Context) error { return w.put(ctx, ref, data) }) != nil {
 			return report{}, false
 		}
 		data = encoded(fleet.Report{V: r.V, Token: r.Token, Index: r.Index, Kind: r.Kind, Holder: r.Holder, Ref: ref})
@@ -587,8 +562,11 @@ func (w *worker) encode(h *heldAttempt, r fleet.Report) (report, bool) {
 	return report{data: data, index: r.Index, made: time.Now()}, true
 }
 
-// add puts a report among those to be sent. It is called with the lock held.
+// add puts a report among those to be sent, unless its attempt was dropped. It is called with the lock held.
 func (w *worker) add(h *heldAttempt, r report) {
+	if w.held[h.name()] != h {
+		return
+	}
 	j := h.job
 	j.unread += len(r.data)
 	h.reports = append(h.reports, r)

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,12 +27,11 @@ type workerJob struct {
 	fleet.Job
 	life      context.Context // ends when the job is to be ended here
 	cancel    context.CancelCauseFunc
-	halting   chan struct{}    // closed when waits are to end
-	tickets   map[int64]string // of AI agents that were admitted: the coordinator that did
-	refuses   string           // why the worker takes no part; empty: it does
-	short     string           // why nothing of it begins here now, see measure; empty: it may
-	untrusted bool             // its entry is not believed
-	warns     string           // what was not believed, to be said
+	halting   chan struct{} // closed when waits are to end
+	refuses   string        // why the worker takes no part; empty: it does
+	short     string        // why nothing of it begins here now, see measure; empty: it may
+	untrusted bool          // its entry is not believed
+	warns     string        // what was not believed, to be said
 
 	round, credit, got int64          // of the offer, and how many attempts of it have arrived
 	arrived            map[int64]bool // the tokens of those: what is repeated is not run again
@@ -85,6 +86,7 @@ func (w *worker) follow(kv jetstream.KeyValue, updates jetstream.KeyWatcher) {
 					}
 				}
 				known = nil
+			case strings.ContainsFunc(u.Key(), unsafeInKey): // no coordinator has written that
 			case u.Operation() != jetstream.KeyValuePut:
 				w.forget(u.Key())
 			default:
@@ -248,16 +250,29 @@ func (w *worker) entry(j *workerJob) fleet.Job {
 	return j.Job
 }
 
+// lifeOf returns a context that ends when a job is to be ended here. A job that was stopped and goes on has another.
+func (w *worker) lifeOf(j *workerJob) context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return j.life
+}
+
 // applyJob takes over the entry of a job. untrusted is why it is not believed; nil: it is.
 func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
+	refuses, short := "", "" // looked up without the lock: a directory may not answer
+	if untrusted != nil {
+		refuses = untrusted.Error()
+	} else if refuses = w.unfit(now); refuses == "" {
+		short = w.shortOf(now, "")
+	}
 	w.mu.Lock()
 	j := w.jobs[key]
-	if j != nil && untrusted == nil && !j.untrusted && now.Epoch < j.Epoch {
+	if j != nil && untrusted == nil && !j.untrusted && (now.Epoch < j.Epoch || now.Owner == j.Owner && now.Serial < j.Serial) {
 		w.mu.Unlock()
-		return // of a coordinator that another has taken the job over from
+		return // of a coordinator that another has taken the job over from, or an older one
 	}
 	if j == nil {
-		j = &workerJob{key: key, tickets: map[int64]string{}, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}, share: share{used: w.leastUsed(nil), wants: -1}}
+		j = &workerJob{key: key, arrived: map[int64]bool{}, halting: make(chan struct{}), executors: map[string]*jobExecutor{}, dirs: map[string]string{}, spaces: map[string]*jobSpace{}, share: share{used: w.leastUsed(nil), wants: -1}}
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 		w.jobs[key] = j
 	}
@@ -266,10 +281,7 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 		j.halting = make(chan struct{})
 		j.life, j.cancel = context.WithCancelCause(context.Background())
 	}
-	j.Job, j.untrusted = now, untrusted != nil
-	if j.refuses = w.unfit(now); untrusted != nil {
-		j.refuses = untrusted.Error()
-	}
+	j.Job, j.untrusted, j.refuses = now, untrusted != nil, refuses
 	if j.refuses != "" && before.Owner != now.Owner {
 		w.o.Say(fmt.Sprintf("takes no part in job %s: %s", now.ID, j.refuses))
 	}
@@ -289,10 +301,9 @@ func (w *worker) applyJob(key string, now fleet.Job, untrusted error) {
 	if now.Stop != "" {
 		w.giveBackOf(j)
 	}
-	if j.refuses == "" && j.short == "" { // before slots are offered to it
-		if j.short = w.shortOf(now, ""); j.short != "" {
-			w.sayShort(now.ID, j.short)
-		}
+	if j.short == "" && short != "" { // before slots are offered to it
+		j.short = short
+		w.sayShort(now.ID, j.short)
 	}
 	w.resync(j) // a new coordinator wants to know everything, and one that was away
 	w.mu.Unlock()
@@ -312,14 +323,25 @@ func (w *worker) giveBackOf(j *workerJob) {
 	}
 }
 
-// recheck looks whether the worker can take part by now in jobs that it has refused.
+// recheck looks whether the worker can take part by now in jobs that it has refused. As in measure, a directory that does not answer keeps nobody else
+// waiting.
 func (w *worker) recheck() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	refused := map[*workerJob]fleet.Job{}
 	for _, j := range w.jobs {
 		if j.refuses != "" && !j.untrusted {
-			j.refuses = w.unfit(j.Job)
+			refused[j] = j.Job
 		}
+	}
+	w.mu.Unlock()
+	for j, entry := range refused {
+		why := w.unfit(entry)
+		w.mu.Lock()
+		if j.Owner == entry.Owner && j.Serial == entry.Serial && j.refuses != why {
+			j.refuses, j.dirty, j.full = why, true, true
+			w.wake()
+		}
+		w.mu.Unlock()
 	}
 }
 
@@ -335,6 +357,9 @@ func (w *worker) unfit(j fleet.Job) string {
 		if !slices.Contains(w.o.Labels, label) {
 			return fmt.Sprintf("it requires %s, which this worker does not have", label)
 		}
+	}
+	if lacks := lacking(j.Programs); len(lacks) > 0 {
+		return fmt.Sprintf("it needs %s, which is not on the PATH of this worker: install it on %s, or start the worker with a PATH that has it", lacks[0], w.node.Host)
 	}
 	if j.Guards.Any() && !pressure.Supported && w.o.Machine == nil {
 		return "it has guards, and what this machine has left cannot be measured"
@@ -353,6 +378,16 @@ func (w *worker) unfit(j fleet.Job) string {
 		}
 	}
 	return ""
+}
+
+// lacking returns those of the programs that a command would not find on PATH. One with a slash is not looked for: the job may send it.
+func lacking(programs []string) (lacks []string) {
+	for _, name := range programs {
+		if _, err := exec.LookPath(name); err != nil && !strings.Contains(name, "/") {
+			lacks = append(lacks, name)
+		}
+	}
+	return lacks
 }
 
 // forget ends what runs of a job that is gone.

@@ -1,12 +1,15 @@
 package natsfleet
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // maxKept is how many bytes of reports a worker keeps that it has left with the broker. It says them again to a coordinator that comes back, or after the
 // connection was lost: the broker may have lost its disk.
 const maxKept = 4 << 20
 
-// keep notes that the broker has the reports of an attempt up to an index. It is called with the lock held.
+// keep notes that the broker has the reports of an attempt that is held up to an index. It is called with the lock held.
 func (w *worker) keep(h *heldAttempt, index int) {
 	var taken []report
 	for _, r := range h.reports {
@@ -64,9 +67,10 @@ func (w *worker) acked(h *heldAttempt, index int) {
 	w.unload(h, index)
 }
 
-// drop forgets an attempt. It is called with the lock held.
+// drop forgets an attempt, and what was reported of it. It is called with the lock held.
 func (w *worker) drop(h *heldAttempt) {
 	w.forgetKept(h)
+	w.unload(h, math.MaxInt)
 	delete(w.held, h.name())
 }
 

@@ -7,12 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/process"
 )
 
 // progress sends coordinators the step that each attempt is at.
@@ -90,7 +92,7 @@ func (w *worker) sendAll(gone bool) {
 
 // sendTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
 func (w *worker) sendTo(j *workerJob, gone bool) bool {
-	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, WorkerStatus: fleet.WorkerStatus{
+	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, WorkerStatus: fleet.WorkerStatus{
 		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full || gone, Gone: gone,
 	}}
 	if !w.stopping && !gone && w.short == "" && j.short == "" {
@@ -128,7 +130,7 @@ func (w *worker) sendTo(j *workerJob, gone bool) bool {
 	return w.nc.Publish(upSubject(w.node.Instance, j.key), upMessage(u, reports)) == nil
 }
 
-// upMessage returns an Up with reports, which are JSON already.
+// upMessage returns a message of a worker as JSON, with reports that are JSON already.
 func upMessage(u fleet.WorkerMessage, reports [][]byte) []byte {
 	data := encoded(u)
 	if len(reports) == 0 {
@@ -164,15 +166,18 @@ func (w *worker) spill(now time.Time) {
 	}
 }
 
-// spillReports leaves the reports of an attempt with the broker.
+// nowHeader is the header of a report that is left with the broker that has the time by the clock of the worker.
+const nowHeader = "Prodigy-Now"
+
+// spillReports leaves the reports of an attempt with the broker, until the attempt is dropped.
 func (w *worker) spillReports(h *heldAttempt) {
 	ctx, cancel := context.WithTimeout(w.life, requestTime)
 	defer cancel()
 	for {
 		w.mu.Lock()
-		if len(h.reports) == 0 || ctx.Err() != nil {
+		if w.held[h.name()] != h || len(h.reports) == 0 || ctx.Err() != nil {
 			h.spilling = false
-			h.left = h.ended && len(h.reports) == 0
+			h.left = w.held[h.name()] == h && h.ended && len(h.reports) == 0
 			w.mu.Unlock()
 			w.wake()
 			return
@@ -181,6 +186,7 @@ func (w *worker) spillReports(h *heldAttempt) {
 		w.mu.Unlock()
 		m := &nats.Msg{Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data, Header: nats.Header{}}
 		m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
+		m.Header.Set(nowHeader, time.Now().UTC().Format(time.RFC3339Nano))
 		one, cancelOne := context.WithTimeout(ctx, unheard)
 		_, err := w.js.PublishMsg(one, m)
 		cancelOne()
@@ -192,7 +198,9 @@ func (w *worker) spillReports(h *heldAttempt) {
 			return
 		}
 		w.mu.Lock()
-		w.keep(h, r.index)
+		if w.held[h.name()] == h {
+			w.keep(h, r.index)
+		}
 		w.mu.Unlock()
 	}
 }
@@ -214,8 +222,6 @@ func (w *worker) unload(h *heldAttempt, index int) {
 // announceEnd tells coordinators that the worker has ended, also those that are away.
 func (w *worker) announceEnd() {
 	w.sendAll(true)
-	ctx, cancel := context.WithTimeout(w.life, unheard)
-	defer cancel()
 	w.mu.Lock()
 	keys := slices.Collect(maps.Keys(w.jobs))
 	left := map[string][]int64{}
@@ -225,22 +231,26 @@ func (w *worker) announceEnd() {
 		}
 	}
 	w.mu.Unlock()
+	var all sync.WaitGroup
 	for _, key := range keys {
-		if _, err := w.nc.RequestWithContext(ctx, ownerSubject(key), nil); err == nil {
-			continue // it has heard it
-		}
-		data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: left[key]})
-		_, _ = w.js.Publish(ctx, outSubject(w.node.Instance, key, "0"), data)
+		all.Go(func() {
+			if _, err := w.nc.Request(ownerSubject(key), nil, unheard); err == nil {
+				return // it has heard it
+			}
+			ctx, cancel := context.WithTimeout(w.life, unheard)
+			defer cancel()
+			data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: left[key]})
+			_, _ = w.js.Publish(ctx, outSubject(w.node.Instance, key, "0"), data)
+		})
 	}
+	all.Wait()
 }
 
 // renewProof asks the broker for an answer, which proves that this worker is connected. The time of the question counts, not that of the answer.
 func (w *worker) renewProof() {
 	w.restateAll()
 	w.sendAll(false)
-	w.mu.Lock()
 	sent := time.Now()
-	w.mu.Unlock()
 	if _, err := w.nc.Request("$JS.API.STREAM.INFO."+outStream, nil, w.lease()/4); w.alive(err) {
 		w.mu.Lock()
 		if sent.After(w.proof) {
@@ -254,7 +264,12 @@ func (w *worker) renewProof() {
 
 // outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
 func (w *worker) outOfContact(now time.Time) bool {
-	return now.Sub(w.proof) > w.shortestLease()*5/6
+	return process.Elapsed(w.proof, now) > w.runningLease()*5/6
+}
+
+// proofTooOld reports whether what arrives may have been on the way for so long that others have it by now. It is called with the lock held.
+func (w *worker) proofTooOld(now time.Time) bool {
+	return process.Elapsed(w.proof, now) > w.shortestLease()/2
 }
 
 // fence kills all that is held when the broker has not been heard of for most of a lease.
@@ -264,20 +279,39 @@ func (w *worker) fence(now time.Time) {
 	if !w.outOfContact(now) {
 		return
 	}
-	n := 0
+	w.killAll(now)
+	w.giveBackQueued("its worker had no contact with the broker")
+}
+
+// killAll fences off all that is held, and kills what has not ended. It is called with the lock held.
+func (w *worker) killAll(now time.Time) {
 	for _, h := range w.held {
 		if h.fenced {
 			continue
 		}
 		w.fenceOff(h, now)
-		if h.cancel != nil {
+		if h.cancel != nil && !h.ended {
 			h.cancel(errNoContact)
-			n++
 		}
 	}
-	w.giveBackQueued("its worker had no contact with the broker")
-	if n > 0 {
-		w.o.Say(fmt.Sprintf("no contact with the broker for most of the lease: killed what ran, %d", n))
+}
+
+// sayKilled says how much was killed for lack of contact since it was called last, and for how long this process stood still if that may be why, or the
+// coordinator may have given up what it had.
+func (w *worker) sayKilled(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noteTurn(now) // what was killed may be why this is called, before the loop has come round
+	why, stood, killed := "no contact with the broker for most of the lease", w.stood, w.killed
+	w.stood, w.killed = 0, 0
+	if stood > 0 {
+		why = fmt.Sprintf("stood still for %s (stopped, suspended, or its clock was set forward)", stood.Round(time.Second))
+	}
+	switch {
+	case killed > 0:
+		w.o.Say(fmt.Sprintf("%s: killed what ran, %d", why, killed))
+	case stood > w.runningLease()*5/6:
+		w.o.Say(why)
 	}
 }
 
@@ -285,6 +319,10 @@ func (w *worker) fence(now time.Time) {
 func (w *worker) fenceOff(h *heldAttempt, now time.Time) {
 	if !h.fenced {
 		h.fenced, h.cut = true, w.steady(now)
+		if h.cancel != nil && !h.ended {
+			w.killed++
+		}
+		w.space.Broadcast()
 	}
 }
 
@@ -294,22 +332,27 @@ func (w *worker) noteTurn(now time.Time) {
 	if !w.lastTurn.IsZero() && now.Sub(w.lastTurn) > w.mostTurn() {
 		w.stalled = now
 	}
+	if stood := process.Elapsed(w.lastTurn, now); !w.lastTurn.IsZero() && stood > w.mostTurn() {
+		w.stood = max(w.stood, stood)
+	}
 	w.lastTurn = now
 }
 
 // steady reports whether the loop has come round in time for as long as contact may have been missing. It is called with the lock held.
 func (w *worker) steady(now time.Time) bool {
-	return now.Sub(w.lastTurn) <= w.mostTurn() && (w.stalled.IsZero() || now.Sub(w.stalled) > w.shortestLease())
+	return now.Sub(w.lastTurn) <= w.mostTurn() && (w.stalled.IsZero() || now.Sub(w.stalled) > w.runningLease())
 }
 
 // mostTurn is how long the loop takes at most that comes round in time, which is four times a second.
-func (w *worker) mostTurn() time.Duration { return max(time.Second, w.shortestLease()/4) }
+func (w *worker) mostTurn() time.Duration { return max(time.Second, w.runningLease()/4) }
 
 // afterFreeze is how long nothing begins after this process was frozen.
 const afterFreeze = 2 * time.Second
 
 // frozen reports whether this process has been silent for so long that its watcher has killed what it ran. It is called with the lock held.
-func (w *worker) frozen(now time.Time) bool { return !w.guarded.IsZero() && now.After(w.guarded) }
+func (w *worker) frozen(now time.Time) bool {
+	return !w.guarded.IsZero() && process.Elapsed(w.guarded, now) > 0
+}
 
 // beat has what runs killed in time even if this process is frozen from now on. Until the watcher was told so, it keeps to what it was told before: whoever
 // was frozen meanwhile has to know that what ran may have been killed.
@@ -319,7 +362,7 @@ func (w *worker) beat(now time.Time) {
 	w.mu.Lock()
 	left := time.Duration(0)
 	if len(w.held) > 0 {
-		left = max(w.proof.Add(w.shortestLease()*5/6).Sub(now), time.Millisecond)
+		left = max(w.runningLease()*5/6-process.Elapsed(w.proof, now), time.Millisecond)
 	}
 	w.mu.Unlock()
 	w.register.Beat(left)
@@ -328,12 +371,7 @@ func (w *worker) beat(now time.Time) {
 	defer w.mu.Unlock()
 	if w.frozen(now) || w.frozen(told) { // what ran has been killed, and the watcher may still be at it
 		w.rest = told.Add(afterFreeze)
-		for _, h := range w.held {
-			w.fenceOff(h, told)
-			if h.cancel != nil {
-				h.cancel(errNoContact)
-			}
-		}
+		w.killAll(told)
 	}
 	w.guarded = time.Time{}
 	if left > 0 {

@@ -34,6 +34,9 @@ func actionKinds() []ActionKind {
 	return []ActionKind{Stop, Resume, Retry, Pause, Continue, Drain, Cancel, Scale, Skip, RetryNow, Accept}
 }
 
+// Continues reports whether the action continues a job that is not running.
+func (k ActionKind) Continues() bool { return k == Resume || k == Accept || k == Retry }
+
 // Action is what a person asked for on a page.
 type Action struct {
 	Kind   ActionKind

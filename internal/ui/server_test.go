@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"html/template"
 	"io"
 	"iter"
 	"net/http"
@@ -290,6 +291,34 @@ func TestThePageOfAJobHasTheChartsOfTheReport(t *testing.T) {
 	}
 	if !strings.Contains(middle, `<div id="charts"></div>`) {
 		t.Error("the page of the stream has no place for the charts")
+	}
+}
+
+// The page of a job on a fleet says where its agents run, and which of them wait for a worker.
+func TestThePageOfAJobOnAFleetNamesTheWorkers(t *testing.T) {
+	s := newSite(t)
+	job := s.add(t, []events.Event{
+		events.JobStarted{Workflow: "w", Mode: "mapreduce", MaxParallel: 2, Broker: "tls://broker:4222"},
+		events.ItemsSelected{TotalItems: 2},
+		events.ScaleRequested{MaxParallel: 1, By: "the fleet", Fleet: true, Workers: 1},
+		events.AgentStarted{ItemID: "item_0", Attempt: 1, Worker: 1, Fleet: true},
+		events.AgentStarted{ItemID: "item_1", ItemIndex: 1, Attempt: 1, Worker: 2, Fleet: true},
+		events.AgentPlaced{ItemID: "item_0", Attempt: 1, Node: "desk" + evil, Host: "vm-7" + evil, Slot: 2},
+	})
+	lock, err := job.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Unlock() })
+	_, page := s.get(t, "/jobs/"+job.ID, nil)
+	shown := template.HTMLEscapeString(evil)
+	for _, want := range []string{
+		"<dt>fleet</dt><dd>tls://broker:4222 <span class=\"soft\">1 slot on 1 worker</span></dd>", "<td class=\"n\">desk" + shown + " slot 2 on host vm-7" + shown + "</td>",
+		"<td>waits for a worker</td>", "<dt>waiting for a worker</dt><dd>1</dd>", "<dt>running</dt><dd>1</dd>",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q: %s", want, page)
+		}
 	}
 }
 

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"prodigy/internal/events"
+	"prodigy/internal/view"
+)
+
+// Attempts that were lost with their workers are among all that were begun, and the closing summary names them.
+func TestLostAttemptsAreCounted(t *testing.T) {
+	j := view.New()
+	for i, e := range []events.Event{
+		events.JobStarted{Mode: "mapreduce"},
+		events.AgentStarted{ItemID: "a", Attempt: 1, Worker: 1, Fleet: true},
+		events.AgentLost{ItemID: "a", Attempt: 1, Node: "w1"},
+		events.AgentStarted{ItemID: "a", Attempt: 2, Worker: 1, Fleet: true},
+		events.AgentCompleted{ItemID: "a", Attempt: 2, Node: "w2", Slot: 1},
+	} {
+		j.Apply(events.Record{Seq: int64(i + 1), Time: time.Unix(int64(i), 0), Event: e})
+	}
+	d := details{Attempts: timesOf(j)}
+	if d.Attempts.Count != 2 || d.Attempts.Lost != 1 {
+		t.Errorf("got %+v", d.Attempts)
+	}
+	var b bytes.Buffer
+	d.print(&b, look{}, j, time.Unix(9, 0))
+	if want := "\nattempts: 2, 1 lost with their workers, median "; !strings.Contains(b.String(), want) {
+		t.Errorf("%q is not in:\n%s", want, b.String())
+	}
+	b.Reset()
+	finishedRun{job: j}.print(&console{out: io.Discard, err: &b})
+	if want := "\nlost with their workers: 1 attempt\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("%q is not in:\n%s", want, b.String())
+	}
+}

@@ -1,0 +1,57 @@
+package natsfleet
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"prodigy/internal/agent"
+	"prodigy/internal/aicli"
+	"prodigy/internal/breaker"
+	"prodigy/internal/events"
+	"prodigy/internal/fleet"
+)
+
+// What attempts ask while a job that was stopped goes on is asked for as long as the job lives then, or did. With -race.
+func TestAttemptsAskWhileAStoppedJobGoesOn(t *testing.T) {
+	f := newField(t)
+	w := newTestWorker(t)
+	w.brokerConn = f.coordinator().brokerConn
+	w.node.Instance = w.instance()
+	entry := fleet.Job{V: fleet.Protocol, ID: "job", Version: "test", Owner: "a", Lease: fleet.LeastHere, Files: "list", Stop: fleet.Kill}
+	w.update("j", entry)
+	host, a := &workerHost{w: w, job: w.jobs["j"]}, &agent.Attempt{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		host.ReportStep(agent.StepBreaker{}, breaker.Ticket{}, true)
+		host.Unmasked(a, "map", 0)
+		host.AgentCost(agent.AgentTicket{}, 0)
+		host.RecordUsage(a, agent.AgentTicket{}, events.AgentUsage{})
+		_, _ = host.ReportAgent(a, agent.AgentTicket{}, nil, aicli.LimitUse{})
+	}()
+	entry.Owner, entry.Stop = "b", ""
+	w.update("j", entry) // it goes on
+	w.mu.Lock()
+	host.job.cancel(context.Canceled)
+	w.mu.Unlock()
+	<-done
+}
+
+// A file of presets that has nothing but comments is one without presets.
+func TestALayerWithoutPresets(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	w := newTestWorker(t)
+	w.brokerConn = c.brokerConn
+	data := encoded(fleet.Spec{Agents: true, Layers: []string{"# nothing\n"}})
+	name := objectName("spec", data)
+	if err := c.put(t.Context(), name, data); err != nil {
+		t.Fatal(err)
+	}
+	h, ctx := w.hold(newTestJob(w, "j", time.Minute), 1)
+	h.task.Spec = name
+	if _, _, _, err := w.executor(ctx, h); err != nil {
+		t.Error(err)
+	}
+}

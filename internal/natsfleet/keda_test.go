@@ -1,0 +1,125 @@
+package natsfleet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/testenv/scripts"
+)
+
+// manifests returns what the guide about keeping a fleet has for Kubernetes, by the names of its blocks. All YAML of the page can be read.
+func manifests(t *testing.T) map[string]any {
+	t.Helper()
+	const guide = "../../docs/howto/keep-a-fleet.md"
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	for _, b := range scripts.Blocks(guide, string(text)) {
+		if b.Lang != "yaml" {
+			continue
+		}
+		var doc any
+		if err := yaml.Unmarshal([]byte(b.Text), &doc); err != nil {
+			t.Errorf("%s:%d: %v", guide, b.Line, err)
+		}
+		all[b.Name] = doc
+	}
+	return all
+}
+
+var pathWord = regexp.MustCompile(`#\((\w+)=="([^"]*)"\)|[^.]+`)
+
+// at returns what a path of GJSON, as KEDA takes it, selects: names, positions, and the first element with a value, as #(name=="x"). Nil: nothing.
+func at(doc any, path string) any {
+	for _, word := range pathWord.FindAllStringSubmatch(path, -1) {
+		switch v := doc.(type) {
+		case map[string]any:
+			doc = v[word[0]]
+		case []any:
+			doc = nil
+			for i, one := range v {
+				if field, ok := one.(map[string]any); strconv.Itoa(i) == word[0] || ok && word[1] != "" && field[word[1]] == word[2] {
+					doc = one
+					break
+				}
+			}
+		default:
+			return nil
+		}
+	}
+	return doc
+}
+
+// What the guide has KEDA ask for is how many jobs there are.
+func TestKEDACountsJobs(t *testing.T) {
+	trigger := at(manifests(t)["keda"], "spec.triggers.0.metadata")
+	asked, err := url.Parse(fmt.Sprint(at(trigger, "url")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := securedField(t)
+	f.broker.Shutdown()
+	f.broker.WaitForShutdown()
+	config, err := os.ReadFile("nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked.Host = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	monitored := strings.Replace(string(config), `# http: "127.0.0.1:8222"`, fmt.Sprintf("http: %q", asked.Host), 1)
+	if err := os.WriteFile("nats.conf", []byte(monitored), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.restartFrom("nats.conf")
+	jobs := func() any {
+		t.Helper()
+		r, err := http.Get(asked.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r.Body)
+		var doc any
+		if err = errors.Join(err, r.Body.Close(), json.Unmarshal(data, &doc)); err != nil {
+			t.Fatal(err)
+		}
+		return at(doc, fmt.Sprint(at(trigger, "valueLocation")))
+	}
+	if n := jobs(); n != nil {
+		t.Errorf("got %v before the first job, want that there is no value", n)
+	}
+	_, of := f.config(func(o *fleet.JobOptions) { o.Address, o.Dir = f.as("coordinator.yml"), f.root })
+	c := of.(*coordinator)
+	if n := jobs(); n != 0.0 {
+		t.Errorf("got %v before the job has begun, want 0", n)
+	}
+	if err := c.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	if n := jobs(); n != 1.0 {
+		t.Errorf("got %v while there is one job, want 1", n)
+	}
+	c.nc.Close() // killed
+	_ = c.Close()
+	if n := jobs(); n != 1.0 {
+		t.Errorf("got %v after its run was killed, want 1", n)
+	}
+	if _, err := (Backend{}).Sweep(t.Context(), f.as("coordinator.yml"), fleet.SweepOptions{Jobs: []string{"job"}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := jobs(); n != 0.0 {
+		t.Errorf("got %v after it was given up, want 0", n)
+	}
+}

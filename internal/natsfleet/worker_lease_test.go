@@ -1,0 +1,169 @@
+package natsfleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/fleet"
+	"prodigy/internal/testenv"
+)
+
+// What a worker runs ends for lack of contact by the leases of what it runs, not by those of other jobs.
+func TestOnlyTheLeaseOfWhatRunsEndsIt(t *testing.T) {
+	const lease, ago = 15 * time.Minute, 20 * time.Second
+	fits := fleet.Job{V: fleet.Protocol, ID: "other", Version: "test", Owner: "o", Files: "list", Lease: fleet.LeastLease}
+	for name, c := range map[string]struct {
+		other func(t *testing.T, w *worker)
+		want  bool
+		every time.Duration // how often the contact is proven
+	}{
+		"no other job": {func(*testing.T, *worker) {}, false, lease / 4},
+		"a job that it refuses": {func(_ *testing.T, w *worker) {
+			j := fits
+			j.Requires = []string{"gpu"}
+			w.update("other", j)
+		}, false, lease / 4},
+		"an entry that is not signed": {func(t *testing.T, w *worker) {
+			key, err := newKey(nkeys.CreateAccount)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w.trust, err = newTrust([]string{key.public}); err != nil {
+				t.Fatal(err)
+			}
+			j := fits
+			j.Lease = 1
+			w.examine("other", j)
+		}, false, lease / 4},
+		"a lease that no run may have": {func(_ *testing.T, w *worker) {
+			j := fits
+			j.Lease = 1
+			w.update("other", j)
+			w.hold(w.jobs["other"], 1)
+		}, false, lease / 4},
+		"a job that has nothing here yet": {func(_ *testing.T, w *worker) { w.update("other", fits) }, false, fleet.LeastLease / 4},
+		"a job whose attempt has ended": {func(_ *testing.T, w *worker) {
+			w.update("other", fits)
+			h, _ := w.hold(w.jobs["other"], 1)
+			h.ended = true
+		}, false, fleet.LeastLease / 4},
+		"a job that runs here": {func(_ *testing.T, w *worker) {
+			w.update("other", fits)
+			w.hold(w.jobs["other"], 1)
+		}, true, fleet.LeastLease / 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestWorker(t)
+			h, ctx := w.hold(newTestJob(w, "mine", lease), 1)
+			c.other(t, w)
+			now := time.Now()
+			w.proof = now.Add(-ago)
+			w.beat(now)
+			if watched := w.guarded.After(now.Add(lease / 2)); watched == c.want {
+				t.Errorf("its watcher kills in %s", w.guarded.Sub(now))
+			}
+			w.fence(now)
+			if h.fenced != c.want || (ctx.Err() != nil) != c.want {
+				t.Errorf("fenced off: %v, killed: %v, want %v", h.fenced, ctx.Err(), c.want)
+			}
+			if got := w.lease() / 4; got != c.every {
+				t.Errorf("it asks for a proof each %s, want %s", got, c.every)
+			}
+		})
+	}
+}
+
+// After the machine of a worker was suspended others may have what it ran: it ends that, begins nothing and takes nothing, and its watcher waits no longer. A
+// clock that is set back changes nothing.
+func TestAWorkerWhoseMachineWasSuspended(t *testing.T) {
+	const lease = time.Minute
+	for name, c := range map[string]struct {
+		suspended time.Duration
+		want      bool // that it ends what it ran
+	}{
+		"it was not":                   {0, false},
+		"for a moment":                 {10 * time.Second, false},
+		"for longer than the lease":    {time.Hour, true},
+		"its clock was set back":       {-time.Hour, false},
+		"for most of the lease":        {51 * time.Second, true},
+		"for not quite so long":        {49 * time.Second, false},
+		"its clock was set back a bit": {-time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestWorker(t)
+			j := newTestJob(w, "j", lease)
+			h, ctx := w.hold(j, 1)
+			w.proof = time.Now()
+			w.beat(w.proof)
+			now := testenv.Suspended(w.proof, c.suspended)
+			w.mu.Lock()
+			out, frozen := w.outOfContact(now), w.frozen(now)
+			w.mu.Unlock()
+			if out != c.want || frozen != c.want {
+				t.Errorf("out of contact: %v, its watcher has killed: %v, want %v", out, frozen, c.want)
+			}
+			w.beat(now)
+			if h.fenced != c.want || (ctx.Err() != nil) != c.want {
+				t.Errorf("fenced off: %v, killed: %v, want %v", h.fenced, ctx.Err(), c.want)
+			}
+			if left, most := w.guarded.Sub(w.proof), lease*5/6; left <= 0 || c.want && left > time.Millisecond || left > most {
+				t.Errorf("its watcher waits for %s", left)
+			}
+			if got := w.proofTooOld(now); got != (c.suspended > lease/2) {
+				t.Errorf("it takes nothing: %v", got)
+			}
+		})
+	}
+}
+
+// A worker that has no contact kills what runs, and neither kills nor counts what has ended. It says whether it stood still.
+func TestAWorkerWithoutContactKillsOnlyWhatRuns(t *testing.T) {
+	const noContact = "no contact with the broker for most of the lease: killed what ran, 1\n"
+	for name, c := range map[string]struct {
+		happens func(w *worker, now time.Time)
+		want    string
+	}{
+		"no contact": {func(w *worker, now time.Time) { w.lastTurn = now.Add(-time.Second); w.fence(now) }, noContact},
+		"frozen, and its watcher has killed": {
+			func(w *worker, now time.Time) { w.beat(now) },
+			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
+		},
+		"frozen, and out of contact": {
+			func(w *worker, now time.Time) { w.noteTurn(now); w.fence(now) },
+			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
+		},
+		"frozen, and what ran was killed first": {
+			func(w *worker, now time.Time) { w.mu.Lock(); w.killAll(now); w.mu.Unlock(); w.fence(now); w.beat(now) },
+			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward): killed what ran, 1\n",
+		},
+		"frozen, and nothing ran": {
+			func(w *worker, now time.Time) { clear(w.held); w.beat(now) },
+			"stood still for 1h0m0s (stopped, suspended, or its clock was set forward)\n",
+		},
+		"busy for a moment": {func(w *worker, now time.Time) { w.lastTurn = now.Add(-20 * time.Second) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, said := newTestWorker(t), new(log)
+			w.o.Say = said.add
+			j := newTestJob(w, "j", time.Minute)
+			ended, over := w.hold(j, 1)
+			ended.ended, ended.reports = true, []report{{made: time.Now()}}
+			w.hold(j, 2)
+			w.beat(time.Now())
+			w.lastTurn = time.Now()
+			now := testenv.Suspended(w.lastTurn, time.Hour)
+			c.happens(w, now)
+			for range 2 {
+				w.sayKilled(now)
+			}
+			if over.Err() != nil {
+				t.Error("it killed what had ended")
+			}
+			if said.String() != c.want {
+				t.Errorf("it says %q, want %q", said, c.want)
+			}
+		})
+	}
+}
