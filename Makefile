@@ -60,8 +60,8 @@ torture: ## Kill ROUNDS jobs (200) at random instants, resume them, look for los
 
 FLEETS  ?= 20
 BROKERS ?= 1
-torture-fleet: ## Run FLEETS rounds (20) of 1 to 4 jobs on fleets of 1 or 3 BROKERS (1) under faults, look for losses and what ran twice
-	$(GO) run ./torture/fleet -rounds $(FLEETS) -nodes $(BROKERS) -seed $(SEED)
+torture-fleet: ## Run FLEETS rounds (20) of 1 to 4 jobs on fleets of 1 or 3 BROKERS (1) under faults, with SECURE=1 with TLS and credentials; look for losses and what ran twice
+	$(GO) run ./torture/fleet -rounds $(FLEETS) -nodes $(BROKERS) -seed $(SEED) $(if $(SECURE),-secure)
 
 soak-fleet: ## Run one job for half an hour with a fault every 20 s, print memory every minute
 	$(GO) run ./torture/fleet -rounds 1 -soak 30m -seed $(SEED)

@@ -32,17 +32,18 @@ type node struct {
 // cable is what joins a process with all brokers.
 type cable []*proxy
 
-func (c cable) url() string {
+// url returns the address of the brokers at the end of a cable.
+func (r *round) url(c cable) string {
 	var urls []string
 	for _, p := range c {
-		urls = append(urls, p.url())
+		urls = append(urls, r.scheme()+p.listener.Addr().String())
 	}
 	return strings.Join(urls, ",")
 }
 
-func (c cable) set(cut bool) {
+func (c cable) set(cut bool, ways ...way) {
 	for _, p := range c {
-		p.set(cut)
+		p.set(cut, ways...)
 	}
 }
 
@@ -116,11 +117,19 @@ func (r *round) removeCables() {
 	}
 }
 
-func (r *round) store(i int) string { return filepath.Join(r.dir, "store"+strconv.Itoa(i)) }
+func (r *round) store(i int) string {
+	if r.secure {
+		return filepath.Join(r.fleetDir(), "broker", "jetstream")
+	}
+	return filepath.Join(r.dir, "store"+strconv.Itoa(i))
+}
 
 func (r *round) startBroker(i int) error {
 	n := r.brokers[i]
 	args := []string{"broker", "--listen", address(n.port), "--store", r.store(i)}
+	if r.secure {
+		args = []string{"broker", "--listen", address(n.port), "--dir", filepath.Join(r.fleetDir(), "broker")}
+	}
 	if len(r.brokers) > 1 {
 		var routes strings.Builder // that to itself too: those who begin without a disk wait for a majority of so many
 		for _, p := range n.ways {
@@ -198,9 +207,9 @@ func (r *round) cutBroker(b int, cut bool) {
 func (r *round) ask(do func(ctx context.Context, js jetstream.JetStream) error) error {
 	var urls []string
 	for _, n := range r.brokers {
-		urls = append(urls, "nats://"+address(n.port))
+		urls = append(urls, r.scheme()+address(n.port))
 	}
-	nc, err := nats.Connect(strings.Join(urls, ","), nats.Timeout(2*time.Second))
+	nc, err := nats.Connect(strings.Join(urls, ","), append(r.asLab(), nats.Timeout(2*time.Second))...)
 	if err != nil {
 		return err
 	}
@@ -230,7 +239,8 @@ func (r *round) leader(other int) int {
 
 // lookForLeftovers mends everything, and looks what is left of the jobs at the brokers and on the workers.
 func (r *round) lookForLeftovers(v *verdict) error {
-	for i := range r.brokers {
+	for i, n := range r.brokers {
+		_ = n.cmd.Process.Signal(syscall.SIGCONT)
 		r.cutBroker(i, false)
 	}
 	for i, w := range r.workers {
@@ -255,7 +265,7 @@ func (r *round) lookForLeftovers(v *verdict) error {
 		for _, u := range r.users {
 			u.cable.set(false)
 			for until := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // a cluster may have no leader for some seconds
-				sweep, err := r.start("sweep", u.dir, u.home(), u.cable.url(), "fleet", "sweep")
+				sweep, err := r.start("sweep", u.dir, u.home(), r.url(u.cable), "fleet", "sweep")
 				if err != nil {
 					return err
 				}

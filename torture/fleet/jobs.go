@@ -156,7 +156,7 @@ func (r *round) resume(u *user) error {
 }
 
 func (r *round) startRun(u *user, j *job, args ...string) error {
-	cmd, err := r.start(u.name, j.cwd, u.home(), u.cable.url(), args...)
+	cmd, err := r.start(u.name, j.cwd, u.home(), r.url(u.cable), args...)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type beat struct {
 func (r *round) judge(v *verdict, u *user, j *job) error {
 	bad := func(format string, args ...any) { v.bad = append(v.bad, j.name+": "+fmt.Sprintf(format, args...)) }
 	started, back, settled := map[string]int{}, map[string]int{}, map[string]int{}
+	lost := map[string]bool{}  // attempts of which no late end is known
 	beside := map[string]int{} // of the second attempts at items: the first
 	id, logs, err := u.log(j)
 	if err != nil {
@@ -65,7 +66,14 @@ func (r *round) judge(v *verdict, u *user, j *job) error {
 			case "AgentInterrupted":
 				back[key]++
 			case "AgentLost":
+				lost[key] = true
 				v.lost++
+			case "AgentEndedLate":
+				if !lost[key] {
+					bad("%s has ended late, and was not lost or had ended late before", key)
+				}
+				lost[key] = false
+				v.late++
 			case "AgentCompleted":
 				settled[rec.ItemID]++
 				if want := fmt.Sprintf("%s %d", j.name, rec.ItemIndex+1); strings.TrimSpace(rec.Output) != want && !j.space {

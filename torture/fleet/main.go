@@ -22,6 +22,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/nats-io/nkeys"
 )
 
 func main() {
@@ -36,6 +38,7 @@ func main() {
 	nodes := flag.Int("nodes", 1, "how many brokers there are: 1, or the 3 of a cluster")
 	skew := flag.Duration("skew", 7*time.Hour, "how far clocks of processes may be wrong, each on its own, and jump; 0: none is")
 	soak := flag.Duration("soak", 0, "one round that takes about this long, with slower items and a fault every 20 s")
+	secure := flag.Bool("secure", false, "one broker with TLS, and credentials that fleet init has made for each process; there are faults more: cables that are cut in one way, runs and brokers that are frozen")
 	space := flag.Bool("workspace", false, "items are agents with workspaces, whose work is merged, and looked for in git")
 	bin := flag.String("bin", "", "a directory in which the programs are built, unless they are there: by another run with the same -skew")
 	keep := flag.Bool("keep", false, "keep the files of rounds that went wrong")
@@ -45,6 +48,9 @@ func main() {
 	}
 	if *nodes != 1 && *nodes != 3 {
 		log.Fatal("-nodes: 1 or 3")
+	}
+	if *secure && *nodes != 1 {
+		log.Fatal("-secure: with one broker")
 	}
 	if *seed == 0 {
 		*seed = rand.Uint64() >> 32
@@ -72,7 +78,7 @@ func main() {
 			break
 		}
 		r := &round{
-			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, jobs: *jobs, after: *after, seed: *seed + uint64(i), kinds: *kinds, space: *space, skew: *skew, beat: 25 * time.Millisecond, beats: mixed,
+			dir: filepath.Join(base, strconv.Itoa(i)), bin: *bin, jobs: *jobs, after: *after, seed: *seed + uint64(i), kinds: *kinds, space: *space, secure: *secure, skew: *skew, beat: 25 * time.Millisecond, beats: mixed,
 			lease: "3s",
 		}
 		usual := [][2]int{{1, 1}, {3, 1}, {1, 3}, {2, 2}}[r.seed%4]
@@ -114,10 +120,10 @@ func main() {
 
 // verdict is what was found out about a round.
 type verdict struct {
-	faults                                     map[string]int
-	executions, lost, beside, twice, lap, left int
-	took                                       time.Duration
-	bad                                        []string
+	faults                                           map[string]int
+	executions, lost, late, beside, twice, lap, left int
+	took                                             time.Duration
+	bad                                              []string
 }
 
 func (v *verdict) add(o verdict) {
@@ -127,13 +133,13 @@ func (v *verdict) add(o verdict) {
 	for name, n := range o.faults {
 		v.faults[name] += n
 	}
-	v.executions, v.lost, v.beside, v.twice, v.lap, v.left, v.took = v.executions+o.executions, v.lost+o.lost, v.beside+o.beside, v.twice+o.twice, v.lap+o.lap, v.left+o.left, v.took+o.took
+	v.executions, v.lost, v.late, v.beside, v.twice, v.lap, v.left, v.took = v.executions+o.executions, v.lost+o.lost, v.late+o.late, v.beside+o.beside, v.twice+o.twice, v.lap+o.lap, v.left+o.left, v.took+o.took
 	v.bad = append(v.bad, o.bad...)
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%d bad, %d executions, %d lost with a worker, %d beside another, %d run twice, %d overlapping, %d left at the broker, faults %v, %s",
-		len(v.bad), v.executions, v.lost, v.beside, v.twice, v.lap, v.left, v.faults, v.took.Round(100*time.Millisecond))
+	return fmt.Sprintf("%d bad, %d executions, %d lost with a worker (%d of them ended late), %d beside another, %d run twice, %d overlapping, %d left at the broker, faults %v, %s",
+		len(v.bad), v.executions, v.lost, v.late, v.beside, v.twice, v.lap, v.left, v.faults, v.took.Round(100*time.Millisecond))
 }
 
 // round is what is done to jobs on one fleet.
@@ -152,6 +158,8 @@ type round struct {
 	lease    string
 	patience time.Duration // for the jobs to end
 	space    bool          // with workspaces
+	secure   bool          // with TLS and credentials
+	lab      nkeys.KeyPair // with that: who looks what there is at the broker
 
 	brokers []*node
 	cables  []cable // of the workers
@@ -173,6 +181,9 @@ func (r *round) start(name, dir, home, url string, args ...string) (*exec.Cmd, e
 	cmd := exec.Command(filepath.Join(r.bin, "prodigy"), args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOTRACEBACK=all", "PRODIGY_HOME="+home, "PRODIGY_FLEET="+url)
+	if file := r.credentials(args); file != "" {
+		cmd.Env = append(cmd.Env, "PRODIGY_FLEET_CREDENTIALS="+file)
+	}
 	if r.skew > 0 {
 		if err := r.setClock(name); err != nil {
 			return nil, err
@@ -218,7 +229,7 @@ func (r *round) kill(cmd *exec.Cmd) {
 func (r *round) startWorker(i int) (err error) {
 	name := workerName(i)
 	r.cables[i].set(false)
-	w, err := r.start(name, r.dir, filepath.Join(r.dir, "home"), r.cables[i].url(), "worker", "--name", name, "--slots", strconv.Itoa(slots))
+	w, err := r.start(name, r.dir, filepath.Join(r.dir, "home"), r.url(r.cables[i]), "worker", "--name", name, "--slots", strconv.Itoa(slots))
 	if err != nil {
 		return err
 	}
@@ -241,6 +252,11 @@ func (r *round) run() (v verdict, err error) {
 		return v, err
 	}
 	defer r.removeCables()
+	if r.secure {
+		if err := r.initFleet(); err != nil {
+			return v, err
+		}
+	}
 	r.workers = make([]*exec.Cmd, workers)
 	defer func() {
 		for _, u := range r.users {
@@ -305,6 +321,9 @@ func (r *round) torture(faults map[string]int) error {
 	}
 	if len(r.brokers) > 1 {
 		names = append(names, "kill two brokers", "cut broker", "cut leader", "lose all disks")
+	}
+	if r.secure { // without it the seeds of before mean what they did
+		names = append(names, "half cut worker", "half cut run", "freeze run", "freeze broker")
 	}
 	if r.kinds != "" {
 		names = strings.Split(r.kinds, ",")
@@ -395,8 +414,18 @@ func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Ran
 		}
 		return r.startWorker(i)
 	case "freeze worker":
-		_ = w.Process.Signal(syscall.SIGSTOP)
-		time.AfterFunc(length, func() { _ = w.Process.Signal(syscall.SIGCONT) })
+		freeze(w, length)
+	case "freeze run":
+		freeze(u.cmd, length)
+	case "freeze broker":
+		freeze(r.brokers[b].cmd, length)
+	case "half cut worker", "half cut run":
+		c, w := r.cables[i], way(rnd.IntN(2))
+		if fault == "half cut run" {
+			c = u.cable
+		}
+		c.set(true, w)
+		time.AfterFunc(length, func() { c.set(false, w) })
 	case "cut worker", "cut run":
 		c := r.cables[i]
 		if fault == "cut run" {
@@ -427,6 +456,12 @@ func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Ran
 		return fmt.Errorf("there is no fault %q", fault)
 	}
 	return nil
+}
+
+// freeze has a process do nothing for some time.
+func freeze(cmd *exec.Cmd, length time.Duration) {
+	_ = cmd.Process.Signal(syscall.SIGSTOP)
+	time.AfterFunc(length, func() { _ = cmd.Process.Signal(syscall.SIGCONT) })
 }
 
 func workerName(i int) string { return "w" + strconv.Itoa(i) }
