@@ -3,7 +3,9 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 
 	"prodigy/internal/cli"
@@ -11,10 +13,34 @@ import (
 )
 
 func main() {
-	// A coordinator runs for days beside other work and may hold tens of thousands of attempts, with as much garbage again if it were not for this. The heaps of
-	// workers and brokers are so small that they would be collected for every few attempts.
+	// The heaps of workers and brokers are small. A coordinator runs for days beside other work and may hold tens of thousands of attempts.
 	if os.Getenv("GOGC") == "" && !slices.Contains(os.Args, "worker") && !slices.Contains(os.Args, "broker") {
-		debug.SetGCPercent(50)
+		boundGarbage()
 	}
 	os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, nil))
+}
+
+// boundGarbage has a large heap collected when it has grown by half, and a small one later, so that it is not collected for every few attempts.
+func boundGarbage() {
+	percent := gcPercent(0)
+	debug.SetGCPercent(percent)
+	type cycle struct{ next *cycle } // is garbage in each collection
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	var collected func(*cycle)
+	collected = func(*cycle) {
+		metrics.Read(live)
+		if next := gcPercent(live[0].Value.Uint64()); next != percent {
+			percent = next
+			debug.SetGCPercent(percent)
+		}
+		runtime.SetFinalizer(&cycle{}, collected)
+	}
+	runtime.SetFinalizer(&cycle{}, collected)
+}
+
+// gcPercent returns by how many percent a heap may grow before it is collected: by 3 MiB, but no less than by half and no more than to twice its size.
+// It goes in steps of 25, since each change stops the program for a moment.
+func gcPercent(live uint64) int {
+	const room = 3 << 20
+	return int(min(max(100*room/max(live, 1)/25*25, 50), 100))
 }
