@@ -264,7 +264,8 @@ func (w *worker) renewProof() {
 
 // outOfContact reports whether the leases of what is held may be over soon, so that others may begin it.
 func (w *worker) outOfContact(now time.Time) bool {
-	return process.Elapsed(w.proof, now) > w.runningLease()*5/6
+	silent := process.Elapsed(w.proof, now)
+	return silent > fleet.LeastHere*5/6 && silent > w.runningLease()*5/6 // no lease is shorter, and to look for the shortest takes time
 }
 
 // proofTooOld reports whether what arrives may have been on the way for so long that others have it by now. It is called with the lock held.
