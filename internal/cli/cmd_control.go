@@ -217,18 +217,16 @@ func steer(ctx context.Context, con *console, o steerOptions, r control.Request)
 }
 
 // insteadOf says what to do about a job that does not run, in place of a request to it.
-func insteadOf(verb control.Verb, id string) string {
+func insteadOf(verb control.Verb, job jobs.Job) string {
 	switch verb {
-	case control.Continue, control.RetryNow:
-		return "prodigy resume " + id + " continues it"
 	case control.Scale:
-		return "prodigy resume " + id + " --max-parallel says how many run at once"
+		return resumeCommand(job, " --max-parallel N") + " says how many run at once"
 	case control.Skip:
-		return "prodigy resume " + id + " continues it, and prodigy skip is for then"
+		return resumeCommand(job, "") + " continues it, and prodigy skip is for then"
 	case control.Cancel:
-		return "prodigy clean " + id + " --force removes it"
+		return "prodigy clean " + job.ID + " --force removes it"
 	}
-	return "prodigy resume " + id + " continues it"
+	return resumeCommand(job, "") + " continues it"
 }
 
 // checkRunning refuses a request to a job that does not run.
@@ -237,14 +235,14 @@ func checkRunning(job jobs.Job, verb control.Verb) error {
 		return nil
 	}
 	state := ""
-	instead := insteadOf(verb, job.ID)
+	instead := insteadOf(verb, job)
 	if s, err := mapreduce.Summarize(job); err == nil {
 		state = " (" + s.StateShown() + ")"
 		switch s.State {
 		case string(mapreduce.Completed):
 			instead = "it has come to its end"
 		case string(mapreduce.Cancelled):
-			instead = "prodigy resume " + job.ID + " --force continues it all the same"
+			instead = resumeCommand(job, " --force") + " continues it all the same"
 		}
 	}
 	return refusef("job %s is not running%s: %s", job.ID, state, instead)

@@ -351,7 +351,7 @@ func printKept(w io.Writer, job jobs.Job, e dlq.Entry, f dlq.Failure) {
 	_, _ = fmt.Fprintf(w, "  its work is commit %s:\n    git fetch %s refs/items/%d/%d && git merge FETCH_HEAD\n",
 		f.Commit, quoted(filepath.Join(job.GitDir(), "hub")), e.ItemIndex, f.Attempt)
 	if f.ErrorType == retry.TypeMergeConflict {
-		_, _ = fmt.Fprintf(w, "  to resolve it, merge that on top of prodigy/%s, commit, and: prodigy dlq retry %s --item %s --with HEAD\n", job.ID, job.ID, quoted(e.ItemID))
+		_, _ = fmt.Fprintf(w, "  to resolve it, merge that on top of prodigy/%s, commit, and: %s\n", job.ID, retryCommand(job, " --item "+quoted(e.ItemID)+" --with HEAD"))
 	}
 }
 

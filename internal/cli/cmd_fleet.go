@@ -294,7 +294,8 @@ func printOrphans(ctx context.Context, con *console, o fleetCommandOptions) erro
 		if r.Ended || r.JobID == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(con.err, "job %s is not running%s: prodigy resume %s continues it there, prodigy fleet sweep %s gives it up\n", visible(r.JobID), visible(lastRunner(r)), visible(r.JobID), visible(r.JobID)); err != nil {
+		id, flags := visible(r.JobID), o.broker.shown()
+		if _, err := fmt.Fprintf(con.err, "job %s is not running%s: prodigy resume %s%s continues it there, prodigy fleet sweep %s%s gives it up\n", id, visible(lastRunner(r)), id, flags, id, flags); err != nil {
 			return err
 		}
 	}
@@ -356,7 +357,10 @@ func runFleetSweep(ctx context.Context, con *console, o fleetCommandOptions, nam
 	}
 	for _, name := range named {
 		if !slices.ContainsFunc(found, func(r fleet.Leftovers) bool { return r.JobID == name || r.Key == name }) {
-			return refusef("the broker has nothing of a job %q, or the job is running now: prodigy fleet sweep without a name lists what can be removed", name)
+			if job, err := findJob(jobName{id: name}); err == nil && job.Running() {
+				return refusef("job %s is running now: what it has at the broker goes with its end", name)
+			}
+			return refusef("the broker has nothing of a job %q, or the job is running elsewhere: prodigy fleet sweep without a name lists what can be removed", name)
 		}
 	}
 	if o.format == asJSON {

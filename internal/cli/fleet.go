@@ -114,6 +114,20 @@ func (o *brokerOptions) use(path string) error {
 	return nil
 }
 
+// shown returns the flags that were given, each after a space and without passwords, for a command that is to find the same broker.
+func (o *brokerOptions) shown() string {
+	var flags []fleetFlag
+	for _, f := range []fleetFlag{{"--fleet", o.url}, {"--credentials", o.credentials}} {
+		if f.value != "" {
+			flags = append(flags, f)
+		}
+	}
+	if o.insecure {
+		flags = append(flags, fleetFlag{name: "--insecure"})
+	}
+	return shownFlags(flags)
+}
+
 // need is find for what cannot do without a broker. name is the flag for it.
 func (o *brokerOptions) need(name string) error {
 	if err := o.find(); err != nil {

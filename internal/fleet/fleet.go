@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -236,8 +237,11 @@ func ShownURL(text string) string {
 	var shown []string
 	for one := range strings.SplitSeq(text, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
-		if err != nil {
-			return "the given address"
+		switch {
+		case err != nil && strings.Contains(text, "@"):
+			return "the given address" // there is no saying what of it is a password
+		case err != nil:
+			return strconv.Quote(text)
 		}
 		if u.User != nil {
 			u.User = url.User("xxxxx")
