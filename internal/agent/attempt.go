@@ -54,6 +54,9 @@ type Attempt struct {
 	// Adopted says that an earlier run began the attempt, and it goes on: what files were when it began is not known.
 	Adopted bool `json:"adopted,omitempty"`
 
+	// RanOn is, with Adopted, the worker of a fleet that ran it when it was last heard of; empty: it may not have begun.
+	RanOn string `json:"ran_on,omitempty"`
+
 	// Lost says that a worker with an earlier attempt at the item was lost. A worker reports the beginning of this one before it runs anything,
 	// so that an item that kills workers can be told from its bystanders.
 	Lost bool `json:"lost,omitempty"`

@@ -45,6 +45,7 @@ type flight struct {
 	round   int64         // in which it was
 	given   time.Duration // when it was, after Dispatcher.zero
 	adopted bool          // nobody knows whom the run before gave it to
+	ranOn   string        // with adopted: the worker that ran it then; empty: it may not have begun
 	began   bool          // its worker has reported something of it
 	left    bool          // it has ended, and its worker has left the report with the broker
 	apart   *separation   // nil: it may be anywhere
@@ -110,14 +111,16 @@ func (d *Dispatcher) Expect(instances []string, others bool, now time.Time) {
 	}
 }
 
-// Add enters an attempt that is to be given out, or one that the run before may have given out.
-func (d *Dispatcher) Add(token int64, adopted bool) {
-	d.flights[token] = &flight{token: token, adopted: adopted}
-	if adopted {
-		d.adopted++
-		return
-	}
+// Add enters an attempt that is to be given out.
+func (d *Dispatcher) Add(token int64) {
+	d.flights[token] = &flight{token: token}
 	d.queue = append(d.queue, token)
+}
+
+// Adopt enters an attempt that the run before may have given out. ranOn is the worker that ran it then; empty: it may not have begun.
+func (d *Dispatcher) Adopt(token int64, ranOn string) {
+	d.flights[token] = &flight{token: token, adopted: true, ranOn: ranOn}
+	d.adopted++
 }
 
 // AddApart enters an attempt that is to be given out, if possible to another worker than other was: one that nobody has by some time goes to any.
@@ -516,7 +519,7 @@ func (d *Dispatcher) Lost(now time.Time) []Loss {
 	if d.adopted > 0 && (now.Sub(d.began) >= d.Lease || d.died && !d.unsure && len(d.expected) == 0) {
 		for token, f := range d.flights {
 			if f.adopted {
-				lost = append(lost, Loss{Token: token})
+				lost = append(lost, Loss{Token: token, Node: f.ranOn, Began: f.ranOn != ""})
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func given(grants []Assignment) []string {
 func TestAttemptsGoRoundThoseThatTakeSome(t *testing.T) {
 	d := NewDispatcher(lease, often, start)
 	for token := range int64(6) {
-		d.Add(token+1, false)
+		d.Add(token + 1)
 	}
 	d.Update(offer("a", 1, 3), start)
 	d.Update(offer("b", 1, 1), start)
@@ -86,11 +86,11 @@ func TestASecondAttemptGoesToAnotherWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDispatcher(lease, often, start)
-			d.Add(1, false)
+			d.Add(1)
 			d.Update(WorkerStatus{Instance: "a", Node: "a", Round: 1, Credit: 1, Slots: 2}, start)
 			d.Assign(start)
 			d.AddApart(2, 1, start)
-			d.Add(3, false)
+			d.Add(3)
 			c.then(d, at(c.after))
 			got := given(d.Assign(at(c.after)))
 			slices.Sort(got)
@@ -136,7 +136,7 @@ func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDispatcher(lease, often, start)
-			d.Add(1, false)
+			d.Add(1)
 			d.Update(offer("a", 1, 1), start)
 			d.Assign(start)
 			if c.then(d) {
@@ -149,7 +149,7 @@ func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 		})
 	}
 	d := NewDispatcher(lease, often, start)
-	d.Add(1, false)
+	d.Add(1)
 	d.Update(offer("a", 1, 1), start)
 	d.Assign(start)
 	if _, again := d.Update(offer("a", 1, 1), at(3*often)); !again {
@@ -163,7 +163,7 @@ func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	d := NewDispatcher(lease, often, start)
 	for token := range int64(4) {
-		d.Add(token, false)
+		d.Add(token)
 	}
 	d.Update(offer("a", 1, 2), start)
 	d.Update(offer("b", 1, 1), start)
@@ -216,8 +216,8 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := NewDispatcher(lease, often, start)
 			d.Expect(c.expected, c.others, start)
-			d.Add(1, true)
-			d.Add(2, true)
+			d.Adopt(1, "z") // by the log
+			d.Adopt(2, "")
 			for _, w := range c.words {
 				d.Update(w, start)
 			}
@@ -230,6 +230,9 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 			var lost []int64
 			for _, l := range d.Lost(at(c.after)) {
 				lost = append(lost, l.Token)
+				if l.Token == 1 && (l.Node != "z" || !l.Began) && len(c.words) > 0 && len(c.words[len(c.words)-1].Left) == 0 {
+					t.Errorf("%+v is lost, want that it had begun on z", l)
+				}
 			}
 			if !slices.Equal(lost, c.lost) {
 				t.Errorf("%v are lost, want %v", lost, c.lost)
@@ -253,7 +256,7 @@ func TestWhatAWorkerThatHasEndedLeft(t *testing.T) {
 			d := NewDispatcher(lease, often, start)
 			d.Expect([]string{"a", "b"}, false, start)
 			for token := range int64(3) {
-				d.Add(token+1, true)
+				d.Adopt(token+1, "")
 			}
 			d.Update(offer("b", 1, 0, 3), start)
 			d.WorkerEnded(Holder{Instance: "a", Node: "a"}, c.left, start)
@@ -394,7 +397,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 				if rapid.IntRange(0, 2).Draw(t, "apart") == 0 {
 					d.AddApart(next, max(1, next-int64(rapid.IntRange(1, 4).Draw(t, "from"))), now)
 				} else {
-					d.Add(next, false)
+					d.Add(next)
 				}
 				out[next] = true
 				next++
@@ -524,7 +527,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 					d.Expect(slices.Sorted(maps.Keys(members)), false, now)
 				}
 				for token := range out {
-					d.Add(token, true)
+					d.Adopt(token, "")
 				}
 				read()
 			},
@@ -534,7 +537,7 @@ func TestNoTokenRunsTwiceWhateverIsLost(t *testing.T) {
 
 func ExampleDispatcher() {
 	d := NewDispatcher(time.Minute, 5*time.Second, start)
-	d.Add(17, false)
+	d.Add(17)
 	d.Update(WorkerStatus{Instance: "x", Node: "worker-1", Round: 1, Credit: 2, Full: true}, start)
 	for _, g := range d.Assign(start) {
 		fmt.Println(g.Token, "for", g.Instance)
@@ -555,7 +558,7 @@ func TestSlotsAreThoseOfTheWorkersThatTakePart(t *testing.T) {
 		d.Update(WorkerStatus{Instance: who, Node: who, Round: 1, Credit: 1, Slots: slots}, at)
 	}
 	said("nobody", 0, 0)
-	d.Add(1, false)
+	d.Add(1)
 	says("a", 3, start)
 	says("b", 2, start)
 	says("b", 2, start)

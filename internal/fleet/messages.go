@@ -132,7 +132,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 
 // NewSpec returns what attempts have in common with a.
 func NewSpec(a agent.Attempt) Spec {
-	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.Lost = "", "", "", nil, nil, nil, false, false
+	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.RanOn, a.Lost = "", "", "", nil, nil, nil, false, "", false
 	a.Base, a.Resolve, a.Branch, a.Trace, a.Produces = "", "", "", "", nil
 	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Beside, a.Due = 0, 0, 0, 0, 0, 0, time.Time{}
 	return Spec{Template: a}

@@ -17,6 +17,7 @@ type attempts map[int]*startedAttempt
 type startedAttempt struct {
 	id     string
 	base   string
+	node   string
 	began  time.Time
 	token  int64
 	number uint16
@@ -26,7 +27,7 @@ type startedAttempt struct {
 }
 
 func newStartedAttempt(f running) *startedAttempt {
-	a := &startedAttempt{id: f.ID, base: f.Base, began: f.Began, token: f.Token, fleet: f.Fleet}
+	a := &startedAttempt{id: f.ID, base: f.Base, node: f.Node, began: f.Began, token: f.Token, fleet: f.Fleet}
 	if f.Number >= 0 && f.Number <= math.MaxUint16 && f.Ticket.Epoch >= 0 && f.Ticket.Epoch <= math.MaxUint16 {
 		a.number, a.epoch = uint16(f.Number), uint16(f.Ticket.Epoch)
 	}
@@ -40,7 +41,7 @@ func (a *startedAttempt) running() running {
 	if a.all != nil {
 		return *a.all
 	}
-	f := running{ID: a.id, Base: a.base, Began: a.began, Token: a.token, Fleet: a.fleet, Number: int(a.number)}
+	f := running{ID: a.id, Base: a.base, Node: a.node, Began: a.began, Token: a.token, Fleet: a.fleet, Number: int(a.number)}
 	f.Ticket.Epoch = int(a.epoch)
 	return f
 }

@@ -457,6 +457,7 @@ var foldSums = map[int]string{
 	28: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // stragglers and second attempts
 	29: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // workers that were only cut off
 	30: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // the fleet that items run on
+	31: "d482908b3128400103365d52c9327f76508d645022ba5ebc2a36672aec165562", // the worker that runs an attempt
 }
 
 func TestAnotherFoldHasAnotherVersion(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -364,7 +365,19 @@ func TestALogCutWhileWorkersRunResumesToTheSameEnd(t *testing.T) {
 // Attempts on workers that do not answer when the job stops stay in flight: another start could be a second execution at one time.
 func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newCrew(func(agent.Attempt) fate { return fate{} })
+		var mu sync.Mutex
+		ranOn := map[int]string{} // by the index of the item
+		w := newCrew(func(a agent.Attempt) fate {
+			mu.Lock()
+			defer mu.Unlock()
+			if a.Adopted {
+				ranOn[a.ItemIndex] = a.RanOn
+			}
+			if a.ItemIndex < 2 { // it is heard of
+				return fate{worker: a.ItemIndex, takes: time.Second}
+			}
+			return fate{}
+		})
 		c := w.config(t)
 		ctx, kill := context.WithCancelCause(t.Context())
 		stop, ask := context.WithCancelCause(t.Context())
@@ -395,6 +408,9 @@ func TestWhatMayStillRunElsewhereIsTakenUpAgain(t *testing.T) {
 		resumed, _ := told[events.JobResumed](recordsOf(t, r.Job))
 		if len(resumed) != 1 || len(resumed[0].Attached) != 3 {
 			t.Errorf("got %+v, want 3 attached", resumed)
+		}
+		if want := map[int]string{0: "w0", 1: "w1", 2: ""}; !maps.Equal(ranOn, want) {
+			t.Errorf("they ran on %v, want %v", ranOn, want)
 		}
 	})
 }

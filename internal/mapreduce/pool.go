@@ -493,7 +493,7 @@ func (p *pool) adoptOne(index int, f running) {
 		slot = p.takeSlot()
 	}
 	a := p.attempt(items.Item{ID: f.ID, Index: index}, f.Number, slot)
-	a.Token, a.Adopted = f.Token, true
+	a.Token, a.Adopted, a.RanOn = f.Token, true, f.Node
 	if f.Number == f.Doubled {
 		a.Retrying, a.Due, a.Session = nil, time.Time{}, nil // as when it began
 	}

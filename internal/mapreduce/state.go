@@ -105,9 +105,10 @@ type running struct {
 
 	Resolve string `json:"resolve,omitempty"` // the work whose conflict it resolves
 
-	Token   int64 `json:"token"` // number of the record of its start
-	Fleet   bool  `json:"fleet,omitempty"`
-	Suspect bool  `json:"suspect,omitempty"` // see events.AgentStarted
+	Token   int64  `json:"token"` // number of the record of its start
+	Fleet   bool   `json:"fleet,omitempty"`
+	Node    string `json:"node,omitempty"`    // the worker of the fleet that runs it; empty: it has not been heard of
+	Suspect bool   `json:"suspect,omitempty"` // see events.AgentStarted
 
 	Key    string    `json:"key,omitempty"`    // see events.AgentStarted
 	Try    time.Time `json:"try,omitzero"`     // when the last try of a step began; zero: with the attempt
@@ -345,12 +346,25 @@ func (s *state) applyAgent(r events.Record) errorpolicy.Effects {
 		s.giveBack(e.ItemIndex, f, max(f.Number-1, f.Doubled))
 	case events.AgentLost:
 		s.lose(e)
+	case events.AgentPlaced:
+		s.place(e)
 	case events.StepTurn:
 		s.stepTurn(r.Time, e)
 	case events.StepRetried:
 		s.retriedStep(r.Time, e)
 	}
 	return errorpolicy.Effects{}
+}
+
+// place notes which worker runs an attempt.
+func (s *state) place(e events.AgentPlaced) {
+	if f := s.Running.at(e.ItemIndex); f.Number == e.Attempt {
+		f.Node = e.Node
+		s.Running.set(e.ItemIndex, f)
+	} else if d, doubled := s.Doubles[e.ItemIndex]; doubled && d.Number == e.Attempt {
+		d.Node = e.Node
+		s.Doubles[e.ItemIndex] = d
+	}
 }
 
 // lose gives an item whose worker was lost its next attempt. Unlike after a stop, a dead letter that is run again has one too. One that is not known

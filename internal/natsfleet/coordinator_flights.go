@@ -58,6 +58,7 @@ type rareParts struct {
 	due                   time.Time
 	session               *events.AISessionStarted
 	beside                int64
+	ranOn                 string
 	adopted, lost         bool
 }
 
@@ -71,7 +72,7 @@ func newFlight(ctx context.Context, a *agent.Attempt, s *sharedSpec, done func(*
 	for _, path := range a.Produces {
 		produces.WriteString("\x00" + path)
 	}
-	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Due, a.Session, a.Beside, a.Adopted, a.Lost}
+	r := rareParts{a.Base, a.Resolve, a.Branch, a.Trace, produces.String(), a.Retrying, a.Due, a.Session, a.Beside, a.RanOn, a.Adopted, a.Lost}
 	if r != (rareParts{}) {
 		f.more = &r
 	}
@@ -90,7 +91,7 @@ func (f *flight) attempt() *agent.Attempt {
 		if m.produces != "" {
 			a.Produces = strings.Split(m.produces[1:], "\x00")
 		}
-		a.Retrying, a.Due, a.Session, a.Beside, a.Adopted, a.Lost = m.retrying, m.due, m.session, m.beside, m.adopted, m.lost
+		a.Retrying, a.Due, a.Session, a.Beside, a.RanOn, a.Adopted, a.Lost = m.retrying, m.due, m.session, m.beside, m.ranOn, m.adopted, m.lost
 	}
 	return &a
 }

@@ -49,7 +49,7 @@ func TestAnAttemptThatIsOutIsSmall(t *testing.T) {
 		own := a
 		own.ItemID, own.ItemIndex, own.Number, own.Token = "item", i, 1, int64(i)
 		flights[own.Token] = newFlight(t.Context(), &own, spec, nil)
-		dispatcher.Add(own.Token, false)
+		dispatcher.Add(own.Token)
 	}
 	after := live()
 	if got := (after - before) / out; got > most {

@@ -33,7 +33,7 @@ func TestAStoredReportThatCannotBeTakenYetComesAgainSoon(t *testing.T) {
 		c := &coordinator{flights: map[int64]*flight{}, given: map[int64]string{}, dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now())}
 		f := &flight{spec: &sharedSpec{}, token: 1, of: t.Context()}
 		c.flights[1] = f
-		c.dispatcher.Add(1, true)
+		c.dispatcher.Adopt(1, "")
 		change(c, f)
 		m := &storedReport{}
 		c.report(fleet.Report{V: fleet.Protocol, Token: 1, Index: 3, Kind: fleet.Placed}, "worker-1", m)

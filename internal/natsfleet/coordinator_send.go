@@ -57,10 +57,13 @@ func (c *coordinator) submit(ctx context.Context, a *agent.Attempt, done func(*a
 		f.last = -1
 	}
 	c.flights[a.Token] = f
-	if a.Beside != 0 && !adopted {
+	switch {
+	case adopted:
+		c.dispatcher.Adopt(a.Token, a.RanOn)
+	case a.Beside != 0:
 		c.dispatcher.AddApart(a.Token, a.Beside, time.Now())
-	} else {
-		c.dispatcher.Add(a.Token, adopted)
+	default:
+		c.dispatcher.Add(a.Token)
 	}
 	c.endAlone(a.Token)
 	if !c.stops[ctx] {

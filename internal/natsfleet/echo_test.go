@@ -96,7 +96,7 @@ func TestTheEndWaitsForWhatIsBeingShown(t *testing.T) {
 	c := f.coordinator()
 	echo := blockedEcho{make(chan struct{})}
 	c.Executor(agent.Config{Echo: echo}, deafHost{})
-	c.dispatcher.Add(1, false)
+	c.dispatcher.Add(1)
 	c.dispatcher.Update(fleet.WorkerStatus{Instance: "w", Node: "w", Round: 1, Credit: 1, Full: true}, time.Now())
 	c.dispatcher.Assign(time.Now())
 	ended := false

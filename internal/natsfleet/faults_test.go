@@ -228,7 +228,7 @@ func TestASilentWorkerIsNamed(t *testing.T) {
 	words("alpha", 0)
 	words("beta", 0)
 	for token := range int64(4) {
-		c.dispatcher.Add(token, false)
+		c.dispatcher.Add(token)
 	}
 	c.dispatcher.Assign(start)
 	silent := silence{}

@@ -214,7 +214,7 @@ func TestAWorkerThatEndsIsRememberedUntilTheLogHasWhatItHad(t *testing.T) {
 		c.applyStatus(s, time.Now())
 	}
 	c.mu.Lock()
-	c.dispatcher.Add(1, true)
+	c.dispatcher.Adopt(1, "")
 	c.mu.Unlock()
 	says("had", 1)
 	says("ended", 2) // which has been reported, and may not be on disk yet
@@ -430,7 +430,7 @@ func TestWhoHasWhatIsNotedInAFileThatStaysSmall(t *testing.T) {
 	const many, out = 40_000, 50
 	for token := int64(1); token <= many; token++ {
 		c.flights[token] = &flight{spec: &sharedSpec{}, done: func(*agent.Attempt, agent.Outcome, error) {}}
-		c.dispatcher.Add(token, false)
+		c.dispatcher.Add(token)
 		instance := map[bool]string{true: a + "-1", false: b + "-2"}[token%2 == 0]
 		assign(t, c, instance, token, token)
 		c.noteGiven(instance, []int64{token})
@@ -523,7 +523,7 @@ func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {
 	}
 	defer func() { _ = c.members.Close() }()
 	a, b := strings.Repeat("A", 56)+"-1", strings.Repeat("B", 56)+"-1"
-	c.dispatcher.Add(1, false)
+	c.dispatcher.Add(1)
 	assign(t, c, a, 1, 1)
 	c.dispatcher.Update(fleet.WorkerStatus{Instance: a, Node: a, Round: 2, Full: true}, time.Now()) // it has closed round 1
 	assign(t, c, b, 1, 1)

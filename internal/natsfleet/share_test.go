@@ -113,7 +113,7 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 			for len(b.out) < b.most {
 				b.next++
 				b.out[b.next] = true
-				b.dispatcher.Add(b.next, false)
+				b.dispatcher.Add(b.next)
 			}
 		}
 		for range 2 { // offers, and what answers them
