@@ -190,6 +190,9 @@ func decode(data []byte, v any) error { return jsonv1.Unmarshal(data, v) }
 // perform makes a call.
 func (c *coordinator) perform(q fleet.Call) fleet.CallAnswer {
 	result, err := c.invoke(q)
+	if errors.Is(err, errNextRun) {
+		return fleet.CallAnswer{Pending: true}
+	}
 	if err != nil {
 		_, over := errors.AsType[overError](err)
 		return fleet.CallAnswer{Err: err.Error(), Over: over}
@@ -372,6 +375,21 @@ func (c *coordinator) attemptOf(q fleet.Call, f *flight) *agent.Attempt {
 	return nil
 }
 
+// errNextRun is the error for a call about an attempt that this run has left to the next one: its worker is to ask that.
+var errNextRun = errors.New("the next run answers")
+
+// notOut returns the error for an attempt that is not out. That it is left to the next run is not said before this one ends.
+func (c *coordinator) notOut(token int64) error {
+	c.mu.Lock()
+	left := c.detachedTokens[token]
+	c.mu.Unlock()
+	if !left {
+		return errNotOut
+	}
+	<-c.life.Done()
+	return errNextRun
+}
+
 func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error) {
 	if args.Ticket.Owner != c.owner {
 		args.Ticket.ID = -1 // a coordinator before gave it, and nothing is kept for it any more
@@ -393,7 +411,7 @@ func (c *coordinator) agent(q fleet.Call, f *flight, args agentArgs) (any, error
 		if e, ok := rec.Event.(events.AgentUsage); ok {
 			a := c.attemptOf(q, f)
 			if a == nil {
-				return nil, errNotOut
+				return nil, c.notOut(q.Token)
 			}
 			e.ItemID, e.ItemIndex, e.Phase, e.AgentID, e.Attempt = a.ItemID, a.ItemIndex, "", a.ID, a.Number
 			c.host.RecordUsage(a, args.Ticket, e)

@@ -1,7 +1,9 @@
 package natsfleet
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -173,6 +176,36 @@ type usageHost struct {
 
 func (h *usageHost) RecordUsage(_ *agent.Attempt, _ agent.AgentTicket, e events.AgentUsage) {
 	h.used = append(h.used, e)
+}
+
+// What an agent has used that this run leaves to the next one is for the next run: an answer would have the worker forget it.
+func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &coordinator{host: new(usageHost), clocks: fleet.Clocks{}}
+		life, end := context.WithCancel(t.Context())
+		c.life = life
+		c.mu.Lock()
+		c.detach(1)
+		c.mu.Unlock()
+		line, err := events.Encode(events.Record{Seq: 1, Time: time.Now(), JobID: "x", Event: events.AgentUsage{ItemID: "item_1", Step: "s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := fleet.CallAnswer{}
+		go func() {
+			answer = c.perform(fleet.Call{Method: callRecordUsage, Token: 1, From: "W-1", Args: encoded(agentArgs{Usage: line})})
+		}()
+		if synctest.Wait(); answer.Pending {
+			t.Error("it is to ask again while the run is there")
+		}
+		end()
+		if synctest.Wait(); !answer.Pending || answer.Err != "" {
+			t.Errorf("got %+v, want that it asks again", answer)
+		}
+		if _, err := c.agent(fleet.Call{Method: callRecordUsage, Token: 2, From: "W-1"}, nil, agentArgs{Usage: line}); !errors.Is(err, errNotOut) {
+			t.Errorf("of one that is not out: %v, want %v", err, errNotOut)
+		}
+	})
 }
 
 // What an agent has used is charged to the attempt that the worker has, whatever the worker says.
