@@ -108,7 +108,15 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 	if l.adapted {
 		l.slots = max(l.slots, l.running) // the log does not have each small step of an adaptive limit
 	}
-	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, l.slots), l.rate
+	c.running, c.slots, c.rate = max(c.running, l.running), max(c.slots, l.allowed()), l.rate
+}
+
+// allowed returns how many attempts may run at once: as many as do until the slots of a fleet are known.
+func (l *limits) allowed() int {
+	if l.slots == 0 {
+		return l.running
+	}
+	return l.slots
 }
 
 // fix takes the rates that the workflow has from now on.
@@ -152,7 +160,7 @@ func (p *plot) goTo(to int) {
 				l.running = max(l.running-1, 0)
 			}
 		}
-		l.cols[l.filled] = limitColumn{running: l.running, slots: l.slots, rate: l.rate}
+		l.cols[l.filled] = limitColumn{running: l.running, slots: l.allowed(), rate: l.rate}
 	}
 }
 

@@ -445,6 +445,22 @@ func TestSlotsThatAreTakenAwayAreDrawn(t *testing.T) {
 	}
 }
 
+// The first attempts on a fleet begin a moment before its slots are known.
+func TestBeforeTheSlotsOfAFleetAreKnownThoseThatRunMay(t *testing.T) {
+	var s story
+	s.at(0, events.JobStarted{Workflow: "w", Mode: "mapreduce"})
+	s.at(0, events.AgentStarted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, Worker: 1})
+	s.at(time.Second, events.ScaleRequested{MaxParallel: 3, By: "the fleet", Fleet: true, Workers: 2})
+	s.at(16*time.Second, events.AgentCompleted{ItemID: "a", ItemIndex: 0, AgentID: "a/1", Attempt: 1, DurationMS: events.Millis(16 * time.Second)})
+	s.at(16*time.Second, events.JobCompleted{})
+	page := pageOf(t, s.source())
+	for text, want := range map[string]bool{"after 0s: 1 of 1 at once": true, "after 6s: 1 of 3 at once": true, " of 0 at once": false} {
+		if strings.Contains(page, text) != want {
+			t.Errorf("that %q is in the page: want %v", text, want)
+		}
+	}
+}
+
 // What waits for a worker of a fleet does not run, and is not drawn as if it did.
 func TestWhatWaitsForAWorkerIsNotDrawnAsRunning(t *testing.T) {
 	var s story
