@@ -21,7 +21,7 @@ import (
 // The test binary is prodigy too, with its companion.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
-		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // these tests wait most of their time
+		_ = flag.Set("test.parallel", strconv.Itoa(max(14, 4*runtime.GOMAXPROCS(0)))) // these tests wait most of their time
 	}
 	scripts.Main(m, map[string]func(){
 		"prodigy":       func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },

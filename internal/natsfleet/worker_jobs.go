@@ -52,74 +52,119 @@ type workerJob struct {
 func (w *worker) watch() {
 	for w.life.Err() == nil {
 		kv, err := w.js.KeyValue(w.life, jobsBucket)
+		var before bucket
 		var updates jetstream.KeyWatcher
+		var stop func()
 		if err == nil {
-			updates, err = kv.WatchAll(w.life)
+			before = bucketOf(w.life, kv)
+			updates, stop, err = watchAll(w.life, kv)
 		}
 		if err != nil {
 			time.Sleep(250 * time.Millisecond)
 			continue
 		}
-		w.follow(kv, updates)
-		_ = updates.Stop()
+		w.follow(updates.Updates(), before, func() bucket { return bucketOf(w.life, kv) })
+		stop()
 	}
 }
 
-// follow takes updates of the jobs until the bucket is another: a broker that lost its disk has one without those of before, and tells nobody.
-func (w *worker) follow(kv jetstream.KeyValue, updates jetstream.KeyWatcher) {
-	check := time.NewTicker(2 * time.Second)
+// watchAll follows the entries of a bucket until stop is called. The context of a watcher is also that of the request for it, and a broker that has no leader,
+// or dies, never answers that.
+func watchAll(ctx context.Context, kv jetstream.KeyValue) (updates jetstream.KeyWatcher, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(requestTime, cancel)
+	updates, err = kv.WatchAll(ctx)
+	if err != nil {
+		late.Stop()
+		cancel()
+		return nil, nil, err
+	}
+	stop = func() {
+		_ = updates.Stop()
+		cancel()
+	}
+	if !late.Stop() {
+		stop()
+		return nil, nil, context.DeadlineExceeded
+	}
+	return updates, stop, nil
+}
+
+// checkTime is how often a worker looks whether it is told of the jobs.
+const checkTime = 2 * time.Second
+
+// follow takes updates of the jobs until the bucket is another, or has had entries for some time that were not delivered: a broker that lost its disk has one
+// without those of before, and tells nobody. before is the bucket as it was before the updates began, and look returns it as it is.
+func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, look func() bucket) {
+	check := time.NewTicker(checkTime)
 	defer check.Stop()
-	known := map[string]bool{} // jobs named before the end of the list; nil after it
-	bucket := bucketOf(w.life, kv)
+	there, complete := map[string]bool{}, false // jobs that have entries, and whether these are all
+	told, due := before.last, before.last       // the last entry that was delivered, and that should have been
 	for {
 		select {
 		case <-w.life.Done():
 			return
-		case u, ok := <-updates.Updates():
+		case u, ok := <-updates:
 			switch {
 			case !ok:
 				return
-			case u == nil: // all that there are; a job that runs here may be unknown to a broker that lost its disk
-				for _, key := range w.idleJobs() {
-					if known != nil && !known[key] {
-						w.forget(key)
-					}
-				}
-				known = nil
+			case u == nil: // all that there are
+				complete = true
+				w.forgetOthers(there)
+				continue
 			case strings.ContainsFunc(u.Key(), unsafeInKey): // no coordinator has written that
 			case u.Operation() != jetstream.KeyValuePut:
+				delete(there, u.Key())
 				w.forget(u.Key())
 			default:
-				if known != nil {
-					known[u.Key()] = true
-				}
+				there[u.Key()] = true
 				var j fleet.Job
 				if json.Unmarshal(u.Value(), &j) == nil {
 					w.examine(u.Key(), j)
 				}
 			}
+			told = max(told, u.Revision())
 		case <-w.rewatch: // after a reconnect nobody delivers updates for some seconds
 			return
 		case <-check.C:
-			if now := bucketOf(w.life, kv); now != "" && now != bucket {
+			now := look()
+			if now.made != "" && now.made != before.made || due > told {
 				return
+			}
+			due = max(due, now.last)
+			if complete { // some may have been busy when it was
+				w.forgetOthers(there)
 			}
 		}
 	}
 }
 
-// bucketOf identifies the bucket: another one of the same name was made at another time. Empty: it cannot be asked for.
-func bucketOf(ctx context.Context, kv jetstream.KeyValue) string {
+// forgetOthers forgets the jobs that are not there and that nothing is held of. A job that runs here may be unknown to a broker that lost its disk.
+func (w *worker) forgetOthers(there map[string]bool) {
+	for _, key := range w.idleJobs() {
+		if !there[key] {
+			w.forget(key)
+		}
+	}
+}
+
+// bucket is a bucket at a time.
+type bucket struct {
+	made string // when: another one of the same name was made at another time; empty: it cannot be asked for
+	last uint64 // its last entry
+}
+
+func bucketOf(ctx context.Context, kv jetstream.KeyValue) bucket {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	s, err := kv.Status(ctx)
 	if err != nil {
-		return ""
+		return bucket{}
 	}
 	if b, ok := s.(*jetstream.KeyValueBucketStatus); ok {
-		return b.StreamInfo().Created.String()
+		return bucket{b.StreamInfo().Created.String(), b.StreamInfo().State.LastSeq}
 	}
-	return ""
+	return bucket{}
 }
 
 // idleJobs returns the keys of the jobs that nothing is held of.

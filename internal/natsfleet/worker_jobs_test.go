@@ -1,0 +1,158 @@
+package natsfleet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// silentBucket is a bucket whose broker answers no request for a watcher.
+type silentBucket struct{ jetstream.KeyValue }
+
+func (silentBucket) WatchAll(ctx context.Context, _ ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// watchedBucket has a watcher whose context the test keeps.
+type watchedBucket struct {
+	jetstream.KeyValue
+	ctx context.Context
+}
+
+func (b *watchedBucket) WatchAll(ctx context.Context, _ ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	b.ctx = ctx
+	return b, nil
+}
+
+func (b *watchedBucket) Updates() <-chan jetstream.KeyValueEntry { return nil }
+func (b *watchedBucket) Error() <-chan error                     { return nil }
+func (b *watchedBucket) Stop() error                             { return nil }
+
+// A broker that dies, or a cluster without a leader, never answers the request for a watcher. A worker that waited for that would hear of no job any more.
+func TestARequestForAWatcherEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if _, _, err := watchAll(t.Context(), silentBucket{}); err == nil {
+			t.Error("got a watcher that nobody has made")
+		}
+		b := new(watchedBucket)
+		_, stop, err := watchAll(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if b.ctx.Err() != nil {
+			t.Error("the watcher has ended by itself")
+		}
+		if stop(); !errors.Is(b.ctx.Err(), context.Canceled) {
+			t.Error("its context goes on")
+		}
+	})
+}
+
+// entry is an update of a job.
+type entry struct {
+	jetstream.KeyValueEntry
+	key      string
+	revision uint64
+	gone     bool
+}
+
+func (e entry) Key() string      { return e.key }
+func (e entry) Revision() uint64 { return e.revision }
+func (e entry) Value() []byte    { return nil }
+func (e entry) Operation() jetstream.KeyValueOp {
+	if e.gone {
+		return jetstream.KeyValueDelete
+	}
+	return jetstream.KeyValuePut
+}
+
+// Jobs are followed anew when the bucket is another one or has entries that were not delivered for some time, and not before.
+func TestJobsAreFollowedAnew(t *testing.T) {
+	const never = time.Hour
+	for name, c := range map[string]struct {
+		looks []bucket // one after the other, the last one ever again; the first is that of before
+		tells []uint64 // revisions of updates, one each second
+		want  time.Duration
+	}{
+		"nothing happens":               {looks: []bucket{{"1", 5}}, want: never},
+		"all is delivered":              {looks: []bucket{{"1", 5}, {"1", 6}, {"1", 7}}, tells: []uint64{6, 7}, want: never},
+		"one more is on its way":        {looks: []bucket{{"1", 5}, {"1", 6}}, tells: []uint64{5, 5, 6}, want: never},
+		"one is not delivered":          {looks: []bucket{{"1", 5}, {"1", 6}}, want: 2 * checkTime},
+		"the bucket is another":         {looks: []bucket{{"1", 5}, {"2", 5}}, want: checkTime},
+		"it could not be asked for":     {looks: []bucket{{}, {"1", 5}}, want: checkTime},
+		"it cannot be asked for now":    {looks: []bucket{{"1", 5}, {}}, want: never},
+		"the other has fewer entries":   {looks: []bucket{{"1", 5}, {"2", 1}}, want: checkTime},
+		"the last entries were removed": {looks: []bucket{{"1", 5}}, tells: []uint64{2}, want: never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTestWorker(t)
+				updates := make(chan jetstream.KeyValueEntry)
+				began := time.Now()
+				go func() {
+					updates <- nil
+					for _, revision := range c.tells {
+						time.Sleep(time.Second)
+						updates <- entry{key: "k", revision: revision}
+					}
+				}()
+				time.AfterFunc(never, w.end)
+				looked := 0
+				w.follow(updates, c.looks[0], func() bucket {
+					looked++
+					return c.looks[min(looked, len(c.looks)-1)]
+				})
+				if got := time.Since(began); got != c.want {
+					t.Errorf("followed for %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A job whose entry went with the disk of the broker is forgotten also when something of it was held then.
+func TestAJobWithoutAnEntryIsForgottenOnceItIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWorker(t)
+		newTestJob(w, "there", time.Minute)
+		newTestJob(w, "idle", time.Minute)
+		busy := newTestJob(w, "busy", time.Minute)
+		h, _ := w.hold(busy, 1)
+		has := func(want ...string) {
+			t.Helper()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.jobs) != len(want) {
+				t.Errorf("it knows %d jobs, want %q", len(w.jobs), want)
+			}
+			for _, key := range want {
+				if w.jobs[key] == nil {
+					t.Errorf("it has forgotten %s", key)
+				}
+			}
+		}
+		updates := make(chan jetstream.KeyValueEntry)
+		go w.follow(updates, bucket{"1", 5}, func() bucket { return bucket{"1", 5} })
+		updates <- entry{key: "there", revision: 5}
+		time.Sleep(2 * checkTime)
+		has("there", "idle", "busy") // there may be more
+		updates <- nil
+		synctest.Wait()
+		has("there", "busy")
+		w.mu.Lock()
+		delete(w.held, h.name())
+		w.mu.Unlock()
+		time.Sleep(2 * checkTime)
+		has("there")
+		updates <- entry{key: "there", revision: 6, gone: true}
+		synctest.Wait()
+		has()
+		w.end()
+	})
+}
