@@ -150,8 +150,8 @@ func (s *sweeper) leftovers(ctx context.Context) ([]*leftover, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := kv.Keys(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+	keys, err := keysOf(ctx, kv)
+	if err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
@@ -292,6 +292,17 @@ func (s *sweeper) sweepMarkers(ctx context.Context) error {
 		return err
 	}
 	return kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(markersKept))
+}
+
+// keysOf returns the keys of the entries of a bucket. As a watcher, the list is asked for with no other time limit than that of ctx.
+func keysOf(ctx context.Context, kv jetstream.KeyValue) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
+	defer cancel()
+	keys, err := kv.Keys(ctx)
+	if errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, nil
+	}
+	return keys, err
 }
 
 // objects returns all objects, also those that were deleted and that the broker still has the names of. A list from which objects are removed meanwhile may

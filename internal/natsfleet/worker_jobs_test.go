@@ -18,6 +18,11 @@ func (silentBucket) WatchAll(ctx context.Context, _ ...jetstream.WatchOpt) (jets
 	return nil, ctx.Err()
 }
 
+func (silentBucket) Keys(ctx context.Context, _ ...jetstream.WatchOpt) ([]string, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // watchedBucket has a watcher whose context the test keeps.
 type watchedBucket struct {
 	jetstream.KeyValue
@@ -38,6 +43,9 @@ func TestARequestForAWatcherEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		if _, _, err := watchAll(t.Context(), silentBucket{}); err == nil {
 			t.Error("got a watcher that nobody has made")
+		}
+		if _, err := keysOf(t.Context(), silentBucket{}); err == nil {
+			t.Error("got keys that nobody has named")
 		}
 		b := new(watchedBucket)
 		_, stop, err := watchAll(t.Context(), b)
