@@ -24,7 +24,7 @@ func main() {
 func boundGarbage() {
 	percent := gcPercent(0)
 	debug.SetGCPercent(percent)
-	type cycle struct{ next *cycle } // is garbage in each collection
+	type cycle [32]byte // is garbage in each collection; smaller objects would be kept by their neighbours
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var collected func(*cycle)
 	collected = func(*cycle) {
@@ -33,9 +33,9 @@ func boundGarbage() {
 			percent = next
 			debug.SetGCPercent(percent)
 		}
-		runtime.SetFinalizer(&cycle{}, collected)
+		runtime.SetFinalizer(new(cycle), collected)
 	}
-	runtime.SetFinalizer(&cycle{}, collected)
+	runtime.SetFinalizer(new(cycle), collected)
 }
 
 // gcPercent returns by how many percent a heap may grow before it is collected: by 3 MiB, but no less than by half and no more than to twice its size.
