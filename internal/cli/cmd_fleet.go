@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -161,7 +163,7 @@ With fleet add of the same name a worker gets new credentials.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return con.linked(func() error {
 				changed, err := con.backend.Remove(args[0], fleet.Role(role), args[1])
-				return con.printMade(changed, err)
+				return con.printMade(told(changed), err)
 			})
 		},
 	}
@@ -176,6 +178,19 @@ func addRole(cmd *cobra.Command, role *string) {
 		words = append(words, string(r))
 	}
 	addChoice(cmd, role, "role", "what it may do", words...)
+}
+
+// told says of files whether they were changed or removed.
+func told(changed []string) []string {
+	var lines []string
+	for _, path := range changed {
+		word := "changed "
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			word = "removed "
+		}
+		lines = append(lines, word+path)
+	}
+	return lines
 }
 
 // printMade prints the names of files that were made.
