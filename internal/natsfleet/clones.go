@@ -70,7 +70,7 @@ func (h *brokerConn) keepPack(ctx context.Context, dir, object string, small int
 func (h *brokerConn) whileConnected(ctx context.Context, size int64, do func(ctx context.Context) error) error {
 	connected, lost := context.WithCancelCause(ctx)
 	before := h.nc.Stats().Reconnects
-	most := time.Now().Add(3*requestTime + time.Duration(size>>17)*time.Second)
+	most := time.Now().Add(transferTime(size))
 	over := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(250 * time.Millisecond)

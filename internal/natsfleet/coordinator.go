@@ -349,10 +349,10 @@ func (c *coordinator) begin(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(time.Second):
-			if _, err := c.js.Consumer(ctx, outStream, c.key); !isMissing(err) {
+			if !c.lostBacklog(ctx) {
 				continue
 			}
-			if err := c.provided(ctx, consume); err != nil { // what was to be read is lost
+			if err := c.provided(ctx, consume); err != nil {
 				return err
 			}
 		}
@@ -368,6 +368,17 @@ func (c *coordinator) begin(ctx context.Context) error {
 	c.ups = ups
 	c.mu.Unlock()
 	return c.provided(ctx, c.announce)
+}
+
+// lostBacklog reports whether the broker has nothing left of the reports that are to be read: it has lost its disk, and the consumer too, unless that was made
+// again since.
+func (c *coordinator) lostBacklog(ctx context.Context) bool {
+	consumer, err := c.js.Consumer(ctx, outStream, c.key)
+	if err != nil {
+		return isMissing(err)
+	}
+	is := consumer.CachedInfo()
+	return is.NumPending == 0 && is.NumAckPending == 0
 }
 
 // provided calls do as steadily does. What the broker has lost since it was connected with is made again for that.
@@ -454,7 +465,7 @@ func (c *coordinator) consume() error {
 		if meta, err := m.Metadata(); err != nil || meta.NumPending == 0 || meta.Sequence.Consumer >= backlog {
 			reached()
 		}
-	}, jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second), jetstream.ConsumeErrHandler(func(jetstream.ConsumeContext, error) {}))
+	}, jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second), jetstream.ConsumeErrHandler(c.interrupted))
 	if err != nil {
 		return err
 	}
@@ -466,6 +477,19 @@ func (c *coordinator) consume() error {
 		before.Stop()
 	}
 	return nil
+}
+
+// interrupted hears why the reports that workers have left are not read. A consumer that somebody has removed delivers nothing any more, also when it is there
+// again.
+func (c *coordinator) interrupted(hear jetstream.ConsumeContext, err error) {
+	if !errors.Is(err, jetstream.ErrConsumerDeleted) && !errors.Is(err, jetstream.ErrBadRequest) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hear == hear && c.life.Err() == nil {
+		c.work.Go(func() { c.reconcile(c.life, true) })
+	}
 }
 
 // Execute runs an attempt that is about no item, here.

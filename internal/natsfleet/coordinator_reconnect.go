@@ -72,7 +72,7 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 	listens := c.ups != nil
 	objects, files := maps.Clone(c.objects), c.files
 	c.mu.Unlock()
-	if again && listens { // a consumer that was made anew has forgotten who waits for it
+	if listens && (again || c.deaf()) { // a consumer that was made anew has forgotten who waits for it
 		_ = c.restoring(ctx, func(context.Context) error { return c.consume() })
 	}
 	var kept map[string]string
@@ -91,6 +91,21 @@ func (c *coordinator) reconcile(ctx context.Context, again bool) {
 	c.resendFiles(c.life, lost) // which may take long, and tries each once
 	if listens && (again || !c.announced(ctx)) {
 		_ = c.restoring(ctx, c.announce)
+	}
+}
+
+// deaf reports whether the reports that workers have left are not read any more.
+func (c *coordinator) deaf() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hear == nil {
+		return false
+	}
+	select {
+	case <-c.hear.Closed():
+		return true
+	default:
+		return false
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/agent"
@@ -245,7 +246,37 @@ func (h *brokerConn) putRead(ctx context.Context, object string, read func(to io
 
 // getFile writes an object to a file, and compares it with what it should be.
 func (h *brokerConn) getFile(ctx context.Context, object string, want fleet.File, to io.Writer) error {
-	return h.whileConnected(ctx, want.Size, func(ctx context.Context) error { return h.getRead(ctx, object, want, to) })
+	return h.whileConnected(ctx, want.Size, func(ctx context.Context) error {
+		// Without a time limit of its own, a context would have the client take 5 s for all of the object.
+		ctx, cancel := context.WithDeadline(ctx, time.Now().Add(transferTime(want.Size)))
+		defer cancel()
+		stalled := time.AfterFunc(stallTime, cancel)
+		defer stalled.Stop()
+		err := h.getRead(ctx, object, want, &watchedWriter{to, stalled})
+		if err != nil && ctx.Err() != nil {
+			return errStalled
+		}
+		return err
+	})
+}
+
+// stallTime is how long nothing may arrive of an object before it is asked for again.
+const stallTime = 3 * requestTime
+
+// transferTime is how long so many bytes may be on their way.
+func transferTime(size int64) time.Duration { return stallTime + time.Duration(size>>17)*time.Second }
+
+var errStalled = fmt.Errorf("what the broker has of it does not arrive: %w", nats.ErrTimeout)
+
+// watchedWriter starts a timer again whenever something is written.
+type watchedWriter struct {
+	io.Writer
+	timer *time.Timer
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	w.timer.Reset(stallTime)
+	return w.Writer.Write(p)
 }
 
 func (h *brokerConn) getRead(ctx context.Context, object string, want fleet.File, to io.Writer) error {

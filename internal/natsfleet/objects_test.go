@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -177,4 +179,102 @@ func TestAFileThatTheBrokerDoesNotFindAtOnceIsNotLost(t *testing.T) {
 	c.mu.Lock()
 	delete(c.flights, 1)
 	c.mu.Unlock()
+}
+
+// A run that waits for the reports that the one before has not read goes on when the broker has lost them.
+func TestReportsThatAreLostAreNotWaitedFor(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	p, token, _ := submitted(f, c)
+	c.mu.Lock()
+	c.hear.Stop()
+	c.mu.Unlock()
+	is := func(want bool, what string) {
+		t.Helper()
+		if !eventually(func() bool { return c.lostBacklog(t.Context()) == want }) {
+			t.Errorf("%s: got %t, want %t", what, !want, want)
+		}
+	}
+	is(true, "there are none")
+	if _, err := c.js.Publish(t.Context(), outSubject(p.instance, c.key, strconv.FormatInt(token, 10)), encoded(p.report(token, 1, fleet.Ended))); err != nil {
+		t.Fatal(err)
+	}
+	is(false, "one is not read")
+	consumer, err := c.js.Consumer(t.Context(), outStream, c.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := consumer.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(false, "one is being read")
+	if err := m.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(true, "all are read")
+	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
+		t.Fatal(err)
+	}
+	is(true, "the consumer is gone")
+}
+
+// slowWriter takes a long time for its first bytes.
+type slowWriter struct {
+	began bool
+	size  int
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	if !w.began {
+		w.began = true
+		time.Sleep(requestTime + 500*time.Millisecond)
+	}
+	w.size += len(p)
+	return len(p), nil
+}
+
+// A large object takes its time. The client of NATS would give each 5 s.
+func TestAnObjectThatTakesItsTimeArrives(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	dir := t.TempDir()
+	const size = 1 << 20
+	if err := os.WriteFile(filepath.Join(dir, "x"), make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	file, err := c.putFile(t.Context(), "k/x", root, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := new(slowWriter)
+	if err := c.getFile(t.Context(), "k/x", file, to); err != nil || to.size != size {
+		t.Errorf("%d bytes have arrived, and %v, want %d", to.size, err, size)
+	}
+}
+
+// A consumer that is removed, as by an administrator, delivers nothing any more. What workers leave with the broker is read all the same.
+func TestReportsAreReadAfterTheirConsumerWasRemoved(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	p, token, end := submitted(f, c)
+	if err := c.js.DeleteConsumer(t.Context(), outStream, c.key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.js.Publish(t.Context(), outSubject(p.instance, c.key, strconv.FormatInt(token, 10)), encoded(p.report(token, 1, fleet.Ended))); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case e := <-end:
+		if e.err != nil {
+			t.Error(e.err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the report is not read")
+	}
 }
