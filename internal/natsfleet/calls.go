@@ -110,12 +110,19 @@ func (c *coordinator) call(m *nats.Msg) {
 	}
 	id := callID{q.From, q.ID}
 	c.mu.Lock()
+	if c.gone { // another answers
+		c.mu.Unlock()
+		return
+	}
 	k := c.calls[id]
 	if k == nil {
 		k = &call{done: make(chan struct{})}
 		c.calls[id] = k
 		go func() {
 			answer := c.perform(q)
+			if answer.Pending { // for ever
+				return
+			}
 			at := time.Now()
 			ref, data := c.keepAnswer(answer)
 			c.mu.Lock()
@@ -142,6 +149,12 @@ func (c *coordinator) call(m *nats.Msg) {
 			answer.Age = max(0, asked.Sub(k.at))
 		}
 	case <-time.After(pendingAfter):
+	}
+	c.mu.Lock()
+	gone := c.gone
+	c.mu.Unlock()
+	if gone {
+		return
 	}
 	respond := func(answer fleet.CallAnswer) error {
 		return m.RespondMsg(c.signer.message("", signedAnswer, c.key+"\x00"+q.ID, encoded(answer)))

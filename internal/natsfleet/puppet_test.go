@@ -178,6 +178,30 @@ func (h *usageHost) RecordUsage(_ *agent.Attempt, _ agent.AgentTicket, e events.
 	h.used = append(h.used, e)
 }
 
+// A coordinator that another one has taken the job over from leaves all answers to that one: its own would be that an attempt is not out any more.
+func TestACoordinatorThatHasLostItsJobAnswersNoCalls(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	p, token, _ := submitted(f, c)
+	ask := func(id string, patience time.Duration) error {
+		q := fleet.Call{ID: p.instance + id, Method: callReleaseStep, Token: token, From: p.instance, Args: encoded(stepArgs{})}
+		_, err := p.nc.Request(callSubject(p.instance, c.key), encoded(q), patience)
+		return err
+	}
+	if err := ask("-1", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.gone = true
+	c.mu.Unlock()
+	if err := ask("-2", time.Second); !errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("got %v, want no answer", err)
+	}
+	c.mu.Lock()
+	c.gone = false
+	c.mu.Unlock()
+}
+
 // What an agent has used that this run leaves to the next one is for the next run: an answer would have the worker forget it.
 func TestUsageOfADetachedAttemptIsForTheNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
