@@ -66,7 +66,7 @@ func runJobs(t *testing.T, slots int, before, after time.Duration, jobs []testCo
 	started := make(chan *heldAttempt, 100)
 	w := &worker{
 		brokerConn: &brokerConn{}, o: fleet.WorkerOptions{Version: "v", Slots: slots}, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), idle: make(chan *heldAttempt),
-		owners: map[string]string{}, asking: map[string]string{}, warned: map[string]bool{}, rounds: 1, life: t.Context(),
+		owners: map[string]string{}, asking: map[string]fleet.Job{}, warned: map[string]bool{}, rounds: 1, life: t.Context(),
 	}
 	w.space = sync.NewCond(&w.mu)
 	defer close(w.idle)

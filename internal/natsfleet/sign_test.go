@@ -245,3 +245,44 @@ func TestAKeyThatNoCoordinatorMakesIsNoJob(t *testing.T) {
 		t.Errorf("the directory of another job is removed: %v", err)
 	}
 }
+
+// What a coordinator says of its job while it is asked whether it runs it counts, too: it may be that the job stops.
+func TestAStopThatComesWhileAJobIsConfirmedIsHeard(t *testing.T) {
+	f := newField(t)
+	c := f.coordinator()
+	key, err := newKey(nkeys.CreateAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSigner(key.seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newTestWorker(t)
+	w.brokerConn = c.brokerConn
+	if w.trust, err = newTrust([]string{key.public}); err != nil {
+		t.Fatal(err)
+	}
+	asked, said := make(chan bool), make(chan bool)
+	if _, err := c.nc.Subscribe(ownerSubject("k"), func(m *nats.Msg) {
+		asked <- true
+		<-said
+		_ = m.RespondMsg(s.message("", signedOwner, "k\x00"+string(m.Data), []byte("O")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	j := fleet.Job{V: fleet.Protocol, Version: "test", ID: "j", Owner: "O", Lease: time.Minute, Dir: t.TempDir()}
+	w.examine("k", s.signJob("k", j))
+	<-asked
+	j.Serial, j.Stop = 1, fleet.Kill
+	w.examine("k", s.signJob("k", j))
+	close(said)
+	f.waitFor("kill", func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.jobs["k"] == nil {
+			return ""
+		}
+		return string(w.jobs["k"].Stop)
+	})
+}

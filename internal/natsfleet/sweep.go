@@ -291,6 +291,8 @@ func (s *sweeper) sweepMarkers(ctx context.Context) error {
 	if err != nil || status.Values() < mostMarkers {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTime) // it has no other
+	defer cancel()
 	return kv.PurgeDeletes(ctx, jetstream.DeleteMarkersOlderThan(markersKept))
 }
 
@@ -299,6 +301,9 @@ func keysOf(ctx context.Context, kv jetstream.KeyValue) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTime)
 	defer cancel()
 	keys, err := kv.Keys(ctx)
+	if ctx.Err() != nil { // it may have some of them only
+		return nil, ctx.Err()
+	}
 	if errors.Is(err, jetstream.ErrNoKeysFound) {
 		return nil, nil
 	}
@@ -315,6 +320,9 @@ func (h *brokerConn) objects(ctx context.Context) ([]*jetstream.ObjectInfo, erro
 		return nil, err
 	}
 	list, err := store.List(ctx, jetstream.ListObjectsShowDeleted())
+	if ctx.Err() != nil { // it may have some of them only
+		return nil, ctx.Err()
+	}
 	if errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return nil, nil
 	}

@@ -50,7 +50,7 @@ type worker struct {
 	rounds   int64 // of offers so far
 	jobs     map[string]*workerJob
 	owners   map[string]string       // with trust, by job: the coordinator that has confirmed that it runs it
-	asking   map[string]string       // with trust, by job: the coordinator that is asked to
+	asking   map[string]fleet.Job    // with trust, by job: what its coordinator says, which is asked to
 	warned   map[string]bool         // what was said of what was not believed
 	turn     int                     // of the jobs, whose next offer it is
 	turned   time.Time               // when offers last went round
@@ -90,7 +90,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 		o: o, jobs: map[string]*workerJob{}, held: map[string]*heldAttempt{}, changed: make(chan struct{}, 1), proof: time.Now(), idle: make(chan *heldAttempt),
 	}
 	w.rewatch = make(chan struct{}, 1)
-	w.owners, w.asking, w.warned = map[string]string{}, map[string]string{}, map[string]bool{}
+	w.owners, w.asking, w.warned = map[string]string{}, map[string]fleet.Job{}, map[string]bool{}
 	w.space = sync.NewCond(&w.mu)
 	defer close(w.idle)
 	host, _ := os.Hostname()

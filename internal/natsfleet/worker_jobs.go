@@ -82,6 +82,10 @@ func watchAll(ctx context.Context, kv jetstream.KeyValue) (updates jetstream.Key
 	stop = func() {
 		_ = updates.Stop()
 		cancel()
+		go func() {
+			for range updates.Updates() { // who delivers them waits until they are taken
+			}
+		}()
 	}
 	if !late.Stop() {
 		stop()
@@ -119,8 +123,8 @@ func (w *worker) follow(updates <-chan jetstream.KeyValueEntry, before bucket, l
 			default:
 				there[u.Key()] = true
 				var j fleet.Job
-				if json.Unmarshal(u.Value(), &j) == nil {
-					w.examine(u.Key(), j)
+				if key := u.Key(); json.Unmarshal(u.Value(), &j) == nil {
+					go w.examine(key, j) // which may have to wait for a directory that does not answer
 				}
 			}
 			told = max(told, u.Revision())
@@ -197,9 +201,10 @@ func (w *worker) examine(key string, now fleet.Job) {
 	w.mu.Lock()
 	owner := w.owners[key]
 	old := owner == now.Owner && w.jobs[key] != nil && now.Serial < w.jobs[key].Serial
-	asked := w.asking[key] == now.Owner
-	if owner != now.Owner {
-		w.asking[key] = now.Owner
+	asks := w.asking[key]
+	asked := asks.Owner == now.Owner
+	if owner != now.Owner && (!asked || now.Serial > asks.Serial) {
+		w.asking[key] = now
 	}
 	w.mu.Unlock()
 	switch {
@@ -217,7 +222,7 @@ func (w *worker) examine(key string, now fleet.Job) {
 func (w *worker) confirm(key string, now fleet.Job) {
 	for tries := 0; ; tries++ {
 		w.mu.Lock()
-		wanted := w.asking[key] == now.Owner
+		wanted := w.asking[key].Owner == now.Owner
 		w.mu.Unlock()
 		if !wanted || w.life.Err() != nil {
 			return
@@ -233,10 +238,15 @@ func (w *worker) confirm(key string, now fleet.Job) {
 		}
 		if err == nil {
 			w.mu.Lock()
-			w.owners[key] = now.Owner
-			delete(w.asking, key)
+			last := w.asking[key] // it may have said more since, or the job is gone
+			if wanted = last.Owner == now.Owner; wanted {
+				w.owners[key] = now.Owner
+				delete(w.asking, key)
+			}
 			w.mu.Unlock()
-			w.update(key, now)
+			if wanted {
+				w.update(key, last)
+			}
 			return
 		}
 		if tries == 3 {

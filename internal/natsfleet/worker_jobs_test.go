@@ -26,17 +26,26 @@ func (silentBucket) Keys(ctx context.Context, _ ...jetstream.WatchOpt) ([]string
 // watchedBucket has a watcher whose context the test keeps.
 type watchedBucket struct {
 	jetstream.KeyValue
-	ctx context.Context
+	ctx     context.Context
+	updates chan jetstream.KeyValueEntry
 }
 
 func (b *watchedBucket) WatchAll(ctx context.Context, _ ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
-	b.ctx = ctx
+	b.ctx, b.updates = ctx, make(chan jetstream.KeyValueEntry)
 	return b, nil
 }
 
-func (b *watchedBucket) Updates() <-chan jetstream.KeyValueEntry { return nil }
+func (b *watchedBucket) Updates() <-chan jetstream.KeyValueEntry { return b.updates }
 func (b *watchedBucket) Error() <-chan error                     { return nil }
-func (b *watchedBucket) Stop() error                             { return nil }
+
+// Stop is waited for by who delivers an update, which nobody takes.
+func (b *watchedBucket) Stop() error {
+	go func() {
+		b.updates <- nil
+		close(b.updates)
+	}()
+	return nil
+}
 
 // A broker that dies, or a cluster without a leader, never answers the request for a watcher. A worker that waited for that would hear of no job any more.
 func TestARequestForAWatcherEnds(t *testing.T) {

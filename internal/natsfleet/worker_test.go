@@ -13,7 +13,7 @@ import (
 func newTestWorker(t testing.TB) *worker {
 	w := &worker{
 		o: fleet.WorkerOptions{Version: "test", Slots: 1, Home: t.TempDir(), Say: func(text string) { t.Log(text) }}, jobs: map[string]*workerJob{},
-		held: map[string]*heldAttempt{}, owners: map[string]string{}, asking: map[string]string{}, warned: map[string]bool{}, changed: make(chan struct{}, 1),
+		held: map[string]*heldAttempt{}, owners: map[string]string{}, asking: map[string]fleet.Job{}, warned: map[string]bool{}, changed: make(chan struct{}, 1),
 		proof: time.Now(),
 	}
 	w.space = sync.NewCond(&w.mu)
