@@ -17,6 +17,7 @@ type limits struct {
 	filled  int // the column of the last record
 	running int
 	slots   int      // how many agents may run at once
+	known   bool     // slots is: those of a fleet are not at first
 	rate    float64  // starts in a second that are allowed, whatever their keys are; 0: there is no limit, or the log does not have it
 	adapts  float64  // that of the adaptive limit
 	fixed   float64  // that of the workflow
@@ -51,7 +52,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 	p.goTo(p.part(now, columns))
 	switch e := r.Event.(type) {
 	case events.JobStarted:
-		l.slots = e.MaxParallel
+		l.slots, l.known = e.MaxParallel, e.MaxParallel > 0
 		l.fix(e.Rates)
 	case events.JobResumed:
 		l.running = len(e.Attached)
@@ -60,7 +61,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 		}
 		l.fix(e.Rates)
 	case events.ScaleRequested:
-		l.slots = e.MaxParallel
+		l.slots, l.known = e.MaxParallel, true
 		l.change(now, e.Words())
 	case events.ConcurrencyChanged:
 		if !l.adapted {
@@ -113,7 +114,7 @@ func (p *plot) limited(r events.Record, now time.Duration) {
 
 // allowed returns how many attempts may run at once: as many as do until the slots of a fleet are known.
 func (l *limits) allowed() int {
-	if l.slots == 0 {
+	if !l.known {
 		return l.running
 	}
 	return l.slots
