@@ -50,6 +50,7 @@ type workerJob struct {
 
 // watch follows the jobs of the fleet.
 func (w *worker) watch() {
+	var missing missingObject
 	for w.life.Err() == nil {
 		kv, err := w.js.KeyValue(w.life, jobsBucket)
 		var before bucket
@@ -58,6 +59,9 @@ func (w *worker) watch() {
 		if err == nil {
 			before = bucketOf(w.life, kv)
 			updates, stop, err = watchAll(w.life, kv)
+		}
+		if missing.isGone(err, time.Now()) { // nobody may ever make it again
+			w.forgetOthers(nil)
 		}
 		if err != nil {
 			time.Sleep(250 * time.Millisecond)
@@ -154,14 +158,20 @@ func (w *worker) forgetOthers(there map[string]bool) {
 
 // bucket is a bucket at a time.
 type bucket struct {
-	made string // when: another one of the same name was made at another time; empty: it cannot be asked for
+	made string // when: another one of the same name was made at another time; empty: it cannot be asked for; noBucket: there is none
 	last uint64 // its last entry
 }
+
+// noBucket is the time at which a bucket was made that does not exist.
+const noBucket = "never"
 
 func bucketOf(ctx context.Context, kv jetstream.KeyValue) bucket {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	s, err := kv.Status(ctx)
+	if isMissing(err) {
+		return bucket{made: noBucket}
+	}
 	if err != nil {
 		return bucket{}
 	}

@@ -3,11 +3,14 @@ package natsfleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/fleet"
 )
 
 // silentBucket is a bucket whose broker answers no request for a watcher.
@@ -102,6 +105,7 @@ func TestJobsAreFollowedAnew(t *testing.T) {
 		"one more is on its way":        {looks: []bucket{{"1", 5}, {"1", 6}}, tells: []uint64{5, 5, 6}, want: never},
 		"one is not delivered":          {looks: []bucket{{"1", 5}, {"1", 6}}, want: 2 * checkTime},
 		"the bucket is another":         {looks: []bucket{{"1", 5}, {"2", 5}}, want: checkTime},
+		"there is none any more":        {looks: []bucket{{"1", 5}, {made: noBucket}}, want: checkTime},
 		"it could not be asked for":     {looks: []bucket{{}, {"1", 5}}, want: checkTime},
 		"it cannot be asked for now":    {looks: []bucket{{"1", 5}, {}}, want: never},
 		"the other has fewer entries":   {looks: []bucket{{"1", 5}, {"2", 1}}, want: checkTime},
@@ -172,4 +176,33 @@ func TestAJobWithoutAnEntryIsForgottenOnceItIsIdle(t *testing.T) {
 		has()
 		w.end()
 	})
+}
+
+// A broker may lose its disk when all jobs have ended: nobody makes the bucket again then.
+func TestJobsAreForgottenWithTheirBucket(t *testing.T) {
+	f := newField(t)
+	f.worker("a", 1, nil)
+	js := connected(t, f)
+	kv, err := js.KeyValue(t.Context(), jobsBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: jobsBucket})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "k", encoded(fleet.Job{V: fleet.Protocol, Version: "test", ID: "job", Owner: "O", Lease: time.Minute, Dir: t.TempDir()})); err != nil {
+		t.Fatal(err)
+	}
+	knows := func() string {
+		nodes, err := Backend{}.Nodes(t.Context(), f.address())
+		if err != nil || len(nodes) != 1 {
+			return fmt.Sprint(len(nodes), " nodes ", err)
+		}
+		return fmt.Sprint(nodes[0].Jobs)
+	}
+	f.waitFor("map[k:job]", knows)
+	if err := js.DeleteKeyValue(t.Context(), jobsBucket); err != nil {
+		t.Fatal(err)
+	}
+	f.waitFor("map[]", knows)
 }
