@@ -120,7 +120,7 @@ func (c *coordinator) call(m *nats.Msg) {
 		c.calls[id] = k
 		go func() {
 			answer := c.perform(q)
-			if answer.Pending { // for ever
+			if answer.Pending { // k stays open, so that the worker is told so whenever it asks
 				return
 			}
 			at := time.Now()
