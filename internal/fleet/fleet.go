@@ -241,7 +241,8 @@ func ShownURL(text string) string {
 		case err != nil && strings.Contains(text, "@"):
 			return "the given address" // there is no saying what of it is a password
 		case err != nil:
-			return strconv.Quote(text)
+			escaped := strconv.Quote(text)
+			return escaped[1 : len(escaped)-1]
 		}
 		if u.User != nil {
 			u.User = url.User("xxxxx")
