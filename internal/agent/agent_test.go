@@ -179,7 +179,7 @@ func TestOutcomeTellsHowTheCommandEnded(t *testing.T) {
 	}{
 		{"exit code", process.Exit{Code: 3}, "", retry.Failure{Type: retry.TypeCommandFailed, Message: "exit code 3", ExitCode: 3}},
 		{"stderr", process.Exit{Code: 3}, "a\nb  \n\n", retry.Failure{Type: retry.TypeCommandFailed, Message: "exit code 3: b", Stderr: "a\nb  \n\n", ExitCode: 3}},
-		{"type", process.Exit{Code: 7}, "connection refused", retry.Failure{Type: retry.TypeNetwork, Message: "exit code 7: connection refused", Stderr: "connection refused", ExitCode: 7}},
+		{"type", process.Exit{Code: 7}, "connection refused", retry.Failure{Type: retry.TypeNetwork, Message: "exit code 7: connection refused", Stderr: "connection refused", ExitCode: 7, Rule: `"connection refused"`}},
 		{"timeout", process.Exit{TimedOut: true, Signal: "SIGTERM", Code: -1}, "", retry.Failure{Type: retry.TypeTimeout, Message: "timed out after 5s", ExitCode: -1, Signal: "SIGTERM", TimedOut: true}},
 		{"signal", process.Exit{Signal: "SIGKILL", Code: -1}, "", retry.Failure{Type: retry.TypeKilled, Message: "killed by SIGKILL", ExitCode: -1, Signal: "SIGKILL"}},
 		{

@@ -17,7 +17,7 @@ var cliFailures = []struct {
 	is             retry.Type
 }{
 	{"claude, spent plan", "Working on it.\nYou've hit your limit · resets 6:14am (UTC)\n\n", "", 1, "You've hit your limit · resets 6:14am (UTC)", retry.TypeRateLimit},
-	{"claude, key", "Invalid API key · Fix external API key\n", "", 1, "Invalid API key · Fix external API key", retry.TypeCommandFailed},
+	{"claude, key", "Invalid API key · Fix external API key\n", "", 1, "Invalid API key · Fix external API key", retry.TypeAuth},
 	{"claude, no credit", "Credit balance is too low", "", 1, "Credit balance is too low", retry.TypeCommandFailed},
 	{"claude, 429", "API Error: Request rejected (429) · This request would exceed your account's rate limit.", "", 1, "API Error: Request rejected (429) · This request would exceed your account's rate limit.", retry.TypeRateLimit},
 	{"claude, 500", "API Error: 500 Internal server error.", "", 1, "API Error: 500 Internal server error.", retry.TypeServerError},
@@ -25,11 +25,11 @@ var cliFailures = []struct {
 	{"claude, refused", "API Error: Connection refused (ECONNREFUSED)", "", 1, "API Error: Connection refused (ECONNREFUSED)", retry.TypeNetwork},
 	{"claude, slow", "Request timed out. Set API_TIMEOUT_MS above 10000.", "", 1, "Request timed out. Set API_TIMEOUT_MS above 10000.", retry.TypeTimeout},
 	{"claude, session", "", "No conversation found with session ID: 11111111-2222-4333-8444-555555555501\n", 1, "No conversation found with session ID: 11111111-2222-4333-8444-555555555501", retry.TypeCommandFailed},
-	{"claude, warns and fails", "Not logged in · Please run /login", "warning: no stdin data received\n", 1, "Not logged in · Please run /login", retry.TypeCommandFailed},
+	{"claude, warns and fails", "Not logged in · Please run /login", "warning: no stdin data received\n", 1, "Not logged in · Please run /login", retry.TypeAuth},
 	{"claude as JSON, spent plan", `{"type":"system"}
 {"type":"result","is_error":true,"duration_ms":503,"result":"You've hit your 5-hour limit · resets 8:34am (UTC)","network":0}
 `, "", 1, "You've hit your 5-hour limit · resets 8:34am (UTC)", retry.TypeRateLimit},
-	{"claude as JSON, key", `{"type":"result","is_error":true,"connection":"x","result":"Invalid API key · Fix external API key"}`, "", 1, "Invalid API key · Fix external API key", retry.TypeCommandFailed},
+	{"claude as JSON, key", `{"type":"result","is_error":true,"connection":"x","result":"Invalid API key · Fix external API key"}`, "", 1, "Invalid API key · Fix external API key", retry.TypeAuth},
 	{"claude as JSON, budget", `{"type":"result","subtype":"error_max_budget_usd","network":1,"errors":["Reached maximum budget ($5)"]}`, "", 1, "Reached maximum budget ($5)", retry.TypeCommandFailed},
 	{"claude as JSON, several lines", `{"result":"API Error: safeguards flagged this message.\n\nRequest ID: req_1"}`, "", 1, "API Error: safeguards flagged this message.", retry.TypeCommandFailed},
 	{"codex, spent plan", `{"type":"turn.failed","error":{"message":"You’ve hit your usage limit. Try again at 8:43 AM."}}`, "Reading additional input from stdin...", 1, "You’ve hit your usage limit. Try again at 8:43 AM.", retry.TypeRateLimit},
@@ -38,7 +38,7 @@ var cliFailures = []struct {
 	{"codex, high demand", `{"type":"turn.failed","error":{"message":"We're currently experiencing high demand, which may cause temporary errors."}}`, "", 1, "We're currently experiencing high demand, which may cause temporary errors.", retry.TypeServerError},
 	{"codex, ended midway", `{"type":"turn.started"}`, "Reading additional input from stdin...\n", 1, "Reading additional input from stdin...", retry.TypeCommandFailed},
 	{"gemini, spent plan", `{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: You have exhausted your daily quota on this model.]\nPlease wait"}}`, "}", 173, "[API Error: You have exhausted your daily quota on this model.]", retry.TypeRateLimit},
-	{"opencode, 401", `{"type":"error","error":{"name":"APIError","data":{"message":"Incorrect API key provided: sk-x.","statusCode":401,"responseHeaders":{"connection":"close"}}}}`, "", 1, "Incorrect API key provided: sk-x.", retry.TypeCommandFailed},
+	{"opencode, 401", `{"type":"error","error":{"name":"APIError","data":{"message":"Incorrect API key provided: sk-x.","statusCode":401,"responseHeaders":{"connection":"close"}}}}`, "", 1, "Incorrect API key provided: sk-x.", retry.TypeAuth},
 	{"opencode, plan", `{"type":"error","error":{"name":"APIError","data":{"message":"You exceeded your current quota, please check your plan."}}}`, "", 1, "You exceeded your current quota, please check your plan.", retry.TypeRateLimit},
 	{"nothing said", "", "", 1, "", retry.TypeCommandFailed},
 	{"a list", "[1,2]", "", 1, "[1,2]", retry.TypeCommandFailed},

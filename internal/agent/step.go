@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
+	shelltext "prodigy/internal/shell"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -60,7 +61,7 @@ func (r *run) try(ctx context.Context, s *scope, st *step) (result, *Failure, er
 			r.x.host.ReleaseStep(gate, ticket)
 		}
 		return notRun, nil, err
-	case guarded && failure != nil && (failure.Type == retry.TypeQuota || failure.Type == retry.TypeAuth):
+	case guarded && b.aiRun != nil && failure != nil && (failure.Type == retry.TypeQuota || failure.Type == retry.TypeAuth):
 		r.x.host.ReleaseStep(gate, ticket) // it says nothing of the step
 	case guarded:
 		r.x.host.ReportStep(gate, ticket, failure == nil)
@@ -385,10 +386,19 @@ func (r *run) runCommand(ctx context.Context, st *step, b boundCommand) (result,
 	res, failure = res.format(st, &stdout.Capture, failure, r.simulated.Unknown)
 	if failure != nil {
 		failure.Stdout, failure.Stderr = stdout.masked().Tail(events.MaxTail), stderr.masked().Tail(events.MaxTail)
+		failure.Type, failure.Rule = retry.Judge(failure.Failure, b.deciders())
 		res.code, res.failed = failure.ExitCode, true
 	}
 	end = endOf(exit, failure)
 	return res, failure, nil
+}
+
+// deciders returns the programs whose exit code the command may end with.
+func (b boundCommand) deciders() []string {
+	if b.script != "" {
+		return shelltext.Deciders(b.script)
+	}
+	return shelltext.DecidersOf(b.argv)
 }
 
 // maxReadStderr is how much of the end of stderr a preset is given.

@@ -94,7 +94,7 @@ func updateLetters(con *console, job jobs.Job) {
 func errorTypes() []string {
 	var words []string
 	for _, t := range []retry.Type{
-		retry.TypeTimeout, retry.TypeNetwork, retry.TypePermission, retry.TypeRateLimit, retry.TypeServerError, retry.TypeCommandFailed,
+		retry.TypeTimeout, retry.TypeNetwork, retry.TypePermission, retry.TypeRateLimit, retry.TypeServerError, retry.TypeClientError, retry.TypeResource, retry.TypeCommandFailed,
 		retry.TypeCommandNotFound, retry.TypeKilled, retry.TypeOOM, retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeCommitMissing,
 		retry.TypeInternal, retry.TypeKilledRunner, retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput, retry.TypeWorkspace,
 		retry.TypeQuota, retry.TypeAuth, retry.TypeRefused, retry.TypeIncomplete,

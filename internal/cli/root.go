@@ -37,6 +37,7 @@ var firstLevel = []struct {
 	{"jobs", newJobsCommand},
 	{"status", newStatusCommand},
 	{"why", newWhyCommand},
+	{"classify", newClassifyCommand},
 	{"logs", newLogsCommand},
 	{"results", newResultsCommand},
 	{"diff", newDiffCommand},

@@ -843,7 +843,7 @@ type AgentFailed struct {
 	Signal         string                     `json:"signal,omitempty"`
 	Error          string                     `json:"error"`
 	ErrorType      retry.Type                 `json:"error_type"`
-	Rule           string                     `json:"rule,omitempty"` // of an AI coding CLI: which rule told the type, as in claude/usage_limit
+	Rule           string                     `json:"rule,omitempty"` // what told the type: a rule of package retry, or of an AI coding CLI, as in claude/usage_limit
 	ErrorSignature string                     `json:"error_signature"`
 	StdoutTail     string                     `json:"stdout_tail,omitempty"`
 	StderrTail     string                     `json:"stderr_tail,omitempty"`

@@ -1,10 +1,6 @@
 package retry
 
-import (
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // Type classifies a failure, for matchers, metrics and the dead letter queue.
 type Type string
@@ -15,6 +11,8 @@ const (
 	TypePermission      Type = "permission"
 	TypeRateLimit       Type = "rate_limit"
 	TypeServerError     Type = "server_error"
+	TypeClientError     Type = "client_error" // a service has refused the request: a status of 4xx, a certificate, too many redirects
+	TypeResource        Type = "resource"     // disk, memory, descriptors or a lock that somebody else holds
 	TypeCommandFailed   Type = "command_failed"
 	TypeCommandNotFound Type = "command_not_found"
 	TypeKilled          Type = "killed"
@@ -24,9 +22,10 @@ const (
 	TypeCommitMissing   Type = "commit_missing"
 	TypeInternal        Type = "internal"
 
+	TypeAuth Type = "auth" // a login, a key or a right is missing: a status of 401, 403 or 407
+
 	// What an AI coding CLI says of its own end, see package aicli.
 	TypeQuota          Type = "quota"
-	TypeAuth           Type = "auth"
 	TypeRefused        Type = "refused"
 	TypeIncomplete     Type = "incomplete"
 	TypeInvalidRequest Type = "invalid_request"
@@ -48,54 +47,30 @@ func (t Type) AfterAttempt() bool {
 	return t == TypeKilledRunner || t == TypeSkipped || t == TypeMergeConflict || t == TypeVerifyFailed
 }
 
-// errorType is how one type of failure is recognised: by any of its exit codes, phrases, words or numbers.
+// errorType says of a type whether its name can stand in retry_on.
 type errorType struct {
-	name      Type
-	matcher   bool // its name can stand in retry_on
-	exitCodes []int
-	phrases   []string // in lower case, anywhere in the text
-	except    []string // phrases that hold one of phrases and mean something else
-	words     []string // in lower case, as whole words
-	numbers   []string // as whole numbers
+	name    Type
+	matcher bool
 }
 
-// errorTypes is the table of the types that Classify recognises; the first row that matches wins. A shell exits with 128 plus the signal
-// if its program was killed; only signals that other programs send on purpose are listed.
+// errorTypes is the table of the types that an attempt can fail with.
 var errorTypes = []errorType{
-	{name: TypeCommandNotFound, exitCodes: []int{127}},
-	{name: TypeKilled, exitCodes: []int{128 + 9, 128 + 15}},
-	{name: TypePermission, exitCodes: []int{126}, phrases: []string{"permission denied", "eacces"}},
-	{
-		name: TypeRateLimit, matcher: true,
-		phrases: []string{
-			"rate limit", "too many requests",
-			"usage limit", "limit reached", "you've hit your", "you’ve hit your", "out of extra usage", "quota", // of AI plans
-		},
-		except:  []string{"disk quota", "memory limit reached", "time limit reached"},
-		numbers: []string{"429"},
-	},
-	{
-		name: TypeServerError, matcher: true,
-		phrases: []string{"server error", "server_error", "overloaded_error", "server had an error", "currently overloaded", "high demand", "at capacity"},
-		numbers: []string{"500", "502", "503", "504", "529"},
-	},
-	{
-		name: TypeNetwork, matcher: true,
-		phrases: []string{"network", "connection", "refused", "unreachable", "econnreset", "dns"},
-		words:   []string{"reset"}, // a limit resets at some time
-	},
-	{name: TypeTimeout, matcher: true, phrases: []string{"timeout", "timed out"}},
-	{name: TypeOOM, matcher: true},           // told by the kernel alone
-	{name: TypeMergeConflict, matcher: true}, // never told by a text
-	{name: TypeVerifyFailed, matcher: true},
-	{name: TypeMissingOutput, matcher: true},
-	{name: TypeQuota, matcher: true}, // these are told by nothing but the output of an AI coding CLI
-	{name: TypeAuth, matcher: true},
-	{name: TypeRefused, matcher: true},
-	{name: TypeIncomplete, matcher: true},
-	{name: TypeInvalidRequest, matcher: true},
-	{name: TypeStalled, matcher: true},
-	{name: TypeBudget, matcher: true},
+	{TypeRateLimit, true},
+	{TypeServerError, true},
+	{TypeNetwork, true},
+	{TypeTimeout, true},
+	{TypeResource, true},
+	{TypeOOM, true},
+	{TypeMergeConflict, true},
+	{TypeVerifyFailed, true},
+	{TypeMissingOutput, true},
+	{TypeQuota, true},
+	{TypeAuth, true},
+	{TypeRefused, true},
+	{TypeIncomplete, true},
+	{TypeInvalidRequest, true},
+	{TypeStalled, true},
+	{TypeBudget, true},
 }
 
 // Failure is what is known of one failed attempt.
@@ -109,29 +84,10 @@ type Failure struct {
 	TimedOut bool   `json:"timed_out,omitempty"` // the step's own timeout ended it
 	Exact    bool   `json:"exact,omitempty"`     // Message alone says what it was: the rest of what was printed is about other things too
 
-	Rule       string        `json:"rule,omitempty"`        // of an AI coding CLI: which rule has decided, as in claude/usage_limit
+	Rule       string        `json:"rule,omitempty"`        // what told the type: as Judge names it, or of the preset of an AI coding CLI, as in claude/usage_limit
 	ResetAt    time.Time     `json:"reset_at,omitzero"`     // with TypeQuota: when the limit ends; zero: it is not known
 	Scope      string        `json:"scope,omitempty"`       // with TypeQuota: which limit, as the CLI calls it
 	RetryAfter time.Duration `json:"retry_after,omitempty"` // how long the service asks to wait; 0: it does not say
-}
-
-// Classify returns f.Type if it is set, else the type by the message, stderr, the end of stdout and the exit code.
-func Classify(f Failure) Type {
-	switch {
-	case f.Type != "":
-		return f.Type
-	case f.TimedOut:
-		return TypeTimeout
-	case f.Signal != "":
-		return TypeKilled
-	}
-	texts := lowerTexts(f)
-	for _, t := range errorTypes {
-		if slices.Contains(t.exitCodes, f.ExitCode) || t.inTexts(texts) {
-			return t.name
-		}
-	}
-	return TypeCommandFailed
 }
 
 // permanent reports whether another attempt would fail in the same way: the workflow file is wrong, a program is missing, or an AI
@@ -142,58 +98,6 @@ func permanent(f Failure, t Type) bool {
 		return true
 	}
 	return t == TypeTemplate || t == TypeCommandNotFound || f.ExitCode == 126 || f.ExitCode == 127
-}
-
-func lowerTexts(f Failure) [3]string {
-	if f.Exact {
-		return [3]string{strings.ToLower(f.Message)}
-	}
-	return [3]string{strings.ToLower(f.Message), strings.ToLower(f.Stderr), strings.ToLower(f.Stdout)}
-}
-
-func (t errorType) inTexts(texts [3]string) bool {
-	for _, text := range texts {
-		for _, phrase := range t.except {
-			text = strings.ReplaceAll(text, phrase, "")
-		}
-		in := func(phrase string) bool { return strings.Contains(text, phrase) }
-		number := func(number string) bool { return hasNumber(text, number) }
-		word := func(word string) bool { return hasWord(text, word) }
-		if slices.ContainsFunc(t.phrases, in) || slices.ContainsFunc(t.words, word) || slices.ContainsFunc(t.numbers, number) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasWord reports whether word stands in text with no letter, digit or underscore beside it.
-func hasWord(text, word string) bool {
-	for at := 0; ; {
-		i := strings.Index(text[at:], word)
-		if i < 0 {
-			return false
-		}
-		before, after := text[:at+i], text[at+i+len(word):]
-		if (before == "" || !isWord(before[len(before)-1])) && (after == "" || !isWord(after[0])) {
-			return true
-		}
-		at += i + len(word)
-	}
-}
-
-// hasNumber reports whether number is in text as a separate word: "HTTP/2 503" and "status=503." do,
-// "5030", "503ms", "x503", "1.503" and "1,503" do not.
-func hasNumber(text, number string) bool {
-	for i := 0; ; i++ {
-		at := strings.Index(text[i:], number)
-		if at < 0 {
-			return false
-		}
-		i += at
-		if !endsInWord(text[:i]) && !startsWithWord(text[i+len(number):]) {
-			return true
-		}
-	}
 }
 
 // endsInWord reports whether a number after s would continue the last word of s.

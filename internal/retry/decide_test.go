@@ -76,7 +76,7 @@ func TestDecisionCarriesWhatItWasMadeOf(t *testing.T) {
 	p := Default()
 	p.Budget, p.RetryOn = 10*time.Second, []Matcher{{Name: "timeout"}, {Name: "network"}}
 	before := State{Attempts: 1, Waited: time.Second, Previous: time.Second, ExpiresAt: noon}
-	got := p.Next(before, Failure{ExitCode: 7, Stderr: "refused"}, noon.Add(time.Hour), nil)
+	got := p.Next(before, Failure{ExitCode: 7, Stderr: "connection refused"}, noon.Add(time.Hour), nil)
 	want := Decision{
 		Retry: true, Type: TypeNetwork, Matched: "network", Computed: 2 * time.Second, Delay: 2 * time.Second, BudgetLeft: 7 * time.Second,
 		State: State{Attempts: 2, Waited: 3 * time.Second, Previous: 2 * time.Second, ExpiresAt: noon},
@@ -119,7 +119,7 @@ func TestReasonsWhyThereIsNoRetry(t *testing.T) {
 		want    Reason
 	}{
 		"anything":                          {nil, Failure{ExitCode: 1}, 0, ""},
-		"a match":                           {network, Failure{ExitCode: 1, Stderr: "refused"}, 0, ""},
+		"a match":                           {network, Failure{ExitCode: 1, Stderr: "connection refused"}, 0, ""},
 		"any of two matches":                {append(network, Matcher{ExitCodes: []int{75}}), Failure{ExitCode: 75}, 0, ""},
 		"no match":                          {network, Failure{ExitCode: 1}, 0, NotRetryable},
 		"not found":                         {nil, Failure{ExitCode: 127}, 0, Permanent},
@@ -131,7 +131,7 @@ func TestReasonsWhyThereIsNoRetry(t *testing.T) {
 		"permission denied is not for good": {nil, Failure{ExitCode: 1, Stderr: "permission denied"}, 0, ""},
 		"tries used up before all else":     {network, Failure{ExitCode: 127}, 2, Exhausted},
 		"breaker open":                      {nil, Failure{Type: TypeCircuitOpen, ExitCode: -1}, 0, CircuitOpen},
-		"breaker open, whatever matches":    {network, Failure{Type: TypeCircuitOpen, Stderr: "refused"}, 2, CircuitOpen},
+		"breaker open, whatever matches":    {network, Failure{Type: TypeCircuitOpen, Stderr: "connection refused"}, 2, CircuitOpen},
 	} {
 		p := Default()
 		p.RetryOn = c.retryOn

@@ -112,15 +112,7 @@ func (m Matcher) matches(f Failure) bool {
 	case len(m.ExitCodes) > 0:
 		return slices.Contains(m.ExitCodes, f.ExitCode)
 	}
-	if f.Rule != "" { // its type is known for sure, and its message may be about others
-		return string(f.Type) == m.Name
-	}
-	for _, t := range errorTypes {
-		if t.matcher && string(t.name) == m.Name {
-			return f.Type == t.name || t.name == TypeTimeout && f.TimedOut || t.inTexts(lowerTexts(f))
-		}
-	}
-	return false
+	return m.Name == string(Classify(f)) || m.Name == string(TypeTimeout) && f.TimedOut
 }
 
 func (m Matcher) matchesPattern(f Failure) bool {

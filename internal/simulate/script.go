@@ -102,7 +102,7 @@ func (e *ending) fields(r *reader) []field {
 			}
 		}},
 		{"error", func(n *yaml.Node) {
-			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeCommandFailed))
+			known := append(retry.MatcherNames(), string(retry.TypePermission), string(retry.TypeClientError), string(retry.TypeCommandFailed))
 			var name string
 			if r.text("error", &name).read(n); !slices.Contains(known, name) {
 				r.fail(n, "error: unknown type %q%s", name, spelling.Hint(name, known, spelling.OneOf(known)))

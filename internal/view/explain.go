@@ -409,11 +409,14 @@ func (x *explainer) stepRetrying(r events.Record, e events.StepRetrying) {
 	x.add(r, text, why...)
 }
 
-// ruled says which rule told the type of the failure of an AI coding CLI.
+// ruled says which rule told the type of a failure: one of the preset of an AI coding CLI, or one of package retry.
 func ruled(rule string) []string {
 	preset, name, ok := strings.Cut(rule, "/")
-	if !ok {
+	switch {
+	case rule == "":
 		return nil
+	case !ok || strings.ContainsAny(rule, " \""):
+		return []string{"recognised by " + rule}
 	}
 	return []string{fmt.Sprintf("rule %s of agent %s (prodigy agents show %s)", name, preset, preset)}
 }

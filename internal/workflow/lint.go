@@ -124,7 +124,7 @@ func (r *reader) warnOfStepMatchers(steps []Step) {
 			switch t := retry.Type(m.Name); t {
 			case retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput:
 				r.warnings = append(r.warnings, r.problem(s.Pos, "retry_on: %s never matches here: so an attempt at an item fails, and no step", t))
-			case retry.TypeQuota, retry.TypeAuth, retry.TypeRefused, retry.TypeIncomplete, retry.TypeInvalidRequest, retry.TypeStalled:
+			case retry.TypeQuota, retry.TypeRefused, retry.TypeIncomplete, retry.TypeInvalidRequest, retry.TypeStalled:
 				if s.Shell != nil {
 					r.warnings = append(r.warnings, r.problem(s.Pos, "retry_on: %s never matches here: only what an AI coding CLI prints tells it, in an agent step", t))
 				}

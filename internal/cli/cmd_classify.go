@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/shell"
+)
+
+type classifyOptions struct {
+	format format
+	code   int
+	lines  bool
+}
+
+func newClassifyCommand(con *console) *cobra.Command {
+	var o classifyOptions
+	cmd := &cobra.Command{
+		Use:   "classify [command]",
+		Short: "Say what type of error a failure is",
+		Long: `Say what type of error a failure is, and which rule told it, as for the failure of a step. What the command printed to stderr is read from standard
+input. The command, quoted as one word, and its exit code count, too: curl means something by 7.
+
+With --jsonl each line of standard input is a failure of its own, an object with command, exit_code, signal (a number), stdout and stderr. Each is
+printed as one line with its type and rule.`,
+		Example: `  curl -sS https://api.example.com 2>&1 >/dev/null | prodigy classify
+  prodigy classify --exit-code 7 'curl -s https://api.example.com' </dev/null
+  prodigy classify --jsonl < failures.jsonl`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if o.lines {
+				if len(args) > 0 || o.format == asJSON {
+					return usagef("--jsonl takes the commands from the lines, and prints lines")
+				}
+				return classifyLines(con.out, os.Stdin)
+			}
+			return runClassify(con, o, strings.Join(args, ""))
+		},
+	}
+	cmd.Flags().IntVar(&o.code, "exit-code", 1, "exit code of the command")
+	cmd.Flags().BoolVar(&o.lines, "jsonl", false, "judge each line of standard input, a JSON object")
+	addFormat(cmd, &o.format, asJSON)
+	return cmd
+}
+
+// judgement is what classify prints.
+type judgement struct {
+	ID   json.RawMessage `json:"id,omitempty"`
+	Type retry.Type      `json:"type"`
+	Rule string          `json:"rule,omitempty"`
+}
+
+func runClassify(con *console, o classifyOptions, command string) error {
+	f := retry.Failure{ExitCode: o.code}
+	if !term.IsTerminal(int(os.Stdin.Fd())) || command == "" {
+		text, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return fmt.Errorf("read standard input: %w", err)
+		}
+		f.Stderr = string(text)
+	}
+	var j judgement
+	j.Type, j.Rule = retry.Judge(f, shell.Deciders(command))
+	if o.format == asJSON {
+		return json.NewEncoder(con.out).Encode(j)
+	}
+	text := string(j.Type)
+	if j.Rule != "" {
+		text += ", recognised by " + j.Rule
+	}
+	if slices.Contains(retry.MatcherNames(), string(j.Type)) {
+		text += fmt.Sprintf("\nretry_on: [%s] tries it again", j.Type)
+	}
+	_, err := fmt.Fprintln(con.out, text)
+	return err
+}
+
+// classifyLines judges one failure for each line.
+func classifyLines(w io.Writer, r io.Reader) error {
+	in, out := bufio.NewReader(r), json.NewEncoder(w)
+	for n := 1; ; n++ {
+		line, err := in.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read standard input: %w", err)
+		}
+		if strings.TrimSpace(line) != "" {
+			var given struct {
+				ID       json.RawMessage `json:"id"`
+				Command  string          `json:"command"`
+				ExitCode int             `json:"exit_code"`
+				Signal   int             `json:"signal"`
+				Stdout   string          `json:"stdout"`
+				Stderr   string          `json:"stderr"`
+			}
+			if err := json.Unmarshal([]byte(line), &given); err != nil {
+				return refusef("line %d of standard input: %v", n, err)
+			}
+			f := retry.Failure{ExitCode: given.ExitCode, Stdout: given.Stdout, Stderr: given.Stderr}
+			if given.Signal != 0 {
+				f.Signal = syscall.Signal(given.Signal).String()
+			}
+			j := judgement{ID: given.ID}
+			j.Type, j.Rule = retry.Judge(f, shell.Deciders(given.Command))
+			if err := out.Encode(j); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package retry
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Judge returns the type of a failure and the name of the rule that told it, which is empty for command_failed by default. Programs are those
+// whose exit code it may be, in the order in which they stand in the command.
+//
+// What counts, in this order: what the step knows of itself (f.Type); a limit of time; a signal, or the code that a shell gives for one; a program
+// that is missing; a machine that has run out of something; the documented exit code of the last program; the summary of a test runner or a
+// compiler; and the deciding line of stderr, or of stdout if stderr has none. Source code and the lines of a stack are never read.
+func Judge(f Failure, programs []string) (Type, string) {
+	switch {
+	case f.Type != "":
+		return f.Type, f.Rule
+	case f.TimedOut:
+		return TypeTimeout, ""
+	}
+	if rule, ok := ranOut(f); ok {
+		return TypeResource, rule
+	}
+	switch {
+	case f.Signal != "":
+		return TypeKilled, ""
+	case f.ExitCode == 127:
+		return TypeCommandNotFound, ""
+	case f.ExitCode == 126:
+		return TypePermission, ""
+	case f.ExitCode == 128+9 || f.ExitCode == 128+15:
+		return TypeKilled, ""
+	}
+
+	e, known := exitOf(programs, f.ExitCode)
+	if known && !e.soft {
+		return e.is, e.rule
+	}
+	if rule, ok := summary(f); ok {
+		return TypeCommandFailed, rule
+	}
+	if t, rule := byText(f); rule != "" {
+		return t, rule
+	}
+	if known {
+		return e.is, e.rule
+	}
+	return TypeCommandFailed, ""
+}
+
+// Classify returns the type of a failure whose command is not known.
+func Classify(f Failure) Type {
+	t, _ := Judge(f, nil)
+	return t
+}
+
+// byText judges what was printed. Without a rule nothing was recognised.
+func byText(f Failure) (Type, string) {
+	texts := []string{f.Stderr, f.Stdout, f.Message}
+	if f.Exact {
+		texts = []string{f.Message}
+	}
+	for _, text := range texts {
+		t, rule, said := judgeText(text)
+		if rule != "" {
+			return t, rule
+		}
+		if said {
+			break
+		}
+	}
+	for line := range strings.Lines(f.Stdout) { // of curl -i, whatever was done with it afterwards
+		if status, ok := statusLine(strings.TrimSpace(line)); ok && status >= 400 {
+			return ofStatus(status), "HTTP status " + strconv.Itoa(status)
+		}
+	}
+	return TypeCommandFailed, ""
+}
+
+// known is a row of exits that fits.
+type known struct {
+	exit
+	rule string
+}
+
+// exitOf returns what the exit code of the last program that documents it means. A row for any code of a program counts only when no other
+// program may have failed in its place.
+func exitOf(programs []string, code int) (known, bool) {
+	found := func(name string) (known, bool) {
+		for _, e := range exits {
+			if slices.Contains(e.programs, name) && (slices.Contains(e.codes, code) || len(e.codes) == 0 && ofItself(programs)) {
+				return known{e, name + " exit code " + strconv.Itoa(code)}, true
+			}
+		}
+		return known{}, false
+	}
+	for _, name := range slices.Backward(programs) {
+		if k, ok := found(name); ok {
+			return k, true
+		}
+	}
+	return known{}, false
+}
+
+// ofItself reports whether all of the programs fail by themselves or by their arguments only.
+func ofItself(programs []string) bool {
+	return !slices.ContainsFunc(programs, func(name string) bool {
+		return !slices.ContainsFunc(exits, func(e exit) bool { return len(e.codes) == 0 && slices.Contains(e.programs, name) })
+	})
+}
+
+// ranOut reports whether the machine ran out of something, by which phrase.
+func ranOut(f Failure) (string, bool) {
+	for _, text := range []string{f.Message, f.Stderr} {
+		for line := range strings.Lines(text) {
+			line = strings.ToLower(strings.TrimSpace(line))
+			if i := slices.IndexFunc(exhausted, func(p string) bool { return says(line, p) }); i >= 0 {
+				return strconv.Quote(exhausted[i]), true
+			}
+		}
+		if f.Exact {
+			break
+		}
+	}
+	return "", false
+}
+
+// summary returns the line with which a test runner, a compiler or a linter has ended.
+func summary(f Failure) (string, bool) {
+	if f.Exact {
+		return "", false
+	}
+	for _, text := range []string{f.Stderr, f.Stdout} {
+		for line := range strings.Lines(text) {
+			line = strings.TrimRight(line, " \r\n")
+			for _, pattern := range summaries {
+				if glob(line, pattern) || glob(strings.TrimLeft(line, " "), pattern) {
+					return "summary " + strconv.Quote(pattern), true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+// judgeText looks for the line that decides, from the end. It passes over notes and what belongs to the line above, and stops at the first line
+// that is neither that nor known: an earlier one would be about something else, which the command has survived. Said reports whether there is
+// such a line.
+func judgeText(text string) (t Type, rule string, said bool) {
+	lines := plainLines(text)
+	weak, weakRule := TypeCommandFailed, ""
+	for i, line := range slices.Backward(lines) {
+		lower := strings.ToLower(strings.TrimSpace(line))
+		if isAny(lower, notes) && !strings.Contains(lower, "connection broken by") {
+			continue
+		}
+		t, rule, isWeak := judgeLine(strings.TrimSpace(line), lower)
+		switch {
+		case isWeak && weakRule == "":
+			weak, weakRule = t, rule
+			continue
+		case isWeak:
+			continue
+		case rule == "" && passes(line, lower, i > 0):
+			continue
+		case rule == "":
+			return weak, weakRule, true
+		}
+		if t == TypeNetwork || t == TypeTimeout { // what the whole story may explain better
+			for _, other := range lines {
+				if certificate, ok := phrases[0].match(strings.ToLower(other)); ok {
+					return TypeClientError, certificate, true
+				}
+			}
+		}
+		return t, rule, true
+	}
+	return weak, weakRule, weakRule != ""
+}
+
+// passes reports whether a line that is not known says nothing of the cause: it goes on with the line above, or is known to say nothing.
+func passes(line, lower string, above bool) bool {
+	if strings.HasPrefix(lower, "npm err") || isAny(lower, asides) || !strings.ContainsFunc(lower, isLetterRune) {
+		return true
+	}
+	return above && (line[0] == ' ' || line[0] == '\t') || isGenericException(lower)
+}
+
+func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
+
+// isGenericException reports whether the line is an error of Python or Node.js that only wraps the one above.
+func isGenericException(lower string) bool {
+	return strings.Contains(lower, "calledprocesserror: ") || strings.HasPrefix(lower, "typeerror: terminated")
+}
+
+var (
+	sourceLine = once(`^\s*(\d+\s*)?[|>]\s|^\s*\^[\s~^]*$|^\s*[~^]+\s*$|^\s*-->`)
+	stackLine  = once(`^\s+at |^\s+(from|in) .*:\d+|^\s*#\d+ |^\s+\d+: |^\s*\.\.\. \d+ more|^\s*File ".*", line \d+`)
+	position   = once(`^(file://)?[^\s:]+:\d+$`)
+)
+
+// plainLines returns the lines of a text that may say what went wrong: without blank ones, source code and stacks.
+func plainLines(text string) []string {
+	if i := strings.Index(text, "\ngoroutine "); i >= 0 && strings.Contains(text[i:], " [") {
+		text = text[:i]
+	}
+	if i := strings.Index(text, "----- Native stack trace"); i >= 0 {
+		text = text[:i]
+	}
+	var lines []string
+	inStack := false // below `File "…", line 1`, up to the next line that is not indented
+	source := 0      // lines that follow a position of Node.js: one of source code, and its caret
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(strings.Trim(strings.TrimSuffix(line, "\n"), "│╷╵\r"), " \t\r")
+		indented := line != "" && (line[0] == ' ' || line[0] == '\t')
+		switch {
+		case line == "":
+			source = 0
+			continue
+		case strings.HasPrefix(strings.TrimSpace(line), `File "`) && strings.Contains(line, `, line `):
+			inStack = true
+			continue
+		case inStack && indented:
+			continue
+		case source > 0:
+			source--
+			continue
+		case position().MatchString(line):
+			source = 2
+			continue
+		case stackLine().MatchString(line) || sourceLine().MatchString(line):
+			inStack = false
+			continue
+		}
+		inStack = false
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+var (
+	exception = once(`^(?:Exception in thread ".*?" |Unhandled exception\. |Caused by: |\[cause\]: |Uncaught |error: Uncaught (?:\(in promise\) )?|[\w./-]+: |E +)*` +
+		`((?:[A-Za-z_]\w*[.:$\\/]+)*)([A-Za-z_]\w*)(?: \[\w+\])?(?::\s|$|: ?$| \()`)
+	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
+	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
+	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
+	coded      = once(`(?i:\b(?:code|status|reason|errno|type|__type|error_code|errorcode|sqlstate)\b)["']?\s*[:=]?\s*["']?(?:StatusCode\.|Errno::)?([A-Za-z_]\w*|\d{2}\w{3})\b|` +
+		`\((?:Errno::)?([A-Za-z_]\w*)\)|^(?:(?:npm (?:ERR!|error)|error|Error|ERROR|fatal):? )?([A-Za-z_]\w*): |[a-z]: ([A-Z][A-Z_]{3,}): |desc = |rpc error: code = (\w+)`)
+)
+
+// judgeLine judges one line. Weak is a result that counts only if no line above says more.
+func judgeLine(line, lower string) (t Type, rule string, weak bool) {
+	class, classType := "", Type("")
+	if m := exception().FindStringSubmatch(line); m != nil {
+		class, classType = m[2], classes()[m[2]]
+	}
+	if classType == TypeCommandFailed && class != "TypeError" {
+		return classType, "error " + class, false
+	}
+	if rule, ok := phrases[0].match(lower); ok {
+		return phrases[0].is, rule, false
+	}
+	for _, program := range []struct {
+		name string
+		re   func() *regexp.Regexp
+	}{{"curl", curlError}, {"rsync", rsyncError}} {
+		if m := program.re().FindStringSubmatch(line); m != nil {
+			code, _ := strconv.Atoi(m[1])
+			if e, ok := exitOf([]string{program.name}, code); ok {
+				if status, ok := statusIn(lower); ok && e.soft {
+					return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+				}
+				return e.is, e.rule, e.soft && e.is == TypeNetwork && program.name == "rsync"
+			}
+		}
+	}
+	if m := subprocess().FindStringSubmatch(line); m != nil {
+		code, _ := strconv.Atoi(m[2])
+		if e, ok := exitOf([]string{m[1][strings.LastIndexByte(m[1], '/')+1:]}, code); ok {
+			return e.is, e.rule, e.soft
+		}
+	}
+	if t, code := byCode(line); code != "" {
+		return t, "code " + code, false
+	}
+
+	talksAbout := says(lower, "*expected*") || says(lower, "*should *")
+	if !talksAbout {
+		if rule, ok := phrases[1].match(lower); ok {
+			return phrases[1].is, rule, false
+		}
+	}
+	if status, ok := statusIn(lower); ok {
+		return ofStatus(status), "HTTP status " + strconv.Itoa(status), false
+	}
+	if !talksAbout {
+		for _, p := range phrases[2:] {
+			if rule, ok := p.match(lower); ok {
+				return p.is, rule, p.weak
+			}
+		}
+	}
+	if classType != "" {
+		return classType, "error " + class, false
+	}
+	return TypeCommandFailed, "", false
+}
+
+// byCode returns the type of the first code in the line that is known.
+func byCode(line string) (Type, string) {
+	for _, m := range coded().FindAllStringSubmatch(line, -1) {
+		for _, code := range m[1:] {
+			if t, ok := serviceCodes()[code]; ok {
+				return t, code
+			}
+		}
+	}
+	return "", ""
+}
+
+var (
+	classes      = sync.OnceValue(func() map[string]Type { return byName(exceptions) })
+	serviceCodes = sync.OnceValue(func() map[string]Type { return byName(codes) })
+)
+
+func byName(rows []words) map[string]Type {
+	m := map[string]Type{}
+	for _, row := range rows {
+		for _, name := range strings.Fields(row.names) {
+			m[name] = row.is
+		}
+	}
+	return m
+}
+
+// once compiles a regular expression when it is asked first: most runs have no failure.
+func once(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+func (p phrase) match(lower string) (rule string, ok bool) {
+	for _, text := range p.texts {
+		if says(lower, text) {
+			return strconv.Quote(strings.Trim(text, "*")), true
+		}
+	}
+	return "", false
+}

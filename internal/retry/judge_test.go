@@ -1,0 +1,141 @@
+package retry_test
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"prodigy/internal/retry"
+	"prodigy/internal/shell"
+)
+
+// recorded is a failure of a real program with what caused it, as testdata/failures.jsonl has it.
+type recorded struct {
+	ID       string
+	Command  string
+	ExitCode int `json:"exit_code"`
+	Signal   int
+	Stdout   string
+	Stderr   string
+	Label    string
+	Retry    string
+	Right    []string
+}
+
+func (r recorded) failure() retry.Failure {
+	f := retry.Failure{ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr, Message: "exit code"}
+	if r.Signal != 0 {
+		f.Signal = syscall.Signal(r.Signal).String()
+	}
+	return f
+}
+
+// kind is what a type means for another try.
+func kind(t retry.Type) string {
+	switch t {
+	case retry.TypeNetwork, retry.TypeTimeout, retry.TypeServerError:
+		return "transient"
+	case retry.TypeRateLimit, retry.TypeQuota:
+		return "rate_limit"
+	}
+	return "permanent"
+}
+
+// TestRecordedFailuresAreJudgedByTheirCause holds what Judge makes of 200 failures against what caused them.
+func TestRecordedFailuresAreJudgedByTheirCause(t *testing.T) {
+	data, err := os.ReadFile("testdata/failures.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	right, total, confusion := 0, 0, map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		var r recorded
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		total++
+		typ, rule := retry.Judge(r.failure(), shell.Deciders(r.Command))
+		confusion[r.Label+" as "+string(typ)]++
+		if slices.Contains(r.Right, kind(typ)) {
+			right++
+			continue
+		}
+		t.Errorf("%s: got %s by %s, want %s (%v): %.100s\n%s", r.ID, typ, rule, r.Label, r.Right, r.Command, end(r.Stdout+r.Stderr))
+	}
+	t.Logf("%d of %d", right, total)
+	for _, c := range slices.Sorted(func(yield func(string) bool) {
+		for c := range confusion {
+			if !yield(c) {
+				return
+			}
+		}
+	}) {
+		t.Logf("%3d %s", confusion[c], c)
+	}
+}
+
+// said are messages of programs that testdata has no recording of, and texts that only look like them.
+var said = []struct {
+	text string
+	code int
+	want retry.Type
+}{
+	{"Error response from daemon: toomanyrequests: You have reached your pull rate limit.", 1, retry.TypeRateLimit},
+	{"ERROR: [generic] Unable to download webpage: HTTP Error 429: Too Many Requests", 1, retry.TypeRateLimit},
+	{"gh: API rate limit exceeded for user ID 1. (HTTP 403)", 1, retry.TypeRateLimit},
+	{"upload failed: An error occurred (SlowDown) when calling the PutObject operation: Please reduce your request rate.", 1, retry.TypeRateLimit},
+	{"rpc error: code = ResourceExhausted desc = quota", 1, retry.TypeRateLimit},
+	{"rpc error: code = Unavailable desc = connection error: desc = \"transport: error while dialing\"", 1, retry.TypeServerError},
+	{"ERROR 2003 (HY000): Can't connect to MySQL server on '127.0.0.1:3306' (111)", 1, retry.TypeNetwork},
+	{"ERROR 2013 (HY000): Lost connection to MySQL server during query", 1, retry.TypeNetwork},
+	{"ERROR 1045 (28000): Access denied for user 'root'@'localhost' (using password: YES)", 1, retry.TypeAuth},
+	{"ERROR 1064 (42000): You have an error in your SQL syntax near 'timeout'", 1, retry.TypeCommandFailed},
+	{"psql: error: connection to server at \"db\", port 5432 failed: FATAL:  sorry, too many clients already", 2, retry.TypeServerError},
+	{"psql: error: connection to server at \"db\", port 5432 failed: FATAL:  password authentication failed for user \"x\"", 2, retry.TypeAuth},
+	{"Could not connect to Redis at 127.0.0.1:6379: Connection refused", 1, retry.TypeNetwork},
+	{"(error) LOADING Redis is loading the dataset in memory", 1, retry.TypeServerError},
+	{"fatal: the remote end hung up unexpectedly", 128, retry.TypeNetwork},
+	{"error: RPC failed; curl 56 GnuTLS recv error (-110): The TLS connection was non-properly terminated.\nfatal: early EOF", 128, retry.TypeNetwork},
+	{"remote: Repository not found.\nfatal: repository 'https://github.com/a/b/' not found", 128, retry.TypeCommandFailed},
+	{"fatal: Authentication failed for 'https://github.com/a/b/'", 128, retry.TypeAuth},
+	{"urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", 1, retry.TypeNetwork},
+	{"Error: getaddrinfo EAI_AGAIN api.example.com", 1, retry.TypeNetwork},
+	{"ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired", 1, retry.TypeClientError},
+	{"Errno::ECONNREFUSED: Failed to open TCP connection to x:80 (Connection refused - connect(2) for x:80)", 1, retry.TypeNetwork},
+	{"get.rb:3:in `open': execution expired (Net::OpenTimeout)", 1, retry.TypeTimeout},
+	{"PHP Warning:  file_get_contents(http://x/): Failed to open stream: Connection refused in /srv/x.php on line 3", 255, retry.TypeNetwork},
+	{"Can't connect to 127.0.0.1:80 (Connection refused) at get.pl line 4.", 255, retry.TypeNetwork},
+	{"Unhandled exception. System.Net.Http.HttpRequestException: Connection refused (127.0.0.1:80)\n   at X.Y()", 134, retry.TypeNetwork},
+	{"Error: reqwest::Error { kind: Request, source: ConnectError(\"tcp connect error\", Os { code: 111, message: \"Connection refused\" }) }", 1, retry.TypeNetwork},
+	{"panic: Get \"http://x/\": dial tcp 127.0.0.1:80: connect: connection refused\n\ngoroutine 1 [running]:\nmain.main()\n\t/srv/a.go:9 +0x1", 2, retry.TypeNetwork},
+	{"Error: Could not acquire lock\nError message: Error acquiring the state lock", 1, retry.TypeResource},
+	{"WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(': Failed to establish a new connection: [Errno 111] Connection refused')': /simple/x/\nERROR: Could not find a version that satisfies the requirement x\nERROR: No matching distribution found for x", 1, retry.TypeNetwork},
+	{"[ERROR] Failed to execute goal: Could not transfer artifact a:b from central: Connection refused -> [Help 1]\n[ERROR] \n[ERROR] Re-run Maven using the -X switch", 1, retry.TypeNetwork},
+
+	{"parse error at line 500", 1, retry.TypeCommandFailed},
+	{"invoice 429: amount is negative", 1, retry.TypeCommandFailed},
+	{"NameError: name 'network' is not defined", 1, retry.TypeCommandFailed},
+	{"KeyError: 'connection'", 1, retry.TypeCommandFailed},
+	{"recursion limit reached", 1, retry.TypeCommandFailed},
+	{"open file limit reached", 1, retry.TypeCommandFailed},
+	{"WARN connection refused, retrying\nconnected\ntotal is missing in row 7", 1, retry.TypeCommandFailed},
+	{"config.yml: unknown key: timeout", 1, retry.TypeCommandFailed},
+	{"expected 'Connection refused', got 'ok'", 1, retry.TypeCommandFailed},
+	{"column \"timeout\" does not exist", 1, retry.TypeCommandFailed},
+	{"usage: fetch [--timeout SECONDS]", 2, retry.TypeCommandFailed},
+	{"error: 503 files differ", 1, retry.TypeCommandFailed},
+}
+
+func TestMessagesOfPrograms(t *testing.T) {
+	for _, c := range said {
+		got, rule := retry.Judge(retry.Failure{ExitCode: c.code, Stderr: c.text}, nil)
+		if got != c.want {
+			t.Errorf("got %s by %s, want %s: %s", got, rule, c.want, c.text)
+		}
+	}
+}
+
+func end(s string) string { return s[max(0, len(s)-300):] }

@@ -1,0 +1,213 @@
+package retry
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// says reports whether a line, in lower case, holds a phrase as a clause of its own: a client writes "connect: connection refused", and no client
+// "the page connection refused is missing". * in a phrase stands for any text; at an end it takes away that end's bound.
+func says(line, phrase string) bool {
+	open, free := strings.HasPrefix(phrase, "*"), strings.HasSuffix(phrase, "*")
+	core := strings.Trim(phrase, "*")
+	if first, _, _ := strings.Cut(core, "*"); !strings.Contains(line, first) {
+		return false
+	}
+	parts := strings.Split(core, "*")
+	for from := 0; ; {
+		i := strings.Index(line[from:], parts[0])
+		if i < 0 {
+			return false
+		}
+		i += from
+		from = i + 1
+		if open && i > 0 && isWord(line[i-1]) && isWord(parts[0][0]) || !open && !startsClause(line[:i]) {
+			continue
+		}
+		if saysRest(line[i+len(parts[0]):], parts[1:], free) {
+			return true
+		}
+		if i >= len(line) {
+			return false
+		}
+	}
+}
+
+// saysRest reports whether the other parts of a phrase follow, in order.
+func saysRest(rest string, parts []string, free bool) bool {
+	if len(parts) == 0 {
+		return free || endsClause(rest)
+	}
+	for {
+		i := strings.Index(rest, parts[0])
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+len(parts[0]):]
+		if saysRest(rest, parts[1:], free) {
+			return true
+		}
+	}
+}
+
+// startsClause reports whether a clause may begin after the text.
+func startsClause(before string) bool {
+	s := strings.TrimRight(before, " \t")
+	if s == "" || strings.HasSuffix(s, " error") || s == "error" || s == "fatal" {
+		return true
+	}
+	return strings.ContainsRune(":;,.([{\"'`=>|-!)]}/", rune(s[len(s)-1])) && (len(s) < len(before) || !isWord(s[len(s)-1]))
+}
+
+// follow are words with which a client goes on after saying what happened.
+var follow = []string{"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying", "reading", "writing", "errno", "or"}
+
+// endsClause reports whether a clause may end before the text.
+func endsClause(after string) bool {
+	if after == "" || strings.IndexByte(".,;:!)]}\"'`<>|\\", after[0]) >= 0 {
+		return true
+	}
+	s := strings.TrimLeft(after, " \t")
+	if len(s) == len(after) {
+		return false
+	}
+	if s == "" || strings.IndexByte("([{-'\"`/<\\", s[0]) >= 0 || strings.HasPrefix(s, "in /") {
+		return true
+	}
+	word, _, _ := strings.Cut(s, " ")
+	if slices.Contains(follow, word) {
+		return true
+	}
+	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":") || isDigit(word[0]) && strings.Contains(word, ".")
+}
+
+// glob reports whether the whole of a text fits a pattern: * stands for any text, # for a number.
+func glob(text, pattern string) bool {
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '*':
+			for j := len(text); j >= 0; j-- {
+				if glob(text[j:], pattern[i+1:]) {
+					return true
+				}
+			}
+			return false
+		case '#':
+			n := 0
+			for n < len(text) && isDigit(text[n]) {
+				n++
+			}
+			if n == 0 {
+				return false
+			}
+			text = text[n:]
+		default:
+			if text == "" || text[0] != pattern[i] {
+				return false
+			}
+			text = text[1:]
+		}
+	}
+	return text == ""
+}
+
+func isAny(text string, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob(text, p) })
+}
+
+// ofStatus returns the type of an HTTP status of 400 or more (RFC 9110; 429 in RFC 6585; 52x and 529 as Cloudflare and Anthropic use them).
+func ofStatus(status int) Type {
+	switch status {
+	case 401, 403, 407, 511:
+		return TypeAuth
+	case 408:
+		return TypeTimeout
+	case 429, 509:
+		return TypeRateLimit
+	case 425, 421:
+		return TypeServerError
+	case 501, 505, 506, 510:
+		return TypeClientError
+	}
+	if status >= 500 {
+		return TypeServerError
+	}
+	return TypeClientError
+}
+
+// reasons are the phrases of statuses (RFC 9110, 15), in lower case.
+var reasons = map[int]string{
+	400: "bad request", 401: "unauthorized", 402: "payment required", 403: "forbidden", 404: "not found", 405: "method not allowed",
+	406: "not acceptable", 407: "proxy authentication required", 408: "request timeout", 409: "conflict", 410: "gone", 411: "length required",
+	412: "precondition failed", 413: "payload too large", 415: "unsupported media type", 417: "expectation failed", 421: "misdirected request",
+	422: "unprocessable", 423: "locked", 424: "failed dependency", 425: "too early", 426: "upgrade required", 428: "precondition required",
+	429: "too many requests", 431: "request header fields too large", 451: "unavailable for legal reasons", 500: "internal server error",
+	501: "not implemented", 502: "bad gateway", 503: "service", 504: "gateway", 505: "http version not supported", 507: "insufficient storage",
+	508: "loop detected", 511: "network authentication required", 529: "overloaded",
+}
+
+// statusLine returns the status of an HTTP status line, as by curl -i, also behind the < of curl -v.
+func statusLine(line string) (int, bool) {
+	line = strings.TrimPrefix(line, "< ")
+	version, rest, _ := strings.Cut(line, " ")
+	if !strings.HasPrefix(version, "HTTP/") || len(rest) < 3 {
+		return 0, false
+	}
+	status, err := strconv.Atoi(rest[:3])
+	return status, err == nil
+}
+
+// beside are the words before a number that make it a status, as clients write them. After the others it counts only at the end of a clause.
+var (
+	beside       = []string{"http", "http/1.0", "http/1.1", "http/2", "http/2.0", "http/3", "http error", "http code", "http status", "status", "status code", "status_code", "statuscode", "response code", "error code", "returned error", "does not indicate success", "http response code", "http status was", "status was", "returned http", "response status"}
+	besideAtEnds = []string{"error", "code", "returned", "answered", "responded", "responded with", "response", "got", "received", "answer", "replied", "err!", "failed with", "with", "rejected"}
+)
+
+// statusIn returns the HTTP status of 400 or more that a line, in lower case, tells.
+func statusIn(line string) (int, bool) {
+	for i := 0; i+3 <= len(line); i++ {
+		if (line[i] != '4' && line[i] != '5') || !isDigit(line[i+1]) || !isDigit(line[i+2]) || endsInWord(line[:i]) && !endsInE(line[:i]) || startsWithWord(line[i+3:]) {
+			continue
+		}
+		status, _ := strconv.Atoi(line[i : i+3])
+		if status >= 600 {
+			continue
+		}
+		if isStatus(line[:i], line[i+3:], status) {
+			return status, true
+		}
+	}
+	return 0, false
+}
+
+// endsInE reports whether a number follows the e of a code of npm, as in E503.
+func endsInE(before string) bool { return strings.HasSuffix(before, "code e") }
+
+func isStatus(before, after string, status int) bool {
+	if endsInE(before) {
+		return true
+	}
+	rest := strings.TrimLeft(after, " '\"():-")
+	if reason := reasons[status]; reason != "" && strings.HasPrefix(rest, reason) {
+		return true
+	}
+	if strings.HasPrefix(rest, "server error") || strings.HasPrefix(rest, "client error") {
+		return true
+	}
+	left := strings.TrimRight(before, " :=\"'([")
+	if hasSuffixWord(left, "exit code") || hasSuffixWord(left, "exit status") || hasSuffixWord(left, "return code") || hasSuffixWord(left, "expected") {
+		return false
+	}
+	fits := func(words []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return hasSuffixWord(left, w) })
+	}
+	ends := after == "" || strings.IndexByte(".,;:)]}\"'", after[0]) >= 0 || slices.ContainsFunc([]string{" -", " from", " for", " (", " {", " ["}, func(s string) bool { return strings.HasPrefix(after, s) })
+	return fits(beside) || ends && fits(besideAtEnds) || before == "" && (strings.HasPrefix(after, " {") || strings.HasPrefix(after, ": "))
+}
+
+// hasSuffixWord reports whether s ends in whole words.
+func hasSuffixWord(s, suffix string) bool {
+	rest, ok := strings.CutSuffix(s, suffix)
+	return ok && (rest == "" || !isWord(rest[len(rest)-1]) && rest[len(rest)-1] != '#' && rest[len(rest)-1] != '-')
+}

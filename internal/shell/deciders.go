@@ -1,0 +1,132 @@
+package shell
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Deciders returns the names of the programs whose exit code may be that of the script, in the order in which they stand: the last command,
+// both sides of && and of a pipe, and every command after set -e. It returns nothing for a text that it cannot parse.
+func Deciders(script string) []string {
+	file, err := Parse(script, []syntax.LangVariant{syntax.LangBash, syntax.LangPOSIX})
+	if err != nil {
+		return nil
+	}
+	return decidersOf(file.Stmts)
+}
+
+// DecidersOf returns the same for the words of a command.
+func DecidersOf(args []string) []string {
+	for i := 0; i < len(args); i++ {
+		name := ProgramName(args[i])
+		switch {
+		case IsShell(name):
+			if code := slices.IndexFunc(args[i:], IsCodeOption); code >= 0 && i+code+1 < len(args) {
+				return Deciders(args[i+code+1])
+			}
+			return []string{name}
+		case slices.Contains(wrapperNames, name):
+			continue
+		case i > 0 && isWrapperArgument(args[i]):
+			continue
+		case name == "":
+			return nil
+		}
+		names := []string{name}
+		if slices.Contains(args[:i], "timeout") {
+			names = []string{"timeout", name}
+		}
+		return names
+	}
+	return nil
+}
+
+// isWrapperArgument reports whether a word before the program is an option, a number, a duration or an assignment.
+func isWrapperArgument(word string) bool {
+	return word != "" && (word[0] == '-' || '0' <= word[0] && word[0] <= '9' || strings.Contains(word, "="))
+}
+
+func decidersOf(stmts []*syntax.Stmt) (names []string) {
+	errexit := false
+	for i, s := range stmts {
+		if args := wordsOf(s); len(args) > 1 && args[0] == "set" && setsErrexit(args[1:]) {
+			errexit = true
+			continue
+		}
+		if errexit || i == len(stmts)-1 || exitsWithLast(stmts[i+1]) {
+			names = append(names, statementDeciders(s)...)
+		}
+	}
+	return names
+}
+
+// wordsOf returns the constant words of a simple command. Others are empty.
+func wordsOf(s *syntax.Stmt) []string {
+	call, ok := s.Cmd.(*syntax.CallExpr)
+	if !ok {
+		return nil
+	}
+	words := make([]string, len(call.Args))
+	for i, w := range call.Args {
+		words[i] = WordText(w)
+	}
+	return words
+}
+
+func setsErrexit(args []string) bool {
+	for _, a := range args {
+		if a == "errexit" || len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.Contains(a, "e") {
+			return true
+		}
+	}
+	return false
+}
+
+// exitsWithLast reports whether s is exit or return without a code of its own.
+func exitsWithLast(s *syntax.Stmt) bool {
+	args := wordsOf(s)
+	if len(args) == 0 || args[0] != "exit" && args[0] != "return" {
+		return false
+	}
+	return len(args) == 1 || args[1] == ""
+}
+
+func statementDeciders(s *syntax.Stmt) []string {
+	switch c := s.Cmd.(type) {
+	case *syntax.CallExpr:
+		return DecidersOf(wordsOf(s))
+	case *syntax.BinaryCmd:
+		right := statementDeciders(c.Y)
+		if c.Op == syntax.OrStmt {
+			return right
+		}
+		return append(statementDeciders(c.X), right...)
+	case *syntax.Subshell:
+		return decidersOf(c.Stmts)
+	case *syntax.Block:
+		return decidersOf(c.Stmts)
+	case *syntax.WhileClause:
+		return decidersOf(c.Do)
+	case *syntax.ForClause:
+		return decidersOf(c.Do)
+	case *syntax.IfClause:
+		names := decidersOf(c.Then)
+		if c.Else != nil {
+			names = append(names, statementDeciders(&syntax.Stmt{Cmd: c.Else})...)
+		}
+		return names
+	case *syntax.CaseClause:
+		var names []string
+		for _, item := range c.Items {
+			names = append(names, decidersOf(item.Stmts)...)
+		}
+		return names
+	case *syntax.TimeClause:
+		if c.Stmt != nil {
+			return statementDeciders(c.Stmt)
+		}
+	}
+	return nil
+}
