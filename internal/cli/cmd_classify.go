@@ -34,9 +34,7 @@ input. The command, quoted as one word, and its exit code count, too: curl means
 
 With --jsonl each line of standard input is a failure of its own, an object with command, exit_code, signal (a number), stdout and stderr. Each is
 printed as one line with its type and rule.`,
-		Example: `  curl -sS https://api.example.com 2>&1 >/dev/null | prodigy classify
-  prodigy classify --exit-code 7 'curl -s https://api.example.com' </dev/null
-  prodigy classify --jsonl < failures.jsonl`,
+		Example:           "  prodigy classify --exit-code 7 'curl -s localhost'",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {

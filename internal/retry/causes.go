@@ -123,7 +123,7 @@ var exceptions = []words{
 		ArgumentError ArgumentException ArgumentNullException ArithmeticException ArrayIndexOutOfBoundsException AssertionError
 		AttributeError BadZipFile BadZipfile BadGzipFile ClassCastException ClassNotFoundException CSVError DataError
 		DivideByZeroException DivisionByZeroError DuplicateKeyError FileExistsError FileNotFoundError FileNotFoundException FormatException
-		FrozenError IllegalArgumentException IllegalStateException ImportError IndentationError IndexError IndexOutOfRangeException
+		EOFError FrozenError IllegalArgumentException IllegalStateException ImportError IndentationError IndexError IndexOutOfRangeException
 		InputMismatchException IntegrityError InvalidCastException InvalidOperationException InvalidSchema InvalidURL InvalidRequirement
 		IsADirectoryError JSONDecodeError KeyError KeyNotFoundException LoadError LookupError MalformedURLException MissingSchema
 		ModuleNotFoundError NameError NegativeArraySizeException NoClassDefFoundError NoMethodError NoSuchElementException NoSuchFileException
@@ -223,9 +223,8 @@ var phrases = []phrase{
 		"*secondary rate limit", "*exceeded your current quota", "*quota exceeded for *", "*quota exceeded. *",
 		"*exhausted your daily quota", "*resource has been exhausted", "*too many * error responses*429",
 		"*too many 429 error responses", "*usage limit reached*", "*-hour limit reached*", "*weekly limit reached*",
-		"*you've hit your *limit*", "*you’ve hit your *limit*", "*out of extra usage*",
-		"*retry limit exceeded: 429", "*limit exceeded: * requests", "*requests per minute", "*rate_limit_error",
-		"quota exceeded", "rate limit",
+		"*you've hit your *limit*", "*you’ve hit your *limit*", "*out of extra usage*", "*retry limit exceeded: 429",
+		"*limit exceeded: * requests", "*requests per minute", "*rate_limit_error", "quota exceeded", "rate limit",
 	}},
 	{is: TypeAuth, texts: []string{
 		"*permission denied (publickey*", "*permission denied, please try again*",
@@ -265,10 +264,11 @@ var phrases = []phrase{
 	{is: TypeTimeout, texts: []string{
 		"connect timeout", "read timeout", "read timeout on endpoint url", "connect timeout on endpoint url",
 		"operation timeout", "request timeout", "*timed out", "*timed out after *", "error: timeout",
-		"timed out waiting for *", "timeout was reached", "timeout awaiting response headers", "net/http: timeout",
-		"i/o timeout", "tls handshake timeout", "net/http: tls handshake timeout", "context deadline exceeded",
-		"client.timeout exceeded", "*(client.timeout exceeded *", "deadline exceeded", "deadline has elapsed",
-		"deadline_exceeded", "operation too slow", "*canceling statement due to statement timeout",
+		"timed out waiting for *", "timeout was reached", "timeout of * seconds was reached",
+		"timeout awaiting response headers", "net/http: timeout", "i/o timeout", "tls handshake timeout",
+		"net/http: tls handshake timeout", "context deadline exceeded", "client.timeout exceeded",
+		"*(client.timeout exceeded *", "deadline exceeded", "deadline has elapsed", "deadline_exceeded",
+		"operation too slow", "*canceling statement due to statement timeout",
 		"*canceling statement due to lock timeout", "*lock wait timeout exceeded*", "timeout expired",
 		"connection timeout", "connection timeout expired", "timeout of *ms exceeded", "socket timeout",
 		"network timeout", "timeout while waiting", "timed out during *",
@@ -313,11 +313,12 @@ var phrases = []phrase{
 		"unable to connect. is *", "failed to connect", "failed to establish a new connection",
 		"failed to open tcp connection", "tcp connect error", "error connecting to *", "could not connect",
 		"connect failed", "connection failed", "connection failure", "connecting to * failed",
-		"error sending request for url", "error trying to connect", "client error (connect)", "fetch failed",
-		"failed to fetch", "empty reply from server", "no data received", "recv failure", "send failure",
-		"failure when receiving data", "failed sending data", "failed receiving *", "transfer closed with *",
-		"end of file while reading data", "premature eof", "unexpected eof", "eof", "early eof",
-		"unexpected end of file while reading *", "unexpected end of stream", "stream ended *before",
+		"error sending request for url", "error trying to connect", "client error (connect)",
+		"couldn’t resolve the given hostname", "server returned nothing", "couldn't resolve host name", "error: aborted", "transferred a partial file",
+		"end of file reached", "fatal error: max-retries exceeded", "empty reply from server", "no data received",
+		"recv failure", "send failure", "failure when receiving data", "failed sending data", "failed receiving *",
+		"transfer closed with *", "end of file while reading data", "premature eof", "unexpected eof", "eof",
+		"early eof", "unexpected end of file while reading *", "unexpected end of stream", "stream ended *before",
 		"incomplete chunked *", "response ended prematurely", "premature close", "premature end of *body",
 		"premature end of file from *", "incompleteread(*", "eof occurred in violation of protocol",
 		"ssl_error_syscall", "ssl_read: *", "gnutls recv error", "gnutls_handshake() failed",
@@ -344,6 +345,7 @@ var phrases = []phrase{
 	{is: TypeNetwork, weak: true, texts: []string{
 		"connection closed", "lost connection", "connection unexpectedly closed",
 		"could not read from remote repository", "the remote end hung up unexpectedly", "unexplained error",
+		"fetch failed", "failed to fetch", "http request failed",
 	}},
 	{is: TypePermission, texts: []string{"permission denied", "operation not permitted", "read-only file system"}},
 	{is: TypeResource, texts: []string{
@@ -390,13 +392,13 @@ var asides = []string{
 	"[error] [help*", "[error] after correcting*", "[error]", "* try:", "> run with *", "* get more help*",
 	"> get more help*", "build failed*", "* exception is:", "gzip: stdin: *", "tar: child returned *",
 	"tar: error is not recoverable*", "tar: exiting with failure*", "(background on this error*", "execution halted",
-	"if you are behind a proxy*", "stack trace:*", "stack backtrace:*", "native stack trace*",
-	"did you specify the right host or port*", "is the server running*", "are you connected*",
-	"check your internet connection*", "check your network*", "please check *", "killed", "terminated by *",
-	"sudo: *", "more details*", "details: *", "request id*", "requestid*", "x-request-id*",
-	"fatal: index-pack failed", "fatal: fetch-pack: *", "fetch-pack: *", "fatal: protocol error*",
-	"fatal: clone of * failed*", "error: failed to push some refs *", "error: failed to pull *",
-	"error: failed to fetch *", "error: could not fetch *", "error: download failed", "error: failed to download *",
-	"fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*", "time: *", "elapsed*",
-	"finished in *",
+	"emitted 'error' event on *", "in addition: *", "please check the url*", "if you are behind a proxy*",
+	"stack trace:*", "stack backtrace:*", "native stack trace*", "did you specify the right host or port*",
+	"is the server running*", "are you connected*", "check your internet connection*", "check your network*",
+	"please check *", "killed", "terminated by *", "sudo: *", "more details*", "details: *", "request id*",
+	"requestid*", "x-request-id*", "fatal: index-pack failed", "fatal: fetch-pack: *", "fetch-pack: *",
+	"fatal: protocol error*", "fatal: clone of * failed*", "error: failed to push some refs *",
+	"error: failed to pull *", "error: failed to fetch *", "error: could not fetch *", "error: download failed",
+	"error: failed to download *", "fatal: the remote end hung up*", "#* files failed*", "total #*", "summary:*",
+	"time: *", "elapsed*", "finished in *",
 }

@@ -36,7 +36,7 @@ func Judge(f Failure, programs []string) (Type, string) {
 	}
 
 	e, known := exitOf(programs, f.ExitCode)
-	if known && !e.soft {
+	if known && !e.soft && (len(programs) == 1 || !slices.Contains(programs, "curl")) { // beside others curl says itself how it failed
 		return e.is, e.rule
 	}
 	if rule, ok := summary(f); ok {
@@ -151,6 +151,18 @@ func summary(f Failure) (string, bool) {
 // such a line.
 func judgeText(text string) (t Type, rule string, said bool) {
 	lines := plainLines(text)
+	t, rule, said = decidingLine(lines)
+	if t == TypeNetwork || t == TypeTimeout { // what the whole story may explain better
+		for _, line := range lines {
+			if certificate, ok := phrases[0].match(strings.ToLower(line)); ok {
+				return TypeClientError, certificate, true
+			}
+		}
+	}
+	return t, rule, said
+}
+
+func decidingLine(lines []string) (t Type, rule string, said bool) {
 	weak, weakRule := TypeCommandFailed, ""
 	for i, line := range slices.Backward(lines) {
 		lower := strings.ToLower(strings.TrimSpace(line))
@@ -161,22 +173,12 @@ func judgeText(text string) (t Type, rule string, said bool) {
 		switch {
 		case isWeak && weakRule == "":
 			weak, weakRule = t, rule
-			continue
 		case isWeak:
-			continue
-		case rule == "" && passes(line, lower, i > 0):
-			continue
-		case rule == "":
+		case rule != "":
+			return t, rule, true
+		case !passes(line, lower, i > 0) && !followsCurl(lines[:i]):
 			return weak, weakRule, true
 		}
-		if t == TypeNetwork || t == TypeTimeout { // what the whole story may explain better
-			for _, other := range lines {
-				if certificate, ok := phrases[0].match(strings.ToLower(other)); ok {
-					return TypeClientError, certificate, true
-				}
-			}
-		}
-		return t, rule, true
 	}
 	return weak, weakRule, weakRule != ""
 }
@@ -187,6 +189,11 @@ func passes(line, lower string, above bool) bool {
 		return true
 	}
 	return above && (line[0] == ' ' || line[0] == '\t') || isGenericException(lower)
+}
+
+// followsCurl reports whether one of the last two lines is what curl says of its failure: scripts add a line of their own.
+func followsCurl(above []string) bool {
+	return slices.ContainsFunc(above[max(0, len(above)-2):], func(line string) bool { return strings.HasPrefix(line, "curl: (") })
 }
 
 func isLetterRune(r rune) bool { return 'a' <= r && r <= 'z' || r > 0x7f }
@@ -244,6 +251,7 @@ func plainLines(text string) []string {
 var (
 	exception = once(`^(?:Exception in thread ".*?" |Unhandled exception\. |Caused by: |\[cause\]: |Uncaught |error: Uncaught (?:\(in promise\) )?|[\w./-]+: |E +)*` +
 		`((?:[A-Za-z_]\w*[.:$\\/]+)*)([A-Za-z_]\w*)(?: \[\w+\])?(?::\s|$|: ?$| \()`)
+	lastClass  = once(`\((?:\w+::)*([A-Z]\w+)\)$`)
 	curlError  = once(`(?i)\bcurl(?:: \(| error |: error )\s?(\d+)`)
 	rsyncError = once(`^rsync error: .*\(code (\d+)\)`)
 	subprocess = once(`CalledProcessError: Command '\[?'?([^\s',]+).*returned non-zero exit status (\d+)`)
@@ -259,6 +267,9 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 	}
 	if classType == TypeCommandFailed && class != "TypeError" {
 		return classType, "error " + class, false
+	}
+	if m := lastClass().FindStringSubmatch(line); m != nil && classType == "" { // as Ruby has it
+		class, classType = m[1], classes()[m[1]]
 	}
 	if rule, ok := phrases[0].match(lower); ok {
 		return phrases[0].is, rule, false
@@ -287,7 +298,7 @@ func judgeLine(line, lower string) (t Type, rule string, weak bool) {
 		return t, "code " + code, false
 	}
 
-	talksAbout := says(lower, "*expected*") || says(lower, "*should *")
+	talksAbout := says(lower, "*expected '*") || says(lower, `*expected "*`) || says(lower, "*should *")
 	if !talksAbout {
 		if rule, ok := phrases[1].match(lower); ok {
 			return phrases[1].is, rule, false

@@ -54,14 +54,14 @@ func saysRest(rest string, parts []string, free bool) bool {
 // startsClause reports whether a clause may begin after the text.
 func startsClause(before string) bool {
 	s := strings.TrimRight(before, " \t")
-	if s == "" || strings.HasSuffix(s, " error") || s == "error" || s == "fatal" {
+	if s == "" || hasSuffixWord(s, "error") || hasSuffixWord(s, "failed") || hasSuffixWord(s, "terminated") || s == "fatal" || len(s) == 3 && isDigit(s[0]) {
 		return true
 	}
 	return strings.ContainsRune(":;,.([{\"'`=>|-!)]}/", rune(s[len(s)-1])) && (len(s) < len(before) || !isWord(s[len(s)-1]))
 }
 
 // follow are words with which a client goes on after saying what happened.
-var follow = []string{"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying", "reading", "writing", "errno", "or"}
+var follow = []string{"at", "for", "from", "to", "while", "after", "when", "with", "on", "by", "during", "until", "because", "trying", "reading", "writing", "errno", "or", "without"}
 
 // endsClause reports whether a clause may end before the text.
 func endsClause(after string) bool {
@@ -76,7 +76,7 @@ func endsClause(after string) bool {
 		return true
 	}
 	word, _, _ := strings.Cut(s, " ")
-	if slices.Contains(follow, word) {
+	if slices.Contains(follow, strings.TrimSuffix(word, ":")) {
 		return true
 	}
 	return strings.ContainsAny(word, ":./") && !strings.HasSuffix(word, ":") || isDigit(word[0]) && strings.Contains(word, ".")
