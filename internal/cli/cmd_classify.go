@@ -34,7 +34,7 @@ input. The command, quoted as one word, and its exit code count, too: curl means
 
 With --jsonl each line of standard input is a failure of its own, an object with command, exit_code, signal (a number), stdout and stderr. Each is
 printed as one line with its type and rule.`,
-		Example:           "  prodigy classify --exit-code 7 'curl -s localhost'",
+		Example:           "  prodigy classify --exit-code 7 curl",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(_ *cobra.Command, args []string) error {
