@@ -86,10 +86,11 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 		}
 		return j.runPool(ctx, source{cancel: func() {}}, nil, nil) // a retry of dead letters was stopped before their work was merged
 	}
+	now := j.fingerprint(ctx)
 	if !p.Started {
-		j.record(events.PhaseStarted{Phase: "map", Fingerprint: j.fingerprint()})
+		j.record(events.PhaseStarted{Phase: "map", Fingerprint: now})
 	}
-	if err := j.openReuse(); err != nil {
+	if err := j.openReuse(now); err != nil {
 		return runResult{}, err
 	}
 	if v, err := j.whileHeld(ctx); err != nil || v != nil { // somebody asked for a stop, or a pause, while setup ran

@@ -2,21 +2,23 @@ package mapreduce
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"prodigy/internal/events"
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
-	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
 )
 
@@ -151,8 +153,8 @@ func latestOf(c Config, name string) (jobs.Job, error) {
 }
 
 // openReuse opens the earlier jobs of a job that takes over results, and records the fingerprint that its items have from now on.
-func (j *job) openReuse() error {
-	if now := j.fingerprint(); j.state.Fingerprint == nil || !j.state.Fingerprint.Equal(*now) {
+func (j *job) openReuse(now *fingerprint.Job) error {
+	if j.state.Fingerprint == nil || !j.state.Fingerprint.Equal(*now) {
 		j.record(events.FingerprintChanged{Fingerprint: *now})
 	}
 	if j.meta.Since == nil {
@@ -508,15 +510,16 @@ func (e *earlierJob) row(x fingerprint.Entry) (row, error) {
 }
 
 // fingerprint returns what the items share that are run from now on.
-func (j *job) fingerprint() *fingerprint.Job {
-	if j.workflow.Map == nil {
-		return nil
-	}
+func (j *job) fingerprint(ctx context.Context) *fingerprint.Job {
 	captured := map[string]string{}
 	for _, s := range j.earlier("map") {
 		captured[s.Capture] = s.Output
 	}
-	f := fingerprintOf(j.workflow, j.config.Settings, captured, func(secret string) string { return j.secretDigest(secret) })
+	c := j.config
+	if c.Simulate == nil {
+		c.Settings = c.Settings.Settle(ctx, c.Dir, c.Environ, j.register)
+	}
+	f := fingerprintOf(c, j.workflow, captured, rand.Text, j.secretDigest)
 	return &f
 }
 
@@ -529,24 +532,39 @@ func (j *job) secretDigest(value string) string {
 	return fingerprint.OfSecret(key, value)
 }
 
-// fingerprintOf returns what the items of w share with these settings. Captured has the outputs of setup by name.
-func fingerprintOf(w *workflow.Workflow, s settings.Settings, captured map[string]string, secret func(string) string) fingerprint.Job {
-	m := w.Map
+// inEnv matches what names a variable of the environment in a step.
+var inEnv = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\benv(?:[.:]|\[\\?["'])([A-Za-z_][A-Za-z0-9_]*)`) })
+
+// fingerprintOf returns what the items of w share with these settings. Captured has the outputs of setup by name. Unknown gives the digest of a
+// variable that has no value, secret that of a secret.
+func fingerprintOf(c Config, w *workflow.Workflow, captured map[string]string, unknown func() string, secret func(string) string) fingerprint.Job {
+	m, s := w.Map, c.Settings
 	handler := w.Handlers[w.ErrorPolicy.OnItemFailure.Handler]
 	content := workflow.Content(m.AgentTemplate)
 	f := fingerprint.Job{Version: w.Version, Values: map[string]string{}}
 	f.Steps = fingerprint.Of(slices.Concat(content, workflow.Content(handler), strconv.AppendBool(nil, m.Batch > 0))).String()
+	digest := func(value string) string {
+		if s.Mask.Holds(value) {
+			return secret(value)
+		}
+		return fingerprint.OfValue(value)
+	}
+	for _, name := range inEnv().FindAllSubmatch(slices.Concat(content, workflow.Content(handler)), -1) {
+		if value, ok := lookup(c, w, string(name[1])); ok {
+			f.Values[string(name[1])] = digest(value)
+		}
+	}
 	env := s.Env
 	if env == nil {
 		env = w.Env
 	}
 	for _, v := range env {
-		switch {
-		case v.Secret:
-		case v.Command != nil || v.Choice != nil:
-			f.Values[v.Name] = fingerprint.Unknown // it is only planned
-		default:
-			f.Values[v.Name] = fingerprint.OfValue(v.Value.Value)
+		if v.Secret {
+			continue
+		}
+		value, known := s.Lookup(v.Name)
+		if f.Values[v.Name] = unknown(); known {
+			f.Values[v.Name] = digest(value)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
@@ -657,7 +675,8 @@ func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	now := fingerprintOf(w, c.Settings, nil, func(string) string { return fingerprint.Unknown })
+	unknown := func() string { return fingerprint.Unknown }
+	now := fingerprintOf(c, w, nil, unknown, func(string) string { return fingerprint.Unknown })
 	r, err := newReuse(c, w, *since, now, files)
 	if err != nil {
 		return nil, "", err

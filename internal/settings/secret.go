@@ -44,7 +44,7 @@ func (r *resolver) plainSecret(s workflow.Secret) (string, error) {
 }
 
 func (r *resolver) secretFile(name workflow.Text) (string, error) {
-	path, err := r.bind(name)
+	path, err := r.known.bind(name)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,7 @@ func (r *resolver) secretCommands(ctx context.Context) {
 		case r.o.Purpose != ToRun:
 			r.declare(s.Name)
 		default:
-			value, err := r.output(ctx, *s.Command)
+			value, err := r.known.output(ctx, *s.Command, r.o.Dir, r.o.Environ, nil)
 			if err == nil && value == "" {
 				err = errors.New("the command printed nothing")
 			}
@@ -118,7 +118,7 @@ func (r *resolver) reference(t workflow.Text) (string, error) {
 			return value, nil
 		}
 	}
-	value, err := r.bind(t)
+	value, err := r.known.bind(t)
 	if err == nil && value == t.Value && ok {
 		err = fmt.Errorf("%s is not set", name)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"prodigy/internal/items"
 	"prodigy/internal/mask"
+	"prodigy/internal/process"
 	"prodigy/internal/template"
 	"prodigy/internal/workflow"
 )
@@ -80,6 +81,27 @@ func (s Settings) With(values map[string]string) Settings {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		s.known.set(name, values[name])
+	}
+	return s
+}
+
+// Settle returns s with the values that the variables have now whose commands run for each agent. They run in dir. A variable stays without a
+// value if its command fails, or names what only an agent has.
+func (s Settings) Settle(ctx context.Context, dir string, environ []string, register *process.Register) Settings {
+	s = s.With(nil)
+	for _, v := range s.Env {
+		if _, known := s.known.values[v.Name]; known {
+			continue
+		}
+		value, err := "", error(nil)
+		if v.Command != nil {
+			value, err = s.known.output(ctx, *v.Command, dir, environ, register)
+		} else {
+			value, err = s.known.bind(v.Value)
+		}
+		if err == nil {
+			s.known.set(v.Name, value)
+		}
 	}
 	return s
 }

@@ -20,7 +20,7 @@ import (
 // files reads env_files. Later files override earlier ones.
 func (r *resolver) files() {
 	for _, name := range r.w.EnvFiles {
-		path, err := r.bind(name)
+		path, err := r.known.bind(name)
 		if err != nil {
 			r.fail(name.Pos, "env_files: %v", err)
 			continue
@@ -85,7 +85,7 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 		r.known.unknown(v.Name)
 		r.keep(v)
 	case v.Command != nil && (v.Cache || v.Secret):
-		value, err := r.output(ctx, *v.Command)
+		value, err := r.known.output(ctx, *v.Command, r.o.Dir, r.o.Environ, nil)
 		if err == nil && v.Secret && value == "" {
 			err = errors.New("the command printed nothing")
 		}
@@ -106,7 +106,7 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 
 // text adds a variable with a text. Its value is set if all of its placeholders are known.
 func (r *resolver) text(v workflow.EnvVar) {
-	value, err := r.bind(v.Value)
+	value, err := r.known.bind(v.Value)
 	if err != nil {
 		r.known.unknown(v.Name)
 	} else {
@@ -146,7 +146,7 @@ func (r *resolver) holds(text string) (bool, error) {
 
 func (r *resolver) operand(t filter.Term) (filter.Operand, error) {
 	if t.Text {
-		text, err := r.bind(workflow.Text{Value: t.Src})
+		text, err := r.known.bind(workflow.Text{Value: t.Src})
 		return filter.Untyped(text), err
 	}
 	single, err := template.CompileExpression(t.Src, r.known.early())
@@ -211,12 +211,12 @@ func Check(w *workflow.Workflow) []workflow.Problem {
 }
 
 // bind returns a text with its placeholders replaced.
-func (r *resolver) bind(t workflow.Text) (string, error) {
-	p, err := template.CompileEarly(t.Value, r.known.template())
+func (s scope) bind(t workflow.Text) (string, error) {
+	p, err := template.CompileEarly(t.Value, s.template())
 	if err != nil {
 		return "", err
 	}
-	return p.Bind(r.known)
+	return p.Bind(s)
 }
 
 // Limits of a command whose output is a value.
@@ -227,12 +227,12 @@ const (
 )
 
 // output runs a command and returns its output without trailing newlines.
-func (r *resolver) output(ctx context.Context, command workflow.Text) (string, error) {
-	t, err := template.Compile(command.Value, template.Options{Names: r.known.template()})
+func (s scope) output(ctx context.Context, command workflow.Text, dir string, environ []string, register *process.Register) (string, error) {
+	t, err := template.Compile(command.Value, template.Options{Names: s.template()})
 	if err != nil {
 		return "", err
 	}
-	inv, err := t.Bind(r.known)
+	inv, err := t.Bind(s)
 	if err != nil {
 		return "", err
 	}
@@ -242,8 +242,8 @@ func (r *resolver) output(ctx context.Context, command workflow.Text) (string, e
 	stdout := &process.Capture{Limit: 2 * maxOutput}
 	stderr := &process.Capture{Limit: 8 << 10}
 	exit, err := process.Run(ctx, process.Command{
-		Argv: []string{"sh", "-c", inv.Script}, Dir: r.o.Dir, Env: append(r.known.environ(r.o.Environ), inv.Env...),
-		Stdout: stdout, Stderr: stderr, Timeout: maxTime, Grace: grace,
+		Argv: []string{"sh", "-c", inv.Script}, Dir: dir, Env: append(s.environ(environ), inv.Env...),
+		Stdout: stdout, Stderr: stderr, Timeout: maxTime, Grace: grace, Register: register,
 	})
 	if err != nil {
 		return "", err
