@@ -199,13 +199,17 @@ func (c *compiler) escaped(r *ref, p place) piece {
 	return c.asWritten(r)
 }
 
-// unknownRef leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it.
+// unknownRef leaves a dotted name of nobody where it is text, and refuses it where the shell would choke on it, or prodigy is surely meant.
 func (c *compiler) unknownRef(r *ref, p place) piece {
 	if c.sets[r.root()] && !looksDotted(r.written[len("${")+len(r.root()):]) {
 		return c.asWritten(r) // a variable of the script, with an operator of the shell
 	}
 	if p.quote != single && p.quote != ansi && p.quote != quotedHeredoc && (len(p.around) > 0 || !c.inRewritten(r)) {
 		c.report(Error, r.start, r.fault)
+		return piece{text: r.written, slot: -1}
+	}
+	if r.meant {
+		c.report(Error, r.start, finding{r.fault.code, r.fault.text + asText(r.written)})
 		return piece{text: r.written, slot: -1}
 	}
 	c.report(Info, r.start, finding{codeForeign, r.written + " is no value of prodigy and stays as it is"})

@@ -19,6 +19,7 @@ type ref struct {
 	parseStart int // in the text that is parsed
 	places     []place
 	filled     bool // slot is its value
+	meant      bool // of unknownRef: it is a slip, or a name of prodigy at the wrong place, and no text of another language
 	slot       int
 }
 
@@ -103,7 +104,7 @@ func (s *scanner) at(i, dollars int) int {
 
 // makeLiteral takes the second dollar into r, which then stands for its own text.
 func (s *scanner) makeLiteral(r *ref) {
-	if r.kind == unknownRef && knownOnly(r.root()) == "" && !s.noShell {
+	if r.kind == unknownRef && !r.meant && knownOnly(r.root()) == "" && !s.noShell {
 		s.refs = s.refs[:len(s.refs)-1]
 		return
 	}
@@ -135,6 +136,7 @@ func (s *scanner) braced(i int) int {
 	}
 	if looksDotted(s.src[end:]) {
 		s.add(unknownRef, i, closing(s.src, i), nil, finding{codeUnknown, s.unknown(i, end)})
+		s.refs[len(s.refs)-1].meant = s.meant(s.src[nameStart:end])
 		return closing(s.src, i)
 	}
 	if sourceEnd, ok := s.source(i, end); ok {
@@ -281,6 +283,21 @@ func (s *scanner) unknown(start, rootEnd int) string {
 		return fmt.Sprintf("%s (did you mean ${%s%s?)", text, near, s.src[rootEnd:closing(s.src, start)])
 	}
 	return fmt.Sprintf("%s (known: %s)", text, strings.Join(names, ", "))
+}
+
+// foreignRoots are what names of terraform, of Maven and of JavaScript begin with.
+var foreignRoots = []string{"count", "data", "document", "each", "local", "module", "path", "process", "project", "self", "terraform", "this", "var", "window"}
+
+// meant reports whether a dotted name of nobody is hardly that of another language: it is one of prodigy, or nearly one, and does not stand in a
+// template of JavaScript.
+func (s *scanner) meant(root string) bool {
+	if root == "step" {
+		return true
+	}
+	if slices.Contains(foreignRoots, root) || strings.Contains(s.src, "`") {
+		return false
+	}
+	return root == "merge" || root == "workspace" || knownOnly(root) != "" || spelling.Nearest(root, s.names.all()) != ""
 }
 
 // removed returns what to write instead of an expansion that asked the older tool for something: the output of a command, a date, a
