@@ -146,3 +146,12 @@ func TestEveryTagOfTheTypesIsRead(t *testing.T) {
 		}
 	}
 }
+
+// A value that is no pointer cannot tell a key that is written with its zero value from one that is not.
+func TestTheKeyOfEachKindOfStepIsAPointer(t *testing.T) {
+	for field := range reflect.TypeFor[Step]().Fields() {
+		if slices.Contains(Kinds(), field.Tag.Get("yaml")) && field.Type.Kind() != reflect.Pointer {
+			t.Errorf("Step.%s is a %s, want a pointer", field.Name, field.Type)
+		}
+	}
+}

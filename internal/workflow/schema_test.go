@@ -3,6 +3,7 @@ package workflow
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
+	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 )
 
@@ -276,11 +278,13 @@ func glob(t *testing.T, patterns ...string) []string {
 	return files
 }
 
+var schemaValues = []string{"0", "-3", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"}
+
 // Whatever the reader accepts, the schema accepts: no editor marks a file that runs. And what the reader refuses the schema
 // refuses too, but for what no schema can say. Each value of the file that holds every key is replaced by each of these.
 func TestTheSchemaAndTheReaderAgreeOnEveryValue(t *testing.T) {
 	v := newValidator(t)
-	for i, value := range []string{"0", "-3", "1.5", "x", `""`, "0s", "true", "null", "[]", "{x: 1}", "[{shell: a}]"} {
+	for i, value := range schemaValues {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()
 			replaceEach(t, v, value, i)
@@ -308,6 +312,25 @@ func replaceEach(t *testing.T, v validator, value string, first int) {
 			t.Errorf("line %d, in place of %q: the schema accepts it, the reader says %s", before.Line, before.Value, reader)
 		}
 	})
+}
+
+// No file has room for every strategy, so each of its parameters is tried by itself.
+func TestTheSchemaAndTheReaderAgreeOnEveryParameterOfABackoff(t *testing.T) {
+	v := newValidator(t)
+	for _, strategy := range retry.Strategies() {
+		parameters, _ := retry.Parameters(strategy)
+		for _, parameter := range parameters {
+			for _, value := range schemaValues {
+				for _, form := range []string{"{%s: {%s: %s}}", "{type: %s, %s: %s}"} {
+					backoff := fmt.Sprintf(form, strategy, parameter, value)
+					root := parseNode(t, []byte("[{shell: a, retry_config: {backoff: "+backoff+"}}]"))
+					if reader, schema := readerSays(root), v.check(t, root); (reader == "") != (schema == nil) {
+						t.Errorf("%s: the reader says %q, the schema %v", backoff, reader, schema)
+					}
+				}
+			}
+		}
+	}
 }
 
 // beyondSchema is what the reader says about mistakes that no schema finds.
