@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,8 +33,8 @@ import (
 type mapOptions struct {
 	runOptions
 	nul     bool
-	argFile string
-	glob    string
+	argFile []string
+	glob    []string
 	json    string
 	path    string // in the JSON
 	replace string
@@ -46,6 +47,7 @@ type mapOptions struct {
 	onFailure string
 	halt      string
 	save      string
+	emptyOK   bool
 	given     bool     // backoff was given
 	forRun    []string // flags that are no part of the file, for the run of it
 }
@@ -89,9 +91,10 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 	o.addRunning(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&o.nul, "null", "0", false, "items end with a NUL byte instead of a line end, as find -print0 writes them")
-	f.StringVarP(&o.argFile, "arg-file", "a", "", "the items are the lines of this file")
-	f.StringVar(&o.glob, "glob", "", "the items are the names of the files that match, such as 'src/**/*.go'")
+	f.VarP(repeated{&o.argFile}, "arg-file", "a", "the items are the lines of this file (may be given more than once)")
+	f.Var(repeated{&o.glob}, "glob", "the items are the names of the files that match, such as 'src/**/*.go' (may be given more than once)")
 	f.StringVar(&o.json, "json", "", "the items are in this file: what a JSONPath behind it selects, else its elements")
+	f.BoolVarP(&o.emptyOK, "no-run-if-empty", "r", false, "without items do nothing and succeed, instead of failing")
 	f.StringVarP(&o.replace, "replace", "I", "", "the text that stands for the item, instead of {} and the others")
 	f.VarP(positive{&o.batch}, "batch", "n", "how many items a command gets at once")
 	addMaxParallel(cmd, &o.maxParallel)
@@ -139,13 +142,16 @@ func (o *mapOptions) take(cmd *cobra.Command, args []string) error {
 	if len(sources) > 1 {
 		return usagef("%s and %s exclude each other: both say where the items come from", sources[0], sources[1])
 	}
-	if o.nul && (o.glob != "" || o.json != "") {
+	if o.nul && (o.glob != nil || o.json != "") {
 		return usagef("--null and %s exclude each other", sources[0])
 	}
-	for _, name := range []string{"arg-file", "glob", "json", "replace", "save", "halt", "on-failure"} {
+	for _, name := range []string{"json", "replace", "save", "halt", "on-failure"} {
 		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
 			return usagef("--%s must not be empty", name)
 		}
+	}
+	if slices.Contains(slices.Concat(o.argFile, o.glob), "") {
+		return usagef("%s must not be empty", sources[0])
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.String() != "false" && slices.Contains([]string{"durability", "fleet", "grace", "insecure", "keep-order", "lease", "log-steps", "max-delay", "partial-ok", "quiet", "seed", "stop-now"}, f.Name) {
@@ -171,6 +177,7 @@ type mapPhase struct {
 	Input       mapInput  `yaml:"input"`
 	JSONPath    string    `yaml:"json_path,omitempty"`
 	Batch       int       `yaml:"batch,omitempty"`
+	OnEmpty     string    `yaml:"on_empty,omitempty"`
 	MaxParallel int       `yaml:"max_parallel,omitempty"`
 	Requires    []string  `yaml:"requires,omitempty,flow"`
 	Steps       []mapStep `yaml:"agent_template"`
@@ -178,9 +185,20 @@ type mapPhase struct {
 
 type mapInput struct {
 	Stdin  bool   `yaml:"stdin,omitempty"`
-	File   string `yaml:"file,omitempty"`
-	Glob   string `yaml:"glob,omitempty"`
+	File   oneOr  `yaml:"file,omitempty"`
+	Glob   oneOr  `yaml:"glob,omitempty"`
 	Format string `yaml:"format,omitempty"`
+}
+
+// oneOr is a list that is written without its brackets when it has one element.
+type oneOr []string
+
+// MarshalYAML implements yaml.Marshaler.
+func (l oneOr) MarshalYAML() (any, error) {
+	if len(l) == 1 {
+		return l[0], nil
+	}
+	return []string(l), nil
 }
 
 type mapStep struct {
@@ -207,17 +225,20 @@ func (o *mapOptions) file() ([]byte, error) {
 		lines = "nul"
 	}
 	switch {
-	case o.glob != "":
+	case o.glob != nil:
 		w.Map.Input.Glob = o.glob
 	case o.json != "":
-		w.Map.Input.File = o.json
+		w.Map.Input.File = oneOr{o.json}
 		if workflow.FormatOfFile(o.json) == "" {
 			w.Map.Input.Format = "json"
 		}
-	case o.argFile != "":
+	case o.argFile != nil:
 		w.Map.Input = mapInput{File: o.argFile, Format: lines}
 	default:
 		w.Map.Input = mapInput{Stdin: true, Format: lines}
+	}
+	if o.emptyOK {
+		w.Map.OnEmpty = string(workflow.EmptyIsOK)
 	}
 	step := mapStep{Shell: script}
 	if o.timeout > 0 {
@@ -350,14 +371,12 @@ func (o *mapOptions) explained(err error, source []byte) error {
 
 // saveAs writes the workflow file, and prints the command that does the same with it.
 func (o *mapOptions) saveAs(con *console, source []byte) error {
-	if err := writeOut(con, o.save, func(w io.Writer) error {
-		_, err := w.Write(source)
-		return err
-	}); err != nil {
+	if o.save == "-" {
+		_, err := con.out.Write(source)
 		return err
 	}
-	if o.save == "-" {
-		return nil
+	if err := createWhole(o.save, source); err != nil {
+		return err
 	}
 	command := slices.Concat([]string{"prodigy", "run", o.save}, o.echo.flags(), o.forRun)
 	if o.stopNow && !slices.Contains(command, "--stop-now") {
@@ -368,6 +387,19 @@ func (o *mapOptions) saveAs(con *console, source []byte) error {
 	}
 	_, err := fmt.Fprintf(con.err, "written; to do the same: %s\n", strings.Join(command, " "))
 	return err
+}
+
+// createWhole makes a file. One that is there already is left as it is.
+func createWhole(path string, content []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return refusef("%s is there already, and is not overwritten: remove it, or name another file", path)
+	}
+	if err != nil {
+		return refusef("%w", err)
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Close())
 }
 
 // printCommands prints the command of each item.

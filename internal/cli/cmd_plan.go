@@ -163,14 +163,16 @@ type millis = events.Millis
 // planItems are the items that a run would start with.
 type planItems struct {
 	Source  string             `json:"source"`
+	Kind    string             `json:"kind,omitempty"`  // file, command, glob, stdin or job; absent: a list in the workflow
 	Total   *int               `json:"total,omitempty"` // absent when a command or a terminal would have to be asked, or setup be run
 	First   []items.Item       `json:"first"`
 	Job     string             `json:"job,omitempty"`     // whose results are the items
 	Select  workflow.Select    `json:"select,omitempty"`  // which of them
 	Refused string             `json:"refused,omitempty"` // why they cannot be the items now
 	Since   *events.Difference `json:"since,omitempty"`   // with --since: how they differ from those of the earlier job
-	made    bool               // by setup, if by anybody: it is not there
+	made    string             // not empty: what is not there, which setup may make
 	fields  items.Fields
+	notes   []string // what is hardly meant
 }
 
 // planStep is what would be run for one step.
@@ -246,9 +248,8 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 		return err
 	}
 	printProblems(con.err, w.warnings, "warning: ")
-	if note != "" {
-		_, _ = fmt.Fprintln(con.err, "note: "+note)
-	}
+	printNote(con.err, w.elsewhere())
+	printNote(con.err, note)
 	if o.format == asJSON {
 		return printJSON(con.out, p)
 	}
@@ -274,6 +275,9 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 		}
 		if err := checkFields(w, selected.fields); err != nil {
 			return plan{}, err
+		}
+		for _, note := range selected.notes {
+			w.warnings = append(w.warnings, workflow.Problem{File: w.File, Line: w.Map.Input.Pos.Line, Col: w.Map.Input.Pos.Col, Message: note})
 		}
 		p.Items = &selected
 		p.ItemRuns = triesOf(itemPolicy(w.ErrorPolicy))
@@ -444,8 +448,9 @@ func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison
 	if in != nil {
 		env.Results = in.Results
 	}
-	source, free := items.Source(w.Map.Input, env)
-	selected := planItems{Source: source, First: []items.Item{}}
+	source, kind, free := items.Source(w.Map.Input, env)
+	selected := planItems{Source: source, Kind: kind, First: []items.Item{}}
+	env.Warn = func(text string) { selected.notes = append(selected.notes, text) }
 	if in != nil {
 		selected.Source, selected.Job, selected.Select = "the results of job "+in.Job.ID, in.Job.ID, in.Select()
 	}
@@ -453,11 +458,15 @@ func planSelection(ctx context.Context, w checked, earlier *mapreduce.Comparison
 		return selected, nil
 	}
 	if w.Setup != nil && len(items.CheckInput(w.Map, env)) > 0 {
-		selected.made = true
+		selected.made = "does not exist yet: setup, which was not run, may create it"
 		return selected, nil
 	}
 	total := 0
 	for it, err := range items.Select(ctx, w.Map, env) {
+		if _, empty := errors.AsType[*items.EmptyError](err); empty && w.Setup != nil {
+			selected.made = "has no items yet: setup, which was not run, may make some"
+			return selected, nil
+		}
 		if err != nil {
 			return planItems{}, planError(err)
 		}
@@ -505,7 +514,7 @@ func checkFields(w *checked, seen items.Fields) error {
 
 // planError wraps an error of the selection. A bad key is a usage error, and so is a path with one that is not there.
 func planError(err error) error {
-	if mistaken(err) {
+	if items.Mistaken(err) {
 		return refusef("select the items: %w", err)
 	}
 	return fmt.Errorf("select the items: %w", err)
@@ -640,8 +649,12 @@ func (p planItems) print(w io.Writer) {
 		_, _ = fmt.Fprintln(w, "items: from standard input, which is a terminal and was not read")
 		return
 	}
-	if p.made {
-		_, _ = fmt.Fprintf(w, "items: from %s, which does not exist yet: setup, which was not run, may create it\n", visible(p.Source))
+	source := visible(p.Source)
+	if p.Kind == "glob" {
+		source = "the glob " + source
+	}
+	if p.made != "" {
+		_, _ = fmt.Fprintf(w, "items: from %s, which %s\n", source, p.made)
 		return
 	}
 	if p.Total == nil {
@@ -652,7 +665,7 @@ func (p planItems) print(w io.Writer) {
 	if p.Job != "" {
 		which = fmt.Sprintf(" (%s)", p.Select)
 	}
-	_, _ = fmt.Fprintf(w, "items: %d from %s%s\n", *p.Total, visible(p.Source), which)
+	_, _ = fmt.Fprintf(w, "items: %d from %s%s\n", *p.Total, source, which)
 	if p.Since != nil {
 		_, _ = fmt.Fprintf(w, "since %s: %s\n", p.Since.JobID, visible(view.Difference(*p.Since)))
 	}

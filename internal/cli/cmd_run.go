@@ -216,6 +216,7 @@ func (o runOptions) start(ctx context.Context, con *console, w checked, limit ti
 	}
 	if !o.quiet {
 		printProblems(con.err, w.warnings, "warning: ")
+		printNote(con.err, w.elsewhere())
 	}
 	c := o.config(t)
 	c.Dir, c.Seed, c.MaxDelay, c.Stdin, c.Settings, c.Values = w.dir, o.seed, limit, os.Stdin, w.settings, w.values

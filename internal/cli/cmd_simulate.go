@@ -473,7 +473,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 		if err != nil {
 			return refusef("--items: %w", err)
 		}
-		input.Input = workflow.Input{File: path, Pos: m.Input.Pos}
+		input.Input = workflow.Input{File: []string{path}, Pos: m.Input.Pos}
 		if !strings.Contains(filepath.Base(path), ".") {
 			input.Input.Format = m.Input.Format
 		}
@@ -483,7 +483,7 @@ func (o simulateOptions) chooseItems(w *checked, c mapreduce.Config, real jobs.H
 		return o.takeResults(&input, w, c, real)
 	}
 	env := items.Env{Dir: w.dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
-	if name, free := items.Source(m.Input, env); !free {
+	if name, _, free := items.Source(m.Input, env); !free {
 		return refusef("%s:%d: the items are what a command prints (%s), and simulate runs none: give them with --items FILE", visible(w.File), m.Input.Pos.Line, visible(oneline.Cut(name, 60)))
 	}
 	if w.Setup == nil {
@@ -511,7 +511,7 @@ func (o simulateOptions) takeResults(m *workflow.Map, w *checked, c mapreduce.Co
 		_, err := file.Write(append(slices.Clip(result), '\n'))
 		return err
 	})
-	m.Input = workflow.Input{File: path, Format: "jsonl", Pos: m.Input.Pos}
+	m.Input = workflow.Input{File: []string{path}, Format: "jsonl", Pos: m.Input.Pos}
 	return errors.Join(err, file.Close(), in.Close())
 }
 

@@ -163,6 +163,12 @@ func explain(w io.Writer, cmd *cobra.Command, err error) {
 	}
 }
 
+func printNote(w io.Writer, text string) {
+	if text != "" {
+		_, _ = fmt.Fprintln(w, visible("note: "+text))
+	}
+}
+
 // printProblems prints one problem per line, with word before its message. Further lines of a message stay as they are: one may hold a
 // caret.
 func printProblems(w io.Writer, problems []workflow.Problem, word string) {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,28 @@ func loadSource(ctx context.Context, path string, source []byte, c mapreduce.Con
 	return checked{
 		Workflow: w, source: source, warnings: slices.Concat(found.Warnings, warnings), dir: dir, settings: found, values: values,
 	}, joinProblems(missing, err)
+}
+
+// elsewhere returns a note for a workflow of another project than the directory that its commands run in, or "".
+func (w checked) elsewhere() string {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(w.File))
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	here, wrong := filepath.EvalSymlinks(w.dir)
+	if w.File == "" || cmp.Or(err, wrong) != nil || within(here, jobs.Project(dir)) {
+		return ""
+	}
+	if _, err := os.Lstat(filepath.Join(jobs.Project(dir), ".git")); err != nil && within(dir, here) {
+		return "" // it is in no project of its own
+	}
+	return fmt.Sprintf("the commands run in %s, where relative paths begin; the workflow is in %s", w.dir, dir)
+}
+
+// within reports whether path is dir or below it. Both are absolute.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // joinProblems joins two errors with problems of the same file.

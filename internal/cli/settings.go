@@ -57,7 +57,7 @@ func (o settingOptions) values(ctx context.Context, dir string) ([]string, error
 	values := slices.Clone(o.args)
 	for _, pattern := range o.patterns {
 		before := len(values)
-		for it, err := range items.Select(ctx, &workflow.Map{Input: workflow.Input{Glob: pattern}}, items.Env{Dir: dir}) {
+		for it, err := range items.Select(ctx, &workflow.Map{Input: workflow.Input{Glob: []string{pattern}}, OnEmpty: workflow.EmptyIsOK}, items.Env{Dir: dir}) {
 			var name string
 			if err == nil {
 				err = json.Unmarshal(it.Data, &name)

@@ -312,7 +312,10 @@ func (e finishedRun) next() []string {
 	if e.Unknown {
 		return []string{"prodigy fsck " + e.Job.ID}
 	}
-	if mistaken(e.Cause) {
+	if empty, ok := errors.AsType[*items.EmptyError](e.Cause); ok && empty.Stdin {
+		return nil
+	}
+	if items.Mistaken(e.Cause) { // a mere resume would end in the same way
 		return []string{resumeMended(e.Job)}
 	}
 	if e.Budget != nil {
@@ -326,13 +329,6 @@ func (e finishedRun) next() []string {
 		commands = append(commands, "git merge --ff-only "+m.Branch)
 	}
 	return commands
-}
-
-// mistaken reports whether a job failed because what its workflow says of the items is not so: a mere resume would end in the same way.
-func mistaken(cause error) bool {
-	var bad *items.KeyError
-	var missing *items.MissingKeyError
-	return errors.As(cause, &bad) || errors.As(cause, &missing)
 }
 
 // resumeMended returns the command that resumes a job with its workflow file as it is then.
@@ -591,7 +587,7 @@ func advice(err error) string {
 	var locked *jobs.LockedError
 	var files *mapreduce.FilesError
 	switch {
-	case mistaken(err):
+	case items.Mistaken(err):
 		return mendFirst
 	case errors.As(err, &locked):
 		return fmt.Sprintf("'prodigy status %s --watch' shows its progress.", locked.JobID)

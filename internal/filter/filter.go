@@ -37,7 +37,8 @@ type Filter struct {
 	// Paths are the names of its paths, each up to an index.
 	Paths [][]string
 
-	root node
+	root    node
+	numeric []TypedComparison // those that no number or boolean can meet
 }
 
 // Parse compiles an expression. An error shows the place with a caret.
@@ -45,7 +46,7 @@ func Parse(src string) (*Filter, error) {
 	f := new(Filter)
 	err := parseWith(src, func(p *parser) (err error) {
 		f.root, err = p.whole()
-		f.TypedComparisons, f.Paths = p.typed, p.paths
+		f.TypedComparisons, f.Paths, f.numeric = p.typed, p.paths, p.numeric
 		return err
 	})
 	if err != nil {
@@ -60,6 +61,21 @@ func (f *Filter) Match(item json.RawMessage) bool {
 	return f.root.eval(func(path []step) (Value, bool) { return inItem(v, path) }).truth()
 }
 
+// Mismatch returns a comparison whose field is a text in the item and that wants a number or a boolean, or the other way round.
+func (f *Filter) Mismatch(item json.RawMessage) (TypedComparison, bool) {
+	for _, t := range f.TypedComparisons {
+		if v, _ := inItem(newValue(item), t.field); v.kind == Text {
+			return t, true
+		}
+	}
+	for _, t := range f.numeric {
+		if v, _ := inItem(newValue(item), t.field); v.kind == Number || v.kind == Boolean {
+			return t, true
+		}
+	}
+	return TypedComparison{}, false
+}
+
 // MatchNamed reports whether the filter selects values that have names, each valid JSON: a path begins with one of them. Other names are null.
 func (f *Filter) MatchNamed(values map[string]json.RawMessage) bool {
 	return f.root.eval(func(path []step) (Value, bool) {
@@ -69,6 +85,19 @@ func (f *Filter) MatchNamed(values map[string]json.RawMessage) bool {
 		}
 		return newValue(raw).at(path[1:])
 	}).truth()
+}
+
+// Has reports whether an item has the field at a path of a [Filter].
+func Has(item json.RawMessage, path []string) bool {
+	steps := make([]step, len(path))
+	for i, name := range path {
+		steps[i].name = name
+	}
+	if len(steps) == 0 {
+		return true
+	}
+	_, ok := inItem(newValue(item), steps)
+	return ok
 }
 
 // Path is the compiled path of a field of an item.

@@ -12,7 +12,8 @@ type TypedComparison struct {
 	Written string // how it is written
 	Instead string // what means the same of texts
 
-	sign string // its operator
+	sign  string // its operator
+	field []step
 }
 
 // HoldsFor says for which item the comparison holds when its field is a text: "no" or "every".
@@ -31,10 +32,19 @@ func (p *parser) noteComparison(c comparison, start int, sign token) {
 		right, left = asText(c.right, right, left)
 	case isField(c.right) && isTyped(c.left):
 		left, right = asText(c.left, left, right)
+	case isField(c.left) && looksTyped(c.right):
+		right = strings.ToLower(c.right.(constant).value.text)
+	case isField(c.right) && looksTyped(c.left):
+		left = strings.ToLower(c.left.(constant).value.text)
 	default:
 		return
 	}
-	p.note(TypedComparison{At: start, sign: sign.text, Instead: left + " " + sign.text + " " + right})
+	t := TypedComparison{At: start, sign: sign.text, field: fieldOf(c.left, c.right), Instead: left + " " + sign.text + " " + right}
+	if looksTyped(c.left) || looksTyped(c.right) {
+		p.numeric = p.note(p.numeric, t)
+		return
+	}
+	p.typed = p.note(p.typed, t)
 }
 
 // noteList keeps a search of a field among numbers.
@@ -44,15 +54,17 @@ func (p *parser) noteList(n oneOf, start int, word token) {
 		return
 	}
 	left, list := p.between(start, word.at), p.between(word.at+len(word.text), p.token.at)
-	p.note(TypedComparison{At: start, sign: word.text, Instead: "number(" + left + ") " + word.text + " " + list})
+	t := TypedComparison{At: start, sign: word.text, field: fieldOf(n.left), Instead: "number(" + left + ") " + word.text + " " + list}
+	p.typed = p.note(p.typed, t)
 }
 
-// note keeps a typed place that ends before the token. In a condition there is none: what is a text there is known only when it runs.
-func (p *parser) note(t TypedComparison) {
-	if p.terms == nil {
-		t.Written = p.between(t.At, p.token.at)
-		p.typed = append(p.typed, t)
+// note adds a comparison that ends before the token. In a condition there is none: what is a text there is known only when it runs.
+func (p *parser) note(all []TypedComparison, t TypedComparison) []TypedComparison {
+	if p.terms != nil {
+		return all
 	}
+	t.Written = p.between(t.At, p.token.at)
+	return append(all, t)
 }
 
 // between returns a part of the expression.
@@ -70,6 +82,23 @@ func asText(constant node, written, field string) (constantText, fieldText strin
 func isTyped(n node) bool {
 	k := constantKind(n)
 	return k == Number || k == Boolean
+}
+
+// looksTyped reports whether n is a text that is spelled like a number or a boolean.
+func looksTyped(n node) bool {
+	c, _ := n.(constant)
+	v := c.value
+	return v.kind == Text && (v.as(Number).kind == Number || v.as(Boolean).kind == Boolean)
+}
+
+// fieldOf returns the path of the first field among nodes.
+func fieldOf(nodes ...node) []step {
+	for _, n := range nodes {
+		if f, ok := n.(field); ok {
+			return f.path
+		}
+	}
+	return nil
 }
 
 func isField(n node) bool {

@@ -21,9 +21,11 @@ type parser struct {
 	lexer lexer
 	token token // the one that comes next
 	depth int
-	terms *[]Term // of a condition; nil: paths are those of an item
-	typed []TypedComparison
+	terms *[]Term    // of a condition; nil: paths are those of an item
 	paths [][]string // of the fields, each up to an index
+
+	typed   []TypedComparison
+	numeric []TypedComparison // those that no number or boolean can meet
 }
 
 // parseWith lets read read what is in src, from its first token on. An error shows the place with a caret.

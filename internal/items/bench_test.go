@@ -34,9 +34,9 @@ func BenchmarkSource(b *testing.B) {
 	e := folder(b, files)
 	e.Temp = b.TempDir()
 	for _, format := range workflow.Formats() {
-		measure(b, format, &workflow.Map{Input: workflow.Input{File: "data." + format, Format: format}}, e)
+		measure(b, format, &workflow.Map{Input: workflow.Input{File: []string{"data." + format}, Format: format}}, e)
 	}
-	jsonl := workflow.Input{File: "data.jsonl"}
+	jsonl := workflow.Input{File: []string{"data.jsonl"}}
 	measure(b, "SortBy", &workflow.Map{Input: jsonl, SortBy: "id DESC"}, e)
 	measure(b, "Distinct", &workflow.Map{Input: jsonl, Distinct: "id"}, e)
 	measure(b, "Key", &workflow.Map{Input: jsonl, Key: "id"}, e)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"prodigy/internal/filter"
@@ -31,11 +32,16 @@ const largeFile = 4 << 20
 // SelectedAtOnce reports whether the items are surely selected in a moment: a list in the workflow, file names, or a file that is not large.
 func SelectedAtOnce(m *workflow.Map, e Env) bool {
 	s, err := resolve(m.Input, e)
-	if err != nil || s.command != "" || s.stdin || s.job {
+	return err == nil && s.atOnce()
+}
+
+func (s source) atOnce() bool {
+	switch {
+	case s.command != "" || s.stdin || s.job:
 		return false
-	}
-	if s.file == "" {
-		return s.glob == "" || s.format == ""
+	case s.file == "":
+		waits := func(part source) bool { return !part.atOnce() }
+		return (s.glob == "" || s.format == "") && !slices.ContainsFunc(s.parts, waits)
 	}
 	info, err := os.Stat(s.file)
 	return err == nil && info.Mode().IsRegular() && info.Size() < largeFile
@@ -99,9 +105,19 @@ func Warnings(m *workflow.Map) []workflow.Problem {
 
 // knownFormat returns the format of the input given in the workflow, by a key or the name of the file, or "".
 func knownFormat(in workflow.Input) string {
-	name := in.File
-	if !looksLikeCommand(withoutPlaceholders(in.Text)) {
-		name = cmp.Or(name, in.Text)
+	names := in.File
+	if in.Text != "" && !looksLikeCommand(withoutPlaceholders(in.Text)) {
+		names = []string{in.Text}
 	}
-	return cmp.Or(in.Format, workflow.FormatOfFile(name))
+	format := in.Format
+	for i, name := range names {
+		switch of := workflow.FormatOfFile(name); {
+		case in.Format != "":
+		case i == 0:
+			format = of
+		case of != format:
+			return ""
+		}
+	}
+	return format
 }

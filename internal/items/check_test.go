@@ -14,10 +14,10 @@ func TestTheFormatIsKnownWhereTheWorkflowTellsIt(t *testing.T) {
 		{workflow.Input{Text: "people.csv"}, "csv"},
 		{workflow.Input{Text: "${dir}/people.TSV"}, "tsv"},
 		{workflow.Input{Text: "cat people.csv"}, ""},
-		{workflow.Input{File: "my people.csv"}, "csv"},
-		{workflow.Input{File: "people.csv", Format: "json"}, "json"},
+		{workflow.Input{File: []string{"my people.csv"}}, "csv"},
+		{workflow.Input{File: []string{"people.csv"}, Format: "json"}, "json"},
 		{workflow.Input{Command: "cat people.csv", Format: "csv"}, "csv"},
-		{workflow.Input{Glob: "*.csv"}, ""},
+		{workflow.Input{Glob: []string{"*.csv"}}, ""},
 		{workflow.Input{Stdin: true, Format: "lines"}, "lines"},
 	}
 	for _, test := range tests {

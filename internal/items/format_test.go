@@ -55,9 +55,9 @@ func TestEachFormatIsTheSameFromEachSource(t *testing.T) {
 		e := folder(t, map[string]string{"data": c.text})
 		bad := c.name == "tabs part fields" // a quote inside a field is an error
 		for name, in := range map[string]workflow.Input{
-			"file": {File: "data"}, "command": {Command: "cat data"}, "glob": {Glob: "d*"}, "stdin": {Stdin: true},
+			"file": {File: []string{"data"}}, "command": {Command: "cat data"}, "glob": {Glob: []string{"d*"}}, "stdin": {Stdin: true},
 		} {
-			if in.Format = c.format; in.Glob != "" && in.Format == "" {
+			if in.Format = c.format; in.Glob != nil && in.Format == "" {
 				continue // the names are meant
 			}
 			e.Stdin = iotest.OneByteReader(strings.NewReader(c.text))
@@ -168,7 +168,7 @@ func TestAGlobGivesSortedNames(t *testing.T) {
 		"src/../c.txt":                  {`"c.txt"`},
 		filepath.Join(e.Dir, "src.d/*"): {`"` + filepath.Join(e.Dir, "src.d/z.go") + `"`},
 	} {
-		got, err := selectItems(&workflow.Map{Input: workflow.Input{Glob: pattern}}, e)
+		got, err := selectItems(&workflow.Map{Input: workflow.Input{Glob: []string{pattern}}}, e)
 		if err != nil {
 			t.Errorf("%s: %v", pattern, err)
 		}
@@ -177,7 +177,7 @@ func TestAGlobGivesSortedNames(t *testing.T) {
 		}
 	}
 	for _, pattern := range []string{"[a", "{a,b", `a\`} {
-		if got := CheckInput(&workflow.Map{Input: workflow.Input{Glob: pattern}}, e); len(got) != 1 {
+		if got := CheckInput(&workflow.Map{Input: workflow.Input{Glob: []string{pattern}}}, e); len(got) != 1 {
 			t.Errorf("%s: got %v, want a problem", pattern, got)
 		}
 	}
@@ -185,7 +185,7 @@ func TestAGlobGivesSortedNames(t *testing.T) {
 
 func TestAFileThatCannotBeReadInAGlobIsNamed(t *testing.T) {
 	e := folder(t, map[string]string{"a.csv": "x\n1\n", "b.csv": "x\n1,2\n"})
-	got, err := selectItems(&workflow.Map{Input: workflow.Input{Glob: "*.csv", Format: "csv"}}, e)
+	got, err := selectItems(&workflow.Map{Input: workflow.Input{Glob: []string{"*.csv"}, Format: "csv"}}, e)
 	if want := "b.csv: line 2, column 1: the row has more or fewer fields than the header"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -64,6 +64,9 @@ type Env struct {
 	// during the call. It returns the error of emit at once. Nil: the input is of another kind.
 	Results func(emit func(itemID string, result []byte) error) error
 
+	// Warn is told, at the end of a selection, of what is hardly meant. Nil: nobody is.
+	Warn func(text string)
+
 	origin *string // where the pipeline learns of the item of the result that is being emitted
 
 	// Register records the running command. It may be nil.

@@ -35,16 +35,30 @@ func runPipeline(ctx context.Context, m *workflow.Map, e Env, yield func(Item, e
 		return err
 	}
 	src, err := resolve(m.Input, e)
-	if err != nil || c.full() {
+	if err != nil {
 		return err
 	}
 	c.yield = yield
+	if !c.full() {
+		if err := c.choose(ctx, src, e); err != nil {
+			return err
+		}
+	}
+	if c.next == 0 && m.OnEmpty != workflow.EmptyIsOK {
+		return c.empty(m, src, e)
+	}
+	c.hint(m, e)
+	return nil
+}
+
+// choose yields the items of a source. The error is errStop when the caller of Select wants no more.
+func (c *pipeline) choose(ctx context.Context, src source, e Env) error {
 	if c.keys == nil {
 		err := c.run(ctx, src, e)
 		if len(c.batched) > 0 && !c.stopped && (err == nil || errors.Is(err, errStop)) {
-			return c.yieldBatch()
+			err = c.yieldBatch()
 		}
-		return err
+		return c.unlessFull(err)
 	}
 	c.keys.secret, c.keys.given.dir = e.Secret, e.Temp
 	defer c.keys.given.close()
@@ -86,6 +100,14 @@ func (c *pipeline) run(ctx context.Context, src source, e Env) error {
 	})
 }
 
+// unlessFull returns err, or nil if it only means that max_items are chosen.
+func (c *pipeline) unlessFull(err error) error {
+	if errors.Is(err, errStop) && !c.stopped {
+		return nil
+	}
+	return err
+}
+
 // pipeline has the compiled expressions of a map phase, and its state.
 type pipeline struct {
 	path     path
@@ -104,6 +126,7 @@ type pipeline struct {
 	origins  []string // of the values in the batch
 	stopped  bool     // the caller of Select wants no more
 	yield    func(Item, error) bool
+	seen     seen
 }
 
 // compile parses the expressions of a map phase. Errors name the key, and point at the place with a caret.
@@ -165,7 +188,9 @@ func (c *pipeline) filtered(ctx context.Context, emit func([]byte) error) func([
 		if rawjson.TooDeep(raw) {
 			return fmt.Errorf("an item nests further than %d levels", rawjson.MaxDepth)
 		}
-		if c.filter != nil && !c.filter.Match(raw) {
+		passes := c.filter == nil || c.filter.Match(raw)
+		c.seen.note(raw, c.filter, passes)
+		if !passes {
 			return nil
 		}
 		return emit(raw)

@@ -36,6 +36,9 @@ func folder(t testing.TB, files map[string]string) Env {
 
 // selectItems returns the data of the items and the error that ended the selection.
 func selectItems(m *workflow.Map, e Env) (got []string, err error) {
+	if m.OnEmpty == "" {
+		m.OnEmpty = workflow.EmptyIsOK
+	}
 	for it, err := range Select(context.Background(), m, e) {
 		if err != nil {
 			return got, err
@@ -70,7 +73,7 @@ func TestFilesGiveTheirItems(t *testing.T) {
 		{"names may stand twice", "x.json", `[{"a":1,"a":2}]`, "", []string{`{"a":1,"a":2}`}},
 		{"escapes stay as they are", "x.json", `["\u00e9\/"]`, "$[*]", []string{`"\u00e9\/"`}},
 	} {
-		m := &workflow.Map{Input: workflow.Input{File: c.file}, JSONPath: c.path}
+		m := &workflow.Map{Input: workflow.Input{File: []string{c.file}}, JSONPath: c.path}
 		got, err := selectItems(m, folder(t, map[string]string{c.file: c.text}))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -161,6 +164,8 @@ func TestTextIsAFileOrACommandButNeverAGuess(t *testing.T) {
 		"echo 3":                       "3",
 		"echo $((1+3))|cat":            "4",
 		"cat<x.json":                   "2",
+		"x.jso?":                       `"x.json"`,
+		"{x,y}.json":                   `"x.json"`,
 		"cat x.json/../x.json 2>/dev/null || echo " + strings.Repeat("9", 300): strings.Repeat("9", 300),
 	} {
 		got, err := selectItems(&workflow.Map{Input: workflow.Input{Text: text}}, e)
@@ -168,8 +173,11 @@ func TestTextIsAFileOrACommandButNeverAGuess(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %s", text, got, err, want)
 		}
 	}
-	if _, err := selectItems(&workflow.Map{Input: workflow.Input{Text: "true"}}, e); err == nil {
-		t.Error("a bare word was run")
+	if got, err := selectItems(&workflow.Map{Input: workflow.Input{Text: "pwd"}}, e); err != nil || len(got) != 1 {
+		t.Errorf("a program: got %v, %v, want its output", got, err)
+	}
+	if _, err := selectItems(&workflow.Map{Input: workflow.Input{Text: "no-such-program"}}, e); err == nil || !strings.Contains(err.Error(), "no program of that name") {
+		t.Errorf("a word that is nothing: got %v", err)
 	}
 }
 
@@ -187,16 +195,16 @@ func TestErrorsNameThePlaceInPlainWords(t *testing.T) {
 		items int
 		want  string
 	}{
-		{workflow.Input{File: "bad.json"}, "", 2, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
-		{workflow.Input{File: "bad.json"}, "$[*]", 2, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
-		{workflow.Input{File: "bad.json"}, "$[0]", 1, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
-		{workflow.Input{File: "short.json"}, "$.items[*]", 1, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
-		{workflow.Input{File: "short.json"}, "", 0, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
-		{workflow.Input{File: "utf8.json"}, "", 1, "utf8.json: line 2, column 2 (byte 7): not UTF-8, which all text must be"},
-		{workflow.Input{File: "empty.json"}, "", 0, "input file empty.json: is empty, not JSON"},
-		{workflow.Input{File: "text.csv", Format: "json"}, "", 0, "text.csv: line 1, column 1 (byte 0): not JSON: invalid character 'i' at start of value"},
-		{workflow.Input{File: "dir"}, "", 0, "input file dir: is a directory"},
-		{workflow.Input{File: "none.json"}, "", 0, "input file none.json: there is no such file"},
+		{workflow.Input{File: []string{"bad.json"}}, "", 2, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
+		{workflow.Input{File: []string{"bad.json"}}, "$[*]", 2, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
+		{workflow.Input{File: []string{"bad.json"}}, "$[0]", 1, "bad.json: line 3, column 2 (byte 9): not JSON: invalid character 'x' at start of value"},
+		{workflow.Input{File: []string{"short.json"}}, "$.items[*]", 1, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
+		{workflow.Input{File: []string{"short.json"}}, "", 0, "short.json: line 2, column 1 (byte 14): the JSON ends too early"},
+		{workflow.Input{File: []string{"utf8.json"}}, "", 1, "utf8.json: line 2, column 2 (byte 7): not UTF-8, which all text must be"},
+		{workflow.Input{File: []string{"empty.json"}}, "", 0, "input file empty.json: is empty, not JSON"},
+		{workflow.Input{File: []string{"text.csv"}, Format: "json"}, "", 0, "text.csv: line 1, column 1 (byte 0): not JSON: invalid character 'i' at start of value"},
+		{workflow.Input{File: []string{"dir"}}, "", 0, "input file dir: is a directory"},
+		{workflow.Input{File: []string{"none.json"}}, "", 0, "input file none.json: there is no such file"},
 		{workflow.Input{Text: "none.json"}, "", 0, "input file none.json: there is no such file"},
 		{workflow.Input{Command: "cat latin"}, "", 1, "output of the input command: byte 4: not UTF-8, which all text must be"},
 		{workflow.Input{Command: "echo x"}, "$.a", 0, "output of the input command: byte 0: not JSON: invalid character 'x' at start of value"},
@@ -331,7 +339,7 @@ func TestAFileInWhichNothingIsFoundIsNotReadOnAfterAStop(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
 	e := folder(t, map[string]string{"x.json": "[1,2,3"})
-	for _, err := range Select(ctx, &workflow.Map{Input: workflow.Input{File: "x.json"}, JSONPath: "$[7]"}, e) {
+	for _, err := range Select(ctx, &workflow.Map{Input: workflow.Input{File: []string{"x.json"}}, JSONPath: "$[7]"}, e) {
 		if !errors.Is(err, stop) {
 			t.Errorf("got %v, want %v", err, stop)
 		}
@@ -342,7 +350,7 @@ func TestAFileInWhichNothingIsFoundIsNotReadOnAfterAStop(t *testing.T) {
 
 func TestAConsumerMayStopAtAnyItem(t *testing.T) {
 	e := folder(t, map[string]string{"x.json": "[1,2,3]"})
-	for _, in := range []workflow.Input{{File: "x.json"}, {Command: "cat x.json; sleep 1000"}, {Items: []json.RawMessage{[]byte("1"), []byte("2")}}} {
+	for _, in := range []workflow.Input{{File: []string{"x.json"}}, {Command: "cat x.json; sleep 1000"}, {Items: []json.RawMessage{[]byte("1"), []byte("2")}}} {
 		for it, err := range Select(t.Context(), &workflow.Map{Input: in, JSONPath: "$[*]"}, e) {
 			if err != nil || it.Index != 0 {
 				t.Errorf("%+v: got item %d, %v, want the first", in, it.Index, err)
@@ -367,7 +375,7 @@ func TestCheckTellsAllThatIsWrong(t *testing.T) {
 	if diff := cmp.Diff(want, append(CheckInput(m, e), Check(m)...)); diff != "" {
 		t.Errorf("got + want -\n%s", diff)
 	}
-	for _, in := range []workflow.Input{{Text: "x.json"}, {File: "x.json"}, {Command: "rm -f x.json"}, {Text: "rm -f x.json"}, {}} {
+	for _, in := range []workflow.Input{{Text: "x.json"}, {File: []string{"x.json"}}, {Command: "rm -f x.json"}, {Text: "rm -f x.json"}, {}} {
 		if got := CheckInput(&workflow.Map{Input: in}, e); got != nil {
 			t.Errorf("%+v: got %v, want nothing", in, got)
 		}
@@ -411,7 +419,7 @@ func BenchmarkSelect(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(doc.Len()))
-			m := &workflow.Map{Input: workflow.Input{File: "x.json"}, JSONPath: c.path, Filter: c.filter}
+			m := &workflow.Map{Input: workflow.Input{File: []string{"x.json"}}, JSONPath: c.path, Filter: c.filter}
 			for b.Loop() {
 				for _, err := range Select(b.Context(), m, e) {
 					if err != nil {

@@ -10,7 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +24,7 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// source is a resolved input: exactly one of command, file, glob, stdin, job and list is set.
+// source is a resolved input: exactly one of command, file, glob, stdin, job, list and parts is set.
 type source struct {
 	command string
 	file    string // its path
@@ -30,6 +33,7 @@ type source struct {
 	stdin   bool
 	job     bool
 	list    []json.RawMessage
+	parts   []source // one after the other
 
 	format    string // empty: sniffed
 	delimiter rune   // of CSV; 0: a comma
@@ -41,42 +45,84 @@ var ErrLater = errors.New("the value is not known yet")
 // resolve returns the source that an input stands for. A missing file is an error.
 func resolve(in workflow.Input, e Env) (source, error) {
 	s, err := locate(in, e)
-	s.format, s.delimiter = cmp.Or(in.Format, workflow.FormatOfFile(s.name)), in.Delimiter
+	s.read(in)
 	return s, err
+}
+
+// read sets how the data of a source is read.
+func (s *source) read(in workflow.Input) {
+	s.format, s.delimiter = cmp.Or(in.Format, workflow.FormatOfFile(s.name)), in.Delimiter
+	for i := range s.parts {
+		s.parts[i].read(in)
+	}
 }
 
 func locate(in workflow.Input, e Env) (source, error) {
 	switch {
 	case in.Command != "":
 		return source{command: in.Command}, nil
-	case in.File != "":
-		return e.filledFile(in.File)
-	case in.Glob != "":
-		pattern, err := e.fill(in.Glob)
-		if err != nil {
-			return source{}, err
-		}
-		return source{glob: pattern}, checkGlob(pattern)
+	case in.File != nil:
+		return several(in.File, e.filledFile)
+	case in.Glob != nil:
+		return several(in.Glob, e.filledGlob)
 	case in.Stdin:
 		return source{stdin: true}, nil
 	case in.Job != "":
 		return source{job: true}, nil
 	case in.Text != "":
-		return e.fileOrCommand(in.Text)
+		return e.named(in.Text)
 	}
 	return source{list: in.Items}, nil
 }
 
-// fileOrCommand returns the source of an input without a key: a file if there is one, else a command if it looks like one.
-func (e Env) fileOrCommand(text string) (source, error) {
+func several(names []string, find func(string) (source, error)) (source, error) {
+	if len(names) == 1 {
+		return find(names[0])
+	}
+	var all source
+	for _, name := range names {
+		s, err := find(name)
+		if err != nil {
+			return source{}, err
+		}
+		all.parts = append(all.parts, s)
+	}
+	return all, nil
+}
+
+// named returns the source of an input without a key: a file if there is one, else what the text looks like. The value of a placeholder is never a
+// command.
+func (e Env) named(text string) (source, error) {
 	s, err := fileSource(text, e.Dir)
-	switch {
-	case !errors.Is(err, errNoFile) || !looksLikeCommand(text):
+	if !errors.Is(err, errNoFile) {
 		return s, err
-	case looksLikeCommand(withoutPlaceholders(text)):
+	}
+	written := withoutPlaceholders(text)
+	switch {
+	case looksLikeGlob(written):
+		return e.filledGlob(text)
+	case looksLikeCommand(written):
+		return source{command: text}, nil
+	case written != text:
+		return e.filledFile(text)
+	case e.isProgram(text):
 		return source{command: text}, nil
 	}
-	return e.filledFile(text)
+	return s, &NoFileError{Name: text, Bare: !strings.ContainsAny(text, "./")}
+}
+
+// isProgram reports whether a word is the name of a program.
+func (e Env) isProgram(word string) bool {
+	path := os.Getenv("PATH")
+	for _, entry := range e.Environ {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	return !strings.ContainsRune(word, '/') && slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool {
+		_, err := exec.LookPath(filepath.Join(cmp.Or(dir, "."), word))
+		return err == nil
+	})
 }
 
 // placeholder matches a placeholder or a variable in a text.
@@ -87,6 +133,14 @@ func withoutPlaceholders(text string) string {
 		return text
 	}
 	return placeholder().ReplaceAllString(text, "")
+}
+
+func (e Env) filledGlob(text string) (source, error) {
+	pattern, err := e.fill(text)
+	if err != nil {
+		return source{}, err
+	}
+	return source{glob: pattern}, checkGlob(pattern)
 }
 
 func (e Env) filledFile(text string) (source, error) {
@@ -108,6 +162,11 @@ func (e Env) fill(text string) (string, error) {
 	return filled, nil
 }
 
+// looksLikeGlob reports whether a text is one word with characters that stand for others in the name of a file.
+func looksLikeGlob(text string) bool {
+	return strings.ContainsAny(text, "*?[]{}") && !strings.ContainsAny(text, " \t\r\n")
+}
+
 // looksLikeCommand reports whether a text has a character that a shell would act on.
 func looksLikeCommand(text string) bool {
 	return strings.ContainsAny(text, " \t\r\n|&;<>()$`\"'*?[]{}")
@@ -115,7 +174,14 @@ func looksLikeCommand(text string) bool {
 
 // each calls emit with every value that the path selects, until emit returns an error.
 func (s source) each(ctx context.Context, e Env, p path, emit func([]byte) error) error {
+	for _, part := range s.parts {
+		if err := part.each(ctx, e, p, emit); err != nil {
+			return err
+		}
+	}
 	switch {
+	case s.parts != nil:
+		return nil
 	case s.command != "":
 		return s.eachOfCommand(ctx, e, p, emit)
 	case s.file != "":
@@ -163,33 +229,60 @@ func eachOfList(list []json.RawMessage, emit func([]byte) error) error {
 // Stdin is the name of the standard input in messages.
 const Stdin = "standard input"
 
-// Source describes the source of an input that was checked. free reports whether its items can be found without running a command.
-func Source(in workflow.Input, e Env) (words string, free bool) {
+// Source describes the source of an input that was checked, and names its kind with the key of an input; "" is a list. free reports whether its
+// items can be found without running a command.
+func Source(in workflow.Input, e Env) (words, kind string, free bool) {
 	s, err := resolve(in, e)
-	switch {
-	case err != nil:
-		return cmp.Or(in.File, in.Glob, in.Text), !errors.Is(err, ErrLater)
-	case s.command != "":
-		return s.command, false
-	case s.stdin:
-		return Stdin, true
-	case s.job:
-		return in.Job, e.Results != nil
-	case s.glob != "":
-		return s.glob, true
-	case s.file != "":
-		return s.name, true
+	if err != nil {
+		return cmp.Or(strings.Join(slices.Concat(in.File, in.Glob), ", "), in.Text), "file", !errors.Is(err, ErrLater)
 	}
-	return "the workflow", true
+	words, kind = s.described()
+	if s.job {
+		return in.Job, kind, e.Results != nil
+	}
+	return words, kind, s.command == ""
+}
+
+// described names the source for people, and its kind.
+func (s source) described() (words, kind string) {
+	switch {
+	case s.command != "":
+		return s.command, "command"
+	case s.stdin:
+		return Stdin, "stdin"
+	case s.job:
+		return "the results", "job"
+	case s.glob != "":
+		return s.glob, "glob"
+	case s.file != "":
+		return s.name, "file"
+	case s.parts != nil:
+		var all []string
+		for _, part := range s.parts {
+			words, kind = part.described()
+			all = append(all, words)
+		}
+		return strings.Join(all, ", "), kind
+	}
+	return "the workflow", ""
 }
 
 // errNoFile means that a text is not the name of a file, for any reason: a command can also be too long for a name.
 var errNoFile = errors.New("there is no such file")
 
 // NoFileError says that an input is no file, which it has to be.
-type NoFileError struct{ Name string }
+type NoFileError struct {
+	Name string
+	Bare bool // it might have been a program as well
+}
 
-func (e *NoFileError) Error() string { return "input file " + e.Name + ": " + errNoFile.Error() }
+func (e *NoFileError) Error() string {
+	text := "input file " + e.Name + ": " + errNoFile.Error()
+	if e.Bare {
+		text += ", and no program of that name (write {file: …}, {glob: …} or {command: …} to say which it is)"
+	}
+	return text
+}
 
 func (e *NoFileError) Unwrap() error { return errNoFile }
 

@@ -304,14 +304,14 @@ func (p *pool) receive(it offered, ok bool) {
 // selected records that the selection has ended.
 func (p *pool) selected() {
 	p.source.chosen = nil
-	total, err := p.source.choice()
+	total, notes, err := p.source.choice()
 	if err != nil {
 		p.haltSelecting(err)
 		return
 	}
 	p.job.record(events.ItemsSelected{TotalItems: total, Since: p.job.reuse.difference()})
-	if m := p.job.workflow.Map; total == 0 && p.job.isolated() && m != nil && m.Input.Glob != "" {
-		p.job.notice("with workspaces the pattern " + m.Input.Glob + " only finds what is committed, here at " + shortName(p.job.state.Head))
+	for _, note := range notes {
+		p.job.notice("warning: " + note)
 	}
 	p.checkPolicy()
 }
@@ -321,9 +321,7 @@ func (p *pool) haltSelecting(err error) { p.halt(p.job.selectionFailed(err), p.s
 // selectionFailed returns how a run ends whose selection of items has failed.
 func (j *job) selectionFailed(err error) runResult {
 	v := runResult{state: Failed, reason: "select items: " + err.Error() + j.uncommitted(err), cause: err}
-	var bad *items.KeyError
-	var missing *items.MissingKeyError
-	v.refused = (errors.As(err, &bad) || errors.As(err, &missing)) && j.workflow.Setup == nil
+	v.refused = items.Mistaken(err) && j.workflow.Setup == nil
 	return v
 }
 

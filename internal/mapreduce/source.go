@@ -19,9 +19,9 @@ type source struct {
 	cancel func()         // ends it early
 
 	// Of a source that selects: chosen is closed when selection has ended, while items may still wait for their turn, and then
-	// choice returns its result.
+	// choice returns its result, with what people are to be told of it.
 	chosen <-chan struct{}
-	choice func() (total int, _ error)
+	choice func() (total int, notes []string, _ error)
 	whole  bool // nothing may start before the end of the selection is recorded
 }
 
@@ -93,7 +93,7 @@ func (j *job) selected() source {
 		return sel.give(ctx, todo, give)
 	})
 	s.chosen, s.whole = sel.ended, j.whole()
-	s.choice = func() (int, error) { return j.store.Len(), sel.failed }
+	s.choice = func() (int, []string, error) { return j.store.Len(), sel.notes, sel.failed }
 	return s
 }
 
@@ -113,6 +113,7 @@ type selection struct {
 	lead   ahead
 	ended  chan struct{} // closed when all is recorded
 	failed error         // after ended is closed
+	notes  []string      // the same
 }
 
 // whole reports whether all items are selected before the first agent starts: their keys must be known to be different, or people are to be told
@@ -131,6 +132,7 @@ func (s *selection) record(ctx context.Context) error {
 	chosen, known := 0, s.job.store.Len()
 	before := s.job.store.Cursor()
 	env := s.job.selectionEnv()
+	env.Warn = func(text string) { s.notes = append(s.notes, text) }
 	if s.job.space != nil { // the items are what setup has left, committed or not
 		var err error
 		if env.Dir, err = s.job.space.Phase(ctx, s.head); err != nil {
@@ -138,6 +140,9 @@ func (s *selection) record(ctx context.Context) error {
 		}
 	}
 	for it, err := range items.Select(ctx, s.job.workflow.Map, env) {
+		if _, empty := errors.AsType[*items.EmptyError](err); empty && known > 0 {
+			break
+		}
 		if err != nil {
 			return err
 		}

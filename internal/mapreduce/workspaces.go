@@ -196,6 +196,9 @@ func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 // uncommitted says what to do about an input file that the checkout has and the workspaces have not; empty: that is not what err is about.
 func (j *job) uncommitted(err error) string {
 	var missing *items.NoFileError
+	if empty, ok := errors.AsType[*items.EmptyError](err); ok && empty.Glob && j.isolated() {
+		return "; workspaces have only what is committed, here at " + shortName(j.state.Head)
+	}
 	if !j.isolated() || !errors.As(err, &missing) {
 		return ""
 	}

@@ -237,6 +237,8 @@ func (l *language) special(t reflect.Type) (f form, ok bool) {
 		some := l.block(reflect.TypeFor[ReduceWhen](), "reduce_when")
 		some.schema = node{"allOf": []node{some.schema, {"minProperties": 1}}}
 		return some, true
+	case reflect.TypeFor[OnEmpty]():
+		return oneWord(EmptyIsError, EmptyIsOK), true
 	case reflect.TypeFor[Incomplete]():
 		return oneWord(KeepIncomplete, RemoveIncomplete, PartialIncomplete), true
 	case reflect.TypeFor[*Bound]():
@@ -390,7 +392,11 @@ func (l *language) specialKey(name string) (f form, ok bool) {
 		return ownName(labelPattern), true
 	case "workflow.Step.capture":
 		return ownName(namePattern), true
-	case "workflow.Input.file", "workflow.Input.command", "workflow.Input.glob", "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key", "workflow.envForm.condition":
+	case "workflow.Input.file", "workflow.Input.glob":
+		list := listOf(filled(), "")
+		list.schema["minItems"] = 1
+		return either("text, or list of texts", filled(), list), true
+	case "workflow.Input.command", "workflow.Map.filter", "workflow.Map.sort_by", "workflow.Map.key", "workflow.envForm.condition":
 		return filled(), true
 	case "workflow.Map.distinct":
 		f := filled()

@@ -63,7 +63,7 @@ func (r *reader) warnOfBreaker(at *yaml.Node, p errorpolicy.Policy) {
 	}
 	// Items whose retry is due later may test it, and so may those that somebody else still makes.
 	file := path.Ext(m.Input.Text) != "" && !strings.ContainsAny(m.Input.Text, " \t\n;|&$(") // else it may be a command, which takes its time
-	atOnce := file || m.Input.Items != nil || m.Input.File != "" || m.Input.Glob != "" || m.Input.Job != ""
+	atOnce := file || m.Input.Items != nil || m.Input.File != nil || m.Input.Glob != nil || m.Input.Job != ""
 	if tries == 1 && atOnce && c.Per == "" && c.OnOpen != breaker.Wait {
 		r.warn(at, "circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait")
 	}

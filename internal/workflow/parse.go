@@ -201,6 +201,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		set(t)(r.input(e))
 	case *Workspace:
 		*t = r.workspace(e)
+	case *OnEmpty:
+		set(t)(word(r, e, EmptyIsError, EmptyIsOK))
 	case *Take:
 		set(t)(word(r, e, TakeAll, TakeCommits))
 	case *History:

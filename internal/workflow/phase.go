@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -166,16 +165,16 @@ var inputKinds = []string{"file", "command", "glob", "stdin", "job"}
 // inputSource reads the mapping form of an input.
 func (r *reader) inputSource(e entry, in *Input) {
 	keys := r.fields(in)
-	keys = withReader(keys, "file", func(e entry) { set(&in.File)(r.nonBlank(e)) })
+	keys = withReader(keys, "file", func(e entry) { in.File = r.names(e) })
 	keys = withReader(keys, "command", func(e entry) { set(&in.Command)(r.nonBlank(e)) })
-	keys = withReader(keys, "glob", func(e entry) { set(&in.Glob)(r.nonBlank(e)) })
+	keys = withReader(keys, "glob", func(e entry) { in.Glob = r.names(e) })
 	keys = withReader(keys, "stdin", func(e entry) { r.stdin(e, in) })
 	keys = withReader(keys, "job", func(e entry) { r.inputJob(e, in) })
 	keys = withReader(keys, "select", func(e entry) { set(&in.Select)(word(r, e, SelectSuccess, SelectFailed, SelectAll)) })
 	keys = withReader(keys, "format", func(e entry) { set(&in.Format)(word(r, e, Formats()...)) })
 	keys = withReader(keys, "delimiter", func(e entry) { in.Delimiter = r.delimiter(e) })
 	b := r.block("input", e, keys)
-	if b.has("delimiter") && cmp.Or(in.Format, FormatOfFile(in.File)) != "csv" {
+	if b.has("delimiter") && in.Format != "csv" && (in.Format != "" || !slices.ContainsFunc(in.File, isCSV)) {
 		r.fail(b.written["delimiter"].key, `"delimiter" is only for "format: csv", or a file that ends with .csv`)
 	}
 	if b.has("select") && !b.has("job") {
@@ -186,6 +185,25 @@ func (r *reader) inputSource(e entry, in *Input) {
 	}
 	r.atMostOne(b, inputKinds)
 	r.require(b, inputKinds...)
+}
+
+func isCSV(file string) bool { return FormatOfFile(file) == "csv" }
+
+// names reads a name that is not blank, or a list of them.
+func (r *reader) names(e entry) []string {
+	if e.value.Kind != yaml.SequenceNode {
+		name, _ := r.nonBlank(e)
+		return []string{name}
+	}
+	if len(e.value.Content) == 0 {
+		r.fail(e.value, "%s: the list is empty", e.name)
+	}
+	var all []string
+	for _, n := range e.value.Content {
+		name, _ := r.nonBlank(e.with(n))
+		all = append(all, name)
+	}
+	return all
 }
 
 // inputJob reads the name of the job whose results are the items.

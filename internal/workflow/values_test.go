@@ -142,7 +142,7 @@ workspace: shared
 		},
 		Setup: &Phase{Timeout: SecondsOrVar{Value: 90 * time.Second, Pos: Pos{6, 18}}, Commands: one("s", Pos{6, 33}, Pos{6, 41}), Pos: Pos{6, 8}},
 		Map: &Map{
-			Input:    Input{File: "in.json", Format: "json", Pos: Pos{8, 10}},
+			Input:    Input{File: []string{"in.json"}, Format: "json", Pos: Pos{8, 10}},
 			JSONPath: "$.a", JSONPathPos: Pos{9, 15}, Filter: "b > 1", FilterPos: Pos{10, 11},
 			Offset: 2, MaxItems: &three, MaxParallel: IntOrVar{Value: 4, Pos: Pos{13, 17}},
 			AgentTemplate: one("t", Pos{14, 20}, Pos{14, 28}), Pos: Pos{8, 3},
@@ -156,7 +156,7 @@ func TestInputHasThreeForms(t *testing.T) {
 	for text, want := range map[string]Input{
 		"a.json":                            {Text: "a.json"},
 		"cat a | jq .b":                     {Text: "cat a | jq .b"},
-		"{file: a.json}":                    {File: "a.json"},
+		"{file: a.json}":                    {File: []string{"a.json"}},
 		"{command: cat a, format: json}":    {Command: "cat a", Format: "json"},
 		"[]":                                {Items: []json.RawMessage{}},
 		`[1, 1.50, 1e3, a, "5", null, yes]`: {Items: raws("1", "1.50", "1e3", `"a"`, `"5"`, "null", `"yes"`)},

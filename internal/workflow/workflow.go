@@ -99,6 +99,7 @@ type Map struct {
 	Label         Text              `yaml:"label"`        // what people call an item, such as `${item.path}`; default the item itself if it is a text, else its name, id, path, title or file
 	Offset        int               `yaml:"offset"`       // how many of the chosen items are left out at the beginning; default 0
 	MaxItems      *int              `yaml:"max_items"`    // how many items are taken at most; default all
+	OnEmpty       OnEmpty           `yaml:"on_empty"`     // what it means that no item is chosen: `error`, and nothing is done, or `ok`; default `error`
 	Batch         int               `yaml:"batch"`        // how many items an agent gets at once, as the list `${items}`; default one, as `${item}`
 	MaxParallel   IntOrVar          `yaml:"max_parallel"` // how many agents run at once, unless they run on a fleet: there it is the slots of its workers if nothing is written; default 10
 	Concurrency   *Concurrency      `yaml:"concurrency"`  // how many agents run at once, as it turns out that a service can take; in place of `max_parallel`
@@ -173,15 +174,15 @@ func (m *Map) AgentLimit() SecondsOrVar {
 // ItemsAreTexts reports whether all items are known to be texts: file names, lines, or strings that end with a NUL byte.
 func (m *Map) ItemsAreTexts() bool {
 	in := m.Input
-	return m.JSONPath == "" && m.Batch == 0 && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && in.Glob != "")
+	return m.JSONPath == "" && m.Batch == 0 && (FormatNamed(in.Format).Texts == TextItems || in.Format == "" && len(in.Glob) > 0)
 }
 
 // Input is the source of the items. Besides Format, exactly one of the fields is set.
 type Input struct {
-	Text    string            // a text: the name of a file, or a command (see package items)
-	File    string            `yaml:"file"`    // a file to read
+	Text    string            // a text: the name of a file, a pattern, or a command (see package items)
+	File    []string          `yaml:"file"`    // a file to read, or several, one after the other
 	Command string            `yaml:"command"` // a shell command whose output is read
-	Glob    string            `yaml:"glob"`    // a pattern of file names, `**` for any directories: the names are the items; with a format, what the files hold
+	Glob    []string          `yaml:"glob"`    // a pattern of file names, `**` for any directories, or several, one after the other: the names are the items; with a format, what the files hold
 	Stdin   bool              `yaml:"stdin"`   // the standard input of prodigy is read
 	Job     string            `yaml:"job"`     // the results of another job are the items: `latest:NAME` for the latest job of that workflow in this project, or the id of a job
 	Items   []json.RawMessage // a YAML list: the items themselves
@@ -202,6 +203,15 @@ const (
 	KeepIncomplete    Incomplete = "keep"
 	RemoveIncomplete  Incomplete = "remove"
 	PartialIncomplete Incomplete = "partial"
+)
+
+// OnEmpty says what an empty selection is.
+type OnEmpty string
+
+// The choices of OnEmpty.
+const (
+	EmptyIsError OnEmpty = "error"
+	EmptyIsOK    OnEmpty = "ok"
 )
 
 // Select says which results of a job are taken.

@@ -1,0 +1,180 @@
+package items
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ohler55/ojg/jp"
+
+	"prodigy/internal/filter"
+	"prodigy/internal/rawjson"
+	"prodigy/internal/spelling"
+	"prodigy/internal/workflow"
+)
+
+// EmptyError means that no item was chosen, which the workflow does not allow.
+type EmptyError struct {
+	Why   string
+	Glob  bool // the input is a pattern of file names
+	Stdin bool // it is the standard input, which cannot be read again
+}
+
+func (e *EmptyError) Error() string {
+	return e.Why + " (if there may be none: on_empty: ok in map, or prodigy map -r)"
+}
+
+// Mistaken reports whether a selection failed because what the workflow says of the items is not so.
+func Mistaken(err error) bool {
+	var bad *KeyError
+	var missing *MissingKeyError
+	var empty *EmptyError
+	return errors.As(err, &bad) || errors.As(err, &missing) || errors.As(err, &empty)
+}
+
+// seen is what a selection remembers of the values that it has read, to tell people why none of them was chosen.
+type seen struct {
+	read, passed int
+	fields       Fields     // of the first values
+	missing      [][]string // paths of the filter that no value has so far
+	mismatch     string     // a comparison of the filter that no value so far can meet because of its type
+	lists        []string   // of the first value, an object: its members that are lists, as paths
+	elements     int        // of the last of them
+}
+
+// enough is how many values are looked at for a comparison of a wrong type, and for their fields.
+const enough = 100
+
+func (s *seen) note(raw []byte, f *filter.Filter, passes bool) {
+	s.read++
+	if s.read == 1 {
+		s.noteLists(raw)
+		if f != nil {
+			s.missing = slices.Clone(f.Paths)
+		}
+	}
+	if passes {
+		s.passed++
+	}
+	s.missing = slices.DeleteFunc(s.missing, func(path []string) bool { return filter.Has(raw, path) })
+	if f == nil || s.read > enough {
+		return
+	}
+	s.fields.Add(raw)
+	if t, wrong := f.Mismatch(raw); wrong && s.mismatch == "" {
+		s.mismatch = fmt.Sprintf("%s compares a text with a number or a boolean, which are never equal: write %s", t.Written, t.Instead)
+	}
+}
+
+// noteLists notes the members of an object that are lists and not empty.
+func (s *seen) noteLists(raw []byte) {
+	if raw[0] != '{' {
+		return
+	}
+	for quoted, member := range rawjson.Members(raw) {
+		n := 0
+		if member[0] == '[' {
+			for range rawjson.Elements(member) {
+				n++
+			}
+		}
+		if n > 0 {
+			s.elements, s.lists = n, append(s.lists, jp.R().Child(rawjson.Unquote(quoted)).String())
+		}
+	}
+}
+
+// misspelt describes the fields of the filter that no value has.
+func (s *seen) misspelt(nearOnly bool) []string {
+	var all []string
+	names, _ := s.fields.Names()
+	for _, path := range s.missing {
+		if path[0] == "item" {
+			path = path[1:]
+		}
+		text := fmt.Sprintf("no item has a field %q", strings.Join(path, "."))
+		near := spelling.Nearest(path[0], names)
+		if near != "" && near != path[0] {
+			text += fmt.Sprintf(" (did you mean %q?)", near)
+		} else if nearOnly {
+			continue
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// empty returns why no item was chosen.
+func (c *pipeline) empty(m *workflow.Map, src source, e Env) error {
+	why := ""
+	words, _ := src.described()
+	switch s := &c.seen; {
+	case c.full():
+		why = "max_items is 0"
+	case s.read == 0 && m.JSONPath != "" && src.glob == "":
+		why = "json_path " + m.JSONPath + " selects nothing in " + words
+	case s.read == 0:
+		why = src.nothing(e)
+	case s.passed == 0:
+		why = fmt.Sprintf("filter %s leaves none of %s", m.Filter, counted(s.read))
+		hints := s.misspelt(false)
+		if s.mismatch != "" {
+			hints = append(hints, s.mismatch)
+		}
+		if len(hints) > 0 {
+			why += ": " + strings.Join(hints, "; ")
+		}
+	default:
+		why = fmt.Sprintf("offset %d leaves none of %s", m.Offset, counted(s.passed))
+	}
+	return &EmptyError{Why: why, Glob: src.glob != "", Stdin: src.stdin}
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 item"
+	}
+	return fmt.Sprintf("%d items", n)
+}
+
+// nothing says that a source has no data.
+func (s source) nothing(e Env) string {
+	switch {
+	case s.glob != "" && s.format != "":
+		return "there is nothing in the files that match " + s.glob
+	case s.glob != "":
+		return fmt.Sprintf("no file matches %s in %s", s.glob, e.Dir)
+	case s.command != "":
+		return "the input command prints no items"
+	case s.job:
+		return "the job has no such results"
+	case s.parts != nil:
+		var all []string
+		for _, part := range s.parts {
+			all = append(all, part.nothing(e))
+		}
+		return strings.Join(all, ", and ")
+	case s.stdin, s.file != "":
+		words, _ := s.described()
+		return words + " has no items"
+	}
+	return "the list is empty"
+}
+
+// hint warns of a selection that is hardly what was meant.
+func (c *pipeline) hint(m *workflow.Map, e Env) {
+	if e.Warn == nil {
+		return
+	}
+	for _, text := range c.seen.misspelt(true) {
+		e.Warn("filter: " + text)
+	}
+	if s := &c.seen; s.read == 1 && len(s.lists) == 1 && m.JSONPath == "" && m.Input.Items == nil && m.Input.Job == "" {
+		path := s.lists[0]
+		e.Warn(fmt.Sprintf("the input is one item, an object: json_path: %q would take the %d elements of its list, and %q says that the one is meant",
+			path+"[*]", s.elements, "$"))
+	}
+}
