@@ -75,7 +75,7 @@ func kinds() map[string]recorded {
 			"error_policy: {max_failures: 2}\n")},
 		"steps that run once": {same: true, reply: flaky, source: "mode: standard\ncommands:\n  - shell: a\n    capture: x\n  - shell: b ${x}\n" +
 			"    retry_config: {attempts: 2}\n  - shell: c\n"},
-		"no items": {same: true, reply: flaky, source: "mode: mapreduce\nmap:\n  input: []\n  agent_template:\n    - shell: work\nreduce:\n  - shell: r\n"},
+		"no items": {same: true, reply: flaky, source: "mode: mapreduce\nmap:\n  on_empty: ok\n  input: []\n  agent_template:\n    - shell: work\nreduce:\n  - shell: r\n"},
 	}
 }
 

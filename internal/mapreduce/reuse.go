@@ -515,11 +515,11 @@ func (j *job) fingerprint(ctx context.Context) *fingerprint.Job {
 	for _, s := range j.earlier("map") {
 		captured[s.Capture] = s.Output
 	}
-	c := j.config
-	if c.Simulate == nil {
-		c.Settings = c.Settings.Settle(ctx, c.Dir, c.Environ, j.register)
+	c, unknown := j.config, nobodyKnows
+	if c.Simulate == nil && j.space == nil { // of those nobody takes results over
+		c.Settings, unknown = c.Settings.Settle(ctx, c.Dir, c.Environ, j.register), rand.Text
 	}
-	f := fingerprintOf(c, j.workflow, captured, rand.Text, j.secretDigest)
+	f := fingerprintOf(c, j.workflow, captured, unknown, j.secretDigest)
 	return &f
 }
 
@@ -531,6 +531,8 @@ func (j *job) secretDigest(value string) string {
 	}
 	return fingerprint.OfSecret(key, value)
 }
+
+func nobodyKnows() string { return fingerprint.Unknown }
 
 // inEnv matches what names a variable of the environment in a step.
 var inEnv = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\benv(?:[.:]|\[\\?["'])([A-Za-z_][A-Za-z0-9_]*)`) })
@@ -675,8 +677,7 @@ func Compare(c Config, w *workflow.Workflow) (*Comparison, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	unknown := func() string { return fingerprint.Unknown }
-	now := fingerprintOf(c, w, nil, unknown, func(string) string { return fingerprint.Unknown })
+	now := fingerprintOf(c, w, nil, nobodyKnows, func(string) string { return fingerprint.Unknown })
 	r, err := newReuse(c, w, *since, now, files)
 	if err != nil {
 		return nil, "", err
