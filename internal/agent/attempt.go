@@ -66,6 +66,9 @@ type Attempt struct {
 
 	Limits Limits `json:"limits,omitzero"`
 
+	// Again says which failures are followed by another attempt. Handler runs after the others. nil: none is.
+	Again *Again `json:"again,omitempty"`
+
 	Outputs outputs.Policy `json:"outputs,omitzero"` // what is kept of the output of steps; with an empty Keep nothing
 
 	// Spec identifies what an Executor compiles of an attempt, so that attempts of the same job and phase share it (see SetSpec).
@@ -82,6 +85,21 @@ func (a *Attempt) SetSpec() {
 		panic("BUG: an attempt has no JSON: " + err.Error())
 	}
 	a.Spec = hex.EncodeToString(digest.Sum(nil))
+}
+
+// Again is the retry policy of an item, and what the item has used of it.
+type Again struct {
+	Policy retry.Policy `json:"policy"`
+	State  retry.State  `json:"state"`
+}
+
+// withoutHandler reports whether what follows a failure is decided without the handler.
+func (a *Attempt) withoutHandler(f *Failure) bool {
+	if f.TimedOut && a.Limits.SkipHandlerOnTimeout {
+		return true
+	}
+	n := a.Again
+	return n != nil && n.Policy.Next(n.State, f.Failure, time.Now(), retry.NewRand(0, "", "")).Retry
 }
 
 // Limits are the time limits of an attempt.

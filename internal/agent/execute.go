@@ -38,7 +38,7 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 		end.failure.Message = r.x.Mask.Text(end.failure.Message)
 	}
 	o := Outcome{Failure: end.failure, ExitCode: res.code, Output: res.shown().Output, Captured: r.captured}
-	if f := end.failure; f != nil && len(r.plan.handler) > 0 && !(f.TimedOut && a.Limits.SkipHandlerOnTimeout) {
+	if f := end.failure; f != nil && len(r.plan.handler) > 0 && !a.withoutHandler(f) {
 		failure, err := r.runSteps(ctx, s.failing(end), r.plan.handler)
 		if err != nil {
 			return Outcome{}, err

@@ -16,7 +16,6 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/duration"
-	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/items"
 	"prodigy/internal/mapreduce"
@@ -280,8 +279,8 @@ func makePlan(ctx context.Context, w *checked, space *planSpace, slots int, earl
 			w.warnings = append(w.warnings, workflow.Problem{File: w.File, Line: w.Map.Input.Pos.Line, Col: w.Map.Input.Pos.Col, Message: note})
 		}
 		p.Items = &selected
-		p.ItemRuns = triesOf(itemPolicy(w.ErrorPolicy))
-		p.ItemDelays = delays(itemPolicy(w.ErrorPolicy))
+		p.ItemRuns = triesOf(w.ErrorPolicy.Retries())
+		p.ItemDelays = delays(w.ErrorPolicy.Retries())
 		p.WorstWaiting = new(worstWaiting(*w))
 		p.MaxParallel = slots
 		p.Stragglers = stragglersOf(w.Workflow, slots)
@@ -520,17 +519,6 @@ func planError(err error) error {
 	return fmt.Errorf("select the items: %w", err)
 }
 
-// itemPolicy returns the retry policy for failed items, or nil if they are not retried.
-func itemPolicy(p errorpolicy.Policy) *retry.Policy {
-	if p.OnItemFailure.Kind != errorpolicy.Retry {
-		return nil
-	}
-	if p.RetryConfig == nil {
-		return new(retry.Default())
-	}
-	return p.RetryConfig
-}
-
 // delays returns the longest possible delay before each retry of p.
 func delays(p *retry.Policy) []millis {
 	all := []millis{}
@@ -545,7 +533,7 @@ func delays(p *retry.Policy) []millis {
 
 // worstWaiting returns the longest total time that one item can wait for retries.
 func worstWaiting(w checked) millis {
-	policy := itemPolicy(w.ErrorPolicy)
+	policy := w.ErrorPolicy.Retries()
 	agents := cost{time: workflow.MaxRetryWait(w.Map.AgentTemplate)}.times(triesOf(policy))
 	handled := workflow.MaxRetryWait(w.Handlers[w.ErrorPolicy.OnItemFailure.Handler])
 	return millis(agents.plus(cost{time: waitOf(policy)}).plus(cost{time: handled}).time)

@@ -171,7 +171,7 @@ func allRuns(w *workflow.Workflow) []stepRuns {
 	for at, step := range stepsOf(w) {
 		all = append(all, stepRuns{Section: at.section, Step: at.label, Kind: step.Kind(), Runs: triesOf(step.Retry)})
 	}
-	if tries := triesOf(itemPolicy(w.ErrorPolicy)); tries > 1 {
+	if tries := triesOf(w.ErrorPolicy.Retries()); tries > 1 {
 		all = append(all, stepRuns{Section: "map", Step: "item", Kind: "item", Runs: tries})
 	}
 	return all

@@ -124,7 +124,7 @@ func waitOf(p *retry.Policy) time.Duration {
 // costOfItem returns the cost of one item: all attempts, delays and the handler of its failure.
 func costOfItem(w *workflow.Workflow) cost {
 	agent := costOf("map", w.Map.AgentTemplate).within(w.Map.AgentLimit().Value)
-	policy := itemPolicy(w.ErrorPolicy)
+	policy := w.ErrorPolicy.Retries()
 	handler := w.ErrorPolicy.OnItemFailure.Handler
 	return agent.times(triesOf(policy)).plus(cost{time: waitOf(policy)}).plus(costOf("handlers."+handler, w.Handlers[handler]))
 }

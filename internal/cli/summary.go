@@ -545,7 +545,7 @@ func suggestion(t retry.Type, w *workflow.Workflow) string {
 	var limits []string
 	retried := false
 	if w != nil {
-		retried = itemPolicy(w.ErrorPolicy) != nil
+		retried = w.ErrorPolicy.Retries() != nil
 		if w.Map != nil && w.Map.AgentLimit() != (workflow.SecondsOrVar{}) {
 			limits = append(limits, "agent_timeout_secs")
 		}

@@ -43,40 +43,63 @@ func (m *Machine) Decide(o Outcome, now time.Time, rnd *rand.Rand) Decision {
 	if m.decidesTimeout(o) {
 		return m.onTimeout(d)
 	}
-	switch a := m.policy.OnItemFailure; a.Kind {
-	case Retry:
-		return m.decideRetry(o, now, rnd)
-	case Custom:
-		if d.Retry.Type.AfterAttempt() {
-			d.Reason = fmt.Sprintf("the handler %s is asked about what agents did, and this one was well", a.Handler)
-			return d
-		}
-		d.Reason = fmt.Sprintf("the handler %s failed too", a.Handler)
-		if o.Handled {
-			d.Action = Skip
-			d.Reason = fmt.Sprintf("the handler %s dealt with it", a.Handler)
-		}
-	default:
-		d.Action = cmp.Or(a.Kind, DLQ)
-		d.Reason = "on_item_failure is " + string(d.Action)
+	p := m.policy.Retries()
+	if p == nil {
+		return m.final(o, d)
 	}
-	return d
-}
-
-func (m *Machine) decideRetry(o Outcome, now time.Time, rnd *rand.Rand) Decision {
-	p := m.retryPolicy()
-	d := Decision{Action: DLQ, Retry: p.Next(o.Retry, o.Failure, now, rnd)}
+	d.Retry = p.Next(o.Retry, o.Failure, now, rnd)
 	if d.Retry.Reason == retry.CircuitOpen {
 		d.Retry.State.Attempts++ // a step of it was refused, but the attempt of the item ran
 	}
 	tries := d.Retry.State.Attempts
-	if d.Retry.Retry {
+	if d.Retry.Retry && !o.Handled {
 		d.Action = Retry
 		d.Reason = fmt.Sprintf("try %d of %d failed", tries, p.Attempts)
 		return d
 	}
 	d.Reason = refusal(d.Retry.Reason, tries)
+	return m.final(o, d)
+}
+
+// GiveUp returns what follows for an item whose retry budget expired while it waited for its next attempt; o has its last failure.
+func (m *Machine) GiveUp(o Outcome) Decision {
+	d := Decision{Action: DLQ, Retry: retry.Decision{Type: retry.Classify(o.Failure), State: o.Retry, Reason: retry.Budget}}
+	d.Reason = refusal(retry.Budget, o.Retry.Attempts)
+	if m.policy.OnItemFailure.Kind == Custom {
+		return d // the handler runs at the end of an attempt, and there is none
+	}
+	return m.final(o, d)
+}
+
+// final returns d with the action for an item that failed for good. The reason of d is why it is not run again; empty: nothing ever is.
+func (m *Machine) final(o Outcome, d Decision) Decision {
+	a := m.policy.OnItemFailure
+	d.Action = cmp.Or(a.Kind, DLQ)
+	if d.Action == Retry {
+		d.Action = DLQ
+	}
+	why := "on_item_failure is " + string(d.Action)
+	if a.Kind == Custom {
+		d.Action, why = handled(o, d.Retry.Type, a.Handler)
+	}
+	switch {
+	case d.Reason == "":
+		d.Reason = why
+	case d.Action != DLQ || a.Kind == Custom:
+		d.Reason += "; " + why
+	}
 	return d
+}
+
+// handled returns what a custom handler made of a failure.
+func handled(o Outcome, t retry.Type, handler string) (action Action, why string) {
+	switch {
+	case o.Handled:
+		return Skip, fmt.Sprintf("the handler %s dealt with it", handler)
+	case t.AfterAttempt():
+		return DLQ, fmt.Sprintf("the handler %s is asked about what agents did, and this one was well", handler)
+	}
+	return DLQ, fmt.Sprintf("the handler %s did not deal with it", handler)
 }
 
 // refusal explains why an item is not run again after that many tries.
@@ -94,13 +117,6 @@ func refusal(r retry.Reason, tries int) string {
 		return fmt.Sprintf("all %d tries failed", tries)
 	}
 	return ""
-}
-
-func (m *Machine) retryPolicy() retry.Policy {
-	if m.policy.RetryConfig != nil {
-		return *m.policy.RetryConfig
-	}
-	return retry.Default()
 }
 
 // TimeoutAction is what happens to an item after a timeout of its agent or of one of its commands.

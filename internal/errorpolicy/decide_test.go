@@ -13,22 +13,39 @@ func on(kind Action) Policy { return Policy{OnItemFailure: ItemAction{Kind: kind
 
 func TestItemActionDecidesWhatHappensToTheItem(t *testing.T) {
 	custom := Policy{OnItemFailure: ItemAction{Custom, "notify"}}
+	again := func(p Policy) Policy {
+		p.RetryConfig = new(retry.Default())
+		return p
+	}
+	used := Outcome{Retry: retry.State{Attempts: 2}}
+	handled := used
+	handled.Handled = true
 	for name, c := range map[string]struct {
 		policy  Policy
 		outcome Outcome
 		want    Action
 		reason  string
 	}{
-		"zero policy":           {Policy{}, Outcome{}, DLQ, "on_item_failure is dlq"},
-		"dlq":                   {on(DLQ), Outcome{}, DLQ, "on_item_failure is dlq"},
-		"skip":                  {on(Skip), Outcome{}, Skip, "on_item_failure is skip"},
-		"stop":                  {on(Stop), Outcome{}, Stop, "on_item_failure is stop"},
-		"custom that succeeded": {custom, Outcome{Handled: true}, Skip, "the handler notify dealt with it"},
-		"custom that failed":    {custom, Outcome{}, DLQ, "the handler notify failed too"},
-		"retry":                 {on(Retry), Outcome{}, Retry, "try 1 of 3 failed"},
-		"retry of a mistake":    {on(Retry), Outcome{Failure: retry.Failure{ExitCode: 127}}, DLQ, "another try would fail the same way"},
-		"retry, tries used up":  {on(Retry), Outcome{Retry: retry.State{Attempts: 2}}, DLQ, "all 3 tries failed"},
-		"retry, step refused":   {on(Retry), Outcome{Failure: retry.Failure{Type: retry.TypeCircuitOpen}}, DLQ, "the circuit breaker of a step is open"},
+		"zero policy":             {Policy{}, Outcome{}, DLQ, "on_item_failure is dlq"},
+		"dlq":                     {on(DLQ), Outcome{}, DLQ, "on_item_failure is dlq"},
+		"skip":                    {on(Skip), Outcome{}, Skip, "on_item_failure is skip"},
+		"stop":                    {on(Stop), Outcome{}, Stop, "on_item_failure is stop"},
+		"custom that succeeded":   {custom, Outcome{Handled: true}, Skip, "the handler notify dealt with it"},
+		"custom that failed":      {custom, Outcome{}, DLQ, "the handler notify did not deal with it"},
+		"retry":                   {on(Retry), Outcome{}, Retry, "try 1 of 3 failed"},
+		"retry of a mistake":      {on(Retry), Outcome{Failure: retry.Failure{ExitCode: 127}}, DLQ, "another try would fail the same way"},
+		"zero policy, retried":    {again(Policy{}), Outcome{}, Retry, "try 1 of 3 failed"},
+		"dlq, retried":            {again(on(DLQ)), Outcome{}, Retry, "try 1 of 3 failed"},
+		"skip, retried":           {again(on(Skip)), Outcome{}, Retry, "try 1 of 3 failed"},
+		"stop, retried":           {again(on(Stop)), Outcome{}, Retry, "try 1 of 3 failed"},
+		"custom, retried":         {again(custom), Outcome{}, Retry, "try 1 of 3 failed"},
+		"dlq, used up":            {again(on(DLQ)), used, DLQ, "all 3 tries failed"},
+		"skip, used up":           {again(on(Skip)), used, Skip, "all 3 tries failed; on_item_failure is skip"},
+		"stop, used up":           {again(on(Stop)), used, Stop, "all 3 tries failed; on_item_failure is stop"},
+		"custom, used up":         {again(custom), handled, Skip, "all 3 tries failed; the handler notify dealt with it"},
+		"custom, failed for good": {again(custom), used, DLQ, "all 3 tries failed; the handler notify did not deal with it"},
+		"retry, tries used up":    {on(Retry), Outcome{Retry: retry.State{Attempts: 2}}, DLQ, "all 3 tries failed"},
+		"retry, step refused":     {on(Retry), Outcome{Failure: retry.Failure{Type: retry.TypeCircuitOpen}}, DLQ, "the circuit breaker of a step is open"},
 	} {
 		got := New(c.policy).Decide(c.outcome, noon, nil)
 		if got.Action != c.want || got.Reason != c.reason {

@@ -65,7 +65,7 @@ func (l *linter) threshold() {
 
 // breaker finds a breaker that cannot open before the job stops. With retries it can, by failures that are not final.
 func (l *linter) breaker() {
-	if l.CircuitBreaker == nil || l.OnItemFailure.Kind == Retry {
+	if l.CircuitBreaker == nil || l.Retries() != nil {
 		return
 	}
 	threshold := l.CircuitBreaker.FailureThreshold

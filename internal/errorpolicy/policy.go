@@ -27,7 +27,7 @@ type Policy struct {
 	FailureThreshold  *float64           `yaml:"failure_threshold"`   // the job stops when a larger part of the finished items has failed; default no limit
 	ErrorCollection   Collection         `yaml:"error_collection"`    // when failures are told: at the end, at once, or so many at a time; default aggregate
 	CircuitBreaker    *breaker.Config    `yaml:"circuit_breaker"`     // holds the items back while they keep failing; default none
-	RetryConfig       *retry.Policy      `yaml:"retry_config"`        // with `on_item_failure: retry`: how often and when an item is run again; default as an empty block
+	RetryConfig       *retry.Policy      `yaml:"retry_config"`        // how often and when a failed item is run again, before `on_item_failure` decides about it; default never, and as an empty block with `on_item_failure: retry`
 	RetryRatio        *retry.Ratio       `yaml:"retry_ratio"`         // how many retries, of items and of steps, may start for each first attempt, such as `0.2`: further ones wait without a slot, while first attempts go on; default no limit
 	OnOOM             OnOOM              `yaml:"on_oom"`              // what happens to an item that was killed for lack of memory (type `oom`, on Linux): `alone` runs it again when all others are done, while nothing else runs; what it does then is decided as for any other failure. Default as for any other failure
 	Quota             *quota.Policy      `yaml:"quota"`               // what agents do when the limit of an AI plan is used up; default they wait for its reset
@@ -36,6 +36,14 @@ type Policy struct {
 	StepRates         map[int]rate.Limit // of the starts of steps of agents, by position, which the map phase sets
 	Straggler         straggler.After    // how long an attempt may take, which the map phase sets; zero: no limit
 	OnTimeout         TimeoutAction      // timeout_action of the map phase; empty: a timeout is a failure like any other
+}
+
+// Retries returns how often and when a failed item is run again, or nil if it never is.
+func (p Policy) Retries() *retry.Policy {
+	if p.RetryConfig == nil && p.OnItemFailure.Kind == Retry {
+		return new(retry.Default())
+	}
+	return p.RetryConfig
 }
 
 // OnOOM says what happens to an item that was killed for lack of memory.
@@ -65,7 +73,9 @@ const (
 	Batched   CollectionKind = "batched"
 )
 
-const collectionForms = `aggregate, immediate, batched:10 or {batched: {size: 10}}`
+const collectionForms = `aggregate, immediate, batched, batched:10 or {batched: {size: 10}}`
+
+const defaultBatch = 10
 
 // actionForms returns what on_item_failure takes, for messages.
 func actionForms() string {
@@ -104,7 +114,7 @@ func ParseCollection(text string) (Collection, error) {
 	case text == "":
 		return c, fmt.Errorf("error_collection must not be empty (want %s)", collectionForms)
 	case c.Kind == Batched:
-		return c, fmt.Errorf("error_collection: batched needs a size, as in batched:10")
+		c.Size = defaultBatch
 	}
 	return c, c.check()
 }

@@ -31,14 +31,14 @@ func TestParseItemActionReadsTheDocumentedForms(t *testing.T) {
 
 func TestParseCollectionReadsTheDocumentedForms(t *testing.T) {
 	for text, want := range map[string]Collection{
-		"aggregate": {Kind: Aggregate}, "immediate": {Kind: Immediate}, "batched:10": {Batched, 10}, "batched:1": {Batched, 1},
+		"aggregate": {Kind: Aggregate}, "immediate": {Kind: Immediate}, "batched": {Batched, 10}, "batched:10": {Batched, 10}, "batched:1": {Batched, 1},
 	} {
 		if got, err := ParseCollection(text); err != nil || got != want {
 			t.Errorf("ParseCollection(%q): got %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
-		"": "aggregate, immediate", "batched": "batched:10", "batched:": "whole number", "batched:x": "whole number",
+		"": "aggregate, immediate", "batched:": "whole number", "batched:x": "whole number",
 		"batched:0": "at least 1", "batched:-3": "at least 1", "batch": "unknown", "batched:99999999999999999999": "whole number",
 	} {
 		if _, err := ParseCollection(text); err == nil || !strings.Contains(err.Error(), want) {

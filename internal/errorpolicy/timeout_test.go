@@ -22,7 +22,7 @@ func TestTheTimeoutActionDecidesAboutTimeoutsOnly(t *testing.T) {
 		{GracefulTerminate, timeout, DLQ},
 		{TimeoutSkip, told, Retry},
 	} {
-		m := New(Policy{OnItemFailure: ItemAction{Kind: Retry}, OnTimeout: test.on})
+		m := New(Policy{RetryConfig: new(retry.Default()), OnTimeout: test.on})
 		if got := m.Decide(Outcome{Failure: test.failure}, time.Now(), retry.NewRand(1, "", "")); got.Action != test.want {
 			t.Errorf("timeout_action %q: got %s, want %s", test.on, got.Action, test.want)
 		}

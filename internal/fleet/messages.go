@@ -85,11 +85,12 @@ type Task struct {
 	Lost      bool                 `json:"lost,omitempty"`
 	Retrying  *events.StepRetrying `json:"retrying,omitempty"`
 	Wait      time.Duration        `json:"wait,omitempty"` // until the next try of the step that it goes on with
-	Now       time.Time            `json:"now,omitzero"`   // with Retrying: when this was sent, by the clock of the coordinator
+	Now       time.Time            `json:"now,omitzero"`   // with Retrying or Again: when this was sent, by the clock of the coordinator
 	Base      string               `json:"base,omitempty"` // with workspaces
 	Resolve   string               `json:"resolve,omitempty"`
 	Branch    string               `json:"branch,omitempty"`
 	Trace     string               `json:"trace,omitempty"`
+	Again     *agent.Again         `json:"again,omitempty"`
 	Produces  []string             `json:"produces,omitempty"` // where it writes what it leaves
 	Ref       string               `json:"ref,omitempty"`      // object that has all this but the token instead
 }
@@ -104,9 +105,9 @@ type Pack struct {
 func NewTask(a *agent.Attempt, spec string, now time.Time) Task {
 	t := Task{
 		Token: a.Token, Spec: spec, ItemID: a.ItemID, ItemIndex: a.ItemIndex, ItemTotal: a.ItemTotal, Number: a.Number, Item: a.Item, Lost: a.Lost,
-		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Produces: a.Produces,
+		Retrying: a.Retrying, Base: a.Base, Resolve: a.Resolve, Branch: a.Branch, Trace: a.Trace, Again: a.Again, Produces: a.Produces,
 	}
-	if t.Retrying != nil {
+	if t.Retrying != nil || t.Again != nil {
 		t.Now = now.UTC()
 	}
 	if !a.Due.IsZero() {
@@ -122,7 +123,10 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 	a.ID = a.CorrelationID + "/" + strconv.Itoa(t.Number)
 	a.ItemID, a.ItemIndex, a.ItemTotal, a.Number, a.Item, a.Lost, a.Token = t.ItemID, t.ItemIndex, t.ItemTotal, t.Number, t.Item, t.Lost, t.Token
 	a.Worker, a.Retrying = slot, t.Retrying
-	a.Base, a.Resolve, a.Branch, a.Trace, a.Produces = t.Base, t.Resolve, t.Branch, t.Trace, t.Produces
+	a.Base, a.Resolve, a.Branch, a.Trace, a.Again, a.Produces = t.Base, t.Resolve, t.Branch, t.Trace, t.Again, t.Produces
+	if t.Again != nil {
+		Shift(&a.Again, Offset(t.Now, arrived))
+	}
 	if t.Retrying != nil {
 		a.Due = arrived.Add(t.Wait)
 		Shift(&a.Retrying, Offset(t.Now, arrived))
@@ -133,7 +137,7 @@ func (t Task) Attempt(spec Spec, jobID string, slot int, arrived time.Time) agen
 // NewSpec returns what attempts have in common with a.
 func NewSpec(a agent.Attempt) Spec {
 	a.ID, a.CorrelationID, a.ItemID, a.Item, a.Retrying, a.Session, a.Adopted, a.RanOn, a.Lost = "", "", "", nil, nil, nil, false, "", false
-	a.Base, a.Resolve, a.Branch, a.Trace, a.Produces = "", "", "", "", nil
+	a.Base, a.Resolve, a.Branch, a.Trace, a.Again, a.Produces = "", "", "", "", nil, nil
 	a.ItemIndex, a.ItemTotal, a.Number, a.Worker, a.Token, a.Beside, a.Due = 0, 0, 0, 0, 0, 0, time.Time{}
 	return Spec{Template: a}
 }

@@ -516,6 +516,9 @@ func (p *pool) attempt(it items.Item, number, slot int) agent.Attempt {
 	a.Lost = p.job.fleet != nil && number-1 > p.job.state.Failures[it.Index] // of attempts that are lost there is a number and no failure
 	a.CorrelationID = p.job.place.ID + "/" + it.ID
 	a.ID = p.job.attemptID(it.ID, number)
+	if again := p.job.workflow.ErrorPolicy.RetryConfig; again != nil && len(a.Handler) > 0 {
+		a.Again = &agent.Again{Policy: *again, State: p.job.state.retryOf(it.Index)}
+	}
 	if p.job.space != nil {
 		base, resolve := p.job.base(it.Index), p.job.state.Waiting[it.Index].Resolve
 		if resolve != "" {

@@ -493,6 +493,14 @@ func retryState(e events.AgentFailed) retry.State {
 	return st
 }
 
+// retryOf returns what an item that waits for its next attempt, or whose attempt runs, has used of its retries.
+func (s *state) retryOf(index int) retry.State {
+	if w, waits := s.Waiting[index]; waits {
+		return w.Retry
+	}
+	return s.Running.at(index).Retry
+}
+
 // resume is the beginning of a new run of the job: what was in flight and is not attached starts again as a new attempt. The thresholds count
 // on, unless the policy had stopped the job or dead letters are retried. A dead letter whose retry was stopped is a dead letter as before, also
 // one that waited for its next attempt.

@@ -61,6 +61,17 @@ func MatcherNames() []string {
 	return names
 }
 
+// NameMatcher returns the matcher of an error type, whose name may be written in any case style, as in ServerError or server-error.
+func NameMatcher(name string) (Matcher, error) {
+	for _, known := range MatcherNames() {
+		if spelling.Fold(name) == spelling.Fold(known) {
+			name = known
+		}
+	}
+	m := Matcher{Name: name}
+	return m, m.Check()
+}
+
 // Check returns what is wrong with m, in words for the author of the workflow file.
 func (m Matcher) Check() error {
 	switch {

@@ -553,11 +553,10 @@ func in(step string) string {
 // itemRetry says why the policy retried the item.
 func (x *explainer) itemRetry(e events.AgentFailed) []string {
 	x.due = *e.RetryAt
-	p := retry.Default()
-	if x.policy.RetryConfig != nil {
-		p = *x.policy.RetryConfig
+	p, known := retry.Default(), false
+	if again := x.policy.Retries(); again != nil {
+		p, known = *again, true
 	}
-	known := x.policy.OnItemFailure.Kind == errorpolicy.Retry
 	n := x.retries + 1
 	if e.Retry != nil {
 		n = e.Retry.Attempts

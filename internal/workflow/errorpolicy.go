@@ -62,11 +62,9 @@ func (r *reader) checkErrorPolicy() {
 			r.fail(written.value, "%s", f.Message)
 		}
 	}
-	if retries := p.OnItemFailure.Kind == errorpolicy.Retry; retries && p.RetryConfig == nil {
+	if p.OnItemFailure.Kind == errorpolicy.Retry && p.RetryConfig == nil {
 		base := r.basePolicy()
 		p.RetryConfig = &base
-	} else if e, ok := r.policy["retry_config"]; ok && !retries {
-		r.warn(e.key, `"retry_config" of items has no effect without "on_item_failure: retry"`)
 	}
 	if per := r.w.BreakerPer; per != nil && r.w.Map != nil && r.w.Map.Batch > 0 {
 		r.failAt(per.Pos, `"batch" and "per" of the circuit_breaker exclude each other: the items of a batch may have different ones`)

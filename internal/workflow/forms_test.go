@@ -447,6 +447,8 @@ func (l *language) besides(t reflect.Type) []keyDoc {
 	case reflect.TypeFor[Map]():
 		policy := keyDoc{name: "error_policy", meaning: "the same as at the root", form: l.block(reflect.TypeFor[errorpolicy.Policy](), "error_policy")}
 		return append(l.policyKeys("retry_config"), policy)
+	case reflect.TypeFor[Timeouts]():
+		return l.policyKeys("retry_config")
 	case reflect.TypeFor[Step]():
 		return []keyDoc{
 			{name: "test", meaning: "the older way to write `shell` with `on_failure`", form: l.test()},
@@ -544,7 +546,7 @@ func (l *language) itemAction() form {
 }
 
 func (l *language) collection() form {
-	words := oneWord(errorpolicy.Aggregate, errorpolicy.Immediate)
+	words := oneWord(errorpolicy.Aggregate, errorpolicy.Immediate, errorpolicy.Batched)
 	size := mapping("", map[string]form{"size": atLeast(1)}, "size")
 	return either(words.words+", `batched:10`, `{batched: {size: 10}}`",
 		words, pattern(`^batched:\+?0*[1-9][0-9]*$`, ""), mapping("", map[string]form{"batched": size}, "batched"))
@@ -576,9 +578,9 @@ func (l *language) backoff() form {
 }
 
 func (l *language) matchers() form {
-	names := oneWord(retry.MatcherNames()...)
+	names := oneWord(retry.MatcherNames()...) // which editors offer
 	codes := either("", atLeast(1), form{schema: node{"type": "array", "items": atLeast(1).schema, "minItems": 1}})
-	one := either(names.words+", `{pattern: regex}`, `{exit_code: [75]}`", names,
+	one := either(names.words+", `{pattern: regex}`, `{exit_code: [75]}`", names, inAnyCase(retry.MatcherNames()...),
 		mapping("", map[string]form{"pattern": filled()}, "pattern"), mapping("", map[string]form{"exit_code": codes}, "exit_code"))
 	return either("list of "+one.words, listOf(one, ""), one)
 }

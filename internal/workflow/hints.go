@@ -110,7 +110,7 @@ func removedKeys() map[string]map[string]string {
 		"map": {
 			"timeout":           `write "agent_timeout_secs"`,
 			"timeout_per_agent": `write "agent_timeout_secs"`,
-			"retry_on_failure":  `write "error_policy: {on_item_failure: retry, retry_config: {attempts: n}}", which counts the first try too`,
+			"retry_on_failure":  `write "error_policy: {retry_config: {attempts: n}}", which counts the first try too`,
 		},
 		"timeout_config": {
 			"enable_monitoring": "timeouts are always counted: see prodigy status",

@@ -46,12 +46,8 @@ func (r *reader) warnOfErrorPolicy() {
 func (r *reader) warnOfBreaker(at *yaml.Node, p errorpolicy.Policy) {
 	m, c := r.w.Map, p.CircuitBreaker
 	tries := 1
-	if p.OnItemFailure.Kind == errorpolicy.Retry {
-		policy := retry.Default()
-		if p.RetryConfig != nil {
-			policy = *p.RetryConfig
-		}
-		tries = policy.Tries()
+	if again := p.Retries(); again != nil {
+		tries = again.Tries()
 	}
 	n, known := m.most()
 	if known && n == 0 {

@@ -121,13 +121,16 @@ func (r *reader) checkStandard(b *block) {
 		"reduce": `: write its steps at the end of "commands"`,
 		"merge":  `: the commands run in this directory, so nothing is merged; write "workspace: git", or its steps at the end of "commands", or delete it`,
 	}
-	items := append([]string{"setup", "reduce", "reduce_when", "error_policy", "handlers"}, rootPolicyKeys...)
+	items := []string{"setup", "reduce", "reduce_when", "handlers"}
 	if cmp.Or(r.options.Workspace, r.w.Workspace.Mode) != GitWorkspace {
 		items = append(items, "merge")
 	}
 	for name, e := range b.written {
 		if slices.Contains(items, name) {
 			r.fail(e.key, "%q is only for mode mapreduce, which needs a \"map\"%s", name, mends[name])
+		}
+		if policy := name == "error_policy" || slices.Contains(rootPolicyKeys, name); policy && len(r.options.Values) == 0 {
+			r.warn(e.key, "%q has no effect without items, which a \"map\" or --args has: a step has its own retry_config and on_failure", name)
 		}
 	}
 }

@@ -249,10 +249,11 @@ func (r *reader) matcher(e entry) (retry.Matcher, bool) {
 	var m retry.Matcher
 	if e.value.Kind != yaml.MappingNode {
 		name, ok := r.text(e)
-		if m.Name = name; !ok {
+		if !ok {
 			return m, false
 		}
-		return m, r.check(e, m.Check())
+		m, err := retry.NameMatcher(name)
+		return m, r.check(e, err)
 	}
 	pattern := func(e entry) {
 		if expr, ok := r.nonBlank(e); ok {

@@ -120,7 +120,7 @@ func shape(block string) []node {
 	switch block {
 	case "workflow.Workflow":
 		needsMap := node{}
-		for _, name := range append([]string{"setup", "reduce", "merge", "error_policy", "handlers"}, rootPolicyKeys...) {
+		for _, name := range []string{"setup", "reduce", "merge", "handlers"} {
 			needsMap[name] = []string{"map"}
 		}
 		return []node{oneOfKeys("commands", "steps", "map"), {"dependencies": needsMap}, {

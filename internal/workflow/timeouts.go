@@ -26,6 +26,7 @@ func (r *reader) timeouts(e entry, m *Map) *block {
 	keys = withReader(keys, "timeout_action", func(e entry) { set(&t.Action)(anyCase(r, e, errorpolicy.TimeoutActions()...)) })
 	keys = withReader(keys, "command_timeouts", func(e entry) { t.Commands = r.commandTimeouts(e) })
 	keys = withReader(keys, "cleanup_grace_period_secs", func(e entry) { setPointer(&t.Cleanup)(r.grace(e)) })
+	keys = append(keys, r.policyKeysNamed("retry_config")...)
 	b := r.block("timeout_config", e, keys)
 	switch {
 	case t.Cleanup != nil:

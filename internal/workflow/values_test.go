@@ -249,13 +249,16 @@ func TestAByteOrderMarkMovesNothing(t *testing.T) {
 func TestRetryConfigIsReadOverTheDefaults(t *testing.T) {
 	two, half := 2.0, 500*time.Millisecond
 	for text, want := range map[string]*retry.Policy{
-		"{}":                         defaults(func(*retry.Policy) {}),
-		"{max_attempts: 7}":          defaults(func(p *retry.Policy) { p.Attempts = 7 }),
-		"{backoff: fibonacci}":       defaults(func(p *retry.Policy) { p.Backoff = retry.Backoff{Strategy: retry.Fibonacci} }),
-		"{backoff: {fibonacci: }}":   defaults(func(p *retry.Policy) { p.Backoff = retry.Backoff{Strategy: retry.Fibonacci} }),
-		"{jitter: true}":             defaults(func(p *retry.Policy) { p.Jitter = retry.Proportional }),
-		"{jitter: false}":            defaults(func(p *retry.Policy) { p.Jitter = retry.NoJitter }),
-		"{jitter: decorrelated}":     defaults(func(p *retry.Policy) { p.Jitter = retry.Decorrelated }),
+		"{}":                       defaults(func(*retry.Policy) {}),
+		"{max_attempts: 7}":        defaults(func(p *retry.Policy) { p.Attempts = 7 }),
+		"{backoff: fibonacci}":     defaults(func(p *retry.Policy) { p.Backoff = retry.Backoff{Strategy: retry.Fibonacci} }),
+		"{backoff: {fibonacci: }}": defaults(func(p *retry.Policy) { p.Backoff = retry.Backoff{Strategy: retry.Fibonacci} }),
+		"{jitter: true}":           defaults(func(p *retry.Policy) { p.Jitter = retry.Proportional }),
+		"{jitter: false}":          defaults(func(p *retry.Policy) { p.Jitter = retry.NoJitter }),
+		"{jitter: decorrelated}":   defaults(func(p *retry.Policy) { p.Jitter = retry.Decorrelated }),
+		"{retry_on: [Network, RateLimit, server-error]}": defaults(func(p *retry.Policy) {
+			p.RetryOn = []retry.Matcher{{Name: "network"}, {Name: "rate_limit"}, {Name: "server_error"}}
+		}),
 		"{retry_on: timeout}":        defaults(func(p *retry.Policy) { p.RetryOn = []retry.Matcher{{Name: "timeout"}} }),
 		"{retry_on: {exit_code: 7}}": defaults(func(p *retry.Policy) { p.RetryOn = []retry.Matcher{{ExitCodes: []int{7}}} }),
 		"{retry_on: [network, {pattern: 'a+'}]}": defaults(func(p *retry.Policy) {
@@ -444,6 +447,7 @@ func TestAnErrorPolicyStandsInThreePlaces(t *testing.T) {
 		"{error_policy: {" + fields + ", error_collection: 'batched:4', " + blocks + ", retry_config: {attempts: 2}}, map: {MAP}}",
 		"{map: {MAP, error_policy: {" + fields + ", error_collection: {batched: {size: 4}}, " + blocks + ", retry_config: {attempts: 2}}}}",
 		"{" + fields + ", error_collection: 'batched:4', error_policy: {" + blocks + "}, map: {MAP, retry_config: {max_attempts: 2}}}",
+		"{error_policy: {" + fields + ", error_collection: 'batched:4', " + blocks + "}, map: {MAP, timeout_config: {retry_config: {max_attempts: 2}}}}",
 	} {
 		w := parse(t, strings.ReplaceAll(text, "MAP", "input: a, agent_template: [{shell: a}]"))
 		equal(t, text, w.ErrorPolicy, want)
@@ -461,7 +465,6 @@ map: {input: a, agent_template: [{shell: a}], retry_config: {}}
 handlers: {x: [{shell: a}]}
 `)
 	equal(t, "warnings", w.Warnings, []Problem{
-		{"w.yml", 2, 47, `"retry_config" of items has no effect without "on_item_failure: retry"`},
 		{"w.yml", 3, 12, `handler "x" is never used`},
 	})
 }
@@ -481,6 +484,9 @@ func TestSettingsThatCannotBeReachedAreWarnedOf(t *testing.T) {
 		items + "error_policy: {circuit_breaker: {}, max_failures: 5}":                                                              "w.yml:2:16: circuit_breaker cannot open before the job stops: its failure_threshold is 5, and max_failures is 5",
 		few + "error_policy: {circuit_breaker: {}}":                                                                                 "w.yml:2:16: circuit_breaker can never open: its failure_threshold is 5, and all items together can fail 3 times",
 		few + "error_policy: {circuit_breaker: {}, on_item_failure: retry}":                                                         "",
+		few + "error_policy: {circuit_breaker: {}, retry_config: {attempts: 2}}":                                                    "",
+		"commands: [{shell: a}]\nerror_policy: {max_failures: 3}":                                                                   "w.yml:2:1: \"error_policy\" has no effect without items, which a \"map\" or --args has: a step has its own retry_config and on_failure",
+		"commands: [{shell: a}]\nmax_failures: 3":                                                                                   "w.yml:2:1: \"max_failures\" has no effect without items, which a \"map\" or --args has: a step has its own retry_config and on_failure",
 		few + "error_policy: {circuit_breaker: {failure_threshold: 3, on_open: wait}}":                                              "",
 		few + "error_policy: {circuit_breaker: {failure_threshold: 3}}":                                                             "w.yml:2:16: circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait",
 		"map: {input: urls.txt, agent_template: [{shell: a}]}\nerror_policy: {circuit_breaker: {failure_threshold: 3}}":             "w.yml:2:16: circuit_breaker never closes again: once it is open, all items that are left are dead-lettered at once, and none of them tests it; with on_open: wait they wait",
