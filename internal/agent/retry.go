@@ -57,18 +57,26 @@ func (r *run) runStep(ctx context.Context, s *scope, st *step) (stepEnd, error) 
 // runWithRetry tries st until it succeeds or there is no further try.
 func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, error) {
 	state := r.resumed(st)
+	var before *stepEnd // the last try that ran
 	if state.Resumed {
+		before = r.tryBefore(st)
 		// The rest of the wait, and no more than all of it when the clock has been set back.
-		if left := min(time.Until(r.a.Due), state.Previous); left > 0 {
+		left := max(0, min(time.Until(r.a.Due), state.Previous))
+		if st.policy().Expired(state, time.Now().Add(left)) {
+			return before.overBudget(), nil
+		}
+		if left > 0 {
 			if err := r.pause(ctx, left); err != nil {
 				return stepEnd{}, err
 			}
 		}
 	}
 	r.session = r.sessionBefore(s, st)
-	var before *stepEnd // the last try that ran
 	var rnd *rand.Rand
 	for {
+		if st.policy().Expired(state, time.Now()) { // it may have waited for its turn
+			return before.overBudget(), nil
+		}
 		r.tryNumber = state.Attempts + 1
 		if err := r.stepTurn(ctx, st); err != nil {
 			return stepEnd{}, err
@@ -92,7 +100,7 @@ func (r *run) runWithRetry(ctx context.Context, s *scope, st *step) (stepEnd, er
 		failure.Type = d.Type
 		end := stepEnd{result: res, failure: failure, attempts: d.State.Attempts, reason: d.Reason}
 		if d.Reason == retry.Budget {
-			failure.Message = "retry budget exhausted: " + failure.Message
+			return end.overBudget(), nil
 		}
 		if !d.Retry {
 			return end, nil
@@ -217,6 +225,21 @@ func (e stepEnd) refused(refusal string) stepEnd {
 	failure.Message = refusal + "; the last try: " + failure.Message
 	e.failure, e.reason = &failure, retry.CircuitOpen
 	return e
+}
+
+// overBudget returns the end of a step that is not tried again because of its retry budget.
+func (e stepEnd) overBudget() stepEnd {
+	failure := *e.failure
+	failure.Message = "retry budget exhausted: " + failure.Message
+	e.failure, e.reason = &failure, retry.Budget
+	return e
+}
+
+// tryBefore returns the end of the try that st waited after when the run before this one ended, as far as the log has it.
+func (r *run) tryBefore(st *step) *stepEnd {
+	e := r.a.Retrying
+	failure := &Failure{Failure: retry.Failure{Type: e.ErrorType, Message: e.Error, Rule: e.Rule, ExitCode: -1}, Step: st.label}
+	return &stepEnd{result: notRun, failure: failure, attempts: e.Attempt}
 }
 
 // resumed returns what retrying st had used up before a resume; nothing for any other step. An item begins again at its first step, the

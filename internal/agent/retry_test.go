@@ -153,11 +153,19 @@ func TestRetryingGoesOnAfterAResume(t *testing.T) {
 		same(t, "runs", len(f.commands), 1)
 		same(t, "attempts", stepFailed(t, f).Attempts, 3)
 
-		gone := time.Now().Add(-time.Second)
-		a.Retrying.Attempt, a.Retrying.BudgetExpiresAt = 1, &gone
-		execute(t, f.executor(), a)
-		same(t, "runs after the budget", len(f.commands), 2)
-		same(t, "reason", stepFailed(t, f).Reason, retry.Budget)
+		a.Retrying.Attempt, a.Retrying.Error, a.Retrying.ErrorType = 1, "no answer", retry.TypeNetwork
+		for name, expires := range map[string]time.Time{"expired": time.Now().Add(-time.Second), "expires before the try is due": time.Now().Add(time.Second)} {
+			began := time.Now()
+			a.Retrying.BudgetExpiresAt, a.Due = &expires, began.Add(2*time.Second)
+			execute(t, f.executor(), a)
+			same(t, name+": runs", len(f.commands), 1)
+			same(t, name+": waited", time.Since(began), time.Duration(0))
+			end := stepFailed(t, f)
+			same(t, name+": reason", end.Reason, retry.Budget)
+			same(t, name+": attempts", end.Attempts, 1)
+			same(t, name+": type", end.ErrorType, retry.TypeNetwork)
+			same(t, name+": error", end.Error, "retry budget exhausted: no answer")
+		}
 	})
 }
 

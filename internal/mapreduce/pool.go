@@ -424,11 +424,7 @@ func (p *pool) admitNext(now time.Time) bool {
 		return false
 	}
 	it := p.take(retrying)
-	if admission.Verdict == errorpolicy.Refuse {
-		if it.Index == p.loneOut {
-			p.loneOut = -1
-		}
-		p.refuse(it.Item)
+	if p.dropped(it.Item, admission, now) {
 		return true
 	}
 	p.start(it, itemKeys{})
@@ -567,6 +563,34 @@ func (p *pool) startWorker(a agent.Attempt) {
 type task struct {
 	ctx     context.Context
 	attempt agent.Attempt
+}
+
+// dropped settles an item that is not to start: its retry budget has expired, or the open breaker refuses it. It reports whether it is one.
+func (p *pool) dropped(it items.Item, admission errorpolicy.Admission, now time.Time) bool {
+	again, used := p.job.workflow.ErrorPolicy.RetryConfig, p.job.state.retryOf(it.Index)
+	switch {
+	case again != nil && again.Expired(used, now):
+		p.job.giveUp(it, used)
+	case admission.Verdict == errorpolicy.Refuse:
+		p.refuse(it)
+	default:
+		return false
+	}
+	if it.Index == p.loneOut {
+		p.loneOut = -1
+	}
+	return true
+}
+
+// giveUp records the failure of an item whose retry budget expired before its next attempt could begin.
+func (j *job) giveUp(it items.Item, used retry.State) {
+	last := j.state.Failed[it.Index]
+	d := j.state.Policy.GiveUp(errorpolicy.Outcome{ItemID: it.ID, Failure: retry.Failure{Type: last.Type, Message: last.Error, ExitCode: -1}, Retry: used})
+	message := "retry budget exhausted: " + last.Error
+	j.recordFailed(events.AgentFailed{
+		ItemID: it.ID, ItemIndex: it.Index, Attempt: j.state.nextNumber(it.Index) - 1, Step: last.Step, Error: message, ErrorType: last.Type,
+		ErrorSignature: retry.Signature(message), Action: d.Action, Reason: d.Reason,
+	}, j.whySkipped(false))
 }
 
 // refuse dead-letters an item that the open breaker does not admit.

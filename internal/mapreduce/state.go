@@ -44,6 +44,7 @@ type state struct {
 	Retrying map[string]stepRetry `json:"retrying"`          // the last retry of a step by item id, of what has not ended; "" for the other phases
 	Crashes  map[int]crashes      `json:"crashes"`           // of items that were in flight when a run died
 	Losses   map[int]losses       `json:"losses"`            // of items whose workers were lost
+	Failed   map[int]failed       `json:"failed,omitempty"`  // the last failures of items that have a retry budget and are not settled
 	Failures map[int]int          `json:"failures"`          // failures so far of items that wait or are dead-lettered
 	LastTry  map[int]int          `json:"last_try"`          // attempt number of items that are dead-lettered, for their retry from the queue
 	Circuits circuits             `json:"circuits"`
@@ -134,6 +135,13 @@ type losses struct {
 // mostly does so at once.
 const suspiciousTime = 10 * time.Second
 
+// failed is the last failure of an item.
+type failed struct {
+	Step  string     `json:"step,omitempty"`
+	Type  retry.Type `json:"type"`
+	Error string     `json:"error"`
+}
+
 // pendingRetry is an item between two attempts.
 type pendingRetry struct {
 	ID     string      `json:"id"`     // of the item
@@ -161,6 +169,7 @@ func newState(p errorpolicy.Policy) *state {
 		Phases:   map[string]*phase{},
 		Running:  attempts{},
 		Waiting:  map[int]pendingRetry{},
+		Failed:   map[int]failed{},
 		Crashes:  map[int]crashes{},
 		Losses:   map[int]losses{},
 		Failures: map[int]int{},
@@ -467,6 +476,9 @@ func (s *state) applyFailure(now time.Time, e events.AgentFailed) errorpolicy.Ef
 		delete(s.Merging, e.ItemIndex)
 		delete(s.Retrying, e.ItemID)
 		s.Failures[e.ItemIndex] = failures
+		if e.Retry != nil && e.Retry.ExpiresAt != nil {
+			s.Failed[e.ItemIndex] = failed{e.Step, e.ErrorType, e.Error}
+		}
 		next := pendingRetry{ID: e.ItemID, Number: number, Due: *e.RetryAt, Retry: retryState(e)}
 		if e.Resolve {
 			next.Resolve = e.Commit
@@ -618,6 +630,7 @@ func (s *state) settle(id string, index int, st errorpolicy.Status) {
 	delete(s.Waiting, index)
 	delete(s.LastTry, index)
 	delete(s.Failures, index)
+	delete(s.Failed, index)
 	delete(s.Crashes, index)
 	delete(s.Losses, index)
 	delete(s.Skips, index)

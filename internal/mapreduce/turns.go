@@ -298,11 +298,7 @@ func (p *pool) admitByKey(now time.Time) bool {
 	default:
 		p.fresh = nil
 	}
-	if admission.Verdict == errorpolicy.Refuse {
-		if it.Index == p.loneOut {
-			p.loneOut = -1
-		}
-		p.refuse(it.Item)
+	if p.dropped(it.Item, admission, now) {
 		return true
 	}
 	p.start(it, keys)

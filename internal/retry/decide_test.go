@@ -98,11 +98,11 @@ func TestBudgetExpiresByTheClockOnlyAfterAResume(t *testing.T) {
 	}
 	resumed := first.State
 	resumed.Resumed = true
-	if got := p.Next(resumed, Failure{ExitCode: 1}, noon.Add(time.Minute-1), nil); !got.Retry {
+	if got := p.Next(resumed, Failure{ExitCode: 1}, noon.Add(time.Minute-2*time.Second-1), nil); !got.Retry {
 		t.Errorf("resumed before the expiry: got %q, want a retry", got.Reason)
 	}
-	if got := p.Next(resumed, Failure{ExitCode: 1}, noon.Add(time.Minute), nil); got.Reason != Budget {
-		t.Errorf("resumed at the expiry: got retry %v, reason %q, want %q", got.Retry, got.Reason, Budget)
+	if got := p.Next(resumed, Failure{ExitCode: 1}, noon.Add(time.Minute-2*time.Second), nil); got.Reason != Budget {
+		t.Errorf("resumed so late that the next try would begin at the expiry: got retry %v, reason %q, want %q", got.Retry, got.Reason, Budget)
 	}
 	p.Budget = 0
 	if got := p.Next(resumed, Failure{ExitCode: 1}, noon.Add(time.Hour), nil); !got.Retry {
