@@ -197,6 +197,11 @@ func (s *scanner) ours(i, nameEnd int) int {
 		s.add(simple, i, end, e, finding{})
 		return end
 	}
+	if instead := s.ofGit(i, nameEnd); name == "workflow" && instead != "" {
+		end := closing(s.src, i)
+		s.add(unknownRef, i, end, nil, finding{codeUnknown, "unknown value " + s.src[i:end] + ": " + instead})
+		return end
+	}
 	e, end, fault := parseExpr(s.src, i, nameEnd)
 	if fault.code == "" {
 		fault = s.field(e, s.src[i:end])
@@ -229,11 +234,6 @@ func (s *scanner) field(e *expr, written string) finding {
 	}
 	if near := spelling.Nearest(e.steps[0].key, is.Fields); near != "" {
 		return finding{codeUnknown, fmt.Sprintf("unknown value %s (did you mean ${%s.%s}?)", written, e.root, near)}
-	}
-	if e.root == "workflow" {
-		if instead := s.ofGit(e.steps[0].key); instead != "" {
-			return finding{codeUnknown, "unknown value " + written + ": " + instead}
-		}
 	}
 	return finding{codeUnknown, fmt.Sprintf("unknown value %s (%s has %s)", written, e.root, strings.Join(is.Fields, ", "))}
 }
@@ -271,10 +271,8 @@ func (s *scanner) unknown(start, rootEnd int) string {
 	if name == "merge" || name == "workspace" {
 		return text + ": " + name + " is known with `workspace: git` at the root of the file"
 	}
-	if field := strings.TrimPrefix(s.src[rootEnd:], "."); name == "step" {
-		if instead := s.ofGit(field[:posix.NameLen(field)]); instead != "" {
-			return text + ": " + instead
-		}
+	if instead := s.ofGit(start, rootEnd); name == "step" && instead != "" {
+		return text + ": " + instead
 	}
 	if name == "merge" {
 		return text + `: write "workspace: git" at the root of the file, with which it is known in reduce and merge`
@@ -320,8 +318,12 @@ func removed(name, rest, inside string) string {
 	return ""
 }
 
-// ofGit returns what to write instead of a value that the older tool took from git after each step. Of any other field it says nothing.
-func (s *scanner) ofGit(field string) string {
+// ofGit returns what to write instead of a value that the older tool took from git after each step, as in ${step.files_added:*.go}: start
+// is that of the expansion, rootEnd the end of its root. Of any other field it says nothing.
+func (s *scanner) ofGit(start, rootEnd int) string {
+	inside := strings.TrimPrefix(strings.TrimSuffix(s.src[rootEnd:closing(s.src, start)], "}"), ".")
+	field := inside[:posix.NameLen(inside)]
+	glob := strings.TrimPrefix(inside[len(field):], ":")
 	base := "$base"
 	if s.known("workspace") {
 		base = "$PRODIGY_BASE"
@@ -340,6 +342,9 @@ func (s *scanner) ofGit(field string) string {
 		command = `git diff --shortstat "` + base + `"`
 	default:
 		return ""
+	}
+	if glob != "" && !strings.Contains(glob, "'") && strings.HasPrefix(command, "git diff --name-only") {
+		command += " -- '" + glob + "'"
 	}
 	const capture = "run git rev-parse HEAD with `capture: base`"
 	switch own := s.known("workspace"); {

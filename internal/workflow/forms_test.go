@@ -452,6 +452,7 @@ func (l *language) besides(t reflect.Type) []keyDoc {
 	case reflect.TypeFor[Step]():
 		return []keyDoc{
 			{name: "test", meaning: "the older way to write `shell` with `on_failure`", form: l.test()},
+			{name: "fail_workflow", meaning: "the older way to write the opposite of `allow_failure`", form: truth()},
 			{name: "with", meaning: "retries and timeout in short, instead of `retry_config`", form: l.callOptions()},
 			{
 				name: "capture_output", meaning: "another word for capture; `true` takes the name from `id`, and without one says only what is so anyway: the output is `${shell.output}`",

@@ -87,6 +87,12 @@ func aliasesOfOtherTools() map[string]map[string]string {
 // removedKeys returns keys of the older tool that this language does not have, by block, and what to do instead. docs/migrating.md lists
 // them too.
 func removedKeys() map[string]map[string]string {
+	const resumable = "every job can be resumed, so leave it out"
+	phase := map[string]string{
+		"capture_outputs": `write "capture" in the step whose output it is`,
+		"checkpoint":      resumable,
+		"timeout_secs":    `write "timeout"`,
+	}
 	return map[string]map[string]string{
 		"workflow": {
 			"agent_timeout_secs": `write it in "map"`,
@@ -98,28 +104,41 @@ func removedKeys() map[string]map[string]string {
 			"storage":            "jobs are kept below PRODIGY_HOME",
 			"defaults":           `write the values in "env" or as defaults of "parameters"`,
 			"sub_workflows":      `run the other workflow in a shell step: "prodigy run other.yml"`,
+			"agent_merge":        `write "verify" in "workspace"`,
+			"checkpoint":         resumable,
+			"max_retries":        `write "retry_defaults: {attempts: n}", which counts the first try too`,
+			"timeout_secs":       `write "timeout" in a step, or "agent_timeout_secs" in "map"`,
 		},
 		"secret": {
 			"provider": `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
 			"key":      `write NAME: VARIABLE for a variable of the environment, or {file: …} or {command: …}`,
 		},
 		"env value": {"default": `write "value", and the values of other profiles in "profiles"`},
-		"setup":     {"capture_outputs": `write "capture" in the step whose output it is`},
-		"reduce":    {"capture_outputs": `write "capture" in the step whose output it is`},
-		"merge":     {"capture_outputs": `write "capture" in the step whose output it is`},
+		"setup":     phase,
+		"reduce":    phase,
+		"merge":     phase,
 		"map": {
+			"agent_merge":       `write "verify" in "workspace"`,
+			"checkpoint":        resumable,
+			"max_retries":       `write "retry_config: {attempts: n}", which counts the first try too`,
 			"timeout":           `write "agent_timeout_secs"`,
+			"timeout_secs":      `write "agent_timeout_secs"`,
 			"timeout_per_agent": `write "agent_timeout_secs"`,
 			"retry_on_failure":  `write "error_policy: {retry_config: {attempts: n}}", which counts the first try too`,
 		},
 		"timeout_config": {
 			"enable_monitoring": "timeouts are always counted: see prodigy status",
+			"timeout_secs":      `write "agent_timeout_secs"`,
 		},
+		"error_policy": {"max_retries": `write "retry_config: {attempts: n}", which counts the first try too`},
+		"retry_config": {"max_retries": `write "attempts", which counts the first try too`},
 		"step": {
 			"analysis":          `write "shell" with the command that does it`,
 			"analyze":           `write "shell" with the command that does it`,
 			"args":              `write the arguments in the command`,
 			"auto_commit":       `make the commit in a shell step`,
+			"agent_merge":       `write "verify" in "workspace"`,
+			"checkpoint":        resumable,
 			"capture_streams":   "stdout, stderr and exit code are always there, as in ${id.stderr}",
 			"command":           `write "shell"`,
 			"clear_env":         `start the command with "env -i"`,
@@ -129,12 +148,14 @@ func removedKeys() map[string]map[string]string {
 			"goal_seek":         `write "validate" with "on_incomplete"`,
 			"handler":           `write "shell" with the command that does it`,
 			"max_items":         `write it in "foreach", beside "input"`,
+			"max_retries":       `write "retry_config: {attempts: n}", which counts the first try too`,
 			"metadata":          `write it in a comment`,
 			"options":           `write the options in the command`,
 			"outputs":           `write "capture" in a step that prints the names of the files, and ${name} in later ones`,
 			"parallel":          `write it in "foreach", beside "input"`,
 			"retries":           `write "retry_config: {attempts: n}", which counts the first try too`,
 			"temporary":         `the variables of a step are only set for that step`,
+			"timeout_secs":      `write "timeout"`,
 		},
 		"on_failure": {
 			"max_retries":           `write "max_attempts"`,

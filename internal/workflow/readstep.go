@@ -72,9 +72,15 @@ func (r *reader) step(e entry, more []key) (Step, *block) {
 		r.fail(e.value, "%s: want a mapping, got %s (a command is written %s)", e.name, describe(e.value), written)
 		return s, nil
 	}
+	if e.name == "step" {
+		keys = append(keys, key{name: "fail_workflow", read: func(e entry) { r.failWorkflow(e, &s) }})
+	}
 	b := r.block(e.name, e, append(keys, more...))
 	if b == nil {
 		return s, nil
+	}
+	if b.has("fail_workflow") && b.has("allow_failure") {
+		r.fail(b.written["fail_workflow"].key, `"allow_failure" says the same as "fail_workflow": write the first alone`)
 	}
 	r.checkKind(b)
 	r.retryOf(&s, b, p)
@@ -387,3 +393,11 @@ func (r *reader) test(e entry, s *Step) {
 }
 
 const testAttempts = 3
+
+// failWorkflow reads fail_workflow of a step, the older way to write the opposite of allow_failure.
+func (r *reader) failWorkflow(e entry, s *Step) {
+	r.warn(e.key, `"fail_workflow" is the older way to write a step: write "allow_failure: true" for false, and nothing for true`)
+	if fails, ok := r.boolean(e); ok {
+		s.AllowFailure = !fails
+	}
+}

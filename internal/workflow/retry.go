@@ -49,6 +49,10 @@ func (r *reader) retryDefaults(e entry) {
 func (r *reader) retryBlock(e entry, p *positionedPolicy, not map[string]string) bool {
 	keys := r.fields(&p.policy)
 	keys = withReader(keys, "retry_budget", func(e entry) { set(&p.policy.Budget)(r.budget(e)) })
+	if n, err := strconv.Atoi(e.value.Value); err == nil && n > 0 && e.value.Kind == yaml.ScalarNode {
+		r.fail(e.value, "%s: want a mapping, got the number %d (%d tries in all are {attempts: %d}, and %d after the first {attempts: %d})", e.name, n, n, n, n, n+1)
+		return false
+	}
 	for name, why := range not {
 		keys = withReader(keys, name, func(e entry) { r.fail(e.key, "%q in %s has no effect: %s", name, "retry_config", why) })
 	}
