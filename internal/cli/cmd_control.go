@@ -234,6 +234,11 @@ func checkRunning(job jobs.Job, verb control.Verb) error {
 	if job.Running() {
 		return nil
 	}
+	return notRunning(job, verb)
+}
+
+// notRunning returns the error that a job does not run, with what to do instead.
+func notRunning(job jobs.Job, verb control.Verb) error {
 	state := ""
 	instead := insteadOf(verb, job)
 	if s, err := mapreduce.Summarize(job); err == nil {

@@ -46,6 +46,7 @@ type dlqListOptions struct {
 	format   format
 	eligible bool
 	typ      string
+	limit    int // 0: all
 }
 
 func newDLQListCommand(con *console) *cobra.Command {
@@ -67,6 +68,7 @@ func newDLQListCommand(con *console) *cobra.Command {
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().BoolVar(&o.eligible, "eligible", false, "only those that a retry would run")
 	addErrorType(cmd, &o.typ)
+	cmd.Flags().Var(positive{&o.limit}, "limit", "only so many, the first ones")
 	return cmd
 }
 
@@ -121,7 +123,7 @@ func runDLQList(con *console, o dlqListOptions) error {
 	if o.format == asJSON {
 		print = newLetterWriter(con.out, asJSON)
 	}
-	shown := 0
+	found := 0
 	for e, err := range con.secrets.letters(job) {
 		if err != nil {
 			return err
@@ -129,15 +131,20 @@ func runDLQList(con *console, o dlqListOptions) error {
 		if !o.wants(e) {
 			continue
 		}
-		shown++
+		if found++; o.limit > 0 && found > o.limit {
+			continue
+		}
 		if err := print.one(e); err != nil {
 			return err
 		}
 	}
+	if o.limit > 0 && found > o.limit {
+		_, _ = fmt.Fprintf(con.err, "%d of %s are listed.\n", o.limit, counted(found, "dead letter"))
+	}
 	if o.format == asJSON {
 		return print.end()
 	}
-	if shown == 0 {
+	if found == 0 {
 		_, _ = fmt.Fprintf(con.err, "There are no %s in job %s.\n", o.lettersWanted(), job.ID)
 		return nil
 	}

@@ -42,8 +42,12 @@ type dlqRetryOptions struct {
 func newDLQRetryCommand(con *console) *cobra.Command {
 	var o dlqRetryOptions
 	cmd := &cobra.Command{
-		Use:               "retry [job] [item...]",
-		Short:             "Run dead letters again; those that succeed are removed",
+		Use:   "retry [job] [item...]",
+		Short: "Run dead letters again; those that succeed are removed",
+		Long: `Run dead letters again: all of them, or those that the arguments and flags choose. Those that succeed are removed.
+
+The exit code is about those that were chosen: 0 when all of them have succeeded, 3 when one of them is left, because it failed again or is not
+eligible, or when reduce is older than the results. Others in the queue do not count; the last line says how many there are.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: completeRetry(&o.jobID),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -356,7 +360,7 @@ func (o dlqRetryOptions) nothing(con *console, c *letterChoice, reduceStale, red
 		code = exitLeft
 	}
 	if o.format == asJSON {
-		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ReduceHeld: reduceHeld, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left}
+		r := retried{outcome: outcome{JobID: job.ID, ReduceStale: reduceStale, ReduceHeld: reduceHeld, ExitCode: code, Events: job.EventsDir(), DLQ: job.DLQFile()}, Left: left, Others: c.total - left}
 		if err := printJSON(con.out, r); err != nil {
 			return err
 		}
@@ -386,7 +390,8 @@ type retried struct {
 	outcome
 	Reprocessed int `json:"reprocessed"`
 	Recovered   int `json:"recovered"`
-	Left        int `json:"left"` // of those that were asked for
+	Left        int `json:"left"`   // of those that were asked for
+	Others      int `json:"others"` // dead letters that were not asked for
 }
 
 // concludeRetry prints how a retry of dead letters ended and returns its exit code as an error.
@@ -394,18 +399,22 @@ func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterCho
 	if e.State == "" {
 		return o.nothing(con, c, e.ReduceStale, e.ReduceHeld)
 	}
-	left, err := c.left()
+	left, others, err := c.left()
 	if err != nil {
 		return err
 	}
 	code := o.retryCode(e, left)
 	if !o.quiet || code != exitOK {
 		e.printFailures(con)
-		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left\n", counted(e.Reprocessed, "dead letter"), e.Recovered, left)
+		rest := ""
+		if others > 0 {
+			rest = fmt.Sprintf("; %s not among those chosen", counted(others, "dead letter"))
+		}
+		_, _ = fmt.Fprintf(con.err, "%s run again, %d succeeded, %d left%s\n", counted(e.Reprocessed, "dead letter"), e.Recovered, left, rest)
 		e.print(con)
 	}
 	if o.format == asJSON {
-		r := retried{outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left}
+		r := retried{outcome: e.outcome(code), Reprocessed: e.Reprocessed, Recovered: e.Recovered, Left: left, Others: others}
 		if err := printJSON(con.out, r); err != nil {
 			return err
 		}
@@ -413,16 +422,17 @@ func (o dlqRetryOptions) concludeRetry(con *console, e finishedRun, c *letterCho
 	return status(code)
 }
 
-// left counts the selected dead letters that are still in the queue.
-func (c *letterChoice) left() (int, error) {
+// left counts the dead letters in the queue: those that were selected, and others.
+func (c *letterChoice) left() (selected, others int, err error) {
 	ids, err := dlq.IDs(c.job.DLQFile())
-	n := 0
 	for _, id := range ids {
 		if c.named[id] {
-			n++
+			selected++
+		} else {
+			others++
 		}
 	}
-	return n, err
+	return selected, others, err
 }
 
 // retryCode returns the exit code. It depends on the dead letters and on reduce only, not on items of the job that were skipped before or never

@@ -328,12 +328,22 @@ func searched(text string, isRegex bool) (func(line []byte) bool, error) {
 
 func newEventsExportCommand(con *console) *cobra.Command {
 	var o eventsOptions
+	var file string
 	cmd := &cobra.Command{
-		Use:   "export [job] <file>",
-		Short: "Write the events of a job to a file (- is stdout)",
-		Args:  afterJob("file"),
+		Use:   "export [job] [file]",
+		Short: "Write the events of a job to a file, or to stdout",
+		Args:  atMostTwo,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := nameJobBefore(cmd, &o.jobID, args)
+			var err error
+			switch last := len(args) - 1; {
+			case last == 1 || last == 0 && (args[0] == "-" || filepath.Ext(args[0]) != "" || !isJob(args[0], o.jobID)):
+				if file != "" {
+					return usagef("the file is named twice: %s, and --output %s", args[last], file)
+				}
+				file, err = nameJobBefore(cmd, &o.jobID, args)
+			default:
+				err = nameJob(cmd, &o.jobID, args)
+			}
 			if err != nil {
 				return err
 			}
@@ -341,16 +351,40 @@ func newEventsExportCommand(con *console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !cmd.Flags().Changed("format") {
+			if o.format == "" {
 				o.format = formatOf(file)
 			}
-			return unlessClosed(runEventsExport(con, job, file, o))
+			return unlessClosed(runEventsExport(con, job, cmp.Or(file, "-"), o))
 		},
 	}
 	o.add(cmd)
-	o.format = asJSONL
-	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension", string(asJSONL), string(asJSON), string(asCSV))
+	formats := []string{string(asJSONL), string(asJSON), string(asCSV)}
+	addChoice(cmd, (*string)(&o.format), "format", "format of the file; by default that of its extension, else jsonl", formats...)
+	cmd.Flags().Var(formatOrFile{&o.format, formats, &file}, "output", "the same, or the file")
+	cmd.Flags().VarPF(jsonFlag{&o.format}, "json", "", "same as --output json").NoOptDefVal = "true"
 	return cmd
+}
+
+// formatOrFile is a flag that takes a format, as with the other commands, or a file to write to.
+type formatOrFile struct {
+	format  *format
+	formats []string
+	file    *string
+}
+
+func (v formatOrFile) String() string { return "" }
+func (v formatOrFile) Type() string   { return "word" }
+
+func (v formatOrFile) Set(s string) error {
+	switch {
+	case slices.Contains(v.formats, s):
+		*v.format = format(s)
+	case s == "" || s == string(asHuman):
+		return fmt.Errorf("must be one of %s, or a file", strings.Join(v.formats, ", "))
+	default:
+		*v.file = s
+	}
+	return nil
 }
 
 // formatOf returns the format for the extension of a file, by default JSONL.

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"prodigy/internal/events"
 	"prodigy/internal/jobs"
 	"prodigy/internal/outputs"
+	"prodigy/internal/workflow"
 )
 
 type logsOptions struct {
@@ -34,6 +36,7 @@ type logsOptions struct {
 
 func newLogsCommand(con *console) *cobra.Command {
 	var o logsOptions
+	var latest bool
 	cmd := &cobra.Command{
 		Use:   "logs [job] [item]",
 		Short: "Print what the steps of a job have printed",
@@ -51,6 +54,12 @@ How much is kept is set by outputs in the workflow file.`,
 		ValidArgsFunction: completeWhy(&o.jobID),
 		Args:              atMostTwo,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if latest && cmd.Flags().Changed("job-id") {
+				return usagef("the job is named twice: --latest, and --job-id %s", o.jobID.id)
+			}
+			if last := len(args) - 1; cmd.Flags().Changed("tail") && last >= 0 && strings.Trim(args[last], "0123456789") == "" {
+				return usagef("--tail takes no number: it goes on with what comes, as -f; prodigy logs | tail -n %s prints the last lines", args[last])
+			}
 			job, itemID, err := findJobAndItem(cmd, &o.jobID, args)
 			if err != nil {
 				return err
@@ -65,6 +74,8 @@ How much is kept is set by outputs in the workflow file.`,
 	addJobID(cmd, &o.jobID)
 	addFormat(cmd, &o.format, asJSON, asJSONL)
 	f := cmd.Flags()
+	f.BoolVar(&latest, "latest", false, "the latest job, which is meant anyway without a job")
+	f.BoolVar(&o.follow, "tail", false, "same as --follow")
 	f.StringVar(&o.query.Step, "step", "", "only this step and its hooks, by its id or name, or shell_0 for the first")
 	f.Var(positive{&o.query.Attempt}, "attempt", "only this attempt of each item")
 	f.BoolVar(&o.stderr, "stderr", false, "only stderr")
@@ -202,6 +213,11 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 	if err := p.end(); err != nil {
 		return unlessClosed(err)
 	}
+	if !seen {
+		if err := o.mistaken(job); err != nil {
+			return err
+		}
+	}
 	if !seen && o.format == asHuman {
 		_, _ = fmt.Fprintln(con.err, o.nothing(job))
 	}
@@ -209,6 +225,58 @@ func (o logsOptions) print(con *console, job jobs.Job, entries iter.Seq2[outputs
 		return status(exitFailed)
 	}
 	return nil
+}
+
+// mistaken returns an error if the job has never had what the flags ask for, with what it has.
+func (o logsOptions) mistaken(job jobs.Job) error {
+	if w, err := loadRecorded(job); err == nil && o.query.Step != "" {
+		steps := stepLabels(w)
+		if step := o.query.Step; !slices.Contains(steps, step[strings.LastIndex(step, "/")+1:]) {
+			return refusef("job %s has no step %q: it has %s", job.ID, o.query.Step, strings.Join(steps, ", "))
+		}
+	}
+	if o.query.Attempt == 0 {
+		return nil
+	}
+	most := 0
+	for r, err := range events.Read(job.EventsDir()) {
+		if err != nil {
+			return nil // those who read the log say so
+		}
+		if about := r.Event.About(); about == "" || o.query.ItemID != "" && about != o.query.ItemID {
+			continue
+		}
+		switch e := r.Event.(type) {
+		case events.AgentStarted:
+			most = max(most, e.Attempt)
+		case events.AgentDuplicated:
+			most = max(most, e.Attempt)
+		}
+	}
+	if o.query.Attempt > most {
+		return refusef("job %s has no attempt %d at %s: there were %d", job.ID, o.query.Attempt, cmp.Or(o.query.ItemID, "any item"), most)
+	}
+	return nil
+}
+
+// stepLabels returns the labels of all steps of a workflow, those of hooks included.
+func stepLabels(w *workflow.Workflow) []string {
+	var labels []string
+	var add func(steps []workflow.Step)
+	add = func(steps []workflow.Step) {
+		for i, s := range steps {
+			if label := s.Label(i); !slices.Contains(labels, label) {
+				labels = append(labels, label)
+			}
+			for _, inner := range s.NestedSteps() {
+				add(inner)
+			}
+		}
+	}
+	for _, s := range sectionsOf(w) {
+		add(s.steps)
+	}
+	return labels
 }
 
 // nothing says why nothing was printed.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/control"
 	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 )
@@ -54,7 +55,7 @@ func runStop(ctx context.Context, con *console, o stopOptions) error {
 	case pid == 0 && job.Running():
 		return fmt.Errorf("job %s is running, but not in a process that can be seen from here: press Ctrl-C where it runs", job.ID)
 	case pid == 0:
-		return refusef("job %s is not running", job.ID)
+		return notRunning(job, control.Pause)
 	}
 	if err := terminate(pid); err != nil {
 		return fmt.Errorf("stop process %d, which runs job %s: %w", pid, job.ID, err)

@@ -202,8 +202,12 @@ func addMaxDelay(cmd *cobra.Command, d *time.Duration) {
 
 // wrongFlag turns a flag error into a usage error that says what was probably meant, or what the flag takes.
 func wrongFlag(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 { // the flag is one of a command that there is not
+		return unknownCommand(cmd, args)
+	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		if instead := removedFlags()[cmd.Name()][unknown.GetSpecifiedName()]; instead != "" {
+		removed, name := removedFlags(), unknown.GetSpecifiedName()
+		if instead := cmp.Or(removed[cmd.Name()][name], removed[anyCommand][name]); instead != "" {
 			return usagef("%w: a flag of the older tool: %s", err, instead)
 		}
 		return usagef("%w%s", err, nearFlag(cmd, unknown))
@@ -224,6 +228,9 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 
 const nameTheJob = "name the job, by its id or a prefix of it, as the first argument"
 
+// anyCommand is the key of flags that every command of the older tool had.
+const anyCommand = ""
+
 // removedFlags returns flags of the older tool, by command, and what to do instead. docs/migrating.md lists them too.
 func removedFlags() map[string]map[string]string {
 	return map[string]map[string]string{
@@ -232,21 +239,33 @@ func removedFlags() map[string]map[string]string {
 			"yes":            "nothing is asked, so leave it out",
 			"n":              "a workflow runs once; repeat the command, or its steps with foreach",
 			"max-iterations": "a workflow runs once; repeat the command, or its steps with foreach",
-			"p":              "start prodigy in that directory",
-			"path":           "start prodigy in that directory",
-			"v":              "prodigy events follow shows every event",
-			"verbose":        "prodigy events follow shows every event",
 			"w":              "write --workspace git",
 			"worktree":       "write --workspace git",
 			"resume":         "prodigy resume continues a job",
 			"fail-fast":      "write on_item_failure: stop in the workflow",
 		},
+		anyCommand: {
+			"p":       "start prodigy in that directory",
+			"path":    "start prodigy in that directory",
+			"v":       "prodigy events follow shows every event",
+			"verbose": "prodigy events follow shows every event",
+		},
+		"validate": {"format": "a workflow has one format, so leave it out", "suggest": "it always says what to write, so leave it out"},
+		"resume":   {"from-checkpoint": "a job goes on where it stopped, so leave it out"},
+		"logs":     {"summary": "prodigy status and prodigy report have the sums of a job"},
+		"ls":       {"file": nameTheJob},
+		"follow":   {"file": nameTheJob},
+		"search":   {"file": nameTheJob, "fields": "all fields are searched; --output jsonl has them for jq"},
+		"clean": {
+			"max-events": "write --older-than with a unit, as in --older-than 30d", "max-size": "write --older-than with a unit, as in --older-than 30d",
+			"archive-path": "--archive takes the directory", "all-jobs": "write --all", "all-repos": "write --all", "mapreduce": "leave it out",
+		},
 		"purge":   {"older-than-days": "write --older-than with a unit, as in --older-than 30d", "workflow-id": nameTheJob},
-		"stats":   {"group-by": "prodigy events stats counts by type, and prodigy events ls --output csv has all fields to count by", "workflow-id": nameTheJob},
+		"stats":   {"group-by": "prodigy events stats counts by type, and prodigy events ls --output csv has all fields to count by", "workflow-id": nameTheJob, "file": nameTheJob},
 		"list":    {"workflow-id": nameTheJob},
 		"inspect": {"workflow-id": nameTheJob},
 		"analyze": {"workflow-id": nameTheJob},
-		"export":  {"workflow-id": nameTheJob},
+		"export":  {"workflow-id": nameTheJob, "file": nameTheJob},
 		"retry":   {"workflow-id": nameTheJob},
 	}
 }
