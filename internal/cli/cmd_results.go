@@ -32,7 +32,7 @@ func newResultsCommand(con *console) *cobra.Command {
 		Long: `Print the results of the items of a job: a row for each item that has ended, in the order of the items. While the job runs these are the
 items that have ended by now.
 
-A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt, and what steps have captured, which is
+A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt (0: none began), and what steps have captured, which is
 one column of JSON in csv and tsv. With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
 of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",

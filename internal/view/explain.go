@@ -509,11 +509,15 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 	}
 	text := fmt.Sprintf("attempt %d failed%s after %s%s: %s", e.Attempt, on(e.Node, e.Host, e.Slot), duration.Format(time.Duration(e.DurationMS)), in(e.Step), e.Error)
 	why := append(ruled(e.Rule), "type "+string(e.ErrorType))
-	if x.out.Status == Merging {
+	switch {
+	case x.out.Status == Merging && e.ErrorType == retry.TypeVerifyFailed:
+		text = fmt.Sprintf("what attempt %d did was not taken%s: %s", e.Attempt, in(e.Step), e.Error)
+	case x.out.Status == Merging:
 		text = fmt.Sprintf("the work of attempt %d could not be merged: %s", e.Attempt, e.Error)
-		if e.ErrorType == retry.TypeVerifyFailed {
-			text = fmt.Sprintf("what attempt %d did was not taken%s: %s", e.Attempt, in(e.Step), e.Error)
-		}
+	case e.AgentID == "" && e.Attempt == 0:
+		text = "is not run: " + e.Error
+	case e.AgentID == "":
+		text = "is not run again: " + e.Error
 	}
 	for _, c := range e.Conflicts {
 		line := "conflict in " + c.Path
@@ -536,7 +540,10 @@ func (x *explainer) failed(r events.Record, e events.AgentFailed) {
 		return
 	}
 	x.out.Status, x.letter = Status(e.Status().Result()), e.Status().DeadLetter()
-	action := fmt.Sprintf("action %s: %s", e.Action, e.Reason)
+	action := "action " + string(e.Action)
+	if e.Reason != "" {
+		action += ": " + e.Reason
+	}
 	if note := e.Action.Note(); note != "" {
 		action += "; " + note
 	}
