@@ -139,6 +139,7 @@ func removedKeys() map[string]map[string]string {
 			"auto_commit":       `make the commit in a shell step`,
 			"agent_merge":       `write "verify" in "workspace"`,
 			"checkpoint":        resumable,
+			"context":           `write it in the prompt, or in "env"`,
 			"capture_streams":   "stdout, stderr and exit code are always there, as in ${id.stderr}",
 			"command":           `write "shell"`,
 			"clear_env":         `start the command with "env -i"`,
