@@ -93,15 +93,6 @@ type Again struct {
 	State  retry.State  `json:"state"`
 }
 
-// withoutHandler reports whether what follows a failure is decided without the handler.
-func (a *Attempt) withoutHandler(f *Failure) bool {
-	if f.TimedOut && a.Limits.SkipHandlerOnTimeout {
-		return true
-	}
-	n := a.Again
-	return n != nil && n.Policy.Next(n.State, f.Failure, time.Now(), retry.NewRand(0, "", "")).Retry
-}
-
 // Limits are the time limits of an attempt.
 type Limits struct {
 	Agent   time.Duration  `json:"agent,omitempty"`   // for all of its steps, their waits included; 0: none

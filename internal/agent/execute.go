@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,7 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 		end.failure.Message = r.x.Mask.Text(end.failure.Message)
 	}
 	o := Outcome{Failure: end.failure, ExitCode: res.code, Output: res.shown().Output, Captured: r.captured}
-	if f := end.failure; f != nil && len(r.plan.handler) > 0 && !a.withoutHandler(f) {
+	if f := end.failure; f != nil && len(r.plan.handler) > 0 && !r.withoutHandler(f) {
 		failure, err := r.runSteps(ctx, s.failing(end), r.plan.handler)
 		if err != nil {
 			return Outcome{}, err
@@ -47,6 +48,19 @@ func (x *Executor) Execute(ctx context.Context, a Attempt) (Outcome, error) {
 	}
 	o.Duration = time.Since(began)
 	return o, nil
+}
+
+// withoutHandler reports whether what follows a failure is decided without the handler: it is about what failed for good.
+func (r *run) withoutHandler(f *Failure) bool {
+	if f.TimedOut && r.a.Limits.SkipHandlerOnTimeout {
+		return true
+	}
+	n := r.a.Again
+	if n == nil {
+		return false
+	}
+	rnd := retry.NewRand(r.x.Seed, r.a.ItemID, strconv.Itoa(r.a.Number)) // as the policy of the job draws
+	return n.Policy.Next(n.State, f.Failure, time.Now(), rnd).Retry
 }
 
 // Holds returns none: commands on this machine are ended when their run dies, and before it is resumed.

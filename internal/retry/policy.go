@@ -23,7 +23,7 @@ type Policy struct {
 	JitterFactor   float64         `yaml:"jitter_factor"`                 // with `jitter: true`: a delay d is drawn from d·(1−f) to d·(1+f)
 	RetryOn        []Matcher       `yaml:"retry_on"`                      // which failures are tried again: any match is enough; default any failure that is not permanent
 	RetryAfter     *After          `yaml:"retry_after"`                   // whether the next try waits as long as the service has asked for, if that is longer than the backoff; with a jitter, the backoff comes on top. `true` reads the header of HTTP; default false
-	Budget         time.Duration   `yaml:"retry_budget"`                  // how long all the waiting may take together; default no limit
+	Budget         time.Duration   `yaml:"retry_budget"`                  // how long all the waiting may take together; after a resume no try begins so long after the first failure or later; default no limit
 	OnFailure      FailureAction   `yaml:"on_failure"`                    // what follows when the tries are used up; default stop
 	CircuitBreaker *breaker.Config `yaml:"circuit_breaker"`               // refuses to run the step while it keeps failing, for all agents at once; default none
 }
