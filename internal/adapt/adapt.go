@@ -302,7 +302,10 @@ func (l *Limiter) measure(e End, now time.Time) (reason string) {
 	m.Sum += e.Took.Seconds()
 	m.Busy = m.Busy || 2*e.Calls >= int(m.Limit)
 	if !m.Steady && m.Busy && (m.Usual == 0 || e.Took.Seconds() < 2*m.Usual) {
-		if spent := later(m.Grown, now.Add(-max(e.Took, time.Second/growth))).Add(time.Duration(float64(time.Second) / (growth * math.Ln2 * m.Limit))); !spent.After(now) {
+		step := time.Duration(float64(time.Second) / (growth * math.Ln2 * m.Limit))
+		// At least one step may be taken at once: else calls shorter than a step would never let a limit of one grow.
+		allowance := max(e.Took, time.Second/growth, step)
+		if spent := later(m.Grown, now.Add(-allowance)).Add(step); !spent.After(now) {
 			m.Grown, m.Limit = spent, min(m.Limit+1, float64(l.config.Max))
 			reason = "calls take no longer than with fewer at once"
 		}

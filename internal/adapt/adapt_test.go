@@ -36,17 +36,18 @@ func TestAClockThatIsSetChangesLittle(t *testing.T) {
 // TestTheNumberAtOnceFollowsTheTimeOfCalls: without refusals it grows until calls take longer.
 func TestTheNumberAtOnceFollowsTheTimeOfCalls(t *testing.T) {
 	for name, c := range map[string]struct {
-		quick       int
+		min, quick  int
 		least, most int
 	}{
-		"a service for 64":  {quick: 64, least: 64, most: 64},
-		"a service for 10":  {quick: 10, least: 10, most: 40},
-		"a service for one": {quick: 1, least: 2, most: 20},
+		"a service for 64":      {min: 2, quick: 64, least: 64, most: 64},
+		"a service for 10":      {min: 2, quick: 10, least: 10, most: 40},
+		"a service for one":     {min: 2, quick: 1, least: 2, most: 20},
+		"from one at a service": {min: 1, quick: 64, least: 64, most: 64},
 	} {
-		l := New(Config{Min: 2, Max: 64})
+		l := New(Config{Min: c.min, Max: 64})
 		r := simulate(l, &service{base: 100 * time.Millisecond, quick: c.quick, spread: 0.3}, 3000, 1)
 		if len(r.changes) == 0 || r.changes[0].Reason == "" {
-			t.Errorf("%s: got changes %v, want why there are more than %d", name, r.changes, 2)
+			t.Errorf("%s: got changes %v, want why there are more than %d", name, r.changes, c.min)
 		}
 		if got := l.AtOnce(); got < c.least || got > c.most {
 			t.Errorf("%s: %d at once at the end, want from %d to %d", name, got, c.least, c.most)
