@@ -164,7 +164,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 	if err != nil {
 		return job, nil, err
 	}
-	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true}, o.settings, settings.ToPlan)
+	w, err := load(ctx, o.path, mapreduce.Config{MaxDelay: limit, MaxParallel: o.maxParallel, InputMayCome: true}, o.settings, settings.ToSimulate)
 	if err != nil {
 		return job, nil, err
 	}

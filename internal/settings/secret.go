@@ -18,7 +18,7 @@ func (r *resolver) plainSecrets() {
 			continue
 		}
 		value, err := r.plainSecret(s)
-		if err != nil && r.o.Purpose == ToCheck {
+		if err != nil && r.o.Purpose >= ToSimulate {
 			r.declare(s.Name)
 			continue
 		}
@@ -99,7 +99,7 @@ func (r *resolver) secretValue(v workflow.EnvVar) {
 	if err == nil && value == "" {
 		err = errors.New("the value is empty")
 	}
-	if err != nil && r.o.Purpose == ToCheck {
+	if err != nil && r.o.Purpose >= ToSimulate {
 		r.keep(workflow.EnvVar{Name: v.Name, Secret: true})
 		return
 	}

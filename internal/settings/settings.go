@@ -17,13 +17,14 @@ import (
 	"prodigy/internal/workflow"
 )
 
-// Purpose is what settings are resolved for.
+// Purpose is what settings are resolved for. Each asks for less than the one before.
 type Purpose int
 
 const (
-	ToRun   Purpose = iota
-	ToPlan          // no command is run: what it would give is not known; the values of secrets are hidden
-	ToCheck         // besides, what only a run has to have is not missed: secrets and required parameters
+	ToRun      Purpose = iota
+	ToPlan             // no command is run: what it would give is not known; the values of secrets are hidden
+	ToSimulate         // besides, no secret is missed
+	ToCheck            // besides, no required parameter is missed
 )
 
 // Options are the options of a run.
@@ -158,11 +159,21 @@ func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, er
 	r.out.Mask = mask.New(slices.Collect(maps.Values(r.out.Secrets)))
 	r.out.known, r.out.purpose = r.known, o.Purpose
 	if o.Purpose != ToRun {
-		for name := range r.out.Secrets {
-			r.out.Secrets[name] = mask.Mark
-		}
+		r.hideSecrets()
 	}
 	return r.out, nil
+}
+
+// hideSecrets gives all secrets the same value, also those that have not been asked for.
+func (r *resolver) hideSecrets() {
+	for _, name := range r.out.Final {
+		r.out.Secrets[name] = mask.Mark
+	}
+	for _, v := range r.out.Env {
+		if v.Secret {
+			r.out.Secrets[v.Name] = mask.Mark
+		}
+	}
 }
 
 func chosen(w *workflow.Workflow, name string) (workflow.Profile, error) {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,9 +86,11 @@ func TestACheckMissesNothingThatOnlyARunNeeds(t *testing.T) {
 	if _, err := Resolve(context.Background(), w, Options{Purpose: ToCheck, Dir: dir}); err != nil {
 		t.Errorf("got %v", err)
 	}
-	_, err := Resolve(context.Background(), w, Options{Purpose: ToPlan, Dir: dir})
-	if err == nil || strings.Count(err.Error(), "\n") != 2 {
-		t.Errorf("got %v, want what is missing, all at once", err)
+	for purpose, want := range map[Purpose]int{ToSimulate: 1, ToPlan: 3} {
+		var invalid *workflow.InvalidError
+		if _, err := Resolve(context.Background(), w, Options{Purpose: purpose, Dir: dir}); !errors.As(err, &invalid) || len(invalid.Problems) != want {
+			t.Errorf("purpose %d: got %v, want the %d that are missing, all at once", purpose, err, want)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 		t.Error("a command was run")
