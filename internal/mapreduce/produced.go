@@ -17,7 +17,7 @@ import (
 // production is how the files come to be that the agents of a map phase leave: under which names, and what becomes of those that are not whole.
 type production struct {
 	atomic     bool // they have other names until the attempt has succeeded
-	incomplete workflow.Incomplete
+	incomplete workflow.Incomplete // empty: those of an item's own are kept under another name, if they are not directories
 	mark       string // part of these names, so that no other job has the same
 	sync       bool   // they are on disk before they get their names
 }
@@ -36,7 +36,7 @@ func (j *job) newProduction() *production {
 	if p.incomplete == "" && p.atomic {
 		p.incomplete = workflow.RemoveIncomplete
 	}
-	if !p.atomic && (p.incomplete == "" || p.incomplete == workflow.KeepIncomplete) {
+	if !p.atomic && p.incomplete == workflow.KeepIncomplete {
 		return nil
 	}
 	return p
@@ -92,8 +92,11 @@ func (j *job) beginProducing(e *attemptEnd) error {
 
 // filesBefore returns the files with these paths, as they are now.
 func (j *job) filesBefore(paths []string) ([]fileBefore, error) {
-	all := make([]fileBefore, len(paths))
+	var all []fileBefore
 	for i, path := range paths {
+		if j.production.incomplete == "" && !dependsOnItem(j.workflow.Map.Produces[i]) {
+			continue
+		}
 		final, err := j.files.files.Local(path)
 		if err != nil {
 			return nil, fmt.Errorf("produces: %w", err)
@@ -103,7 +106,7 @@ func (j *job) filesBefore(paths []string) ([]fileBefore, error) {
 		if b.info, err = os.Lstat(b.written); err != nil {
 			b.info = nil
 		}
-		all[i] = b
+		all = append(all, b)
 	}
 	return all, nil
 }
@@ -172,7 +175,11 @@ func (p *production) drop(b fileBefore, notice func(string)) {
 	case workflow.RemoveIncomplete:
 		err = os.RemoveAll(b.written)
 	case workflow.PartialIncomplete:
-		err = os.Rename(b.written, b.final+partialSuffix)
+		err = errors.Join(os.RemoveAll(b.final+partialSuffix), os.Rename(b.written, b.final+partialSuffix))
+	default:
+		if info, e := os.Lstat(b.written); e == nil && !info.IsDir() { // other items may have files in a directory
+			err = os.Rename(b.written, b.final+partialSuffix)
+		}
 	}
 	if err != nil {
 		notice("files of an attempt that did not succeed: " + err.Error())
