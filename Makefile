@@ -14,10 +14,8 @@ PREFIX  ?= /usr/local
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-build: ## Build bin/prodigy, bin/prodigy-fleet and bin/prodigy-otel
+build: ## Build bin/prodigy
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy ./cmd/prodigy
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy-fleet ./cmd/prodigy-fleet
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/prodigy-otel ./cmd/prodigy-otel
 
 test: ## Run all tests
 	$(GO) test -timeout $(PATIENCE) ./...
@@ -128,8 +126,6 @@ stale:
 
 cross:
 	GOOS=linux $(GO) build -o /dev/null ./cmd/prodigy
-	GOOS=linux $(GO) build -o /dev/null ./cmd/prodigy-fleet
-	GOOS=linux $(GO) build -o /dev/null ./cmd/prodigy-otel
 	GOOS=darwin $(GO) vet ./...
 	GOOS=windows $(GO) vet ./...
 
@@ -149,7 +145,7 @@ man: ## Write the manual pages to bin/man
 
 install: build man ## Install prodigy and its manual pages into PREFIX (/usr/local)
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/man/man1'
-	install -m 0755 bin/prodigy bin/prodigy-fleet bin/prodigy-otel '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 bin/prodigy '$(DESTDIR)$(PREFIX)/bin'
 	install -m 0644 bin/man/*.1 '$(DESTDIR)$(PREFIX)/share/man/man1'
 
 release: ## Build archives for six platforms in dist, with checksums

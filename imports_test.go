@@ -4,7 +4,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,9 +14,7 @@ import (
 // allowed is the picture of the packages: which of them, and which outside modules, each may import besides the standard
 // library. A package that is not here may not exist. Tests are free.
 var allowed = map[string][]string{
-	"cmd/prodigy":       {"cli"},
-	"cmd/prodigy-fleet": {"cli", "natsfleet"},
-	"cmd/prodigy-otel":  {"cli", "otlp"},
+	"cmd/prodigy": {"cli", "natsfleet", "otlp"},
 	"internal/cli": {
 		"mapreduce", "agent", "aicli", "breaker", "control", "dlq", "duration", "errorpolicy", "events", "filter", "fleet", "fsck", "items", "jobs", "mask", "metrics", "notify", "oneline", "outputs", "posix", "pressure", "process", "rate", "rawjson", "report", "retry", "settings", "sharedpool", "shell", "shorthand", "simulate", "spelling", "spend", "straggler", "telemetry", "ui", "view", "workflow",
 		"github.com/clipperhouse/displaywidth", "github.com/go-json-experiment/json", "github.com/rs/zerolog", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vbauerster/mpb/v8/cwriter", "golang.org/x/sync", "golang.org/x/term", "gopkg.in/yaml.v3",
@@ -176,27 +173,4 @@ func permitted(imported string, may []string) bool {
 	return slices.ContainsFunc(may, func(module string) bool {
 		return imported == module || strings.HasPrefix(imported, module+"/")
 	})
-}
-
-// The broker's client and OpenTelemetry's SDK make every start slower, so that prodigy itself is built without them. The SDK also takes memory, of which a
-// fleet has a process for each worker.
-func TestProgramsLinkOnlyWhatTheyNeed(t *testing.T) {
-	broker, telemetry := []string{"nats-io"}, []string{"opentelemetry", "google.golang.org"}
-	for program, without := range map[string][]string{
-		"prodigy": slices.Concat(broker, telemetry), "prodigy-fleet": telemetry, "prodigy-otel": broker,
-	} {
-		out, err := exec.Command("go", "list", "-deps", "./cmd/"+program).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		deps := strings.Fields(string(out))
-		if !slices.Contains(deps, "prodigy/internal/cli") {
-			t.Fatalf("%s does not import its command line: %d packages", program, len(deps))
-		}
-		for _, pkg := range deps {
-			if slices.ContainsFunc(without, func(part string) bool { return strings.Contains(pkg, part) }) {
-				t.Errorf("%s links %s", program, pkg)
-			}
-		}
-	}
 }

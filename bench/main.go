@@ -6,7 +6,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -63,7 +62,6 @@ type stage struct {
 	dir     string // for all files
 	prodigy string // the programs
 	noop    string
-	bare    string
 	self    string
 	table   table
 }
@@ -108,24 +106,18 @@ func bench(o options) (table, error) {
 	return s.table, nil
 }
 
-// build builds prodigy, a program that does nothing, and a Go program that does nothing.
+// build builds prodigy, and a program that does nothing.
 func (s *stage) build() error {
-	s.prodigy, s.bare = filepath.Join(s.dir, "prodigy"), filepath.Join(s.dir, "bare")
+	s.prodigy = filepath.Join(s.dir, "prodigy")
 	build := command("go", "build", "-trimpath", "-ldflags", "-s -w -X prodigy/internal/cli.version=bench", "-o", s.prodigy, "./cmd/prodigy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build prodigy: %w", err)
 	}
-	source, err := s.write("bare.go", "package main\n\nfunc main() {}\n")
-	if err != nil {
+	if err := install(s.prodigy); err != nil {
 		return err
 	}
-	if err := command("go", "build", "-ldflags", "-s -w", "-o", s.bare, source).Run(); err != nil {
-		return fmt.Errorf("build a bare program: %w", err)
-	}
-	if err := errors.Join(install(s.prodigy), install(s.bare)); err != nil {
-		return err
-	}
+	var err error
 	if s.self, err = os.Executable(); err != nil {
 		return err
 	}

@@ -64,19 +64,15 @@ func release(version, out string) error {
 	var sums strings.Builder
 	for _, p := range platforms {
 		name := fmt.Sprintf("prodigy_%s_%s_%s", strings.TrimPrefix(version, "v"), p.os, p.arch)
-		var programs []file
-		for _, program := range []string{"prodigy", "prodigy-fleet", "prodigy-otel"} {
-			built, err := build(program, version, p.os, p.arch)
-			if err != nil {
-				return err
-			}
-			programs = append(programs, built)
+		program, err := build(version, p.os, p.arch)
+		if err != nil {
+			return err
 		}
 		pack, ending := tarGz, ".tar.gz"
 		if p.os == "windows" {
 			pack, ending = zipped, ".zip"
 		}
-		archive, err := pack(name, append(programs, shared...))
+		archive, err := pack(name, append([]file{program}, shared...))
 		if err != nil {
 			return err
 		}
@@ -89,19 +85,19 @@ func release(version, out string) error {
 	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
-// build compiles a program for a platform. Nothing of this machine gets into it.
-func build(name, version, goos, goarch string) (file, error) {
+// build compiles the program for a platform. Nothing of this machine gets into it.
+func build(version, goos, goarch string) (file, error) {
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return file{}, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	source := "./cmd/" + name
+	name := "prodigy"
 	if goos == "windows" {
 		name += ".exe"
 	}
 	path := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X prodigy/internal/cli.version="+version, "-o", path, source)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X prodigy/internal/cli.version="+version, "-o", path, "./cmd/prodigy")
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {

@@ -57,12 +57,10 @@ func run(ctx context.Context, only string, items, pairs, million int) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	for _, name := range []string{"prodigy", "prodigy-fleet"} { // as make build does
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "./cmd/"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "prodigy"), "./cmd/prodigy") // as make build does
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	b := bench{ctx: ctx, dir: dir}
 	var goals []goal

@@ -1,11 +1,17 @@
 // Command prodigy runs commands over a list of items, retries what fails, keeps what failed for good, and can be resumed after a crash.
-// All of it is package cli.
+// Its command line is package cli. What reaches a broker and a collector is given to it here, so that the tests of both can use it.
 package main
 
 import (
 	"os"
+	"runtime"
 
 	"prodigy/internal/cli"
+	"prodigy/internal/natsfleet"
+	"prodigy/internal/otlp"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:], nil, nil)) }
+func main() {
+	runtime.MemProfileRate = 0 // nats-server can serve a profile of the memory, for which each program with it samples its own
+	os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, otlp.Export))
+}

@@ -30,7 +30,7 @@ for all who may use it. --config names any configuration of nats-server. SIGHUP 
 			if dir != "" && o.Config != "" {
 				return usagef("--dir and --config exclude each other")
 			}
-			return con.linked(func() error { return runBroker(cmd.Context(), con, dir, o) })
+			return runBroker(cmd.Context(), con, dir, o)
 		},
 	}
 	f := cmd.Flags()

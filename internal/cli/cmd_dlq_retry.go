@@ -64,9 +64,6 @@ eligible, or when reduce is older than the results. Others in the queue do not c
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.backend == nil && !o.dryRun {
-				return fleetCompanion.become()
-			}
 			return runDLQRetry(cmd.Context(), con, o)
 		},
 	}

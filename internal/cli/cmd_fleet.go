@@ -39,7 +39,7 @@ that it has heard of and that do not: silent is one that it waits for word of, a
 			if err := o.broker.need("fleet"); err != nil {
 				return err
 			}
-			return con.linked(func() error { return runFleetList(cmd.Context(), con, o) })
+			return runFleetList(cmd.Context(), con, o)
 		},
 	}
 	addFormat(list, &o.format, asJSON)
@@ -52,7 +52,7 @@ that it has heard of and that do not: silent is one that it waits for word of, a
 			if err := o.broker.need("fleet"); err != nil {
 				return err
 			}
-			return con.linked(func() error { return runFleetDrain(cmd.Context(), con, o, args[0]) })
+			return runFleetDrain(cmd.Context(), con, o, args[0])
 		},
 	}
 	for _, cmd := range []*cobra.Command{list, drain} {
@@ -81,7 +81,7 @@ here by its id, workers end what they run of it, and all of it is removed from t
 			if err := o.broker.need("fleet"); err != nil {
 				return err
 			}
-			return con.linked(func() error { return runFleetSweep(cmd.Context(), con, o, args, dryRun) })
+			return runFleetSweep(cmd.Context(), con, o, args, dryRun)
 		},
 	}
 	o.broker.add(cmd, "fleet", "the broker")
@@ -105,10 +105,8 @@ for one another. With three hosts the brokers are a cluster, which goes on when 
 		Args: exactly("directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			o.Dir = args[0]
-			return con.linked(func() error {
-				made, err := con.backend.Init(o)
-				return con.printMade(made, err)
-			})
+			made, err := con.backend.Init(o)
+			return con.printMade(made, err)
 		},
 	}
 	f := cmd.Flags()
@@ -139,10 +137,8 @@ users.conf, and to read it: kill -HUP.`,
 		Example: "  prodigy fleet add fleet cellar",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return con.linked(func() error {
-				made, err := con.backend.Add(args[0], fleet.Role(role), args[1])
-				return con.printMade(made, err)
-			})
+			made, err := con.backend.Add(args[0], fleet.Role(role), args[1])
+			return con.printMade(made, err)
 		},
 	}
 	addRole(cmd, &role)
@@ -161,10 +157,8 @@ With fleet add of the same name a worker gets new credentials.`,
 		Example: "  prodigy fleet remove fleet cellar\n  prodigy fleet remove fleet laptop --role coordinator",
 		Args:    exactly("directory", "name"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return con.linked(func() error {
-				changed, err := con.backend.Remove(args[0], fleet.Role(role), args[1])
-				return con.printMade(told(changed), err)
-			})
+			changed, err := con.backend.Remove(args[0], fleet.Role(role), args[1])
+			return con.printMade(told(changed), err)
 		},
 	}
 	addRole(cmd, &role)

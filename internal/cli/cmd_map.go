@@ -81,9 +81,6 @@ to stdout and stderr, each item as a whole when it has ended; failures and how t
 					return err
 				}
 			}
-			if o.fleet.wanted() && con.backend == nil {
-				return fleetCompanion.become()
-			}
 			return runMap(cmd.Context(), con, o)
 		},
 	}

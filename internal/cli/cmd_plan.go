@@ -57,9 +57,6 @@ are stable; a time without a limit is left out. With --fleet the broker is asked
 			if err := o.fleet.brokerOptions.find(); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.backend == nil {
-				return fleetCompanion.become()
-			}
 			return runPlan(cmd.Context(), con, o)
 		},
 	}

@@ -45,9 +45,6 @@ codes are those of run, but 0 when the job had already completed.`,
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.backend == nil {
-				return fleetCompanion.become()
-			}
 			return runResume(cmd.Context(), con, o)
 		},
 	}

@@ -71,9 +71,6 @@ Exit codes: 0 all items succeeded, 1 the job failed or its policy stopped it, 2 
 			if err := o.fleet.find(cmd); err != nil {
 				return err
 			}
-			if o.fleet.wanted() && con.backend == nil {
-				return fleetCompanion.become()
-			}
 			return runAll(cmd.Context(), con, o)
 		},
 	}

@@ -49,7 +49,7 @@ on another worker.`,
 			if err := o.broker.need("join"); err != nil {
 				return err
 			}
-			return con.linked(func() error { return runWorker(cmd.Context(), con, o) })
+			return runWorker(cmd.Context(), con, o)
 		},
 	}
 	f := cmd.Flags()

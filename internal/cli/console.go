@@ -37,8 +37,8 @@ type console struct {
 	wide    func() int        // of the terminal that out is; 0: it is none
 	safe    bool              // out is a terminal
 
-	backend fleet.Backend    // nil: this program reaches no broker
-	export  telemetry.Export // nil: this program exports no telemetry
+	backend fleet.Backend
+	export  telemetry.Export
 
 	secrets jobSecrets // of the job that is shown
 }

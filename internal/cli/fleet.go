@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -385,6 +383,7 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		}
 	}
 	return func(ctx context.Context, c mapreduce.Config) (mapreduce.Result, error) {
+		boundGarbage()
 		layers, err := presetTexts(t.home, w)
 		if err != nil {
 			return mapreduce.Result{}, err
@@ -437,67 +436,9 @@ func presetTexts(home jobs.Home, w *workflow.Workflow) ([]string, error) {
 	return append(texts, string(text)), err
 }
 
-// companion is a program that prodigy starts for what would make all else start slower.
-type companion struct{ name, what string }
-
-var (
-	fleetCompanion = companion{"prodigy-fleet", "a fleet"}
-	otelCompanion  = companion{"prodigy-otel", "OpenTelemetry"}
-)
-
-// companionForVar tells a companion which version of prodigy has started it.
-const companionForVar = "PRODIGY_COMPANION_FOR"
-
-// become runs the same command line by the companion. It returns only when it cannot, or on Windows.
-func (c companion) become() error {
-	path, err := c.find()
-	if err != nil {
-		return err
-	}
-	return become(path, os.Args[1:], c.environ())
-}
-
-// environ returns the environment to start the companion in.
-func (companion) environ() []string { return append(os.Environ(), companionForVar+"="+versionText()) }
-
-// find returns the path of the companion.
-func (c companion) find() (string, error) {
-	name := c.name
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	if self, err := os.Executable(); err == nil {
-		if beside := filepath.Join(filepath.Dir(self), name); isFile(beside) {
-			return beside, nil
-		}
-	}
-	found, err := exec.LookPath(name)
-	if err != nil {
-		return "", refusef("%s needs the program %s, of the same version (%s), beside prodigy or on PATH: it comes in the same archive, and make install installs it", c.what, c.name, versionText())
-	}
-	return found, nil
-}
-
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// check refuses to go on, in the companion, for a prodigy of another version.
-func (c companion) check() error {
-	version := os.Getenv(companionForVar)
-	if err := os.Unsetenv(companionForVar); err != nil || version == "" || version == versionText() {
-		return err
-	}
-	return refusef("prodigy is version %s, and the %s that it found is %s: install both from one archive", version, c.name, versionText())
-}
-
-// linked calls do, by prodigy-fleet if this is only prodigy.
-func (c *console) linked(do func() error) error {
-	if c.backend == nil {
-		return fleetCompanion.become()
-	}
-	return do()
 }
 
 // sayer returns a function that prints lines about what a worker or broker does.

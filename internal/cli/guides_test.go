@@ -11,12 +11,12 @@ import (
 	"prodigy/internal/testenv/scripts"
 )
 
-// Each guide does what it says: what stands below a command is printed by it. Those that need a companion are followed by the tests of natsfleet and otlp.
+// Each guide does what it says: what stands below a command is printed by it.
 func TestGuidesDoWhatTheySay(t *testing.T) {
 	if runtime.GOOS == "windows" || testing.Short() {
 		t.Skip("the guides need a POSIX sh, and some time")
 	}
-	scripts.RunGuides(t, "")
+	scripts.RunGuides(t)
 }
 
 // The examples for other programs are YAML, and what they call of prodigy is there.

@@ -23,8 +23,7 @@ var (
 	logFileSize string // size in bytes at which the next log file begins, for make torture; empty: the default
 )
 
-// Main runs the program with its arguments, without its name, and returns the exit code.
-// Link reaches the broker of a fleet, and export sends telemetry; nil: prodigy-fleet and prodigy-otel are run for what needs them.
+// Main runs the program with its arguments, without its name, and returns the exit code. Backend reaches the broker of a fleet, and export sends telemetry.
 func Main(args []string, backend fleet.Backend, export telemetry.Export) int {
 	growStack(0)
 	return run(args, backend, export)
@@ -46,17 +45,6 @@ func growStack(depth int) byte {
 func run(args []string, backend fleet.Backend, export telemetry.Export) int {
 	con := newConsole(os.Stdout, os.Stderr, os.Getenv)
 	con.backend, con.export = backend, export
-	var err error
-	switch {
-	case backend != nil:
-		err = fleetCompanion.check()
-	case export != nil:
-		err = otelCompanion.check()
-	}
-	if err != nil {
-		explain(con.err, nil, err)
-		return exitCode(err)
-	}
 	root := newRootCommandFor(con, args)
 	root.SetArgs(args)
 	var p profile

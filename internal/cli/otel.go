@@ -1,18 +1,10 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"os/signal"
-	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,29 +15,24 @@ import (
 	"prodigy/internal/telemetry"
 )
 
-const exportName = "export-telemetry"
-
 // Patience at the end of a run.
 const (
 	flushPatience  = 5 * time.Second // of the exporter with what is left
 	exportPatience = 7 * time.Second // with the exporter
 )
 
-// exporting is the process that exports a job while it runs. It reads the log, so that nothing of the run waits for it.
+// exporting is the export of a job while it runs. It reads the log, so that nothing of the run waits for it.
 type exporting struct {
-	path string // of prodigy-otel
-	told func(text string)
-	lost func(map[string]int)
+	export  telemetry.Export
+	options telemetry.Options
+	told    func(text string)
 
-	once    sync.Once
-	cmd     *exec.Cmd
-	over    io.Closer // its standard input: it is closed when the run is over
-	errors  bytes.Buffer
-	running sync.WaitGroup
+	once  sync.Once
+	over  chan struct{} // is closed when the run is over
+	ended chan struct{} // nil: it has not begun; is closed after the rest is set
 
-	mu     sync.Mutex
 	report telemetry.Report
-	failed error // it could not be started, or did not do what it should
+	failed error
 }
 
 // exportTelemetry has the job that c configures exported to OpenTelemetry, if --otel or the environment asks for that. The function that it returns must
@@ -55,13 +42,7 @@ func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 	if env.Disabled() || !p.otel && !env.Named() {
 		return func() {}, nil
 	}
-	tell := func(text string) { p.notices <- notice{text: "note: " + visible(text)} }
-	err = env.Check()
-	var path string
-	if err == nil {
-		path, err = otelCompanion.find()
-	}
-	switch {
+	switch err := env.Check(); {
 	case err != nil && p.otel:
 		return nil, refusef("--otel: %w", err)
 	case err != nil: // the variables may be meant for other programs
@@ -70,10 +51,17 @@ func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 		}
 		return func() {}, nil
 	}
-	x := &exporting{path: path, told: tell}
+	x := &exporting{
+		export: p.con.export, told: func(text string) { p.notices <- notice{text: "note: " + visible(text)} }, over: make(chan struct{}),
+		options: telemetry.Options{Version: versionText(), Environ: c.Environ, Patience: flushPatience},
+	}
+	x.options.Over = x.over
 	if p.counts != nil {
-		x.lost = p.counts.Dropped
-		x.lost(map[string]int{"logs": 0, "traces": 0})
+		lost := func(r telemetry.Report) {
+			p.counts.Dropped(map[string]int{"logs": r.Logs.Lost, "traces": r.Spans.Lost})
+		}
+		lost(telemetry.Report{})
+		x.options.Progress = lost
 	}
 	c.Trace, c.LogSteps = true, true
 	observe := c.Observe
@@ -86,71 +74,38 @@ func (p *printer) exportTelemetry(c *mapreduce.Config) (end func(), err error) {
 	return x.end, nil
 }
 
-// start starts the process for a run that begins with a record.
+// start begins the export of a run that begins with a record.
 func (x *exporting) start(first events.Record) {
-	cmd := exec.Command(x.path, exportName, first.JobID, strconv.FormatInt(first.Seq, 10))
-	cmd.Env = otelCompanion.environ()
-	cmd.Stderr = &x.errors
-	in, err := cmd.StdinPipe()
-	var out io.Reader
-	if err == nil {
-		out, err = cmd.StdoutPipe()
-	}
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		x.failed = err
-		return
-	}
-	x.cmd, x.over = cmd, in
-	x.running.Go(func() {
-		x.read(out)
-		if err := cmd.Wait(); err != nil {
-			x.failed = err
-			if text := oneline.Of(x.errors.String()); text != "" {
-				x.failed = fmt.Errorf("%s", text)
+	x.ended = make(chan struct{})
+	x.options.From = first.Seq
+	go func() { // end waits for it, but not for ever
+		defer close(x.ended)
+		if x.options.Job, x.failed = findJob(jobName{id: first.JobID, all: true}); x.failed == nil {
+			x.report, x.failed = x.export(context.Background(), x.options)
+			if x.options.Progress != nil {
+				x.options.Progress(x.report)
 			}
 		}
-	})
+	}()
 }
 
-// read takes the reports of the process.
-func (x *exporting) read(out io.Reader) {
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var r telemetry.Report
-		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			continue
-		}
-		x.mu.Lock()
-		x.report = r
-		x.mu.Unlock()
-		if x.lost != nil {
-			x.lost(map[string]int{"logs": r.Logs.Lost, "traces": r.Spans.Lost})
-		}
-	}
-}
-
-// end lets the process send what is left, and says what was not exported.
+// end lets what is left be sent, and says what was not exported.
 func (x *exporting) end() {
-	if x.cmd == nil {
-		if x.failed != nil {
-			x.told("the job was not exported to OpenTelemetry: " + x.failed.Error())
-		}
+	if x.ended == nil {
 		return
 	}
-	_ = x.over.Close()
-	timer := time.AfterFunc(exportPatience, func() { _ = x.cmd.Process.Kill() })
-	x.running.Wait()
-	timer.Stop()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	r := x.report
-	switch {
+	close(x.over)
+	select {
+	case <-x.ended:
+	case <-time.After(exportPatience):
+		x.told("the job was not exported to OpenTelemetry, or not all of it: that took too long")
+		return
+	}
+	switch r := x.report; {
 	case x.failed != nil:
 		x.told("the job was not exported to OpenTelemetry, or not all of it: " + x.failed.Error())
 	case r.Spans.Sent < r.Spans.Made || r.Logs.Sent < r.Logs.Made:
-		x.told(unsent(r) + "; prodigy otel " + x.cmd.Args[2] + " exports the job again")
+		x.told(unsent(r) + "; prodigy otel " + x.options.Job.ID + " exports the job again")
 	}
 }
 
@@ -158,45 +113,6 @@ func (x *exporting) end() {
 func unsent(r telemetry.Report) string {
 	text := fmt.Sprintf("not exported to OpenTelemetry: %d of %s, %d of %s", r.Spans.Made-r.Spans.Sent, counted(r.Spans.Made, "span"), r.Logs.Made-r.Logs.Sent, counted(r.Logs.Made, "log record"))
 	return text + prefixed(": ", oneline.Cut(r.Error, 300))
-}
-
-// newExportCommand returns the hidden command that each run with telemetry starts beside itself.
-func newExportCommand(con *console) *cobra.Command {
-	return &cobra.Command{
-		Use:    exportName + " <job> <record>",
-		Short:  "Export a job to OpenTelemetry while it runs",
-		Args:   exactly("job", "record"),
-		Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if con.export == nil {
-				return otelCompanion.become()
-			}
-			from, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil {
-				return usagef("record: %w", err)
-			}
-			job, err := findJob(jobName{id: args[0], all: true})
-			if err != nil {
-				return err
-			}
-			// It ends when the run does, not sooner.
-			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-			over := make(chan struct{})
-			go func() { // it ends with the process
-				_, _ = io.Copy(io.Discard, os.Stdin)
-				close(over)
-			}()
-			lines := json.NewEncoder(con.out)
-			report, err := con.export(cmd.Context(), telemetry.Options{
-				Job: job, Version: versionText(), Environ: os.Environ(), From: from, Over: over, Patience: flushPatience,
-				Progress: func(r telemetry.Report) { _ = lines.Encode(r) },
-			})
-			if err != nil {
-				return err
-			}
-			return lines.Encode(report)
-		},
-	}
 }
 
 func newOTelCommand(con *console) *cobra.Command {
@@ -218,9 +134,6 @@ The exit code is 0 when the collector has taken everything and 1 when it has not
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := nameJob(cmd, &id, args); err != nil {
 				return err
-			}
-			if con.export == nil {
-				return otelCompanion.become()
 			}
 			return runOTel(cmd.Context(), con, id)
 		},

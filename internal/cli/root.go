@@ -53,7 +53,6 @@ var firstLevel = []struct {
 	{"fleet", newFleetCommand},
 	{"version", newVersionCommand},
 	{endLeftoversName, newEndLeftoversCommand},
-	{exportName, newExportCommand},
 }
 
 // newRootCommand returns the whole command tree.

@@ -14,19 +14,20 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"prodigy/internal/natsfleet"
+	"prodigy/internal/otlp"
 	"prodigy/internal/testenv/scripts"
 )
 
 var update = flag.Bool("update", false, "rewrite the files that scripts compare output with")
 
-// The test binary is prodigy too, and a claude that only says what it was asked. The programs of a fleet and of OpenTelemetry are those
-// of the tests of natsfleet and otlp: linked here, they would be felt at each of two thousand starts.
+// The test binary is prodigy too, and a claude that only says what it was asked.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
 		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // scripts wait most of their time
 	}
 	scripts.Main(m, map[string]func(){
-		"prodigy": func() { os.Exit(Main(os.Args[1:], nil, nil)) },
+		"prodigy": func() { os.Exit(Main(os.Args[1:], natsfleet.Backend{}, otlp.Export)) },
 
 		"claude": fakeClaude,
 		"gh":     fakeGH,

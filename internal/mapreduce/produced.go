@@ -16,10 +16,10 @@ import (
 
 // production is how the files come to be that the agents of a map phase leave: under which names, and what becomes of those that are not whole.
 type production struct {
-	atomic     bool // they have other names until the attempt has succeeded
+	atomic     bool                // they have other names until the attempt has succeeded
 	incomplete workflow.Incomplete // empty: those of an item's own are kept under another name, if they are not directories
-	mark       string // part of these names, so that no other job has the same
-	sync       bool   // they are on disk before they get their names
+	mark       string              // part of these names, so that no other job has the same
+	sync       bool                // they are on disk before they get their names
 }
 
 // partialSuffix is added to the names of files that are kept though they may not be whole.

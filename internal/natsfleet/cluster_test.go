@@ -47,7 +47,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	for _, b := range list {
 		cmd := &exec.Cmd{
-			Path: self, Args: []string{"prodigy-fleet", "broker", "--dir", "."}, Env: append(os.Environ(), "PRODIGY_HOME="+c.root),
+			Path: self, Args: []string{"prodigy", "broker", "--dir", "."}, Env: append(os.Environ(), "PRODIGY_HOME="+c.root),
 			Dir: filepath.Join(c.dir, b.dir),
 		}
 		if *natsServer != "" {

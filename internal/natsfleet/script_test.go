@@ -15,17 +15,17 @@ import (
 
 	"prodigy/internal/cli"
 	"prodigy/internal/fleet"
+	"prodigy/internal/otlp"
 	"prodigy/internal/testenv/scripts"
 )
 
-// The test binary is prodigy too, with its companion.
+// The test binary is prodigy too.
 func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") {
 		_ = flag.Set("test.parallel", strconv.Itoa(max(14, 4*runtime.GOMAXPROCS(0)))) // these tests wait most of their time
 	}
 	scripts.Main(m, map[string]func(){
-		"prodigy":       func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
-		"prodigy-fleet": func() { os.Exit(cli.Main(os.Args[1:], Backend{}, nil)) },
+		"prodigy": func() { os.Exit(cli.Main(os.Args[1:], Backend{}, otlp.Export)) },
 	})
 }
 
@@ -60,7 +60,7 @@ func joinFleet(t *testing.T, env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("PRODIGY_FLEET", b.ClientURL())
-	w := exec.Command("prodigy-fleet", "worker", "--slots", "8", "--name", "w")
+	w := exec.Command("prodigy", "worker", "--slots", "8", "--name", "w")
 	w.Dir, w.Env = env.WorkDir, env.Vars
 	env.Defer(func() {
 		_ = w.Process.Signal(syscall.SIGTERM)
@@ -69,12 +69,4 @@ func joinFleet(t *testing.T, env *testscript.Env) error {
 		b.WaitForShutdown()
 	})
 	return w.Start()
-}
-
-func TestGuidesOfFleetsDoWhatTheySay(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("the guides need some time")
-	}
-	scripts.RunGuides(t, "prodigy-fleet")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-var natsServer = flag.String("nats-server", "", "the nats-server `PROGRAM` that these tests run on; empty: the one that is a part of prodigy-fleet")
+var natsServer = flag.String("nats-server", "", "the nats-server `PROGRAM` that these tests run on; empty: the one that is a part of prodigy")
 
 // testBroker is what the tests do with a broker.
 type testBroker interface {
@@ -24,12 +24,12 @@ type testBroker interface {
 	WaitForShutdown()
 }
 
-// embedded returns the broker of a test that is about the one in prodigy-fleet.
+// embedded returns the broker of a test that is about the one in prodigy.
 func (f *field) embedded() *server.Server {
 	f.t.Helper()
 	s, ok := f.broker.(*server.Server)
 	if !ok {
-		f.t.Fatal("this test is about the broker in prodigy-fleet: run it without -nats-server")
+		f.t.Fatal("this test is about the broker in prodigy: run it without -nats-server")
 	}
 	return s
 }

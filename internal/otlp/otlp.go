@@ -1,7 +1,7 @@
 // Package otlp exports jobs by OpenTelemetry's SDK, over OTLP and HTTP.
 //
 // It reads the log of a job, also while that grows, so that whatever a collector does, the job does not wait: what is not sent yet is in the log. Spans
-// are made by package telemetry. The SDK prepares much at the start of a program, so only prodigy-otel has this package.
+// are made by package telemetry.
 package otlp
 
 import (

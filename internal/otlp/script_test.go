@@ -20,13 +20,11 @@ import (
 	"prodigy/internal/testenv/scripts"
 )
 
-// The test binary is prodigy too, with its companions.
+// The test binary is prodigy too.
 func TestMain(m *testing.M) {
 	scripts.Main(m, map[string]func(){
-		"prodigy":       func() { os.Exit(cli.Main(os.Args[1:], nil, nil)) },
-		"prodigy-fleet": func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, nil)) },
-		"prodigy-otel":  func() { os.Exit(cli.Main(os.Args[1:], nil, Export)) },
-		"collector":     fakeCollector,
+		"prodigy":   func() { os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, Export)) },
+		"collector": fakeCollector,
 	})
 }
 
@@ -35,13 +33,6 @@ func TestScripts(t *testing.T) {
 		t.Skip("starts many processes")
 	}
 	scripts.Run(t, testscript.Params{Dir: "../../testdata/script/otel"})
-}
-
-func TestGuidesOfTracesDoWhatTheySay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the guides need some time")
-	}
-	scripts.RunGuides(t, "prodigy-otel")
 }
 
 // fakeCollector is the program collector of scripts: it takes OTLP over HTTP until it is interrupted. The file of its first argument gets its address, the

@@ -123,14 +123,14 @@ type Options struct {
 
 // Report is how much was exported.
 type Report struct {
-	Spans Count  `json:"spans"`
-	Logs  Count  `json:"logs"`
-	Error string `json:"error,omitempty"` // the last; empty: there was none
+	Spans Count
+	Logs  Count
+	Error string // the last; empty: there was none
 }
 
 // Count is how many there were, and how many of them the collector took.
 type Count struct {
-	Made int `json:"made"`
-	Sent int `json:"sent"`
-	Lost int `json:"lost,omitempty"` // given up; the others are on their way, or were not sent before the end
+	Made int
+	Sent int
+	Lost int // given up; the others are on their way, or were not sent before the end
 }

@@ -1,7 +1,7 @@
 // Package telemetry turns the log of a job into what OpenTelemetry knows: the spans of a trace, and log records.
 //
 // A [Tracer] is a fold over the records: the same log gives the same spans, with the same names (see package tracing), whoever reads it and whenever. What
-// sends them is in package otlp, which only prodigy-otel links.
+// sends them is in package otlp.
 package telemetry
 
 import (

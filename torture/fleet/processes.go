@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,14 +33,11 @@ func (r *round) setClock(name string) error {
 
 // build builds what is tortured, unless it is there. With a skew all of its clocks can be wrong: what it tells the time by is another then.
 func build(dir string, skew time.Duration) error {
-	names := []string{"prodigy", "prodigy-fleet"}
-	if !slices.ContainsFunc(names, func(name string) bool {
-		_, err := os.Stat(filepath.Join(dir, name))
-		return err != nil
-	}) {
+	program := filepath.Join(dir, "prodigy")
+	if _, err := os.Stat(program); err == nil {
 		return nil
 	}
-	args := []string{"build"}
+	args := []string{"build", "-o", program}
 	if skew > 0 {
 		overlay, err := wrongClock(dir)
 		if err != nil {
@@ -49,11 +45,8 @@ func build(dir string, skew time.Duration) error {
 		}
 		args = append(args, "-overlay", overlay)
 	}
-	for _, name := range names {
-		out, err := exec.Command("go", append(args, "-o", filepath.Join(dir, name), "./cmd/"+name)...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
+	if out, err := exec.Command("go", append(args, "./cmd/prodigy")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }

@@ -22,28 +22,14 @@ func Guides(t *testing.T) []string {
 	return append(list, "../../docs/tutorial.md")
 }
 
-// companion returns which program besides prodigy a guide needs: "prodigy-fleet", "prodigy-otel" or none.
-func companion(guide string) string {
-	switch {
-	case strings.Contains(guide, "prodigy broker"):
-		return "prodigy-fleet"
-	case strings.Contains(guide, " --otel\n"):
-		return "prodigy-otel"
-	}
-	return ""
-}
-
-// RunGuides follows the guides that need this program besides prodigy, or none. What stands below a command must be printed by it.
-func RunGuides(t *testing.T, program string) {
+// RunGuides follows the guides. What stands below a command must be printed by it.
+func RunGuides(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, guide := range Guides(t) {
 		text, err := os.ReadFile(guide)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if companion(string(text)) != program {
-			continue
 		}
 		name := strings.TrimSuffix(filepath.Base(guide), ".md") + ".txtar"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(scriptOf(Blocks(guide, string(text)))), 0o644); err != nil {

@@ -1,5 +1,4 @@
-// Package scripts runs scripts of commands as tests. The test binary of a package is each of the programs that its scripts run, so a
-// package links what its programs need and no more: every start of them pays for it.
+// Package scripts runs scripts of commands as tests. The test binary of a package is each of the programs that its scripts run.
 package scripts
 
 import (

@@ -1,27 +1,18 @@
-// Command prodigy-fleet is prodigy with what only fleets need: NATS. prodigy runs it when a command needs it.
-package main
+package cli
 
 import (
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"slices"
-
-	"prodigy/internal/cli"
-	"prodigy/internal/natsfleet"
 )
 
-func main() {
-	// The heaps of workers and brokers are small. A coordinator runs for days beside other work and may hold tens of thousands of attempts.
-	if os.Getenv("GOGC") == "" && !slices.Contains(os.Args, "worker") && !slices.Contains(os.Args, "broker") {
-		boundGarbage()
-	}
-	os.Exit(cli.Main(os.Args[1:], natsfleet.Backend{}, nil))
-}
-
-// boundGarbage has a large heap collected when it has grown by half, and a small one later, so that it is not collected for every few attempts.
+// boundGarbage has a large heap collected when it has grown by half, and a small one later, so that it is not collected for every few attempts. It is for
+// coordinators, which run for days beside other work and may hold tens of thousands of attempts. GOGC decides instead where it is set.
 func boundGarbage() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
 	percent := gcPercent(0)
 	debug.SetGCPercent(percent)
 	type cycle [32]byte // is garbage in each collection; smaller objects would be kept by their neighbours
