@@ -58,6 +58,7 @@ func TestOutputsThatAreNotAsTheyShouldBe(t *testing.T) {
 		{"an error, and no end", "opencode", openText + openStop + `{"type":"step_start"}` + "\n" + `{"type":"error","error":{"name":"New","data":{"message":"x"}}}` + "\n", 0, Failed, "error"},
 		{"text before the tools only", "opencode", openText + `{"type":"step_finish","part":{"reason":"tool-calls"}}` + "\n" + openStop, 0, Incomplete, "empty"},
 		{"cut", "opencode", openText + `{"type":"step_finish","part":{"reason":"length"}}` + "\n", 0, Incomplete, "max_tokens"},
+		{"an error and then a good end, and a bad exit", "opencode", `{"type":"error","error":{"name":"UnknownError","data":{"message":"x"}}}` + "\n" + openText + openStop, 1, Success, "done"},
 		{"empty", "opencode", openStop, 0, Incomplete, "empty"},
 
 		{"an error that was retried", "codex", `{"type":"error","message":"Reconnecting... 1/5"}` + "\n" + codexText + codexDone, 0, Success, "done"},
@@ -71,8 +72,14 @@ func TestOutputsThatAreNotAsTheyShouldBe(t *testing.T) {
 		{"a loop", "gemini", `{"type":"message","role":"assistant","content":"x"}` + "\n" + `{"type":"error","severity":"warning","message":"Loop detected, stopping execution"}` + "\n" + `{"type":"result","status":"success"}` + "\n", 0, Incomplete, "loop"},
 		{"ended from outside", "gemini", `{"type":"message","role":"assistant","content":"x"}` + "\n", 0, Failed, ""},
 
-		{"words about a limit in the answer", "aider", "litellm.RateLimitError: is raised when\nTokens: 2.4k sent, 60 received. Cost: $0.0061 message, $0.0061 session.\n", 0, Success, "done"},
-		{"nothing received", "aider", "Tokens: 2.4k sent, 0 received.\n", 0, Incomplete, "nothing_received"},
+		{"words about a limit in the answer", "aider", "litellm.RateLimitError: is raised when\n" + aiderEnd, 0, Success, "done"},
+		{"an error in the answer, which was cut", "aider", "litellm.BadRequestError: is raised when\n" + aiderCut, 0, Incomplete, "max_tokens"},
+		{"nothing received", "aider", "Tokens: 2.4k sent, 0 received.\n", 0, Incomplete, "empty"},
+		{"the words for that in the answer", "aider", "Empty response received from LLM\n" + aiderEnd, 0, Success, "done"},
+		{"the words for a cut in the answer", "aider", aiderCut + aiderEnd, 0, Success, "done"},
+		{"the words for a prompt that is too long in the answer", "aider", "Output tokens: ~0 of 5\n" + aiderEnd, 0, Success, "done"},
+		{"the same in an answer that was cut", "aider", "Output tokens: ~0 of 5\n" + aiderCut, 0, Incomplete, "max_tokens"},
+		{"a connection that breaks in the answer", "aider", "Half of an anslitellm.APIConnectionError: APIConnectionError: OpenAIException - [Errno 104]\nConnection reset by peer\n", 0, Overloaded, "no_connection"},
 		{"a key that is not there", "qwen", `[{"type":"result","subtype":"success","is_error":false,"result":"[API Error: 401 Incorrect API key provided]"}]`, 0, Auth, "not_allowed"},
 	}
 	for _, test := range tests {
@@ -86,6 +93,8 @@ func TestOutputsThatAreNotAsTheyShouldBe(t *testing.T) {
 const (
 	openText  = `{"type":"text","part":{"text":"Hello"}}` + "\n"
 	openStop  = `{"type":"step_finish","sessionID":"ses_1","part":{"reason":"stop","tokens":{"input":800,"output":50,"cache":{"read":200}},"cost":0.00321}}` + "\n"
+	aiderEnd  = "Tokens: 2.4k sent, 60 received. Cost: $0.0061 message, $0.0061 session.\n"
+	aiderCut  = "\nModel openai/gpt-4o has hit a token limit!\nToken counts below are approximate.\n\nInput tokens: ~2,410 of 128,000\nOutput tokens: ~8 of 16,384\n"
 	codexText = `{"type":"item.completed","item":{"type":"agent_message","text":"Hello"}}` + "\n"
 	codexDone = `{"type":"turn.completed","usage":{"input_tokens":1000,"cached_input_tokens":200,"output_tokens":50}}` + "\n"
 )
