@@ -37,11 +37,11 @@ type cli struct {
 func clis() []cli {
 	return []cli{
 		{
-			name: "claude", npm: "@anthropic-ai/claude-code", args: "[--permission-mode, acceptEdits]",
+			name: "claude", npm: "@anthropic-ai/claude-code", args: "[]",
 			env: `{ANTHROPIC_BASE_URL: "@BASE@", ANTHROPIC_API_KEY: x}`,
 		},
 		{
-			name: "codex", npm: "@openai/codex", args: `[-s, danger-full-access, --model, gpt-5.1-codex]`, env: `{OPENAI_API_KEY: x}`,
+			name: "codex", npm: "@openai/codex", args: `[--model, gpt-5.1-codex]`, env: `{OPENAI_API_KEY: x}`,
 			home: map[string]string{".codex/config.toml": "model_provider = \"mock\"\n[model_providers.mock]\nname = \"mock\"\nbase_url = \"@BASE@/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\nrequest_max_retries = 1\nstream_max_retries = 1\n"},
 		},
 		{
@@ -49,12 +49,12 @@ func clis() []cli {
 			home: map[string]string{".config/opencode/opencode.json": `{"provider":{"mock":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"@BASE@/v1","apiKey":"x"},"models":{"m":{}}}},"model":"mock/m"}`},
 		},
 		{
-			name: "gemini", npm: "@google/gemini-cli", args: "[--model, gemini-2.5-pro, --approval-mode, yolo]",
-			env:  `{GEMINI_API_KEY: x, GOOGLE_GEMINI_BASE_URL: "@BASE@", GEMINI_CLI_TRUST_WORKSPACE: "true"}`,
+			name: "gemini", npm: "@google/gemini-cli", args: "[--model, gemini-2.5-pro]",
+			env:  `{GEMINI_API_KEY: x, GOOGLE_GEMINI_BASE_URL: "@BASE@"}`,
 			home: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false},"general":{"disableAutoUpdate":true}}`},
 		},
 		{
-			name: "qwen", npm: "@qwen-code/qwen-code", args: "[--approval-mode, yolo]",
+			name: "qwen", npm: "@qwen-code/qwen-code", args: "[]",
 			env: `{OPENAI_API_KEY: x, OPENAI_BASE_URL: "@BASE@/v1", OPENAI_MODEL: qwen3-coder-plus}`,
 		},
 		{
@@ -303,7 +303,7 @@ func (c cli) try(o options, base, situation string) (outcome, rule string, err e
 map:
   input: [1]
   agent_template:
-    - agent: {use: %[1]s, prompt: "Answer the question of life.", stall_timeout: %[4]s}
+    - agent: {use: %[1]s, prompt: "Answer the question of life.", may: edit, stall_timeout: %[4]s}
       env: %[3]s
       timeout: 6m
 error_policy: {quota: {on_quota: fail}}

@@ -47,7 +47,7 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
 	}
 	return aiCall(call{argv: argv}, &aiRun{
-		preset: p, prompt: prompt, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema,
+		preset: p, prompt: prompt, may: a.May, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema,
 		limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns), sessions: a.Resume != workflow.ResumeNever,
 	}), nil
 }
@@ -58,6 +58,7 @@ func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 type aiRun struct {
 	preset                  *aicli.Preset
 	prompt                  string
+	may                     workflow.May
 	allowDenied, allowEmpty bool
 	schema                  string // a file with a JSON Schema for the answer
 	limits                  aicli.Limits
@@ -167,6 +168,25 @@ func (b *boundCommand) addCap(most spend.USD) {
 	}
 }
 
+// addMay adds what an AI coding CLI may do: what its step says, else to edit in a workspace, unless arguments of the user's own say it.
+func (b *boundCommand) addMay(a *Attempt) {
+	if b.aiRun == nil || b.aiRun.raw {
+		return
+	}
+	run := *b.aiRun
+	if run.may == "" && a.Base != "" && within(a.Dir, b.dir) && run.preset.May.Said(b.argv[1:]) == "" {
+		run.may = workflow.MayEdit
+	}
+	args, env, _ := run.preset.May.Of(run.may)
+	b.argv, b.env, b.aiRun = append(slices.Clip(b.argv), args...), append(b.env, env...), &run
+}
+
+// within reports whether a directory is dir or below it.
+func within(dir, path string) bool {
+	rest, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rest)
+}
+
 // agentValues returns the values of the names below agent.
 func agentValues(a *events.AgentEnd) map[string]template.Value {
 	cost := ""
@@ -271,7 +291,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		}
 		return res, nil, false
 	}
-	v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty}, stderr, res.Output)
+	v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now(), May: a.may, AllowDenied: a.allowDenied, AllowEmpty: a.allowEmpty}, stderr, res.Output)
 	if stall != nil {
 		v.Outcome, v.Type, v.Rule, v.Message = stall.Outcome, stall.Outcome.ErrorType(), stall.Rule, stall.Message
 	}

@@ -37,7 +37,7 @@ func (c claude) bind(r template.Resolver, x *Executor) (call, error) {
 		return call{}, err
 	}
 	run := x.readsClaude()
-	if readsPrompt(x.Claude[0]) {
+	if ReadsPrompt(x.Claude[0]) {
 		if run == nil || run.raw {
 			return call{argv: x.Claude, input: prompt, ai: true, aiRun: run}, nil
 		}
@@ -66,13 +66,13 @@ func (x *Executor) readsClaude() *aiRun {
 		return nil
 	}
 	said := func(arg string) bool { return arg == "--output-format" || strings.HasPrefix(arg, "--output-format=") }
-	return &aiRun{preset: p, lenient: true, limits: p.Limits(nil, nil, 0), raw: !readsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
+	return &aiRun{preset: p, lenient: true, limits: p.Limits(nil, nil, 0), raw: !ReadsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
 }
 
 func (c claude) render(r template.Resolver) string { return c.Render(r) }
 
-// readsPrompt reports whether a program takes its prompt from its standard input.
-func readsPrompt(program string) bool {
+// ReadsPrompt reports whether a program is claude, which takes its prompt from its standard input.
+func ReadsPrompt(program string) bool {
 	switch filepath.Base(program) {
 	case "claude", "claude.exe", "claude.cmd":
 		return true

@@ -127,6 +127,7 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 	if err := b.addSchema(r.a.Dir); err != nil {
 		return boundCommand{}, err
 	}
+	b.addMay(r.a)
 	b.addCap(r.ticket.Cap)
 	if r.x.Simulate == nil { // an id would be random
 		b.addSession(r.session)

@@ -38,6 +38,8 @@ type Preset struct {
 	Models  map[string]string `yaml:"models,omitempty"` // limits that hold for some models only, by their names: a part of the names of these models
 	Prompt  Prompt            `yaml:"prompt,omitempty"`
 	Options Options           `yaml:"options,omitempty"`
+	May     May               `yaml:"may,omitempty"`
+	Ignore  []string          `yaml:"ignore,omitempty"` // patterns, as in a .gitignore, of files that the CLI leaves in its directory and that are no work
 	Parse   Format            `yaml:"parse,omitempty"`
 	Pick    map[string]*Pick  `yaml:"pick,omitempty"`
 	Take    map[string]Take   `yaml:"take,omitempty"`
@@ -92,6 +94,50 @@ func (o Options) Of(name, value string) []string {
 		args = append(args, strings.ReplaceAll(arg, "{}", value))
 	}
 	return args
+}
+
+// May has the arguments for what an agent may do, by the words of agent.may, with variables in front as in a command of a shell. An empty list
+// says that the CLI does so by itself. Under said are the arguments by which users may have said it.
+type May map[string][]string
+
+// maySaid is the key of May that is no word of agent.may.
+const maySaid = "said"
+
+// Of returns the arguments and variables that let an agent do that much. It reports false if the CLI cannot be told.
+func (m May) Of(may workflow.May) (args, env []string, ok bool) {
+	args, ok = m[string(may)]
+	options := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") || !strings.Contains(arg, "=") })
+	if options < 0 {
+		options = len(args)
+	}
+	return args[options:], args[:options], ok
+}
+
+// Said returns the first of args that says what an agent may do; empty: none does.
+func (m May) Said(args []string) string {
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if slices.Contains(m[maySaid], name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// more names the key that allows an agent more than it was allowed.
+func (m May) more(than workflow.May) string {
+	switch {
+	case than == workflow.MayAll || m[string(workflow.MayAll)] == nil:
+		return ""
+	case than == workflow.MayEdit:
+		return `; "may: all" in the agent step permits it`
+	}
+	return `; "may: edit" or "may: all" in the agent step permits more`
+}
+
+// mayNames are the keys that May can have.
+func mayNames() []string {
+	return []string{string(workflow.MayRead), string(workflow.MayEdit), string(workflow.MayAll), maySaid}
 }
 
 // Format is how the stdout of a CLI is read.
@@ -201,6 +247,7 @@ type Rule struct {
 	Scope        string     `yaml:"scope,omitempty"`          // a path to the name of the limit
 	Say          string     `yaml:"say,omitempty"`            // the error, where the CLI says nothing
 	About        string     `yaml:"about,omitempty"`          // a path to a text to put behind Say
+	Denied       bool       `yaml:"denied,omitempty"`         // the agent was not allowed to do something: the error names the key that allows it
 	NewSession   bool       `yaml:"new_session,omitempty"`    // the session that was to be continued does not exist: a new one is begun
 
 	condition *filter.Filter
@@ -266,6 +313,15 @@ func ReadLayer(name string, data []byte) (Layer, error) {
 
 // Names returns the names of the presets, sorted.
 func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
+
+// Ignored returns the patterns of all files that the CLIs leave and that are no work.
+func (s Set) Ignored() []string {
+	var patterns []string
+	for _, name := range s.Names() {
+		patterns = append(patterns, s[name].Ignore...)
+	}
+	return patterns
+}
 
 // Find returns the preset with that name.
 func (s Set) Find(name string) (*Preset, error) {
@@ -359,6 +415,10 @@ func (p Preset) with(over *Preset) Preset {
 		p.Pool = over.Pool
 	}
 	p.Models = merged(p.Models, over.Models)
+	p.May = merged(p.May, over.May)
+	if over.Ignore != nil {
+		p.Ignore = over.Ignore
+	}
 	if over.Prompt.Stdin || over.Prompt.Arg != "" || over.Prompt.File != nil {
 		p.Prompt = over.Prompt
 	}
@@ -514,6 +574,9 @@ func (p *Preset) compile() error {
 		return errors.New("rules are missing: without one nothing can succeed")
 	}
 	if err := known("options", p.Options, optionNames()); err != nil {
+		return err
+	}
+	if err := known("may", p.May, mayNames()); err != nil {
 		return err
 	}
 	if err := known("take", p.Take, takeNames()); err != nil {

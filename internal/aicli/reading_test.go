@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
+
+	"prodigy/internal/workflow"
 )
 
 // run gives stdout to a preset, and returns what became of it.
@@ -74,7 +76,8 @@ func TestOutputsThatAreNotAsTheyShouldBe(t *testing.T) {
 
 		{"words about a limit in the answer", "aider", "litellm.RateLimitError: is raised when\n" + aiderEnd, 0, Success, "done"},
 		{"an error in the answer, which was cut", "aider", "litellm.BadRequestError: is raised when\n" + aiderCut, 0, Incomplete, "max_tokens"},
-		{"nothing received", "aider", "Tokens: 2.4k sent, 0 received.\n", 0, Incomplete, "empty"},
+		{"nothing received", "aider", "Tokens: 2.4k sent, 0 received.\n", 0, Incomplete, "nothing_received"},
+		{"an empty answer that has tokens", "aider", "Empty response received from LLM. Check your provider account?\n\n" + aiderEnd, 0, Incomplete, "empty"},
 		{"the words for that in the answer", "aider", "Empty response received from LLM\n" + aiderEnd, 0, Success, "done"},
 		{"the words for a cut in the answer", "aider", aiderCut + aiderEnd, 0, Success, "done"},
 		{"the words for a prompt that is too long in the answer", "aider", "Output tokens: ~0 of 5\n" + aiderEnd, 0, Success, "done"},
@@ -105,8 +108,14 @@ func codexRun(status string) string {
 
 func TestSwitchesOfTheStepAllowWhatWouldNotSucceed(t *testing.T) {
 	denied := strings.Replace(goodEnd, `"permission_denials":[]`, `"permission_denials":[{"tool_name":"Write"}]`, 1)
-	if v := run(t, "claude", denied, End{}); v.Outcome != Incomplete || v.Message != "a tool was not permitted: Write" {
-		t.Errorf("got %s %q, want incomplete", v.Outcome, v.Message)
+	for may, hint := range map[workflow.May]string{
+		"":                 `; "may: edit" or "may: all" in the agent step permits more`,
+		workflow.MayEdit: `; "may: all" in the agent step permits it`,
+		workflow.MayAll:  "",
+	} {
+		if v := run(t, "claude", denied, End{May: may}); v.Outcome != Incomplete || v.Message != "a tool was not permitted: Write"+hint {
+			t.Errorf("%q: got %s %q, want incomplete and the hint %q", may, v.Outcome, v.Message, hint)
+		}
 	}
 	if v := run(t, "claude", denied, End{AllowDenied: true}); v.Outcome != Success {
 		t.Errorf("got %s, want success", v.Outcome)

@@ -11,6 +11,7 @@ import (
 	"prodigy/internal/oneline"
 	"prodigy/internal/rawjson"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // End is how a run ended, and what its step allows.
@@ -19,8 +20,9 @@ type End struct {
 	Signal   string    // "SIGTERM", ...; empty when it exited
 	Now      time.Time // the end, which times without a date are relative to
 
-	AllowDenied bool // tools that were not permitted do not matter
-	AllowEmpty  bool // nor does an empty answer
+	May         workflow.May // what it was allowed; empty: what the CLI allows by itself
+	AllowDenied bool         // tools that were not permitted do not matter
+	AllowEmpty  bool         // nor does an empty answer
 }
 
 // Verdict is what became of a run.
@@ -191,11 +193,14 @@ func (r *Reading) sentence(rule *Rule, e End) string {
 	last := lastLine(r.stderr.String())
 	switch {
 	case rule != nil && rule.Say != "":
-		about := firstSentence(r.named(rule.About))
-		if about != "" {
-			return rule.Say + ": " + about
+		say := rule.Say
+		if about := firstSentence(r.named(rule.About)); about != "" {
+			say += ": " + about
 		}
-		return rule.Say
+		if rule.Denied {
+			say += r.preset.May.more(e.May)
+		}
+		return say
 	case own != "" && rule != nil:
 		return own
 	case last != "" && rule != nil:

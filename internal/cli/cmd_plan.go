@@ -243,7 +243,7 @@ func runPlan(ctx context.Context, con *console, o planOptions) error {
 	if p.Cost, err = planCostOf(w.Workflow, o.maxCost, p.Items); err != nil {
 		return err
 	}
-	printProblems(con.err, w.warnings, "warning: ")
+	printProblems(con.err, slices.Concat(w.warnings, t.warnOfPermissions(w.Workflow)), "warning: ")
 	printNote(con.err, w.elsewhere())
 	printNote(con.err, note)
 	if o.format == asJSON {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/jobs"
 	"prodigy/internal/spend"
 	"prodigy/internal/workflow"
@@ -109,4 +111,31 @@ func (c planCost) print(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(c.By)) {
 		_, _ = fmt.Fprintf(w, "  %s is held to a limit by %s\n", visible(name), c.By[name])
 	}
+}
+
+// warnOfPermissions returns a warning for each step whose CLI may do less than its agent may try, where nobody has said what it may.
+func (t tools) warnOfPermissions(w *workflow.Workflow) []workflow.Problem {
+	var warnings []workflow.Problem
+	for _, s := range stepsOf(w) {
+		name, argv, at := workflow.DefaultAgent, t.claude, workflow.Pos{}
+		switch {
+		case s.Agent != nil && s.Agent.May == "":
+			name, at = s.Agent.Preset(), s.Agent.Prompt.Pos
+			argv = slices.Concat(t.agents[name].Argv, s.Agent.Args)
+		case s.Claude != nil && agent.ReadsPrompt(t.claude[0]):
+			at = s.Claude.Pos
+		default:
+			continue
+		}
+		p := t.agents[name]
+		if edit, _, _ := p.May.Of(workflow.MayEdit); len(edit) == 0 || p.May.Said(slices.Concat(argv, p.Args)) != "" {
+			continue
+		}
+		message := `without "may" in the agent step, %s changes no files and runs no commands but as its own settings allow; write may: read, may: edit or may: all`
+		if w.Workspace.Isolated() && (s.WorkingDir == nil || !filepath.IsAbs(s.WorkingDir.Value)) {
+			message = `without "may" in the agent step, %s may edit files, but do no more than that and what its own settings allow; if it is to run tests or other commands, write may: all, else may: edit`
+		}
+		warnings = append(warnings, workflow.Problem{File: w.File, Line: at.Line, Col: at.Col, Message: fmt.Sprintf(message, name)})
+	}
+	return warnings
 }

@@ -238,8 +238,8 @@ func loadPresets(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	return aicli.Load(layers...)
 }
 
-// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: the presets that are built in, changed by those in
-// PRODIGY_HOME and by its own. Without a step that needs it, nothing is read, and it is nil.
+// agentsOf returns how the AI coding CLIs are called and read that a workflow needs: of the presets that are built in, changed by those in
+// PRODIGY_HOME and by its own, those that it uses. Without a step that needs one, nothing is read, and it is nil.
 func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	uses := func(s workflow.Step) bool { return s.Agent != nil || s.Claude != nil }
 	if w.Agents == nil && !containsStep(w, uses) {
@@ -253,7 +253,11 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 		return nil, refusef("%w", err)
 	}
 	var problems []workflow.Problem
+	used := aicli.Set{}
 	for _, s := range stepsOf(w) {
+		if s.Claude != nil {
+			used[workflow.DefaultAgent] = set[workflow.DefaultAgent]
+		}
 		if s.Agent == nil {
 			continue
 		}
@@ -261,9 +265,18 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 			problems = append(problems, workflow.Problem{File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col, Message: fmt.Sprintf(format, args...)})
 		}
 		p, err := set.Find(s.Agent.Preset())
-		switch {
-		case err != nil:
+		if err != nil {
 			problem("use: %v", err)
+			continue
+		}
+		used[p.Name] = p
+		said := p.May.Said(slices.Concat(p.Argv, p.Args, s.Agent.Args))
+		_, _, mayBeTold := p.May.Of(s.Agent.May)
+		switch {
+		case s.Agent.May != "" && said != "":
+			problem("may: its arguments have %s, which says that as well; write one of them", said)
+		case s.Agent.May != "" && !mayBeTold:
+			problem("may: %s cannot be told that it may %s", p.Name, s.Agent.May)
 		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil && p.Watch.Turn == "":
 			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
 		case s.Agent.MaxCost > 0 && !p.TellsCost():
@@ -275,7 +288,7 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 	if problems != nil {
 		return nil, &workflow.InvalidError{Problems: problems}
 	}
-	return set, nil
+	return used, nil
 }
 
 // checkBudget reports a budget in money that nothing can hold: without an agent, or with one that does not say what it costs.

@@ -38,6 +38,7 @@ type Config struct {
 	WorkDir  string             // for the workspaces
 	Environ  []string           // the environment of the run
 	Policy   workflow.Workspace // empty values are the defaults
+	Ignore   []string           // patterns of files that agents leave and that are no work
 	Slots    int
 	Register *process.Register // of the job, for the git commands; nil: none
 

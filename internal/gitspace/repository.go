@@ -234,8 +234,8 @@ func (s *Space) writeInfo(dir string) error {
 		return err
 	}
 	text := string(exclude)
-	if len(s.Policy.Keep) > 0 { // what is kept must never be committed
-		text = strings.TrimSuffix(text, "\n") + "\n" + strings.Join(s.Policy.Keep, "\n") + "\n"
+	if ignored := slices.Concat(s.Ignore, s.Policy.Keep); len(ignored) > 0 { // what is kept must never be committed
+		text = strings.TrimSuffix(text, "\n") + "\n" + strings.Join(ignored, "\n") + "\n"
 	}
 	if err := writeSynced(filepath.Join(dir, "info", "exclude"), []byte(text)); err != nil {
 		return err

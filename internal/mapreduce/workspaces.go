@@ -143,7 +143,7 @@ func (j *job) isolated() bool { return j.workflow.Workspace.Isolated() }
 func (j *job) gitConfig() gitspace.Config {
 	return gitspace.Config{
 		JobID: j.place.ID, Workflow: j.workflow.Name, Dir: j.config.Dir, GitDir: j.place.GitDir(), WorkDir: j.meta.WorkDir,
-		Environ: j.config.Environ, Policy: j.workflow.Workspace, Slots: j.parallel, Register: j.register,
+		Environ: j.config.Environ, Policy: j.workflow.Workspace, Ignore: j.config.Agents.Ignored(), Slots: j.parallel, Register: j.register,
 		Run: j.runInWorkspace,
 		Created: func(worker int, base string, took time.Duration) {
 			j.inbox <- message{event: events.WorktreeCreated{Worker: worker, Base: base, DurationMS: events.Millis(took)}}

@@ -216,6 +216,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.verify(e)
 	case **Agent:
 		*t = r.agent(e)
+	case *May:
+		set(t)(word(r, e, MayRead, MayEdit, MayAll))
 	case *SessionUse:
 		set(t)(word(r, e, ResumeAuto, ResumeNever))
 	case **AgentPresets:

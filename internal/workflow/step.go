@@ -161,6 +161,7 @@ type Agent struct {
 	MaxTurns    int       `yaml:"max_turns" json:"max_turns,omitempty"`       // after how many turns the CLI ends; where it cannot count them, prodigy does. Default as the CLI does
 	Schema      string    `yaml:"schema" json:"schema,omitempty"`             // a file with a JSON Schema: the answer must be JSON that fits, `${agent.json}`
 	Args        []string  `yaml:"args" json:"args,omitempty"`                 // further arguments of the CLI
+	May         May       `yaml:"may" json:"may,omitempty"`                   // what the CLI may do without being asked: `read`, `edit` the files of its directory, or `all`; default edit in a workspace, elsewhere what the CLI itself allows
 	AllowDenied bool      `yaml:"allow_denied" json:"allow_denied,omitempty"` // a tool that was not permitted does not fail the step; default false
 	AllowEmpty  bool      `yaml:"allow_empty" json:"allow_empty,omitempty"`   // nor does an empty answer; default false
 
@@ -172,6 +173,15 @@ type Agent struct {
 
 // Preset returns the name of the preset.
 func (a *Agent) Preset() string { return cmp.Or(a.Use, DefaultAgent) }
+
+// May says what a CLI may do without being asked. The empty May leaves that to the CLI.
+type May string
+
+const (
+	MayRead May = "read"
+	MayEdit May = "edit"
+	MayAll  May = "all"
+)
 
 // SessionUse says whether a CLI goes on in the session of a run that did not end by itself.
 type SessionUse string
