@@ -47,7 +47,7 @@ func (a aiStep) bind(r template.Resolver, x *Executor) (call, error) {
 		argv = append(argv, p.Options.Of("max_turns", strconv.Itoa(a.MaxTurns))...)
 	}
 	return aiCall(call{argv: argv}, &aiRun{
-		preset: p, prompt: prompt, may: a.May, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema,
+		preset: p, prompt: prompt, model: cmp.Or(a.Model, p.Model), may: a.May, allowDenied: a.AllowDenied, allowEmpty: a.AllowEmpty, schema: a.Schema,
 		limits: p.Limits(a.StallTimeout, a.ToolTimeout, a.MaxTurns), sessions: a.Resume != workflow.ResumeNever,
 	}), nil
 }
@@ -58,6 +58,7 @@ func (a aiStep) render(r template.Resolver) string { return a.prompt.Render(r) }
 type aiRun struct {
 	preset                  *aicli.Preset
 	prompt                  string
+	model                   string // that it was told to use; empty: that of the CLI
 	may                     workflow.May
 	allowDenied, allowEmpty bool
 	schema                  string // a file with a JSON Schema for the answer
@@ -210,34 +211,38 @@ const (
 )
 
 // recordUsage records what a run of an AI coding CLI has used.
-func (r *run) recordUsage(st *step, p *aicli.Preset, v aicli.Verdict, outcome string, took time.Duration) {
+func (r *run) recordUsage(st *step, a *aiRun, v aicli.Verdict, outcome string, took time.Duration) {
 	e := events.AgentUsage{
-		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, AgentID: r.a.ID, Attempt: r.a.Number, Step: st.label, Preset: p.Name, Model: v.Usage.Model,
+		ItemID: r.a.ItemID, ItemIndex: r.a.ItemIndex, AgentID: r.a.ID, Attempt: r.a.Number, Step: st.label, Preset: a.preset.Name, Model: cmp.Or(v.Usage.Model, a.model),
 		SessionID: v.SessionID, Outcome: outcome, Partial: v.Usage.Partial, Turns: v.Usage.Turns, DurationMS: events.Millis(took),
 	}
 	if r.a.ItemID == "" {
 		e.Phase = r.a.Phase
 	}
 	if v.Rule != "" {
-		e.Rule = p.Name + "/" + v.Rule
+		e.Rule = a.preset.Name + "/" + v.Rule
 	}
 	if v.Usage.Counted {
 		e.Tokens = new(spend.Tokens(v.Usage.Tokens))
 	}
-	if cost, known := costOf(v.Usage); known {
-		e.CostUSD, e.CostSource = &cost, events.CostReported
+	if cost, source := a.costOf(v.Usage); source != "" {
+		e.CostUSD, e.CostSource = &cost, source
 	} else {
 		e.AssumedUSD = r.ticket.Assumed
 	}
 	r.x.host.RecordUsage(r.a, r.ticket, e)
 }
 
-// costOf returns what a run has cost, as far as the CLI says. Nothing for some tokens is no cost: the CLI does not know the price of the model.
-func costOf(u aicli.Usage) (cost spend.USD, known bool) {
-	if !u.Costed || u.CostUSD == 0 && u.Tokens.Output > 0 {
-		return 0, false
+// costOf returns what a run has cost, as far as the CLI says or there is a price, and the source of that; empty: it is not known. Nothing for some
+// tokens is no cost: the CLI does not know the price of the model.
+func (a *aiRun) costOf(u aicli.Usage) (cost spend.USD, source string) {
+	if u.Costed && (u.CostUSD > 0 || u.Tokens == aicli.Tokens{}) {
+		return spend.FromFloat(u.CostUSD), events.CostReported
 	}
-	return spend.FromFloat(u.CostUSD), true
+	if dollars, priced := a.preset.CostOf(cmp.Or(u.Model, a.model), u.Tokens); priced && u.Tokens != (aicli.Tokens{}) {
+		return spend.FromFloat(dollars), events.CostPriced
+	}
+	return 0, ""
 }
 
 // recordCutOff records what a run of an AI coding CLI had used when it was ended from outside. The error says by what.
@@ -254,7 +259,7 @@ func (r *run) recordCutOff(ctx context.Context, st *step, b boundCommand, out *s
 		outcome = outcomeTimeout
 	}
 	v.Usage.Partial, v.Rule = true, ""
-	r.recordUsage(st, b.aiRun.preset, v, outcome, took)
+	r.recordUsage(st, b.aiRun, v, outcome, took)
 }
 
 // verdict says what became of a run of an AI coding CLI by what it printed, of which stderr is the end.
@@ -275,7 +280,8 @@ func (a *aiRun) notOurs(v aicli.Verdict) bool {
 // Timeouts and commands that did not start are no affair of the preset. A command that was ended after it had printed its end has that end.
 func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, exit process.Exit, stderr string, res result) (result, *Failure, bool) {
 	stall := out.watch.stall()
-	if ended := out.watch.ended(); ended && (exit.TimedOut || exit.Expired) {
+	ended := out.watch.ended()
+	if ended && (exit.TimedOut || exit.Expired) {
 		exit.Code, exit.Signal, exit.TimedOut, stall = 0, "", false, nil
 		res.code = 0
 	}
@@ -287,7 +293,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		v := r.verdict(a, out, aicli.End{ExitCode: exit.Code, Signal: exit.Signal, Now: time.Now()}, stderr, res.Output)
 		if exit.TimedOut && !a.notOurs(v) {
 			v.Usage.Partial, v.Rule = true, ""
-			r.recordUsage(st, a.preset, v, outcomeTimeout, exit.Duration)
+			r.recordUsage(st, a, v, outcomeTimeout, exit.Duration)
 		}
 		return res, nil, false
 	}
@@ -302,7 +308,7 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 		return res, nil, false
 	}
 	end := &events.AgentEnd{SessionID: cmp.Or(v.SessionID, a.session), Turns: v.Usage.Turns}
-	if cost, known := costOf(v.Usage); known {
+	if cost, source := a.costOf(v.Usage); source != "" {
 		end.CostUSD = &cost
 	}
 	if v.Outcome == aicli.Success && a.schema != "" && !r.simulated.Unknown {
@@ -321,9 +327,9 @@ func (r *run) judge(ctx context.Context, st *step, b boundCommand, out *sink, ex
 	if ctx.Err() != nil && v.Outcome != aicli.Success {
 		outcome, v.Usage.Partial = outcomeInterrupted, true
 	}
-	v.Usage.Partial = v.Usage.Partial || exit.Signal != "" || stall != nil
+	v.Usage.Partial = v.Usage.Partial || !ended && (exit.Signal != "" || stall != nil)
 	if !res.sessionUnknown { // it has done nothing
-		r.recordUsage(st, a.preset, v, outcome, exit.Duration)
+		r.recordUsage(st, a, v, outcome, exit.Duration)
 	}
 	if !a.raw && !v.Whole {
 		res.Output, res.masked = strings.TrimRight(v.Text, "\n"), nil

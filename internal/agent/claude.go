@@ -66,7 +66,7 @@ func (x *Executor) readsClaude() *aiRun {
 		return nil
 	}
 	said := func(arg string) bool { return arg == "--output-format" || strings.HasPrefix(arg, "--output-format=") }
-	return &aiRun{preset: p, lenient: true, limits: p.Limits(nil, nil, 0), raw: !ReadsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
+	return &aiRun{preset: p, model: p.Model, lenient: true, limits: p.Limits(nil, nil, 0), raw: !ReadsPrompt(x.Claude[0]) || slices.ContainsFunc(x.Claude, said)}
 }
 
 func (c claude) render(r template.Resolver) string { return c.Render(r) }

@@ -61,7 +61,7 @@ func (r *run) simulate(st *step, b boundCommand, c process.Command) (process.Exi
 		if !a.raw {
 			t.Agent.Stall = a.limits.Stall
 		}
-		if a.preset.Options["max_cost"] != nil || a.preset.TellsCost() {
+		if a.preset.Options["max_cost"] != nil || a.preset.TellsCost(a.model) {
 			t.Agent.Cap = r.ticket.Cap
 		}
 	}
@@ -77,7 +77,7 @@ func (r *run) simulate(st *step, b boundCommand, c process.Command) (process.Exi
 func (s SimulatedExit) verdict(a *aiRun, e aicli.End, stderr, output string) aicli.Verdict {
 	said := s.Usage.Costed || s.Usage.Counted
 	v := aicli.Verdict{Outcome: aicli.Success, Whole: true, Known: !a.raw || said, Usage: s.Usage, Limit: s.Limit, Type: s.Type, Reset: s.ResetAt}
-	if !a.preset.TellsCost() {
+	if !a.preset.TellsCost(a.model) {
 		v.Usage.CostUSD, v.Usage.Costed = 0, false
 	}
 	v.Plain = !v.Known

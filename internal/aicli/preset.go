@@ -40,6 +40,7 @@ type Preset struct {
 	Options Options           `yaml:"options,omitempty"`
 	May     May               `yaml:"may,omitempty"`
 	Ignore  []string          `yaml:"ignore,omitempty"` // patterns, as in a .gitignore, of files that the CLI leaves in its directory and that are no work
+	Prices  map[string]Price  `yaml:"prices,omitempty"` // of models, where the CLI says how many tokens it used and not what they cost
 	Parse   Format            `yaml:"parse,omitempty"`
 	Pick    map[string]*Pick  `yaml:"pick,omitempty"`
 	Take    map[string]Take   `yaml:"take,omitempty"`
@@ -57,8 +58,76 @@ type Preset struct {
 	toolBegins, toolEnds, waits []*source // of Watch
 }
 
-// TellsCost reports whether the CLI says what a run has cost.
-func (p *Preset) TellsCost() bool { return len(p.Take["cost_usd"]) > 0 }
+// TellsCost reports whether what a run with that model costs is known: the CLI says so, or there is a price. An empty model is that of the CLI.
+func (p *Preset) TellsCost(model string) bool {
+	if _, priced := p.price(model); priced || len(p.Take["cost_usd"]) > 0 {
+		return true
+	}
+	return model == "" && len(p.Prices) > 0 && len(p.Take["model"]) > 0
+}
+
+// AddsUpCost reports whether a run says while it goes on what it has cost by then.
+func (p *Preset) AddsUpCost() bool { return len(p.Take["cost_usd"]) > 0 && p.Take["cost_usd"][0].sum }
+
+// Price is what a million tokens of a model cost, in US dollars.
+type Price struct {
+	Input  float64  `yaml:"input"`
+	Cached *float64 `yaml:"cached,omitempty"` // default as much as Input
+	Output float64  `yaml:"output"`
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *Price) UnmarshalYAML(n *yaml.Node) error {
+	type plain Price
+	var keys map[string]float64
+	if err := n.Decode(&keys); err != nil {
+		return fmt.Errorf("line %d: a price is {input: DOLLARS, cached: DOLLARS, output: DOLLARS} for a million tokens", n.Line)
+	}
+	if err := known("prices", keys, []string{"input", "cached", "output"}); err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	for _, name := range []string{"input", "output"} {
+		if _, written := keys[name]; !written {
+			return fmt.Errorf("line %d: a price needs input and output", n.Line)
+		}
+	}
+	for name, dollars := range keys {
+		if !(dollars >= 0 && dollars <= maxPrice) {
+			return fmt.Errorf("line %d: %s must be from 0 to %d dollars", n.Line, name, maxPrice)
+		}
+	}
+	return n.Decode((*plain)(p))
+}
+
+// maxPrice bounds what a million tokens may cost, in dollars.
+const maxPrice = 1_000_000
+
+// price returns the price of a model: that under its name, else under the longest part of it, else under *.
+func (p *Preset) price(model string) (found Price, ok bool) {
+	longest := -1
+	for name, price := range p.Prices {
+		length := len(name)
+		if name == "*" {
+			length = 0
+		} else if !strings.Contains(model, name) {
+			continue
+		}
+		if length > longest {
+			found, longest = price, length
+		}
+	}
+	return found, longest >= 0
+}
+
+// CostOf returns what tokens of a model cost in US dollars. It reports false if there is no price.
+func (p *Preset) CostOf(model string, t Tokens) (dollars float64, ok bool) {
+	price, ok := p.price(model)
+	cached := price.Input
+	if price.Cached != nil {
+		cached = *price.Cached
+	}
+	return (float64(t.Input)*price.Input + float64(t.Cached)*cached + float64(t.Output)*price.Output) / 1e6, ok
+}
 
 // PoolName returns the pool of the agents that the preset starts.
 func (p *Preset) PoolName() string { return cmp.Or(p.Pool, p.Name) }
@@ -197,6 +266,7 @@ type source struct {
 	count bool
 	join  bool
 	once  path   // with sum: lines with the same value here count once
+	less  path   // with sum: what is taken off
 	after string // with join: what came before a line of this pick does not belong to it
 }
 
@@ -416,6 +486,7 @@ func (p Preset) with(over *Preset) Preset {
 	}
 	p.Models = merged(p.Models, over.Models)
 	p.May = merged(p.May, over.May)
+	p.Prices = merged(p.Prices, over.Prices)
 	if over.Ignore != nil {
 		p.Ignore = over.Ignore
 	}
@@ -536,6 +607,8 @@ func sourceOf(n *yaml.Node) (*source, error) {
 			s.pick, s.path = splitPath(value)
 		case "once":
 			_, s.once = splitPath(value)
+		case "less":
+			_, s.less = splitPath(value)
 		case "after":
 			s.after = value
 		default:

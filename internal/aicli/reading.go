@@ -194,6 +194,11 @@ func (r *Reading) picked(p *Pick, doc []byte) {
 	if p.kept {
 		r.lines[p.name] = append(r.lines[p.name][:0], doc...)
 	}
+	r.addUp(p, doc)
+}
+
+// addUp adds what a line of a pick has to the sources that add up.
+func (r *Reading) addUp(p *Pick, doc []byte) {
 	for i, s := range r.preset.sums {
 		v := &r.values[i]
 		if s.join && s.after == p.name {
@@ -217,6 +222,9 @@ func (r *Reading) picked(p *Pick, doc []byte) {
 					v.any = true
 					v.sum += f
 				}
+			}
+			if less, ok := number(s.less.in(doc)); ok && s.less != nil {
+				v.sum = max(v.sum-less, 0)
 			}
 		default:
 			if text := textOf(s.path.in(doc)); v.text.Len()+len(text) <= maxJoined {
@@ -253,6 +261,7 @@ func (r *Reading) textLine(line string) {
 				fields.WriteString(jsonText(group) + ":" + jsonText(m[i]) + ",")
 			}
 		}
+		r.addUp(p, []byte("{"+strings.TrimSuffix(fields.String(), ",")+"}"))
 		r.lines[p.name] = append(r.lines[p.name][:0], "{"+fields.String()+`"text":`+line...) // textDocument makes JSON of the rest
 	}
 	if says != 0 {

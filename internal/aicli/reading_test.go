@@ -3,6 +3,7 @@ package aicli
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func codexRun(status string) string {
 func TestSwitchesOfTheStepAllowWhatWouldNotSucceed(t *testing.T) {
 	denied := strings.Replace(goodEnd, `"permission_denials":[]`, `"permission_denials":[{"tool_name":"Write"}]`, 1)
 	for may, hint := range map[workflow.May]string{
-		"":                 `; "may: edit" or "may: all" in the agent step permits more`,
+		"":               `; "may: edit" or "may: all" in the agent step permits more`,
 		workflow.MayEdit: `; "may: all" in the agent step permits it`,
 		workflow.MayAll:  "",
 	} {
@@ -140,10 +141,12 @@ func TestUsageIsWhatTheOutputSays(t *testing.T) {
 			Usage{Tokens: Tokens{Input: 200, Cached: 40, Output: 14}, Counted: true, Partial: true},
 		},
 		{"opencode", openStop + openStop, Usage{Turns: 2, CostUSD: 0.00642, Costed: true, Tokens: Tokens{Input: 1600, Cached: 400, Output: 100}, Counted: true}},
-		{"codex", codexDone, Usage{Tokens: Tokens{Input: 1000, Cached: 200, Output: 50}, Counted: true}},
+		{"claude", claudeCall("a") + `{"type":"result","total_cost_usd":0.5,"usage":{"input_tokens":7,"output_tokens":9}}`, Usage{CostUSD: 0.5, Costed: true, Tokens: Tokens{Input: 7, Cached: 20, Output: 9}, Counted: true}},
+		{"codex", codexDone, Usage{Tokens: Tokens{Input: 800, Cached: 200, Output: 50}, Counted: true}},
 		{
-			"aider", "Main model: openai/gpt-4o with diff edit format\nTokens: 2.4k sent, 1.2k cache hit, 6 received. Cost: $0.0061 message, $0.0122 session.\n",
-			Usage{Model: "openai/gpt-4o", CostUSD: 0.0122, Costed: true, Tokens: Tokens{Input: 2400, Output: 6}, Counted: true},
+			"aider", "Main model: openai/gpt-4o with diff edit format\nTokens: 1.2k sent, 7 received. Cost: $0.0061 message, $0.0061 session.\n" +
+				"Tokens: 2.4k sent, 5 cache write, 1.2k cache hit, 6 received. Cost: $0.0061 message, $0.0122 session.\n",
+			Usage{Model: "openai/gpt-4o", CostUSD: 0.0122, Costed: true, Tokens: Tokens{Input: 2400, Cached: 1200, Output: 13}, Counted: true},
 		},
 		{"codex", "", Usage{}},
 	}
@@ -156,6 +159,23 @@ func TestUsageIsWhatTheOutputSays(t *testing.T) {
 
 func claudeCall(id string) string {
 	return fmt.Sprintf(`{"type":"assistant","message":{"id":%q,"usage":{"input_tokens":100,"cache_read_input_tokens":20,"output_tokens":7}}}`, id) + "\n"
+}
+
+// The price of a model is that under its name, else under the longest part of it, else under *.
+func TestPricesOfModels(t *testing.T) {
+	p := &Preset{Prices: map[string]Price{
+		"gpt-5": {Input: 1, Cached: new(0.5), Output: 10}, "gpt-5-mini": {Input: 0.1, Output: 1}, "*": {Input: 7, Output: 7},
+	}}
+	tokens := Tokens{Input: 1e6, Cached: 2e6, Output: 3e6}
+	for model, want := range map[string]float64{"gpt-5": 32, "openai/gpt-5-2026": 32, "gpt-5-mini": 3.3, "other": 42, "": 42} {
+		if got, ok := p.CostOf(model, tokens); !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%q: got %v %v, want %v", model, got, ok, want)
+		}
+	}
+	delete(p.Prices, "*")
+	if got, ok := p.CostOf("other", tokens); ok || p.TellsCost("other") || p.TellsCost("") {
+		t.Errorf("got %v for a model without a price", got)
+	}
 }
 
 func TestTheAnswerOfSeveralPieces(t *testing.T) {
@@ -254,6 +274,11 @@ mine:
 		"claude: {rules: [{outcome: failed, when: stdout == 'x'}]}": `agents.yml:1:1: agents.claude: rule rule_1: "stdout" is neither a pick nor one of exit, stderr, plain, at, allow_denied, allow_empty`,
 		"claude: {options: {modell: [x]}}":                          `agents.yml:1:1: agents.claude: unknown key "modell" in options (did you mean "model"?)`,
 		"claude: {take: {text: nowhere.x}}":                         `agents.yml:1:1: agents.claude: take.text: there is no pick "nowhere"`,
+		"claude: {may: {writ: [x]}}":                                `agents.yml:1:1: agents.claude: unknown key "writ" in may (want read, edit, all, said)`,
+		"claude: {prices: {m: {input: 1}}}":                         `agents.yml:1:1: agents.claude: line 1: a price needs input and output`,
+		"claude: {prices: {m: {input: 1, outputs: 2}}}":             `agents.yml:1:1: agents.claude: line 1: unknown key "outputs" in prices (did you mean "output"?)`,
+		"claude: {prices: {m: {input: 1, output: -2}}}":             `agents.yml:1:1: agents.claude: line 1: output must be from 0 to 1000000 dollars`,
+		"claude: {prices: {m: 3}}":                                  `agents.yml:1:1: agents.claude: line 1: a price is {input: DOLLARS, cached: DOLLARS, output: DOLLARS} for a million tokens`,
 		"claude: {pick: {x: {line: a}}}":                            `agents.yml:1:1: agents.claude: pick.x: line is for parse: text, fields are for jsonl`,
 	} {
 		if _, err := Load(layer(text)); err == nil || err.Error() != want {

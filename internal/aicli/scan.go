@@ -227,6 +227,7 @@ func (p *Preset) compileScan() {
 			if sum.pick != pick.name || sum.join {
 				continue
 			}
+			sp.slow = sp.slow || sum.less != nil
 			one := scanSum{at: i, value: -1, once: -1, count: sum.count}
 			if sum.sum {
 				one.value = slot(sum.path)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,6 +152,7 @@ func (o Outcome) Continued() bool { return o == Quota || o == Auth || o == Stall
 // Usage returns what the run has used, as far as it has said so by now.
 func (r *Reading) Usage() Usage {
 	u := Usage{Model: r.Model()}
+	ended := slices.ContainsFunc(r.preset.Watch.End, func(pick string) bool { return r.at[pick] > 0 })
 	if turns, _ := r.take("turns"); turns != "" {
 		u.Turns, _ = strconv.Atoi(turns)
 	}
@@ -167,7 +169,7 @@ func (r *Reading) Usage() Usage {
 			continue
 		}
 		*t.to, u.Counted = int64(f), true
-		u.Partial = u.Partial || nth > 0
+		u.Partial = u.Partial || nth > 0 && !ended
 	}
 	return u
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -38,23 +39,26 @@ func planCostOf(w *workflow.Workflow, maxCost spend.USD, selected *planItems) (*
 	var perItem, once spend.USD
 	itemLimited, onceLimited := true, true
 	for at, s := range stepsOf(w) {
-		name, most := workflow.DefaultAgent, spend.USD(0)
+		name, model, most := workflow.DefaultAgent, "", spend.USD(0)
 		switch {
 		case s.Agent != nil:
-			name, most = s.Agent.Preset(), s.Agent.MaxCost
+			name, model, most = s.Agent.Preset(), s.Agent.Model, s.Agent.MaxCost
 		case s.Claude == nil:
 			continue
 		}
 		p := set[name]
+		told := p != nil && p.TellsCost(cmp.Or(model, p.Model))
 		switch {
-		case p == nil || !p.TellsCost():
-			c.By[name] = "nobody: it does not say what it costs"
+		case !told:
+			c.By[name] = "nobody: it does not say what it costs, and its model has no price"
 		case p.Options["max_cost"] != nil:
 			c.By[name] = "itself, to the end of the call that reaches the limit"
-		default:
+		case p.AddsUpCost():
 			c.By[name] = "prodigy, which adds up what it says and ends it at the limit"
+		default:
+			c.By[name] = "prodigy, which knows what an agent has cost when it has ended, and starts no other at the limit"
 		}
-		limited := most > 0 && p != nil && p.TellsCost()
+		limited := most > 0 && told
 		if ofItems := at.section == "map" || at.section == "workspace.resolve" || (section{name: at.section}).handler(); ofItems {
 			perItem, itemLimited = perItem+most, itemLimited && limited
 		} else {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -279,8 +280,8 @@ func agentsOf(home jobs.Home, w *workflow.Workflow) (aicli.Set, error) {
 			problem("may: %s cannot be told that it may %s", p.Name, s.Agent.May)
 		case s.Agent.MaxTurns > 0 && p.Options["max_turns"] == nil && p.Watch.Turn == "":
 			problem("max_turns: %s cannot be told after how many turns to end", p.Name)
-		case s.Agent.MaxCost > 0 && !p.TellsCost():
-			problem("max_cost: %s does not say what it costs", p.Name)
+		case s.Agent.MaxCost > 0 && !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)):
+			problem("max_cost: %s does not say what it costs; write the price of its model (agents.%s.prices)", p.Name, p.Name)
 		case s.Agent.Model != "" && p.Options["model"] == nil:
 			problem("model: %s cannot be told which model to use", p.Name)
 		}
@@ -302,10 +303,10 @@ func (o jobOptions) checkBudget(w *workflow.Workflow, set aicli.Set) error {
 		if s.Agent == nil {
 			continue
 		}
-		if p := set[s.Agent.Preset()]; !p.TellsCost() {
+		if p := set[s.Agent.Preset()]; !p.TellsCost(cmp.Or(s.Agent.Model, p.Model)) {
 			return &workflow.InvalidError{Problems: []workflow.Problem{{
 				File: w.File, Line: s.Agent.Prompt.Pos.Line, Col: s.Agent.Prompt.Pos.Col,
-				Message: fmt.Sprintf("budget: %s does not say what it costs, so that no budget in money can hold it; limit its tokens instead (budget: {tokens: 20M})", p.Name),
+				Message: fmt.Sprintf("budget: %s does not say what it costs, so that no budget in money can hold it; write the price of its model (agents.%s.prices), or limit its tokens (budget: {tokens: 20M})", p.Name, p.Name),
 			}}}
 		}
 	}

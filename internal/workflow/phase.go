@@ -264,5 +264,5 @@ func (r *reader) agentPresets(e entry) *AgentPresets {
 
 // PresetKeys returns the keys of a preset of an AI coding CLI. Package aicli reads their values.
 func PresetKeys() []string {
-	return []string{"extends", "tested", "argv", "args", "env", "model", "pool", "models", "prompt", "options", "may", "ignore", "parse", "pick", "take", "watch", "show", "rules"}
+	return []string{"extends", "tested", "argv", "args", "env", "model", "pool", "models", "prompt", "options", "may", "ignore", "prices", "parse", "pick", "take", "watch", "show", "rules"}
 }
