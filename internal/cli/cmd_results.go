@@ -32,8 +32,9 @@ func newResultsCommand(con *console) *cobra.Command {
 		Long: `Print the results of the items of a job: a row for each item that has ended, in the order of the items. While the job runs these are the
 items that have ended by now.
 
-A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt (0: none began), and what steps have captured, which is
-one column of JSON in csv and tsv. With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
+A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt (0: none began), and what steps have
+captured, which is one column of JSON in csv and tsv. That of a failed item also has error_type, and outcome and session_id of its last agent.
+With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
 of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 		Args:              atMostTwo,
@@ -100,6 +101,9 @@ type resultRow struct {
 	DurationMS json.Number     `json:"duration_ms"`
 	Attempt    int             `json:"attempt"`
 	Captured   json.RawMessage `json:"captured"`
+	ErrorType  string          `json:"error_type"`
+	Outcome    string          `json:"outcome"`
+	SessionID  string          `json:"session_id"`
 }
 
 // eachResult calls row with each line of the results of a job, in the order of the items. The line is valid until the next.
@@ -149,7 +153,7 @@ func resultsTable(w io.Writer, f format) eventWriter {
 	if f == asTSV {
 		t.Comma = '\t'
 	}
-	header := t.Write([]string{"item_id", "index", "status", "output", "exit_code", "duration_ms", "attempt", "captured"})
+	header := t.Write([]string{"item_id", "index", "status", "output", "exit_code", "duration_ms", "attempt", "captured", "error_type", "outcome", "session_id"})
 	return eventWriter{
 		one: func(line []byte) error {
 			var row resultRow
@@ -162,6 +166,7 @@ func resultsTable(w io.Writer, f format) eventWriter {
 			}
 			return t.Write([]string{
 				row.ItemID, strconv.Itoa(row.Index), row.Status, row.Output, code, row.DurationMS.String(), strconv.Itoa(row.Attempt), string(row.Captured),
+				row.ErrorType, row.Outcome, row.SessionID,
 			})
 		},
 		end: func() error {

@@ -18,6 +18,7 @@ import (
 	"prodigy/internal/fingerprint"
 	"prodigy/internal/items"
 	"prodigy/internal/jobs"
+	"prodigy/internal/retry"
 	"prodigy/internal/spend"
 )
 
@@ -34,6 +35,9 @@ type row struct {
 	From       *origin                    `json:"reused_from,omitempty"`  // the item of an earlier job whose result this is; absent: it was run in this one
 	CostUSD    *spend.USD                 `json:"cost_usd,omitempty"`     // of its agents, in all attempts; absent when none is known
 	Unknown    int                        `json:"cost_unknown,omitempty"` // agents of which nobody knows what they have cost
+	ErrorType  retry.Type                 `json:"error_type,omitempty"`   // of a failed item
+	Outcome    string                     `json:"outcome,omitempty"`      // of a failed item: what became of its last agent
+	SessionID  string                     `json:"session_id,omitempty"`   // of that agent
 	Commit     string                     `json:"commit,omitempty"`       // of a job with workspaces: that has the work of the item in the result
 }
 
@@ -382,7 +386,8 @@ func writeRows(place jobs.Job, total int, w io.Writer, notes *rowNotes) ([]span,
 	enc.SetEscapeHTML(false) // what steps have given stays as it was
 	last := make([]span, total)
 	costs := map[int]spend.Sum{}
-	unmerged := map[int]row{} // they are no rows before their work is merged
+	agents := map[int]events.AgentUsage{} // the last of each item
+	unmerged := map[int]row{}             // they are no rows before their work is merged
 	var offset int64
 	add := func(r row) error {
 		line.Reset()
@@ -439,7 +444,7 @@ func writeRows(place jobs.Job, total int, w io.Writer, notes *rowNotes) ([]span,
 		if e, used := r.Event.(events.AgentUsage); used && e.ItemID != "" {
 			c := costs[e.ItemIndex]
 			c.Add(e.Use())
-			costs[e.ItemIndex] = c
+			costs[e.ItemIndex], agents[e.ItemIndex] = c, e
 		}
 		if e, failed := r.Event.(events.AgentFailed); failed {
 			delete(unmerged, e.ItemIndex)
@@ -454,6 +459,9 @@ func writeRows(place jobs.Job, total int, w io.Writer, notes *rowNotes) ([]span,
 		}
 		if !ok {
 			continue
+		}
+		if a := agents[found.Index]; found.ErrorType != "" && a.Attempt == found.Attempt {
+			found.Outcome, found.SessionID = a.Outcome, a.SessionID
 		}
 		if err := add(found); err != nil {
 			return nil, err
@@ -504,7 +512,7 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: status.Result(), Output: output, ExitCode: e.ExitCode,
-			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, ErrorType: e.ErrorType,
 		}, true, err
 	}
 	return row{}, false, nil
