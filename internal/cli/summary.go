@@ -292,6 +292,9 @@ func (e finishedRun) counts() []string {
 	if e.job != nil && e.job.Reused > 0 {
 		parts[0] += fmt.Sprintf(" (%d of them unchanged, and not run)", e.job.Reused)
 	}
+	if e.unchanged() {
+		parts[0] += ", and none of them changed a file"
+	}
 	toGo := m.TotalItems - m.Successful - m.Failed - m.Skipped - m.Rejected
 	for _, c := range []struct {
 		n    int
@@ -305,6 +308,15 @@ func (e finishedRun) counts() []string {
 		parts = append(parts, "not all items had been read")
 	}
 	return parts
+}
+
+// unchanged reports whether items of a job with workspaces ran and succeeded, and none of them left anything to merge.
+func (e finishedRun) unchanged() bool {
+	ran := e.Metrics.Successful
+	if e.job != nil {
+		ran -= e.job.Reused
+	}
+	return e.Merge != nil && e.Merge.Merged+e.Merge.Merging == 0 && ran > 0
 }
 
 // next returns the commands to type next.
