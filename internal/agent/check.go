@@ -146,6 +146,20 @@ func (c *compiler) problems(file string) (problems, warnings []workflow.Problem)
 // CheckShared returns an error for each step by which agents that run at once, or elements of a foreach that do, would take each other's work
 // for their own: a commit in a directory that they share, or a result_file that all of them write. slots is how many agents run at once.
 func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
+	return checkShared(w, slots).problems
+}
+
+// CheckSharedEdits returns the first of the steps that change files or commits where agents that run at once share a directory. There they change what
+// others are at, and commit it. Nothing says that this is so in a directory that is no checkout of git.
+func CheckSharedEdits(w *workflow.Workflow, slots int) (first workflow.Problem, found bool) {
+	edits := checkShared(w, slots).edits
+	if w.Workspace.Mode != "" || w.SharedDirectory != "" || len(edits) == 0 {
+		return workflow.Problem{}, false
+	}
+	return edits[0], true
+}
+
+func checkShared(w *workflow.Workflow, slots int) *sharedCheck {
 	c := &sharedCheck{file: w.File, everywhere: map[string]bool{"workflow": true, "job": true, "env": true, "map": true}}
 	for _, p := range w.Parameters {
 		c.everywhere[p.Name] = true
@@ -177,7 +191,7 @@ func CheckShared(w *workflow.Workflow, slots int) []workflow.Problem {
 			c.steps(w.Handlers[name], agents, w.Workspace.Isolated())
 		}
 	}
-	return c.problems
+	return c
 }
 
 // atOnce is what runs several times at once.
@@ -192,6 +206,7 @@ type sharedCheck struct {
 	file       string
 	everywhere map[string]bool // names whose values are the same for all that runs at once
 	problems   []workflow.Problem
+	edits      []workflow.Problem
 }
 
 // steps checks steps of which each has a directory of its own if ownDir is set.
@@ -204,6 +219,10 @@ func (c *sharedCheck) steps(steps []workflow.Step, a atOnce, ownDir bool) {
 		}
 		if s.CommitRequired && a.n > 1 && !own {
 			c.add(s.Pos, "commit_required: %d %s run at once in one directory and would take each other's commits for their own; %sgive each a directory, as with working_dir: wt/%s, or set %s", a.n, a.of, a.workspace, a.name, a.mend)
+		}
+		if what := s.Edits(); what != "" && a.n > 1 && !own && !s.CommitRequired {
+			c.edits = append(c.edits, workflow.Problem{File: c.file, Line: s.Pos.Line, Col: s.Pos.Col, Message: fmt.Sprintf(
+				"%s: %d %s run at once in one git checkout, and each changes files and commits under the others; write workspace: git at the root of the file (prodigy validate --fix does), or shared_directory: ok if that is meant", what, a.n, a.of)})
 		}
 		if v := s.Validate; v != nil && v.ResultFile != nil && a.n > 1 && !c.differs(v.ResultFile.Value) && (!own || filepath.IsAbs(v.ResultFile.Value)) {
 			c.add(v.ResultFile.At(1, 1), "result_file: %d %s run at once and would read each other's results; name it after each, as with result-%s.json, or set %s", a.n, a.of, a.name, a.mend)

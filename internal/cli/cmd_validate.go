@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"prodigy/internal/jobs"
 	"prodigy/internal/mapreduce"
 	"prodigy/internal/settings"
 	"prodigy/internal/workflow"
@@ -42,7 +43,7 @@ Exit codes: 0 all files are valid, 2 some are not. With --strict, warnings count
 	}
 	addFormat(cmd, &o.format, asJSON)
 	cmd.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
-	cmd.Flags().BoolVar(&o.fix, "fix", false, "write \"workspace: git\" into files whose agents commit or whose work is to be merged, before they are checked")
+	cmd.Flags().BoolVar(&o.fix, "fix", false, "write \"workspace: git\" into files whose agents edit one checkout or commit, or whose work is to be merged, before they are checked")
 	o.settings.add(cmd)
 	return cmd
 }
@@ -105,7 +106,11 @@ func addWorkspace(con *console, path string) error {
 	if err != nil {
 		return refusef("%w", err)
 	}
-	fixed, ok := workflow.AddWorkspace(path, source)
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	fixed, ok := workflow.AddWorkspace(path, source, jobs.IsCheckout(dir))
 	if !ok {
 		return nil
 	}

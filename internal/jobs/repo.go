@@ -17,6 +17,12 @@ func Project(dir string) string {
 	return topLevel(abs)
 }
 
+// IsCheckout reports whether dir is in a git checkout.
+func IsCheckout(dir string) bool {
+	_, err := os.Lstat(filepath.Join(Project(dir), ".git"))
+	return err == nil
+}
+
 // Repo returns the {repo} part of the paths of jobs started in dir: the base name of the git top level, else of dir. Characters that a
 // path cannot hold are replaced.
 func Repo(dir string) string {

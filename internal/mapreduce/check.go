@@ -12,6 +12,7 @@ import (
 
 	"prodigy/internal/agent"
 	"prodigy/internal/items"
+	"prodigy/internal/jobs"
 	"prodigy/internal/pressure"
 	"prodigy/internal/process"
 	"prodigy/internal/settings"
@@ -22,6 +23,17 @@ import (
 // input file, a path or filter that does not parse. It returns what to warn of; the error is a *workflow.InvalidError.
 func Check(c Config, w *workflow.Workflow) ([]workflow.Problem, error) {
 	problems, warnings := findings(c, w)
+	if !c.OnFleet && jobs.IsCheckout(c.Dir) {
+		slots := 1
+		if w.Map != nil {
+			slots = agentsAtOnce(c, w)
+		}
+		if edit, found := agent.CheckSharedEdits(w, slots); found && w.Older {
+			problems = append(problems, edit)
+		} else if found {
+			warnings = append(warnings, edit)
+		}
+	}
 	if w.Map != nil && w.Setup == nil { // which might make the input
 		env := items.Env{Dir: c.Dir, Environ: c.Settings.Environ(c.Environ), Fill: c.Settings.Fill}
 		found := items.CheckInput(w.Map, env)
@@ -60,21 +72,26 @@ func findings(c Config, w *workflow.Workflow) (problems, warnings []workflow.Pro
 		for _, p := range items.Warnings(w.Map) {
 			warnings = append(warnings, problemAt(w, workflow.Pos{Line: p.Line, Col: p.Col}, p.Message))
 		}
-		slots, err := maxParallel(c, w)
-		if err != nil {
+		if _, err := maxParallel(c, w); err != nil {
 			problems = append(problems, problemAt(w, w.Map.MaxParallel.Pos, err.Error()))
 		}
-		if w.Map.Input.Items != nil {
-			slots = min(slots, len(w.Map.Input.Items))
-		}
-		if w.Map.MaxItems != nil {
-			slots = min(slots, *w.Map.MaxItems)
-		}
-		problems = append(problems, agent.CheckShared(w, slots)...)
+		problems = append(problems, agent.CheckShared(w, agentsAtOnce(c, w))...)
 		problems = append(problems, checkLimits(c, w)...)
 		problems = append(problems, checkFiles(c, w)...)
 	}
 	return problems, slices.Concat(w.Warnings, warnings)
+}
+
+// agentsAtOnce returns how many agents of w run at once at most.
+func agentsAtOnce(c Config, w *workflow.Workflow) int {
+	slots, _ := maxParallel(c, w)
+	if w.Map.Input.Items != nil {
+		slots = min(slots, len(w.Map.Input.Items))
+	}
+	if w.Map.MaxItems != nil {
+		slots = min(slots, *w.Map.MaxItems)
+	}
+	return slots
 }
 
 // asError returns what was found in a workflow in the order of its file, and problems as an error.

@@ -83,6 +83,7 @@ func (r *reader) rootMapping(e entry) {
 
 // checkMode sets the mode if it is not written, and reports keys that contradict it.
 func (r *reader) checkMode(b *block) {
+	r.w.Older = r.w.Older || b.has("mode")
 	if r.w.Mode == "" && b.has("mode") {
 		return // not a mode, which is told already
 	}
@@ -216,6 +217,8 @@ func (r *reader) workflowValue(e entry, target any) {
 		*t = r.verify(e)
 	case **Agent:
 		*t = r.agent(e)
+	case *Sharing:
+		set(t)(word(r, e, SharingOK))
 	case *May:
 		set(t)(word(r, e, MayRead, MayEdit, MayAll))
 	case *SessionUse:

@@ -137,6 +137,7 @@ func (r *reader) agentTemplate(e entry) []Step {
 	if e.value.Kind != yaml.MappingNode {
 		return r.steps(e)
 	}
+	r.w.Older = true
 	var steps []Step
 	commands := key{name: "commands", read: func(e entry) { steps = r.steps(e) }}
 	r.require(r.block(e.name, e, []key{commands}), "commands")

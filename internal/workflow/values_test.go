@@ -105,7 +105,7 @@ func TestAddWorkspaceWritesOneLine(t *testing.T) {
 		"{map: {input: [1], agent_template: [{shell: a, commit_required: true}]}}": "",
 		strings.ReplaceAll(agents, "true", "false"):                                "",
 	} {
-		got, ok := AddWorkspace("w.yml", []byte(source))
+		got, ok := AddWorkspace("w.yml", []byte(source), true)
 		if string(got) != want || ok != (want != "") {
 			t.Errorf("%q: got %q %t, want %q", source, got, ok, want)
 		}

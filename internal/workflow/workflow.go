@@ -55,12 +55,17 @@ type Workflow struct {
 	Secrets     []Secret           `yaml:"secrets"`      // variables whose values are masked wherever prodigy writes or prints, and never stored
 	Parameters  []Parameter        `yaml:"parameters"`   // values that a run is given by `--param` or `--param-file`; every text can name them
 	Workspace   Workspace          `yaml:"workspace"`    // where the agents work: `shared`, all of them in the directory of the run, or `git`, each in a git repository of its own, whose commits are merged; default shared
-	Agents      *AgentPresets      `yaml:"agents"`       // changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see agents.md)
-	Budget      spend.Budget       `yaml:"budget"`       // what the AI agents of the job may cost
-	Notify      []Receiver         `yaml:"notify"`       // who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver or a list
-	Outputs     outputs.Policy     `yaml:"outputs"`      // how much is kept of what steps print, for `prodigy logs`
+
+	SharedDirectory Sharing `yaml:"shared_directory"` // `ok` says that agents are meant to edit one git checkout at once, which else is warned of; default not said
+
+	Agents  *AgentPresets  `yaml:"agents"`  // changes to the presets of AI coding CLIs, and new ones, for the agent steps of this workflow (see agents.md)
+	Budget  spend.Budget   `yaml:"budget"`  // what the AI agents of the job may cost
+	Notify  []Receiver     `yaml:"notify"`  // who outside is told of dead letters, of open breakers, of the end of the job and the like; one receiver or a list
+	Outputs outputs.Policy `yaml:"outputs"` // how much is kept of what steps print, for `prodigy logs`
 
 	BreakerPer *Text // per of the circuit_breaker of the error policy, with its position
+
+	Older bool // it is written as the older tool wanted it, whose agents had workspaces without being told
 
 	Warnings []Problem // what validate and the start of a run tell, though it is no error
 }

@@ -34,6 +34,12 @@ const (
 	GitWorkspace    WorkspaceMode = "git"    // each in a repository of its own
 )
 
+// Sharing says whether agents are meant to edit one directory at once.
+type Sharing string
+
+// SharingOK is the only Sharing that can be written.
+const SharingOK Sharing = "ok"
+
 // Isolated reports whether each agent has a workspace of its own.
 func (w Workspace) Isolated() bool { return w.Mode == GitWorkspace }
 
@@ -194,9 +200,67 @@ func commits(steps []Step) (Pos, bool) {
 	return Pos{}, false
 }
 
+// Edits returns what in a step changes the files or commits of its directory, in words: an AI that may do more than read, or git. Empty: nothing does,
+// as far as one can see, or it happens in a directory of its own.
+func (s Step) Edits() string {
+	switch {
+	case s.Claude != nil:
+		return "a claude step"
+	case s.Agent != nil && s.Agent.May != MayRead:
+		return "an agent step"
+	case s.Shell != nil:
+		return gitEdit(s.Shell.Value)
+	}
+	return ""
+}
+
+// gitEdit returns the first command of git in a script that changes a checkout, as in "git commit"; empty: there is none, or the script works elsewhere.
+func gitEdit(script string) string {
+	found := ""
+	for command := range strings.FieldsFuncSeq(script, func(c rune) bool { return strings.ContainsRune("\n;&|(){}", c) }) {
+		words := strings.Fields(command)
+		for len(words) > 0 && (slices.Contains([]string{"if", "then", "else", "do", "while", "until", "!", "exec", "time"}, words[0]) || strings.Contains(words[0], "=")) {
+			words = words[1:]
+		}
+		if len(words) > 1 && words[0] == "cd" {
+			return ""
+		}
+		if len(words) == 0 || words[0] != "git" {
+			continue
+		}
+		for words = words[1:]; len(words) > 1 && strings.HasPrefix(words[0], "-"); words = words[1:] {
+			switch words[0] {
+			case "-C":
+				return ""
+			case "-c":
+				words = words[1:]
+			}
+		}
+		if found == "" && len(words) > 0 && slices.Contains([]string{"commit", "add", "checkout", "stash", "rebase", "merge"}, words[0]) {
+			found = "git " + words[0]
+		}
+	}
+	return found
+}
+
+// edit reports whether any of the steps edits the directory that it is in.
+func edit(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool {
+		if s.WorkingDir == nil && s.Edits() != "" {
+			return true
+		}
+		for _, nested := range s.NestedSteps() {
+			if s.WorkingDir == nil && edit(nested) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // AddWorkspace returns source with the line "workspace: git", if it is a workflow that reads as if each agent had a workspace and does not say where
-// agents work. It reports false if there is nothing to add, or no place for a line.
-func AddWorkspace(file string, source []byte) ([]byte, bool) {
+// agents work, or whose agents edit one checkout at once. It reports false if there is nothing to add, or no place for a line.
+func AddWorkspace(file string, source []byte, checkout bool) ([]byte, bool) {
 	r := newReader(file, source, ParseOptions{})
 	root := r.load(source)
 	if root == nil || !r.inspect(root) {
@@ -209,6 +273,8 @@ func AddWorkspace(file string, source []byte) ([]byte, bool) {
 	wants := r.w.Merge != nil && (r.w.Map == nil || mentionGit(r.w.Merge.Commands))
 	if r.w.Map != nil && !wants {
 		_, wants = commits(r.w.Map.AgentTemplate)
+		alone := r.w.Map.MaxParallel.Var == "" && r.w.Map.MaxParallel.Value == 1
+		wants = wants || checkout && !alone && r.w.SharedDirectory == "" && edit(r.w.Map.AgentTemplate)
 	}
 	if !wants || find(root, "workspace") != nil {
 		return nil, false
