@@ -43,6 +43,9 @@ type Config struct {
 	TempDir string   // private files of a step; "": os.TempDir
 	Environ []string // the inherited environment
 
+	// Places are the inherited variables that name a place which an attempt in a workspace has too: its path from Attempt.Dir, by the name.
+	Places map[string]string
+
 	Secrets map[string]string // the values of secret variables, which are in no Attempt
 	Mask    *mask.Masker      // removes them from outcomes and events
 
@@ -85,6 +88,7 @@ type run struct {
 	plan     *plan
 	stop     context.Context // ends when the attempt is to be stopped; the time limits are not in it
 	vars     []string        // prodigy's variables, the same for all commands of the attempt
+	places   []string        // inherited ones that name a place, as they are for this attempt
 	env      []string        // of the workflow
 	envErr   error           // a value of env is missing: every step fails with this
 	scratch  scratch         // private files of the attempt

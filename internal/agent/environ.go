@@ -77,18 +77,41 @@ func total(n int) template.Value {
 	return template.Text(strconv.Itoa(n))
 }
 
-// environ returns the whole environment of a command: inherited variables, those of the workflow and the step, prodigy's, and those of
+// places returns the inherited variables that name a place, as they are for the commands of the attempt.
+func (a *Attempt) places(relative map[string]string) []string {
+	var vars []string
+	if a.Base != "" {
+		for name, path := range relative {
+			vars = append(vars, name+"="+filepath.Join(a.Dir, path))
+		}
+	}
+	return appendPWD(vars, a.Dir)
+}
+
+// appendPWD sets PWD, which a program believes that is started without a shell.
+func appendPWD(env []string, dir string) []string {
+	if !filepath.IsAbs(dir) {
+		return env
+	}
+	return append(env, pwdVar+"="+filepath.Clean(dir))
+}
+
+// environ returns the whole environment of a command in dir: inherited variables, those of the workflow and the step, prodigy's, and those of
 // the values in the command.
-func (r *run) environ(vars []string, c call) []string {
+func (r *run) environ(vars []string, c call, dir string) []string {
 	inherited := r.x.inherited.of(r.x.Environ)
-	env := make([]string, 0, len(c.defaults)+len(inherited)+len(vars)+len(r.vars)+len(c.env)+3)
+	env := make([]string, 0, len(c.defaults)+len(inherited)+len(r.places)+len(vars)+len(r.vars)+len(c.env)+4)
 	env = append(env, c.defaults...)
 	env = append(env, inherited...)
+	env = append(env, r.places...)
 	if span, traced := tracing.Parse(r.a.Trace); traced {
 		env = append(env, tracing.Var+"="+span.Step(r.position).String()) // in place of the one that prodigy was started with
 	}
 	env = append(env, vars...)
 	env = append(env, r.vars...)
+	if dir != r.a.Dir {
+		env = appendPWD(env, dir)
+	}
 	if r.a.Phase == phaseMap {
 		env = append(env, workerVar+"="+strconv.Itoa(r.a.Worker))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,31 @@ func TestCommandsGetTheVariablesOfTheAttempt(t *testing.T) {
 	same(t, "environment of setup", seen(f.commands[1]), map[string]string{
 		"A": "outer", "B": "outer", "PRODIGY_HOME": "/h", "PRODIGY_AUTOMATION": "true", "PRODIGY_JOB_ID": "job", "PRODIGY_CORRELATION_ID": "job",
 	})
+}
+
+func TestCommandsAreToldWhereTheyRun(t *testing.T) {
+	dir := t.TempDir()
+	f := &fake{answer: by}
+	x := f.executor()
+	x.Environ, x.Places = []string{"PWD=/elsewhere", "A=/elsewhere"}, map[string]string{"A": ".."}
+	below := shellStep("x")
+	below.WorkingDir = &workflow.Text{Value: "sub/"}
+	a := ofItem(shellStep("x"), below)
+	a.Dir = dir
+	execute(t, x, a)
+	a.Base = "commit"
+	execute(t, x, a)
+	var got []string
+	for _, c := range f.commands {
+		vars := map[string]string{}
+		for _, kv := range c.Env {
+			name, value, _ := strings.Cut(kv, "=")
+			vars[name] = value
+		}
+		got = append(got, vars["PWD"], vars["A"])
+	}
+	above := filepath.Dir(dir)
+	same(t, "PWD and A", got, []string{dir, "/elsewhere", dir + "/sub", "/elsewhere", dir, above, dir + "/sub", above})
 }
 
 func TestItemFile(t *testing.T) {

@@ -75,7 +75,7 @@ func (r *run) begin() (*scope, error) {
 			return nil, err
 		}
 	}
-	r.vars = r.a.variables(itemFile)
+	r.vars, r.places = r.a.variables(itemFile), r.a.places(r.x.Places)
 	var secrets []string // they override all other variables, which see them
 	for _, name := range r.a.Secrets {
 		value, err := r.secret(name)

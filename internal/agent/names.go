@@ -22,6 +22,8 @@ const (
 	baseVar        = "PRODIGY_BASE"     // with workspaces
 	checkoutVar    = "PRODIGY_CHECKOUT" // with workspaces, of their setup
 
+	pwdVar = "PWD" // the working directory, as shells set it
+
 	// Only in a workflow that runs once for each value: the value under two names, its number from 1, and how many there are.
 	argVar   = "ARG"
 	fileVar  = "FILE"

@@ -120,10 +120,10 @@ func (r *run) bindTexts(s *scope, st *step, cmd command) (b boundCommand, err er
 	if b.call, err = cmd.bind(s, r.x); err != nil {
 		return boundCommand{}, err
 	}
-	b.env = r.environ(s.env, b.call)
 	if b.dir, err = r.dir(s, st); err != nil {
 		return boundCommand{}, err
 	}
+	b.env = r.environ(s.env, b.call, b.dir)
 	if err := b.addSchema(r.a.Dir); err != nil {
 		return boundCommand{}, err
 	}
@@ -233,7 +233,7 @@ func (r *run) commandValue(s *scope, cmd command) (string, error) {
 	if err != nil || r.x.Simulate != nil {
 		return "", err
 	}
-	b := boundCommand{call: c, dir: r.a.Dir, env: r.environ(s.env, c), scratch: s.scratch}
+	b := boundCommand{call: c, dir: r.a.Dir, env: r.environ(s.env, c, r.a.Dir), scratch: s.scratch}
 	if err := b.makeFiles(); err != nil {
 		return "", err
 	}

@@ -29,6 +29,18 @@ type checkout struct {
 	promise bool      // it is a partial clone: what is missing is fetched when it is asked for
 }
 
+// places returns the names of the checkout and of the directory in it that the job was started in, with and without symbolic links, and the path to the
+// same place of a workspace from where commands begin.
+func (c checkout) places() map[string]string {
+	up := strings.Repeat("../", strings.Count(c.prefix, "/")) + "."
+	all := map[string]string{filepath.Join(c.top, c.prefix): ".", c.place.dir: "."}
+	all[c.top] = up
+	if top, is := strings.CutSuffix(c.place.dir, "/"+strings.TrimSuffix(c.prefix, "/")); is {
+		all[top] = up
+	}
+	return all
+}
+
 // setting is one of git's configuration.
 type setting struct {
 	key   string // section and name in lower case

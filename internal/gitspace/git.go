@@ -59,7 +59,7 @@ func newGit(c Config) git {
 	}
 	for _, kv := range c.Environ {
 		name, _, _ := strings.Cut(kv, "=")
-		if !slices.Contains(repositoryVars[:], name) && !slices.Contains(ownVars[:], name) {
+		if name != "OLDPWD" && !slices.Contains(repositoryVars[:], name) && !slices.Contains(ownVars[:], name) {
 			g.environ = append(g.environ, kv)
 		}
 	}
@@ -125,6 +125,9 @@ func (p place) environ() []string {
 	}
 	if p.workTree != "" {
 		env = append(env, "GIT_WORK_TREE="+p.workTree)
+	}
+	if p.dir != "" {
+		env = append(env, "PWD="+p.dir) // for what git runs: filters, drivers, programs that sign
 	}
 	if p.identity != (identity{}) {
 		env = append(env,

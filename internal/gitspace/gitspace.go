@@ -262,7 +262,7 @@ func (s *Space) readRecord() error {
 }
 
 // Environ returns the environment for the commands of the job: environ without what would lead git to another repository than that of the directory it
-// is in, and with what keeps it from leaving the workspaces and from asking questions.
+// is in, or a program back to the checkout, and with what keeps git from leaving the workspaces and from asking questions.
 func (s *Space) Environ(environ []string) []string {
 	var ceiling strings.Builder
 	ceiling.WriteString(s.WorkDir)
@@ -270,6 +270,7 @@ func (s *Space) Environ(environ []string) []string {
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
 		switch {
+		case name == "OLDPWD":
 		case name == "GIT_CEILING_DIRECTORIES" && value != "":
 			ceiling.WriteString(string(filepath.ListSeparator) + value)
 		case !slices.Contains(repositoryVars[:], name):
@@ -277,6 +278,19 @@ func (s *Space) Environ(environ []string) []string {
 		}
 	}
 	return append(env, "GIT_CEILING_DIRECTORIES="+ceiling.String(), "GIT_TERMINAL_PROMPT=0", "GIT_EDITOR=true")
+}
+
+// Places returns the variables of environ that name the user's checkout, or the directory in it that the job was started in, each with the path to
+// the same place from where commands begin in a workspace. HOME stays the home, even if that is a checkout.
+func (s *Space) Places(environ []string) map[string]string {
+	known, named := s.user.places(), make(map[string]string)
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if path, is := known[filepath.Clean(value)]; is && name != "HOME" && !strings.HasPrefix(name, "PRODIGY_") {
+			named[name] = path
+		}
+	}
+	return named
 }
 
 func (s *Space) created(worker int, base string, took time.Duration) {

@@ -49,6 +49,7 @@ type job struct {
 	fleetSlots fleetSlots                                 // what it says
 	shared     *sharedSlots                               // nil: the items share no slots with other jobs
 	space      Space                                      // nil: the job has no workspaces
+	places     map[string]string                          // see agent.Config
 	files      *itemFiles                                 // nil: the map phase names none
 	production *production                                // nil: files that agents leave are left as they are
 	reuse      *reuse                                     // nil: no results are taken over

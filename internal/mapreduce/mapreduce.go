@@ -547,7 +547,7 @@ func (j *job) equip(ctx context.Context, start gitspace.Start) error {
 	}
 	j.executor = build(agent.Config{
 		Run: runner, Claude: j.config.Claude, Agents: j.config.Agents, Seed: j.meta.Seed, Grace: j.config.Grace, LogSteps: j.config.LogSteps,
-		TempDir: j.temp, Environ: j.config.Environ, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
+		TempDir: j.temp, Environ: j.config.Environ, Places: j.places, Secrets: j.config.Settings.Secrets, Mask: j.config.Settings.Mask,
 		MaxCommands: commands, Echo: j.config.Echo, Simulate: j.config.Simulate,
 	}, j.host)
 	j.returned = func(a *agent.Attempt, o agent.Outcome, err error) {

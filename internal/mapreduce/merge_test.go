@@ -69,6 +69,8 @@ func (f *fakeSpace) Execute(ctx context.Context, inner gitspace.Executor, a agen
 
 func (f *fakeSpace) Environ(environ []string) []string { return environ }
 
+func (f *fakeSpace) Places([]string) map[string]string { return nil }
+
 func (f *fakeSpace) Phase(_ context.Context, _ string) (string, error) { return "", nil }
 
 func (f *fakeSpace) PhaseHead(context.Context, bool, string) (string, error) { return "", nil }

@@ -35,6 +35,7 @@ type Workspaces interface {
 type Space interface {
 	Execute(ctx context.Context, inner gitspace.Executor, a agent.Attempt) (agent.Outcome, error)
 	Environ(environ []string) []string
+	Places(environ []string) map[string]string
 	Phase(ctx context.Context, head string) (dir string, err error)
 	PhaseHead(ctx context.Context, all bool, message string) (commit string, err error)
 	Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error)
@@ -187,6 +188,7 @@ func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	}
 	j.space = space
 	j.config.Environ = space.Environ(j.config.Environ)
+	j.places = space.Places(j.config.Environ)
 	for _, text := range start.Notices {
 		j.notice(text)
 	}

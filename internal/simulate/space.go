@@ -154,6 +154,9 @@ func (s *space) Publish(_ context.Context, _ string, settled []gitspace.Work) er
 // Environ returns environ.
 func (s *space) Environ(environ []string) []string { return environ }
 
+// Places returns none: nothing runs.
+func (s *space) Places([]string) map[string]string { return nil }
+
 // Phase returns the directory that the job was started in.
 func (s *space) Phase(context.Context, string) (dir string, err error) { return s.Dir, nil }
 
