@@ -42,8 +42,8 @@ type Config struct {
 	Slots    int
 	Register *process.Register // of the job, for the git commands; nil: none
 
-	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a workspace at base. Worker is its slot,
-	// 0 for those that are no slot's. A failed step is an Outcome with a Failure.
+	// Run runs the steps of Policy.Setup (kind "setup") or Policy.Verify (kind "verify") in dir, which is in a workspace. Base is the commit that it is at,
+	// for Verify the head before the batch. Worker is its slot, 0 for those that are no slot's. A failed step is an Outcome with a Failure.
 	Run func(ctx context.Context, kind, dir, base string, worker int) (agent.Outcome, error)
 
 	Created func(worker int, base string, took time.Duration) // a workspace was made; nil: nobody is told

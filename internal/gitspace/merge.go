@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/oneline"
 	"prodigy/internal/retry"
@@ -33,7 +34,9 @@ const (
 func (s *Space) Merge(ctx context.Context, head string, work []Work) (Merged, error) {
 	b := Batch{Chain: s.chain, Verifying: s.Verifying, Verified: s.Verified}
 	if s.Policy.Verify != nil {
-		b.Verify = s.verify
+		b.Verify = func(ctx context.Context, commit string, _ []MergedItem) (agent.Outcome, error) {
+			return s.verify(ctx, head, commit)
+		}
 	}
 	return b.Merge(ctx, head, work)
 }

@@ -94,7 +94,10 @@ func (s *space) Execute(ctx context.Context, inner gitspace.Executor, a agent.At
 func (s *space) Merge(ctx context.Context, head string, work []gitspace.Work) (gitspace.Merged, error) {
 	b := gitspace.Batch{Chain: s.chain}
 	if s.Policy.Verify != nil {
-		b.Verify, b.Verifying, b.Verified = s.verify, s.Verifying, s.Verified
+		b.Verify = func(ctx context.Context, _ string, items []gitspace.MergedItem) (agent.Outcome, error) {
+			return s.verify(ctx, head, items)
+		}
+		b.Verifying, b.Verified = s.Verifying, s.Verified
 	}
 	return b.Merge(ctx, head, work)
 }
@@ -130,15 +133,15 @@ func (s *space) attempt(w gitspace.Work) agent.Attempt {
 	return s.attempts[w.Index]
 }
 
-// verify runs the steps that verify on a commit with these merged.
-func (s *space) verify(ctx context.Context, commit string, items []gitspace.MergedItem) (agent.Outcome, error) {
+// verify runs the steps that verify on a commit with these merged into base.
+func (s *space) verify(ctx context.Context, base string, items []gitspace.MergedItem) (agent.Outcome, error) {
 	s.mu.Lock()
 	s.verifying = nil
 	for _, it := range items {
 		s.verifying = append(s.verifying, s.attempts[it.Index])
 	}
 	s.mu.Unlock()
-	return s.Run(ctx, "verify", s.Dir, commit, 0)
+	return s.Run(ctx, "verify", s.Dir, base, 0)
 }
 
 // Publish forgets what is settled.
