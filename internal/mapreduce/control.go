@@ -258,7 +258,7 @@ func (p *pool) resize(n int) {
 	}
 	p.free = p.free[:0]
 	for slot := n; slot > 0; slot-- {
-		if !p.taken[slot] {
+		if p.taken[slot] == 0 {
 			p.free = append(p.free, slot)
 		}
 	}

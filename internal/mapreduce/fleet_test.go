@@ -165,6 +165,9 @@ func (w crewExecutor) Execute(ctx context.Context, a agent.Attempt) (agent.Outco
 		return agent.Outcome{}, lost
 	}
 	o := agent.Outcome{Node: fmt.Sprint("w", f.worker)}
+	if a.Base != "" && !f.fails {
+		o.Commit, o.Files = fmt.Sprintf("%s@%d", a.ItemID, a.Number), 1
+	}
 	if f.fails {
 		o.Failure = &agent.Failure{Step: "shell_0", Failure: retry.Failure{Type: retry.TypeCommandFailed, Message: "no luck", ExitCode: 3}}
 	}

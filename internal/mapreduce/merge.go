@@ -70,6 +70,7 @@ type merger struct {
 	publish *published      // what has been recorded, but not yet been told to the Space
 	backlog bool            // what an earlier run has left is merged before anything starts
 	batch   []gitspace.Work // that the goroutine works on
+	slots   map[int]int     // in which work has ended that is not merged, by the index of its item: they are held
 }
 
 // published is head, and the work that is settled by it.
@@ -88,7 +89,7 @@ type mergeEnd struct {
 
 const (
 	mergesAtOnce = 64 // without verify
-	mergesAhead  = 4  // times max_parallel: how many items may wait to be merged before no more are started
+	mergesAhead  = 4  // times max_parallel: how many items may wait to be merged, where slots are not held, before no more are started
 )
 
 // enqueue adds an item whose work is to be merged.
@@ -100,9 +101,19 @@ func (p *pool) enqueue(index int) {
 	heap.Push(&p.merger.queue, mergeable{turn, index})
 }
 
+// holdSlot holds the slot in which work has ended until that is merged: who begins there next begins at it. With `order: items` nobody would, and what is
+// merged first may still need a slot.
+func (p *pool) holdSlot(index, slot int) {
+	if slot == 0 || p.job.workflow.Workspace.Order == workflow.OrderItems {
+		return
+	}
+	p.taken[slot]++
+	p.merger.slots[index] = slot
+}
+
 // enqueueAll adds what an earlier run has left.
 func (p *pool) enqueueAll() {
-	p.merger.last = -1
+	p.merger.last, p.merger.slots = -1, map[int]int{}
 	for index := range p.job.state.Merging {
 		p.enqueue(index)
 	}
@@ -211,6 +222,10 @@ func (p *pool) merged(end *mergeEnd) {
 		if w, ok := p.job.state.Waiting[r.Index]; ok && p.halted == nil {
 			p.due.push(dueItem{id: w.ID, index: r.Index, due: w.Due})
 		}
+	}
+	for _, w := range batch {
+		p.freeSlot(m.slots[w.Index])
+		delete(m.slots, w.Index)
 	}
 	p.checkPolicy()
 }

@@ -262,12 +262,79 @@ func resultRows(t *testing.T, place jobs.Job) []row {
 	return rows
 }
 
-// An agent is not started while so many wait that it would begin far behind.
+// beginsUpToDate holds what an agent begins at: the head, with the work of all that ended in its slot before. With one slot that is all work.
+func beginsUpToDate(t *testing.T, records []events.Record, slots int) {
+	t.Helper()
+	head, waits := "base", map[string]int{} // the slots of items whose work is not merged
+	for _, r := range records {
+		switch e := r.Event.(type) {
+		case events.AgentStarted:
+			for id, slot := range waits {
+				if slot == e.Worker || slots == 1 {
+					t.Errorf("record %d: %s begins in slot %d before the work of %s is merged, which ended in slot %d", r.Seq, e.ItemID, e.Worker, id, slot)
+				}
+			}
+			if e.Base != head {
+				t.Errorf("record %d: %s begins at %s, want the head %s", r.Seq, e.ItemID, e.Base, head)
+			}
+		case events.AgentCompleted:
+			if e.Commit != "" {
+				waits[e.ItemID] = e.Worker
+			}
+		case events.AgentFailed:
+			delete(waits, e.ItemID)
+		case events.WorktreeMerged:
+			head = e.Head
+			for _, id := range e.ItemIDs {
+				delete(waits, id)
+			}
+		}
+	}
+}
+
+func TestAnAgentBeginsAtTheWorkOfAllThatEndedInItsSlot(t *testing.T) {
+	for _, test := range []struct {
+		name, source string
+		slots        int
+		fleet        bool // that has these slots
+	}{
+		{"one slot", workflowOf(20, 1, "workspace: git\n"), 1, false},
+		{"one slot, in the order of the items", workflowOf(20, 1, "workspace: {order: items}\n"), 1, false},
+		{"one slot, in batches that are verified", workflowOf(20, 1, "workspace: {verify: {batch: 4, commands: [{shell: x}]}}\n"), 1, false},
+		{"four slots", workflowOf(40, 4, "workspace: git\n"), 4, false},
+		{"one slot of a fleet", workflowOf(20, 4, "workspace: git\n"), 1, true},
+		{"three slots of a fleet", workflowOf(40, 8, "workspace: git\n"), 3, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeSpace{takes: 700 * time.Millisecond, unchanged: func(item string) bool { return item == "item_3" }}
+				c := spaced(t, f, fake(func(c call) answer {
+					n, _ := strconv.Atoi(strings.TrimPrefix(c.item, "item_"))
+					return answer{takes: time.Duration(n%7*100) * time.Millisecond, code: boolInt(n%5 == 4)}
+				}))
+				if test.fleet {
+					w := newCrew(func(a agent.Attempt) fate {
+						return fate{takes: time.Duration(1+a.ItemIndex%7) * 100 * time.Millisecond, fails: a.ItemIndex%5 == 4}
+					})
+					w.slots = func(set func(int, int)) { set(1, test.slots) }
+					c = w.config(t)
+					c.Workspaces = f
+				}
+				r := run(t, c, test.source)
+				records := recordsOf(t, r.Job)
+				once(t, records, r.Metrics.Successful+r.Metrics.Failed)
+				beginsUpToDate(t, records, test.slots)
+			})
+		})
+	}
+}
+
+// With order: items no slot waits for its work, which may have to wait for others. No agent is started all the same while very many wait.
 func TestDispatchPausesWhileTooManyWaitToBeMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeSpace{takes: time.Minute}
 		c := spaced(t, f, fake(func(call) answer { return answer{takes: time.Second} }))
-		r := run(t, c, workflowOf(40, 2, "workspace: git\n"))
+		r := run(t, c, workflowOf(40, 2, "workspace: {order: items}\n"))
 		waiting, most := 0, 0
 		for _, rec := range recordsOf(t, r.Job) {
 			switch e := rec.Event.(type) {
@@ -393,6 +460,9 @@ func TestAStoppedJobMergesWhatWaitsAndRunsNoAgentAgain(t *testing.T) {
 				records := recordsOf(t, r.Job)
 				if head := once(t, records, 120); head != r.Merge.Head {
 					t.Errorf("got head %s, want %s", r.Merge.Head, head)
+				}
+				if order == "completion" {
+					beginsUpToDate(t, records, 8)
 				}
 				if len(f.opened) < 3 || !slices.ContainsFunc(f.opened, func(o string) bool { return strings.Contains(o, " ") }) {
 					t.Errorf("got no resume with work that waits: this shows nothing")

@@ -32,7 +32,7 @@ type pool struct {
 	idle   chan task // of goroutines that wait for another attempt
 
 	free    []int             // slots nobody holds, the next one last
-	taken   map[int]bool      // slots somebody holds
+	taken   map[int]int       // slots that are held: by how many, an attempt and work that ended there and is not merged
 	flights map[int64]*flight // attempts that have not ended, by their tokens; nil: the pool is about no items
 	running int               // agents that have not ended
 	syncing int               // agents that have ended and wait for the disk with their slot
@@ -107,7 +107,7 @@ func (j *job) runMap(ctx context.Context) (runResult, error) {
 
 // runPool runs the items that are due and those of a source, each until it is settled, in at most j.parallel slots.
 func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []dueItem) (runResult, error) {
-	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), flights: map[int64]*flight{}, taken: map[int]bool{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages, submitter: submitter{room: make(chan struct{}, 1)}}
+	p := &pool{job: j, template: j.attempt("map"), source: s, idle: make(chan task), flights: map[int64]*flight{}, taken: map[int]int{}, gone: map[int]bool{}, suspects: suspects, loneOut: -1, stages: j.stages, submitter: submitter{room: make(chan struct{}, 1)}}
 	for _, d := range due {
 		p.again(d)
 		j.crowds.add(d.due)
@@ -384,25 +384,37 @@ func (p *pool) again(d dueItem) {
 	p.due.push(d)
 }
 
+// slots returns how many agents may be out at once. On a fleet that is no more than it has slots if there are workspaces: an agent that waits for a
+// worker would begin at what was merged before the wait.
+func (p *pool) slots() int {
+	if p.job.space == nil || p.job.fleet == nil {
+		return p.job.parallel
+	}
+	_, n := p.job.fleetSlots.now()
+	return min(p.job.parallel, max(n, 1))
+}
+
 // vacant reports whether one more agent may run now. It is not to begin far behind what others have done already.
 func (p *pool) vacant() bool {
 	if p.gates.closed() || p.submitter.full() {
 		return false
 	}
-	if p.merger.backlog = p.merger.backlog && p.mergesNow(); p.merger.backlog {
+	slots := p.slots()
+	p.merger.backlog = p.merger.backlog && p.mergesNow()
+	if p.merger.backlog || slots == 1 && p.mergesNow() {
 		return false
 	}
 	if len(p.job.state.Merging) >= mergesAhead*p.job.parallel && p.mergesNow() {
 		return false
 	}
 	if p.alone {
-		return p.running == 0 && p.syncing == 0
+		return p.running == 0 && p.syncing == 0 && len(p.free) > 0
 	}
 	busy := len(p.taken)
 	if s := p.stage(); s != nil && s.slots > 0 && busy >= s.slots {
 		return false
 	}
-	return len(p.free) > 0 && busy < p.job.parallel && int64(busy) < p.job.room.Load() && busy < p.job.state.Adapt.AtOnce()
+	return len(p.free) > 0 && busy < slots && int64(busy) < p.job.room.Load() && busy < p.job.state.Adapt.AtOnce()
 }
 
 // admitNext starts, rejects or holds the next item, as the policy decides. It reports false when there is nothing to do now.
@@ -658,6 +670,7 @@ func (p *pool) ended(e *attemptEnd) {
 	p.job.condemn(index)
 	if w, ok := p.job.state.Merging[index]; ok && w.Seq == seq {
 		p.enqueue(index)
+		p.holdSlot(index, p.flights[e.attempt.Token].slot)
 	}
 	p.release(e, seq)
 	p.checkPolicy()
@@ -707,12 +720,16 @@ func (p *pool) release(e *attemptEnd, seq int64) {
 	p.freeSlot(slot)
 }
 
+// freeSlot gives a slot back for one of those that hold it.
 func (p *pool) freeSlot(slot int) {
 	if slot == 0 {
 		return
 	}
-	delete(p.taken, slot)
 	p.job.shared.yield(slot)
+	if p.taken[slot]--; p.taken[slot] > 0 {
+		return
+	}
+	delete(p.taken, slot)
 	if slot <= p.job.parallel { // else the job was scaled down
 		p.free = append(p.free, slot)
 	}
@@ -928,7 +945,7 @@ func (p *pool) leaveSlot(k *parking) {
 func (p *pool) takeSlot() int {
 	slot := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	p.taken[slot] = true
+	p.taken[slot] = 1
 	p.watch.dry = time.Time{}
 	if p.seeker.slot != nil {
 		p.job.shared.put(slot, p.seeker.slot)

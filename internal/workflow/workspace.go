@@ -15,7 +15,7 @@ type Workspace struct {
 	Base    string        `yaml:"base"`    // the revision that the job begins at; default HEAD
 	Take    Take          `yaml:"take"`    // what counts of what an agent did: `all`, also what it has not committed, or only its `commits`; default all
 	History History       `yaml:"history"` // what the result has for each item: a `merge` commit, or one `squash` commit; default merge
-	Order   Order         `yaml:"order"`   // what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which agent was faster; default completion
+	Order   Order         `yaml:"order"`   // what is merged first: in the order of `completion`, or of the `items`, so that nothing depends on which agent was faster: with several slots all begin at the same commit; default completion
 	Setup   []Step        `yaml:"setup"`   // steps that run once in each workspace when it is made
 	Keep    []string      `yaml:"keep"`    // patterns, as in a .gitignore, of ignored files that stay in a workspace from one agent to the next; default none
 	Sparse  []string      `yaml:"sparse"`  // the directories that a workspace has; default those of the checkout
