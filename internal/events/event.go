@@ -194,6 +194,9 @@ type JobStarted struct {
 	Base         string `json:"base,omitempty"`
 	TargetBranch string `json:"target_branch,omitempty"`
 
+	// With workspaces: what the user's checkout is like, which no agent is to change: HEAD, and a line of git status for each file that is not committed.
+	Checkout []string `json:"checkout,omitempty"`
+
 	MaxCostUSD *spend.USD `json:"max_cost_usd,omitempty"` // that agents may cost in all, if the command line said so
 
 	InputJob string `json:"input_job,omitempty"` // the job whose results are the items; items.jsonl has which item each comes from
@@ -312,6 +315,8 @@ type JobResumed struct {
 	Rates []StartRate `json:"rates,omitempty"` // from now on, as in JobStarted
 
 	Broker string `json:"broker,omitempty"` // from now on, as in JobStarted
+
+	Checkout []string `json:"checkout,omitempty"` // from now on, as in JobStarted; absent if it is that of before, as when the run before died
 }
 
 // IsAttached reports whether the attempt at an item that was in flight when the run before died still runs.

@@ -15,9 +15,10 @@ import (
 // event; <key> is the key of a map.
 var notPrinted = map[string][]string{
 	"ids of items and attempts, which the state of a job is computed from": {"QuotaPaused.Item", "ItemID", "ItemIDs", "AgentID", "Items", "Conflicts.With", "AgentReused.FromItem"},
-	"names of commits":                 {"Base", "Commit", "Commits", "Head"},
-	"names of branches":                {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
-	"names of presets and their rules": {"Rule", "Pool", "QuotaPaused.Model", "QuotaResumed.Model", "Preset", "Presets.<key>"},
+	"names of commits":                  {"Base", "Commit", "Commits", "Head"},
+	"what git says of the user's files": {"Checkout"},
+	"names of branches":                 {"JobStarted.TargetBranch", "JobCompleted.Branch", "JobCompleted.Into"},
+	"names of presets and their rules":  {"Rule", "Pool", "QuotaPaused.Model", "QuotaResumed.Model", "Preset", "Presets.<key>"},
 	"labels out of the workflow file": {
 		"Phase", "Step", "JobStarted.Workflow", "StepCompleted.ID", "StepCompleted.Capture", "Captured.<key>",
 		"Fingerprint.Values.<key>", "CircuitOpen.Scope", "CircuitHalfOpen.Scope", "CircuitClosed.Scope",

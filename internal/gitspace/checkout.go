@@ -2,6 +2,7 @@ package gitspace
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -177,7 +178,12 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 		return Start{}, err
 	}
 	start.Branch = strings.TrimPrefix(strings.TrimSpace(branch), "refs/heads/")
-	if start.Notices, err = g.changes(ctx, user, allowDirty); err != nil {
+	head, changes, err := g.state(ctx, user)
+	if err != nil {
+		return Start{}, err
+	}
+	start.Checkout = kept(head, changes)
+	if start.Notices, err = unseen(changes, allowDirty); err != nil {
 		return Start{}, err
 	}
 	if start.Files, start.Bytes, err = g.size(ctx, user, c, start.Base); err != nil {
@@ -186,23 +192,14 @@ func Check(ctx context.Context, c Config, allowDirty bool) (Start, error) {
 	return start, checkDisk(c, start.Bytes)
 }
 
-// changes looks for what the user has not committed, which no agent will see.
-func (g *git) changes(ctx context.Context, user checkout, allowDirty bool) (notices []string, err error) {
-	out, err := g.output(ctx, user.place, "status", "--porcelain=v1", "-z", "--untracked-files=normal")
-	if err != nil {
-		return nil, err
-	}
+// unseen says which changes no agent will see, since the user has not committed them.
+func unseen(changes []string, allowDirty bool) (notices []string, err error) {
 	var tracked, untracked []string
-	all := fields(out)
-	for i := 0; i < len(all); i++ {
-		state, name := all[i][:2], all[i][3:]
-		if state == "??" {
+	for _, change := range changes {
+		if name, is := strings.CutPrefix(change, "?? "); is {
 			untracked = append(untracked, name)
-			continue
-		}
-		tracked = append(tracked, name)
-		if strings.ContainsAny(state, "RC") {
-			i++ // the name it had
+		} else {
+			tracked = append(tracked, change[3:])
 		}
 	}
 	switch {
@@ -329,30 +326,50 @@ func size(n int64) string {
 	return fmt.Sprintf("%.3g %cB", value, rest[0])
 }
 
-// checkoutState returns a text that is the same as long as HEAD and the files of the user's checkout are.
-func (s *Space) checkoutState(ctx context.Context) (string, error) {
-	head, err := s.git.line(ctx, s.user.place, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+// mostChanges is how many changes of the user's checkout are kept by name.
+const mostChanges = 200
+
+// state returns what a checkout is like: HEAD, and what git says of each file that is not as it was committed. It can be kept as JSON.
+func (g *git) state(ctx context.Context, user checkout) (head string, changes []string, err error) {
+	out, err := g.output(ctx, user.place, "rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	out, err := s.git.output(ctx, s.user.place, "status", "--porcelain=v1", "--no-renames", "-z", "--untracked-files=normal")
-	return head + "\x00" + out, err
+	head = strings.Join(strings.Fields(out), " ")
+	out, err = g.output(ctx, user.place, "status", "--porcelain=v1", "--no-renames", "-z", "--untracked-files=normal")
+	return head, fields(strings.ToValidUTF8(out, "\uFFFD")), err
 }
 
-// Changed returns in what the user's checkout differs from when the Space was opened: HEAD, or the first paths. It returns nil when it does not.
+// kept returns a state of bounded size. Of many changes the last are one entry, which differs if one of them does.
+func kept(head string, changes []string) []string {
+	if n := len(changes) - mostChanges; n > 0 {
+		rest := sha256.Sum256([]byte(strings.Join(changes[mostChanges:], "\x00")))
+		changes = append(changes[:mostChanges:mostChanges], fmt.Sprintf("   %d more, %x", n, rest))
+	}
+	return append([]string{head}, changes...)
+}
+
+// Checkout returns the state of the user's checkout that Changed compares with: that of the Start, or of when the Space was opened.
+func (s *Space) Checkout() []string { return s.before }
+
+// Changed returns in what the user's checkout differs from Checkout: HEAD, or the first paths. It returns nil when it does not.
 func (s *Space) Changed(ctx context.Context) []string {
-	now, err := s.checkoutState(ctx)
-	if err != nil || now == s.before {
+	head, changes, err := s.git.state(ctx, s.user)
+	if err != nil {
 		return nil
 	}
 	var names []string
-	before, after := fields(s.before), fields(now)
+	before, after := s.before, kept(head, changes)
 	if before[0] != after[0] {
 		names = append(names, "HEAD")
 	}
 	for _, pair := range [...][2][]string{{after[1:], before[1:]}, {before[1:], after[1:]}} {
 		for _, entry := range pair[0] {
-			if name := entry[3:]; !slices.Contains(pair[1], entry) && !slices.Contains(names, name) {
+			name := entry[3:]
+			if strings.HasPrefix(entry, "   ") {
+				name = "others"
+			}
+			if !slices.Contains(pair[1], entry) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}

@@ -225,7 +225,29 @@ func TestAnAgentThatWroteIntoTheCheckoutIsNoticed(t *testing.T) {
 		t.Errorf("changed: %q", got)
 	}
 	j.in("git commit -qam x")
-	if got := j.Changed(t.Context()); !slices.Equal(got, []string{"HEAD", "a new"}) { // a is committed, and so it is as git knows it
+	want := []string{"HEAD", "a new"} // a is committed, and so it is as git knows it
+	if got := j.Changed(t.Context()); !slices.Equal(got, want) {
+		t.Errorf("changed: %q", got)
+	}
+	if j.reopen(); j.Changed(t.Context()) != nil {
+		t.Errorf("changed since it was opened again: %q", j.Changed(t.Context()))
+	}
+	s, err := Open(t.Context(), j.config, j.start, j.head, nil) // with what was recorded, after the run died
+	if err != nil || !slices.Equal(s.Changed(t.Context()), want) {
+		t.Errorf("changed since the run before: %q, %v", s.Changed(t.Context()), err)
+	}
+}
+
+func TestOfManyChangesInTheCheckoutTheLastAreComparedAsOne(t *testing.T) {
+	t.Parallel()
+	repo, environ := newRepo(t, files{"a": "1\n"})
+	sh(t, repo, environ, "for i in $(seq 1000 1500); do echo > $i; done")
+	j := openJob(t, repo, repo, environ, workflow.Workspace{})
+	if got := j.Checkout(); len(got) != 1+mostChanges+1 || j.Changed(t.Context()) != nil {
+		t.Errorf("%d changes are kept, and these differ: %q", len(got), j.Changed(t.Context()))
+	}
+	j.in("rm 1500")
+	if got := j.Changed(t.Context()); !slices.Equal(got, []string{"others"}) {
 		t.Errorf("changed: %q", got)
 	}
 }

@@ -61,6 +61,9 @@ type Start struct {
 	Files   int    // of a workspace
 	Bytes   int64  // of a workspace on disk, about; 0: not known without asking a remote
 	Notices []string
+
+	// Checkout is the state of the user's checkout, for Space.Changed. Nil: it is as it is.
+	Checkout []string
 }
 
 // Work is what an attempt did.
@@ -136,7 +139,7 @@ type Space struct {
 	packed     string       // the head at which they were; empty: the base of the job
 	damage     damage
 	sealed     sync.Map // what is known of the workspaces that this process has sealed, by name
-	before     string   // state of the user's checkout when the Space was opened
+	before     []string // see Checkout
 
 	// Of a clone, and tips also of a Space that was asked for its seed.
 	store string   // directory; empty: it is no clone
@@ -216,8 +219,14 @@ func Open(ctx context.Context, c Config, start Start, head string, live []Work) 
 	if err := s.restore(ctx, head, live); err != nil {
 		return nil, err
 	}
-	s.before, err = s.checkoutState(ctx)
-	return s, err
+	if s.before = start.Checkout; s.before == nil {
+		head, changes, err := s.git.state(ctx, s.user)
+		if err != nil {
+			return nil, err
+		}
+		s.before = kept(head, changes)
+	}
+	return s, nil
 }
 
 // madeDir makes a directory and returns its path without symbolic links.

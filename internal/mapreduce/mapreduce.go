@@ -201,7 +201,7 @@ func (j *job) begin(ctx context.Context, start gitspace.Start) error {
 	}
 	j.runSeq = j.record(events.JobStarted{
 		Workflow: j.workflow.Name, Mode: string(j.workflow.Mode), MaxParallel: slots, Seed: j.meta.Seed, Version: j.config.Version,
-		Base: start.Base, TargetBranch: start.Branch, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
+		Base: start.Base, TargetBranch: start.Branch, Checkout: start.Checkout, MaxCostUSD: j.config.maxCost(), InputJob: j.inputJob(),
 		Rates: startRates(j.workflow), Broker: j.config.Broker,
 	}).Seq
 	if j.isolated() { // or the job could die and leave workspaces that no record tells of
@@ -719,6 +719,9 @@ func (j *job) recordResumed(ctx context.Context, reason string, reduce bool) err
 	}
 	if p := j.state.Phases[phase]; p != nil {
 		e.StepsDone = len(p.Steps)
+	}
+	if j.space != nil && !slices.Equal(j.space.Checkout(), j.state.Checkout) {
+		e.Checkout = j.space.Checkout()
 	}
 	j.runSeq = j.record(e).Seq
 	if j.rescaled {

@@ -131,6 +131,8 @@ func (f *fakeSpace) Into(context.Context, string, string) error {
 	return f.into()
 }
 
+func (f *fakeSpace) Checkout() []string { return nil }
+
 func (f *fakeSpace) Changed(context.Context) []string { return nil }
 
 func (f *fakeSpace) History(context.Context, string, string) (gitspace.History, error) {

@@ -62,8 +62,9 @@ type state struct {
 	TargetBranch string          `json:"target_branch,omitempty"`
 	MapBase      string          `json:"map_base,omitempty"`
 	Head         string          `json:"head,omitempty"`
-	Merging      map[int]merging `json:"merging"`          // work that waits to be merged, by item index
-	Merged       int             `json:"merged,omitempty"` // items whose work was merged
+	Checkout     []string        `json:"checkout,omitempty"` // see events.JobStarted
+	Merging      map[int]merging `json:"merging"`            // work that waits to be merged, by item index
+	Merged       int             `json:"merged,omitempty"`   // items whose work was merged
 
 	Hold      *hold          `json:"hold,omitempty"`      // nothing starts; nil: the job is not paused
 	Slots     int            `json:"slots,omitempty"`     // that somebody has given the job while it ran; 0: nobody has
@@ -195,7 +196,7 @@ func (s *state) apply(r events.Record) errorpolicy.Effects {
 	switch e := r.Event.(type) {
 	case events.JobStarted:
 		s.Started, s.Seed, s.Mode, s.Workflow, s.Broker = r.Time, e.Seed, e.Mode, e.Workflow, e.Broker
-		s.Base, s.Head, s.TargetBranch, s.MaxCost = e.Base, e.Base, e.TargetBranch, e.MaxCostUSD
+		s.Base, s.Head, s.TargetBranch, s.Checkout, s.MaxCost = e.Base, e.Base, e.TargetBranch, e.Checkout, e.MaxCostUSD
 	case events.JobResumed:
 		s.resume(r.Time, e)
 	case events.JobCompleted:
@@ -523,6 +524,9 @@ func (s *state) resume(now time.Time, e events.JobResumed) {
 	}
 	if e.MaxCostUSD != nil {
 		s.MaxCost = e.MaxCostUSD
+	}
+	if e.Checkout != nil {
+		s.Checkout = e.Checkout
 	}
 	if e.Reduce && !s.Reducing {
 		s.Reducing, s.ReduceStale = true, false

@@ -42,6 +42,7 @@ type Space interface {
 	Publish(ctx context.Context, head string, settled []gitspace.Work) error
 	Deliver(ctx context.Context, head string) (gitspace.Delivery, error)
 	Into(ctx context.Context, branch, head string) error
+	Checkout() []string
 	Changed(ctx context.Context) []string
 	History(ctx context.Context, from, to string) (gitspace.History, error)
 	Adopt(ctx context.Context, head, revision string, index, attempt int) (gitspace.Work, error)
@@ -177,6 +178,9 @@ func (j *job) openWorkspaces(ctx context.Context, start gitspace.Start) error {
 	}
 	if start.Base == "" {
 		start = gitspace.Start{Base: j.state.Base, Branch: j.state.TargetBranch}
+		if j.state.Ended == "" { // the run before died, and has not looked at the checkout
+			start.Checkout = j.state.Checkout
+		}
 	}
 	var live []gitspace.Work
 	for index, m := range j.state.Merging {

@@ -174,6 +174,9 @@ func (s *space) Deliver(context.Context, string) (gitspace.Delivery, error) {
 // Into moves nothing.
 func (s *space) Into(context.Context, string, string) error { return nil }
 
+// Checkout returns nothing: there is none.
+func (s *space) Checkout() []string { return nil }
+
 // Changed says that nothing has changed.
 func (s *space) Changed(context.Context) []string { return nil }
 
