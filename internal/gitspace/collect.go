@@ -417,13 +417,25 @@ func (s *Space) commitTree(ctx context.Context, p place, tree, message string, p
 	return strings.TrimSpace(out), err
 }
 
-// fetchInto puts a commit of a workspace, with all it needs, into the hub.
+// fetchInto puts a commit of a workspace, with all it needs, into the hub. Where history is cut off is for the user's repository to say, not for a fetch of
+// an agent: the hub, and then that repository, would become shallow.
 func (s *Space) fetchInto(ctx context.Context, w workspace, commit, ref string) error {
+	shallow, what := filepath.Join(w.gitDir(), "shallow"), "its commits cannot be taken"
+	known := filepath.Join(s.templateDir(), "shallow")
+	if exists(shallow) && !exists(known) {
+		what = "its commits are not whole, since it has fetched a part of the history (--depth)"
+	}
+	if err := removeAll(shallow); err != nil {
+		return err
+	}
+	if err := copyIfThere(known, shallow); err != nil {
+		return err
+	}
 	hub := s.hub()
 	hub.env = []string{"GIT_REF_PARANOIA=0"} // a ref that is just being deleted is no damage
-	_, err := s.git.output(ctx, hub, "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--update-shallow", w.dir, "+"+commit+":"+ref)
+	_, err := s.git.output(ctx, hub, "fetch", "-q", "--no-tags", "--no-write-fetch-head", w.dir, "+"+commit+":"+ref)
 	s.loose.Add(1)
-	return err
+	return s.blame(err, what)
 }
 
 // takesAll reports whether what is not committed counts.

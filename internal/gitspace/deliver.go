@@ -22,7 +22,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 		return d, fmt.Errorf("deliver the result: %w", err)
 	}
 	fetch := []string{"fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"}
-	into := append(fetch[:len(fetch):len(fetch)], "--update-shallow", s.hubDir(), "+"+headRef+":"+s.hiddenRef())
+	into := append(fetch[:len(fetch):len(fetch)], s.hubDir(), "+"+headRef+":"+s.hiddenRef())
 	if err := s.tryAgain(ctx, func() error { _, err := s.git.output(ctx, s.user.place, into...); return err }); err != nil {
 		return d, fmt.Errorf("deliver the result to %s: %w", s.user.top, err)
 	}

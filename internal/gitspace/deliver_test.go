@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"prodigy/internal/retry"
 	"prodigy/internal/testenv"
 	"prodigy/internal/workflow"
 )
@@ -156,7 +157,7 @@ func TestWhatIsRefusedBeforeAnythingRuns(t *testing.T) {
 		{"bare", config("bare"), "is a bare repository"},
 		{"inside of .git", config("repo/.git"), "is inside of a .git directory"},
 		{"no commit", config("empty"), "has no commit yet"},
-		{"dirty", config("dirty"), "a, c are changed and not committed"},
+		{"dirty", config("dirty"), "a, b, c are changed and not committed"},
 		{"base", unknown, `no commit is called "nowhere"`},
 		{"base like an option", option, `no commit is called "--all"`},
 		{"disk", huge, "are free in"},
@@ -250,6 +251,36 @@ func TestOfManyChangesInTheCheckoutTheLastAreComparedAsOne(t *testing.T) {
 	if got := j.Changed(t.Context()); !slices.Equal(got, []string{"others"}) {
 		t.Errorf("changed: %q", got)
 	}
+}
+
+// What a fetch of a part of the history has left out is missing in the workspace alone.
+func TestNoRepositoryBecomesShallowByAnAgent(t *testing.T) {
+	t.Parallel()
+	origin, environ := newRepo(t, files{"a": "1\n"})
+	sh(t, origin, environ, "git commit -q --allow-empty -m second")
+	repo := filepath.Join(filepath.Dir(origin), "clone")
+	sh(t, filepath.Dir(origin), environ, "git clone -q repo clone; cd repo; for n in 3 4; do git commit -q --allow-empty -m $n; done; cd ../clone; git remote set-url origin file://$PWD/../repo")
+	j := openJob(t, repo, repo, environ, workflow.Workspace{})
+	dir, err := j.Phase(t.Context(), j.head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, dir, j.Space.Environ(environ), "git fetch -q --depth 1; echo 1 > phase; git add phase; git commit -qm phase")
+	if j.head, err = j.PhaseHead(t.Context(), false, ""); err != nil {
+		t.Fatal(err)
+	}
+	j.merges(j.does("git fetch -q --depth 1; echo 1 > b"), j.does("git fetch -q --depth 1; echo 1 > c; git add c; git commit -qm c"))
+	o, _ := j.run(j.attempt("git fetch -q --depth 1; git merge -q --allow-unrelated-histories origin/main; echo 1 > d"))
+	if o.Failure == nil || o.Failure.Type != retry.TypeWorkspace || !strings.Contains(o.Failure.Message, "a part of the history (--depth)") {
+		t.Errorf("history that is cut off was merged: %+v", o)
+	}
+	if _, err := j.Deliver(t.Context(), j.head); err != nil {
+		t.Fatal(err)
+	}
+	if got := j.in("git rev-parse --is-shallow-repository; git log --format=%s --no-merges prodigy/mapreduce-1 | sort | xargs"); got != "false\nChanges of item_0, attempt 1 c first phase second" {
+		t.Errorf("delivered: %q", got)
+	}
+	j.sound()
 }
 
 func TestPhasesShareOneWorkspaceThatNobodyCleans(t *testing.T) {
