@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,7 +169,13 @@ func (r *round) judgeWorkspaces(all []record) (wrong []error) {
 			kept[rec.ItemID] = rec.Commit
 		}
 	}
-	want := []struct{ dir, ref string }{{hub, "refs/heads/job"}}
+	var want []struct{ dir, ref string }
+	if _, err := os.Stat(hub); err == nil {
+		want = append(want, struct{ dir, ref string }{hub, "refs/heads/job"})
+	} else { // all was delivered
+		hub = r.dir
+		maps.DeleteFunc(kept, func(id, _ string) bool { return slices.Contains(merged, id) })
+	}
 	if head != r.base {
 		want = append(want, []struct{ dir, ref string }{{r.dir, "refs/prodigy/jobs/" + job}, {r.dir, "refs/heads/prodigy/" + job}}...)
 	}

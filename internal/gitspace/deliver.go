@@ -114,6 +114,17 @@ func (s *Space) Clean(context.Context) error {
 	return nil
 }
 
+// Forget deletes the hub once everything in it that counts has been delivered. Open makes another one from the user's repository, also when this is cut off.
+func (s *Space) Forget() error {
+	for _, name := range [...]string{s.recordFile(), s.hubDir(), s.templateDir(), s.attributesDir(), s.bootFile()} {
+		if err := removeAll(name); err != nil {
+			return fmt.Errorf("delete the hub of the job: %w", err)
+		}
+	}
+	_ = os.Remove(s.GitDir) // when it is empty
+	return nil
+}
+
 // Remove deletes everything of a job but its branch: the workspaces, the hub, and the hidden ref in the user's repository.
 func Remove(ctx context.Context, c Config) error {
 	errs := []error{removeAll(c.WorkDir), removeAll(c.GitDir)}

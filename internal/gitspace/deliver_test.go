@@ -73,6 +73,31 @@ func TestDeliveryNeverTouchesWhatIsTheUsers(t *testing.T) {
 	}
 }
 
+func TestAHubThatIsForgottenComesAgainFromTheRepository(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []bool{false, true} {
+		j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
+		j.merges(j.does("echo 2 > b"))
+		if _, err := j.Deliver(t.Context(), j.head); err != nil {
+			t.Fatal(err)
+		}
+		if cut {
+			if err := os.Remove(j.recordFile()); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := j.Forget(); err != nil || exists(j.GitDir) {
+			t.Fatalf("%v, and %s is there: %t", err, j.GitDir, exists(j.GitDir))
+		}
+		j.reopen()
+		j.merges(j.does("echo 3 > c"))
+		if d, err := j.Deliver(t.Context(), j.head); err != nil || d.Branch == "" {
+			t.Errorf("%+v, %v", d, err)
+		}
+		j.wantTree("a: 1", "b: 2", "c: 3")
+		j.sound()
+	}
+}
+
 func TestNothingIsDeliveredWhenNothingWasMerged(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
@@ -168,7 +193,7 @@ func TestWhatIsRefusedBeforeAnythingRuns(t *testing.T) {
 		}
 	}
 	start, err := Check(t.Context(), config("dirty"), true)
-	if err != nil || len(start.Notices) != 2 || !strings.Contains(start.Notices[0], "a, c") || !strings.Contains(start.Notices[1], "new") {
+	if err != nil || len(start.Notices) != 2 || !strings.Contains(start.Notices[0], "a, b, c") || !strings.Contains(start.Notices[1], "new") {
 		t.Errorf("%+v, %v", start, err)
 	}
 	if start.Files != 2 || start.Bytes != 8192 || start.Branch != "main" {

@@ -148,6 +148,8 @@ func (f *fakeSpace) Adopt(_ context.Context, head, revision string, index, attem
 
 func (f *fakeSpace) Clean(context.Context) error { return nil }
 
+func (f *fakeSpace) Forget() error { return nil }
+
 // once holds what a log must have of n items, however often the runs were stopped or killed: each is merged, unchanged or dead exactly once, no agent
 // ran after its work was recorded, and head is what was merged.
 func once(t *testing.T, records []events.Record, n int) (head string) {

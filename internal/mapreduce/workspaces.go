@@ -47,6 +47,7 @@ type Space interface {
 	History(ctx context.Context, from, to string) (gitspace.History, error)
 	Adopt(ctx context.Context, head, revision string, index, attempt int) (gitspace.Work, error)
 	Clean(ctx context.Context) error
+	Forget() error
 }
 
 // Clones is what a Fleet needs so that attempts work in workspaces on other machines: see gitspace.OpenClone.
@@ -360,6 +361,11 @@ func (j *job) deliver(ctx context.Context, v runResult) (delivered, runResult) {
 		return d, v
 	}
 	j.record(events.WorktreeCleaned{Reason: "the job has completed"})
+	if m := j.state.Policy.Metrics(); m.Failed+m.Skipped+m.Rejected == 0 { // else the hub alone has the work of those
+		if err := j.space.Forget(); err != nil {
+			j.notice(err.Error())
+		}
+	}
 	return d, v
 }
 

@@ -197,11 +197,18 @@ func TestWorkspacesOfAFleetAreAsThoseHere(t *testing.T) {
 	}
 }
 
-// kept looks whether what failed attempts did is in the hub, as the log says.
+// kept looks whether what failed attempts did is in the hub, as the log says. The hub goes when all is delivered.
 func kept(t *testing.T, r *repo, result mapreduce.Result) {
+	hub := filepath.Join(result.Job.GitDir(), "hub")
+	if _, err := os.Stat(hub); os.IsNotExist(err) != (result.Metrics.Successful == result.Metrics.TotalItems) {
+		t.Errorf("the hub: %v, and %d of %d items succeeded", err, result.Metrics.Successful, result.Metrics.TotalItems)
+	}
+	if result.Metrics.Successful == result.Metrics.TotalItems {
+		return
+	}
 	for _, rec := range recordsOf(t, result.Job) {
 		if e, ok := rec.Event.(events.AgentFailed); ok && e.Commit != "" {
-			r.sh("git --git-dir='" + filepath.Join(result.Job.GitDir(), "hub") + "' cat-file -e " + e.Commit + "^{tree}")
+			r.sh("git --git-dir='" + hub + "' cat-file -e " + e.Commit + "^{tree}")
 		}
 	}
 }

@@ -174,6 +174,9 @@ func (s *space) Deliver(context.Context, string) (gitspace.Delivery, error) {
 // Into moves nothing.
 func (s *space) Into(context.Context, string, string) error { return nil }
 
+// Forget deletes nothing.
+func (s *space) Forget() error { return nil }
+
 // Checkout returns nothing: there is none.
 func (s *space) Checkout() []string { return nil }
 
