@@ -120,7 +120,7 @@ func (r *round) start(args ...string) (*running, error) {
 func (r *round) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(r.prodigy, args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+r.home(), "TORTURE_RUN="+strconv.Itoa(r.runs), "TORTURE_DIR="+r.dir, r.mark)
+	cmd.Env = append(os.Environ(), "PRODIGY_HOME="+r.home(), "TORTURE_RUN="+strconv.Itoa(r.runs), "PRODIGY_TORTURE_DIR="+r.dir, r.mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: r.user}
 	return cmd
 }

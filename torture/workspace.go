@@ -45,7 +45,7 @@ if [ -n "$PRODIGY_BASE" ]; then
 		[ "$(git rev-parse HEAD)" = "$PRODIGY_BASE" ] || echo "HEAD is not the base"
 		[ "$(git config user.name)" = Torture ] || echo "settings of another agent"
 		git branch --list fix; ls f/$PRODIGY_ITEM_ID 2>/dev/null; find . -name .git -prune -o -type p -print)
-	if [ -n "$found" ]; then printf '%s/%s: %s\n' "$PRODIGY_ITEM_ID" "$PRODIGY_ATTEMPT" "$found" >> "$TORTURE_DIR/unclean"; fi
+	if [ -n "$found" ]; then printf '%s/%s: %s\n' "$PRODIGY_ITEM_ID" "$PRODIGY_ATTEMPT" "$found" >> "$PRODIGY_TORTURE_DIR/unclean"; fi
 	git config user.name Eve; git config core.hooksPath .git/hooks; mkdir -p .git/hooks
 	own() { mkdir -p f; echo "$PRODIGY_ITEM_ID" > "f/$PRODIGY_ITEM_ID"; }
 	[ "$fate" = nothing ] || own
