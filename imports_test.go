@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"attack/damage":  {"dlq", "events", "fsck", "jobs", "mapreduce", "process", "settings", "trials", "workflow"}, // it does what a user does, without the start of a program
 	"attack/shell":   {"agent", "events", "mapreduce", "process", "trials", "workflow", "golang.org/x/sync"},      // it compiles and runs scripts as a job does
 	"torture":        {"trials", "github.com/klauspost/compress"},
-	"torture/fleet":  {"github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
+	"torture/fleet":  {"testenv/proxy", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
 	"bench/fleet":    {},
 	"bench/rationed": {},
 	"release":        {},
@@ -95,6 +95,7 @@ var allowed = map[string][]string{
 	"internal/trials":      {},                   // for the programs of attack and torture
 	"internal/testenv":     {"golang.org/x/sys"}, // for tests
 
+	"internal/testenv/proxy":   {},                                             // for tests and torture
 	"internal/testenv/scripts": {"testenv", "github.com/rogpeppe/go-internal"}, // for tests
 
 	"internal/rawjson":             {"github.com/go-json-experiment/json"},

@@ -20,30 +20,32 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"prodigy/internal/testenv/proxy"
 )
 
 // node is a broker.
 type node struct {
 	cmd         *exec.Cmd
-	port, route int      // of clients, and of the others
-	ways        []*proxy // to the others, by their number; nil: to itself
+	port, route int            // of clients, and of the others
+	ways        []*proxy.Proxy // to the others, by their number; nil: to itself
 }
 
 // cable is what joins a process with all brokers.
-type cable []*proxy
+type cable []*proxy.Proxy
 
 // url returns the address of the brokers at the end of a cable.
 func (r *round) url(c cable) string {
 	var urls []string
 	for _, p := range c {
-		urls = append(urls, r.scheme()+p.listener.Addr().String())
+		urls = append(urls, r.scheme()+p.Addr())
 	}
 	return strings.Join(urls, ",")
 }
 
-func (c cable) set(cut bool, ways ...way) {
+func (c cable) set(cut bool, ways ...proxy.Way) {
 	for _, p := range c {
-		p.set(cut, ways...)
+		p.Set(cut, ways...)
 	}
 }
 
@@ -68,13 +70,13 @@ func (r *round) layCables() error {
 		if err != nil {
 			return err
 		}
-		r.brokers[i] = &node{port: port, route: route, ways: make([]*proxy, len(r.brokers))}
+		r.brokers[i] = &node{port: port, route: route, ways: make([]*proxy.Proxy, len(r.brokers))}
 	}
 	var err error
 	for i, from := range r.brokers {
 		for k, to := range r.brokers {
 			if i != k {
-				if from.ways[k], err = newProxy(address(to.route)); err != nil {
+				if from.ways[k], err = proxy.New(address(to.route)); err != nil {
 					return err
 				}
 			}
@@ -83,7 +85,7 @@ func (r *round) layCables() error {
 	for i := range workers + len(r.users) {
 		c := make(cable, len(r.brokers))
 		for k, n := range r.brokers {
-			if c[k], err = newProxy(address(n.port)); err != nil {
+			if c[k], err = proxy.New(address(n.port)); err != nil {
 				return err
 			}
 		}
@@ -105,13 +107,13 @@ func (r *round) removeCables() {
 	}
 	for _, c := range cables {
 		for _, p := range c {
-			p.close()
+			p.Close()
 		}
 	}
 	for _, n := range r.brokers {
 		for _, p := range n.ways {
 			if p != nil {
-				p.close()
+				p.Close()
 			}
 		}
 	}
@@ -135,7 +137,7 @@ func (r *round) startBroker(i int) error {
 		for _, p := range n.ways {
 			to := address(n.route)
 			if p != nil {
-				to = p.listener.Addr().String()
+				to = p.Addr()
 			}
 			fmt.Fprintf(&routes, "    \"nats-route://%s\"\n", to)
 		}
@@ -197,7 +199,7 @@ func (r *round) cutBroker(b int, cut bool) {
 	for i, n := range r.brokers {
 		for k, p := range n.ways {
 			if p != nil && (i == b || k == b) {
-				p.set(cut)
+				p.Set(cut)
 			}
 		}
 	}

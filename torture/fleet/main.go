@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
+
+	"prodigy/internal/testenv/proxy"
 )
 
 func main() {
@@ -420,7 +422,7 @@ func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Ran
 	case "freeze broker":
 		freeze(r.brokers[b].cmd, length)
 	case "half cut worker", "half cut run":
-		c, w := r.cables[i], way(rnd.IntN(2))
+		c, w := r.cables[i], proxy.Way(rnd.IntN(2))
 		if fault == "half cut run" {
 			c = u.cable
 		}

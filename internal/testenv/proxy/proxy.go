@@ -1,6 +1,5 @@
-//go:build unix
-
-package main
+// Package proxy is a cable between a process and its broker, which tests cut.
+package proxy
 
 import (
 	"io"
@@ -9,9 +8,9 @@ import (
 	"sync"
 )
 
-// proxy is the cable between a process and the broker. While it is cut, nothing passes in either direction, or in one of them, and nobody is told; what was on
+// Proxy is the cable between a process and the broker. While it is cut, nothing passes in either direction, or in one of them, and nobody is told; what was on
 // the way arrives when it is mended.
-type proxy struct {
+type Proxy struct {
 	listener net.Listener
 	to       string
 
@@ -20,20 +19,21 @@ type proxy struct {
 	cut  [2]bool // by the way
 }
 
-// way is a direction of a cable.
-type way int
+// Way is a direction of a cable.
+type Way int
 
 const (
-	toBroker way = iota
+	toBroker Way = iota
 	fromBroker
 )
 
-func newProxy(to string) (*proxy, error) {
+// New lays a cable to an address.
+func New(to string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, to: to}
+	p := &Proxy{listener: l, to: to}
 	p.pass = sync.NewCond(&p.mu)
 	go func() {
 		for {
@@ -48,7 +48,7 @@ func newProxy(to string) (*proxy, error) {
 }
 
 // join passes on what both ends of a connection say, until one of them ends it.
-func (p *proxy) join(from net.Conn) {
+func (p *Proxy) join(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	p.wait(toBroker)
 	to, err := net.Dial("tcp", p.to)
@@ -59,7 +59,7 @@ func (p *proxy) join(from net.Conn) {
 	ended := make(chan struct{}, 2)
 	for i, ends := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {
-			_, _ = io.Copy(gate{ends[1], p, way(i)}, ends[0])
+			_, _ = io.Copy(gate{ends[1], p, Way(i)}, ends[0])
 			ended <- struct{}{}
 		}()
 	}
@@ -70,8 +70,8 @@ func (p *proxy) join(from net.Conn) {
 // gate is a connection that is written to only while the cable is whole.
 type gate struct {
 	net.Conn
-	p   *proxy
-	way way
+	p   *Proxy
+	way Way
 }
 
 func (g gate) Write(data []byte) (int, error) {
@@ -80,20 +80,23 @@ func (g gate) Write(data []byte) (int, error) {
 }
 
 // wait returns when the cable is whole in some ways.
-func (p *proxy) wait(ways ...way) {
+func (p *Proxy) wait(ways ...Way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for slices.ContainsFunc(ways, func(w way) bool { return p.cut[w] }) {
+	for slices.ContainsFunc(ways, func(w Way) bool { return p.cut[w] }) {
 		p.pass.Wait()
 	}
 }
 
-// set cuts the cable in some ways, or mends it there; without one, in both.
-func (p *proxy) set(cut bool, ways ...way) {
+// Addr is the address at which the cable begins.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Set cuts the cable in some ways, or mends it there; without one, in both.
+func (p *Proxy) Set(cut bool, ways ...Way) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(ways) == 0 {
-		ways = []way{toBroker, fromBroker}
+		ways = []Way{toBroker, fromBroker}
 	}
 	for _, w := range ways {
 		p.cut[w] = cut
@@ -101,8 +104,8 @@ func (p *proxy) set(cut bool, ways ...way) {
 	p.pass.Broadcast()
 }
 
-// close has no more connections come, and lets those go on that there are.
-func (p *proxy) close() {
-	p.set(false)
+// Close has no more connections come, and lets those go on that there are.
+func (p *Proxy) Close() {
+	p.Set(false)
 	_ = p.listener.Close()
 }
