@@ -46,7 +46,9 @@ type flight struct {
 	given   time.Duration // when it was, after Dispatcher.zero
 	adopted bool          // nobody knows whom the run before gave it to
 	ranOn   string        // with adopted: the worker that ran it then; empty: it may not have begun
+	arrived bool          // its worker has listed it: it is never given out again
 	began   bool          // its worker has reported something of it
+	missing bool          // its worker has it no more, and has not said how it ended
 	left    bool          // it has ended, and its worker has left the report with the broker
 	apart   *separation   // nil: it may be anywhere
 }
@@ -96,6 +98,8 @@ type Loss struct {
 	Node  string // name of the worker; empty: it is not known
 	Began bool   // it had begun, and may have been what its worker was lost by
 	Left  bool   // it has ended, and the broker has lost the report
+
+	Missing bool // its worker is well, and has it no more
 }
 
 // NewDispatcher returns an empty dispatcher of a coordinator that begins now.
@@ -179,7 +183,7 @@ func (d *Dispatcher) Reported(token int64, who Holder, now time.Time) bool {
 	if f.at == nil {
 		d.bind(f, d.worker(who.Instance, who.Node, now))
 	}
-	f.began, f.at.lastHeard = true, now
+	f.arrived, f.began, f.at.lastHeard = true, true, now
 	return true
 }
 
@@ -204,7 +208,7 @@ func (d *Dispatcher) worker(instance, node string, now time.Time) *workerState {
 
 // bind notes who has an attempt that the run before gave out.
 func (d *Dispatcher) bind(f *flight, s *workerState) {
-	f.at, f.adopted, f.began, f.round = s, false, true, s.round
+	f.at, f.adopted, f.arrived, f.began, f.missing, f.round = s, false, true, true, false, s.round
 	s.flights[f.token] = f
 	d.adopted--
 }
@@ -264,6 +268,8 @@ func (d *Dispatcher) reconcile(s *workerState, w WorkerStatus, now time.Time) (o
 			over = append(over, token)
 		case f.adopted:
 			d.bind(f, s)
+		default:
+			f.arrived, f.missing = true, false
 		}
 	}
 	for _, token := range w.Left {
@@ -275,6 +281,8 @@ func (d *Dispatcher) reconcile(s *workerState, w WorkerStatus, now time.Time) (o
 	for token, f := range s.flights {
 		switch {
 		case has[token]:
+		case f.round < w.Round && f.arrived:
+			f.missing = true
 		case f.round < w.Round: // it never arrived, and is refused if it does
 			back = append(back, token)
 		case now.Sub(d.zero)-f.given > 2*d.Every:
@@ -366,20 +374,24 @@ func (d *Dispatcher) enqueueReady(s *workerState) {
 	}
 }
 
-// releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold.
+// releaseAdopted queues the adopted attempts, once all workers that might have had them have said what they hold. Those that had begun are lost.
 func (d *Dispatcher) releaseAdopted() {
 	if d.adopted == 0 || d.unsure || len(d.expected) > 0 || d.died {
 		return
 	}
 	var free []int64
 	for token, f := range d.flights {
-		if f.adopted {
+		switch {
+		case !f.adopted:
+		case f.ranOn != "":
+			f.missing = true
+		default:
 			f.adopted = false
+			d.adopted--
 			free = append(free, token)
 		}
 	}
 	slices.Sort(free)
-	d.adopted = 0
 	d.queue = append(free, d.queue...)
 }
 
@@ -497,15 +509,18 @@ func (d *Dispatcher) IsHeard(instance string, now time.Time) bool {
 	return s != nil && d.silentFor(s, now) == 0
 }
 
-// Lost returns the attempts of workers that have not been heard of for a lease, and those whose reports only the broker has, in order. They are lost,
-// unless there are reports of them that have not been read.
+// Lost returns the attempts of workers that have not been heard of for a lease, those whose reports only the broker has, and those that their workers have no
+// more, in order. They are lost, unless there are reports of them that have not been read.
 func (d *Dispatcher) Lost(now time.Time) []Loss {
 	var lost []Loss
 	for _, s := range d.workers {
 		silent := now.Sub(s.lastHeard) >= d.Lease
 		for token, f := range s.flights {
-			if silent || f.left {
+			switch {
+			case silent || f.left:
 				lost = append(lost, Loss{Token: token, Node: s.node, Began: f.began && !f.left, Left: f.left})
+			case f.missing:
+				lost = append(lost, Loss{Token: token, Node: s.node, Began: true, Missing: true})
 			}
 		}
 		if !silent {
@@ -516,10 +531,11 @@ func (d *Dispatcher) Lost(now time.Time) []Loss {
 			d.forget(s)
 		}
 	}
-	if d.adopted > 0 && (now.Sub(d.began) >= d.Lease || d.died && !d.unsure && len(d.expected) == 0) {
+	if d.adopted > 0 {
+		unclaimed := now.Sub(d.began) >= d.Lease || d.died && !d.unsure && len(d.expected) == 0
 		for token, f := range d.flights {
-			if f.adopted {
-				lost = append(lost, Loss{Token: token, Node: f.ranOn, Began: f.ranOn != ""})
+			if f.adopted && (unclaimed || f.missing) {
+				lost = append(lost, Loss{Token: token, Node: f.ranOn, Began: f.ranOn != "", Missing: f.missing})
 			}
 		}
 	}

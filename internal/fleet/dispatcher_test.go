@@ -160,6 +160,37 @@ func TestWhatAWorkerNeverTookIsGivenToAnother(t *testing.T) {
 	}
 }
 
+// What a worker has listed, or reported of, and has no more, is lost, and not given out again as if it had not arrived.
+func TestWhatAWorkerHadAndForgotIsLost(t *testing.T) {
+	for name, had := range map[string]func(d *Dispatcher){
+		"it has listed it":          func(d *Dispatcher) { d.Update(offer("a", 1, 1, 1), start) },
+		"it has reported something": func(d *Dispatcher) { d.Reported(1, Holder{Instance: "a"}, start) },
+		"it has lost it for a moment": func(d *Dispatcher) {
+			d.Reported(1, Holder{Instance: "a"}, start)
+			d.Update(offer("a", 2, 0), start)
+			d.Update(offer("a", 2, 0, 1), start)
+			if got := d.Lost(start); got != nil {
+				t.Errorf("got %v, want nothing: it has it", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDispatcher(lease, often, start)
+			d.Add(1)
+			d.Update(offer("a", 1, 1), start)
+			d.Assign(start)
+			had(d)
+			d.Update(offer("a", 3, 1), at(often))
+			if got := given(d.Assign(at(often))); got != nil {
+				t.Errorf("%v are given out again", got)
+			}
+			if got, want := d.Lost(at(often)), []Loss{{Token: 1, Node: "a", Began: true, Missing: true}}; !slices.Equal(got, want) {
+				t.Errorf("%+v are lost, want %+v", got, want)
+			}
+		})
+	}
+}
+
 func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	d := NewDispatcher(lease, often, start)
 	for token := range int64(4) {
@@ -193,7 +224,8 @@ func TestOnlyWhatASilentWorkerHasIsLost(t *testing.T) {
 	}
 }
 
-// What waits for a worker when the run dies is given out at once by the next, when all who may have it have said what they have.
+// What waits for a worker when the run dies is given out at once by the next, when all who may have it have said what they have. What had begun by then, and
+// nobody has, is lost.
 func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		expected []string
@@ -203,14 +235,14 @@ func TestWhatTheRunBeforeGaveOut(t *testing.T) {
 		queued   []int64
 		lost     []int64
 	}{
-		"nobody had anything":         {words: []WorkerStatus{offer("a", 1, 0)}, queued: []int64{1, 2}},
-		"it has one":                  {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2)}, queued: []int64{1}},
+		"nobody had anything":         {words: []WorkerStatus{offer("a", 1, 0)}, queued: []int64{2}, lost: []int64{1}},
+		"it has one":                  {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2)}, lost: []int64{1}},
 		"another has not spoken":      {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2)}},
 		"nobody knows who there were": {others: true, words: []WorkerStatus{offer("a", 1, 0, 2)}},
-		"another has ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, queued: []int64{1}},
+		"another has ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Gone: true}}, lost: []int64{1}},
 		"another was ended":           {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b2", Full: true, After: "b"}}, lost: []int64{1}},
 		"another has ended, and has told the broker of one":    {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "b", Full: true, Holds: []int64{1}, Left: []int64{1}, Gone: true}}, lost: []int64{1}},
-		"it has ended one, and only the broker has the report": {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "a", Round: 1, Full: true, Holds: []int64{2}, Left: []int64{2}}}, queued: []int64{1}, lost: []int64{2}},
+		"it has ended one, and only the broker has the report": {expected: []string{"a"}, words: []WorkerStatus{offer("a", 1, 0, 2), {Instance: "a", Round: 1, Full: true, Holds: []int64{2}, Left: []int64{2}}}, lost: []int64{1, 2}},
 		"another is silent": {expected: []string{"a", "b"}, words: []WorkerStatus{offer("a", 1, 0, 2)}, after: lease, lost: []int64{1}},
 	} {
 		t.Run(name, func(t *testing.T) {

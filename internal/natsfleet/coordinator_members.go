@@ -27,7 +27,7 @@ func (c *coordinator) applyStatus(w fleet.WorkerStatus, now time.Time) {
 	over, again := c.dispatcher.Update(w, now)
 	c.countSlots()
 	for _, token := range over {
-		if c.pendingByToken[token] == nil {
+		if c.pendingByToken[token] == nil && !c.detachedTokens[token] {
 			s.over = append(s.over, token)
 		}
 	}
@@ -394,10 +394,14 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 	if len(silent) > 0 && (unread > 0 || !c.heardAll()) { // the end of some may be among what is to be read
 		silent = nil
 	}
-	had := map[string]int{} // attempts that were lost, by the worker
+	had, forgot := map[string]int{}, map[string]int{} // attempts that were lost, by the worker
 	c.mu.Lock()
 	for _, lost := range silent {
-		if slices.Contains(s.of, lost) && c.endLost(lost) {
+		switch {
+		case !slices.Contains(s.of, lost) || !c.endLost(lost):
+		case lost.Missing:
+			forgot[lost.Node]++
+		default:
 			had[lost.Node]++
 		}
 	}
@@ -405,6 +409,9 @@ func (s *suspicion) look(c *coordinator, now time.Time) {
 	s.of = silent
 	for _, node := range slices.Sorted(maps.Keys(had)) {
 		c.notify("worker %s is lost, and what it had goes elsewhere: %d", cmp.Or(node, "(of the run before)"), had[node])
+	}
+	for _, node := range slices.Sorted(maps.Keys(forgot)) {
+		c.notify("worker %s has given up what it had, and it begins again: %d", node, forgot[node])
 	}
 }
 
@@ -415,10 +422,13 @@ func (c *coordinator) endLost(lost fleet.Loss) bool {
 		return false
 	}
 	reason := fmt.Sprintf("its worker has not been heard of for %s", c.o.Lease)
-	if lost.Left {
+	switch {
+	case lost.Left:
 		reason = "the broker has lost the report of its end"
+	case lost.Missing:
+		reason = "its worker has it no more, and nobody knows how it ended"
 	}
-	return c.endFlight(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began}}, pendingAck{})
+	return c.endFlight(lost.Token, flightEnd{err: &agent.LostError{Node: lost.Node, Reason: reason, Unbegun: !lost.Began, Cut: lost.Missing}}, pendingAck{})
 }
 
 // releaseTickets gives back the starts that workers were admitted to which have been silent for a lease.

@@ -156,10 +156,11 @@ func (c *coordinator) taken() {
 		c.mu.Unlock()
 		return
 	}
-	c.gone, c.held, c.detached = true, true, true
+	c.gone, c.held, c.detached = true, true, true // also when nothing is out
 	for token, f := range c.flights {
 		c.dispatcher.Remove(token)
 		delete(c.flights, token)
+		c.detach(token)
 		f.ended()
 		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
 	}

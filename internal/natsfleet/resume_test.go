@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,9 @@ import (
 	"prodigy/internal/agent"
 	"prodigy/internal/events"
 	"prodigy/internal/fleet"
+	"prodigy/internal/mapreduce"
 	"prodigy/internal/outputs"
+	"prodigy/internal/testenv/proxy"
 	"prodigy/internal/workflow"
 )
 
@@ -535,4 +538,77 @@ func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {
 	if data, err := os.ReadFile(c.probe); err != nil || strings.Count(string(data), givenSign) != 1 {
 		t.Errorf("the file has %q, %v", data, err)
 	}
+}
+
+// A run that is stopped while its cable is cut leaves its attempts to the next one, and its stop arrives when the cable is mended. What workers report of what it
+// ended then is heard by the next run, and no attempt begins again unrecorded.
+func TestAStopThatArrivesLateEndsNothingUnheard(t *testing.T) {
+	f := newField(t)
+	for _, name := range []string{"a", "b", "c"} {
+		f.worker(name, 2, nil)
+	}
+	const items = 6
+	cable, err := proxy.New(f.broker.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cable.Close)
+	c, joined := f.config(func(o *fleet.JobOptions) { o.URL = "nats://" + cable.Addr() })
+	stop, ask := context.WithCancelCause(t.Context())
+	c.Stop = stop
+	first := joined.(*coordinator)
+	f.doing.Go(func() {
+		defer cable.Set(false)
+		defer ask(errors.New("enough"))
+		if !eventually(func() bool { first.mu.Lock(); defer first.mu.Unlock(); return placed(first) == items }) {
+			t.Error("not all are known to run")
+			return
+		}
+		cable.Set(true)
+		ask(errors.New("enough"))
+		if !eventually(func() bool { first.mu.Lock(); defer first.mu.Unlock(); return first.detached }) {
+			t.Error("the attempts are not left to the next run")
+		}
+	})
+	r, err := f.runWith(c, joined, source(items, items, `echo run >>runs-${item}; [ -e go-on ] || sleep 120`, ""))
+	if err != nil || r.State != mapreduce.Paused {
+		t.Fatalf("got %s (%s), %v, want a pause", r.State, r.Reason, err)
+	}
+	if err := os.WriteFile(filepath.Join(f.root, "go-on"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	c, again := f.config(nil)
+	ctx, enough := context.WithTimeout(t.Context(), time.Minute)
+	defer enough()
+	r, err = mapreduce.Resume(ctx, c, r.Job)
+	if err != nil || r.State != mapreduce.Completed || r.Metrics.Successful != items {
+		t.Errorf("got %s (%s) with %+v, %v, want %d successful", r.State, r.Reason, r.Metrics, err, items)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	begun := map[string]int{}
+	for _, rec := range recordsOf(t, r.Job) {
+		if e, ok := rec.Event.(events.AgentStarted); ok {
+			begun[strings.TrimPrefix(e.ItemID, "item_")]++
+		}
+	}
+	for item, most := range begun {
+		n, _ := strconv.Atoi(item)
+		data, err := os.ReadFile(filepath.Join(f.root, fmt.Sprintf("runs-%d", n+1)))
+		if runs := strings.Count(string(data), "run"); err != nil || runs > most {
+			t.Errorf("item %s has run %d times, %v, and the log has %d starts", item, runs, err, most)
+		}
+	}
+}
+
+// placed returns how many attempts are known to have begun. It is called with the lock held.
+func placed(c *coordinator) (n int) {
+	for _, fl := range c.flights {
+		if fl.last > 0 {
+			n++
+		}
+	}
+	return n
 }
