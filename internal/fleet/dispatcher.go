@@ -44,6 +44,7 @@ type flight struct {
 	at      *workerState  // whom it was given to; nil: nobody, or nobody knows
 	round   int64         // in which it was
 	given   time.Duration // when it was, after Dispatcher.zero
+	times   int           // how often it was given out to workers that were connected
 	adopted bool          // nobody knows whom the run before gave it to
 	ranOn   string        // with adopted: the worker that ran it then; empty: it may not have begun
 	arrived bool          // its worker has listed it: it is never given out again
@@ -90,6 +91,7 @@ type Assignment struct {
 	Token    int64
 	Instance string
 	Round    int64
+	Times    int // how often it was given out, with this
 }
 
 // Loss is an attempt whose worker is lost.
@@ -313,7 +315,8 @@ func (d *Dispatcher) Undelivered(instance string, round int64, tokens []int64) {
 	s.credit, s.unreachable = s.given, true
 	var back []int64
 	for _, token := range tokens {
-		if f := s.flights[token]; f != nil && f.round == round && !f.began {
+		if f := s.flights[token]; f != nil && f.round == round && !f.arrived {
+			f.times--
 			back = append(back, token)
 		}
 	}
@@ -421,8 +424,9 @@ func (d *Dispatcher) Assign(now time.Time) []Assignment {
 		passed = 0
 		s.given++
 		f.at, f.round, f.given = s, s.round, now.Sub(d.zero)
+		f.times++
 		s.flights[f.token] = f
-		assigned = append(assigned, Assignment{f.token, s.instance, s.round})
+		assigned = append(assigned, Assignment{f.token, s.instance, s.round, f.times})
 	}
 	return assigned
 }

@@ -109,6 +109,10 @@ func (c *coordinator) dispatch(now time.Time) {
 		}
 	}
 	for _, g := range c.dispatcher.Assign(now) {
+		if g.Times > mostTimes {
+			stop, id := c.stopRun, c.flights[g.Token].id
+			c.work.Go(func() { stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id, mostTimes)) })
+		}
 		s := c.outboxOf(g.Instance)
 		if s.tasks == nil {
 			s.tasks = map[int64][]*flight{}
@@ -117,6 +121,10 @@ func (c *coordinator) dispatch(now time.Time) {
 		c.sendSoon(g.Instance, s)
 	}
 }
+
+// mostTimes is how often an attempt is given out that never arrives. A worker of several jobs refuses what answers an offer too late; over a slow connection that
+// happens some times in a row.
+const mostTimes = 20
 
 // End ends one attempt alone.
 func (c *coordinator) End(token int64, cause error) {

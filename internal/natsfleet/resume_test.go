@@ -514,6 +514,32 @@ func assign(t *testing.T, c *coordinator, instance string, round, token int64) {
 	}
 }
 
+// An attempt that workers take and forget without a word is not sent to them for ever.
+func TestAnAttemptThatNeverArrivesStopsTheRun(t *testing.T) {
+	stopped := make(chan error, 1)
+	c := &coordinator{
+		flights: map[int64]*flight{1: {id: "item_7"}}, outboxes: map[string]*outbox{}, sending: make(chan struct{}, 1), stopRun: func(cause error) { stopped <- cause },
+		dispatcher: fleet.NewDispatcher(time.Minute, time.Second, time.Now()),
+	}
+	c.dispatcher.Add(1)
+	for round := range int64(mostTimes + 1) {
+		c.dispatcher.Update(fleet.WorkerStatus{Instance: "a", Node: "a", Round: round + 1, Credit: 1, Slots: 1, Full: true}, time.Now())
+		c.dispatch(time.Now())
+		if round%2 == 0 { // that it was not connected does not count
+			c.dispatcher.Undelivered("a", round+1, []int64{1})
+			c.dispatcher.Update(fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 1, Credit: 1, Slots: 1, Full: true}, time.Now())
+			c.dispatch(time.Now())
+			c.dispatcher.Update(fleet.WorkerStatus{Instance: "b", Node: "b", Round: round + 2, Full: true}, time.Now())
+		}
+		if len(stopped) > 0 && round < mostTimes {
+			t.Fatalf("it is stopped after %d times: %v", round+1, <-stopped)
+		}
+	}
+	if got, want := (<-stopped).Error(), "item_7 was sent to workers 20 times, and none has ever said that it has it"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // While the coordinator cannot send, attempts go to a worker, back, and to another one. What is sent late to the first one, which refuses it, does not make it
 // the one that has the attempt: the list of the other one would be thought to be wrong, and the attempt would run twice.
 func TestWhatIsSentLateIsNotNotedAsGiven(t *testing.T) {

@@ -294,11 +294,7 @@ func (w *worker) run(h *heldAttempt) {
 	o, made, pack, err := w.execute(h)
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made, Pack: pack}
 	w.mu.Lock()
-	now := time.Now()
-	if w.outOfContact(now) || w.frozen(now) || o.Failure != nil && o.Failure.Signal != "" && w.frozen(now.Add(watcherEarly)) { // it may be the watcher that has killed it
-		w.fenceOff(h, now)
-	}
-	fenced, cut := h.fenced, h.cut
+	fenced, cut := w.fencedOff(h, o.Failure != nil && o.Failure.Signal != ""), h.cut
 	h.cancel = nil // to report what came of it may take long
 	_, over := errors.AsType[overError](err)
 	stopped := over || errors.Is(context.Cause(h.life), err) || errors.Is(err, errGivenBack) || h.alone || errors.Is(err, errHalting) || errors.Is(err, errObjectGone)
@@ -481,7 +477,7 @@ func (w *worker) executor(ctx context.Context, h *heldAttempt) (x *jobExecutor, 
 // heldKey is the key of the heldAttempt in the context of its commands.
 type heldKey struct{}
 
-// command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing.
+// command runs a command, unless this worker was out of contact: after it was frozen it must begin nothing. One that was killed for that has not failed.
 func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, error) {
 	w.mu.Lock()
 	out := w.outOfContact(time.Now()) || w.frozen(time.Now())
@@ -489,10 +485,28 @@ func (w *worker) command(ctx context.Context, c process.Command) (process.Exit, 
 	if out {
 		return process.Exit{}, errNoContact
 	}
-	if h, ok := ctx.Value(heldKey{}).(*heldAttempt); ok {
-		h.ran.Store(true)
+	h, ok := ctx.Value(heldKey{}).(*heldAttempt)
+	if !ok {
+		return process.Run(ctx, c)
 	}
-	return process.Run(ctx, c)
+	h.ran.Store(true)
+	exit, err := process.Run(ctx, c)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil && w.fencedOff(h, exit.Signal != "") {
+		err = errNoContact
+	}
+	return exit, err
+}
+
+// fencedOff reports whether this worker, or its watcher, has killed an attempt for lack of contact, or may have: signaled says that something has. It is called
+// with the lock held.
+func (w *worker) fencedOff(h *heldAttempt, signaled bool) bool {
+	now := time.Now()
+	if w.outOfContact(now) || w.frozen(now) || signaled && w.frozen(now.Add(watcherEarly)) {
+		w.fenceOff(h, now)
+	}
+	return h.fenced
 }
 
 // mostUnread is how many bytes of reports of a job are kept until the coordinator has taken them or the broker has: then what is printed waits.

@@ -1,12 +1,17 @@
 package natsfleet
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nkeys"
 
 	"prodigy/internal/fleet"
+	"prodigy/internal/process"
 	"prodigy/internal/testenv"
 )
 
@@ -163,6 +168,47 @@ func TestAWorkerWithoutContactKillsOnlyWhatRuns(t *testing.T) {
 			}
 			if said.String() != c.want {
 				t.Errorf("it says %q, want %q", said, c.want)
+			}
+		})
+	}
+}
+
+// A command that the watcher has killed has not failed: no other try of its step follows.
+func TestACommandThatTheWatcherHasKilledIsNoFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(w *worker, h *heldAttempt)
+		does    string
+		fenced  bool
+	}{
+		"somebody else has killed it":                       {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(time.Hour) }, "kill -9 $$", false},
+		"the watcher was about to kill it":                  {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(watcherEarly / 2) }, "kill -9 $$", true},
+		"the worker was frozen":                             {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(-1) }, "kill -9 $$", true},
+		"the worker was frozen, and its watcher knows more": {func(w *worker, h *heldAttempt) { w.fenceOff(h, time.Now()) }, "kill -9 $$", true},
+		"the worker has no contact":                         {func(w *worker, _ *heldAttempt) { w.proof = time.Now().Add(-time.Hour) }, "exit 1", true},
+		"it has failed":                                     {func(w *worker, _ *heldAttempt) { w.guarded = time.Now().Add(time.Hour) }, "exit 1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, dir := newTestWorker(t), t.TempDir()
+			h, ctx := w.hold(newTestJob(w, "j", time.Minute), 1)
+			began, goOn := filepath.Join(dir, "began"), filepath.Join(dir, "go-on")
+			ended := make(chan error, 1)
+			go func() {
+				script := "touch " + began + "; until [ -e " + goOn + " ]; do sleep 0.01; done; " + c.does
+				_, err := w.command(context.WithValue(ctx, heldKey{}, h), process.Command{Argv: []string{"sh", "-c", script}, Dir: dir})
+				ended <- err
+			}()
+			if !eventually(func() bool { _, err := os.Stat(began); return err == nil }) {
+				t.Fatal("it does not begin")
+			}
+			w.mu.Lock()
+			c.happens(w, h)
+			w.mu.Unlock()
+			if err := os.WriteFile(goOn, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; errors.Is(err, errNoContact) != c.fenced || h.fenced != c.fenced {
+				t.Errorf("it ended with %v, fenced off: %v, want %v", err, h.fenced, c.fenced)
 			}
 		})
 	}
