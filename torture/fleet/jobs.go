@@ -47,6 +47,7 @@ map:
   input: {command: "seq 1 ITEMS"}
   agent_template:
     - shell: exec bash SCRIPT "${item}"
+      retry_config: {attempts: 3, initial_delay: 10ms}
 `
 
 // script is what an item does. It starts no other programs, since rounds are not to be short of processors, but for each eighth item.
@@ -138,7 +139,7 @@ func (r *round) makeJob(j *job) error {
 // begin begins the job of a user whose turn it is.
 func (r *round) begin(u *user) error {
 	j := u.jobs[u.turn]
-	return r.startRun(u, j, "run", filepath.Join(j.dir, "w.yml"), "--lease", r.lease)
+	return r.startRun(u, j, "run", filepath.Join(j.dir, "w.yml"), "--lease", r.lease, "--grace", stopGrace.String())
 }
 
 // resume goes on with that job. One that was killed before it had a log begins anew.
@@ -152,7 +153,7 @@ func (r *round) resume(u *user) error {
 	if id == "" {
 		return r.begin(u)
 	}
-	return r.startRun(u, j, "resume", id, "--lease", r.lease)
+	return r.startRun(u, j, "resume", id, "--lease", r.lease, "--grace", stopGrace.String())
 }
 
 func (r *round) startRun(u *user, j *job, args ...string) error {

@@ -24,6 +24,7 @@ type record struct {
 	Attempt   int    `json:"attempt"`
 	Of        int    `json:"of"`
 	Output    string `json:"output"`
+	Error     string `json:"error"`
 }
 
 // beat is a line that a command has written.
@@ -81,6 +82,8 @@ func (r *round) judge(v *verdict, u *user, j *job) error {
 				}
 			case "AgentFailed":
 				bad("%s failed", key)
+			case "StepRetrying":
+				bad("%s has a try that failed: %s", key, rec.Error)
 			}
 		}
 	}

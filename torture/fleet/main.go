@@ -169,13 +169,15 @@ type round struct {
 	users   []*user
 	began   time.Time
 	clocks  *rand.Rand
+	parts   int // freezes of a part of the lease so far
 	mu      sync.Mutex
 	done    map[*exec.Cmd]chan struct{}
 }
 
 const (
-	workers = 3
-	slots   = 6 // of each
+	workers   = 3
+	slots     = 6               // of each
+	stopGrace = 2 * time.Second // of runs that are stopped
 )
 
 // start starts prodigy in a directory of its user, with a home and a clock of its own. What it says is in a log of that name.
@@ -317,14 +319,16 @@ func (r *round) run() (v verdict, err error) {
 // torture does harm until the jobs have ended.
 func (r *round) torture(faults map[string]int) error {
 	rnd := rand.New(rand.NewPCG(r.seed, 1))
-	names := []string{"kill worker", "drain worker", "freeze worker", "cut worker", "kill run", "cut run", "kill broker", "lose disk"}
+	names := []string{
+		"kill worker", "drain worker", "freeze worker", "freeze part", "cut worker", "kill run", "cut run", "stop run", "stop cut run", "kill broker", "lose disk",
+	}
 	if r.skew > 0 {
 		names = append(names, "jump clock")
 	}
 	if len(r.brokers) > 1 {
 		names = append(names, "kill two brokers", "cut broker", "cut leader", "lose all disks")
 	}
-	if r.secure { // without it the seeds of before mean what they did
+	if r.secure {
 		names = append(names, "half cut worker", "half cut run", "freeze run", "freeze broker")
 	}
 	if r.kinds != "" {
@@ -417,6 +421,19 @@ func (r *round) harm(fault string, i, b int, length time.Duration, rnd *rand.Ran
 		return r.startWorker(i)
 	case "freeze worker":
 		freeze(w, length)
+	case "freeze part": // each tenth of the lease, and somewhat more, in turn
+		lease, err := time.ParseDuration(r.lease)
+		if err != nil {
+			return err
+		}
+		r.parts++
+		freeze(w, lease*time.Duration(1+(int(r.seed)+r.parts)%13)/10)
+	case "stop run":
+		_ = u.cmd.Process.Signal(syscall.SIGTERM)
+	case "stop cut run": // it leaves what runs to the next one, and its stop comes when that has been left
+		u.cable.set(true)
+		_ = u.cmd.Process.Signal(syscall.SIGTERM)
+		time.AfterFunc(stopGrace+3*time.Second+length/5, func() { u.cable.set(false) })
 	case "freeze run":
 		freeze(u.cmd, length)
 	case "freeze broker":
