@@ -22,7 +22,7 @@ func newBrokerCommand(con *console) *cobra.Command {
 		Short: "Run a broker for a fleet",
 		Long: `Run a broker for a fleet: a NATS server with JetStream. Any other one of version 2.10 or later does as well.
 
-Without --dir and --config it listens on this machine only. --dir names a directory broker that prodigy fleet init has made: with TLS, and with credentials
+Without --dir and --config it listens on this machine only, and lets only those in who have the same PRODIGY_HOME: it keeps a key for them there. --dir names a directory broker that prodigy fleet init has made: with TLS, and with credentials
 for all who may use it. --config names any configuration of nats-server. SIGHUP has either read again.`,
 		Example: "  prodigy broker\n  prodigy broker --dir fleet/broker",
 		Args:    exactly(),
@@ -38,7 +38,7 @@ for all who may use it. --config names any configuration of nats-server. SIGHUP 
 	f.StringVar(&o.Store, "store", "", "directory of its files (default: broker below PRODIGY_HOME, or what --config says)")
 	f.StringVar(&dir, "dir", "", "a directory of fleet init: its nats.conf is the configuration, and names of files start there")
 	f.StringVar(&o.Config, "config", "", "a configuration file of nats-server")
-	f.BoolVar(&o.Insecure, "insecure", false, "allow other machines to connect without TLS")
+	f.BoolVar(&o.Insecure, "insecure", false, "let everybody in who reaches it, also from other machines and without TLS: each of them can run commands as the users of the workers")
 	return cmd
 }
 
@@ -94,6 +94,6 @@ func runBroker(ctx context.Context, con *console, dir string, o fleet.BrokerOpti
 		}
 	}()
 	o.Reload = reload
-	o.Version, o.Say = versionText(), con.sayer()
+	o.Version, o.Say, o.Home = versionText(), con.sayer(), home.Root
 	return con.backend.Serve(ctx, o)
 }

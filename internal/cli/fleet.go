@@ -95,6 +95,11 @@ func (o *brokerOptions) find() error {
 			return o.use(from.credentials)
 		}
 	}
+	if u, err := url.Parse(o.found.URL); err == nil && u.User == nil && o.found.NKey == "" && o.found.Cert == "" {
+		if path := fleet.OwnerFile(home.Root, u.Host); isFile(path) { // the broker is this user's own
+			return o.use(path)
+		}
+	}
 	return nil
 }
 

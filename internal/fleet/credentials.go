@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"path/filepath"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -17,9 +19,12 @@ const (
 	CoordinatorRole Role = "coordinator" // runs jobs
 	WorkerRole      Role = "worker"      // runs attempts of them
 	ObserverRole    Role = "observer"    // asks for the workers
+
+	// OwnerRole does all of that, at a broker that its owner runs without a configuration.
+	OwnerRole Role = "owner"
 )
 
-// Roles returns all roles.
+// Roles returns the roles that fleet init makes credentials for.
 func Roles() []Role { return []Role{CoordinatorRole, WorkerRole, ObserverRole} }
 
 // Credentials are a file that has all that somebody needs to take part in a fleet. They are secret.
@@ -42,7 +47,7 @@ func ParseCredentials(data []byte) (Credentials, error) {
 		why := strings.NewReplacer("yaml: ", "", "unmarshal errors:\n  ", "", "\n ", ";", " in type fleet.Credentials", "", " into fleet.Credentials", "").Replace(err.Error())
 		return c, fmt.Errorf("not a credentials file, as prodigy fleet init makes: %s", why)
 	}
-	for _, r := range Roles() {
+	for _, r := range append(Roles(), OwnerRole) {
 		if c.Role == r {
 			if c.URL == "" {
 				return c, errors.New("not a credentials file: url is missing")
@@ -51,6 +56,18 @@ func ParseCredentials(data []byte) (Credentials, error) {
 		}
 	}
 	return c, fmt.Errorf("not a credentials file: its role is %q, and not coordinator, worker or observer", c.Role)
+}
+
+// OwnerFile returns the path of the credentials of the owner of a broker on this machine, below a home. They are found by the address of the broker.
+func OwnerFile(home, address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = strings.Trim(address, "[]"), DefaultPort
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	return filepath.Join(home, "brokers", strings.ReplaceAll(host, ":", "_")+"-"+port+".yml")
 }
 
 // Use has a connect by these credentials. What it says already of the broker and its certificate stays.
@@ -63,7 +80,7 @@ func (c Credentials) Use(a *Address) {
 
 // May returns why the holder of these credentials cannot do what a role can.
 func (a Address) May(role Role) error {
-	if a.Role == "" || a.Role == role || a.Role == CoordinatorRole && role == ObserverRole {
+	if a.Role == "" || a.Role == OwnerRole || a.Role == role || a.Role == CoordinatorRole && role == ObserverRole {
 		return nil
 	}
 	return Refusef("these are credentials of the role %s, and this needs those of a %s", a.Role, role)

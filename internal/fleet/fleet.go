@@ -40,6 +40,9 @@ func (refusal) Is(target error) bool { return target == ErrRefused }
 // ErrRefused.
 func Refusef(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
+// DefaultPort is that of a broker whose address names none.
+const DefaultPort = "4222"
+
 // Limits of the lease: how long a worker may be silent before its attempts are lost.
 const (
 	DefaultLease = time.Minute
@@ -65,7 +68,7 @@ type Address struct {
 
 // WorkerFlags returns the flags by which a worker joins the same broker.
 func (a Address) WorkerFlags() string {
-	if a.Role != "" {
+	if a.Role != "" && a.Role != OwnerRole {
 		return "--credentials FILE"
 	}
 	return "--join " + ShownURL(a.URL)
@@ -113,8 +116,9 @@ type WorkerOptions struct {
 type BrokerOptions struct {
 	Listen   string // host:port
 	Store    string // directory
-	Insecure bool   // it may listen on more than the loopback
+	Insecure bool   // everybody may use it, and it may listen on more than the loopback
 	Config   string // file of a configuration of nats-server; empty: none
+	Home     string // where the credentials of its owner are kept, who alone may use it if there is no configuration; empty: everybody may
 	Version  string
 	Say      func(text string)
 	Reload   <-chan os.Signal // each has the configuration read again

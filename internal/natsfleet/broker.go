@@ -9,12 +9,15 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"gopkg.in/yaml.v3"
 
 	"prodigy/internal/fleet"
 	"prodigy/internal/pressure"
@@ -26,7 +29,16 @@ func (Backend) Serve(ctx context.Context, o fleet.BrokerOptions) error {
 	if err != nil {
 		return err
 	}
+	forget, err := introduce(s, o)
+	if err != nil {
+		s.Shutdown()
+		return err
+	}
+	defer forget()
 	if o.Config == "" {
+		if o.Insecure {
+			o.Say("everybody who reaches it may use this broker, and so has a shell on each worker (--insecure)")
+		}
 		o.Say("broker ready: prodigy worker --join " + s.ClientURL())
 	} else {
 		o.Say("broker ready at " + s.ClientURL())
@@ -95,9 +107,104 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 	if config.Port == 0 && o.Listen != "" {
 		config.Port = server.RANDOM_PORT
 	}
+	if ownerOnly(o) {
+		owner, err := ownerOf(o)
+		if err != nil {
+			return nil, err
+		}
+		config.Nkeys = []*server.NkeyUser{{Nkey: owner}}
+	} else if o.Config != "" && !o.Insecure && lets(config) {
+		return nil, fleet.Refusef("%s lets everybody in who reaches the broker, and each of them has a shell on each worker: add an authorization, or a certificate that clients must have, or say --insecure", o.Config)
+	}
 	config.JetStream, config.NoSigs, config.NoLog = true, true, true
 	config.ServerName = cmp.Or(config.ServerName, "prodigy-broker")
 	return config, nil
+}
+
+// ownerOnly reports whether only the owner of a broker may use it.
+func ownerOnly(o fleet.BrokerOptions) bool { return o.Config == "" && o.Home != "" && !o.Insecure }
+
+// lets reports whether a configuration lets everybody in.
+func lets(c *server.Options) bool {
+	return len(c.Users)+len(c.Nkeys)+len(c.TrustedOperators)+len(c.TrustedKeys) == 0 && c.Username == "" && c.Authorization == "" && c.AuthCallout == nil &&
+		c.CustomClientAuthentication == nil && !c.TLSVerify
+}
+
+// ownerOf returns the public key of the owner of a broker. The credentials are made unless they are there: those who use the broker come back to it when it is
+// started again. Jobs are signed, so that nobody who has got hold of the address meanwhile has anything run.
+func ownerOf(o fleet.BrokerOptions) (public string, err error) {
+	path := fleet.OwnerFile(o.Home, o.Listen)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeOwner(path, o.Listen); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		data, err = os.ReadFile(path)
+	}
+	var c fleet.Credentials
+	if err == nil {
+		c, err = fleet.ParseCredentials(data)
+	}
+	var pair nkeys.KeyPair
+	if err == nil {
+		pair, err = nkeys.FromSeed([]byte(c.Seed))
+	}
+	if err == nil {
+		public, err = pair.PublicKey()
+	}
+	if err != nil {
+		return "", fleet.Refusef("the credentials of the owner of the broker, %s: %w: remove the file, and the broker makes others", path, err)
+	}
+	return public, nil
+}
+
+// makeOwner makes the file of these credentials at once, unless somebody else does.
+func makeOwner(path, address string) error {
+	own, err := newKey(nkeys.CreateUser)
+	if err != nil {
+		return err
+	}
+	sign, err := newKey(nkeys.CreateAccount)
+	if err != nil {
+		return err
+	}
+	data, err := yaml.Marshal(fleet.Credentials{Role: fleet.OwnerRole, URL: "nats://" + address, Seed: own.seed, Sign: sign.seed, Trust: []string{sign.public}})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	part := path + "." + newInstance()
+	defer func() { _ = os.Remove(part) }()
+	if err := replaceFile(part, "# Credentials of the owner of a broker, who runs jobs and workers with them. Keep them secret.\n"+string(data)); err != nil {
+		return err
+	}
+	return os.Link(part, path)
+}
+
+// introduce has the owner of a broker find the credentials by the address that the broker has got. Forget is to be called when the broker ends. A broker that
+// lets everybody in takes those away that were made for one at its address before.
+func introduce(s *server.Server, o fleet.BrokerOptions) (forget func(), err error) {
+	forget = func() {}
+	if o.Home == "" {
+		return forget, nil
+	}
+	path := fleet.OwnerFile(o.Home, s.Addr().String())
+	if !ownerOnly(o) {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return forget, err
+		}
+		return forget, nil
+	}
+	if made := fleet.OwnerFile(o.Home, o.Listen); made != path {
+		data, err := os.ReadFile(made)
+		if err == nil {
+			err = replaceFile(path, string(data))
+		}
+		return func() { _ = os.Remove(path) }, err
+	}
+	return forget, nil
 }
 
 // startBroker starts a broker.

@@ -116,7 +116,9 @@ func explain(a fleet.Address, err error) error {
 	case errors.Is(err, nats.ErrNoServers): // which hides why
 		return dialErrors(a.URL)
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "" && a.NKey == "":
-		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials, or the file of an NKEY, with PRODIGY_FLEET_NKEY"
+		hint = "it lets in only whom it knows: name a file that prodigy fleet init has made, with --credentials, or the file of an NKEY, with PRODIGY_FLEET_NKEY; one that prodigy broker runs without a configuration is for its user alone, who needs the same PRODIGY_HOME"
+	case errors.Is(err, nats.ErrNkeysNotSupported) && a.Role == fleet.OwnerRole:
+		hint = "everybody may use it, and your broker at this address lets only you in: is it somebody else's? If it is yours, remove the file in the directory brokers of PRODIGY_HOME"
 	case errors.Is(err, nats.ErrAuthorization) && a.Seed == "":
 		hint = "it does not know the NKEY in " + a.NKey
 	case errors.Is(err, nats.ErrAuthorization):
@@ -155,7 +157,7 @@ func dialErrors(urls string) error {
 			continue // it was checked
 		}
 		here = here && loopback(u.Hostname())
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort)), requestTime)
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)), requestTime)
 		if err != nil {
 			all = append(all, err)
 			continue
@@ -203,13 +205,19 @@ func (h *brokerConn) authenticated(options []nats.Option, a fleet.Address) ([]na
 		return append(options, key), nil
 	}
 	pair, err := nkeys.FromSeed([]byte(a.Seed))
+	id := ""
 	if err == nil {
-		h.id, err = pair.PublicKey()
+		id, err = pair.PublicKey()
 	}
 	if err != nil {
 		return nil, fleet.Refusef("the key (seed) in the credentials cannot be read: copy the file again, or make a new one with prodigy fleet add: %w", err)
 	}
-	return append(options, nats.Nkey(h.id, pair.Sign), nats.CustomInboxPrefix(inboxOf(h.id))), nil
+	options = append(options, nats.Nkey(id, pair.Sign))
+	if a.Role != fleet.OwnerRole { // whose workers and coordinators all have the same key
+		h.id = id
+		options = append(options, nats.CustomInboxPrefix(inboxOf(id)))
+	}
+	return options, nil
 }
 
 // instance returns a name for this process that no other one ever has.
@@ -242,7 +250,7 @@ func stayHere(a fleet.Address) []nats.Option {
 	plain := false
 	for one := range strings.SplitSeq(a.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(one)); err == nil && encrypted(u) {
-			d = append(d, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort)))
+			d = append(d, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), fleet.DefaultPort)))
 		} else {
 			plain = true
 		}
@@ -262,8 +270,6 @@ func (d localDialer) Dial(network, address string) (net.Conn, error) {
 	}
 	return net.DialTimeout(network, address, requestTime)
 }
-
-const defaultPort = "4222"
 
 // leastLease returns how short a lease may be.
 func leastLease(a fleet.Address) time.Duration {

@@ -111,7 +111,9 @@ func (c *coordinator) dispatch(now time.Time) {
 	for _, g := range c.dispatcher.Assign(now) {
 		if g.Times > mostTimes {
 			stop, id := c.stopRun, c.flights[g.Token].id
-			c.work.Go(func() { stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id, mostTimes)) })
+			c.work.Go(func() {
+				stop(fmt.Errorf("%s was sent to workers %d times, and none has ever said that it has it", id, mostTimes))
+			})
 		}
 		s := c.outboxOf(g.Instance)
 		if s.tasks == nil {
