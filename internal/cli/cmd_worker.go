@@ -57,7 +57,7 @@ on another worker.`,
 	f.Var(positive{&o.slots}, "slots", "how many items run at once (default: the number of CPUs)")
 	f.Var(labelsFlag{&o.labels}, "label", "a label that workflows may require (may be given more than once)")
 	f.Var(repeated{&o.trust}, "trust", "run only jobs signed with this public key, or with one that the credentials trust (may be given more than once)")
-	f.StringVar(&o.name, "name", "", "its name, which no other worker of the fleet may have (default: the name of this machine)")
+	f.StringVar(&o.name, "name", "", "its name, which no other worker of the fleet may have (default: that of its credentials, else of this machine)")
 	f.StringVar(&o.dir, "dir", "", "where commands run, instead of the directory of the run")
 	f.Var(&o.disk, "min-free-disk", "begin nothing while less than this is free on the disk of its directory or where commands run, such as 5GB or 5% (0: no limit; only on Linux)")
 	f.Var(durationFlag{&o.grace}, "grace", "how long commands may take to end that an earlier worker of this name has left")
@@ -92,7 +92,11 @@ func runWorker(ctx context.Context, con *console, o workerOptions) error {
 		return err
 	}
 	machine, _ := os.Hostname()
-	name := cmp.Or(o.name, machine, "worker")
+	own := o.broker.found.Name
+	if own != "" && o.name != "" && o.name != own {
+		return refusef("--name %s: these are credentials of worker %s: leave --name out, or use those of %s", o.name, own, o.name)
+	}
+	name := cmp.Or(o.name, own, machine, "worker")
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return usagef("--name %q: it is the name of a directory too, so it cannot have slashes", name)
 	}

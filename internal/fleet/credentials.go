@@ -36,6 +36,9 @@ type Credentials struct {
 	Seed  string   `yaml:"seed,omitempty"`  // of the NKEY that the broker knows; empty: none
 	Sign  string   `yaml:"sign,omitempty"`  // of a coordinator: the seed of the key that it signs jobs with
 	Trust []string `yaml:"trust,omitempty"` // of a worker: the public keys of the coordinators whose jobs it runs; none: those of all
+
+	Names   string `yaml:"names,omitempty"`    // of a coordinator or observer: the public key that has signed the names of workers; empty: all are believed
+	NameSig string `yaml:"name_sig,omitempty"` // of a worker: that signature of its name, and of its key
 }
 
 // ParseCredentials reads a credentials file strictly.
@@ -76,6 +79,7 @@ func (c Credentials) Use(a *Address) {
 		a.URL = c.URL
 	}
 	a.Role, a.CAPEM, a.Seed, a.Sign, a.Trust = c.Role, c.CA, c.Seed, c.Sign, append(a.Trust, c.Trust...)
+	a.Name, a.Names, a.NameSig = c.Name, c.Names, c.NameSig
 }
 
 // May returns why the holder of these credentials cannot do what a role can.

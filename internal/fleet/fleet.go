@@ -64,6 +64,8 @@ type Address struct {
 	Seed  string   // as NKey, itself
 	Sign  string   // see Credentials
 	Trust []string // see Credentials
+
+	Name, Names, NameSig string // see Credentials
 }
 
 // WorkerFlags returns the flags by which a worker joins the same broker.
@@ -137,6 +139,7 @@ type Node struct {
 	V        int                `json:"v"`
 	Instance string             `json:"instance"` // of the process: no other worker ever has it
 	Name     string             `json:"name"`
+	NameSig  string             `json:"name_sig,omitempty"` // see Credentials
 	Host     string             `json:"host"`
 	Version  string             `json:"version"`
 	Labels   []string           `json:"labels,omitempty"`

@@ -149,11 +149,12 @@ type WorkerMessage struct {
 	Now   time.Time `json:"now"`   // when it was sent, by the clock of the worker
 	Host  string    `json:"host,omitempty"`
 	WorkerStatus
-	Refuses string   `json:"refuses,omitempty"` // why it takes no part
-	Warns   string   `json:"warns,omitempty"`   // what it has not believed
-	Short   string   `json:"short,omitempty"`   // with Full: what its machine has too little of for an attempt to begin
-	Unkept  string   `json:"unkept,omitempty"`  // with Full: why the broker does not keep what attempts have made
-	Reports []Report `json:"reports,omitempty"` // those of an attempt in order
+	NameSig string   `json:"name_sig,omitempty"` // see Credentials
+	Refuses string   `json:"refuses,omitempty"`  // why it takes no part
+	Warns   string   `json:"warns,omitempty"`    // what it has not believed
+	Short   string   `json:"short,omitempty"`    // with Full: what its machine has too little of for an attempt to begin
+	Unkept  string   `json:"unkept,omitempty"`   // with Full: why the broker does not keep what attempts have made
+	Reports []Report `json:"reports,omitempty"`  // those of an attempt in order
 }
 
 // CoordinatorMessage is what the coordinator of a job sends to a worker.

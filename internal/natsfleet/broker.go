@@ -346,6 +346,9 @@ func (Backend) Nodes(ctx context.Context, a fleet.Address, programs ...string) (
 		var n fleet.Node
 		if json.Unmarshal(m.Data, &n) == nil && n.Instance != "" {
 			n.Ago = 0 // whatever it says
+			if !isNamed(a.Names, n.Instance, n.Name, n.NameSig) {
+				n.Name = idOf(n.Instance)
+			}
 			fleet.Shift(&n, fleet.Offset(n.Now, time.Now()))
 			nodes = append(nodes, n)
 		} else {

@@ -107,6 +107,7 @@ type coordinator struct {
 	roster         roster
 	clocks         fleet.Clocks
 	short          map[string]string // what the machines of instances have too little of, by their name, as it was told
+	named          map[string]bool   // instances with names that are theirs
 	refused        map[string]bool   // what notifyOnce has told, by the digest of its key: instances whose refusal was told, and with what they have not believed
 	stops          map[context.Context]bool
 	refuses        refusals
@@ -143,7 +144,7 @@ func (Backend) Join(ctx context.Context, o fleet.JobOptions) (fleet.Coordinator,
 	c := &coordinator{
 		o: o, tendEvery: time.Minute, owner: newInstance(), signer: sign, curve: curve, curvID: public, caughtUp: make(chan struct{}), sending: make(chan struct{}, 1), adopted: make(chan struct{}), flights: map[int64]*flight{},
 		pending: map[string][]*pendingAck{}, pendingByToken: map[int64]*pendingAck{}, lost: map[int64]*lostAttempt{}, outboxes: map[string]*outbox{}, ends: map[int64]error{}, specs: map[string]*sharedSpec{}, objects: map[string][]byte{}, noted: map[string]bool{}, fetching: make(chan struct{}, 4), calls: map[callID]*call{},
-		tickets: map[string][]ticket{}, refused: map[string]bool{}, short: map[string]string{}, seen: map[string]time.Time{}, roster: roster{}, clocks: fleet.Clocks{}, stops: map[context.Context]bool{},
+		tickets: map[string][]ticket{}, named: map[string]bool{}, refused: map[string]bool{}, short: map[string]string{}, seen: map[string]time.Time{}, roster: roster{}, clocks: fleet.Clocks{}, stops: map[context.Context]bool{},
 		packs: map[string]*fleet.Pack{}, given: map[int64]string{}, present: map[string]bool{}, dispatcher: fleet.NewDispatcher(o.Lease, every(o.Lease), time.Now()), notice: func(string) {}, stopRun: func(error) {},
 	}
 	c.life, c.end = context.WithCancel(context.Background())

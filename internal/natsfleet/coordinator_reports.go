@@ -129,10 +129,15 @@ func (c *coordinator) receive(m *nats.Msg) {
 	if err != nil || u.V == 0 || u.Owner != c.owner || !sentBy(u.Instance, m.Subject, 2) {
 		return
 	}
+	if !c.isNamed(u.Instance, u.Node, u.NameSig) {
+		c.notifyOnce(u.Instance, "worker %s takes no part: its credentials do not say that this is its name: start it with the name that they were made for, or renew them (prodigy fleet remove, then add)", u.Node)
+		return
+	}
 	c.mu.Lock()
 	c.clocks.Note(u.Instance, u.Now, time.Now())
 	c.mu.Unlock()
 	for _, r := range u.Reports {
+		r.Holder.Node = u.Node
 		if r.V == fleet.Protocol {
 			c.report(r, u.Instance, nil)
 		}
@@ -179,11 +184,32 @@ func (c *coordinator) receive(m *nats.Msg) {
 	}
 }
 
+// isNamed is the function of this name, which takes a while, for each worker and its name once.
+func (c *coordinator) isNamed(instance, node, sig string) bool {
+	if c.o.Names == "" {
+		return true
+	}
+	key := instance + " " + node
+	c.mu.Lock()
+	known := c.named[key]
+	c.mu.Unlock()
+	if known || !isNamed(c.o.Names, instance, node, sig) {
+		return known
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.named) >= mostRefused {
+		clear(c.named)
+	}
+	c.named[key] = true
+	return true
+}
+
 // stored takes a report that a worker has left with the broker.
 func (c *coordinator) stored(m jetstream.Msg) {
 	var r fleet.Report
-	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol || !sentBy(r.Holder.Instance, m.Subject(), 2) {
-		_ = m.Ack() // nobody will ever be able to read it
+	if err := json.Unmarshal(m.Data(), &r); err != nil || r.V != fleet.Protocol || !sentBy(r.Holder.Instance, m.Subject(), 2) || !c.isNamed(r.Holder.Instance, r.Holder.Node, m.Headers().Get(nameHeader)) {
+		_ = m.Ack() // nobody will ever be able to read it, or believe it
 		return
 	}
 	if r.Kind == fleet.Gone {

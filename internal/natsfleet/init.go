@@ -53,7 +53,7 @@ func (Backend) Init(o fleet.InitOptions) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := fleet.Credentials{URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public}}
+	base := fleet.Credentials{URL: urlOf(hosts), CA: ca, Sign: sign.seed, Trust: []string{sign.public}, Names: sign.public}
 	files := map[string]string{}
 	var users strings.Builder
 	users.WriteString(usersHead)
@@ -331,7 +331,13 @@ func (m identity) credentials(base fleet.Credentials) (text, entry string, err e
 	if m.role != fleet.CoordinatorRole {
 		c.Sign = ""
 	}
-	if m.role != fleet.WorkerRole {
+	if m.role == fleet.WorkerRole {
+		signer, err := newSigner(base.Sign)
+		if err != nil {
+			return "", "", err
+		}
+		c.Names, c.NameSig = "", signer.name(k.public, m.name)
+	} else {
 		c.Trust = nil
 	}
 	data, err := yaml.Marshal(c)

@@ -80,7 +80,7 @@ type permissions struct{ publish, subscribe []string }
 // A worker has no right to purge or delete. That keeps the client of the object store from removing things, but not a worker that means harm: to send objects it
 // publishes on the subjects of the store, and there the header Nats-Rollup, which the store allows, replaces objects or removes all. So nobody believes
 // an object whose digest was not told to them in another way, and what is missing is sent or made again.
-func permissionsOf(role fleet.Role, id string) permissions {
+func permissionsOf(role fleet.Role, name, id string) permissions {
 	p := permissions{subscribe: []string{inboxOf(id) + ".>"}}
 	jobs, locks, files := "KV_"+jobsBucket, "KV_"+locksBucket, "OBJ_"+filesStore
 	// Objects and buckets are read by consumers of one's own.
@@ -100,10 +100,14 @@ func permissionsOf(role fleet.Role, id string) permissions {
 			"$KV."+jobsBucket+".>", "$KV."+locksBucket+".>", "$O."+filesStore+".>", "prodigy.down.>", "prodigy.ask.*.owner", nodesSubject, "prodigy.drain")
 		p.subscribe = append(p.subscribe, "prodigy.ask.>", "prodigy.live.>", "prodigy.up.>", nodesSubject)
 	case fleet.WorkerRole:
+		own := "prodigy.name.*" // without a name it may have any
+		if name != "" {
+			own = nameSubject(name)
+		}
 		reads(jobs, files)
 		p.publish = append(p.publish, "$JS.API.INFO", "$JS.API.STREAM.INFO."+outStream, "$JS.FC.>", "$O."+filesStore+".>", "prodigy.ask.*.owner",
-			"prodigy.name.*", "prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
-		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", "prodigy.name.*", nodesSubject)
+			own, "prodigy.up."+id+".>", "prodigy.out."+id+".>", "prodigy.ask.*.call."+id, "prodigy.live.*."+id)
+		p.subscribe = append(p.subscribe, "prodigy.down."+id+".>", "prodigy.drain", own, nodesSubject)
 	case fleet.ObserverRole:
 		p.publish = append(p.publish, nodesSubject)
 	}
@@ -117,7 +121,7 @@ const userHead = "  # "
 
 // user returns the entry of a member in the configuration of nats-server.
 func user(role fleet.Role, name, id string) string {
-	p := permissionsOf(role, id)
+	p := permissionsOf(role, name, id)
 	list := func(subjects []string) string {
 		return "        \"" + strings.Join(subjects, "\"\n        \"") + "\"\n"
 	}

@@ -164,6 +164,83 @@ func subscribe(subject string) func(h *brokerConn) error {
 	}
 }
 
+// A worker is believed to have the name that its credentials were made for, and no other. Those without a name may have any.
+func TestAWorkerHasTheNameOfItsCredentials(t *testing.T) {
+	f := securedField(t, "desk", "attic")
+	if _, err := (Backend{}).Add(f.dir, fleet.WorkerRole, "any"); err != nil {
+		t.Fatal(err)
+	}
+	f.reload()
+	c := &coordinator{o: fleet.JobOptions{Address: f.as("coordinator.yml")}, named: map[string]bool{}}
+	signer, err := newSigner(c.o.Sign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk, attic := f.as("worker-desk.yml"), f.as("worker-attic.yml")
+	id := func(a fleet.Address) string {
+		h, err := connect(t.Context(), a, "test", responsive, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.nc.Close()
+		return h.id
+	}
+	other, err := newKey(nkeys.CreateUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		what, id, name, sig string
+		want                bool
+	}{
+		{"none is signed", id(desk), "desk", "", false},
+		{"no signature", id(desk), "desk", "?", false},
+		{"its own", id(desk), "desk", desk.NameSig, true},
+		{"that of another", id(desk), "attic", desk.NameSig, false},
+		{"that of another, with its signature", id(desk), "attic", attic.NameSig, false},
+		{"any", other.public, "attic", signer.name(other.public, ""), true},
+		{"without credentials", newInstance(), "attic", "", true}, // the broker lets it in
+	} {
+		for range 2 {
+			if got := c.isNamed(one.id+"-1", one.name, one.sig); got != one.want {
+				t.Errorf("%s: it is believed: %v, want %v", one.what, got, one.want)
+			}
+		}
+	}
+	c.o.Names = "" // of a fleet whose names nobody has signed
+	if !c.isNamed(id(desk)+"-1", "attic", "") {
+		t.Error("a worker of an older fleet is not believed")
+	}
+
+	_, joined := f.config(func(o *fleet.JobOptions) { o.Address = f.as("coordinator.yml") })
+	of, said := joined.(*coordinator), new(log)
+	of.Notify(said.add)
+	if err := of.open(t.Context(), "job"); err != nil {
+		t.Fatal(err)
+	}
+	if err := of.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h, err := connect(t.Context(), desk, "test", responsive, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.nc.Close()
+	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: of.owner, NameSig: desk.NameSig, WorkerStatus: fleet.WorkerStatus{Instance: h.instance(), Node: "attic", Round: 1, Credit: 1, Slots: 1, Full: true}}
+	if err := h.nc.Publish(upSubject(u.Instance, of.key), encoded(u)); err != nil {
+		t.Fatal(err)
+	}
+	f.waitFor("worker attic takes no part: its credentials do not say that this is its name", said.String)
+	of.mu.Lock()
+	if of.dispatcher.Knows(u.Instance) || of.noted[u.Instance] {
+		t.Error("it takes part")
+	}
+	of.mu.Unlock()
+	if err := of.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // What is not of a role the broker refuses, whatever program asks.
 func TestRolesRefuseAllElse(t *testing.T) {
 	f := securedField(t, "a", "b")
@@ -189,6 +266,7 @@ func TestRolesRefuseAllElse(t *testing.T) {
 		{"worker-a.yml", publish(liveSubject(b.instance(), "job"))},
 		{"worker-a.yml", subscribe(downSubject(b.instance()))},
 		{"worker-a.yml", publish("prodigy.drain")},
+		{"worker-a.yml", subscribe(nameSubject("b"))},
 		{"worker-a.yml", publish("$JS.API.STREAM.CREATE.PRODIGY_MINE")},
 		{"worker-a.yml", publish("$JS.API.STREAM.DELETE." + outStream)},
 		{"worker-a.yml", publish("$JS.API.STREAM.PURGE." + outStream)},

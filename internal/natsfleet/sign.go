@@ -22,6 +22,7 @@ const (
 	signedDown   = "down"   // about the subject, which has the instance that it is for
 	signedOwner  = "owner"  // about the key of the job and what the worker has asked with
 	signedAnswer = "answer" // about the key of the job and the id of the call
+	signedName   = "name"   // about the key of the worker that has it
 )
 
 func signedText(kind, about string, body []byte) []byte {
@@ -153,4 +154,25 @@ func (s *signer) signJob(key string, j fleet.Job) fleet.Job {
 	g := s.sign(signedJob, key, encoded(j))
 	j.By, j.Sig = g.by, g.sig
 	return j
+}
+
+// name returns the signature by which a worker with a key is believed to have a name. With an empty name it may have any.
+func (s *signer) name(key, name string) string {
+	return base64.StdEncoding.EncodeToString(s.sign(signedName, key, []byte(name)).sig)
+}
+
+// isNamed reports whether a worker has the name that it says, as far as there are signatures of names: by is the key that makes them. One without credentials
+// may have any.
+func isNamed(by, instance, name, sig string) bool {
+	id := idOf(instance)
+	if by == "" || !nkeys.IsValidPublicUserKey(id) {
+		return true
+	}
+	data, err := base64.StdEncoding.DecodeString(sig)
+	if err != nil {
+		return false
+	}
+	t, err := newTrust([]string{by})
+	g := signature{by, data}
+	return err == nil && (t.check(g, signedName, id, []byte(name)) == nil || t.check(g, signedName, id, nil) == nil)
 }

@@ -95,7 +95,7 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	defer close(w.idle)
 	host, _ := os.Hostname()
 	w.node = fleet.Node{
-		V: fleet.Protocol, Name: o.Name, Host: host, Version: o.Version, Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
+		V: fleet.Protocol, Name: o.Name, NameSig: o.NameSig, Host: host, Version: o.Version, Labels: o.Labels, Slots: o.Slots, Began: time.Now(),
 	}
 	for slot := o.Slots; slot > 0; slot-- {
 		w.free = append(w.free, slot)

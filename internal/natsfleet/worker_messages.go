@@ -92,7 +92,7 @@ func (w *worker) sendAll(gone bool) {
 
 // sendTo sends one message to the coordinator of a job, with as many reports as there is room for. It reports false if there is no connection.
 func (w *worker) sendTo(j *workerJob, gone bool) bool {
-	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, WorkerStatus: fleet.WorkerStatus{
+	u := fleet.WorkerMessage{V: fleet.Protocol, Owner: j.Owner, Now: time.Now().UTC(), Host: w.node.Host, Refuses: j.refuses, Warns: j.warns, NameSig: w.o.NameSig, WorkerStatus: fleet.WorkerStatus{
 		Instance: w.node.Instance, Node: w.o.Name, Round: j.round, Credit: j.credit, Full: j.full || gone, Gone: gone,
 	}}
 	if !w.stopping && !gone && w.short == "" && j.short == "" {
@@ -169,6 +169,9 @@ func (w *worker) spill(now time.Time) {
 // nowHeader is the header of a report that is left with the broker that has the time by the clock of the worker.
 const nowHeader = "Prodigy-Now"
 
+// nameHeader is the header of a report that is left with the broker that has the signature of the name of the worker.
+const nameHeader = "Prodigy-Name"
+
 // spillReports leaves the reports of an attempt with the broker, until the attempt is dropped.
 func (w *worker) spillReports(h *heldAttempt) {
 	ctx, cancel := context.WithTimeout(w.life, requestTime)
@@ -187,6 +190,7 @@ func (w *worker) spillReports(h *heldAttempt) {
 		m := &nats.Msg{Subject: outSubject(w.node.Instance, h.job.key, strconv.FormatInt(h.token, 10)), Data: r.data, Header: nats.Header{}}
 		m.Header.Set(nats.MsgIdHdr, fmt.Sprintf("%s.%d.%s.%d", h.job.key, h.token, w.node.Instance, r.index))
 		m.Header.Set(nowHeader, time.Now().UTC().Format(time.RFC3339Nano))
+		m.Header.Set(nameHeader, w.o.NameSig)
 		one, cancelOne := context.WithTimeout(ctx, unheard)
 		_, err := w.js.PublishMsg(one, m)
 		cancelOne()
@@ -240,7 +244,9 @@ func (w *worker) announceEnd() {
 			ctx, cancel := context.WithTimeout(w.life, unheard)
 			defer cancel()
 			data := encoded(fleet.Report{V: fleet.Protocol, Kind: fleet.Gone, Holder: fleet.Holder{Instance: w.node.Instance, Node: w.o.Name}, Left: left[key]})
-			_, _ = w.js.Publish(ctx, outSubject(w.node.Instance, key, "0"), data)
+			m := &nats.Msg{Subject: outSubject(w.node.Instance, key, "0"), Data: data, Header: nats.Header{}}
+			m.Header.Set(nameHeader, w.o.NameSig)
+			_, _ = w.js.PublishMsg(ctx, m)
 		})
 	}
 	all.Wait()
