@@ -476,6 +476,9 @@ func (s jobStats) rows() [][3]string {
 		}
 		rows = append(rows, [3]string{"tokens", "", strconv.FormatInt(int64(t.Tokens.All()), 10)})
 	}
+	for _, node := range slices.Sorted(maps.Keys(s.Nodes)) {
+		rows = append(rows, [3]string{"node", node, strconv.Itoa(s.Nodes[node])})
+	}
 	for _, t := range slices.Sorted(maps.Keys(s.Types)) {
 		rows = append(rows, [3]string{"type", t, strconv.Itoa(s.Types[t])})
 	}
@@ -526,6 +529,9 @@ func (s jobStats) print(w io.Writer) error {
 			o := t.Outcomes[name]
 			line("  "+name, "%s for %s%s", o.CostText(), counted(o.Agents, "agent"), inBrackets(o.Doubt()))
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
+		line("on worker "+visible(name), "%s", counted(s.Nodes[name], "attempt"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Types)) {
 		line("  "+name, "%d", s.Types[name])

@@ -35,7 +35,8 @@ items that have ended by now.
 A row has item_id, index, status (success, failed or skipped), output, exit_code, duration_ms, attempt (0: none began), and what steps have
 captured, which is one column of JSON in csv and tsv. That of a failed item also has error_type, and outcome and session_id of its last agent.
 With junit, which CI servers show, each item is a test case; github prints the failed items as annotations
-of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has reused_from, but not in csv and tsv.`,
+of GitHub Actions. A job that did not come to its end is an error in both. One that was taken over from an earlier job (run --since) also has
+reused_from, and one that ran on a fleet node, the name of its worker, but not in csv and tsv.`,
 		Example:           "  prodigy results --status failed\n  prodigy results latest --output csv > results.csv",
 		Args:              atMostTwo,
 		ValidArgsFunction: completeWhy(&o.jobID),

@@ -404,7 +404,8 @@ func (o fleetOptions) on(con *console, t tools, w *workflow.Workflow, dir string
 		if err != nil {
 			return mapreduce.Result{}, err
 		}
-		coordinator.Notify(c.Notice)
+		notice := c.Notice
+		coordinator.Notify(func(text string) { notice(time.Now().Format(time.TimeOnly) + " " + text) }) // as workers say it, to compare
 		stop, abort := context.WithCancelCause(c.Stop)
 		defer abort(nil)
 		coordinator.OnAbort(abort)

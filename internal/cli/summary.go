@@ -118,7 +118,7 @@ func printSlowest(w io.Writer, k look, list []view.Attempt, label func(index int
 	}
 	begin := "slowest:"
 	for _, a := range list {
-		line := fmt.Sprintf("%s %6s  %s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), visible(a.ItemID), inBrackets(label(a.Index)))
+		line := fmt.Sprintf("%s %6s  %s%s%s", begin, duration.Format(a.Duration.Round(10*time.Millisecond)), visible(a.ItemID), inBrackets(label(a.Index)), prefixed(" on ", visible(a.Where())))
 		_, _ = fmt.Fprintln(w, k.fold(len(begin)+2, line))
 		begin = strings.Repeat(" ", len(begin))
 	}

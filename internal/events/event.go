@@ -1141,6 +1141,8 @@ type AgentInterrupted struct {
 	ItemIndex int           `json:"item_index"`
 	AgentID   string        `json:"agent_id"`
 	Attempt   int           `json:"attempt"`
+	Node      string        `json:"node,omitempty"` // the worker of a fleet that has given it back
+	Host      string        `json:"host,omitempty"` // its machine, if it has another name
 	Reason    string        `json:"reason"`
 	Outputs   *outputs.Span `json:"outputs,omitempty"` // as in AgentCompleted
 }

@@ -106,7 +106,7 @@ func samples() []Event {
 			ResetAt: new(time.Date(2026, 1, 2, 8, 34, 0, 0, time.UTC)), Item: "item_1", Error: "You've hit your 5-hour limit", Model: "opus", Step: "claude-opus-4", Near: true,
 		},
 		QuotaResumed{Pool: "claude", Model: "opus"},
-		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
+		AgentInterrupted{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Node: "worker-3", Host: "a", Reason: "stop", Outputs: &outputs.Span{Offset: 17, Length: 4}},
 		AgentStraggling{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, Worker: 2, RanMS: 3000, LimitMS: 3000, After: "3×p95", PercentileMS: 1000, Attempts: 20},
 		AgentDuplicated{ItemID: "item_1", AgentID: "j/item_1/2", Attempt: 2, Of: 1, Worker: 3, BreakerKey: "a", Key: "b"},
 		AgentSuperseded{ItemID: "item_1", AgentID: "j/item_1/1", Attempt: 1, By: 2, Worker: 2, DurationMS: 4000, Error: "exit code 1", ErrorType: retry.TypeCommandFailed, Outputs: &outputs.Span{Offset: 17, Length: 4}},

@@ -24,6 +24,7 @@ type Stats struct {
 	Retries     int                `json:"retries"`     // that the policy decided on
 	StepRetries int                `json:"step_retries"`
 	Durations   Durations          `json:"durations"`
+	Nodes       map[string]int     `json:"nodes,omitempty"` // attempts that ended on workers of a fleet, by their names
 	Spent       *spend.Total       `json:"spent,omitempty"` // by AI agents; absent when there were none
 
 	items   idSet // marked: the agent of the first attempt was started
@@ -91,11 +92,28 @@ func (s *Stats) started(item, agent []byte, first bool) {
 	s.agents.add(agent)
 }
 
+// ranOn counts an attempt that has ended on a worker; empty: here, or nobody knows.
+func (s *Stats) ranOn(node string) {
+	if node == "" {
+		return
+	}
+	if s.Nodes == nil {
+		s.Nodes = map[string]int{}
+	}
+	s.Nodes[node]++
+}
+
 func (s *Stats) count(e Event) {
 	switch e := e.(type) {
 	case AgentCompleted:
 		s.lengths = append(s.lengths, e.DurationMS)
+		s.ranOn(e.Node)
+	case AgentInterrupted:
+		s.ranOn(e.Node)
+	case AgentLost:
+		s.ranOn(e.Node)
 	case AgentFailed:
+		s.ranOn(e.Node)
 		s.ErrorTypes[e.ErrorType]++
 		if e.AgentID != "" {
 			s.lengths = append(s.lengths, e.DurationMS)

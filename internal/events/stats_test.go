@@ -24,12 +24,12 @@ func TestStatsCountWhatHappened(t *testing.T) {
 		StepFailed{ItemID: "a", ErrorType: retry.TypeTimeout},
 		AgentFailed{ItemID: "a", AgentID: "j/a/1", ErrorType: retry.TypeTimeout, DurationMS: ms(40), Action: errorpolicy.Retry},
 		AgentStarted{ItemID: "a", AgentID: "j/a/2"},
-		AgentCompleted{ItemID: "a", AgentID: "j/a/2", DurationMS: ms(10)},
+		AgentCompleted{ItemID: "a", AgentID: "j/a/2", DurationMS: ms(10), Node: "attic"},
 		AgentFailed{ItemID: "b", ErrorType: "circuit_open", Action: errorpolicy.DLQ},
 		AgentStarted{ItemID: "c", AgentID: "j/c/1"},
-		AgentInterrupted{ItemID: "c", AgentID: "j/c/1"},
+		AgentInterrupted{ItemID: "c", AgentID: "j/c/1", Node: "desk"},
 		AgentStarted{ItemID: "c", AgentID: "j/c/1"},
-		AgentCompleted{ItemID: "c", AgentID: "j/c/1", DurationMS: ms(20)},
+		AgentCompleted{ItemID: "c", AgentID: "j/c/1", DurationMS: ms(20), Node: "desk"},
 	}
 	var s Stats
 	for i, e := range happened {
@@ -42,7 +42,7 @@ func TestStatsCountWhatHappened(t *testing.T) {
 		},
 		ErrorTypes: map[retry.Type]int{retry.TypeNetwork: 1, retry.TypeTimeout: 1, "circuit_open": 1},
 		Items:      3, Agents: 3, Attempts: 4, Retries: 1, StepRetries: 1,
-		Durations: Durations{Count: 3, P50: ms(20), P95: ms(40), Max: ms(40)},
+		Durations: Durations{Count: 3, P50: ms(20), P95: ms(40), Max: ms(40)}, Nodes: map[string]int{"attic": 1, "desk": 2},
 	}
 	if diff := cmp.Diff(s.Sum(), want, cmpopts.IgnoreUnexported(Stats{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)

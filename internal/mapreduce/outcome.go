@@ -140,7 +140,7 @@ func (j *job) recordOutcome(e *attemptEnd, halted *runResult) int64 {
 			reason = halted.reason
 		}
 		return j.record(events.AgentInterrupted{
-			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Reason: reason, Outputs: j.printed.take(a.ID),
+			ItemID: a.ItemID, ItemIndex: a.ItemIndex, AgentID: a.ID, Attempt: a.Number, Node: e.outcome.Node, Host: e.outcome.Host, Reason: reason, Outputs: j.printed.take(a.ID),
 		}).Seq
 	}
 	if e.outcome.Failure != nil {

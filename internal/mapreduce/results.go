@@ -32,6 +32,7 @@ type row struct {
 	DurationMS events.Millis              `json:"duration_ms"`
 	Attempt    int                        `json:"attempt"`
 	Captured   map[string]json.RawMessage `json:"captured,omitempty"`
+	Node       string                     `json:"node,omitempty"`         // the worker of a fleet that ran it
 	From       *origin                    `json:"reused_from,omitempty"`  // the item of an earlier job whose result this is; absent: it was run in this one
 	CostUSD    *spend.USD                 `json:"cost_usd,omitempty"`     // of its agents, in all attempts; absent when none is known
 	Unknown    int                        `json:"cost_unknown,omitempty"` // agents of which nobody knows what they have cost
@@ -490,7 +491,7 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: errorpolicy.Succeeded.Result(), Output: output, ExitCode: &e.ExitCode,
-			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, Node: e.Node,
 		}, true, err
 	case events.AgentReused:
 		if err := known(place, e.ItemIndex, rows); err != nil {
@@ -512,7 +513,7 @@ func rowOf(place jobs.Job, e events.Event, rows []span) (row, bool, error) {
 		output, err := outputOf(place, e.Output, e.OutputFile, e.OutputCRC)
 		return row{
 			ItemID: e.ItemID, Index: e.ItemIndex, Status: status.Result(), Output: output, ExitCode: e.ExitCode,
-			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, ErrorType: e.ErrorType,
+			DurationMS: e.DurationMS, Attempt: e.Attempt, Captured: e.Captured, ErrorType: e.ErrorType, Node: e.Node,
 		}, true, err
 	}
 	return row{}, false, nil

@@ -293,15 +293,16 @@ func (c *coordinator) report(r fleet.Report, instance string, m jetstream.Msg) {
 		return
 	}
 	f.last, f.unread = r.Index, nil
-	e := flightEnd{}
+	e := flightEnd{outcome: agent.Outcome{Node: r.Holder.Node, Host: c.roster.hostOf(r.Holder.Instance), Slot: r.Holder.Slot}}
 	switch r.Kind {
 	case fleet.Ended:
 		if r.Outcome == nil {
 			e.err = &agent.LostError{Node: r.Holder.Node, Reason: "its report has no outcome"}
 			break
 		}
+		on := e.outcome
 		e.outcome = *r.Outcome
-		e.outcome.Node, e.outcome.Host, e.outcome.Slot = r.Holder.Node, c.roster.hostOf(r.Holder.Instance), r.Holder.Slot
+		e.outcome.Node, e.outcome.Host, e.outcome.Slot = on.Node, on.Host, on.Slot
 	case fleet.Returned:
 		e.err = fmt.Errorf("%s: %w", r.Reason, agent.ErrReturned)
 	case fleet.Broken:

@@ -172,6 +172,9 @@ func (Backend) Work(ctx context.Context, o fleet.WorkerOptions) error {
 	return w.loop(ctx)
 }
 
+// runPrefix begins the names of the directories with the private files of commands, one for each run of a worker.
+const runPrefix = "run-"
+
 // prepare ends what a worker before has left, and makes the register.
 func (w *worker) prepare() error {
 	if err := os.MkdirAll(w.o.Home, 0o700); err != nil {
@@ -185,7 +188,16 @@ func (w *worker) prepare() error {
 	if n > 0 {
 		w.o.Say(fmt.Sprintf("ended commands that an earlier worker of this name had left: %d", n))
 	}
-	if w.temp, err = os.MkdirTemp(w.o.Home, "run-"); err != nil {
+	left, err := os.ReadDir(w.o.Home)
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		if strings.HasPrefix(dir.Name(), runPrefix) { // of a worker that has died together with its watcher
+			_ = gitspace.RemoveClone(filepath.Join(w.o.Home, dir.Name()))
+		}
+	}
+	if w.temp, err = os.MkdirTemp(w.o.Home, runPrefix); err != nil {
 		return err
 	}
 	watcher := w.o.Watcher

@@ -195,7 +195,7 @@ func (x *explainer) apply(r events.Record) {
 			x.out.Status = DeadLetter
 			why += "; it stays a dead letter until it succeeds"
 		}
-		x.add(r, fmt.Sprintf("attempt %d was stopped: %s", e.Attempt, e.Reason), why)
+		x.add(r, fmt.Sprintf("attempt %d was stopped%s: %s", e.Attempt, on(e.Node, e.Host, 0), e.Reason), why)
 	case events.AgentStraggling:
 		x.add(r, fmt.Sprintf("attempt %d is a straggler", e.Attempt), e.Words())
 	case events.AgentDuplicated:
