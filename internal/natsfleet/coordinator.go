@@ -584,16 +584,7 @@ func (c *coordinator) stop(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for token, f := range c.flights {
-		if f.of != ctx {
-			continue
-		}
-		c.dispatcher.Remove(token)
-		delete(c.flights, token)
-		c.detach(token)
-		f.ended()
-		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
-	}
+	c.leave(ctx)
 }
 
 // detach leaves an attempt to the run after this one, for which its worker and the broker keep what is reported of it. It is called with the lock held.

@@ -312,7 +312,11 @@ func (s silence) look(c *coordinator, now time.Time) {
 
 // monitor finds lost attempts, and now and then what the broker has lost.
 func (c *coordinator) monitor() {
-	tick, look := time.NewTicker(c.dispatcher.Every), time.NewTicker(min(c.dispatcher.Every, starvedFor/2))
+	often := c.dispatcher.Every
+	if c.o.Patience > 0 {
+		often = min(often, max(c.o.Patience, time.Second)) // an answer may be on the way for so long
+	}
+	tick, look := time.NewTicker(often), time.NewTicker(min(often, starvedFor/2))
 	defer tick.Stop()
 	defer look.Stop()
 	tended, lock := time.Now(), renewal{time.Now()}
@@ -325,19 +329,23 @@ func (c *coordinator) monitor() {
 		case <-c.life.Done():
 			return
 		case <-look.C:
-			if now := time.Now(); c.nc.IsConnected() {
-				alone.look(c, now)
-				silent.look(c, now)
+			now := time.Now()
+			if !c.nc.IsConnected() {
+				away.missing(c, now, now)
+				continue
 			}
+			alone.look(c, now)
+			silent.look(c, now)
 			continue
 		case <-tick.C:
 		}
+		asked := time.Now()
 		if !c.nc.IsConnected() {
-			away.missing(c, time.Now())
+			away.missing(c, asked, asked)
 			continue
 		}
-		if err := c.nc.FlushTimeout(c.dispatcher.Every); err != nil { // nobody can be heard
-			away.missing(c, time.Now())
+		if err := c.nc.FlushTimeout(often); err != nil { // nobody can be heard
+			away.missing(c, asked, time.Now())
 			c.mu.Lock()
 			c.restartLeases()
 			c.mu.Unlock()

@@ -157,15 +157,23 @@ func (c *coordinator) taken() {
 		return
 	}
 	c.gone, c.held, c.detached = true, true, true // also when nothing is out
+	c.leave(nil)
+	c.mu.Unlock()
+	c.abort(errTaken)
+}
+
+// leave leaves the attempts of a context to the run after this one; nil: all that are out. It is called with the lock held.
+func (c *coordinator) leave(of context.Context) {
 	for token, f := range c.flights {
+		if of != nil && f.of != of {
+			continue
+		}
 		c.dispatcher.Remove(token)
 		delete(c.flights, token)
 		c.detach(token)
 		f.ended()
 		f.done(f.attempt(), agent.Outcome{}, agent.ErrDetached)
 	}
-	c.mu.Unlock()
-	c.abort(errTaken)
 }
 
 // abort asks the run to stop.
@@ -186,10 +194,11 @@ type absence struct {
 	over  bool // the run was asked to stop
 }
 
-// missing notes that the broker does not answer, and stops the run when that lasts too long.
-func (a *absence) missing(c *coordinator, now time.Time) {
+// missing notes that the broker does not answer what it was asked at a time, and stops the run when that lasts too long. Nobody can tell workers to end what
+// they run, so it is left to the resume at once.
+func (a *absence) missing(c *coordinator, asked, now time.Time) {
 	if a.since.IsZero() {
-		a.since = now
+		a.since = asked
 	}
 	away := now.Sub(a.since)
 	if !a.told && away >= shortAbsence {
@@ -199,6 +208,11 @@ func (a *absence) missing(c *coordinator, now time.Time) {
 	if !a.over && c.o.Patience > 0 && away >= c.o.Patience {
 		a.over = true
 		c.abort(fmt.Errorf("the broker has not answered for %s (--broker-patience)", c.o.Patience))
+		c.mu.Lock()
+		c.held = true
+		c.giveBack("the job is stopping")
+		c.leave(nil)
+		c.mu.Unlock()
 	}
 }
 
