@@ -113,7 +113,7 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 			return nil, err
 		}
 		config.Nkeys = []*server.NkeyUser{{Nkey: owner}}
-	} else if o.Config != "" && !o.Insecure && lets(config) {
+	} else if o.Config != "" && !o.Insecure && letsAllIn(config) {
 		return nil, fleet.Refusef("%s lets everybody in who reaches the broker, and each of them has a shell on each worker: add an authorization, or a certificate that clients must have, or say --insecure", o.Config)
 	}
 	config.JetStream, config.NoSigs, config.NoLog = true, true, true
@@ -124,8 +124,8 @@ func brokerConfig(o fleet.BrokerOptions) (*server.Options, error) {
 // ownerOnly reports whether only the owner of a broker may use it.
 func ownerOnly(o fleet.BrokerOptions) bool { return o.Config == "" && o.Home != "" && !o.Insecure }
 
-// lets reports whether a configuration lets everybody in.
-func lets(c *server.Options) bool {
+// letsAllIn reports whether a configuration lets everybody in.
+func letsAllIn(c *server.Options) bool {
 	return len(c.Users)+len(c.Nkeys)+len(c.TrustedOperators)+len(c.TrustedKeys) == 0 && c.Username == "" && c.Authorization == "" && c.AuthCallout == nil &&
 		c.CustomClientAuthentication == nil && !c.TLSVerify
 }

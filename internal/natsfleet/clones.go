@@ -212,7 +212,7 @@ func (c *coordinator) takeWork(f *flight, p *fleet.Pack, o *agent.Outcome) error
 		case c.life.Err() != nil, !errors.As(err, &unfetched):
 			return err
 		case errors.Is(err, errObjectGone), errors.Is(err, errNotSent), errors.Is(err, errTooLarge):
-			return &agent.LostError{Reason: "what it has done could not be fetched: " + unfetched.err.Error(), Unbegun: true}
+			return &agent.LostError{Reason: "what it has done could not be fetched: " + inWords(unfetched.err).Error(), Unbegun: true}
 		}
 		select { // the broker is away
 		case <-time.After(250 * time.Millisecond):

@@ -81,7 +81,7 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			// The client of the object store removes what it could send only in part. A worker may not; the coordinator does it when the job has ended.
 			if errors.Is(err, nats.ErrPermissionViolation) && !strings.Contains(err.Error(), "$JS.API.STREAM.PURGE.OBJ_"+filesStore) {
-				h.deny(fleet.Refusef("it does not let these credentials do this: %w", err))
+				h.deny(fleet.Refusef("it does not let these credentials do this: %w", inWords(err)))
 			}
 		}),
 	}
@@ -101,7 +101,7 @@ func connect(ctx context.Context, a fleet.Address, who string, ready func(ctx co
 	}
 	if err != nil {
 		h.nc.Close()
-		return nil, fmt.Errorf("the broker at %s: %w", fleet.ShownURL(a.URL), err)
+		return nil, fmt.Errorf("the broker at %s: %w", fleet.ShownURL(a.URL), inWords(err))
 	}
 	return h, nil
 }
@@ -144,7 +144,67 @@ func explain(a fleet.Address, err error) error {
 	default:
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, hint)
+	return inWords(fmt.Errorf("%w: %s", err, hint))
+}
+
+// clientWords are errors of the client of the broker, and what they say to those who do not know it.
+var clientWords = []struct {
+	err   error
+	words string
+}{
+	{nats.ErrAuthorization, "it does not let us in"},
+	{nats.ErrPermissionViolation, "it is not permitted"},
+	{nats.ErrSecureConnRequired, "the connection is not encrypted"},
+	{nats.ErrSecureConnWanted, "the connection cannot be encrypted"},
+	{nats.ErrNkeysNotSupported, "it asks for no key"},
+	{nats.ErrTimeout, "the broker did not answer in time"},
+	{context.DeadlineExceeded, "the broker did not answer in time"},
+	{nats.ErrNoResponders, "the store of the broker does not answer"},
+	{jetstream.ErrNoStreamResponse, "the store of the broker does not answer"},
+	{nats.ErrConnectionClosed, "the connection was closed"},
+	{nats.ErrMaxPayload, "it is larger than a message may be at the broker"},
+	{jetstream.ErrObjectNotFound, "the broker does not have it"},
+	{jetstream.ErrBucketNotFound, "the broker has nothing of the fleet any more"},
+	{jetstream.ErrStreamNotFound, "the broker has nothing of the fleet any more"},
+	{jetstream.ErrConsumerNotFound, "the broker has nothing of the job any more"},
+	{jetstream.ErrJetStreamNotEnabled, "it keeps nothing: nats-server needs JetStream for a fleet (--jetstream)"},
+	{jetstream.ErrJetStreamNotEnabledForAccount, "it keeps nothing for these credentials: their account needs JetStream"},
+}
+
+// worded is an error that says in other words what it is.
+type worded struct {
+	error
+	text string
+}
+
+func (w worded) Error() string { return w.text }
+func (w worded) Unwrap() error { return w.error }
+
+// inWords returns an error without the words of the client of the broker, for people.
+func inWords(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	api, answered := errors.AsType[*jetstream.APIError](err)
+	for _, w := range clientWords {
+		if !errors.Is(err, w.err) {
+			continue
+		}
+		if answered {
+			text = strings.ReplaceAll(text, api.Error(), w.words)
+		}
+		text = strings.ReplaceAll(text, w.err.Error(), w.words)
+		text = strings.ReplaceAll(text, "nats: Authorization Violation", w.words) // as the server says it
+	}
+	if answered {
+		text = strings.ReplaceAll(text, api.Error(), api.Description)
+	}
+	text = strings.ReplaceAll(text, "nats: ", "")
+	if text == err.Error() {
+		return err
+	}
+	return worded{err, text}
 }
 
 // dialErrors returns why no server of a list of addresses can be reached.

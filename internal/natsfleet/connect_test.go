@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"prodigy/internal/fleet"
 )
@@ -107,5 +108,30 @@ func TestAPlainConnectionStaysHere(t *testing.T) {
 	<-back
 	if name := h.nc.ConnectedServerName(); name != "near" {
 		t.Errorf("it goes on with %s", name)
+	}
+}
+
+// What people read has no words of the client of the broker, and programs still see what the error is.
+func TestErrorsOfTheClientAreSaidInOtherWords(t *testing.T) {
+	missing := &jetstream.APIError{Code: 404, ErrorCode: jetstream.JSErrCodeStreamNotFound, Description: "stream not found"}
+	odd := &jetstream.APIError{Code: 500, ErrorCode: 1, Description: "insufficient resources"}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("fetch the steps: %w", nats.ErrTimeout), "fetch the steps: the broker did not answer in time"},
+		{fmt.Errorf("files: %w", context.DeadlineExceeded), "files: the broker did not answer in time"},
+		{jetstream.ErrObjectNotFound, "the broker does not have it"},
+		{missing, "the broker has nothing of the fleet any more"},
+		{fmt.Errorf("it is kept: %w", odd), "it is kept: insufficient resources"},
+		{nats.ErrBadSubject, "invalid subject"},
+		{errGivenBack, errGivenBack.Error()},
+	} {
+		if got := inWords(c.err); got.Error() != c.want || !errors.Is(got, c.err) {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	if inWords(errGivenBack) != errGivenBack {
+		t.Error("an error of this program becomes another one")
 	}
 }

@@ -658,11 +658,11 @@ func (c *coordinator) Close() error {
 	if clean {
 		_ = os.Remove(c.probe)
 		if err := keepTrying(ctx, func(ctx context.Context) error { return c.clear(ctx, key) }); err != nil {
-			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %s", firstLine(err))
+			c.notify("the broker still has something of the job, which the next run from here removes (or prodigy fleet sweep): %s", firstLine(inWords(err)))
 		}
 	}
 	if err := c.unlock(ctx); err != nil && !isConflict(err) {
-		c.notify("the broker still has the lock of the job: %v", err)
+		c.notify("the broker still has the lock of the job: %v", inWords(err))
 	}
 	c.sweep(ctx)
 	return nil

@@ -146,7 +146,7 @@ func (c *coordinator) resendFiles(ctx context.Context, lost []fleet.File) {
 		case unreadable, errors.Is(err, errChanges), errors.Is(err, fleet.ErrRefused):
 			c.abort(fmt.Errorf("files: the broker has lost %s, and it cannot be sent again: %w", was.Path, err))
 		case err != nil: // it is tried again
-			c.notify("%s cannot be sent to the broker again: %v", was.Path, err)
+			c.notify("%s cannot be sent to the broker again: %v", was.Path, inWords(err))
 		case is.Sum != was.Sum:
 			c.abort(fmt.Errorf("files: the broker has lost %s, and it has changed since the job began: resume the job to send it anew", was.Path))
 		}
@@ -633,7 +633,7 @@ func (c *coordinator) fetchMade(f *flight, files []fleet.File) error {
 			err := install(root, file, part, func(to *os.File) error {
 				err := c.fetchFile(ctx, file.Object, file, to)
 				if err != nil && !leaderless(err) {
-					return &agent.LostError{Reason: "what it produced could not be fetched: " + err.Error(), Unbegun: true}
+					return &agent.LostError{Reason: "what it produced could not be fetched: " + inWords(err).Error(), Unbegun: true}
 				}
 				c.mu.Lock()
 				defer c.mu.Unlock()

@@ -58,9 +58,9 @@ func whyNotKept(err error) string {
 	case isFull(err):
 		return "its store is full (" + api.Description + ")"
 	case notKept(err):
-		return "its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
+		return "its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
 	}
-	return err.Error()
+	return inWords(err).Error()
 }
 
 // noteKept notes whether the broker has kept something.

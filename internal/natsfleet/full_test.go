@@ -67,7 +67,7 @@ func (f *field) full(text string, change func(*fleet.JobOptions), then func(said
 	return r
 }
 
-const keepsNothing = "the broker does not keep what it is sent: its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet. What needs that waits until it does"
+const keepsNothing = "the broker does not keep what it is sent: its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet. What needs that waits until it does"
 
 // lookAtStore has the broker look at its store as it does each second, when there is room.
 func (f *field) lookAtStore() {
@@ -114,7 +114,7 @@ func TestABrokerThatStaysFullPausesTheJob(t *testing.T) {
 	f.lease = 8 * time.Second
 	f.worker("a", 2, nil)
 	r := f.full(f.heavy(12), func(o *fleet.JobOptions) { o.Patience = time.Second }, func(*log) {})
-	if want := "the broker has not kept what it was sent for 1s (--broker-patience): its JetStream does not answer"; r.State != mapreduce.Paused || !strings.Contains(r.Reason, want) {
+	if want := "the broker has not kept what it was sent for 1s (--broker-patience): its store does not answer"; r.State != mapreduce.Paused || !strings.Contains(r.Reason, want) {
 		t.Fatalf("got %s (%s), want it paused: %s", r.State, r.Reason, want)
 	}
 	f.lookAtStore()
@@ -181,7 +181,7 @@ func TestWhatAWorkerHasMadeWaitsForRoom(t *testing.T) {
 }
 
 func TestWhyTheBrokerKeepsNothing(t *testing.T) {
-	off := "its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
+	off := "its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet"
 	for _, c := range []struct {
 		err  error
 		want string
@@ -218,7 +218,7 @@ func TestARunSaysWhatTheBrokerRefuses(t *testing.T) {
 		{2*shortAbsence + refusedFor, false, "the broker keeps what it is sent again\n"},
 		{time.Minute, true, ""},
 		{time.Minute + shortAbsence, true, keepsNothing + "\n"},
-		{time.Minute + 20*time.Second, true, "stop: the broker has not kept what it was sent for 20s (--broker-patience): its JetStream does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet\n"},
+		{time.Minute + 20*time.Second, true, "stop: the broker has not kept what it was sent for 20s (--broker-patience): its store does not answer: its disk is full, its store was removed (start the broker again), or a cluster has no leader yet\n"},
 		{time.Minute + 21*time.Second, true, ""},
 	} {
 		before := said.String()

@@ -181,7 +181,7 @@ func (c *coordinator) abort(cause error) {
 	c.mu.Lock()
 	stop := c.stopRun
 	c.mu.Unlock()
-	stop(cause)
+	stop(inWords(cause))
 }
 
 // shortAbsence is how long the broker may be away before somebody is told.

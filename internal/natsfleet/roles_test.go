@@ -39,7 +39,7 @@ func (f *field) restartFrom(config string) {
 		f.broker = f.startStock(0, "--config", config)
 		return
 	}
-	s, err := startBroker(fleet.BrokerOptions{Config: config})
+	s, err := startBroker(fleet.BrokerOptions{Config: config, Insecure: f.dir == ""})
 	if err != nil {
 		f.t.Fatal(err)
 	}

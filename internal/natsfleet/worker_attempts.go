@@ -292,6 +292,7 @@ func (h *heldAttempt) name() string { return h.job.key + "." + strconv.FormatInt
 // run runs an attempt, and reports how it ended.
 func (w *worker) run(h *heldAttempt) {
 	o, made, pack, err := w.execute(h)
+	err = inWords(err)
 	r := fleet.Report{Kind: fleet.Ended, Outcome: &o, Files: made, Pack: pack}
 	w.mu.Lock()
 	fenced, cut := w.fencedOff(h, o.Failure != nil && o.Failure.Signal != ""), h.cut
