@@ -96,6 +96,6 @@ func (j *job) condemn(index int) {
 	case l.Alone >= lostAlone:
 		j.setAside(index, w, fmt.Sprintf("its worker was lost %d times, %d of them while it ran no other item that may kill workers", l.Alone+l.Together, l.Alone))
 	case l.Cut >= lostCut:
-		j.setAside(index, w, fmt.Sprintf("its worker was without contact %d times for most of a lease, and had to end it", l.Cut))
+		j.setAside(index, w, fmt.Sprintf("its worker was well, and yet had to give it up for lack of contact, or had it no more, %d times", l.Cut))
 	}
 }

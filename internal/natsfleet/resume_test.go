@@ -368,8 +368,10 @@ func TestAnAttemptIsClaimedByNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	say := func(h *brokerConn, own string, c *coordinator, u fleet.WorkerStatus, reports ...fleet.Report) {
-		u.Instance, u.Node = own, "one"
-		if err := h.nc.Publish(upSubject(own, c.key), encoded(fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, WorkerStatus: u, Reports: reports})); err != nil {
+		name := map[string]string{ownA: "a", ownB: "b"}[own]
+		u.Instance, u.Node = own, name
+		m := fleet.WorkerMessage{V: fleet.Protocol, Owner: c.owner, NameSig: f.as("worker-" + name + ".yml").NameSig, WorkerStatus: u, Reports: reports}
+		if err := h.nc.Publish(upSubject(own, c.key), encoded(m)); err != nil {
 			t.Error(err)
 		}
 	}
