@@ -195,7 +195,7 @@ func (o simulateOptions) prepare(ctx context.Context, con *console, modelAt func
 
 // run simulates the job, and prints how it ended.
 func (o simulateOptions) run(ctx context.Context, con *console, job simulate.Job) error {
-	seen, tally := view.New(), simulate.NewTally()
+	seen, tally := view.New(), simulate.NewTally(job.Workflow)
 	job.Observe = func(records []events.Record) {
 		for _, r := range records {
 			seen.Apply(r)

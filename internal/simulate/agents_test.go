@@ -113,7 +113,7 @@ func TestTheLimitOfAPlanIsWaitedFor(t *testing.T) {
 	if r.Metrics.Successful != 6 || r.Spent.Cost != usd(6) || r.Duration < 3*time.Hour || r.Duration > 4*time.Hour {
 		t.Errorf("got %d successful for %s in %v, want 6 for $6.00 in a little more than 3 h", r.Metrics.Successful, r.Spent.Cost, r.Duration)
 	}
-	tally := NewTally()
+	tally := NewTally(&workflow.Workflow{})
 	for _, one := range all {
 		tally.Apply(one)
 	}

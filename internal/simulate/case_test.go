@@ -8,6 +8,7 @@ import (
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
 	"prodigy/internal/mapreduce"
+	"prodigy/internal/workflow"
 )
 
 func TestACaseSaysWhatDiffers(t *testing.T) {
@@ -32,7 +33,7 @@ cases:
 		t.Errorf("got items and parameters %q", got)
 	}
 	var seen Observer
-	tally := NewTally()
+	tally := NewTally(&workflow.Workflow{})
 	for _, e := range []events.Event{
 		events.AgentFailed{ItemID: "d", AgentID: "x", Attempt: 2}, // before the start that is expected first
 		events.AgentStarted{ItemID: "a"},

@@ -56,14 +56,14 @@ func TestTheMergeQueueIsSimulated(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, all := simulatedAgents(t, c.source, c.script)
-			tally, first := NewTally(), 0
+			tally, first := NewTally(&workflow.Workflow{}), 0
 			for _, one := range all {
 				tally.Apply(one)
 				if e, ok := one.Event.(events.AgentFailed); ok && e.ErrorType == retry.TypeMergeConflict && first == 0 {
 					first = len(e.Conflicts)
 				}
 			}
-			if tally.Merged != c.merged || r.Merge == nil || r.Merge.Merged != c.merged || tally.Verified < c.verified || tally.running != 0 {
+			if tally.Merged != c.merged || r.Merge == nil || r.Merge.Merged != c.merged || tally.Verified < c.verified || tally.begun != 0 {
 				t.Errorf("got %+v and %+v, want %d merged and %d verified", tally, r.Merge, c.merged, c.verified)
 			}
 			got := rejections(all)

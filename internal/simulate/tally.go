@@ -5,6 +5,7 @@ import (
 
 	"prodigy/internal/events"
 	"prodigy/internal/retry"
+	"prodigy/internal/workflow"
 )
 
 // Tally counts what the records of a job say about how it was run. Create one with NewTally.
@@ -31,21 +32,30 @@ type Tally struct {
 	Pauses     int           `json:"quota_pauses,omitempty"` // how often agents began to wait for the limit of a plan to end
 	Paused     events.Millis `json:"quota_paused_ms,omitempty"`
 
-	running, limit int
-	last           time.Time
-	held           map[string]bool
-	pausedUntil    time.Time
+	begun, limit int // attempts at items that have not ended, and how many may run
+	slotWait     workflow.ParkAfter
+	parked       map[string]absence // by item
+	last         time.Time
+	held         map[string]bool
+	pausedUntil  time.Time
 }
 
-// NewTally returns a Tally of no records.
-func NewTally() *Tally { return &Tally{Openings: map[string]int{}, held: map[string]bool{}} }
+// absence is the time in which an attempt has no slot, since it waits for the next try of a step.
+type absence struct{ from, until time.Time }
+
+// NewTally returns a Tally of no records of a job of w.
+func NewTally(w *workflow.Workflow) *Tally {
+	t := &Tally{Openings: map[string]int{}, held: map[string]bool{}, slotWait: workflow.ParkAfter{Never: true}, parked: map[string]absence{}}
+	if w.Map != nil && !w.Workspace.Isolated() {
+		t.slotWait = w.Map.SlotWait()
+	}
+	return t
+}
 
 // Apply adds a record.
 func (t *Tally) Apply(r events.Record) {
 	if passed := r.Time.Sub(t.last); !t.last.IsZero() && passed > 0 {
-		if t.limit > 0 && t.running >= t.limit {
-			t.AtLimit += events.Millis(passed)
-		}
+		t.AtLimit += events.Millis(t.atLimit(r.Time))
 		if len(t.held) > 0 {
 			t.Held += events.Millis(passed)
 		}
@@ -60,18 +70,14 @@ func (t *Tally) Apply(r events.Record) {
 	case events.ConcurrencyChanged:
 		t.limited(e.Limit)
 	case events.AgentStarted:
-		t.Attempts++
-		t.running++
-		t.AtOnce = max(t.AtOnce, t.running)
+		t.started(r.Time)
 	case events.AgentStraggling:
 		t.Stragglers++
 	case events.AgentDuplicated:
-		t.Attempts++
 		t.Duplicates++
-		t.running++
-		t.AtOnce = max(t.AtOnce, t.running)
+		t.started(r.Time)
 	case events.AgentCompleted, events.AgentInterrupted, events.AgentLost, events.AgentSuperseded:
-		t.running--
+		t.ended(r.Event.About())
 	case events.AgentFailed:
 		switch {
 		case e.ErrorType == retry.TypeMergeConflict: // the attempt itself has completed
@@ -79,13 +85,16 @@ func (t *Tally) Apply(r events.Record) {
 		case e.ErrorType == retry.TypeVerifyFailed:
 			t.Unverified++
 		case e.AgentID != "": // else a breaker refused it
-			t.running--
+			t.ended(e.ItemID)
 		}
 		if e.RetryAt != nil {
 			t.ItemRetries++
 		}
 	case events.StepRetrying:
 		t.StepRetries++
+		if wait := time.Duration(e.DelayMS); t.TopLimit > 1 && !t.slotWait.Never && wait > t.slotWait.Time {
+			t.parked[e.ItemID] = absence{from: r.Time.Add(t.slotWait.Time), until: r.Time.Add(wait)}
+		}
 	case events.DLQItemAdded:
 		t.DeadLetters++
 	case events.CircuitOpen:
@@ -105,6 +114,48 @@ func (t *Tally) Apply(r events.Record) {
 			t.pausedUntil = e.Until
 		}
 	}
+}
+
+func (t *Tally) started(now time.Time) {
+	t.Attempts++
+	t.begun++
+	t.AtOnce = max(t.AtOnce, t.running(now))
+}
+
+func (t *Tally) ended(itemID string) {
+	t.begun--
+	delete(t.parked, itemID)
+}
+
+// running returns how many attempts have a slot. Of those that are due again, some may wait for one.
+func (t *Tally) running(now time.Time) int {
+	n := t.begun
+	for _, a := range t.parked {
+		if !a.from.After(now) && a.until.After(now) {
+			n--
+		}
+	}
+	return min(n, t.TopLimit)
+}
+
+// atLimit returns how long as many ran as may, since the record before.
+func (t *Tally) atLimit(now time.Time) time.Duration {
+	var sum time.Duration
+	for at := t.last; at.Before(now); {
+		next := now
+		for _, a := range t.parked {
+			for _, change := range []time.Time{a.from, a.until} {
+				if change.After(at) && change.Before(next) {
+					next = change
+				}
+			}
+		}
+		if t.limit > 0 && t.running(at) >= t.limit {
+			sum += next.Sub(at)
+		}
+		at = next
+	}
+	return sum
 }
 
 func (t *Tally) limited(n int) {
