@@ -92,24 +92,12 @@ func updateLetters(con *console, job jobs.Job) {
 	}
 }
 
-// errorTypes returns the names of all error types.
-func errorTypes() []string {
-	var words []string
-	for _, t := range []retry.Type{
-		retry.TypeTimeout, retry.TypeNetwork, retry.TypePermission, retry.TypeRateLimit, retry.TypeServerError, retry.TypeClientError, retry.TypeResource, retry.TypeCommandFailed,
-		retry.TypeCommandNotFound, retry.TypeKilled, retry.TypeOOM, retry.TypeCircuitOpen, retry.TypeTemplate, retry.TypeCommitMissing,
-		retry.TypeInternal, retry.TypeKilledRunner, retry.TypeMergeConflict, retry.TypeVerifyFailed, retry.TypeMissingOutput, retry.TypeWorkspace,
-		retry.TypeQuota, retry.TypeAuth, retry.TypeRefused, retry.TypeIncomplete,
-		retry.TypeInvalidRequest, retry.TypeStalled, retry.TypeBudget,
-	} {
-		words = append(words, string(t))
-	}
-	return words
-}
-
 // addErrorType adds the flag --type to cmd.
 func addErrorType(cmd *cobra.Command, typ *string) {
-	words := errorTypes()
+	var words []string
+	for _, t := range retry.Types() {
+		words = append(words, string(t))
+	}
 	cmd.Flags().Var(choice{typ, words}, "type", "only those whose last failure is of this type: "+strings.Join(words, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

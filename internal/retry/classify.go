@@ -53,7 +53,7 @@ type errorType struct {
 	matcher bool
 }
 
-// errorTypes is the table of the types that an attempt can fail with.
+// errorTypes is the table of all types of failures.
 var errorTypes = []errorType{
 	{TypeRateLimit, true},
 	{TypeServerError, true},
@@ -71,6 +71,27 @@ var errorTypes = []errorType{
 	{TypeInvalidRequest, true},
 	{TypeStalled, true},
 	{TypeBudget, true},
+	{TypeClientError, false},
+	{TypeCommandFailed, false},
+	{TypeCommandNotFound, false},
+	{TypePermission, false},
+	{TypeKilled, false},
+	{TypeCircuitOpen, false},
+	{TypeTemplate, false},
+	{TypeCommitMissing, false},
+	{TypeWorkspace, false},
+	{TypeKilledRunner, false},
+	{TypeSkipped, false},
+	{TypeInternal, false},
+}
+
+// Types returns all types of failures.
+func Types() []Type {
+	var types []Type
+	for _, t := range errorTypes {
+		types = append(types, t.name)
+	}
+	return types
 }
 
 // Failure is what is known of one failed attempt.
