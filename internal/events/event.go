@@ -1903,10 +1903,9 @@ const maxIndex = 1<<31 - 1
 // checkBounds returns an error for an event with numbers that none has, so that nobody has to be prepared for them.
 func checkBounds(e Event) error {
 	if index, attempt, ok := numbersOf(e); ok {
-		if err := checkNumber("item_index", index); err != nil {
+		if err := errors.Join(checkNumber("item_index", index), checkNumber("attempt", attempt)); err != nil {
 			return err
 		}
-		return checkNumber("attempt", attempt)
 	}
 	switch e := e.(type) {
 	case ItemsSelected:
@@ -1920,7 +1919,7 @@ func checkBounds(e Event) error {
 	case StepCompleted:
 		return checkNumber("step_index", e.StepIndex)
 	case StepTurn:
-		return errors.Join(checkNumber("item_index", e.ItemIndex), checkNumber("position", e.Position))
+		return checkNumber("position", e.Position)
 	}
 	return nil
 }
@@ -1986,6 +1985,12 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 		return e.ItemIndex, 0, true
 	case AgentInterrupted:
 		return e.ItemIndex, e.Attempt, true
+	case AgentStraggling:
+		return e.ItemIndex, e.Attempt, true
+	case AgentDuplicated:
+		return e.ItemIndex, e.Attempt, true
+	case AgentSuperseded:
+		return e.ItemIndex, e.Attempt, true
 	case AgentPlaced:
 		return e.ItemIndex, e.Attempt, true
 	case AgentLost:
@@ -1994,6 +1999,12 @@ func numbersOf(e Event) (index, attempt int, ok bool) {
 		return e.ItemIndex, e.Attempt, true
 	case AgentUsage:
 		return e.ItemIndex, e.Attempt, e.ItemID != ""
+	case StepRetrying:
+		return e.ItemIndex, e.Attempt, e.ItemID != ""
+	case StepRetried:
+		return e.ItemIndex, 0, true
+	case StepTurn:
+		return e.ItemIndex, 0, true
 	}
 	return 0, 0, false
 }

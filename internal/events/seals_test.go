@@ -2,10 +2,12 @@ package events
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +156,37 @@ func TestWhatNoJobWritesIsNotBelieved(t *testing.T) {
 		if damaged := new(DamagedError); !errors.As(got, &damaged) || !strings.Contains(got.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.line, got, tt.want)
 		}
+	}
+}
+
+// Whatever is about an item is found by its index, so that each such event must have one that there can be.
+func TestNoEventIsAboutAnItemThatCannotBe(t *testing.T) {
+	tried := 0
+	for _, e := range samples() {
+		if index := reflect.ValueOf(e).FieldByName("ItemIndex"); !index.IsValid() {
+			continue
+		}
+		for _, index := range []int64{-5, 1e15} {
+			v := reflect.New(reflect.TypeOf(e)).Elem()
+			v.Set(reflect.ValueOf(e))
+			v.FieldByName("ItemIndex").SetInt(index)
+			fields, err := json.Marshal(v.Interface())
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := fmt.Sprintf(`{"seq":1,"time":"2026-11-20T16:15:30.123456Z","job_id":"j","correlation_id":"j","type":"%s",%s`+"\n", e.Type(), fields[1:])
+			var got error
+			for _, err := range Read(logDir(t, line)) {
+				got = err
+			}
+			if want := fmt.Sprintf("%s: item_index is %d", e.Type(), index); got == nil || !strings.Contains(got.Error(), want) {
+				t.Errorf("%s: got %v, want %q", line, got, want)
+			}
+			tried++
+		}
+	}
+	if tried < 20 {
+		t.Errorf("tried %d events only", tried)
 	}
 }
 
