@@ -78,6 +78,9 @@ func makeReport(job jobs.Job) (*report.Report, error) {
 // reportSource returns the data for the report of a job.
 func reportSource(job jobs.Job, s mapreduce.Summary, names *storedLabels) report.Source {
 	text, _ := os.ReadFile(job.WorkflowFile()) // a page without it is better than none
+	if meta, err := job.ReadMeta(); err == nil && meta.Shown != "" {
+		text = []byte(meta.Shown)
+	}
 	secrets := secretsOf(job)
 	if secrets.unknown != nil {
 		text = fmt.Appendf(nil, "# not shown, since the secrets of the job are not known: %v\n", secrets.unknown)

@@ -39,6 +39,8 @@ type Meta struct {
 	Pool         *Pool                      `json:"pool,omitempty"`         // whose slots the items share with other jobs
 	Simulated    bool                       `json:"simulated,omitempty"`    // nothing of it has run
 	TraceParent  string                     `json:"trace_parent,omitempty"` // the span, of whoever started the job, that the job belongs to
+	// Shown is workflow.yml as it may be shown, if a secret stands in it: only a run knows the values of those that a command prints.
+	Shown string `json:"workflow_shown,omitempty"`
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
 	Digests []string `json:"workflow_sha256,omitempty"`
 	// Former has the SHA-256 of workflow.1.yml, workflow.2.yml and so on. It is "" where that is not known, of a copy that an earlier version made.

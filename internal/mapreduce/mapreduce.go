@@ -182,7 +182,7 @@ func createJob(ctx context.Context, c Config, w *workflow.Workflow, source []byt
 		j.meta.WorkflowPath = "" // it was made from a command line
 	}
 	redacted := w.Redact(source)
-	j.meta.Digests = []string{jobs.Digest(redacted)}
+	j.meta.Digests, j.meta.Shown = []string{jobs.Digest(redacted)}, shownText(c.Settings, redacted)
 	err = j.create(redacted)
 	if err == nil {
 		err = j.begin(ctx, start)
@@ -228,6 +228,14 @@ func (j *job) beginAgain(ctx context.Context, items bool) error {
 		return err
 	}
 	return j.begin(ctx, start)
+}
+
+// shownText returns source without secrets, or nothing if none stands in it.
+func shownText(s settings.Settings, source []byte) string {
+	if text := s.Mask.Text(string(source)); text != string(source) {
+		return text
+	}
+	return ""
 }
 
 func maskedAll(s settings.Settings, texts []string) []string {

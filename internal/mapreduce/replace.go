@@ -50,7 +50,9 @@ func (j *job) replaceWorkflow(recorded *workflow.Workflow) error {
 		return err
 	}
 	j.meta.WorkflowPath, j.meta.Params = m.Path, paramsOf(j.config.Settings)
-	if err := j.place.ReplaceWorkflow(&j.meta, m.Workflow.Redact(m.Source)); err != nil {
+	redacted := m.Workflow.Redact(m.Source)
+	j.meta.Shown = shownText(j.config.Settings, redacted)
+	if err := j.place.ReplaceWorkflow(&j.meta, redacted); err != nil {
 		return err
 	}
 	j.notice("the workflow of the job is now " + m.Path)

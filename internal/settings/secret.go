@@ -66,6 +66,7 @@ func (r *resolver) secretCommands(ctx context.Context) {
 		case s.Command == nil:
 		case r.o.Purpose != ToRun:
 			r.declare(s.Name)
+			r.written(*s.Command)
 		default:
 			value, err := r.known.output(ctx, *s.Command, r.o.Dir, r.o.Environ, nil)
 			if err == nil && value == "" {
@@ -73,6 +74,25 @@ func (r *resolver) secretCommands(ctx context.Context) {
 			}
 			r.secret(s, value, err)
 		}
+	}
+}
+
+// written masks what a command would print that is not run, where that stands in the file: the text of an echo, the last word of a printf.
+func (r *resolver) written(command workflow.Text) {
+	program, text, _ := strings.Cut(strings.TrimSpace(command.Value), " ")
+	if program != "echo" && program != "printf" {
+		return
+	}
+	text = strings.TrimPrefix(strings.TrimSpace(text), "-n ")
+	switch last := text[max(0, len(text)-1):]; {
+	case last == "'" || last == `"`:
+		text = strings.TrimSuffix(text, last)
+		text = text[strings.LastIndex(text, last)+1:]
+	case program == "printf":
+		text = text[strings.LastIndexByte(text, ' ')+1:]
+	}
+	if !strings.ContainsAny(text, "$`\\|&;<>(){}") {
+		r.printed = append(r.printed, text)
 	}
 }
 

@@ -156,7 +156,7 @@ func Resolve(ctx context.Context, w *workflow.Workflow, o Options) (Settings, er
 		return Settings{}, &workflow.InvalidError{Problems: r.problems}
 	}
 	r.warnShort()
-	r.out.Mask = mask.New(slices.Collect(maps.Values(r.out.Secrets)))
+	r.out.Mask = mask.New(slices.AppendSeq(r.printed, maps.Values(r.out.Secrets)))
 	r.out.known, r.out.purpose = r.known, o.Purpose
 	if o.Purpose != ToRun {
 		r.hideSecrets()
@@ -220,6 +220,7 @@ type resolver struct {
 	w        *workflow.Workflow
 	o        Options
 	known    scope
+	printed  []string // by secret commands that are not run
 	out      Settings
 	problems []workflow.Problem
 }

@@ -83,6 +83,9 @@ func (r *resolver) variable(ctx context.Context, v workflow.EnvVar) {
 	switch {
 	case v.Command != nil && r.o.Purpose != ToRun:
 		r.known.unknown(v.Name)
+		if v.Secret {
+			r.written(*v.Command)
+		}
 		r.keep(v)
 	case v.Command != nil && (v.Cache || v.Secret):
 		value, err := r.known.output(ctx, *v.Command, r.o.Dir, r.o.Environ, nil)
