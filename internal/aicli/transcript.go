@@ -67,6 +67,9 @@ const (
 // Transcript makes a conversation for people of what a CLI prints: what the agent says, its tools with their arguments shortened, and the first
 // line of each result. It is for one goroutine at a time.
 type Transcript struct {
+	// Apart keeps what comes in pieces in lines of its own, so that what was masked in none of them does not stand there as a whole.
+	Apart bool
+
 	preset *Preset
 	line   []byte // the start of a line that is not complete
 	long   bool   // it is too long
@@ -157,7 +160,7 @@ func (t *Transcript) part(s *Shown, part []byte) {
 	switch {
 	case s.say != nil:
 		text := textOf(s.say.in(part))
-		if s.Join {
+		if s.Join && !t.Apart {
 			t.out.WriteString(harmless(text))
 			t.middle = text != "" && !strings.HasSuffix(text, "\n") || text == "" && t.middle
 			return
@@ -170,7 +173,7 @@ func (t *Transcript) part(s *Shown, part []byte) {
 			t.add("→ ", strings.TrimSpace(oneline.Brief(name, shownArgument)+" "+arguments(s.args.in(part))))
 		}
 	case s.result != nil:
-		t.add("  ← ", folded(contentOf(s.result.in(part))))
+		t.add("  ← ", folded(t.contentOf(s.result.in(part))))
 	case s.note != nil:
 		if text := textOf(s.note.in(part)); strings.TrimSpace(text) != "" {
 			t.add("· ", oneline.Brief(text, maxSentence))
@@ -214,7 +217,7 @@ func arguments(raw []byte) string {
 }
 
 // contentOf returns the text of a result: that of its parts, if it is a list of them.
-func contentOf(raw []byte) string {
+func (t *Transcript) contentOf(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '[' {
 		return textOf(raw)
 	}
@@ -223,6 +226,9 @@ func contentOf(raw []byte) string {
 		text := textOf(path{"text"}.in(element))
 		if text == "" && len(element) > 0 && element[0] == '{' {
 			text = "[" + textOf(path{"type"}.in(element)) + "]"
+		}
+		if t.Apart && b.Len() > 0 {
+			b.WriteByte('\n')
 		}
 		b.WriteString(text)
 	}

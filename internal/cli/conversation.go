@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bytes"
 	"iter"
 	"sync"
 
 	"prodigy/internal/aicli"
 	"prodigy/internal/jobs"
+	"prodigy/internal/mask"
 	"prodigy/internal/outputs"
 )
 
@@ -31,10 +33,36 @@ func conversations(job jobs.Job) func(s outputs.Source, first bool) outputs.Rend
 		set, _ := aicli.Load()
 		return set
 	})
+	secrets := sync.OnceValue(func() jobSecrets { return secretsOf(job) })
 	return func(s outputs.Source, first bool) outputs.Renderer {
-		if p := set()[s.Agent]; p != nil && len(p.Show) > 0 {
-			return p.Transcript(!first)
+		p := set()[s.Agent]
+		if p == nil || len(p.Show) == 0 {
+			return nil
 		}
-		return nil
+		m := &maskedTranscript{Transcript: p.Transcript(!first)}
+		m.Apart, m.masker = !secrets().known(), secrets().Mask.Writer(&m.out)
+		return m
 	}
+}
+
+// maskedTranscript hides the secrets that were masked in none of the pieces of which a text is put together.
+type maskedTranscript struct {
+	*aicli.Transcript
+	out    bytes.Buffer
+	masker *mask.Writer
+}
+
+// Write implements outputs.Renderer.
+func (m *maskedTranscript) Write(p []byte) []byte {
+	m.out.Reset()
+	_, _ = m.masker.Write(m.Transcript.Write(p)) // a buffer takes all
+	return bytes.Clone(m.out.Bytes())
+}
+
+// Close implements outputs.Renderer.
+func (m *maskedTranscript) Close() []byte {
+	rest := m.Write(m.Transcript.Close())
+	m.out.Reset()
+	_ = m.masker.Close()
+	return append(rest, m.out.Bytes()...)
 }
