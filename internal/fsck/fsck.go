@@ -75,7 +75,7 @@ func Check(job jobs.Job, keep func(name string, text []byte) error) (Report, err
 	if metaErr != nil || meta.Mode == "mapreduce" {
 		err = errors.Join(err, c.lines(job.ItemsFile(), true, c.openItems), c.lines(job.DLQFile(), false, c.openLetters))
 		err = errors.Join(err, c.lines(job.ResultsFile(), false, nil))
-		c.results()
+		c.results(metaErr == nil && len(meta.Digests) == 0)
 		c.countItems()
 	}
 	c.outputs()
@@ -350,12 +350,18 @@ func (c *checker) openLetters() (int, error) {
 	return letters, err
 }
 
-// results checks the results as a whole. They have no checksums of their own lines, since they are for users.
-func (c *checker) results() {
+// results checks the results as a whole. They have no checksums of their own lines, since they are for users. Old says
+// that the job is of a version whose results have no companion.
+func (c *checker) results(old bool) {
 	if c.report.Running {
 		return
 	}
-	if err := mapreduce.CheckResults(c.job); err != nil {
+	err := mapreduce.CheckResults(c.job)
+	if old && errors.Is(err, mapreduce.ErrNoCompanion) {
+		c.report.Notes = append(c.report.Notes, "results.jsonl is of a version without checksums: whether it was changed cannot be told")
+		return
+	}
+	if err != nil {
 		f := File{Path: c.job.ResultsFile(), Problems: []Problem{{What: err.Error() + "; a resume makes it again from the log"}}}
 		if n := len(c.report.Files); n > 0 && c.report.Files[n-1].Path == f.Path {
 			f.Good = c.report.Files[n-1].Good

@@ -68,10 +68,15 @@ func (e *DamagedError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, 
 // Unwrap returns the cause.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// OpenStore opens an existing file to read it and append to it. A torn or damaged last line does not count; the next write
-// replaces it. Damage before that is a *DamagedError. Lines that an older version wrote have no checksum, and are checked when they are read.
-func OpenStore(path string) (*Store, error) {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+// OpenStore opens an existing file to read it. A torn or damaged last line does not count. Damage before that is a *DamagedError. Lines that an
+// older version wrote have no checksum, and are checked when they are read.
+func OpenStore(path string) (*Store, error) { return openStore(path, os.O_RDONLY) }
+
+// ReopenStore is OpenStore for one that goes on with the file: its first write replaces a torn or damaged last line.
+func ReopenStore(path string) (*Store, error) { return openStore(path, os.O_RDWR) }
+
+func openStore(path string, flag int) (*Store, error) {
+	file, err := os.OpenFile(path, flag, 0)
 	if err != nil {
 		return nil, err
 	}

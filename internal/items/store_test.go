@@ -122,6 +122,20 @@ func TestAStoreIsTheSameAfterOpening(t *testing.T) {
 	}
 }
 
+// Who shows items may not be able to write where they lie.
+func TestAStoreThatIsReadIsNotOpenedForWriting(t *testing.T) {
+	path, _ := closedStore(t, 3)
+	s, err := OpenStore(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	wantItems(t, s, 3)
+	if err := s.Append(testItem(3)); err == nil {
+		t.Error("an item was added")
+	}
+}
+
 func TestATornLastLineDoesNotCountAndIsReplaced(t *testing.T) {
 	path, whole := closedStore(t, 70)
 	for _, cut := range []int{1, 2, 20, 40} {
@@ -129,7 +143,7 @@ func TestATornLastLineDoesNotCountAndIsReplaced(t *testing.T) {
 		if err := os.WriteFile(path, torn, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := OpenStore(path)
+		s, err := ReopenStore(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +298,7 @@ func TestAStoreWithoutChecksumsIsRead(t *testing.T) {
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := OpenStore(path)
+	s, err := ReopenStore(path)
 	if err != nil {
 		t.Fatal(err)
 	}

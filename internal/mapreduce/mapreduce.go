@@ -362,7 +362,7 @@ func (j *job) open() error {
 		j.notice(fmt.Sprintf("the log ended in an incomplete or damaged line, of which %d bytes were cut off: what it recorded counts as not done", cut))
 	}
 	if j.workflow.Mode == workflow.MapReduce {
-		if j.store, err = items.OpenStore(j.place.ItemsFile()); err != nil {
+		if j.store, err = items.ReopenStore(j.place.ItemsFile()); err != nil {
 			var damaged *items.DamagedError
 			if errors.As(err, &damaged) {
 				err = fmt.Errorf("%w (what can still be had: prodigy fsck %s)", err, j.place.ID)

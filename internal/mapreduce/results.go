@@ -222,14 +222,20 @@ func resultsFresh(place jobs.Job, outcome int64) bool {
 	return err == nil && size == m.Size && checksum.Text(sum) == m.Sum
 }
 
+// ErrNoCompanion means that nothing tells whether results are as they were made: results.meta.json is missing, which older versions did not write.
+var ErrNoCompanion = errors.New("results.meta.json is missing")
+
 // CheckResults returns an error if the results of a job were made and do not match their companion. The job must not be running.
 func CheckResults(place jobs.Job) error {
 	if !hadResults(place) {
 		return nil
 	}
+	if _, err := os.Stat(place.ResultsMetaFile()); errors.Is(err, os.ErrNotExist) {
+		return ErrNoCompanion
+	}
 	m, ok := readResultsMeta(place.ResultsMetaFile())
 	if !ok {
-		return fmt.Errorf("%s is missing or damaged", filepath.Base(place.ResultsMetaFile()))
+		return fmt.Errorf("%s is damaged", filepath.Base(place.ResultsMetaFile()))
 	}
 	if !resultsFresh(place, m.Seq) {
 		return errors.New("it is missing or was changed")
