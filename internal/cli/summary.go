@@ -96,8 +96,13 @@ func (o jobOptions) printOutcome(con *console, e finishedRun, code int) error {
 
 // printFailures prints the failures of this run in groups, unless they were printed as they happened.
 func (e finishedRun) printFailures(con *console) {
-	if e.job != nil && e.collection == errorpolicy.Aggregate {
-		printFailures(con, e.job.Failures, e.labels)
+	if e.job == nil || e.collection != errorpolicy.Aggregate {
+		return
+	}
+	printFailures(con, e.job.Failures, e.labels)
+	m := e.Metrics
+	if before := m.Failed + m.Skipped + m.Rejected - e.job.Failures.Count(); before > 0 {
+		_, _ = fmt.Fprintf(con.err, "failed or skipped before this run: %s (prodigy status %s)\n", counted(before, "item"), e.Job.ID)
 	}
 }
 
@@ -334,7 +339,7 @@ func (e finishedRun) next() []string {
 		return append([]string{resumeWithMore(e.Job, *e.Budget)}, nextCommands(e.Job, true, e.ReduceStale, 0)...)
 	}
 	commands := nextCommands(e.Job, e.State == mapreduce.Completed, e.ReduceStale, e.Metrics.Skipped)
-	if e.ReduceHeld {
+	if e.ReduceHeld && !e.ReduceStale { // else it is there
 		commands = append(commands, runReduce(e.Job))
 	}
 	if m := e.Merge; m != nil && m.Branch != "" && m.Into == "" && e.State == mapreduce.Completed {
@@ -362,14 +367,14 @@ const reduceStaleText = "reduce is older than the results: items have succeeded 
 // runReduce returns the command that runs reduce over the results of now.
 func runReduce(job jobs.Job) string { return retryCommand(job, " --reduce") }
 
-// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed, inspect and retry its
+// nextCommands returns the commands to suggest for a job that is not running: resume it unless it has completed or cannot, inspect and retry its
 // dead letters, or list the skipped items, which only the log has.
 func nextCommands(job jobs.Job, completed, reduceStale bool, skipped int) []string {
 	var commands []string
 	if reduceStale {
 		commands = append(commands, runReduce(job))
 	}
-	if !completed {
+	if !completed && !inputGone(job) {
 		commands = append(commands, resumeCommand(job, forced(job)+accepting(job)))
 	}
 	letter, eligible, _ := dlq.Lead(job.DLQFile()) // the commands that read the queue report errors in it
@@ -398,6 +403,12 @@ func accepting(job jobs.Job) string {
 		return ""
 	}
 	return " --accept"
+}
+
+// inputGone reports whether a resume of the job can do nothing.
+func inputGone(job jobs.Job) bool {
+	gone, err := mapreduce.InputGone(job)
+	return err == nil && gone
 }
 
 func inspect(letter string, job jobs.Job) string {
@@ -535,6 +546,9 @@ func printEvidence(w io.Writer, look look, e events.AgentFailed, jobID string) {
 	if e.Outputs != nil {
 		_, _ = fmt.Fprintf(w, "    full output: prodigy logs %s %s\n", jobID, quoted(e.ItemID))
 		return
+	}
+	if e.StdoutTail == "" && e.StderrTail == "" {
+		return // it has printed nothing
 	}
 	if !e.Status().DeadLetter() {
 		_, _ = fmt.Fprintf(w, "    full output: prodigy events ls --job-id %s --item-id %s --json\n", jobID, quoted(e.ItemID))

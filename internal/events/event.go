@@ -254,7 +254,8 @@ type JobFailed struct {
 	DurationMS Millis              `json:"duration_ms"`
 	Metrics    errorpolicy.Metrics `json:"metrics"`
 	Reason     string              `json:"reason"`
-	Spent      *spend.Total        `json:"spent,omitempty"` // as in JobCompleted
+	Spent      *spend.Total        `json:"spent,omitempty"`      // as in JobCompleted
+	InputGone  bool                `json:"input_gone,omitempty"` // the rest of its items cannot be read any more, and all others have run: a resume can do nothing
 }
 
 func (JobFailed) Type() string { return "JobFailed" }

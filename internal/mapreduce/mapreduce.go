@@ -853,7 +853,7 @@ func (j *job) recordEnd(v runResult, r Result, d delivered) {
 			Head: d.head, Branch: d.Branch, Into: d.into, Spent: j.spent(),
 		})
 	case Failed:
-		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
+		j.record(events.JobFailed{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent(), InputGone: errors.Is(v.cause, errInputGone)})
 	case Cancelled:
 		j.record(events.JobCancelled{DurationMS: events.Millis(r.Duration), Metrics: r.Metrics, Reason: v.reason, Spent: j.spent()})
 	case Paused:

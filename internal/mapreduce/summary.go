@@ -97,6 +97,16 @@ func AwaitsAccept(place jobs.Job) (bool, error) {
 	return false, nil
 }
 
+// InputGone reports whether a job has failed because the rest of its items cannot be read any more, so that a resume can do nothing.
+func InputGone(place jobs.Job) (bool, error) {
+	last, err := lastWord(place.EventsDir())
+	if err != nil {
+		return false, unusable(place, err)
+	}
+	e, failed := last.(events.JobFailed)
+	return failed && e.InputGone, nil
+}
+
 // Summarize returns the summary of a job, which may be running. If the job has ended, only the last record is read, which has all of it; damage
 // before that is not noticed. Otherwise the log is folded from the last checkpoint on.
 func Summarize(place jobs.Job) (Summary, error) {

@@ -77,6 +77,15 @@ func (f *Failures) add(now time.Time, e events.AgentFailed) {
 	f.groups = append(f.groups, g)
 }
 
+// Count returns how many failures there are.
+func (f *Failures) Count() int {
+	n := f.Ungrouped
+	for _, g := range f.groups {
+		n += g.Count
+	}
+	return n
+}
+
 // Groups returns the groups by size, the largest first; groups of equal size in the order of their first failure.
 func (f *Failures) Groups() []FailureGroup {
 	list := make([]FailureGroup, len(f.groups))
