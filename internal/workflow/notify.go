@@ -62,7 +62,7 @@ func (r *reader) receiver(e entry) Receiver {
 	}
 	r.atMostOne(b, []string{"webhook", "command"})
 	r.require(b, "webhook", "command")
-	if b.has("on") && len(v.On) == 0 {
+	if on := b.at("on"); b.has("on") && on.Kind == yaml.SequenceNode && len(on.Content) == 0 {
 		r.fail(b.at("on"), "on: nothing is told; write at least one of %s", strings.Join(toStrings(Moments()), ", "))
 	}
 	if text := v.Webhook.Value; b.has("webhook") && text != "" && !strings.Contains(text, "$") && !isWebURL(text) {
@@ -72,6 +72,26 @@ func (r *reader) receiver(e entry) Receiver {
 		r.fail(b.written["sign"].key, `"sign" is only for a "webhook"`)
 	}
 	return v
+}
+
+// checkSigns refuses receivers whose messages are signed by no secret of the workflow.
+func (r *reader) checkSigns() {
+	declared := map[string]bool{}
+	for _, s := range r.w.Secrets {
+		declared[s.Name] = true
+	}
+	vars := r.w.Env
+	for _, p := range r.w.Profiles {
+		vars = slices.Concat(vars, p.Env)
+	}
+	for _, v := range vars {
+		declared[v.Name] = declared[v.Name] || v.Secret
+	}
+	for _, n := range r.w.Notify {
+		if n.Sign != "" && !declared[n.Sign] {
+			r.failAt(n.Pos, "notify: sign: %s is no secret of this workflow: declare it under secrets", n.Sign)
+		}
+	}
 }
 
 // moments reads one moment, or a list of them.

@@ -37,6 +37,7 @@ func Parse(file string, data []byte, o ParseOptions) (*Workflow, error) {
 		r.w.Workspace = r.w.Workspace.withDefaults()
 	}
 	r.checkStraggler()
+	r.checkSigns()
 	if len(r.problems) > 0 {
 		return nil, &InvalidError{Problems: sortProblems(r.problems), Read: r.readSoFar()}
 	}
