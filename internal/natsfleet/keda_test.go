@@ -84,42 +84,39 @@ func TestKEDACountsJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.restartFrom("nats.conf")
-	jobs := func() any {
+	expect := func(want any, when string) { // the broker is told of some things a moment after they have happened
 		t.Helper()
-		r, err := http.Get(asked.String())
-		if err != nil {
-			t.Fatal(err)
+		var got any
+		if !eventually(func() bool {
+			r, err := http.Get(asked.String())
+			if err != nil {
+				got = err
+				return false
+			}
+			data, err := io.ReadAll(r.Body)
+			var doc any
+			if err = errors.Join(err, r.Body.Close(), json.Unmarshal(data, &doc)); err != nil {
+				t.Fatal(err)
+			}
+			got = at(doc, fmt.Sprint(at(trigger, "valueLocation")))
+			return got == want
+		}) {
+			t.Errorf("got %v %s, want %v", got, when, want)
 		}
-		data, err := io.ReadAll(r.Body)
-		var doc any
-		if err = errors.Join(err, r.Body.Close(), json.Unmarshal(data, &doc)); err != nil {
-			t.Fatal(err)
-		}
-		return at(doc, fmt.Sprint(at(trigger, "valueLocation")))
 	}
-	if n := jobs(); n != nil {
-		t.Errorf("got %v before the first job, want that there is no value", n)
-	}
+	expect(nil, "before the first job")
 	_, of := f.config(func(o *fleet.JobOptions) { o.Address, o.Dir = f.as("coordinator.yml"), f.root })
 	c := of.(*coordinator)
-	if n := jobs(); n != 0.0 {
-		t.Errorf("got %v before the job has begun, want 0", n)
-	}
+	expect(0.0, "before the job has begun")
 	if err := c.open(t.Context(), "job"); err != nil {
 		t.Fatal(err)
 	}
-	if n := jobs(); n != 1.0 {
-		t.Errorf("got %v while there is one job, want 1", n)
-	}
+	expect(1.0, "while there is one job")
 	c.nc.Close() // killed
 	_ = c.Close()
-	if n := jobs(); n != 1.0 {
-		t.Errorf("got %v after its run was killed, want 1", n)
-	}
+	expect(1.0, "after its run was killed")
 	if _, err := (Backend{}).Sweep(t.Context(), f.as("coordinator.yml"), fleet.SweepOptions{Jobs: []string{"job"}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := jobs(); n != 0.0 {
-		t.Errorf("got %v after it was given up, want 0", n)
-	}
+	expect(0.0, "after it was given up")
 }

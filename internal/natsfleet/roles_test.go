@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
@@ -39,8 +40,12 @@ func (f *field) restartFrom(config string) {
 		f.broker = f.startStock(0, "--config", config)
 		return
 	}
-	s, err := startBroker(fleet.BrokerOptions{Config: config, Insecure: f.dir == ""})
-	if err != nil {
+	var s *server.Server
+	var err error
+	if !eventually(func() bool { // a command that just starts has the port of the broker before until it runs its program
+		s, err = startBroker(fleet.BrokerOptions{Config: config, Insecure: f.dir == ""})
+		return err == nil
+	}) {
 		f.t.Fatal(err)
 	}
 	f.broker = s
