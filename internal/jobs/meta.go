@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"prodigy/internal/checksum"
 )
@@ -39,6 +40,8 @@ type Meta struct {
 	Pool         *Pool                      `json:"pool,omitempty"`         // whose slots the items share with other jobs
 	Simulated    bool                       `json:"simulated,omitempty"`    // nothing of it has run
 	TraceParent  string                     `json:"trace_parent,omitempty"` // the span, of whoever started the job, that the job belongs to
+	// Raw has those of the paths above that are not UTF-8, by their names here: JSON cannot hold them.
+	Raw map[string][]byte `json:"raw_paths,omitempty"`
 	// Shown is workflow.yml as it may be shown, if a secret stands in it: only a run knows the values of those that a command prints.
 	Shown string `json:"workflow_shown,omitempty"`
 	// Digests are what workflow.yml may be, by SHA-256. There are two only while a resume replaces it. Jobs of earlier versions have none.
@@ -81,6 +84,16 @@ func (e *DamagedError) Unwrap() error { return e.Err }
 
 // WriteMeta writes job.json durably, with a checksum as its last member.
 func (j Job) WriteMeta(m Meta) error {
+	m.Raw = nil
+	for name, path := range m.paths() {
+		if utf8.ValidString(*path) {
+			continue
+		}
+		if m.Raw == nil {
+			m.Raw = map[string][]byte{}
+		}
+		m.Raw[name] = []byte(*path)
+	}
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write job.json: %w", err)
@@ -125,7 +138,17 @@ func decodeMeta(data []byte) (m Meta, err error) {
 	if !sealed && len(m.Digests) > 0 {
 		return m, checksum.ErrMissing
 	}
+	for name, path := range m.paths() {
+		if raw, ok := m.Raw[name]; ok {
+			*path = string(raw)
+		}
+	}
 	return m, nil
+}
+
+// paths returns the paths of m by their names in job.json.
+func (m *Meta) paths() map[string]*string {
+	return map[string]*string{"dir": &m.Dir, "workflow_path": &m.WorkflowPath, "work_dir": &m.WorkDir}
 }
 
 // check returns an error for what no job is started with.
