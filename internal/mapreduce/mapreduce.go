@@ -789,6 +789,9 @@ func (j *job) finish(ctx context.Context, v runResult, err error) (Result, error
 			err = j.refreshResults()
 		}
 	} else {
+		if err == nil && v.state == Completed && j.state.Selected {
+			err = j.makeResults()
+		}
 		if err == nil && v.cause == nil { // what kept prodigy from going on, a full disk for one, would keep it from this
 			err = errors.Join(j.refreshResults(), j.refreshIndex())
 		}

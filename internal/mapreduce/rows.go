@@ -13,7 +13,7 @@ import (
 // ErrNoItems is the error for the results of a job without items.
 var ErrNoItems = errors.New("the job has no items, and so no results")
 
-// WriteResults writes the rows of results.jsonl as the log has them by now, also of a job that goes on or has no reduce phase: a row for each
+// WriteResults writes the rows of results.jsonl as the log has them by now, also of a job that goes on: a row for each
 // item that has ended, in the order of the items. It changes no file of the job.
 func WriteResults(place jobs.Job, w io.Writer) (err error) {
 	store, err := items.OpenStore(place.ItemsFile())
