@@ -52,7 +52,7 @@ type pool struct {
 	seeker seeker // of a job that shares the slots of a pool
 	merger merger // of a job with workspaces
 
-	total time.Time // nothing starts before, unless the selection has ended: agents want to know how many items there are; zero: none asks
+	total time.Time // nothing starts before, unless the selection has ended: agents ask how many items there are, or it is a list, whose number people know
 
 	stages []stage // of the rollout
 
@@ -145,7 +145,7 @@ func (j *job) runPool(ctx context.Context, s source, due dueHeap, suspects []due
 	if n > 0 {
 		j.notice(fmt.Sprintf("items that were running each time the job died for no known reason, and so run alone, after all others: %d", n))
 	}
-	if s.chosen != nil && namesTotal(p.template.Steps, p.template.Handler) {
+	if s.chosen != nil && (namesTotal(p.template.Steps, p.template.Handler) || len(j.workflow.Map.Input.Items) > 0) {
 		p.total = time.Now().Add(totalWait)
 	}
 	if m := j.workflow.Map; m.Straggler != nil && m.Straggler.Duplicate && j.shared != nil {
