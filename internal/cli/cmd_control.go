@@ -260,6 +260,9 @@ const beginTime = 3 * time.Second
 func steerJob(ctx context.Context, con *console, o steerOptions, job jobs.Job, r control.Request) error {
 	r.By = userName()
 	pid := job.Runner()
+	if jobs.Suspended(pid) {
+		return refusef("job %s stands still, and cannot answer: process %d, which runs it, is stopped (kill -CONT %d has it go on)", job.ID, pid, pid)
+	}
 	answer, err := control.Ask(job.ControlSocket(), r)
 	for until := time.Now().Add(beginTime); errors.Is(err, control.ErrNobody) && time.Now().Before(until); { // it just begins, or ends
 		if err := checkRunning(job, r.Do); err != nil {

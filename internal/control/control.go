@@ -72,7 +72,7 @@ const (
 	maxCallers  = 32               // connections at once
 	lineTime    = 5 * time.Second  // to send a request, and to take an answer
 	maxBy       = 64               // bytes of the name of a user
-	answerTime  = 30 * time.Second // the job has to answer
+	answerTime  = 10 * time.Second // the job has to answer
 	closingTime = 2 * time.Second  // for answers that are being sent when the job ends
 )
 
@@ -224,5 +224,8 @@ func Ask(path string, r Request) (Answer, error) {
 
 // unanswered says that it is not known what became of a request.
 func unanswered(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("the job did not answer within %s, so that it is not known whether it does it: its machine is busy, or its process stands still", answerTime)
+	}
 	return fmt.Errorf("the job did not answer, so that it is not known whether it has done it: %w", err)
 }

@@ -126,6 +126,17 @@ func (j Job) Runner() int {
 	return pid
 }
 
+// Suspended reports whether a process stands still, as after SIGSTOP. Only Linux tells.
+func Suspended(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	text := string(stat)
+	state := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:]) // the name of the program may have anything in it
+	return strings.HasPrefix(state, "T")
+}
+
 // hasOpen reports whether a process has a file open. Where the system has no /proc it is believed to: a process that got the lock just now may
 // not have written its id yet, so that there is that of the one before, and by now of another program.
 func hasOpen(pid int, path string) bool {
