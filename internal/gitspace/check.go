@@ -37,7 +37,7 @@ func (s *Space) hasTrees(ctx context.Context, head string, live []Work) (bool, e
 	}
 	out, err := s.git.feed(ctx, s.hub(), names.String(), "cat-file", "--batch-check")
 	var failed *gitError
-	if errors.As(err, &failed) && failed.exit.Signal == "" {
+	if errors.As(err, &failed) && failed.byItself() {
 		return false, nil
 	}
 	return !strings.Contains(out, " missing\n"), err
@@ -71,14 +71,14 @@ func (s *Space) headLost(head, reason string) error {
 func (s *Space) missing(ctx context.Context, commit, known string) (reason string, err error) {
 	var failed *gitError
 	names, err := s.git.output(ctx, s.hub(), "rev-list", "--objects", "--no-object-names", commit, "^"+known)
-	if errors.As(err, &failed) && failed.exit.Signal == "" {
+	if errors.As(err, &failed) && failed.byItself() {
 		return failed.reason(), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	out, err := s.git.feed(ctx, s.hub(), names, "cat-file", "--batch-check=%(objectname) %(objecttype)")
-	if errors.As(err, &failed) && failed.exit.Signal == "" {
+	if errors.As(err, &failed) && failed.byItself() {
 		return failed.reason(), nil
 	}
 	for line := range strings.Lines(out) {

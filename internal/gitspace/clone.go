@@ -256,7 +256,7 @@ func (s *Space) Knows(commits ...string) {
 const fewObjects = 100
 
 // unpack puts the objects of a pack into a repository.
-func (s *Space) unpack(ctx context.Context, in place, pack *os.File) error {
+func (s *Space) unpack(ctx context.Context, in place, pack *os.File, flags ...string) error {
 	var header [12]byte
 	if _, err := pack.ReadAt(header[:], 0); err != nil {
 		return stateErrorf("it is no pack: %v", err)
@@ -269,7 +269,7 @@ func (s *Space) unpack(ctx context.Context, in place, pack *os.File) error {
 		args = []string{"unpack-objects", "-q"}
 	}
 	in.stdin = pack
-	_, err := s.git.output(ctx, in, args...)
+	_, err := s.git.output(ctx, in, append(args, flags...)...)
 	return err
 }
 
@@ -346,36 +346,18 @@ func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string,
 	if !isObjectName(commit) {
 		return collected{}, stateErrorf("its worker names its work %q", commit)
 	}
-	hub := s.hub()
-	hub.env = append(hub.env, "GIT_NO_REPLACE_OBJECTS=1")
-	if err := s.unpack(ctx, hub, pack); err != nil {
-		return collected{}, s.blame(err, "what its worker sent cannot be read")
-	}
-	if _, err := s.git.output(ctx, hub, "rev-list", "--objects", "--quiet", commit, "^"+a.Base); err != nil {
-		return collected{}, s.blame(err, "its worker has not sent all of its work")
+	if err := s.admit(ctx, pack); err != nil {
+		return collected{}, err
 	}
 	known := []string{a.Base}
 	if a.Resolve != "" {
 		known = append(known, a.Resolve)
 	}
-	for _, name := range known {
-		_, code, err := s.git.answer(ctx, hub, "merge-base", "--is-ancestor", name, commit)
-		if err != nil {
-			return collected{}, s.blame(err, "its work cannot be read")
-		}
-		if code == 1 {
-			return collected{}, stateErrorf("its work does not contain the commit %s that it began at", short(name))
-		}
-	}
-	var c collected
-	if err := s.describe(ctx, hub, a.Base, commit, &c); err != nil {
-		return collected{}, s.blame(err, "its work cannot be read")
-	}
-	if err := s.writeRef(itemRef(a.ItemIndex, a.Number), commit); err != nil {
+	c, err := s.examine(ctx, commit, known...)
+	if err != nil {
 		return collected{}, err
 	}
-	c.commit = commit
-	return c, nil
+	return c, s.writeRef(itemRef(a.ItemIndex, a.Number), commit)
 }
 
 // RemoveClone deletes the directories of a clone. Agents may have taken permissions away.

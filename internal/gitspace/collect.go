@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,13 +44,22 @@ var unfinished = [...]struct{ file, what string }{
 
 // collect makes one commit of everything that was done in a workspace since base, and puts it into the hub. What cannot be told is a *StateError.
 func (s *Space) collect(ctx context.Context, w workspace, want task) (collected, error) {
-	base := want.base
-	if !isDir(w.gitDir()) {
-		return collected{}, stateErrorf("its workspace has no .git directory any more")
+	strangers, err := s.vet(w)
+	if err == nil {
+		err = s.repair(w)
 	}
-	if err := s.repair(w); err != nil {
+	if err == nil {
+		err = s.refuse(ctx, w, strangers)
+	}
+	if err != nil {
 		return collected{}, err
 	}
+	return s.take(ctx, w, want)
+}
+
+// take is collect in a workspace that git can work in.
+func (s *Space) take(ctx context.Context, w workspace, want task) (collected, error) {
+	base := want.base
 	if want.resolve == "" && !s.isUnfinished(w) && isAt(w, base) {
 		return s.collectAtBase(ctx, w, want)
 	}
@@ -75,42 +83,55 @@ func (s *Space) collect(ctx context.Context, w workspace, want task) (collected,
 	if head != base {
 		_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", base, head)
 		if err != nil {
-			return collected{}, err
+			return collected{}, s.blame(err, "HEAD of its workspace cannot be read")
 		}
 		if code == 1 {
 			return collected{}, stateErrorf("HEAD of its workspace does not contain the commit %s that it began at", short(base))
 		}
 	}
 	if err := s.cleanIndex(ctx, in, w, merging); err != nil {
-		return collected{}, err
+		return collected{}, s.blame(err, "its index cannot be read")
 	}
-	var c collected
-	tree := headTree
+	tree, discarded := headTree, 0
 	if want.all || merging {
 		tree, err = s.takeAll(ctx, in)
 	} else {
-		c.discarded, err = s.countChanges(ctx, in)
+		discarded, err = s.countChanges(ctx, in)
 	}
 	if err == nil && want.resolve != "" {
-		err = s.checkResolution(ctx, in, base, tree, head, want.resolve, merging)
+		err = s.blame(s.checkResolution(ctx, in, base, tree, head, want.resolve, merging), "its resolution cannot be read")
 	}
 	if err != nil || tree == baseTree {
-		return c, err
+		return collected{discarded: discarded}, err
 	}
-	if err := s.describe(ctx, in, base, tree, &c); err != nil {
-		return c, err
-	}
-	c.commit = head
+	commit, known := head, []string{base}
 	if tree != headTree || merging {
 		parents := []string{head}
 		if merging {
 			parents = append(parents, want.resolve)
 		}
-		if c.commit, err = s.commitTree(ctx, in, tree, want.message, parents...); err != nil {
-			return c, err
+		if commit, err = s.commitTree(ctx, in, tree, want.message, parents...); err != nil {
+			return collected{}, err
 		}
 	}
-	return c, s.fetchInto(ctx, w, c.commit, want.ref)
+	if want.resolve != "" {
+		known = append(known, want.resolve)
+	}
+	c, err := s.receive(ctx, w, commit, want.ref, known...)
+	c.discarded = discarded
+	return c, err
+}
+
+// receive brings a commit of a workspace into the hub, looks at it there, and makes it a ref.
+func (s *Space) receive(ctx context.Context, w workspace, commit, ref string, known ...string) (collected, error) {
+	if err := s.bring(ctx, w, commit, known...); err != nil {
+		return collected{}, err
+	}
+	c, err := s.examine(ctx, commit, known...)
+	if err != nil {
+		return collected{}, err
+	}
+	return c, s.writeRef(ref, commit)
 }
 
 // isUnfinished reports whether something is under way in a workspace.
@@ -125,29 +146,22 @@ func (s *Space) isUnfinished(w workspace) bool {
 
 // isAt reports whether HEAD of a workspace is surely at a commit. It is quicker than git, and does not know all ways to store a ref.
 func isAt(w workspace, commit string) bool {
-	for name := "HEAD"; ; {
-		data, err := os.ReadFile(filepath.Join(w.gitDir(), filepath.FromSlash(name)))
-		text := strings.TrimSpace(string(data))
-		branch, is := strings.CutPrefix(text, "ref: refs/heads/")
-		if err != nil || !is || name != "HEAD" {
-			return err == nil && text == commit
-		}
-		name = "refs/heads/" + branch
+	text := w.readRef("HEAD")
+	if branch, is := strings.CutPrefix(text, "ref: refs/heads/"); is {
+		text = w.readRef("refs/heads/" + branch)
 	}
+	return text == commit
 }
 
-// collectAtBase is collect for an attempt that has made no commit. One that has made no object of git either needs no fetch: what it did is written into
+// collectAtBase is take for an attempt that has made no commit. One that has made no object of git either needs no pack: what it did is written into
 // the hub at once.
 func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (collected, error) {
 	in, index, was := s.in(w), filepath.Join(w.gitDir(), "index"), s.sealedAs(w)
-	direct := !hasObjects(w)
-	if direct {
-		in.env = append(in.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(s.hubDir(), "objects"))
-	}
 	same := was.base == want.base && was.index != "" && fileID(index) == was.index
-	if !same && !s.isPlain(index) {
+	plain := same || s.isPlain(index)
+	if !plain {
 		if err := s.cleanIndex(ctx, in, w, false); err != nil {
-			return collected{}, err
+			return collected{}, s.blame(err, "its index cannot be read")
 		}
 	}
 	var c collected
@@ -155,6 +169,10 @@ func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (coll
 	if !want.all {
 		c.discarded, err = s.countChanges(ctx, in)
 		return c, err
+	}
+	direct := plain && !hasObjects(w)
+	if direct {
+		in.env = append(in.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(s.hubDir(), "objects"))
 	}
 	if err := s.addAll(ctx, in); err != nil {
 		return c, err
@@ -166,16 +184,26 @@ func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (coll
 	if err != nil {
 		return c, err
 	}
-	if err := s.describe(ctx, in, want.base, tree, &c); err != nil || c.files == 0 {
+	if direct {
+		c, err = s.describe(ctx, want.base, tree)
+		if err != nil || c.files == 0 {
+			return collected{}, err
+		}
+	} else if at, err := s.git.line(ctx, in, "rev-parse", want.base+"^{tree}"); err != nil || at == tree {
 		return c, err
 	}
 	if c.commit, err = s.commitTree(ctx, in, tree, want.message, want.base); err != nil {
-		return c, err
+		return collected{}, err
 	}
-	if direct {
-		return c, s.writeRef(want.ref, c.commit)
+	if !direct {
+		return s.receive(ctx, w, c.commit, want.ref, want.base)
 	}
-	return c, s.fetchInto(ctx, w, c.commit, want.ref)
+	if !same { // else all that the index names is there
+		if err := s.whole(ctx, c.commit, want.base); err != nil {
+			return collected{}, err
+		}
+	}
+	return c, s.writeRef(want.ref, c.commit)
 }
 
 // hasObjects reports whether a workspace has objects of its own, besides those that it borrows.
@@ -238,33 +266,6 @@ func reasonOf(err error) string {
 		return err.Error()
 	}
 	return "git printed something else"
-}
-
-// repair makes those files of a .git anew that an agent may have changed and that decide what the commands below see, and removes locks.
-func (s *Space) repair(w workspace) error {
-	template, dir := s.templateDir(), w.gitDir()
-	for _, sub := range [...]string{"info", "objects/info", "objects/pack", "refs/heads"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o777); err != nil {
-			return stateErrorf("its .git cannot be read: %v", err)
-		}
-	}
-	for _, name := range [...]string{"config", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates"} {
-		if err := removeAll(filepath.Join(dir, name)); err != nil {
-			return stateErrorf("its .git cannot be read: %v", err)
-		}
-		if err := copyIfThere(filepath.Join(template, name), filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	for _, name := range [...]string{"config.worktree", "commondir", "info/grafts"} {
-		if err := removeAll(filepath.Join(dir, name)); err != nil {
-			return stateErrorf("its .git cannot be read: %v", err)
-		}
-	}
-	if err := removeLocks(dir); err != nil {
-		return stateErrorf("its .git cannot be read: %v", err)
-	}
-	return nil
 }
 
 // cleanIndex sees to it that the index shows all files as they are: no flags that hide changes, and nothing unmerged, which `git add` would take for
@@ -354,11 +355,13 @@ func (s *Space) writeTree(ctx context.Context, in place) (tree string, err error
 // blame returns err as one of the workspace, unless the disk or a stop is to blame.
 func (s *Space) blame(err error, what string) error {
 	var failed *gitError
-	if !errors.As(err, &failed) || failed.exit.Signal != "" {
+	if !errors.As(err, &failed) || !failed.byItself() && !failed.exit.Expired {
 		return err
 	}
-	if free, ok := freeSpace(s.WorkDir); ok && free < minFree {
-		return fmt.Errorf("%w (the disk is full)", err)
+	for _, dir := range [...]string{s.WorkDir, s.GitDir} {
+		if free, ok := freeSpace(dir); ok && free < minFree {
+			return fmt.Errorf("%w (the disk is full)", err)
+		}
 	}
 	return stateErrorf("%s: %s", what, failed.reason())
 }
@@ -369,33 +372,7 @@ const minFree = 1 << 20
 // countChanges returns how many files are changed and not committed.
 func (s *Space) countChanges(ctx context.Context, in place) (int, error) {
 	out, err := s.git.output(ctx, in, "status", "--porcelain=v1", "--no-renames", "--untracked-files=all", "-z")
-	return len(fields(out)), err
-}
-
-// describe counts what differs between base and tree, and refuses changed submodules.
-func (s *Space) describe(ctx context.Context, in place, base, tree string, c *collected) error {
-	out, err := s.git.output(ctx, in, "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", base, tree)
-	if err != nil {
-		return err
-	}
-	all := fields(out)
-	for i := 0; i < len(all); i++ {
-		if raw, is := strings.CutPrefix(all[i], ":"); is {
-			i++
-			name := all[i]
-			if strings.HasPrefix(raw, gitlinkMode) || strings.HasPrefix(raw[strings.IndexByte(raw, ' ')+1:], gitlinkMode) {
-				return stateErrorf("it changed the submodule %s or left a repository there: what is in it would be lost", name)
-			}
-			c.attributes = c.attributes || path.Base(name) == ".gitattributes"
-			continue
-		}
-		added, rest, _ := strings.Cut(all[i], "\t")
-		deleted, _, _ := strings.Cut(rest, "\t")
-		c.files++
-		c.insertions += count(added)
-		c.deletions += count(deleted)
-	}
-	return nil
+	return len(fields(out)), s.blame(err, "its files cannot be compared")
 }
 
 // count returns a number of lines; a binary file has "-".
@@ -415,27 +392,6 @@ func (s *Space) commitTree(ctx context.Context, p place, tree, message string, p
 	}
 	out, err := s.git.feed(ctx, p, message, args...)
 	return strings.TrimSpace(out), err
-}
-
-// fetchInto puts a commit of a workspace, with all it needs, into the hub. Where history is cut off is for the user's repository to say, not for a fetch of
-// an agent: the hub, and then that repository, would become shallow.
-func (s *Space) fetchInto(ctx context.Context, w workspace, commit, ref string) error {
-	shallow, what := filepath.Join(w.gitDir(), "shallow"), "its commits cannot be taken"
-	known := filepath.Join(s.templateDir(), "shallow")
-	if exists(shallow) && !exists(known) {
-		what = "its commits are not whole, since it has fetched a part of the history (--depth)"
-	}
-	if err := removeAll(shallow); err != nil {
-		return err
-	}
-	if err := copyIfThere(known, shallow); err != nil {
-		return err
-	}
-	hub := s.hub()
-	hub.env = []string{"GIT_REF_PARANOIA=0"} // a ref that is just being deleted is no damage
-	_, err := s.git.output(ctx, hub, "fetch", "-q", "--no-tags", "--no-write-fetch-head", w.dir, "+"+commit+":"+ref)
-	s.loose.Add(1)
-	return s.blame(err, what)
 }
 
 // takesAll reports whether what is not committed counts.

@@ -30,7 +30,7 @@ func (s *Space) Deliver(ctx context.Context, head string) (Delivery, error) {
 	_, err := s.git.output(ctx, s.user.place, append(fetch, ".", s.hiddenRef()+":refs/heads/"+branch)...)
 	var failed *gitError
 	switch {
-	case errors.As(err, &failed) && failed.exit.Signal == "":
+	case errors.As(err, &failed) && failed.byItself():
 		reason := cmp.Or(failed.reason(), "it has commits that the result does not have") // that is all git is silent about
 		d.Notices = append(d.Notices, fmt.Sprintf("the branch %s was not moved: %s; the result is %s", branch, reason, s.hiddenRef()))
 	case err != nil:
@@ -92,7 +92,7 @@ func (s *Space) Into(ctx context.Context, branch, head string) error {
 	} else {
 		_, err = s.git.output(ctx, place{dir: where}, "merge", "-q", "--ff-only", "--no-autostash", head)
 	}
-	if errors.As(err, &failed) && failed.exit.Signal == "" {
+	if errors.As(err, &failed) && failed.byItself() {
 		return stateErrorf("%s was not moved: %s; mend that, then prodigy resume", branch, failed.reason())
 	}
 	return err

@@ -105,6 +105,15 @@ func removeAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
+// within calls do with a directory, out of which no name and no link leads it.
+func within(dir string, do func(root *os.Root) error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(root), root.Close())
+}
+
 func isDir(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && info.IsDir()

@@ -48,12 +48,21 @@ type git struct {
 	flags    []string // -c of settings
 	environ  []string
 	register *process.Register
+	patience time.Duration // how long a command may take
 
 	mergeBase bool // merge-tree takes --merge-base
 }
 
+const (
+	// gitPatience is long enough for a filter that copies large files, and ends a git that waits for something that never comes.
+	gitPatience = 30 * time.Minute
+
+	// mostOutput is what git prints of some million files.
+	mostOutput = 256 << 20
+)
+
 func newGit(c Config) git {
-	g := git{register: c.Register}
+	g := git{register: c.Register, patience: gitPatience}
 	for _, setting := range settings {
 		g.flags = append(g.flags, "-c", setting)
 	}
@@ -156,8 +165,19 @@ func (e *gitError) Error() string {
 	return fmt.Sprintf("git %s: %s: %s", e.args[0], how, e.reason())
 }
 
-// reason returns what git printed, in one line.
+// byItself reports whether git has failed by itself: it said so, or crashed. Other signals are those of a stop, or of a machine without memory.
+func (e *gitError) byItself() bool {
+	return !e.exit.Expired && (e.exit.Signal == "" || slices.Contains([]string{"SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL"}, e.exit.Signal))
+}
+
+// reason returns what git printed, in one line, or else how it ended.
 func (e *gitError) reason() string {
+	if e.exit.Expired {
+		return e.stderr
+	}
+	if e.stderr == "" && e.exit.Signal != "" {
+		return "git " + e.args[0] + " was ended by " + e.exit.Signal
+	}
 	lines := strings.FieldsFunc(e.stderr, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, line := range lines {
 		for _, word := range [...]string{"fatal: ", "error: "} {
@@ -192,7 +212,9 @@ func (g *git) line(ctx context.Context, p place, args ...string) (string, error)
 
 // run runs a command. Exit codes other than 0 and those of answers are a *gitError; a stop is its cause.
 func (g *git) run(ctx context.Context, p place, input string, answers []int, args ...string) (out string, code int, err error) {
-	var stdout bytes.Buffer
+	expiry, expire := context.WithTimeout(context.Background(), g.patience)
+	defer expire()
+	stdout := bounded{most: mostOutput, full: expire}
 	stderr := process.Capture{Limit: 16 << 10}
 	argv := make([]string, 0, 1+len(g.flags)+len(args))
 	argv = append(argv, "git")
@@ -200,7 +222,7 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 	argv = append(argv, args...)
 	c := process.Command{
 		Path: g.path, Argv: argv, Dir: p.dir, Env: append(slices.Clip(g.environ), p.environ()...),
-		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register,
+		Stdin: p.stdin, Input: input, Stdout: &stdout, Stderr: &stderr, Grace: 5 * time.Second, Register: g.register, Expiry: expiry,
 	}
 	if p.stdout != nil {
 		c.Stdout = p.stdout
@@ -211,10 +233,30 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 		return "", -1, err
 	case exit.Start != nil:
 		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
+	case exit.Expired && stdout.over:
+		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s printed more than %s", args[0], size(mostOutput))}
+	case exit.Expired:
+		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s did not end within %v", args[0], g.patience)}
 	case exit.Code != 0 && !slices.Contains(answers, exit.Code):
 		return "", exit.Code, &gitError{args: args, exit: exit, stderr: stderr.Text()}
 	}
-	return stdout.String(), exit.Code, nil
+	return stdout.text.String(), exit.Code, nil
+}
+
+// bounded keeps what is written up to a limit, and calls full when there is more.
+type bounded struct {
+	text bytes.Buffer
+	most int
+	full func()
+	over bool
+}
+
+func (b *bounded) Write(data []byte) (int, error) {
+	if b.over = b.over || b.text.Len()+len(data) > b.most; b.over {
+		b.full()
+		return len(data), nil
+	}
+	return b.text.Write(data)
 }
 
 // fields splits output of commands with -z.

@@ -169,7 +169,7 @@ func (c Config) recordFile() string  { return filepath.Join(c.GitDir, "start.jso
 
 // hub is the place of commands that work on the objects of the job.
 func (s *Space) hub() place {
-	return place{dir: s.hubDir(), gitDir: s.hubDir(), identity: s.record.Identity}
+	return place{dir: s.hubDir(), gitDir: s.hubDir(), identity: s.record.Identity, env: []string{"GIT_NO_REPLACE_OBJECTS=1"}}
 }
 
 const headRef = "refs/heads/job" // in the hub

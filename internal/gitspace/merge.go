@@ -54,7 +54,12 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 		began := time.Now()
 		commit, conflicts, err := s.mergeOne(ctx, out.Head, w)
 		if err != nil {
-			return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
+			reason := s.culprit(ctx, out.Head, w, err)
+			if reason == "" {
+				return Merged{}, fmt.Errorf("merge the work of %s: %w", w.ItemID, err)
+			}
+			out.Failed = append(out.Failed, Rejected{Work: w, Type: retry.TypeWorkspace, Message: reason, Duration: time.Since(began)})
+			continue
 		}
 		if len(conflicts) > 0 {
 			out.Failed = append(out.Failed, Rejected{
@@ -67,6 +72,25 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 		out.Items = append(out.Items, MergedItem{Work: w, Merge: commit})
 	}
 	return out, nil
+}
+
+// culprit says what is wrong with work that git has failed to merge into a head; empty: nothing that is known, or the head itself is damaged.
+func (s *Space) culprit(ctx context.Context, head string, w Work, err error) string {
+	var failed *gitError
+	if !errors.As(err, &failed) || !failed.byItself() && !failed.exit.Expired {
+		return ""
+	}
+	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
+		return ""
+	}
+	var state *StateError
+	switch _, err := s.examine(ctx, w.Commit, w.Base); {
+	case errors.As(err, &state):
+		return state.Reason
+	case err == nil && failed.exit.Expired:
+		return "its work cannot be merged: " + failed.reason()
+	}
+	return ""
 }
 
 // mergeOne merges work into head and returns the commit, or the conflicts.
@@ -348,6 +372,11 @@ func (s *Space) writeAttributes(ctx context.Context, head string) error {
 	if err := errors.Join(removeAll(dir), os.MkdirAll(dir, 0o777)); err != nil {
 		return err
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
 	out, err := s.git.output(ctx, s.hub(), "ls-tree", "-r", "-z", "--full-tree", head)
 	if err != nil {
 		return err
@@ -359,14 +388,13 @@ func (s *Space) writeAttributes(ctx context.Context, head string) error {
 			continue
 		}
 		text, err := s.git.output(ctx, s.hub(), "cat-file", "blob", columns[2])
+		if err == nil {
+			err = root.MkdirAll(path.Dir(name), 0o777)
+		}
+		if err == nil {
+			err = root.WriteFile(name, []byte(text), 0o644)
+		}
 		if err != nil {
-			return err
-		}
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

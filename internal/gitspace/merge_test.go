@@ -363,7 +363,15 @@ func TestAMergeThatIsStoppedBlamesNobody(t *testing.T) {
 	if m, err := j.Merge(ctx, j.head, []Work{w}); !errors.Is(err, stop) || len(m.Items)+len(m.Failed) > 0 {
 		t.Errorf("merged %+v, %v", m, err)
 	}
-	if _, err := j.Merge(t.Context(), j.head, []Work{{ItemID: "lost", Base: j.head, Commit: strings.Repeat("1", 40), Date: time.Now()}}); err == nil {
-		t.Error("work that is not there was merged")
+}
+
+// Work that is not there any more is the failure of its item, and the others are merged.
+func TestWorkThatIsGoneFailsAlone(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, files{"a": "1\n"}, workflow.Workspace{})
+	good, gone := j.does("echo 2 > b"), Work{ItemID: "gone", Index: 9, Base: j.head, Commit: strings.Repeat("1", 40), Date: time.Now()}
+	m := j.merges(gone, good)
+	if len(m.Items) != 1 || len(m.Failed) != 1 || m.Failed[0].ItemID != "gone" || m.Failed[0].Type != retry.TypeWorkspace {
+		t.Errorf("merged: %+v", m)
 	}
 }

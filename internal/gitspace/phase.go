@@ -3,11 +3,9 @@ package gitspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,6 +48,9 @@ func (s *Space) Phase(ctx context.Context, head string) (dir string, err error) 
 // moveTo moves the job's workspace to head. One that has head, and perhaps commits of a phase on top, stays. A file beside the workspace says that git is
 // at work: a git that was killed has left some files of one commit and some of the other, which it would refuse to touch again.
 func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
+	if _, err := s.vet(w); err != nil {
+		return err
+	}
 	in := s.in(w)
 	if err := s.finishMove(ctx, w); err != nil {
 		return err
@@ -67,12 +68,18 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 		return err
 	}
 	// Commits of a phase that was not completed are not part of the result. They stay where they can be found.
-	if err := s.fetchInto(ctx, w, at, "refs/phases/"+short(at)); err != nil {
+	if err := s.bring(ctx, w, at, head); err != nil {
+		return err
+	}
+	if reason, err := s.missing(ctx, at, s.record.Base); err != nil || reason != "" {
+		return errors.Join(err, stateErrorf("what the phase committed is not whole: %s", reason))
+	}
+	if err := s.writeRef("refs/phases/"+short(at), at); err != nil {
 		return err
 	}
 	move := func(args ...string) error {
 		_, err := s.git.output(ctx, in, append(args, head)...)
-		if errors.As(err, &failed) && failed.exit.Signal == "" {
+		if errors.As(err, &failed) && failed.byItself() {
 			return stateErrorf("the workspace of the job, %s, cannot be moved to what was merged: %s", w.dir, failed.reason())
 		}
 		return err
@@ -113,10 +120,16 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 		lists[i] = fields(out)
 	}
 	slices.Sort(lists[0]) // a link goes before what was in the directory of its name, which is not to be looked for behind the link
-	for _, name := range lists[0] {
-		if err := removeTracked(w.dir, name); err != nil {
-			return err
+	err = within(w.dir, func(root *os.Root) error {
+		for _, name := range lists[0] {
+			if err := removeTracked(root, name); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if _, err := s.git.output(ctx, in, "reset", "-q", to); err != nil {
 		return err
@@ -127,10 +140,10 @@ func (s *Space) finishMove(ctx context.Context, w workspace) error {
 	return os.Remove(w.moving())
 }
 
-// removeTracked removes a file below dir, and the directories that are empty then. What is a directory now stays.
-func removeTracked(dir, name string) error {
+// removeTracked removes a file, and the directories that are empty then. What is a directory now stays.
+func removeTracked(root *os.Root, name string) error {
 	for name != "." {
-		err := os.Remove(filepath.Join(dir, name))
+		err := root.Remove(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY): // a directory with files
@@ -159,8 +172,8 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 		}
 		return c.commit, nil
 	}
-	if !isDir(w.gitDir()) {
-		return "", stateErrorf("the workspace of the job, %s, has no .git directory any more", w.dir)
+	if _, err := s.vet(w); err != nil {
+		return "", err
 	}
 	at, err := s.git.line(ctx, s.in(w), "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 	var failed *gitError
@@ -175,27 +188,6 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 			return "", stateErrorf("the phase left %s unfinished", u.what)
 		}
 	}
-	if _, code, err := s.git.answer(ctx, s.in(w), "merge-base", "--is-ancestor", head, at); err != nil || code == 1 {
-		return "", errors.Join(err, stateErrorf("HEAD of the workspace of the job does not contain %s, what was merged before", short(head)))
-	}
-	if links, err := s.changedLinks(ctx, w, head, at); err != nil || len(links) > 0 {
-		return "", errors.Join(err, stateErrorf("the phase changed the submodules %s: what is in them would be lost", someOf(links)))
-	}
-	return at, s.fetchInto(ctx, w, at, phaseRef)
-}
-
-// changedLinks returns the submodules that differ between two commits.
-func (s *Space) changedLinks(ctx context.Context, w workspace, from, to string) ([]string, error) {
-	out, err := s.git.output(ctx, s.in(w), "diff-tree", "-r", "-z", "--raw", "--no-renames", from, to)
-	if err != nil {
-		return nil, fmt.Errorf("look for changed submodules: %w", err)
-	}
-	var links []string
-	all := fields(out)
-	for i := 0; i+1 < len(all); i += 2 {
-		if strings.HasPrefix(all[i], ":"+gitlinkMode) || strings.Contains(all[i], " "+gitlinkMode+" ") {
-			links = append(links, all[i+1])
-		}
-	}
-	return links, nil
+	_, err = s.receive(ctx, w, at, phaseRef, head)
+	return at, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,8 +20,7 @@ func (s *Space) beginMerge(ctx context.Context, w workspace, work string) error 
 
 // isMerging reports whether a merge of work is under way in a workspace.
 func (s *Space) isMerging(w workspace, work string) bool {
-	data, err := os.ReadFile(filepath.Join(w.gitDir(), "MERGE_HEAD"))
-	return err == nil && strings.TrimSpace(string(data)) == work
+	return w.readRef("MERGE_HEAD") == work
 }
 
 // checkStaged refuses files that are not merged and do not show it: those that one side deleted, and those that are no text. Whoever resolves them
@@ -100,8 +98,8 @@ func (s *Space) Adopt(ctx context.Context, head, revision string, index, attempt
 	if w.Base = strings.TrimSpace(out); w.Base == w.Commit {
 		return Work{}, stateErrorf("%s is part of the result already: commit the resolution first", revision)
 	}
-	var c collected
-	if err := s.describe(ctx, s.hub(), w.Base, w.Commit, &c); err != nil {
+	c, err := s.describe(ctx, w.Base, w.Commit)
+	if err != nil {
 		return Work{}, err
 	}
 	w.Files, w.Insertions, w.Deletions = c.files, c.insertions, c.deletions

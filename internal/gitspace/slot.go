@@ -42,8 +42,8 @@ func (s *Space) in(w workspace) place {
 
 // start returns the directory in which commands begin, and makes it when the commit does not have it.
 func (s *Space) start(w workspace) (string, error) {
-	dir := filepath.Join(w.dir, filepath.FromSlash(s.record.Prefix))
-	return dir, os.MkdirAll(dir, 0o777)
+	prefix := filepath.Clean(filepath.FromSlash(s.record.Prefix))
+	return filepath.Join(w.dir, prefix), within(w.dir, func(root *os.Root) error { return root.MkdirAll(prefix, 0o777) })
 }
 
 // setupFailed is a setup of a workspace that failed, as an outcome.
@@ -255,12 +255,18 @@ func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
 	if len(left.changed) == 0 {
 		return nil
 	}
-	for _, name := range left.changed { // git takes a file for unchanged that was changed within the second, in its permissions for instance
-		if err := os.Remove(filepath.Join(w.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+	err := within(w.dir, func(root *os.Root) error {
+		for _, name := range left.changed { // git takes a file for unchanged that was changed within the second, in its permissions for instance
+			if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	_, err := s.git.feed(ctx, s.in(w), strings.Join(left.changed, "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin")
+	_, err = s.git.feed(ctx, s.in(w), strings.Join(left.changed, "\x00")+"\x00", "checkout-index", "-q", "-f", "-u", "-z", "--stdin")
 	return err
 }
 
@@ -321,21 +327,22 @@ func (s *Space) emptySubmodules(ctx context.Context, w workspace) error {
 	if err != nil {
 		return err
 	}
-	for _, field := range fields(out) {
-		name, is := strings.CutPrefix(field, gitlinkMode+" ")
-		if !is {
-			continue
+	return within(w.dir, func(root *os.Root) error {
+		for _, field := range fields(out) {
+			name, is := strings.CutPrefix(field, gitlinkMode+" ")
+			if !is {
+				continue
+			}
+			_, name, _ = strings.Cut(name, "\t")
+			if err := root.RemoveAll(name); err != nil {
+				return err
+			}
+			if err := root.MkdirAll(name, 0o777); err != nil {
+				return err
+			}
 		}
-		_, name, _ = strings.Cut(name, "\t")
-		dir := filepath.Join(w.dir, filepath.FromSlash(name))
-		if err := removeAll(dir); err != nil {
-			return err
-		}
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // sweep removes what git does not see: pipes, sockets, devices, and changed permissions. Directories that are kept are not looked at.
@@ -359,7 +366,8 @@ func (s *Space) sweep(dir string) error {
 				return os.Chmod(name, want)
 			}
 		case entry.Type().IsRegular():
-			// git does not see that permissions were changed in the same instant in which it wrote the file.
+			// git does not see that permissions were changed in the same instant in which it wrote the file. It writes it again: to change them here
+			// would change those of every other name of the file.
 			info, err := entry.Info()
 			if err != nil {
 				return err
@@ -369,7 +377,7 @@ func (s *Space) sweep(dir string) error {
 				want = 0o777 &^ s.umask
 			}
 			if info.Mode().Perm() != want && !s.keeps(filepath.ToSlash(name[len(dir)+1:])) {
-				return os.Chmod(name, want)
+				return os.Remove(name)
 			}
 		case entry.Type()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice|fs.ModeCharDevice|fs.ModeIrregular) != 0:
 			return os.Remove(name)

@@ -407,8 +407,8 @@ func TestWorkIsCollectedWhileOtherIsPublished(t *testing.T) {
 	}
 	for n := range 12 / testenv.OneIn(3, 2) {
 		commit := sh(t, w.dir, j.Space.Environ(j.environ), fmt.Sprintf("git commit -q --allow-empty -m %d; git rev-parse HEAD", n))
-		if err := j.fetchInto(t.Context(), w, commit, itemRef(1, n)); err != nil {
-			t.Errorf("fetch %d: %v", n, err)
+		if _, err := j.receive(t.Context(), w, commit, itemRef(1, n), j.head); err != nil {
+			t.Errorf("commit %d: %v", n, err)
 			break
 		}
 	}
