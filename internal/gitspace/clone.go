@@ -349,6 +349,9 @@ func (s *Space) importWork(ctx context.Context, a *agent.Attempt, commit string,
 	if err := s.admit(ctx, pack); err != nil {
 		return collected{}, err
 	}
+	if err := s.list(ctx, s.hub(), commit); err != nil {
+		return collected{}, err
+	}
 	known := []string{a.Base}
 	if a.Resolve != "" {
 		known = append(known, a.Resolve)

@@ -183,7 +183,7 @@ func TestWorkThatDoesNotHangTogetherIsRefused(t *testing.T) {
 		pack         *os.File
 	}{
 		"another history":   {stranger, "does not contain the commit", whole(stranger)},
-		"a missing commit":  {gone, "not whole", whole(w.Commit, w.Base)},
+		"a missing commit":  {gone, "cannot be listed", whole(w.Commit, w.Base)},
 		"no name":           {"--all", "names its work", whole(w.Commit, w.Base)},
 		"no pack":           {w.Commit, "it is no pack", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK"); return err })},
 		"half a pack":       {w.Commit, "cannot be read", j.pack(func(f *os.File) error { _, err := f.WriteString("PACK\x00\x00\x00\x02\x00\x00\x00\x09x"); return err })},

@@ -81,6 +81,9 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 	}
 	head, headTree, baseTree := names[0], names[1], names[2]
 	if head != base {
+		if err := s.list(ctx, in, head); err != nil {
+			return collected{}, err
+		}
 		_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", base, head)
 		if err != nil {
 			return collected{}, s.blame(err, "HEAD of its workspace cannot be read")

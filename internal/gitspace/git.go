@@ -2,6 +2,7 @@ package gitspace
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +58,8 @@ const (
 	// gitPatience is long enough for a filter that copies large files, and ends a git that waits for something that never comes.
 	gitPatience = 30 * time.Minute
 
-	// mostOutput is what git prints of some million files.
-	mostOutput = 256 << 20
+	mostOutput = 1 << 30   // what git prints of the largest repositories
+	mostNames  = 256 << 20 // the names of some million files
 )
 
 func newGit(c Config) git {
@@ -125,6 +126,7 @@ type place struct {
 	env      []string
 	stdin    *os.File // nil: the input that is given
 	stdout   *os.File // nil: the output is returned
+	most     int      // bytes that it may print, and none are kept; 0: mostOutput, and they are
 }
 
 func (p place) environ() []string {
@@ -214,7 +216,7 @@ func (g *git) line(ctx context.Context, p place, args ...string) (string, error)
 func (g *git) run(ctx context.Context, p place, input string, answers []int, args ...string) (out string, code int, err error) {
 	expiry, expire := context.WithTimeout(context.Background(), g.patience)
 	defer expire()
-	stdout := bounded{most: mostOutput, full: expire}
+	stdout := bounded{most: cmp.Or(p.most, mostOutput), keep: p.most == 0, full: expire}
 	stderr := process.Capture{Limit: 16 << 10}
 	argv := make([]string, 0, 1+len(g.flags)+len(args))
 	argv = append(argv, "git")
@@ -234,7 +236,7 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 	case exit.Start != nil:
 		return "", -1, fmt.Errorf("git %s: %w", args[0], exit.Start)
 	case exit.Expired && stdout.over:
-		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s printed more than %s", args[0], size(mostOutput))}
+		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s printed more than %s", args[0], size(int64(stdout.most)))}
 	case exit.Expired:
 		return "", -1, &gitError{args: args, exit: exit, stderr: fmt.Sprintf("git %s did not end within %v", args[0], g.patience)}
 	case exit.Code != 0 && !slices.Contains(answers, exit.Code):
@@ -243,20 +245,24 @@ func (g *git) run(ctx context.Context, p place, input string, answers []int, arg
 	return stdout.text.String(), exit.Code, nil
 }
 
-// bounded keeps what is written up to a limit, and calls full when there is more.
+// bounded takes what is written up to a limit, and calls full when there is more.
 type bounded struct {
 	text bytes.Buffer
-	most int
+	most int // bytes
+	keep bool
 	full func()
+	size int
 	over bool
 }
 
 func (b *bounded) Write(data []byte) (int, error) {
-	if b.over = b.over || b.text.Len()+len(data) > b.most; b.over {
+	if b.size += len(data); b.size > b.most {
+		b.over = true
 		b.full()
-		return len(data), nil
+	} else if b.keep {
+		b.text.Write(data)
 	}
-	return b.text.Write(data)
+	return len(data), nil
 }
 
 // fields splits output of commands with -z.

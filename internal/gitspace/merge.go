@@ -74,20 +74,17 @@ func (s *Space) chain(ctx context.Context, head string, work []Work) (Merged, er
 	return out, nil
 }
 
-// culprit says what is wrong with work that git has failed to merge into a head; empty: nothing that is known, or the head itself is damaged.
+// culprit says what is wrong with work that could not be merged into a head; empty: nothing that is known, or the head itself is damaged.
 func (s *Space) culprit(ctx context.Context, head string, w Work, err error) string {
-	var failed *gitError
-	if !errors.As(err, &failed) || !failed.byItself() && !failed.exit.Expired {
-		return ""
-	}
 	if reason, err := s.missing(ctx, head, s.record.Base); err != nil || reason != "" {
 		return ""
 	}
 	var state *StateError
-	switch _, err := s.examine(ctx, w.Commit, w.Base); {
-	case errors.As(err, &state):
+	if _, found := s.examine(ctx, w.Commit, w.Base); errors.As(found, &state) {
 		return state.Reason
-	case err == nil && failed.exit.Expired:
+	}
+	var failed *gitError
+	if errors.As(err, &failed) && failed.exit.Expired {
 		return "its work cannot be merged: " + failed.reason()
 	}
 	return ""

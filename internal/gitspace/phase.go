@@ -65,7 +65,7 @@ func (s *Space) moveTo(ctx context.Context, w workspace, head string) error {
 	}
 	_, code, err := s.git.answer(ctx, in, "merge-base", "--is-ancestor", head, at)
 	if err != nil || code == 0 {
-		return err
+		return s.blame(err, "HEAD of the workspace of the job cannot be read")
 	}
 	// Commits of a phase that was not completed are not part of the result. They stay where they can be found.
 	if err := s.bring(ctx, w, at, head); err != nil {
@@ -187,6 +187,9 @@ func (s *Space) PhaseHead(ctx context.Context, all bool, message string) (commit
 		if exists(w.gitDir() + "/" + u.file) {
 			return "", stateErrorf("the phase left %s unfinished", u.what)
 		}
+	}
+	if err := s.list(ctx, s.in(w), at); err != nil {
+		return "", err
 	}
 	_, err = s.receive(ctx, w, at, phaseRef, head)
 	return at, err

@@ -266,13 +266,17 @@ func (s *Space) examine(ctx context.Context, commit string, known ...string) (co
 	if err := s.whole(ctx, commit, known...); err != nil {
 		return collected{}, err
 	}
-	// A few objects can be a tree of more files than any disk holds. This lists them one by one, until they are too many.
-	if _, err := s.git.output(ctx, s.hub(), "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit); err != nil {
-		return collected{}, s.blame(err, "its work cannot be read")
-	}
 	c, err := s.describe(ctx, known[0], commit)
 	c.commit = commit
 	return c, err
+}
+
+// list refuses a commit whose files cannot be listed. A few objects can be a tree of more files than any disk holds, and whatever else git does with them
+// would take all memory; this writes one name after the other, until they are too many.
+func (s *Space) list(ctx context.Context, in place, commit string) error {
+	in.most = mostNames
+	_, err := s.git.output(ctx, in, "ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
+	return s.blame(err, "its files cannot be listed")
 }
 
 // whole refuses a commit of which the hub does not have all objects, or that does not contain what is known.
