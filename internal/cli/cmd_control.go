@@ -130,9 +130,10 @@ func newSkipCommand(con *console) *cobra.Command {
 	var o steerOptions
 	cmd := &cobra.Command{
 		Use:   "skip [job] <item>...",
-		Short: "Do not run some items of a running job (any more)",
-		Long: `Do not run some items of a running job: those that wait for their next attempt, and those that run, are settled as skipped at once, and
-those that have not begun when their turn comes. An attempt that runs is ended within the grace. Skipped items count as skipped: the run exits with 3.`,
+		Short: "Do not run some items of a job (any more)",
+		Long: `Do not run some items of a job: those that wait for their next attempt, and those that run, are settled as skipped at once, and those that
+have not begun when their turn comes. An attempt that runs is ended within the grace. Items of a job that does not run are skipped when it is
+resumed, also those whose work only waits to be merged. Skipped items count as skipped: the run exits with 3.`,
 		Example:           "  prodigy skip item_17\n  prodigy skip mapreduce-20261120-1615 item_17 item_18",
 		Args:              atLeastOne("item"),
 		ValidArgsFunction: completeWhy(&o.jobID),
@@ -175,14 +176,41 @@ func steerItems(cmd *cobra.Command, con *console, o steerOptions, verb control.V
 	if err != nil {
 		return err
 	}
-	if err := checkRunning(job, verb); err != nil {
-		return err
+	stands := checkRunning(job, verb)
+	if stands != nil && !(verb == control.Skip && mayGoOn(job)) {
+		return stands
 	}
 	r := control.Request{Do: verb}
 	if r.Items, err = itemsNamed(job, named); err != nil {
 		return err
 	}
+	if stands != nil {
+		return skipStanding(con, job, r)
+	}
 	return steerJob(cmd.Context(), con, o, job, r)
+}
+
+// mayGoOn reports whether a job that does not run can be resumed.
+func mayGoOn(job jobs.Job) bool {
+	s, err := mapreduce.Summarize(job)
+	return err == nil && s.State != string(mapreduce.Completed) && s.State != string(mapreduce.Cancelled)
+}
+
+// skipStanding records that items of a job that does not run are to be skipped.
+func skipStanding(con *console, job jobs.Job, r control.Request) error {
+	r.By = userName()
+	c := idleConfig()
+	con.hideSecretsOf(job)
+	c.Settings = con.secrets.Settings
+	answer, err := mapreduce.Skip(c, job, r)
+	switch {
+	case err != nil:
+		return fmt.Errorf("job %s: %w", job.ID, err)
+	case !answer.Done:
+		return refusef("job %s: %s", job.ID, visible(answer.Text))
+	}
+	_, _ = fmt.Fprintf(con.err, "job %s: %s\nnext: %s\n", job.ID, visible(answer.Text), resumeCommand(job, ""))
+	return nil
 }
 
 // itemsNamed finds the items of a job that are named by their ids or labels.
@@ -221,8 +249,6 @@ func insteadOf(verb control.Verb, job jobs.Job) string {
 	switch verb {
 	case control.Scale:
 		return resumeCommand(job, " --max-parallel N") + " says how many run at once"
-	case control.Skip:
-		return resumeCommand(job, "") + " continues it, and prodigy skip is for then"
 	case control.Cancel:
 		return "prodigy clean " + job.ID + " --force removes it"
 	}

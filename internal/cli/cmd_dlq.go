@@ -607,7 +607,7 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 		return refusef("there is no terminal to ask on whether to delete dead letters (use --yes)")
 	}
 	e := evicted{JobID: job.ID}
-	c := o.config()
+	c := idleConfig()
 	con.hideSecretsOf(job)
 	c.Settings = con.secrets.Settings
 	e.Removed, err = mapreduce.Evict(c, job, o.reason, func(q *dlq.Queue) ([]string, error) {
@@ -628,8 +628,8 @@ func runDLQEvict(con *console, o dlqEvictOptions, ask asker) error {
 	return nil
 }
 
-// config returns the configuration to open the job with; nothing is run.
-func (o dlqEvictOptions) config() mapreduce.Config {
+// idleConfig returns the configuration to open a job with in which nothing is run.
+func idleConfig() mapreduce.Config {
 	return mapreduce.Config{Durability: events.Batch, MaxRetries: defaultMaxRetries, Version: versionText()}
 }
 

@@ -13,6 +13,7 @@ import (
 	"prodigy/internal/control"
 	"prodigy/internal/errorpolicy"
 	"prodigy/internal/events"
+	"prodigy/internal/jobs"
 	"prodigy/internal/process"
 	"prodigy/internal/retry"
 )
@@ -269,34 +270,10 @@ func (p *pool) skip(r control.Request) control.Answer {
 	if j.store == nil {
 		return control.Refused("the job has no items")
 	}
-	var settled, later, kept []string
-	var wanted []control.Item // each once
-	named := map[int]bool{}
-	for _, it := range r.Items {
-		if named[it.Index] {
-			continue
-		}
-		named[it.Index] = true
-		wanted = append(wanted, it)
-		recorded, err := j.itemAt(it.Index)
-		_, merging := j.state.Merging[it.Index]
-		_, runs := j.state.Running.get(it.Index)
-		_, waits := j.state.Waiting[it.Index]
-		switch {
-		case err != nil || recorded != it.ID:
-			return control.Refused("the job has no item %s at index %d", it.ID, it.Index)
-		case j.state.dead(it.Index) && (runs || waits):
-			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
-		case j.state.Status.At(it.Index) != errorpolicy.Pending:
-			kept = append(kept, it.ID+" has its outcome already")
-		case merging:
-			kept = append(kept, it.ID+" is done, and its work waits to be merged")
-		case j.state.Skips[it.Index] != "":
-			kept = append(kept, it.ID+" is to be skipped already")
-		}
-	}
-	if len(kept) > 0 {
-		return control.Refused("nothing was skipped: %s", strings.Join(kept, "; "))
+	var settled, later []string
+	wanted, refused := j.skippable(r.Items, true)
+	if refused != "" {
+		return control.Refused("%s", refused)
 	}
 	inTurn := map[int]bool{}
 	for it := range p.turns.starts.all() {
@@ -331,6 +308,60 @@ func (p *pool) skip(r control.Request) control.Answer {
 		parts = append(parts, "to be skipped when their turn comes: "+few(later))
 	}
 	return control.Done("%s", strings.Join(parts, "; "))
+}
+
+// skippable returns each of the items once, or says why they cannot be skipped. Work that waits to be merged cannot while the job runs: the merger may have it.
+func (j *job) skippable(items []control.Item, runs bool) (wanted []control.Item, refused string) {
+	var kept []string
+	named := map[int]bool{}
+	for _, it := range items {
+		if named[it.Index] {
+			continue
+		}
+		named[it.Index] = true
+		wanted = append(wanted, it)
+		recorded, err := j.itemAt(it.Index)
+		_, merging := j.state.Merging[it.Index]
+		_, flies := j.state.Running.get(it.Index)
+		_, waits := j.state.Waiting[it.Index]
+		switch {
+		case err != nil || recorded != it.ID:
+			return nil, fmt.Sprintf("the job has no item %s at index %d", it.ID, it.Index)
+		case j.state.dead(it.Index) && (flies || waits):
+			kept = append(kept, it.ID+" is a dead letter that is run again, and stays one")
+		case j.state.Status.At(it.Index) != errorpolicy.Pending:
+			kept = append(kept, it.ID+" has its outcome already")
+		case merging && runs:
+			kept = append(kept, it.ID+" is done, and its work waits to be merged")
+		case j.state.Skips[it.Index] != "":
+			kept = append(kept, it.ID+" is to be skipped already")
+		}
+	}
+	if len(kept) > 0 {
+		return nil, "nothing was skipped: " + strings.Join(kept, "; ")
+	}
+	return wanted, ""
+}
+
+// Skip has items of a job that does not run be skipped when it goes on: also those whose work waits to be merged.
+func Skip(c Config, place jobs.Job, r control.Request) (control.Answer, error) {
+	j, err := openJob(c, place)
+	if err != nil {
+		return control.Answer{}, err
+	}
+	answer := control.Refused("the job has no items")
+	if j.store != nil {
+		wanted, refused := j.skippable(r.Items, false)
+		var ids []string
+		for _, it := range wanted {
+			j.record(events.SkipRequested{ItemID: it.ID, ItemIndex: it.Index, By: r.By})
+			ids = append(ids, it.ID)
+		}
+		if answer = control.Done("to be skipped when it goes on: %s", few(ids)); refused != "" {
+			answer = control.Refused("%s", refused)
+		}
+	}
+	return answer, j.close()
 }
 
 // few names some of the items.

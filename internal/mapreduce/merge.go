@@ -114,7 +114,14 @@ func (p *pool) holdSlot(index, slot int) {
 // enqueueAll adds what an earlier run has left.
 func (p *pool) enqueueAll() {
 	p.merger.last, p.merger.slots = -1, map[int]int{}
-	for index := range p.job.state.Merging {
+	for index, m := range p.job.state.Merging {
+		if p.job.state.Skips[index] != "" { // asked for while the job stood
+			p.job.recordSkipped(events.AgentFailed{
+				ItemID: m.ID, ItemIndex: index, AgentID: m.AgentID, Attempt: m.Number, Worker: m.Worker, DurationMS: events.Millis(m.Took),
+				Commit: m.Commit,
+			})
+			continue
+		}
 		p.enqueue(index)
 	}
 	p.merger.backlog = len(p.merger.queue) > 0
