@@ -45,16 +45,22 @@ var unfinished = [...]struct{ file, what string }{
 // collect makes one commit of everything that was done in a workspace since base, and puts it into the hub. What cannot be told is a *StateError.
 func (s *Space) collect(ctx context.Context, w workspace, want task) (collected, error) {
 	strangers, err := s.vet(w)
+	cut := exists(filepath.Join(w.gitDir(), "shallow")) && !exists(filepath.Join(s.templateDir(), "shallow"))
 	if err == nil {
 		err = s.repair(w)
 	}
 	if err == nil {
 		err = s.refuse(ctx, w, strangers)
 	}
-	if err != nil {
-		return collected{}, err
+	var c collected
+	if err == nil {
+		c, err = s.take(ctx, w, want)
 	}
-	return s.take(ctx, w, want)
+	var state *StateError
+	if cut && errors.As(err, &state) {
+		err = stateErrorf("%s; it has fetched a part of the history (--depth)", state.Reason)
+	}
+	return c, err
 }
 
 // take is collect in a workspace that git can work in.
@@ -70,8 +76,8 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		}
 	}
 	in := s.in(w)
-	out, err := s.git.output(ctx, in, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}")
-	names := strings.Fields(out)
+	out, err := s.git.output(ctx, in, "rev-parse", "HEAD^{commit}", "HEAD^{tree}", base+"^{tree}", "--")
+	names := strings.Fields(strings.TrimSuffix(out, "--\n"))
 	var failed *gitError
 	switch {
 	case errors.As(err, &failed), err == nil && len(names) != 3:

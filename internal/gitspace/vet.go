@@ -219,26 +219,37 @@ func (s *Space) rewrite(root *os.Root) error {
 			return err
 		}
 	}
-	for _, name := range [...]string{"config", "shallow", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates"} {
-		if err := root.RemoveAll(name); err != nil {
-			return err
-		}
-		text, err := os.ReadFile(filepath.Join(s.templateDir(), name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = root.WriteFile(name, text, 0o644)
-		}
-		if err != nil {
+	for _, name := range [...]string{"config", "info/exclude", "info/attributes", "info/sparse-checkout", "objects/info/alternates"} {
+		if err := s.renew(root, name); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.unshallow(root)
+}
+
+// unshallow has history end where the user's does, not where a fetch of the agent has cut it off.
+func (s *Space) unshallow(root *os.Root) error { return s.renew(root, "shallow") }
+
+// renew makes a file of a .git that of the template.
+func (s *Space) renew(root *os.Root, name string) error {
+	if err := root.RemoveAll(name); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(s.templateDir(), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return root.WriteFile(name, text, 0o644)
 }
 
 // bring puts the objects of a commit into the hub that only a workspace has.
 func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...string) error {
+	if err := within(w.gitDir(), s.unshallow); err != nil {
+		return err
+	}
 	pack, err := os.CreateTemp(filepath.Join(s.hubDir(), "objects", "pack"), "tmp_left_")
 	if err != nil {
 		return err
