@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -119,7 +120,7 @@ func (s *Space) take(ctx context.Context, w workspace, want task) (collected, er
 		if merging {
 			parents = append(parents, want.resolve)
 		}
-		if commit, err = s.commitTree(ctx, in, tree, want.message, parents...); err != nil {
+		if commit, err = s.commitTree(ctx, s.among(w), tree, want.message, parents...); err != nil {
 			return collected{}, err
 		}
 	}
@@ -201,7 +202,11 @@ func (s *Space) collectAtBase(ctx context.Context, w workspace, want task) (coll
 	} else if at, err := s.git.line(ctx, in, "rev-parse", want.base+"^{tree}"); err != nil || at == tree {
 		return c, err
 	}
-	if c.commit, err = s.commitTree(ctx, in, tree, want.message, want.base); err != nil {
+	at := s.among(w)
+	if direct {
+		at = s.hub()
+	}
+	if c.commit, err = s.commitTree(ctx, at, tree, want.message, want.base); err != nil {
 		return collected{}, err
 	}
 	if !direct {
@@ -388,6 +393,13 @@ func (s *Space) countChanges(ctx context.Context, in place) (int, error) {
 func count(text string) int {
 	n, _ := strconv.Atoi(text)
 	return n
+}
+
+// among is for a commit among the objects of a workspace. Its refs, which may be damaged, are not looked at: whoever cannot sign is not the agent.
+func (s *Space) among(w workspace) place {
+	p := s.hub()
+	p.env = append(slices.Clip(p.env), "GIT_OBJECT_DIRECTORY="+filepath.Join(w.gitDir(), "objects"))
+	return p
 }
 
 // commitTree makes a commit and returns its name.

@@ -400,6 +400,10 @@ func (s *Space) restore(ctx context.Context, head string, live []Work) error {
 // setRefs sets the refs of the head and of the work that waits, and deletes those of what is merged.
 func (s *Space) setRefs(ctx context.Context, head string, live []Work) error {
 	merged, err := s.git.output(ctx, s.hub(), "for-each-ref", "--format=%(refname)", "--merged="+head, "refs/items")
+	var failed *gitError
+	if errors.As(err, &failed) && failed.byItself() { // some work that nobody waits for is damaged, so the refs of what is merged stay
+		merged, err = "", nil
+	}
 	if err != nil {
 		return err
 	}

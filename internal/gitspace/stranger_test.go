@@ -59,6 +59,7 @@ type stranger struct {
 	user string // the user's repository
 	out  string // a directory that is nobody's business
 	env  []string
+	git  string // a git that eats no memory
 
 	dir   string // the workspace
 	takes workflow.Take
@@ -96,7 +97,7 @@ func (x *stranger) sh(text string) {
 	x.note("%s", text)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // it may hang in its own traps
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", text)
+	cmd := exec.CommandContext(ctx, "sh", "-c", "ulimit -v 3000000\n"+text)
 	cmd.Dir, cmd.Env = x.dir, append(slices.Clip(x.env), "OUT="+x.out, "USER_REPO="+x.user)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -162,8 +163,8 @@ var things = []string{
 // put puts a thing at a path of the workspace.
 func (x *stranger) put(thing, name string) {
 	gitDir := filepath.Join(x.dir, ".git")
-	if head, err := os.ReadFile(filepath.Join(gitDir, "HEAD")); err == nil && strings.HasPrefix(string(head), "ref: refs/heads/") && len(head) < 200 {
-		name = strings.ReplaceAll(name, "BRANCH", strings.TrimSpace(strings.TrimPrefix(string(head), "ref: refs/heads/")))
+	if branch, is := strings.CutPrefix(workspace{dir: x.dir}.readRef("HEAD"), "ref: refs/heads/"); is {
+		name = strings.ReplaceAll(name, "BRANCH", branch)
 	}
 	if strings.HasSuffix(name, "OBJECT") {
 		loose, _ := filepath.Glob(filepath.Join(gitDir, "objects", "??", "*"))
@@ -272,7 +273,7 @@ func (x *stranger) badTree() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	git := func(args ...string) string {
-		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd := exec.CommandContext(ctx, x.git, args...)
 		cmd.Dir, cmd.Env = x.dir, x.env
 		out, _ := cmd.Output()
 		return strings.TrimSpace(string(out))
@@ -526,7 +527,7 @@ func meetStranger(t *testing.T, seed uint64) {
 		j.away(filepath.Join(filepath.Dir(j.GitDir), "store"))
 		guard(j.clone)
 	}
-	x := &stranger{t: t, rand: r, user: repo, out: out, env: j.Space.Environ(environ), takes: policy.Take}
+	x := &stranger{t: t, rand: r, user: repo, out: out, git: limited, env: j.Space.Environ(environ), takes: policy.Take}
 	if mode == "pack" || mode == "phase" {
 		x.takes = ""
 	}
@@ -562,7 +563,7 @@ func meetStranger(t *testing.T, seed uint64) {
 	}
 	// good is an agent that needs a clean workspace.
 	good := func(worker int) (Work, bool) {
-		a := j.attempt(fmt.Sprintf("test -z \"$(git status --porcelain)\"; top=$(git rev-parse --show-toplevel); echo good > \"$top/good-%d\"; git add -A; git commit -qm good", j.next))
+		a := j.attempt(fmt.Sprintf("test -z \"$(git status --porcelain)\"; top=$(git rev-parse --show-toplevel); echo good > \"$top/good-%[1]d\"; git add -f \"$top/good-%[1]d\"; git commit -qm good", j.next))
 		a.Worker = worker
 		o, w, ok := run(script{j.Space.Environ(environ)}, a)
 		if ok && (o.Failure != nil || w.Commit == "") {
@@ -629,7 +630,7 @@ func meetStranger(t *testing.T, seed uint64) {
 		cmd := exec.CommandContext(ctx, limited, "pack-objects", "-q", "--revs", "--stdout", pick(x, []string{"--thin", "--all", "--missing=allow-any"}))
 		cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = elsewhere, environ, strings.NewReader("HEAD\n^"+j.head+"\n"), f
 		_ = cmd.Run()
-		commit, _ := exec.CommandContext(ctx, "git", "-C", elsewhere, "rev-parse", "HEAD").Output()
+		commit, _ := exec.CommandContext(ctx, limited, "-C", elsewhere, "rev-parse", "HEAD").Output()
 		cancel()
 		a := j.attempt("")
 		o := agent.Outcome{Commit: strings.TrimSpace(string(commit))}
@@ -736,7 +737,7 @@ func meetStranger(t *testing.T, seed uint64) {
 		complain("there is more beside the job: %v, before: %v", now, top)
 	}
 	delivered := filepath.Join(filepath.Dir(repo), "delivered")
-	cmd := exec.Command("sh", "-ec", "git fsck --strict --no-dangling 2>&1; git clone -q -b prodigy/mapreduce-1 . "+delivered+" 2>&1; cd "+delivered+"; ls good-*; cat mark 2>/dev/null || true")
+	cmd := exec.Command("sh", "-ec", "git clone -q --no-local --single-branch -b prodigy/mapreduce-1 . "+delivered+" 2>&1; cd "+delivered+"; git fsck --strict 2>&1; ls good-*; cat mark 2>/dev/null || true")
 	cmd.Dir, cmd.Env = repo, environ
 	text, err := cmd.Output()
 	if err != nil || strings.Count(string(text), "good-") != 4 {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // What an agent leaves is data of a stranger, and git is made for friends: it waits for what comes out of a pipe, reads a device until the memory is full,
@@ -245,7 +246,7 @@ func (s *Space) renew(root *os.Root, name string) error {
 	return root.WriteFile(name, text, 0o644)
 }
 
-// bring puts the objects of a commit into the hub that only a workspace has.
+// bring puts the objects of a commit into the hub that the known commits do not have, wherever they are: an agent can write them anywhere.
 func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...string) error {
 	if err := within(w.gitDir(), s.unshallow); err != nil {
 		return err
@@ -258,7 +259,7 @@ func (s *Space) bring(ctx context.Context, w workspace, commit string, known ...
 	from := s.in(w)
 	from.stdout = pack
 	input := commit + "\n^" + strings.Join(known, "\n^") + "\n"
-	if _, err := s.git.feed(ctx, from, input, "pack-objects", "-q", "--revs", "--local", "--stdout", "--delta-base-offset"); err != nil {
+	if _, err := s.git.feed(ctx, from, input, "pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset"); err != nil {
 		return s.blame(err, "what it committed cannot be read")
 	}
 	return s.admit(ctx, pack)
@@ -349,9 +350,21 @@ func (s *Space) checkEntry(raw, name string) error {
 		return stateErrorf("no file can have a name of %d bytes: %.100s...", len(name), name)
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") || len(part) > mostName {
+		if part == "" || part == "." || part == ".." || isDotGit(part) || len(part) > mostName {
 			return stateErrorf("no file can be called %.300q", name)
 		}
 	}
 	return nil
+}
+
+// isDotGit reports whether a name is .git on some system: macOS leaves out characters that are not seen, Windows dots and blanks at the end.
+func isDotGit(name string) bool {
+	seen := strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	seen = strings.TrimRight(seen, ". ")
+	return seen == ".git" || seen == "git~1"
 }
