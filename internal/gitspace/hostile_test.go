@@ -130,6 +130,25 @@ func withHostileAgents(t *testing.T, shift int) {
 	j.sound()
 }
 
+// Git never cleans what is called .git, and the next agent in that directory would work in whatever repository it leads to.
+func TestNoRepositoryIsLeftForTheNextAgent(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []workflow.Workspace{{}, {Keep: []string{"kept"}}} {
+		j := newJob(t, files{"a": "1\n", "sub/b": "1\n"}, policy)
+		for _, leave := range []string{"ln -s $PWD/../../repo/.git sub/.git", "echo 'gitdir: /nowhere' > sub/.git", "mkdir -p sub/x/.git; mkfifo sub/x/.git/HEAD"} {
+			for _, again := range []bool{false, true} { // another process knows nothing of the workspace, and has git clean it
+				o, _ := j.run(j.attempt(leave))
+				if again {
+					j.reopen()
+				}
+				if got, _ := j.run(j.attempt("! ls -d sub/.git sub/x")); got.Failure != nil {
+					t.Errorf("keep %v, %s (%+v): %s", policy.Keep, leave, o.Failure, got.Failure.Message)
+				}
+			}
+		}
+	}
+}
+
 // changedBy returns the files that work changed.
 func (j *job) changedBy(w Work) string {
 	if w.Commit == "" {

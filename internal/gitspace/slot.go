@@ -240,8 +240,9 @@ func (s *Space) reuse(ctx context.Context, w workspace, base, branch string) err
 func (s *Space) undo(ctx context.Context, w workspace, left differences) error {
 	clean := false
 	for _, name := range left.extra {
-		if clean = len(s.Policy.Keep) > 0; clean {
-			break
+		if len(s.Policy.Keep) > 0 && !strings.EqualFold(filepath.Base(name), ".git") { // that is what git never cleans
+			clean = true
+			continue
 		}
 		if err := removeAll(filepath.Join(w.dir, name)); err != nil {
 			return err
@@ -353,6 +354,11 @@ func (s *Space) sweep(dir string) error {
 		}
 		switch {
 		case name == filepath.Join(dir, ".git"):
+			return fs.SkipDir
+		case strings.EqualFold(entry.Name(), ".git"): // git never cleans it, and whoever works beside it would work in another repository
+			if err := removeAll(name); err != nil || !entry.IsDir() {
+				return err
+			}
 			return fs.SkipDir
 		case entry.IsDir():
 			if name != dir && s.keeps(filepath.ToSlash(name[len(dir)+1:])) {
