@@ -1,6 +1,6 @@
 // Package gitspace gives each attempt a git workspace of its own, and merges what the attempts did.
 //
-// A workspace is a repository that borrows objects: one for each slot, used again, and clean for every attempt (slot.go). What an attempt did becomes
+// A workspace is a repository that borrows objects: one for each slot, used again, and clean for every attempt (slot.go). What is in it then is data of a stranger (vet.go). What an attempt did becomes
 // one commit (collect.go) in the hub, a bare repository of the job (repository.go), where it is merged without a working tree (merge.go) and verified
 // (verify.go). On other machines an attempt works in a clone, which gets and gives packs of objects (clone.go). The user's repository gets one hidden ref at the start and one branch at the end (deliver.go). Every git command goes through git.go.
 //

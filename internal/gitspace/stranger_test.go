@@ -41,7 +41,7 @@ func TestNoStrangerHarmsAnyoneElse(t *testing.T) {
 	t.Parallel()
 	rounds := *strangerRounds
 	if rounds == 0 {
-		rounds = 1200 / testenv.OneIn(120, 40)
+		rounds = 600 / testenv.OneIn(60, 20)
 	}
 	for i := range rounds {
 		seed := uint64(*strangerFirst + i)
